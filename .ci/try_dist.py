@@ -1,0 +1,81 @@
+"""Install the built wheel and sdist into fresh environments, outside the source tree, and use them as a user would.
+
+    python .ci/try_dist.py dist
+
+The wheel is installed with everything it depends on and its commands are run; the sdist is installed alone, and its
+files are compared with the wheel's. Exits with 1 on the first thing that does not work.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import venv
+import zipfile
+from pathlib import Path
+
+LIST_DATA = """
+import importlib.util, pathlib
+root = pathlib.Path(importlib.util.find_spec("autosched").origin).parent
+print("\\n".join(sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.suffix != ".pyc" and p.is_file())))
+"""
+
+
+def make_environment(folder: Path) -> Path:
+    """Create a virtual environment; returns its Python."""
+    venv.create(folder, with_pip=True)
+    return folder / "bin" / "python"
+
+
+def run(*command: object, cwd: Path) -> str:
+    """Run a command without the source tree on its path; returns what it printed."""
+    words = [str(word) for word in command]
+    done = subprocess.run(words, cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    if done.returncode:
+        sys.exit(f"failed with {done.returncode}: {' '.join(words)}\n{done.stdout}")
+    return done.stdout
+
+
+def only(folder: Path, pattern: str) -> Path:
+    found = sorted(folder.glob(pattern))
+    if len(found) != 1:
+        sys.exit(f"expected one {pattern} in {folder}, found {[path.name for path in found]}")
+    return found[0]
+
+
+def main(dist: Path) -> None:
+    wheel, sdist = only(dist, "*.whl"), only(dist, "*.tar.gz")
+    with zipfile.ZipFile(wheel) as archive:
+        files = {name for name in archive.namelist() if not name.endswith("/") and ".dist-info/" not in name}
+    strays = sorted(name for name in files if not name.startswith("autosched/"))
+    if strays:
+        sys.exit(f"the wheel installs files outside its package: {strays}")
+    for folder in ("search_spaces", "tuning_logs"):
+        if Path(folder).is_dir():
+            expected = {
+                f"autosched/_data/{path}" for path in Path(folder).rglob("*") if path.suffix in (".toml", ".jsonl")
+            }
+            if missing := sorted(expected - files):
+                sys.exit(f"the wheel lacks {missing}")
+
+    with tempfile.TemporaryDirectory() as place:
+        work = Path(place)
+        python = make_environment(work / "wheel")
+        run(python, "-m", "pip", "install", "--quiet", wheel.resolve(), cwd=work)
+        command = python.parent / "autosched"
+        for words in (["--version"], ["--help"], ["doctor"], *([name, "--help"] for name in COMMANDS)):
+            run(command, *words, cwd=work)
+        installed = run(python, "-c", LIST_DATA, cwd=work)
+
+        python = make_environment(work / "sdist")
+        run(python, "-m", "pip", "install", "--quiet", "--no-deps", sdist.resolve(), cwd=work)
+        if run(python, "-c", LIST_DATA, cwd=work) != installed:
+            sys.exit("the sdist installs other files than the wheel")
+    print(f"{wheel.name} and {sdist.name}: installed in clean environments, {len(files)} files, commands run")
+
+
+COMMANDS = ("tune", "build", "run", "bench", "logs", "doctor")
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

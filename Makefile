@@ -1,0 +1,56 @@
+# Every target makes the virtual environment and installs what it needs by itself, once.
+# Another interpreter: make PYTHON=python3.12 test    Another folder: make VENV=/some/where test
+
+VENV   ?= .venv
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
+            $$p -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+              >/dev/null 2>&1 && echo $$p && break; done)
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+SETUP  := setup.cfg setup.py pyproject.toml
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: help demo test test-all bench lint dist clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make demo      tune, build and run SqueezeNet and compare it with ONNX Runtime (about three minutes)"
+	@echo "make test      the tests for every day (under ten minutes on two cores)"
+	@echo "make test-all  all tests"
+	@echo "make bench     the performance tables"
+	@echo "make lint      ruff and mypy"
+	@echo "make dist      wheel and sdist, tried in a clean environment"
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "no Python 3.11 to 3.13 with venv found; give one: make PYTHON=/path/to/python" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+# One stamp for each extra: installed again only when the packaging files change.
+$(VENV)/.installed-%: $(SETUP) | $(BIN)/python
+	@echo "installing autosched[$*] into $(VENV) ..."
+	$(PIP) --editable ".[$*]"
+	@touch $@
+
+demo: $(VENV)/.installed-demo
+	$(BIN)/python -m examples.demo
+
+test: $(VENV)/.installed-test
+	$(PYTEST) -m "not slow and not gpu" $(ARGS)
+
+test-all: $(VENV)/.installed-test
+	$(PYTEST) $(ARGS)
+
+bench: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks $(ARGS)
+
+lint: $(VENV)/.installed-lint
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+dist: $(VENV)/.installed-dist
+	rm -rf build dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python .ci/try_dist.py dist
+
+clean:
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,78 @@
+"""Compiles the native loop once for a machine architecture and keeps the object code in the kernel cache."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from autosched.runtime.cache import kernel_cache
+from autosched.runtime.loader import check_object
+from autosched.runtime.native_abi import NATIVE_ABI_VERSION, RUN_SYMBOL, WORKER_SYMBOL
+
+
+@functools.cache
+def native_object() -> bytes:
+    """Give the object code of `run_graph` and `worker`, from the cache where it has them.
+
+    It is made for the oldest CPU of this architecture, so one object serves every target: nothing in it computes.
+    """
+    cache, key = kernel_cache(), _cache_key()
+    found = cache.get(key)
+    if found is None:
+        found = compile_native()
+        cache.put(key, found)
+    return found
+
+
+def _cache_key() -> str:
+    import llvmlite
+    import numba
+
+    from autosched.codegen.native import build, intrinsics, loop
+    from autosched.runtime import native_abi
+
+    text = "".join(inspect.getsource(module) for module in (build, intrinsics, loop, native_abi))
+    versions = f"{NATIVE_ABI_VERSION} {numba.__version__} {llvmlite.__version__} {_triple()}"
+    return f"native {versions} {hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def compile_native() -> bytes:
+    """Compile the native loop with Numba and check what the object needs from outside."""
+    import llvmlite.binding as llvm
+    from numba import types
+
+    from autosched.codegen.native import loop
+
+    module = _compile(loop.run_graph, types.int64(*[types.int64] * 6), RUN_SYMBOL)
+    module.link_in(_compile(loop.worker, types.int64(types.int64), WORKER_SYMBOL))
+    cpu = "x86-64" if _triple().startswith("x86_64") else "generic"
+    machine = llvm.Target.from_triple(_triple()).create_target_machine(cpu=cpu, opt=2, reloc="pic", codemodel="default")
+    code: bytes = machine.emit_object(module)
+    check_object(code, "native loop")
+    return code
+
+
+def _compile(function: Callable[..., Any], signature: Any, symbol: str) -> Any:
+    """Compile a function as a C callback and give its optimised LLVM module, in which only `symbol` is visible."""
+    import llvmlite.binding as llvm
+    from numba import cfunc
+
+    callback = cfunc(signature, nopython=True, error_model="numpy")(function)
+    module = llvm.parse_assembly(callback.inspect_llvm())
+    for value in (*module.functions, *module.global_variables):
+        if value.name == callback.native_name:
+            value.name = symbol
+        elif not value.is_declaration:
+            value.linkage = "internal"
+    return module
+
+
+def _triple() -> str:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return str(llvm.get_process_triple())

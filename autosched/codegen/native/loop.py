@@ -1,0 +1,177 @@
+"""The native loop that runs a graph's phases in order, and the loop of the pool's workers, as Numba functions.
+
+One caller at a time uses the pool; another that comes meanwhile runs its graph on its own thread alone. A phase is
+shared by a *ticket*: one word with the phase's epoch and the number of pieces that nobody has taken. Whoever has time,
+the caller included, takes some pieces by a compare-and-swap of that word. It succeeds only while the phase is running,
+so a worker that comes late (asleep, or its core busy with another program) finds nothing left and nobody waits for
+it: sharing a core with other programs costs little, where waiting at a barrier for a sleeping thread costs the
+scheduler's time slice of some milliseconds.
+
+A worker without work pauses, then yields, then sleeps on a futex, all within a millisecond, so that an idle process
+uses no CPU time.
+"""
+
+from __future__ import annotations
+
+from numba import njit
+
+from autosched.codegen.native.intrinsics import (
+    call_0,
+    call_2,
+    call_7,
+    call_body,
+    compare_and_swap,
+    exchange,
+    fetch_add,
+    load_acquire,
+    load_word,
+    pause,
+    store_release,
+    store_word,
+)
+from autosched.runtime import native_abi as abi
+
+_TICKET, _DONE, _SLEEPERS, _LOCK = 8 * abi.POOL_TICKET, 8 * abi.POOL_DONE, 8 * abi.POOL_SLEEPERS, 8 * abi.POOL_LOCK
+_BODY, _SLOTS, _TASKS, _THREADS = 8 * abi.POOL_BODY, 8 * abi.POOL_SLOTS, 8 * abi.POOL_TASKS, 8 * abi.POOL_THREADS
+_STOP, _SPINS, _YIELDS = 8 * abi.POOL_STOP, 8 * abi.POOL_SPINS, 8 * abi.POOL_YIELDS
+_SCHED_YIELD, _SYSCALL, _FUTEX = 8 * abi.POOL_SCHED_YIELD, 8 * abi.POOL_SYSCALL, 8 * abi.POOL_FUTEX
+_NANOSLEEP, _NAP, _CLOCK = 8 * abi.POOL_NANOSLEEP, 8 * abi.POOL_NAP, 8 * abi.POOL_CLOCK
+_EPOCH_HALF = _TICKET + 4  # little endian: the upper half of the ticket
+_REMAINING = 0xFFFFFFFF
+_FUTEX_WAIT_PRIVATE, _FUTEX_WAKE_PRIVATE = 128, 129
+_EVERYBODY = 0x7FFFFFFF
+_CLOCK_MONOTONIC = 1
+
+_inline = njit(error_model="numpy", forceinline=True)  # a call left over would leave Numba's error handling too
+
+
+@_inline
+def take_count(remaining, threads):  # type: ignore[no-untyped-def]
+    """Choose how many pieces to take: half of a fair share, so that the last ones even out differences in speed."""
+    return max(remaining // (2 * threads), 1)
+
+
+@_inline
+def work(pool, worker):  # type: ignore[no-untyped-def]
+    """Take pieces of the running phase once and run them; False if none are left for this worker."""
+    ticket = load_acquire(pool + _TICKET)
+    remaining = ticket & _REMAINING
+    if remaining == 0:
+        return False
+    threads = load_word(pool + _THREADS)
+    if worker >= threads:
+        return False
+    body, slots = load_word(pool + _BODY), load_word(pool + _SLOTS)
+    first = load_word(pool + _TASKS) - remaining
+    count = take_count(remaining, threads)
+    if compare_and_swap(pool + _TICKET, ticket, ticket - count):  # so all that was read belongs to this phase
+        call_body(body, slots, first, first + count, worker)
+        fetch_add(pool + _DONE, count)
+    return True
+
+
+@_inline
+def wake_workers(pool):  # type: ignore[no-untyped-def]
+    """Wake the workers that sleep, at most once for each time that one went to sleep."""
+    if load_word(pool + _SLEEPERS) > 0 and exchange(pool + _SLEEPERS, 0) > 0:
+        syscall = load_word(pool + _SYSCALL)
+        if syscall != 0:
+            number = load_word(pool + _FUTEX)
+            call_7(syscall, number, pool + _EPOCH_HALF, _FUTEX_WAKE_PRIVATE, _EVERYBODY, 0, 0, 0)
+
+
+@_inline
+def sleep_worker(pool, epoch):  # type: ignore[no-untyped-def]
+    """Sleep until the epoch is another one; without a futex, nap."""
+    syscall = load_word(pool + _SYSCALL)
+    if syscall == 0:
+        call_2(load_word(pool + _NANOSLEEP), pool + _NAP, 0)
+        return
+    fetch_add(pool + _SLEEPERS, 1)  # before the kernel compares the epoch, which a caller changes before it reads this
+    number = load_word(pool + _FUTEX)
+    call_7(syscall, number, pool + _EPOCH_HALF, _FUTEX_WAIT_PRIVATE, epoch & _REMAINING, 0, 0, 0)
+
+
+@_inline
+def run_phase_in_pool(pool, body, slots, n_tasks, threads):  # type: ignore[no-untyped-def]
+    """Run a phase on the caller and the pool's workers; returns when all pieces are finished."""
+    store_word(pool + _BODY, body)
+    store_word(pool + _SLOTS, slots)
+    store_word(pool + _TASKS, n_tasks)
+    store_word(pool + _THREADS, threads)
+    store_word(pool + _DONE, 0)
+    epoch = (load_word(pool + _TICKET) >> 32) + 1
+    exchange(pool + _TICKET, (epoch << 32) | n_tasks)
+    wake_workers(pool)
+    while work(pool, 0):
+        pass
+    idle, spins = 0, load_word(pool + _SPINS)
+    while load_acquire(pool + _DONE) != n_tasks:  # only pieces that somebody is running now
+        idle += 1
+        if idle < spins:
+            pause()
+        else:
+            call_0(load_word(pool + _SCHED_YIELD))
+
+
+@_inline
+def now_ns(pool, buffer):  # type: ignore[no-untyped-def]
+    """Read the monotonic clock in nanoseconds; `buffer` is room for a struct timespec."""
+    call_2(load_word(pool + _CLOCK), _CLOCK_MONOTONIC, buffer)
+    return load_word(buffer) * 1_000_000_000 + load_word(buffer + 8)
+
+
+@_inline
+def run_row(row, pool, threads):  # type: ignore[no-untyped-def]
+    """Run one phase, split where more than one thread and piece are there."""
+    body, slots = load_word(row + 8 * abi.ROW_BODY), load_word(row + 8 * abi.ROW_SLOTS)
+    n_tasks = load_word(row + 8 * abi.ROW_TASKS)
+    team = min(min(threads, load_word(row + 8 * abi.ROW_THREADS)), n_tasks)
+    if team > 1:
+        run_phase_in_pool(pool, body, slots, n_tasks, team)
+    else:
+        call_body(body, slots, 0, n_tasks, 0)
+
+
+def run_graph(table, n_rows, pool, threads, number, times):  # type: ignore[no-untyped-def]
+    """Run all rows of a table `number` times; add each row's nanoseconds to `times` unless that is 0.
+
+    Gives the number of threads that it ran on: 1 where another caller uses the pool.
+    """
+    locked = threads > 1 and compare_and_swap(pool + _LOCK, 0, 1)
+    team = threads if locked else 1
+    for _ in range(number):
+        for index in range(n_rows):
+            row = table + index * (8 * abi.ROW_WORDS)
+            if times == 0:
+                run_row(row, pool, team)
+            else:
+                start = now_ns(pool, times)
+                run_row(row, pool, team)
+                at = times + 8 * (abi.TIMES_FIRST_ROW + index)
+                store_word(at, load_word(at) + now_ns(pool, times) - start)
+    if locked:
+        store_release(pool + _LOCK, 0)
+    return team
+
+
+def worker(block):  # type: ignore[no-untyped-def]
+    """Serve a pool until it stops; `block` holds the pool's address and the worker's number."""
+    pool, index = load_word(block + 8 * abi.WORKER_POOL), load_word(block + 8 * abi.WORKER_INDEX)
+    spins, yields = load_word(pool + _SPINS), load_word(pool + _YIELDS)
+    idle = 0
+    while True:
+        epoch = load_acquire(pool + _TICKET) >> 32
+        if work(pool, index):
+            idle = 0
+            continue
+        if load_word(pool + _STOP) != 0:
+            return 0
+        idle += 1
+        if idle < spins:
+            pause()
+        elif idle < spins + yields:
+            call_0(load_word(pool + _SCHED_YIELD))
+        else:
+            sleep_worker(pool, epoch)
+            idle = 0

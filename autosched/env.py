@@ -1,0 +1,220 @@
+"""Every environment variable that autosched reads, in one typed table.
+
+There are three kinds. LOOK only shows or checks more and never changes a result. SETTING chooses a default that an
+argument or a flag overrides. FOREIGN belongs to another program and is honoured here. A value is read when it is
+asked for (`AUTOSCHED_DB.get()`), so a change during the life of a process counts. No other module reads `os.environ`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+from autosched.errors import InvalidValueError
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+
+class Kind(StrEnum):
+    """What a variable may do: show more, choose a default, or serve another program that we listen to."""
+
+    LOOK = "look"
+    SETTING = "setting"
+    FOREIGN = "foreign"
+
+
+@dataclass(frozen=True, slots=True)
+class Switch(Generic[T]):
+    """One environment variable: its default, what it does, and how its text becomes a value."""
+
+    name: str
+    default: T
+    help: str
+    kind: Kind
+    parse: Callable[[str], T]
+    allowed: str = field(default="", compare=False)  # what may stand there, for messages and documents
+
+    def get(self) -> T:
+        """Give the value that holds now; the default where the variable is unset or empty.
+
+        Raises InvalidValueError if the text cannot be read as this variable's type.
+        """
+        text = os.environ.get(self.name, "").strip()
+        if not text:
+            return self.default
+        try:
+            return self.parse(text)
+        except ValueError as error:
+            if self.kind is Kind.FOREIGN:  # another program's taste in syntax is no reason to stop
+                return self.default
+            raise InvalidValueError(
+                f"environment variable {self.name}={text!r} is not {self.allowed}",
+                hint=f"unset it, or give {self.allowed}",
+            ) from error
+
+    def is_set(self) -> bool:
+        """Tell whether the variable holds any text."""
+        return bool(os.environ.get(self.name, "").strip())
+
+
+SWITCHES: dict[str, Switch[object]] = {}
+
+
+def switch(name: str, default: V, help: str, kind: Kind, *, parse: Callable[[str], V], allowed: str) -> Switch[V]:
+    """Declare a variable and enter it into the table that `doctor` and the documents show."""
+    if name in SWITCHES:
+        raise InvalidValueError(f"environment variable {name} is declared twice")
+    entry = Switch(name, default, help, kind, parse, allowed)
+    SWITCHES[name] = entry  # type: ignore[assignment]  # the table forgets each entry's own type
+    return entry
+
+
+def _boolean(text: str) -> bool:
+    words = {"1": True, "true": True, "on": True, "yes": True, "0": False, "false": False, "off": False, "no": False}
+    try:
+        return words[text.lower()]
+    except KeyError:
+        raise ValueError(text) from None
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number <= 0:
+        raise ValueError(text)
+    return number
+
+
+def _not_negative(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ValueError(text)
+    return number
+
+
+def _first_of_list(text: str) -> int:
+    """Read OpenMP's `4,2`, one number for each nesting level; the outermost level counts."""
+    return _positive(text.split(",")[0].strip())
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text.lower() not in words:
+            raise ValueError(text)
+        return text.lower()
+
+    return parse
+
+
+TUNE_MODES = ("off", "lookup", "tune", "force")
+
+AUTOSCHED_DB = switch(
+    "AUTOSCHED_DB",
+    "",
+    "tuning database that is read and written where no --db or records= is given",
+    Kind.SETTING,
+    parse=str,
+    allowed="a file path or a database URL",
+)
+AUTOSCHED_CACHE_DIR = switch(
+    "AUTOSCHED_CACHE_DIR",
+    "",
+    "folder for compiled kernels, instead of the user's cache folder",
+    Kind.SETTING,
+    parse=str,
+    allowed="a folder path",
+)
+AUTOSCHED_CACHE_LIMIT_MB = switch(
+    "AUTOSCHED_CACHE_LIMIT_MB",
+    1024,
+    "size that the kernel cache is kept below, oldest entries leave first",
+    Kind.SETTING,
+    parse=_not_negative,
+    allowed="a number of megabytes, 0 for no cache",
+)
+AUTOSCHED_NUM_THREADS = switch(
+    "AUTOSCHED_NUM_THREADS",
+    0,
+    "threads that a model runs on; 0: as many as affinity, quota and OMP_NUM_THREADS allow",
+    Kind.SETTING,
+    parse=_not_negative,
+    allowed="a number, 0 for automatic",
+)
+AUTOSCHED_TUNE = switch(
+    "AUTOSCHED_TUNE",
+    "lookup",
+    "off: never touch the database; lookup: read it; tune: tune what is missing; force: tune everything again",
+    Kind.SETTING,
+    parse=_one_of(*TUNE_MODES),
+    allowed=f"one of {', '.join(TUNE_MODES)}",
+)
+AUTOSCHED_TARGET_AS = switch(
+    "AUTOSCHED_TARGET_AS",
+    "",
+    "look records up as if this machine were that target",
+    Kind.SETTING,
+    parse=str,
+    allowed="a target such as 'llvm -mcpu=x86-64-v3'",
+)
+AUTOSCHED_STRICT = switch(
+    "AUTOSCHED_STRICT",
+    False,
+    "make a compilation at run time, or an untrusted record at build time, an error",
+    Kind.SETTING,
+    parse=_boolean,
+    allowed="a boolean (1 or 0)",
+)
+AUTOSCHED_LOG = switch(
+    "AUTOSCHED_LOG",
+    "",
+    "log level of the command line, or one for each package: 'info,autosched.tuner=debug'",
+    Kind.LOOK,
+    parse=str,
+    allowed="log levels",
+)
+AUTOSCHED_VERIFY = switch(
+    "AUTOSCHED_VERIFY",
+    True,
+    "verify the IR after every pass",
+    Kind.LOOK,
+    parse=_boolean,
+    allowed="a boolean (1 or 0)",
+)
+AUTOSCHED_PRINT_AFTER = switch(
+    "AUTOSCHED_PRINT_AFTER",
+    "",
+    "passes whose result is printed, separated by commas, or 'all'",
+    Kind.LOOK,
+    parse=str,
+    allowed="names of passes",
+)
+OMP_NUM_THREADS = switch(
+    "OMP_NUM_THREADS",
+    0,
+    "OpenMP's thread limit; no more threads than this are used; 0: no limit",
+    Kind.FOREIGN,
+    parse=_first_of_list,
+    allowed="a positive number",
+)
+TOPHUB_LOCATION = switch(
+    "TOPHUB_LOCATION",
+    "",
+    "TVM's variable for where shipped logs are; 'NONE' turns them off",
+    Kind.FOREIGN,
+    parse=str,
+    allowed="a folder path or NONE",
+)
+
+
+def child_environment(changes: Mapping[str, str | None] | None = None) -> dict[str, str]:
+    """Copy this process's environment for a child process, with `changes` made; None removes a variable."""
+    result = dict(os.environ)
+    for name, value in (changes or {}).items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = value
+    return result

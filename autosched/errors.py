@@ -1,0 +1,117 @@
+"""Every error that autosched raises on purpose.
+
+All derive from `AutoschedError`; those that TVM's users expect are also `TVMError` (a `RuntimeError`) and the Python
+builtin of the same meaning. Each can cross a process boundary by pickle.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class AutoschedError(Exception):
+    """What went wrong, where, and what to do about it.
+
+    message  one sentence; `where` names the place (a node, a file and line); `hint` says what would work.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, where: str | None = None, hint: str | None = None):
+        super().__init__(message)
+        self.message, self.where, self.hint = message, where, hint
+
+    def __str__(self) -> str:
+        text = self.message
+        if self.where:
+            text += f" (in {self.where})"
+        return f"{text}; {self.hint}" if self.hint else text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.where, self.hint)
+
+
+def _rebuild(kind: type[AutoschedError], message: str, where: str | None, hint: str | None) -> AutoschedError:
+    return kind(message, where=where, hint=hint)
+
+
+class TVMError(AutoschedError, RuntimeError):
+    """The error type that TVM's documented API raises."""
+
+
+class InvalidValueError(TVMError, ValueError):
+    """An argument has the right type and an impossible value."""
+
+    exit_code = 2
+
+
+class InvalidTypeError(TVMError, TypeError):
+    """An argument has the wrong type."""
+
+    exit_code = 2
+
+
+class NameNotFoundError(TVMError, AttributeError):
+    """A function or attribute of that name does not exist."""
+
+    exit_code = 2
+
+
+class ShapeError(InvalidValueError):
+    """Shapes that do not fit each other or the operator."""
+
+
+class IndexOutOfRangeError(TVMError, IndexError):
+    """A position outside the range."""
+
+    exit_code = 2
+
+
+class TargetError(InvalidValueError):
+    """A target that is unknown or malformed."""
+
+
+class VerifyError(TVMError):
+    """The IR breaks one of its own rules."""
+
+
+class ScheduleError(TVMError):
+    """A schedule primitive would change the result, or was given something it cannot apply to."""
+
+
+class CodegenError(TVMError):
+    """A loop nest that the code generator cannot express."""
+
+
+class ImportModelError(AutoschedError):
+    """A model file that cannot be read or uses something unsupported."""
+
+    exit_code = 2
+
+
+class SpaceError(InvalidValueError):
+    """A search space or a configuration that is malformed."""
+
+
+class RecordError(AutoschedError):
+    """A tuning database or log that cannot be used."""
+
+    exit_code = 2
+
+
+class ArtifactError(AutoschedError):
+    """A saved artifact that cannot be loaded."""
+
+    exit_code = 2
+
+
+class UsageError(AutoschedError):
+    """Wrong use of a command or function."""
+
+    exit_code = 2
+
+
+class VerificationFailed(AutoschedError):
+    """A result that does not agree with its reference."""
+
+    exit_code = 4

@@ -1,0 +1,143 @@
+"""IRModule: named functions of both levels, relax functions and PrimFuncs, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from autosched.errors import InvalidTypeError, InvalidValueError
+from autosched.ir import printing
+from autosched.ir.node import FrozenDict, Node
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GlobalVar(Node):
+    """The name of a function in a module. Within one module there is one GlobalVar per name."""
+
+    is_variable: ClassVar[bool] = True
+    name: str
+
+    @property
+    def name_hint(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f'I.GlobalVar("{self.name}")'
+
+    __str__ = __repr__
+
+
+class IRModule(Node):
+    """Functions by name. Passes return new modules and never change their input.
+
+    functions  a mapping from name or GlobalVar to a relax Function or PrimFunc
+    attrs      module attributes
+    """
+
+    __slots__ = ("_functions", "attrs", "global_infos")
+
+    def __init__(
+        self,
+        functions: Mapping[str | GlobalVar, Any] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        global_infos: Mapping[str, Any] | None = None,
+    ):
+        self._functions: dict[GlobalVar, Any] = {}
+        for key, function in (functions or {}).items():
+            self._functions[key if isinstance(key, GlobalVar) else GlobalVar(key)] = function
+        self.attrs: Mapping[str, Any] = FrozenDict(attrs or {})
+        self.global_infos: Mapping[str, Any] = FrozenDict(global_infos or {})
+
+    @property
+    def functions(self) -> Mapping[GlobalVar, Any]:
+        return dict(self._functions)
+
+    def functions_items(self) -> list[tuple[GlobalVar, Any]]:
+        """(GlobalVar, function) sorted by name."""
+        return sorted(self._functions.items(), key=lambda item: item[0].name)
+
+    def get_global_vars(self) -> list[GlobalVar]:
+        """All names, sorted."""
+        return [gv for gv, _ in self.functions_items()]
+
+    def get_global_var(self, name: str) -> GlobalVar:
+        """The GlobalVar called `name`. Raises ValueError naming the candidates."""
+        for gv in self._functions:
+            if gv.name == name:
+                return gv
+        raise InvalidValueError(f"no function '{name}' in the module", hint=f"it has {sorted(g.name for g in self._functions)}")
+
+    def _key(self, key: str | GlobalVar) -> GlobalVar:
+        if isinstance(key, GlobalVar):
+            if key in self._functions:
+                return key
+            return self.get_global_var(key.name)
+        if not isinstance(key, str):
+            raise InvalidTypeError(f"expected a function's name or GlobalVar, got {type(key).__name__}")
+        return self.get_global_var(key)
+
+    def __getitem__(self, key: str | GlobalVar) -> Any:
+        return self._functions[self._key(key)]
+
+    def __setitem__(self, key: str | GlobalVar, function: Any) -> None:
+        try:
+            gv = self._key(key)
+        except InvalidValueError:
+            gv = key if isinstance(key, GlobalVar) else GlobalVar(key)
+        self._functions[gv] = function
+
+    def __contains__(self, key: str | GlobalVar) -> bool:
+        name = key.name if isinstance(key, GlobalVar) else key
+        return any(gv.name == name for gv in self._functions)
+
+    def __iter__(self) -> Iterator[GlobalVar]:
+        return iter(self._functions)
+
+    def __len__(self) -> int:
+        return len(self._functions)
+
+    def update_func(self, key: GlobalVar, function: Any) -> None:
+        self[key] = function
+
+    def update(self, other: IRModule | Mapping[str | GlobalVar, Any]) -> None:
+        """Take over (and replace by name) the functions of `other`."""
+        items = other.functions.items() if isinstance(other, IRModule) else other.items()
+        for key, function in items:
+            self[key] = function
+
+    def remove(self, key: str | GlobalVar) -> None:
+        del self._functions[self._key(key)]
+
+    def clone(self) -> IRModule:
+        """A module with the same functions that can be changed on its own."""
+        return IRModule(self._functions, self.attrs, self.global_infos)
+
+    def with_functions(self, functions: Mapping[GlobalVar, Any]) -> IRModule:
+        """A module with these functions and this one's attributes."""
+        return IRModule(functions, self.attrs, self.global_infos)
+
+    def with_attr(self, key: str, value: Any) -> IRModule:
+        return IRModule(self._functions, {**self.attrs, key: value}, self.global_infos)
+
+    def without_attr(self, key: str) -> IRModule:
+        return IRModule(self._functions, {k: v for k, v in self.attrs.items() if k != key}, self.global_infos)
+
+    def get_attr(self, key: str) -> Any:
+        return self.attrs.get(key)
+
+    @staticmethod
+    def from_expr(function: Any) -> IRModule:
+        """A module whose `main` is the function."""
+        return IRModule({"main": function})
+
+    def script(self, **options: Any) -> str:
+        """The module as TVMScript text."""
+        return printing.text(self, **options)
+
+    def show(self, **options: Any) -> None:
+        """Print the module's script."""
+        print(self.script(**options))
+
+    def __str__(self) -> str:
+        return self.script()

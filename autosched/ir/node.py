@@ -1,0 +1,122 @@
+"""The base of all IR nodes, and generic walks over them.
+
+A node is a frozen dataclass with `eq=False`: nodes compare by identity, and by form through `structural_equal`.
+Field metadata says what a walk needs to know: `defines()` marks the variables that a node introduces.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+N = TypeVar("N")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A place in the user's source: file, line and column (both from 1)."""
+
+    file: str
+    line: int
+    column: int = 1
+
+
+class FrozenDict(dict[str, Any]):
+    """A dict that refuses change; the default of every attribute mapping."""
+
+    def _refuse(self, *_: Any, **__: Any) -> None:
+        raise TypeError("IR attributes are immutable; make a new node with dataclasses.replace")
+
+    __setitem__ = __delitem__ = update = pop = popitem = clear = setdefault = _refuse  # type: ignore[assignment]
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return id(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FrozenDict, (dict(self),)
+
+    def set(self, **changes: Any) -> FrozenDict:
+        """A copy with some entries replaced."""
+        return FrozenDict({**self, **changes})
+
+
+class Node:
+    """Base of all IR nodes."""
+
+    __slots__ = ()
+
+    def same_as(self, other: object) -> bool:
+        """Whether both are one object."""
+        return self is other
+
+
+def defines(**kwargs: Any) -> Any:
+    """A dataclass field that introduces variables (loop variables, parameters, buffers)."""
+    return dataclasses.field(metadata={"defines": True}, **kwargs)
+
+
+def ignored(**kwargs: Any) -> Any:
+    """A dataclass field that is not part of a node's form (a source span, a cache)."""
+    return dataclasses.field(metadata={"ignored": True}, **kwargs)
+
+
+@cache
+def form_fields(kind: type) -> tuple[tuple[str, bool], ...]:
+    """(name, defines variables) of each field that belongs to the form of `kind`."""
+    return tuple(
+        (f.name, bool(f.metadata.get("defines")))
+        for f in dataclasses.fields(kind)
+        if not f.metadata.get("ignored")
+    )
+
+
+def _map_value(value: Any, f: Callable[[Any], Any]) -> Any:
+    if isinstance(value, Node):
+        return f(value)
+    if isinstance(value, tuple):
+        new = tuple(_map_value(v, f) for v in value)
+        return value if all(a is b for a, b in zip(new, value, strict=True)) else new
+    if isinstance(value, Mapping) and value:
+        changed = {k: _map_value(v, f) for k, v in value.items()}
+        return value if all(changed[k] is value[k] for k in value) else FrozenDict(changed)
+    return value
+
+
+def map_children(node: N, f: Callable[[Any], Any]) -> N:
+    """`node` with `f` applied to each child node; the same object when no child changed."""
+    changes: dict[str, Any] = {}
+    for name, _ in form_fields(type(node)):
+        old = getattr(node, name)
+        new = _map_value(old, f)
+        if new is not old:
+            changes[name] = new
+    return dataclasses.replace(node, **changes) if changes else node  # type: ignore[type-var]
+
+
+def _iter_value(value: Any) -> Iterator[Any]:
+    if isinstance(value, Node):
+        yield value
+    elif isinstance(value, tuple):
+        for v in value:
+            yield from _iter_value(v)
+    elif isinstance(value, Mapping):
+        for v in value.values():
+            yield from _iter_value(v)
+
+
+def children(node: Node) -> Iterator[Any]:
+    """The direct child nodes, in field order."""
+    for name, _ in form_fields(type(node)):
+        yield from _iter_value(getattr(node, name))
+
+
+def walk(node: Node) -> Iterator[Any]:
+    """The node and everything below it, parents first."""
+    stack = [node]
+    while stack:
+        top = stack.pop()
+        yield top
+        stack.extend(reversed(list(children(top))))

@@ -1,0 +1,158 @@
+"""Equality and hash by form: variable names do not matter, everything else does."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from autosched.errors import InvalidValueError
+from autosched.ir.module import IRModule
+from autosched.ir.node import Node, form_fields
+
+
+class _Matcher:
+    def __init__(self, map_free_vars: bool):
+        self.map_free_vars = map_free_vars
+        self.left: dict[int, Any] = {}
+        self.right: dict[int, Any] = {}
+        self.path: list[str] = []
+        self.reason = ""
+
+    def fail(self, a: Any, b: Any) -> bool:
+        if not self.reason:
+            self.reason = f"at {'.'.join(self.path) or '<root>'}: {_brief(a)} against {_brief(b)}"
+        return False
+
+    def pair(self, a: Any, b: Any) -> None:
+        self.left[id(a)], self.right[id(b)] = b, a
+
+    def equal(self, a: Any, b: Any, defines: bool = False) -> bool:
+        if isinstance(a, IRModule) and isinstance(b, IRModule):
+            return self.modules(a, b)
+        if isinstance(a, Node) and isinstance(b, Node):
+            return self.nodes(a, b, defines)
+        if isinstance(a, tuple | list) and isinstance(b, tuple | list):
+            if len(a) != len(b):
+                return self.fail(a, b)
+            return all(self.step(str(i), x, y, defines) for i, (x, y) in enumerate(zip(a, b, strict=True)))
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            return self.mappings(a, b, defines)
+        if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+            same = isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.dtype == b.dtype
+            return (same and np.array_equal(a, b)) or self.fail(a, b)
+        return (type(a) is type(b) and a == b) or self.fail(a, b)
+
+    def mappings(self, a: Mapping[Any, Any], b: Mapping[Any, Any], defines: bool) -> bool:
+        if len(a) != len(b):
+            return self.fail(sorted(map(str, a)), sorted(map(str, b)))
+        if any(isinstance(k, Node) for k in a):  # buffer maps: keys are variables, matched in order
+            return all(
+                self.equal(ka, kb, defines) and self.step(getattr(ka, "name", "key"), a[ka], b[kb], defines)
+                for ka, kb in zip(a, b, strict=True)
+            )
+        if a.keys() != b.keys():
+            return self.fail(sorted(map(str, a)), sorted(map(str, b)))
+        return all(self.step(str(k), a[k], b[k], defines) for k in a)
+
+    def modules(self, a: IRModule, b: IRModule) -> bool:
+        left, right = a.functions_items(), b.functions_items()
+        if [gv.name for gv, _ in left] != [gv.name for gv, _ in right]:
+            return self.fail([gv.name for gv, _ in left], [gv.name for gv, _ in right])
+        for (x, _), (y, _) in zip(left, right, strict=True):
+            self.pair(x, y)
+        return self.step("attrs", a.attrs, b.attrs, False) and all(
+            self.step(x.name, f, g, False) for (x, f), (_, g) in zip(left, right, strict=True)
+        )
+
+    def step(self, name: str, a: Any, b: Any, defines: bool) -> bool:
+        self.path.append(name)
+        result = self.equal(a, b, defines)
+        self.path.pop()
+        return result
+
+    def nodes(self, a: Node, b: Node, defines: bool) -> bool:
+        if type(a) is not type(b):
+            return self.fail(a, b)
+        if getattr(type(a), "is_variable", False):
+            if id(a) in self.left or id(b) in self.right:
+                return (self.left.get(id(a)) is b and self.right.get(id(b)) is a) or self.fail(a, b)
+            if not defines and not self.map_free_vars:
+                return a is b or self.fail(a, b)
+            skip = {"name"}
+            self.pair(a, b)
+        else:
+            skip = set()
+        return all(
+            self.step(name, getattr(a, name), getattr(b, name), marked or defines and not skip)
+            for name, marked in form_fields(type(a))
+            if name not in skip
+        )
+
+
+def _brief(x: Any) -> str:
+    text = repr(x) if not isinstance(x, Node) else f"{type(x).__name__} {x}"
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
+    """Whether two nodes (or modules, tuples of nodes) have the same form, whatever their variables are called."""
+    return _Matcher(map_free_vars).equal(lhs, rhs)
+
+
+def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
+    """Raises ValueError naming the first difference."""
+    matcher = _Matcher(map_free_vars)
+    if not matcher.equal(lhs, rhs):
+        raise InvalidValueError(f"StructuralEqual check failed {matcher.reason}")
+
+
+def _digest(x: Any, names: dict[int, int], out: list[str]) -> None:
+    if isinstance(x, IRModule):
+        for gv, function in x.functions_items():
+            out.append(gv.name)
+            names.setdefault(id(gv), len(names))
+            _digest(function, names, out)
+    elif isinstance(x, Node):
+        is_variable = getattr(type(x), "is_variable", False)
+        if is_variable and id(x) in names:
+            out.append(f"#{names[id(x)]}")
+            return
+        out.append(type(x).__name__)
+        if is_variable:
+            names[id(x)] = len(names)
+        out.append("(")
+        for name, _ in form_fields(type(x)):
+            if not (is_variable and name == "name"):
+                _digest(getattr(x, name), names, out)
+        out.append(")")
+    elif isinstance(x, tuple | list):
+        out.append("[")
+        for v in x:
+            _digest(v, names, out)
+        out.append("]")
+    elif isinstance(x, Mapping):
+        out.append("{")
+        keys = list(x) if any(isinstance(k, Node) for k in x) else sorted(x, key=str)
+        for k in keys:
+            _digest(k, names, out)
+            _digest(x[k], names, out)
+        out.append("}")
+    elif isinstance(x, np.ndarray):
+        out.append(f"{x.dtype}{x.shape}{hashlib.sha256(np.ascontiguousarray(x).tobytes()).hexdigest()}")
+    else:
+        out.append(f"{type(x).__name__}:{x!r};")
+
+
+def structural_key(node: Any) -> str:
+    """A hexadecimal SHA-256 of the form; equal forms give equal keys in every process."""
+    out: list[str] = []
+    _digest(node, {}, out)
+    return hashlib.sha256("\x1f".join(out).encode()).hexdigest()
+
+
+def structural_hash(node: Any, map_free_vars: bool = False) -> int:
+    """A 63-bit hash by form."""
+    return int(structural_key(node)[:15], 16)

@@ -1,0 +1,172 @@
+"""Connections to a tuning database: opening it with clear refusals, transactions that survive a kill, error texts."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import sqlalchemy as sa
+from sqlalchemy import event, exc
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.orm import Session
+
+from autosched.errors import RecordError
+from autosched.records.schema import DATABASE_VERSION, Base, Meta
+from autosched.version import __version__
+
+SQLITE_HEADER = b"SQLite format 3\x00"
+
+# Part of a driver's message -> what it means and what to do
+CAUSES = (
+    ("locked", "the database is locked by another process", "wait until it has finished, or use another --db"),
+    ("busy", "the database is locked by another process", "wait until it has finished, or use another --db"),
+    ("readonly", "the database is read-only", "check its permissions, or write to another one with --db"),
+    ("read-only", "the database is read-only", "check its permissions, or write to another one with --db"),
+    ("malformed", "the database is damaged", "restore a copy; `autosched logs export` may still read part of it"),
+    ("not a database", "the file is not a tuning database", "check the path, or choose another one with --db"),
+    ("disk is full", "the disk is full", "free some space; what was recorded before is kept"),
+    ("disk i/o error", "the disk refused to write or read", "check free space and permissions"),
+    ("unable to open", "the database cannot be opened", "check that its folder exists and can be written to"),
+    ("no such table", "the database lacks a table of a tuning database", "check the path, or choose another --db"),
+)
+
+
+@contextmanager
+def clear_errors(where: str) -> Iterator[None]:
+    """Turn the driver's errors into RecordErrors that name the file, the cause and what to do."""
+    try:
+        yield
+    except (exc.SQLAlchemyError, sqlite3.Error) as error:
+        text = str(getattr(error, "orig", None) or error)
+        for part, cause, hint in CAUSES:
+            if part in text.lower():
+                raise RecordError(cause, where=where, hint=hint) from None
+        raise RecordError(f"the database refused: {text}", where=where) from None
+
+
+def connect_file(path: Path, *, write: bool, busy_s: float) -> Engine:
+    """An engine for a SQLite file; a file that does not exist is created when writing.
+
+    Raises  RecordError for a folder, a file of another kind, or nothing to read.
+    """
+    _check_file(path, write)
+    if write:
+        return _sqlite_engine(f"file:{quote(str(path))}?mode=rwc", busy_s, wal=True)
+    engine = _sqlite_engine(f"file:{quote(str(path))}?mode=ro", busy_s, wal=False)
+    try:
+        with engine.connect() as connection:
+            connection.exec_driver_sql("select count(*) from sqlite_master").scalar()
+        return engine
+    except exc.DBAPIError as error:
+        if "unable to open" not in str(error.orig) and "readonly" not in str(error.orig):
+            return engine  # the caller's first query reports it
+        engine.dispose()  # a log in a folder where SQLite cannot put its -shm file: it does not change either
+        return _sqlite_engine(f"file:{quote(str(path))}?mode=ro&immutable=1", busy_s, wal=False)
+
+
+def _check_file(path: Path, write: bool) -> None:
+    where = str(path)
+    if path.is_dir():
+        raise RecordError("a folder is not a tuning database", where=where, hint="give the path of a file")
+    try:
+        if not path.exists():
+            if not write:
+                raise RecordError("there is no tuning database", where=where, hint="make one with `autosched tune`")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return
+        with path.open("rb") as file:
+            head = file.read(16)
+    except OSError as error:
+        hint = "check permissions, or choose another place with --db"
+        raise RecordError(f"cannot open the database: {error.strerror}", where=where, hint=hint) from None
+    if not head and not write:
+        raise RecordError("the database is empty", where=where, hint="make one with `autosched tune`")
+    if head.lstrip().startswith(b"{"):
+        hint = "read it with `autosched logs import`"
+        raise RecordError("the file holds JSON lines, it is not a database", where=where, hint=hint)
+    if head and head != SQLITE_HEADER:
+        hint = "check the path, or choose another one with --db"
+        raise RecordError("the file is not a tuning database", where=where, hint=hint)
+
+
+def _sqlite_engine(uri: str, busy_s: float, wal: bool) -> Engine:
+    engine = sa.create_engine(
+        "sqlite://", creator=lambda: _sqlite_connection(uri, busy_s, wal), poolclass=sa.pool.QueuePool
+    )
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:  # a writer takes its lock at once: no deadlock of two upgrades
+        immediate = connection.get_execution_options().get("autosched_write", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+    return engine
+
+
+def _sqlite_connection(uri: str, busy_s: float, wal: bool) -> sqlite3.Connection:
+    connection = sqlite3.connect(uri, uri=True, timeout=busy_s, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA foreign_keys=ON")
+    if wal:
+        _switch_to_wal(connection, busy_s)
+        connection.execute("PRAGMA synchronous=NORMAL")  # a commit survives any kill of the process
+    return connection
+
+
+def _switch_to_wal(connection: sqlite3.Connection, busy_s: float) -> None:
+    """Two processes that open a new database at once: SQLite does not wait here, so this does."""
+    deadline = time.monotonic() + busy_s
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
+def check_schema(engine: Engine, where: str, *, write: bool) -> None:
+    """Make the tables of a new database; refuse one of another program or schema version.
+
+    Raises  RecordError.
+    """
+    with clear_errors(where):
+        tables = set(sa.inspect(engine).get_table_names())
+        if write and not tables:
+            connection = engine.connect().execution_options(autosched_write=True)
+            with connection, connection.begin():
+                _create(connection)
+        elif Meta.__tablename__ not in tables:
+            hint = "check the path, or choose another one with --db"
+            raise RecordError("the database belongs to another program", where=where, hint=hint)
+        with Session(engine) as session:
+            text = session.scalar(sa.select(Meta.value).where(Meta.name == "schema_version"))
+    if text is None or not text.isdigit():
+        raise RecordError("the database has no schema version", where=where, hint="choose another one with --db")
+    version = int(text)
+    if version > DATABASE_VERSION:
+        raise RecordError(
+            f"the database has schema version {version}, this autosched knows {DATABASE_VERSION}",
+            where=where,
+            hint="install a newer autosched, or choose another database with --db",
+        )
+    if version < DATABASE_VERSION:
+        raise RecordError(
+            f"the database has schema version {version}, this autosched needs {DATABASE_VERSION}",
+            where=where,
+            hint="upgrade it with `autosched logs upgrade`",
+        )
+
+
+def _create(connection: Connection) -> None:
+    Base.metadata.create_all(connection)
+    meta: Any = Meta.__table__
+    if connection.execute(sa.select(meta.c.value)).first() is None:  # another process may have been first
+        connection.execute(
+            meta.insert(),
+            [{"name": "schema_version", "value": str(DATABASE_VERSION)}, {"name": "made_by", "value": __version__}],
+        )

@@ -1,0 +1,70 @@
+"""What a look-up gives, and the interfaces of everything that can be looked up in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from autosched.records.record import Record
+from autosched.space import Config
+from autosched.task import Task
+
+Validator = Callable[[Config], str]  # why a configuration cannot be used; "" if it can
+
+
+class Trust(StrEnum):
+    """How far the evidence for a configuration holds for this machine, best first."""
+
+    HERE = "verified here"
+    SAME_DEVICE = "verified same device type"
+    ELSEWHERE = "verified elsewhere"
+    NEAR = "near shape"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The configuration for a task, where it came from and why; a miss has no configuration and a reason.
+
+    origin      "project database /path", "shipped x86-64-v3", "given", …
+    reason      for a miss, why; for a hit, what limits its trust ("" if nothing)
+    is_default  tuning found nothing faster than the default
+    expected_s  the time that was measured for it, None if unknown
+    """
+
+    config: Config | None
+    origin: str
+    trust: Trust = Trust.DEFAULT
+    reason: str = ""
+    is_default: bool = False
+    expected_s: float | None = None
+
+    def __bool__(self) -> bool:
+        return self.config is not None
+
+
+def miss(origin: str, reason: str) -> Found:
+    """A look-up that found nothing usable."""
+    return Found(None, origin, Trust.DEFAULT, reason)
+
+
+class RecordReader(Protocol):
+    """Anything that knows good configurations."""
+
+    def best(self, task: Task, valid: Validator | None = None) -> Found:
+        """The configuration to use; one that `valid` objects to is a miss with that reason."""
+        ...
+
+
+class RecordStore(RecordReader, Protocol):
+    """A reader that can also be written to."""
+
+    def add(self, records: Sequence[Record]) -> int:
+        """Store the records, all or none, and give how many were new."""
+        ...
+
+    def trials(self, task: Task) -> Iterator[Record]:
+        """All records of the task on this device and with its threads, in the order they were measured."""
+        ...

@@ -1,0 +1,127 @@
+"""Records as JSON lines: one record a line, each with its schema version; data only, nothing is ever executed."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from autosched.errors import RecordError
+from autosched.records.choose import choose
+from autosched.records.found import Found, Validator
+from autosched.records.record import Record, from_document
+from autosched.task import Task
+
+MAX_LINE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class LineError:
+    """A line that is no record: its number from 1, and why."""
+
+    line: int
+    reason: str
+
+
+@dataclass
+class ReadReport:
+    """What became of the lines of a file. `str()` of it is the sentence that users see."""
+
+    path: str
+    read: int = 0
+    added: int = 0
+    refused: list[LineError] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        text = f"{self.read} lines read, {self.added} added, {self.read - self.added - len(self.refused)} known before"
+        if not self.refused:
+            return text
+        shown = "; ".join(f"line {e.line}: {e.reason}" for e in self.refused[:5])
+        more = f"; and {len(self.refused) - 5} more" if len(self.refused) > 5 else ""
+        return f"{text}, {len(self.refused)} refused: {shown}{more}"
+
+
+def _refuse_constant(text: str) -> float:
+    raise ValueError(f"{text} is no JSON number")
+
+
+def read_line(text: str) -> Record:
+    """The record of one line. Raises RecordError with the reason."""
+    if len(text) > MAX_LINE_BYTES:
+        raise RecordError(f"a line of {len(text)} bytes")
+    try:
+        document = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"not JSON: {error}") from None
+    return from_document(document)
+
+
+def read_lines(path: Path, report: ReadReport) -> Iterator[Record]:
+    """The records of a file, one after the other; what is refused goes into the report.
+
+    Blank lines and comments (#) are skipped. Raises RecordError if the file cannot be read at all.
+    """
+    try:
+        with path.open("rb") as file:
+            for number, raw in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 2), b""), start=1):
+                line = raw.strip()
+                if not line or line.startswith(b"#"):
+                    continue
+                report.read += 1
+                try:
+                    yield read_line(line.decode("utf-8"))
+                except (RecordError, UnicodeDecodeError) as error:
+                    report.refused.append(LineError(number, str(error)))
+    except OSError as error:
+        raise RecordError(f"cannot read the log: {error.strerror}", where=str(path)) from None
+
+
+def write_lines(path: Path, records: Iterable[Record]) -> int:
+    """Write records to a file, which is replaced only when all are written; gives their number.
+
+    Raises  RecordError if the folder cannot be written to or the disk is full.
+    """
+    count, temporary = 0, None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            for record in records:
+                file.write(record.line + "\n")
+                count += 1
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise RecordError(f"cannot write the log: {error.strerror}", where=str(path)) from None
+    return count
+
+
+class JsonlReader:
+    """Look-ups in one JSON-lines file, which is read on the first one. Lines that are no record are in `report`."""
+
+    def __init__(self, path: Path, origin: str = "", by_family: bool = False):
+        self.path, self.by_family = path, by_family
+        self.origin = origin or f"log {path}"
+        self.report = ReadReport(str(path))
+
+    @cached_property
+    def _by_workload(self) -> dict[str, list[Record]]:
+        winners: dict[str, list[Record]] = {}
+        for record in read_lines(self.path, self.report):
+            self.report.added += 1
+            if record.is_winner:
+                winners.setdefault(record.workload.key, []).append(record)
+        return winners
+
+    def best(self, task: Task, valid: Validator | None = None) -> Found:
+        """See `RecordReader`. Raises RecordError if the file cannot be read."""
+        winners = self._by_workload.get(task.key, ())
+        return choose(winners, task, self.origin, valid=valid, by_family=self.by_family)

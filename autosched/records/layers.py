@@ -1,0 +1,87 @@
+"""Opening stores, and readers one above the other: explicit, project, user, shipped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from autosched.errors import RecordError
+from autosched.records.found import Found, RecordReader, Validator, miss
+from autosched.records.jsonl import JsonlReader
+from autosched.records.places import Place, default_places
+from autosched.records.shipped import ShippedReader
+from autosched.task import Task
+
+if TYPE_CHECKING:
+    from autosched.records.sql import SqlStore
+
+Source: TypeAlias = "str | Path | RecordReader"  # a database's path or URL, a JSON-lines file, or a reader
+
+
+def open_store(
+    where: str | Path | Place, *, write: bool = True, busy_s: float = 10.0, origin: str = ""
+) -> SqlStore:
+    """Open a tuning database, by path or URL; a file that does not exist is made when writing.
+
+    busy_s  how long to wait for another process that writes
+    Raises  RecordError, naming the file and what to do: locked, read-only, damaged, another program's, another schema
+            version, no such file.
+    """
+    from autosched.records.sql import SqlStore  # SQLAlchemy takes 0.2 s to load
+
+    if isinstance(where, Place):
+        where, origin = where.where, origin or where.origin
+    return SqlStore(where, write=write, busy_s=busy_s, origin=origin)
+
+
+def open_reader(source: Source | Place, origin: str = "") -> RecordReader:
+    """A reader of a database (path or URL), of a JSON-lines file (`.jsonl`, `.json`, `.log`), or the reader itself.
+
+    Raises  RecordError for a file that is missing or cannot be used.
+    """
+    if isinstance(source, Place):
+        source, origin = source.where, origin or source.origin
+    if not isinstance(source, str | Path):
+        return source
+    path = Path(source)
+    if "://" not in str(source) and path.suffix in (".jsonl", ".json", ".log"):
+        if not path.is_file():
+            raise RecordError("there is no such log", where=str(path))
+        return JsonlReader(path, origin)
+    return open_store(source, write=False, origin=origin)
+
+
+class LayeredReader:
+    """Readers in order: the first one that has a usable configuration answers; misses keep all their reasons."""
+
+    def __init__(self, readers: Sequence[RecordReader]):
+        self.readers = tuple(readers)
+
+    def best(self, task: Task, valid: Validator | None = None) -> Found:
+        """See `RecordReader`."""
+        reasons: list[str] = []
+        for reader in self.readers:
+            found = reader.best(task, valid)
+            if found:
+                return found
+            if found.reason and found.reason != "no record":
+                reasons.append(f"{found.origin}: {found.reason}" if found.origin else found.reason)
+        return miss("", "; ".join(reasons) or "no record")
+
+
+def default_reader(explicit: Source | Sequence[Source] | None = None, *, start: Path | None = None) -> LayeredReader:
+    """The readers of a build: what was given, then AUTOSCHED_DB, the project's, the user's, then what is shipped.
+
+    explicit  must exist; the other databases are used where they exist
+    start     folder that the search for `autosched.toml` starts from; the current one if None
+    Raises    RecordError for an explicit source, or an existing database, that cannot be used.
+    """
+    readers: list[RecordReader] = []
+    if explicit is not None:
+        given = explicit if isinstance(explicit, Sequence) and not isinstance(explicit, str) else [explicit]
+        readers += [open_reader(source) for source in given]
+    for place in default_places(start):
+        if "://" in place.where or Path(place.where).is_file() and Path(place.where).stat().st_size > 0:
+            readers.append(open_reader(place))
+    return LayeredReader([*readers, ShippedReader()])

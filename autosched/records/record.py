@@ -1,0 +1,211 @@
+"""One record: a configuration that was measured, and everything needed to judge and reuse that evidence."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import time as clock
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from importlib import metadata
+from typing import Any
+
+from autosched.errors import AutoschedError, RecordError
+from autosched.space import Config
+from autosched.target import Fingerprint
+from autosched.task import Measurement, Status, Task, Trial, Workload
+from autosched.version import __version__
+
+SCHEMA_VERSION = 1
+FINGERPRINT_TYPES = {name: f.type for name, f in Fingerprint.__dataclass_fields__.items()}
+
+
+@dataclass(frozen=True)
+class Record:
+    """A trial of a workload on a device.
+
+    threads     the thread budget that it was measured with
+    time        seconds since 1970 when it was measured
+    host        which machine, as a short hash; machines with equal fingerprints differ in it
+    session     which tuning run
+    is_default  the configuration was the untuned default
+    is_winner   it won the last, interleaved comparison with the default: only such records are used at build
+    Raises      RecordError for a winner that has no time.
+    """
+
+    workload: Workload
+    config: Config
+    measurement: Measurement
+    device: Fingerprint
+    threads: int = 1
+    time: float = 0.0
+    host: str = ""
+    session: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    is_default: bool = False
+    is_winner: bool = False
+
+    def __post_init__(self) -> None:
+        if self.is_winner and not self.measurement.is_ok:
+            raise RecordError(f"a winner needs a time, and its status is '{self.measurement.status}'")
+
+    @cached_property
+    def line(self) -> str:
+        """Canonical JSON text of the whole record, one line."""
+        return json.dumps(self.to_document(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    @cached_property
+    def uid(self) -> str:
+        """32 hexadecimal digits of the record's content: the same evidence is stored once."""
+        return hashlib.sha256(self.line.encode()).hexdigest()[:32]
+
+    @property
+    def trial(self) -> Trial:
+        """The record as the search sees it."""
+        return Trial(self.config, self.measurement)
+
+    def to_document(self) -> dict[str, Any]:
+        """The record as plain data, the form of a JSON line."""
+        m = self.measurement
+        return {
+            "schema": SCHEMA_VERSION,
+            "workload": json.loads(self.workload.key),
+            "config": json.loads(self.config.key),
+            "status": str(m.status),
+            "times_s": list(m.times_s),
+            "checked_against": m.checked_against,
+            "error": m.error,
+            "how": dict(m.how),
+            "device": json.loads(self.device.to_json()),
+            "threads": self.threads,
+            "time": self.time,
+            "host": self.host,
+            "session": self.session,
+            "versions": dict(self.versions),
+            "is_default": self.is_default,
+            "is_winner": self.is_winner,
+        }
+
+
+def make_record(
+    task: Task,
+    trial: Trial,
+    *,
+    session: str = "",
+    is_default: bool = False,
+    is_winner: bool = False,
+    versions: Mapping[str, str] | None = None,
+) -> Record:
+    """The record of a trial that was just measured on this machine for the task's target and threads."""
+    return Record(
+        task.workload,
+        trial.config,
+        trial.measurement,
+        task.target.fingerprint(),
+        threads=task.threads,
+        time=round(clock.time(), 3),
+        host=host_id(),
+        session=session,
+        versions=dict(versions if versions is not None else current_versions()),
+        is_default=is_default,
+        is_winner=is_winner,
+    )
+
+
+@cache
+def host_id() -> str:
+    """A short hash of this machine's name: tells machines apart and names none."""
+    return hashlib.sha256(f"autosched {platform.node()}".encode()).hexdigest()[:12]
+
+
+@cache
+def current_versions() -> Mapping[str, str]:
+    """The versions that a kernel's speed depends on."""
+    versions = {"autosched": __version__, "python": platform.python_version()}
+    for package in ("numba", "llvmlite"):
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+FIELDS: Mapping[str, type | tuple[type, ...]] = {
+    "workload": dict,
+    "config": dict,
+    "status": str,
+    "times_s": list,
+    "checked_against": str,
+    "error": str,
+    "how": dict,
+    "device": dict,
+    "threads": int,
+    "time": (int, float),
+    "host": str,
+    "session": str,
+    "versions": dict,
+    "is_default": bool,
+    "is_winner": bool,
+}
+REQUIRED = ("workload", "config", "status", "device")
+
+
+def from_document(document: Any) -> Record:
+    """Read what `to_document` wrote; fields that this version does not know are ignored.
+
+    Raises  RecordError with the reason for anything that is no record of this schema.
+    """
+    if not isinstance(document, dict):
+        raise RecordError("not a JSON object")
+    schema = document.get("schema")
+    if schema != SCHEMA_VERSION:
+        raise RecordError("no schema version" if schema is None else f"schema version {schema!r:.20}, not 1")
+    for name, kind in FIELDS.items():
+        if name not in document and name in REQUIRED:
+            raise RecordError(f"no field '{name}'")
+        value = document.get(name)
+        wrong = not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)
+        if name in document and wrong:
+            raise RecordError(f"field '{name}' is a {type(value).__name__}")
+    try:
+        return _build(document)
+    except AutoschedError as error:
+        raise RecordError(str(error)) from None
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise RecordError(f"malformed: {error}") from None
+
+
+def _build(document: dict[str, Any]) -> Record:
+    measurement = Measurement(
+        Status(document["status"]),
+        tuple(document.get("times_s", ())),
+        document.get("checked_against", ""),
+        document.get("error", ""),
+        document.get("how", {}),
+    )
+    optional = {
+        name: document[name]
+        for name in ("threads", "host", "session", "versions", "is_default", "is_winner")
+        if name in document
+    }
+    if optional.get("threads", 1) < 1:
+        raise RecordError(f"{optional['threads']} threads")
+    return Record(
+        Workload.from_json(document["workload"]),
+        Config.from_json(document["config"]),
+        measurement,
+        read_fingerprint(document["device"]),
+        time=float(document.get("time", 0.0)),
+        **optional,
+    )
+
+
+def read_fingerprint(document: Mapping[str, Any]) -> Fingerprint:
+    """A fingerprint from plain data. Raises RecordError if a field is missing or of another type."""
+    for name, kind in FINGERPRINT_TYPES.items():
+        expected = int if kind in (int, "int") else str
+        if name not in document or not isinstance(document[name], expected) or isinstance(document[name], bool):
+            raise RecordError(f"device: field '{name}' is missing or not {expected.__name__}")
+    return Fingerprint.from_json(dict(document))

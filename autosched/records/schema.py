@@ -1,0 +1,69 @@
+"""The tables of the tuning database (SQLAlchemy models). Imported only by `sql.py`: SQLAlchemy is slow to load."""
+
+from __future__ import annotations
+
+from sqlalchemy import Boolean, Float, ForeignKey, Index, Integer, String, Text, text
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+DATABASE_VERSION = 1
+
+
+class Base(DeclarativeBase):
+    """Base of all tables."""
+
+
+class Meta(Base):
+    """Facts about the database itself: its schema version and who made it."""
+
+    __tablename__ = "autosched_meta"
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    value: Mapped[str] = mapped_column(Text)
+
+
+class WorkloadRow(Base):
+    """A workload, named by its canonical key."""
+
+    __tablename__ = "workloads"
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    key: Mapped[str] = mapped_column(Text, unique=True)
+    op: Mapped[str] = mapped_column(String(64), index=True)
+
+
+class DeviceRow(Base):
+    """A device's fingerprint."""
+
+    __tablename__ = "devices"
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    key: Mapped[str] = mapped_column(Text, unique=True)
+    family: Mapped[str] = mapped_column(String(64))
+    document: Mapped[str] = mapped_column(Text)
+
+
+class RecordRow(Base):
+    """A record; the columns are what queries need, `details` (JSON) holds the rest."""
+
+    __tablename__ = "records"
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    uid: Mapped[str] = mapped_column(String(32), unique=True)
+    workload_id: Mapped[int] = mapped_column(ForeignKey("workloads.id"))
+    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id"))
+    threads: Mapped[int] = mapped_column(Integer)
+    template: Mapped[str] = mapped_column(String(64))
+    config: Mapped[str] = mapped_column(Text)
+    status: Mapped[str] = mapped_column(String(32))
+    median_s: Mapped[float | None] = mapped_column(Float)
+    is_default: Mapped[bool] = mapped_column(Boolean)
+    is_winner: Mapped[bool] = mapped_column(Boolean)
+    time: Mapped[float] = mapped_column(Float)
+    host: Mapped[str] = mapped_column(String(64))
+    session: Mapped[str] = mapped_column(String(64))
+    details: Mapped[str] = mapped_column(Text)  # times_s, checked_against, error, how, versions
+
+
+Index("records_by_task", RecordRow.workload_id, RecordRow.device_id, RecordRow.threads)
+Index(
+    "winners_by_workload",
+    RecordRow.workload_id,
+    sqlite_where=text("is_winner"),
+    postgresql_where=text("is_winner"),
+)

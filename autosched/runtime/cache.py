@@ -1,0 +1,208 @@
+"""The kernel cache: bytes by key, on disk, shared by processes, never larger than its limit.
+
+An entry is a file named by the SHA-256 of its key that holds the payload and its SHA-256, so that a damaged or
+half-written one is a miss. Files appear by an atomic rename: two processes that store the same entry do not hurt each
+other. Where nothing can be written, entries live in this process's memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import logging
+import os
+import stat
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from autosched.env import AUTOSCHED_CACHE_DIR, AUTOSCHED_CACHE_LIMIT_MB
+
+_log = logging.getLogger("autosched.runtime")
+
+_MAGIC = b"autosched cache entry 1\n"
+_HEADER_BYTES = len(_MAGIC) + 32
+_SUFFIX = ".bin"
+_TOUCH_AFTER_S = 3600.0  # a read entry's age is renewed this seldom, so that reading costs no write
+_ABANDONED_AFTER_S = 3600.0  # temporary files of killed processes
+
+
+@dataclass(slots=True)
+class KernelCache:
+    """Entries below one folder, or in memory alone.
+
+    folder       None: memory alone
+    writable     False: entries are read from the folder and new ones kept in memory
+    limit_bytes  the entries that were not used for longest go when the folder grows beyond it; 0: no disk cache
+    """
+
+    folder: Path | None
+    writable: bool = True
+    limit_bytes: int = 1 << 30
+    _memory: dict[str, bytes] = field(default_factory=dict, repr=False)
+    _known_bytes: int = field(default=-1, repr=False)  # size at the last count plus what was put since; -1: not counted
+
+    def get(self, key: str) -> bytes | None:
+        """Give the payload stored under a key; None if there is none or it is damaged."""
+        if key in self._memory or self.folder is None:
+            return self._memory.get(key)
+        path = self._path(key)
+        try:
+            data = path.read_bytes()
+        except OSError:
+            return None
+        payload = data[_HEADER_BYTES:]
+        if data[:_HEADER_BYTES] != _MAGIC + hashlib.sha256(payload).digest():
+            _log.warning("kernel cache entry %s is damaged and is not used", path)
+            with contextlib.suppress(OSError):
+                path.unlink()
+            return None
+        self._touch(path)
+        return payload
+
+    def put(self, key: str, payload: bytes) -> None:
+        """Store a payload; a folder that has become full or read-only is no error."""
+        if self.folder is None or not self.writable:
+            self._memory[key] = payload
+            return
+        path = self._path(key)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _write_atomically(path, _MAGIC + hashlib.sha256(payload).digest() + payload)
+        except OSError as error:
+            _log.info("kernel cache in memory: %s cannot be written (%s)", path, error)
+            self._memory[key] = payload
+            return
+        self._count(len(payload) + _HEADER_BYTES)
+
+    def entries(self) -> list[tuple[Path, int, float]]:
+        """List the stored files with their sizes in bytes and the times of their last use."""
+        if self.folder is None:
+            return []
+        found = []
+        for path in self.folder.glob(f"??/*{_SUFFIX}"):
+            with contextlib.suppress(OSError):  # another process may remove it meanwhile
+                status = path.stat()
+                found.append((path, status.st_size, status.st_mtime))
+        return found
+
+    def size_bytes(self) -> int:
+        """Sum the sizes of the stored files."""
+        return sum(size for _, size, _ in self.entries()) + sum(map(len, self._memory.values()))
+
+    def prune(self) -> int:
+        """Remove the entries that were not used for longest until a tenth of the limit is free; gives bytes freed."""
+        entries = sorted(self.entries(), key=lambda entry: entry[2])
+        total, freed = sum(size for _, size, _ in entries), 0
+        if total > self.limit_bytes:
+            for path, size, _ in entries:
+                if total - freed <= self.limit_bytes * 9 // 10:
+                    break
+                with contextlib.suppress(OSError):
+                    path.unlink()
+                    freed += size
+        self._remove_abandoned()
+        self._known_bytes = total - freed
+        return freed
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        self._memory.clear()
+        for path, _, _ in self.entries():
+            with contextlib.suppress(OSError):
+                path.unlink()
+        self._known_bytes = -1
+
+    def _path(self, key: str) -> Path:
+        assert self.folder is not None, "entries in memory have no path"
+        name = hashlib.sha256(key.encode()).hexdigest()
+        return self.folder / name[:2] / f"{name[2:]}{_SUFFIX}"
+
+    def _touch(self, path: Path) -> None:
+        with contextlib.suppress(OSError):
+            if self.writable and time.time() - path.stat().st_mtime > _TOUCH_AFTER_S:
+                os.utime(path)
+
+    def _count(self, added_bytes: int) -> None:
+        if self._known_bytes < 0:
+            self._known_bytes = self.size_bytes()
+        else:
+            self._known_bytes += added_bytes
+        if self._known_bytes > self.limit_bytes:
+            self.prune()
+
+    def _remove_abandoned(self) -> None:
+        assert self.folder is not None, "only a folder is pruned"
+        for path in self.folder.glob("??/.*.tmp"):
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > _ABANDONED_AFTER_S:
+                    path.unlink()
+
+
+def _write_atomically(path: Path, data: bytes) -> None:
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def kernel_cache() -> KernelCache:
+    """Give this process's cache for the folder and limit that the environment asks for."""
+    return _open_cache(AUTOSCHED_CACHE_DIR.get(), AUTOSCHED_CACHE_LIMIT_MB.get())
+
+
+@functools.cache
+def _open_cache(wanted: str, limit_mb: int) -> KernelCache:
+    if limit_mb == 0:
+        return KernelCache(None, False, 0)
+    read_only: Path | None = None
+    for folder in _candidates(wanted):
+        if _make_private(folder):
+            return KernelCache(folder, True, limit_mb << 20)
+        if read_only is None and folder.is_dir() and _is_trusted(folder):
+            read_only = folder
+    return KernelCache(read_only, False, limit_mb << 20)
+
+
+def _candidates(wanted: str) -> list[Path]:
+    """List the folders to try: the one asked for alone, else the user's and a private one for temporary files."""
+    if wanted:
+        return [Path(wanted).expanduser().absolute()]
+    import platformdirs
+
+    user = Path(platformdirs.user_cache_dir("autosched", appauthor=False)) / "kernels"
+    owner = os.getuid() if hasattr(os, "getuid") else 0
+    temporary = Path(tempfile.gettempdir()) / f"autosched-{owner}" / "kernels"
+    return [folder for folder in (user, temporary) if folder.is_absolute()]  # "~/…" stays where no home is known
+
+
+def _make_private(folder: Path) -> bool:
+    """Make a folder that only we can write and see that a file can be written there."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError:
+        return False
+    return _is_trusted(folder)
+
+
+def _is_trusted(folder: Path) -> bool:
+    """Tell whether nobody else may put files there: an entry is machine code that we run."""
+    if not hasattr(os, "getuid"):
+        return True
+    try:
+        status = folder.stat()
+    except OSError:
+        return False
+    if status.st_uid in (os.getuid(), 0) and not status.st_mode & stat.S_IWOTH:
+        return True
+    _log.warning("kernel cache folder %s belongs to or can be written by others and is not used", folder)
+    return False

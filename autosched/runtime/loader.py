@@ -1,0 +1,129 @@
+"""Puts object code into memory and finds the addresses of its functions, with llvmlite's binding alone."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import functools
+import hashlib
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from autosched.errors import ArtifactError
+from autosched.runtime.elf import Symbols, read_symbols
+from autosched.runtime.kernel import Kernel
+
+_MATH = (
+    *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos", "cosh", "erf"),
+    *("erfc", "exp", "exp2", "expm1", "fabs", "floor", "fma", "fmax", "fmin", "fmod", "hypot", "ldexp", "log", "log10"),
+    *("log1p", "log2", "nearbyint", "pow", "rint", "round", "roundeven", "sin", "sincos", "sinh", "sqrt", "tan"),
+    *("tanh", "tgamma", "lgamma", "trunc", "frexp", "modf"),
+)
+# What an object may expect from its surroundings: the C library's memory and float functions. Anything of Python or
+# Numba would load and then crash in a process without them.
+ALLOWED_SYMBOLS: frozenset[str] = frozenset(
+    {"memcpy", "memset", "memmove", "_GLOBAL_OFFSET_TABLE_", *_MATH, *(f"{name}f" for name in _MATH)}
+)
+
+_lock = threading.Lock()
+# Code must stay mapped while any pointer to it may be called, which a worker thread does until the process ends; so
+# what has been loaded stays. Equal object code, known by its SHA-256, is loaded once.
+_loaded: dict[bytes, dict[str, int]] = {}
+_engines: list[Any] = []
+
+
+def check_object(object_code: bytes, name: str) -> Symbols:
+    """Refuse object code that needs more than the C library's memory and float functions; gives its symbols.
+
+    Raises ArtifactError naming the kernel and the symbols, also where the bytes are no object code.
+    """
+    symbols = read_symbols(object_code)
+    forbidden = symbols.undefined - ALLOWED_SYMBOLS
+    if forbidden:
+        raise ArtifactError(
+            f"object code of kernel '{name}' needs symbols that not every process has: {', '.join(sorted(forbidden))}",
+            hint="kernels may call only memcpy, memset, memmove and the float functions of libm",
+        )
+    return symbols
+
+
+def load_objects(kernels: Iterable[Kernel]) -> dict[str, int]:
+    """Load the object code of kernels and give the address of each phase's function by its symbol.
+
+    Raises ArtifactError if an object needs forbidden symbols or lacks one of its phases.
+    """
+    kernels = [kernel for kernel in kernels if kernel.phases]
+    tables = load_object_code((kernel.name, kernel.object_code) for kernel in kernels)
+    addresses: dict[str, int] = {}
+    for kernel, table in zip(kernels, tables, strict=True):
+        for phase in kernel.phases:
+            if phase.symbol not in table:
+                raise ArtifactError(f"object code of kernel '{kernel.name}' defines no function '{phase.symbol}'")
+            addresses[phase.symbol] = table[phase.symbol]
+    return addresses
+
+
+def load_object_code(objects: Iterable[tuple[str, bytes]]) -> list[dict[str, int]]:
+    """Load ELF objects, given with a name for messages; gives the addresses of each one's functions.
+
+    Raises ArtifactError if an object needs forbidden symbols or is damaged.
+    """
+    objects = list(objects)
+    keys = [hashlib.sha256(code).digest() for _, code in objects]
+    with _lock:
+        new = {key: entry for key, entry in zip(keys, objects, strict=True) if key not in _loaded}
+        _loaded.update(_link({key: (check_object(code, name), code) for key, (name, code) in new.items()}))
+        return [_loaded[key] for key in keys]
+
+
+def _link(objects: Mapping[bytes, tuple[Symbols, bytes]]) -> dict[bytes, dict[str, int]]:
+    """Map objects into memory, those that define different names in one engine."""
+    import llvmlite.binding as llvm
+
+    _provide({name for symbols, _ in objects.values() for name in symbols.undefined if not name.startswith("_")})
+    groups: list[tuple[Any, set[str], list[bytes]]] = []
+    for key, (symbols, code) in objects.items():
+        group = next((group for group in groups if not group[1] & symbols.defined), None)
+        if group is None:
+            group = (_new_engine(), set(), [])
+            groups.append(group)
+        engine, names, members = group
+        names |= symbols.defined
+        members.append(key)
+        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    addresses: dict[bytes, dict[str, int]] = {}
+    for engine, _, members in groups:
+        engine.finalize_object()
+        _engines.append(engine)
+        for key in members:
+            addresses[key] = {name: engine.get_function_address(name) for name in sorted(objects[key][0].defined)}
+    return addresses
+
+
+def _new_engine() -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
+    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+
+
+def _provide(names: Iterable[str]) -> None:
+    """Tell LLVM where library functions are: an unresolved name would abort the process."""
+    import llvmlite.binding as llvm
+
+    for name in sorted(names):
+        if llvm.address_of_symbol(name) is None:
+            try:
+                address = ctypes.cast(getattr(_libm(), name), ctypes.c_void_p).value
+            except AttributeError:
+                raise ArtifactError(f"this machine's C library lacks '{name}', which a kernel needs") from None
+            assert address is not None, "a function of a loaded library has an address"
+            llvm.add_symbol(name, address)
+
+
+@functools.cache
+def _libm() -> ctypes.CDLL:
+    return ctypes.CDLL(ctypes.util.find_library("m") or "libm.so.6")

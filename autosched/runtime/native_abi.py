@@ -1,0 +1,46 @@
+"""Where the generated native loop and the Python side keep their shared numbers, counted in 64-bit words.
+
+`autosched.codegen.native` generates code for this layout and `autosched.runtime.pool` fills it in. Words that
+different threads write lie 128 bytes apart: x86 prefetches cache lines in pairs.
+"""
+
+from __future__ import annotations
+
+NATIVE_ABI_VERSION = 1
+RUN_SYMBOL = "autosched_run_graph"
+WORKER_SYMBOL = "autosched_worker"
+
+# One row of the table for each phase that is run, in order.
+ROW_BODY = 0  # address of the phase's function
+ROW_SLOTS = 1  # address of its slots
+ROW_TASKS = 2  # number of pieces, below 2**31
+ROW_THREADS = 3  # most threads that it may be split over
+ROW_WORDS = 4
+
+# The pool.
+POOL_TICKET = 0  # epoch << 32 | pieces that nobody has taken yet; workers sleep on the epoch
+POOL_DONE = 16  # pieces of this epoch that are finished
+POOL_SLEEPERS = 32  # workers that went to sleep since the last wake-up
+POOL_LOCK = 48  # 1 while a caller uses the pool
+POOL_BODY = 64  # the phase that is being run: as in its row
+POOL_SLOTS = 65
+POOL_TASKS = 66
+POOL_THREADS = 67
+POOL_STOP = 80  # 1: workers return
+POOL_SCHED_YIELD = 81  # addresses of the C library's functions; passed as values so that objects need no symbols
+POOL_SYSCALL = 82  # 0 where there is no futex: then workers nap with nanosleep
+POOL_FUTEX = 83  # the number of the futex system call
+POOL_NANOSLEEP = 84
+POOL_NAP = 85  # two words, a struct timespec
+POOL_SPINS = 87  # pauses before an idle thread begins to yield
+POOL_YIELDS = 88  # yields before an idle worker sleeps
+POOL_CLOCK = 89  # address of clock_gettime
+POOL_WORDS = 96
+
+# What a worker is given: the pool's address and its own number, 1 or more.
+WORKER_POOL = 0
+WORKER_INDEX = 1
+WORKER_WORDS = 2
+
+# Times in nanoseconds, a word for each row, after two words that clock_gettime writes.
+TIMES_FIRST_ROW = 2

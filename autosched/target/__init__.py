@@ -1,0 +1,29 @@
+"""What code is generated for, and what this machine is."""
+
+from autosched.target.constructors import arm_cpu, create, cuda, rocm, vta
+from autosched.target.cpus import LEVELS, known_cpus
+from autosched.target.fingerprint import Fingerprint
+from autosched.target.host import CacheSizes, HostCpu, host_cpu
+from autosched.target.kinds import KINDS, TargetKind
+from autosched.target.target import Target
+from autosched.target.threads import ThreadLimits, choose_threads, thread_limits
+
+__all__ = [
+    "KINDS",
+    "LEVELS",
+    "CacheSizes",
+    "Fingerprint",
+    "HostCpu",
+    "Target",
+    "TargetKind",
+    "ThreadLimits",
+    "arm_cpu",
+    "choose_threads",
+    "create",
+    "cuda",
+    "host_cpu",
+    "known_cpus",
+    "rocm",
+    "thread_limits",
+    "vta",
+]

@@ -1,0 +1,77 @@
+"""What each CPU name and x86-64 level can execute.
+
+LLVM ignores a CPU name that it does not know, with no more than a line on stderr; so the names are listed here and an
+unknown one is refused. Source: the x86-64 psABI (levels) and LLVM's X86.td (names).
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from autosched.errors import TargetError
+
+_V1 = frozenset({"64bit", "cmov", "cx8", "fxsr", "mmx", "sse", "sse2"})
+_V2 = _V1 | {"cx16", "popcnt", "sahf", "sse3", "ssse3", "sse4.1", "sse4.2", "crc32"}
+_V3 = _V2 | {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"}
+_V4 = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+
+LEVELS: dict[str, frozenset[str]] = {"x86-64": _V1, "x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4}
+
+_VNNI = frozenset({"avx512vnni"})
+_ICELAKE = _VNNI | {"avx512ifma", "avx512vbmi", "avx512vbmi2", "avx512bitalg", "avx512vpopcntdq", "vaes", "vpclmulqdq"}
+_SAPPHIRE = _ICELAKE | {"avx512bf16", "avx512fp16", "avxvnni", "amx-tile", "amx-int8", "amx-bf16"}
+
+# name -> its level and what it has beyond that level
+_NAMES: dict[str, tuple[frozenset[str], frozenset[str]]] = {
+    **{name: (features, frozenset()) for name, features in LEVELS.items()},
+    **dict.fromkeys(("k8", "opteron", "athlon64", "nocona"), (_V1, frozenset())),
+    **dict.fromkeys(("core2", "penryn"), (_V1, frozenset({"cx16", "sse3", "ssse3", "sahf"}))),
+    **dict.fromkeys(("nehalem", "corei7", "westmere", "silvermont", "goldmont", "tremont"), (_V2, frozenset())),
+    **dict.fromkeys(("sandybridge", "corei7-avx", "btver2", "bdver1"), (_V2, frozenset({"avx", "xsave"}))),
+    **dict.fromkeys(("ivybridge", "core-avx-i"), (_V2, frozenset({"avx", "f16c", "xsave"}))),
+    **dict.fromkeys(("haswell", "core-avx2", "broadwell", "skylake"), (_V3, frozenset())),
+    **dict.fromkeys(("znver1", "znver2", "znver3", "bdver4"), (_V3, frozenset())),
+    **dict.fromkeys(("alderlake", "raptorlake", "meteorlake", "gracemont"), (_V3, frozenset({"avxvnni"}))),
+    **dict.fromkeys(("arrowlake", "lunarlake", "sierraforest"), (_V3, frozenset({"avxvnni"}))),
+    **dict.fromkeys(("skylake-avx512", "skx"), (_V4, frozenset())),
+    "cascadelake": (_V4, _VNNI),
+    "cooperlake": (_V4, _VNNI | {"avx512bf16"}),
+    "cannonlake": (_V4, frozenset({"avx512ifma", "avx512vbmi"})),
+    **dict.fromkeys(("icelake-client", "icelake-server", "tigerlake", "rocketlake"), (_V4, _ICELAKE)),
+    **dict.fromkeys(("sapphirerapids", "emeraldrapids", "graniterapids"), (_V4, _SAPPHIRE)),
+    "znver4": (_V4, _ICELAKE | {"avx512bf16"}),
+    "znver5": (_V4, _ICELAKE | {"avx512bf16", "avxvnni"}),
+}
+
+_ARM_NAMES = frozenset(
+    {"generic", "apple-m1", "apple-m2", "apple-m3", "apple-m4", "cortex-a53", "cortex-a72", "cortex-a76"}
+    | {"neoverse-n1", "neoverse-n2", "neoverse-v1", "neoverse-v2", "carmel", "ampere1"}
+)
+
+
+def known_cpus() -> tuple[str, ...]:
+    """List the CPU names that `-mcpu=` takes, sorted."""
+    return tuple(sorted({*_NAMES, *_ARM_NAMES}))
+
+
+def features_of(mcpu: str) -> frozenset[str]:
+    """Give the instruction sets of a CPU, in LLVM's names.
+
+    Raises TargetError if the name is not known.
+    """
+    if mcpu in _NAMES:
+        level, more = _NAMES[mcpu]
+        return level | more
+    if mcpu in _ARM_NAMES:
+        return frozenset({"neon", "fp-armv8"})
+    close = difflib.get_close_matches(mcpu, known_cpus(), n=3)
+    hint = f"did you mean {', '.join(close)}?" if close else f"use one of {', '.join(LEVELS)} or a name such as haswell"
+    raise TargetError(f"unknown CPU '{mcpu}' in -mcpu", hint=hint)
+
+
+def level_of(features: frozenset[str]) -> str:
+    """Name the highest x86-64 level whose instruction sets are all there; "aarch64" or "generic" elsewhere."""
+    for name in reversed(LEVELS):
+        if LEVELS[name] <= features | _V1 and (name != "x86-64" or "sse2" in features):
+            return name
+    return "aarch64" if "neon" in features else "generic"

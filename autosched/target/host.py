@@ -1,0 +1,124 @@
+"""What the machine that we run on is: its CPU's name, instruction sets, caches and cores."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSizes:
+    """Sizes in bytes of one instance of each data cache; level 2 and 3 as one core sees them."""
+
+    l1_bytes: int
+    l2_bytes: int
+    l3_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostCpu:
+    """The CPU of this machine."""
+
+    mcpu: str  # LLVM's name
+    features: frozenset[str]  # LLVM's names of the instruction sets that work here
+    vendor: str
+    family: int
+    model_name: str
+    cache: CacheSizes
+    cores: int  # physical cores of the whole machine
+
+
+# Where nothing can be read: what most x86-64 machines of the last ten years have at least.
+_DEFAULT_CACHE = CacheSizes(32 * 1024, 512 * 1024, 8 * 1024 * 1024)
+
+
+@functools.cache
+def host_cpu() -> HostCpu:
+    """Detect this machine's CPU, once a process."""
+    import llvmlite.binding as llvm
+
+    features = frozenset(name for name, there in llvm.get_host_cpu_features().items() if there)
+    mcpu = llvm.get_host_cpu_name()
+    info = read_cpuinfo(Path("/proc/cpuinfo"))
+    return HostCpu(
+        mcpu=mcpu,
+        features=features,
+        vendor=info.get("vendor_id", platform.machine()),
+        family=int(info.get("cpu family", "0")),
+        model_name=info.get("model name", platform.processor() or mcpu),
+        cache=detect_caches(),
+        cores=count_cores(),
+    )
+
+
+def read_cpuinfo(path: Path) -> dict[str, str]:
+    """Read the first processor's entries of /proc/cpuinfo; empty where there is no such file."""
+    try:
+        text = path.read_text()
+    except OSError:
+        return {}
+    lines = (line.partition(":") for line in text.split("\n\n")[0].splitlines())
+    return {key.strip(): value.strip() for key, _, value in lines}
+
+
+def detect_caches(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> CacheSizes:
+    """Read the data caches of one core from sysfs, else ask the C library, else assume a common machine."""
+    sizes = _caches_from_sysfs(folder) or _caches_from_sysconf()
+    return CacheSizes(
+        sizes.get(1, _DEFAULT_CACHE.l1_bytes),
+        sizes.get(2, _DEFAULT_CACHE.l2_bytes),
+        sizes.get(3, sizes.get(2, _DEFAULT_CACHE.l3_bytes)),  # machines without a third level: the second is the last
+    )
+
+
+def _caches_from_sysfs(folder: Path) -> dict[int, int]:
+    sizes: dict[int, int] = {}
+    for index in sorted(folder.glob("index*")):
+        try:
+            kind = (index / "type").read_text().strip()
+            level = int((index / "level").read_text())
+            size = parse_size((index / "size").read_text())
+        except (OSError, ValueError):
+            continue
+        if kind in ("Data", "Unified") and size > 0:
+            sizes[level] = size
+    return sizes
+
+
+def _caches_from_sysconf() -> dict[int, int]:
+    names = {1: "SC_LEVEL1_DCACHE_SIZE", 2: "SC_LEVEL2_CACHE_SIZE", 3: "SC_LEVEL3_CACHE_SIZE"}
+    sizes: dict[int, int] = {}
+    for level, name in names.items():
+        if name in os.sysconf_names:
+            size = os.sysconf(name)
+            if size > 0:
+                sizes[level] = size
+    return sizes
+
+
+def parse_size(text: str) -> int:
+    """Read a size such as "32K" or "8M" as bytes.
+
+    Raises ValueError if the text is no size.
+    """
+    match = re.fullmatch(r"\s*(\d+)\s*([KMG]?)\s*", text)
+    if match is None:
+        raise ValueError(f"{text!r} is no size")
+    return int(match[1]) * {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[match[2]]
+
+
+def count_cores(folder: Path = Path("/sys/devices/system/cpu")) -> int:
+    """Count physical cores: hyper-threads that share a core count once."""
+    siblings = set()
+    for topology in folder.glob("cpu[0-9]*/topology"):
+        for name in ("core_cpus_list", "thread_siblings_list"):
+            try:
+                siblings.add((topology / name).read_text().strip())
+                break
+            except OSError:
+                continue
+    return len(siblings) or os.cpu_count() or 1

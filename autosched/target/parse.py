@@ -1,0 +1,127 @@
+"""The text and dictionary forms of a target, read into kind, keys and attributes."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from autosched.errors import InvalidTypeError, TargetError
+from autosched.target.kinds import KINDS, TargetKind
+
+AttrValue = int | str | tuple[str, ...]
+
+# Short names for a kind with attributes. "cpu" is this machine: `Target` fills in its CPU's name.
+TAGS: dict[str, dict[str, Any]] = {
+    "cpu": {"kind": "llvm", "tag": "cpu"},
+    "nvidia/nvidia-a100": {"kind": "cuda", "tag": "nvidia/nvidia-a100", "arch": "sm_80"},
+    "nvidia/nvidia-h100": {"kind": "cuda", "tag": "nvidia/nvidia-h100", "arch": "sm_90"},
+    "nvidia/nvidia-t4": {"kind": "cuda", "tag": "nvidia/nvidia-t4", "arch": "sm_75"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A target's parts, checked, before anything is looked up on this machine."""
+
+    kind: TargetKind
+    tag: str
+    keys: tuple[str, ...]
+    attrs: dict[str, AttrValue]
+    host: Any  # whatever `Target` accepts, or None
+
+
+def parse_target(text: str) -> Parsed:
+    """Read "cpu", "llvm -mcpu=haswell -num-cores=4" or JSON text.
+
+    Raises TargetError if the kind or an attribute is unknown or a value has the wrong type.
+    """
+    text = text.strip()
+    if text.startswith("{"):
+        try:
+            return parse_mapping(json.loads(text))
+        except json.JSONDecodeError as error:
+            raise TargetError(f"target is not valid JSON: {error}") from error
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise TargetError(f"target '{text}' cannot be read: {error}") from error
+    if not words:
+        raise TargetError("the target is empty", hint='use "cpu", "cuda" or "llvm -mcpu=x86-64-v3"')
+    return parse_mapping({**_kind_entries(words[0]), **_options(words[1:], text)})
+
+
+def parse_mapping(entries: Mapping[str, Any]) -> Parsed:
+    """Read {"kind": "llvm", "mcpu": …}.
+
+    Raises TargetError as `parse_target` does, and where "kind" is missing.
+    """
+    rest = {str(key): value for key, value in entries.items()}
+    if "kind" not in rest:
+        if rest.get("tag") in TAGS:
+            rest = {**TAGS[rest["tag"]], **rest}
+        else:
+            raise TargetError('a target dictionary needs the key "kind"')
+    named = _kind_entries(str(rest.pop("kind")))
+    rest = {**named, **rest}
+    kind, tag = KINDS[rest.pop("kind")], str(rest.pop("tag", ""))
+    host, given_keys = rest.pop("host", None), _as_list(rest.pop("keys", ()))
+    attrs = {name: _convert(kind, name, value) for name, value in rest.items()}
+    device = attrs.get("device")
+    keys = dict.fromkeys((*given_keys, *((str(device),) if device else ()), *kind.default_keys))
+    return Parsed(kind, tag, tuple(keys), {**kind.defaults, **attrs}, host)
+
+
+def _kind_entries(name: str) -> dict[str, Any]:
+    if name in TAGS:
+        return dict(TAGS[name])
+    if name in KINDS:
+        return {"kind": name}
+    close = difflib.get_close_matches(name, (*KINDS, *TAGS), n=2)
+    hint = f"did you mean {' or '.join(close)}?" if close else 'use "cpu", "cuda" or "llvm"'
+    raise TargetError(f"unknown target '{name}'", hint=hint)
+
+
+def _options(words: list[str], text: str) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    position = 0
+    while position < len(words):
+        word = words[position]
+        if not word.startswith("-") or word.strip("-") == "":
+            raise TargetError(f"'{word}' in target '{text}' is no option", hint="options look like -mcpu=haswell")
+        name, equals, value = word.lstrip("-").partition("=")
+        if not equals and position + 1 < len(words) and not words[position + 1].startswith("-"):
+            position += 1
+            value, equals = words[position], "="  # "-mcpu haswell"
+        options[name] = value if equals else 1
+        position += 1
+    return options
+
+
+def _convert(kind: TargetKind, name: str, value: Any) -> AttrValue:
+    wanted = kind.attributes.get(name)
+    if wanted is None:
+        close = difflib.get_close_matches(name, kind.attributes, n=3)
+        hint = f"did you mean -{' or -'.join(close)}?" if close else f"it takes {', '.join(sorted(kind.attributes))}"
+        raise TargetError(f"target kind {kind.name} has no attribute '{name}'", hint=hint)
+    if wanted is list:
+        return tuple(_as_list(value))
+    if wanted is int:
+        try:
+            return int(value)
+        except (TypeError, ValueError):
+            raise TargetError(f"target attribute -{name}={value!r} is not a whole number") from None
+    if not isinstance(value, str):
+        raise TargetError(f"target attribute -{name}={value!r} is not a text")
+    return value
+
+
+def _as_list(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    if isinstance(value, (list, tuple)):
+        return [str(part) for part in value]
+    raise InvalidTypeError(f"{value!r} is neither a list nor a text with commas")

@@ -1,0 +1,331 @@
+"""`Target`: the device that code is generated for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import Any
+
+from autosched.errors import InvalidTypeError, TargetError
+from autosched.target.cpus import features_of, level_of
+from autosched.target.fingerprint import Fingerprint
+from autosched.target.host import CacheSizes, host_cpu
+from autosched.target.kinds import KINDS, TargetKind
+from autosched.target.parse import AttrValue, Parsed, parse_mapping, parse_target
+from autosched.target.threads import count_affinity
+
+_stack: ContextVar[tuple[Target, ...]] = ContextVar("autosched_targets", default=())
+
+_BITS = {"bool": 8, "bfloat16": 16}
+
+
+class Target:
+    """A device to generate code for; immutable, compared by value, usable as a dictionary key.
+
+    target  a kind or tag ("llvm", "cpu", "cuda") with TVM's options ("llvm -mcpu=x86-64-v3 -num-cores=2"), a
+            dictionary {"kind": "llvm", "mcpu": …}, its JSON text, or a Target
+    host    the target of the code that drives a device; None where there is none
+    Raises  TargetError (a ValueError) if the kind, an attribute or a CPU name is unknown.
+
+    >>> Target("llvm -mcpu=x86-64-v3").lanes("float32")
+    8
+    """
+
+    __slots__ = ("attrs", "host", "keys", "kind", "tag")
+
+    kind: TargetKind
+    tag: str
+    keys: list[str]
+    attrs: Mapping[str, AttrValue]
+    host: Target | None
+
+    def __init__(self, target: str | Mapping[str, Any] | Target, host: str | Mapping[str, Any] | Target | None = None):
+        parsed = _parse(target)
+        attrs = dict(parsed.attrs)
+        if parsed.tag == "cpu":
+            attrs.setdefault("mcpu", host_cpu().mcpu)
+        if "mcpu" in attrs and parsed.kind.name == "llvm" and attrs["mcpu"] != host_cpu().mcpu:
+            features_of(str(attrs["mcpu"]))  # refuses a name that nobody knows
+        given_host = host if host is not None else parsed.host
+        put = object.__setattr__
+        put(self, "kind", parsed.kind)
+        put(self, "tag", parsed.tag)
+        put(self, "keys", list(parsed.keys))
+        put(self, "attrs", MappingProxyType(attrs))
+        put(self, "host", None if given_host is None else Target(given_host))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Target cannot be changed; make a new one instead of setting '{name}'")
+
+    # What identifies it
+
+    def _identity(self) -> tuple[object, ...]:
+        return self.kind.name, self.tag, tuple(self.keys), tuple(sorted(self.attrs.items())), self.host
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Target) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Target, (self.to_json(),)
+
+    def __str__(self) -> str:
+        words = [self.kind.name, f"-keys={','.join(self.keys)}"]
+        for name, value in sorted(self.attrs.items()):
+            words.append(f"-{name}={','.join(value) if isinstance(value, tuple) else value}")
+        return " ".join(words)
+
+    def __repr__(self) -> str:
+        return f'Target("{self}")'
+
+    def export(self) -> dict[str, Any]:
+        """Give the dictionary form, which `Target` reads back."""
+        entries: dict[str, Any] = {"kind": self.kind.name, "tag": self.tag, "keys": list(self.keys)}
+        entries |= {name: list(value) if isinstance(value, tuple) else value for name, value in self.attrs.items()}
+        if self.host is not None:
+            entries["host"] = self.host.export()
+        return entries
+
+    def to_json(self) -> str:
+        """Give the dictionary form as canonical JSON text."""
+        return json.dumps(self.export(), sort_keys=True, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> Target:
+        """Read what `to_json` wrote."""
+        return Target(text)
+
+    def fingerprint(self) -> Fingerprint:
+        """Describe this machine as it is used through this target: its CPU, with the target's instruction sets."""
+        machine, cache = host_cpu(), self.cache
+        return Fingerprint(
+            vendor=machine.vendor,
+            cpu_family=machine.family,
+            model_name=machine.model_name,
+            isa_level=self.family,
+            vector_bits=self.vector_bits,
+            l1_bytes=cache.l1_bytes,
+            l2_bytes=cache.l2_bytes,
+            l3_bytes=cache.l3_bytes,
+            cores=machine.cores,
+        )
+
+    # What the machine code may use
+
+    @property
+    def mcpu(self) -> str:
+        """LLVM's name of the CPU; this machine's where none was given."""
+        return str(self.attrs.get("mcpu") or host_cpu().mcpu)
+
+    @property
+    def features(self) -> frozenset[str]:
+        """The instruction sets that generated code may use, in LLVM's names."""
+        machine = host_cpu()
+        found = set(machine.features if self.mcpu == machine.mcpu else features_of(self.mcpu))
+        for change in self.mattr:
+            if change.startswith("-"):
+                found.discard(change[1:])
+            else:
+                found.add(change.removeprefix("+"))
+        return frozenset(found)
+
+    @property
+    def llvm_features(self) -> str:
+        """The features for LLVM's target machine: what `mcpu` alone would not say, such as "+fma,-avx512f".
+
+        For this machine's own CPU every feature is named, since a virtual machine may lack some of what the name
+        stands for.
+        """
+        if self.mcpu != host_cpu().mcpu:
+            return ",".join(change if change[0] in "+-" else f"+{change}" for change in self.mattr)
+        import llvmlite.binding as llvm
+
+        wanted, known = self.features, {*llvm.get_host_cpu_features(), *self.features}
+        return ",".join(f"{'+' if name in wanted else '-'}{name}" for name in sorted(known))
+
+    @property
+    def mattr(self) -> tuple[str, ...]:
+        """Changes to the CPU's instruction sets, such as ("+avx512f", "-fma")."""
+        return self._list("mattr")
+
+    @property
+    def vector_bits(self) -> int:
+        """Width of a vector register: 512 with AVX-512, 256 with AVX2, else 128; `-vector-width` lowers it."""
+        features = self.features
+        widest = 512 if {"avx512f", "avx512vl"} <= features else 256 if "avx2" in features else 128
+        return min(widest, int(self._int("vector-width", widest)))
+
+    def lanes(self, dtype: str) -> int:
+        """Count the values of a dtype that one vector register holds, at least 1."""
+        bits = _BITS.get(dtype) or int("".join(c for c in dtype if c.isdigit()) or 32)
+        return max(1, self.vector_bits // bits)
+
+    @property
+    def num_registers(self) -> int:
+        """Number of vector registers: 32 with AVX-512 and on ARM, else 16."""
+        return 32 if self.features & {"avx512vl", "neon"} else 16
+
+    @property
+    def has_fma(self) -> bool:
+        """Whether a fused multiply-add is one instruction."""
+        return bool(self.features & {"fma", "neon"})
+
+    @property
+    def family(self) -> str:
+        """The instruction-set level that shipped logs are chosen by, such as "x86-64-v3"; a GPU's architecture."""
+        return level_of(self.features) if self.kind.device_type == 1 else str(self.attrs.get("arch", self.kind.name))
+
+    @property
+    def cache(self) -> CacheSizes:
+        """Cache sizes in bytes: this machine's, but for -l1-bytes, -l2-bytes and -l3-bytes."""
+        machine = host_cpu().cache
+        return CacheSizes(
+            self._int("l1-bytes", machine.l1_bytes),
+            self._int("l2-bytes", machine.l2_bytes),
+            self._int("l3-bytes", machine.l3_bytes),
+        )
+
+    @property
+    def num_cores(self) -> int:
+        """Cores that code is scheduled for: -num-cores, else the physical cores that this process may use."""
+        return self._int("num-cores", min(host_cpu().cores, count_affinity()))
+
+    # TVM's other attributes
+
+    @property
+    def model(self) -> str:
+        """The device's model, "unknown" where none was given."""
+        return str(self.attrs.get("model", "unknown"))
+
+    @property
+    def device_name(self) -> str:
+        """The -device option, empty where none was given."""
+        return str(self.attrs.get("device", ""))
+
+    @property
+    def libs(self) -> list[str]:
+        """The -libs option."""
+        return list(self._list("libs"))
+
+    @property
+    def arch(self) -> str | None:
+        """A GPU's architecture, such as "sm_90"."""
+        value = self.attrs.get("arch")
+        return None if value is None else str(value)
+
+    @property
+    def max_num_threads(self) -> int:
+        """Threads in a block; 1 on a CPU."""
+        return self._int("max_num_threads", 1)
+
+    @property
+    def thread_warp_size(self) -> int:
+        """Threads that run in lockstep; 1 on a CPU."""
+        return self._int("thread_warp_size", 1)
+
+    @property
+    def max_shared_memory_per_block(self) -> int:
+        """Bytes of shared memory that a block may use; 0 on a CPU."""
+        return self._int("max_shared_memory_per_block", 49152 if self.kind.device_type != 1 else 0)
+
+    def get_target_device_type(self) -> int:
+        """Give DLPack's code of the device."""
+        return self.kind.device_type
+
+    def get_kind_attr(self, name: str) -> object:
+        """Give an attribute of the target's kind, None if it has none of that name."""
+        return self.kind.defaults.get(name)
+
+    def with_host(self, host: str | Mapping[str, Any] | Target) -> Target:
+        """Give this target with another host."""
+        return Target(self, host)
+
+    def _int(self, name: str, default: int) -> int:
+        value = self.attrs.get(name, default)
+        assert isinstance(value, int), f"attribute {name} was not converted"
+        return value
+
+    def _list(self, name: str) -> tuple[str, ...]:
+        value = self.attrs.get(name, ())
+        assert isinstance(value, tuple), f"attribute {name} was not converted"
+        return value
+
+    # The current target
+
+    def __enter__(self) -> Target:
+        _stack.set((*_stack.get(), self))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _stack.set(_stack.get()[:-1])
+
+    @staticmethod
+    def current(allow_none: bool = True) -> Target | None:
+        """Give the target of the innermost `with target:`, None outside.
+
+        Raises TargetError if there is none and `allow_none` is False.
+        """
+        targets = _stack.get()
+        if not targets and not allow_none:
+            raise TargetError("no current target", hint='use `with Target("cpu"):`')
+        return targets[-1] if targets else None
+
+    # TVM's canonical forms
+
+    @staticmethod
+    def list_kinds() -> list[str]:
+        """List the names of all kinds."""
+        return list(KINDS)
+
+    @staticmethod
+    def canon_target(target: Any) -> Target | None:
+        """Make a Target of whatever stands for one; None stays None."""
+        return target if target is None or isinstance(target, Target) else Target(target)
+
+    @staticmethod
+    def canon_target_and_host(target: Any, target_host: Any = None) -> tuple[Target | None, Target | None]:
+        """Make Targets of both; the host is the target's own where none is given, and becomes part of the target."""
+        device, host = Target.canon_target(target), Target.canon_target(target_host)
+        if device is None:
+            if host is not None:
+                raise TargetError("a target host is given without a target")
+            return None, None
+        host = host or device.host
+        return (device if host is None else device.with_host(host)), host
+
+    @staticmethod
+    def canon_multi_target(targets: Any) -> list[Target]:
+        """Make a list of Targets of one target, several, or a dictionary from devices to targets."""
+        if targets is None:
+            return []
+        if isinstance(targets, Mapping) and "kind" not in targets:
+            return [Target(target) for target in targets.values()]
+        if isinstance(targets, (str, Mapping, Target)):
+            return [Target(targets)]
+        if isinstance(targets, Iterable):
+            return [Target(target) for target in targets]
+        raise InvalidTypeError(f"{targets!r} is neither a target, nor several, nor a dictionary of them")
+
+    @staticmethod
+    def canon_multi_target_and_host(targets: Any, target_host: Any = None) -> list[Target]:
+        """Make a list of Targets as `canon_multi_target` does, each with the host."""
+        found = Target.canon_multi_target(targets)
+        if not found:
+            raise TargetError("at least one target is needed")
+        return found if target_host is None else [target.with_host(target_host) for target in found]
+
+
+def _parse(target: object) -> Parsed:
+    if isinstance(target, Target):
+        return Parsed(target.kind, target.tag, tuple(target.keys), dict(target.attrs), target.host)
+    if isinstance(target, str):
+        return parse_target(target)
+    if isinstance(target, Mapping):
+        return parse_mapping(target)
+    raise InvalidTypeError(
+        f"a target is a text, a dictionary or a Target, not {type(target).__name__}", hint='use "cpu" or "cuda"'
+    )

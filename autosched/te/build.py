@@ -1,0 +1,143 @@
+"""Writing tensor expressions: `placeholder`, `compute`, `reduce_axis`, reductions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from autosched.errors import InvalidTypeError, InvalidValueError
+from autosched.ir.node import FrozenDict, children, walk
+from autosched.te.tensor import ComputeOp, ExprOperators, PlaceholderOp, Tensor
+from autosched.tir import expr as E
+from autosched.tir.expr import REDUCE, SPATIAL, CommReducer, IterVar, PrimExpr, Range, Reduce, SizeVar, Var, to_expr
+
+Shape = Sequence[Any] | int | PrimExpr
+
+
+def _shape(shape: Shape) -> tuple[PrimExpr, ...]:
+    items = shape if isinstance(shape, Sequence) else (shape,)
+    return tuple(to_expr(s) for s in items)
+
+
+def var(name: str = "tindex", dtype: str = "int32") -> Var:
+    """A scalar variable."""
+    return Var(name, dtype)
+
+
+def size_var(name: str = "size", dtype: str = "int32") -> SizeVar:
+    """A variable that is never negative: a symbolic extent."""
+    return SizeVar(name, dtype)
+
+
+def placeholder(shape: Shape, dtype: str | None = None, name: str = "placeholder") -> Tensor:
+    """An input tensor; dtype float32 unless given."""
+    return PlaceholderOp(name, _shape(shape), dtype or "float32").output(0)
+
+
+def reduce_axis(dom: Sequence[Any] | Range, name: str = "rv") -> IterVar:
+    """An axis to reduce over: (start, end), the end exclusive."""
+    if isinstance(dom, Range):
+        return IterVar(dom, Var(name, dom.extent.dtype), REDUCE)
+    if len(dom) != 2:
+        raise InvalidValueError(f"reduce_axis '{name}' needs (start, end), got {dom!r}")
+    start, end = to_expr(dom[0]), to_expr(dom[1])
+    return IterVar(Range(start, E.sub(end, start)), Var(name, end.dtype), REDUCE)
+
+
+def _axis_names(fcompute: Callable[..., Any], ndim: int, varargs_names: Sequence[str] | None) -> list[str]:
+    spec = inspect.signature(fcompute).parameters.values()
+    names = [p.name for p in spec if p.kind is not p.VAR_POSITIONAL]
+    if any(p.kind is p.VAR_POSITIONAL for p in spec):
+        rest = ndim - len(names)
+        names += list(varargs_names) if varargs_names else [f"i{i + len(names)}" for i in range(rest)]
+    if len(names) != ndim:
+        raise InvalidValueError(f"fcompute takes {len(names)} arguments, the shape has {ndim} dimensions")
+    return names
+
+
+def _body(value: Any) -> PrimExpr:
+    if isinstance(value, ExprOperators):
+        return value.as_expr()
+    return to_expr(value)
+
+
+def compute(
+    shape: Shape,
+    fcompute: Callable[..., Any],
+    name: str = "compute",
+    tag: str = "",
+    attrs: Mapping[str, Any] | None = None,
+    varargs_names: Sequence[str] | None = None,
+) -> Any:
+    """A tensor whose element at (i, j, …) is `fcompute(i, j, …)`; a list of expressions makes several tensors.
+
+        C = te.compute((m, n), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    """
+    extents = _shape(shape)
+    names = _axis_names(fcompute, len(extents), varargs_names)
+    axis = tuple(
+        IterVar(Range(E.const(0, s.dtype), s), Var(n, s.dtype), SPATIAL) for n, s in zip(names, extents, strict=True)
+    )
+    value = fcompute(*(iv.var for iv in axis))
+    several = isinstance(value, list | tuple)
+    bodies = tuple(_body(v) for v in (value if several else (value,)))
+    if any(_has_nested_reduce(b) for b in bodies):
+        raise InvalidValueError(f"compute '{name}': a reduction must be the whole expression", hint="give it a compute of its own")
+    op = ComputeOp(name, axis, bodies, tag, FrozenDict(attrs or {}))
+    outputs = tuple(op.output(i) for i in range(op.num_outputs))
+    return outputs if several and len(outputs) > 1 else outputs[0]
+
+
+def _has_nested_reduce(body: PrimExpr) -> bool:
+    return any(isinstance(x, Reduce) for child in children(body) for x in walk(child))
+
+
+def comm_reducer(
+    fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., Any], name: str = "reduce"
+) -> Callable[..., Any]:
+    """A reduction `reducer(expr, axis, where=None, init=None)` from a combination and its identity (by dtype).
+
+    Several values reduce together where `fcombine` takes and returns tuples (an argmax).
+    """
+
+    def reducer(expr: Any, axis: Any, where: Any = None, init: Any = None) -> Any:
+        axes = tuple(axis) if isinstance(axis, Sequence) else (axis,)
+        if not axes or not all(isinstance(a, IterVar) and a.kind == REDUCE for a in axes):
+            raise InvalidTypeError(f"{name}: axis must be a reduce_axis or a list of them")
+        source = tuple(_body(e) for e in (expr if isinstance(expr, list | tuple) else (expr,)))
+        dtypes = [s.dtype for s in source]
+        lhs = tuple(Var(f"x{i}" if len(source) > 1 else "x", d) for i, d in enumerate(dtypes))
+        rhs = tuple(Var(f"y{i}" if len(source) > 1 else "y", d) for i, d in enumerate(dtypes))
+        single = len(source) == 1
+        result = fcombine(lhs[0], rhs[0]) if single else fcombine(lhs, rhs)
+        identity = fidentity(dtypes[0]) if single else fidentity(*dtypes)
+        combiner = CommReducer(lhs, rhs, _tuple(result), _tuple(identity))
+        condition = to_expr(True if where is None else where, "bool")
+        start = () if init is None else _tuple(init)
+        outputs = tuple(Reduce(combiner, source, axes, condition, i, start) for i in range(len(source)))
+        return outputs[0] if single else outputs
+
+    reducer.__name__ = name
+    return reducer
+
+
+def _tuple(x: Any) -> tuple[PrimExpr, ...]:
+    return tuple(_body(v) for v in x) if isinstance(x, list | tuple) else (_body(x),)
+
+
+def min_value(dtype: str) -> PrimExpr:
+    """The smallest value of a dtype: for floats the largest negative finite one."""
+    return E.const(float(np.finfo(dtype).min) if E.is_float(dtype) else int(np.iinfo(dtype).min), dtype)
+
+
+def max_value(dtype: str) -> PrimExpr:
+    return E.const(float(np.finfo(dtype).max) if E.is_float(dtype) else int(np.iinfo(dtype).max), dtype)
+
+
+sum = comm_reducer(lambda x, y: x + y, lambda t: E.const(0, t), name="sum")  # noqa: A001  (TVM's names)
+prod = comm_reducer(lambda x, y: x * y, lambda t: E.const(1, t), name="prod")
+max = comm_reducer(E.maximum, min_value, name="max")  # noqa: A001
+min = comm_reducer(E.minimum, max_value, name="min")  # noqa: A001

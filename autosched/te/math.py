@@ -1,0 +1,49 @@
+"""Element-wise functions of expressions; names of TVM's `te`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autosched.te.tensor import to_expr_like
+from autosched.tir import expr as E
+from autosched.tir.expr import PrimExpr
+
+
+def _unary(name: str) -> Any:
+    def function(x: Any) -> PrimExpr:
+        return E.call(name, to_expr_like(x))
+
+    function.__name__ = name
+    function.__doc__ = f"{name}(x) of a floating-point expression."
+    return function
+
+
+exp, log, sqrt, rsqrt, tanh, sigmoid, erf = map(_unary, ("exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf"))
+floor, ceil, round, trunc, nearbyint = map(_unary, ("floor", "ceil", "round", "trunc", "nearbyint"))  # noqa: A001
+sin, cos, tan, asin, acos, atan, sinh, cosh = map(
+    _unary, ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh")
+)
+exp2, exp10, log2, log10, log1p = map(_unary, ("exp2", "exp10", "log2", "log10", "log1p"))
+isnan, isinf, isfinite = (
+    (lambda x, _n=n: E.call(_n, to_expr_like(x), dtype="bool")) for n in ("isnan", "isinf", "isfinite")
+)
+
+
+def abs(x: Any) -> PrimExpr:  # noqa: A001
+    """The absolute value of an integer or float."""
+    e = to_expr_like(x)
+    return E.call("fabs", e) if E.is_float(e.dtype) else E.select(e >= 0, e, -e)
+
+
+def power(x: Any, y: Any) -> PrimExpr:
+    """x to the power of y, as floats."""
+    a, b = E.match_types(to_expr_like(x), to_expr_like(y))
+    return E.call("pow", a, b)
+
+
+def fma(a: Any, b: Any, c: Any) -> PrimExpr:
+    """a * b + c, rounded once."""
+    return E.call("fma", to_expr_like(a), to_expr_like(b), to_expr_like(c))
+
+
+pow = power  # noqa: A001

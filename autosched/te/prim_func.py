@@ -1,0 +1,166 @@
+"""From tensor expressions to a PrimFunc: one block and loop nest per compute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from autosched.errors import InvalidTypeError, InvalidValueError
+from autosched.ir.node import FrozenDict
+from autosched.te.tensor import ComputeOp, PlaceholderOp, Tensor
+from autosched.tir import expr as E
+from autosched.tir.access import infer_regions
+from autosched.tir.expr import Buffer, IntImm, IterVar, PrimExpr, ProducerLoad, Range, Reduce, Var
+from autosched.tir.function import PrimFunc, make_root
+from autosched.tir.functor import rewrite, substitute
+from autosched.tir.simplify import fold
+from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, LoopKind, Stmt, seq
+
+
+class UniqueNames:
+    """Names that do not repeat: x, x_1, x_2 …"""
+
+    def __init__(self) -> None:
+        self.taken: set[str] = set()
+
+    def __call__(self, name: str) -> str:
+        unique, n = name, 0
+        while unique in self.taken:
+            n += 1
+            unique = f"{name}_{n}"
+        self.taken.add(unique)
+        return unique
+
+
+def topological(outputs: Sequence[Tensor]) -> list[ComputeOp]:
+    """The computes below the outputs, producers first."""
+    order: dict[ComputeOp, None] = {}
+
+    def visit(tensor: Tensor) -> None:
+        if isinstance(tensor.op, ComputeOp) and tensor.op not in order:
+            for producer in tensor.op.input_tensors:
+                visit(producer)
+            order[tensor.op] = None
+
+    for t in outputs:
+        visit(t)
+    return list(order)
+
+
+def create_prim_func(tensors: Sequence[Tensor], index_dtype_override: str | None = None) -> PrimFunc:
+    """The PrimFunc of tensor expressions; arguments in the given order, inputs that are only used come after.
+
+    Each compute becomes a block named after it, with loops named after its axes. `index_dtype_override` ("int64")
+    gives the dtype of all loops and shapes. Raises TypeError for anything but tensors, ValueError for a repeated one.
+    """
+    if not all(isinstance(t, Tensor) for t in tensors):
+        raise InvalidTypeError("create_prim_func takes a list of tensors")
+    if len({id(t) for t in tensors}) != len(tensors):
+        raise InvalidValueError("create_prim_func: a tensor is listed twice")
+    ops = topological(tensors)
+    inputs = {t for op in ops for t in op.input_tensors if isinstance(t.op, PlaceholderOp)}
+    listed = set(tensors)
+    params = list(tensors) + sorted(inputs - listed, key=lambda t: t.name)
+    builder = _Builder(index_dtype_override)
+    for t in params:
+        builder.buffer_of(t)
+    body = seq(*(builder.nest(op) for op in ops))
+    handles = {Var(builder.handle_names(f"var_{builder.buffers[t].name}"), "handle"): builder.buffers[t] for t in params}
+    local = tuple(b for t, b in builder.buffers.items() if t not in params)
+    attrs = FrozenDict({"global_symbol": "main", "tir.noalias": True})
+    return PrimFunc(tuple(handles), FrozenDict(handles), make_root(body, local), attrs=attrs)
+
+
+class _Builder:
+    def __init__(self, index_dtype: str | None):
+        self.index_dtype = index_dtype
+        self.buffers: dict[Tensor, Buffer] = {}
+        self.buffer_names, self.block_names, self.handle_names = UniqueNames(), UniqueNames(), UniqueNames()
+
+    def index(self, x: PrimExpr) -> PrimExpr:
+        """`x` in the index dtype: constants directly, variables by a change of every index variable in `nest`."""
+        if self.index_dtype and isinstance(x, IntImm) and x.dtype in ("int32", "int64"):
+            return IntImm(x.value, self.index_dtype)
+        return x
+
+    def buffer_of(self, tensor: Tensor) -> Buffer:
+        if tensor not in self.buffers:
+            shape = tuple(self.index(s) for s in tensor.shape)
+            name = self.buffer_names(tensor.name.replace(".", "_"))
+            self.buffers[tensor] = Buffer(name, shape, tensor.dtype)
+        return self.buffers[tensor]
+
+    def loads(self, body: PrimExpr) -> PrimExpr:
+        def step(x: Any) -> Any:
+            if isinstance(x, ProducerLoad):
+                return E.BufferLoad(self.buffer_of(x.producer), tuple(self.index(i) for i in x.indices))
+            return x
+
+        return rewrite(body, step)
+
+    def iter_var(self, axis: IterVar) -> IterVar:
+        dtype = self.index_dtype or axis.var.dtype
+        dom = Range(self.index(axis.dom.min), self.index(axis.dom.extent))
+        return IterVar(dom, Var(f"v_{axis.var.name}", dtype), axis.kind)
+
+    def nest(self, op: ComputeOp) -> Stmt:
+        axes = op.axis + op.reduce_axis
+        iter_vars = tuple(self.iter_var(a) for a in axes)
+        values = {a.var: iv.var for a, iv in zip(axes, iter_vars, strict=True)}
+        outputs = [self.buffer_of(op.output(i)) for i in range(op.num_outputs)]
+        at = tuple(iv.var for iv in iter_vars[: len(op.axis)])
+        bodies = [self.retype(self.loads(substitute(b, values))) for b in op.body]
+        first = bodies[0]
+        if isinstance(first, Reduce):
+            init, body = _reduction(first, outputs, at)
+        else:
+            init, body = None, seq(*(BufferStore(o, b, at) for o, b in zip(outputs, bodies, strict=True)))
+        reads, writes = infer_regions(body, init)
+        annotations = dict(op.attrs) | ({"tag": op.tag} if op.tag else {})
+        block = Block(
+            iter_vars=iter_vars, alloc_buffers=(), reads=reads, writes=writes, name_hint=self.block_names(op.name),
+            body=body, init=init, annotations=FrozenDict(annotations),
+        )  # fmt: skip
+        return _loops(block, [a.var.name for a in axes])
+
+    def retype(self, x: PrimExpr) -> PrimExpr:
+        """Index constants in the index dtype, so that both sides of every operation agree."""
+        if not self.index_dtype:
+            return x
+        def step(node: Any) -> Any:
+            if isinstance(node, E.BinaryOp) and node.a.dtype != node.b.dtype:
+                a, b = E.match_types(node.a, node.b)
+                return type(node)(a, b)
+            return fold(node) if isinstance(node, E.Cast) else node
+
+        return rewrite(x, step)
+
+
+def _reduction(reduce: Reduce, outputs: Sequence[Buffer], at: tuple[Var, ...]) -> tuple[Stmt, Stmt]:
+    combiner = reduce.combiner
+    start = reduce.init or combiner.identity_element
+    init = seq(*(BufferStore(o, E.cast(o.dtype, s), at) for o, s in zip(outputs, start, strict=True)))
+    source = tuple(
+        E.if_then_else(reduce.condition, s, neutral)
+        for s, neutral in zip(reduce.source, combiner.identity_element, strict=True)
+    )
+    values: dict[Var, PrimExpr] = {v: E.BufferLoad(o, at) for v, o in zip(combiner.lhs, outputs, strict=True)}
+    values |= dict(zip(combiner.rhs, source, strict=True))
+    results = [substitute(r, values) for r in combiner.result]
+    if len(results) == 1:
+        return init, BufferStore(outputs[0], results[0], at)
+    # all results are computed before any is stored: an argmax reads both old values
+    temps = [Var(f"v_{o.name}", o.dtype) for o in outputs]
+    body: Stmt = seq(*(BufferStore(o, t, at) for o, t in zip(outputs, temps, strict=True)))
+    for t, r in zip(reversed(temps), reversed(results), strict=True):
+        body = LetStmt(t, r, body)
+    return init, body
+
+
+def _loops(block: Block, names: Sequence[str]) -> Stmt:
+    loop_vars = [Var(n, iv.var.dtype) for n, iv in zip(names, block.iter_vars, strict=True)]
+    values = tuple(E.add(v, iv.dom.min) for v, iv in zip(loop_vars, block.iter_vars, strict=True))
+    body: Stmt = BlockRealize(values, IntImm(1, "bool"), block)
+    for v, iv in zip(reversed(loop_vars), reversed(block.iter_vars), strict=True):
+        body = For(v, E.const(0, v.dtype), iv.dom.extent, LoopKind.SERIAL, body)
+    return body

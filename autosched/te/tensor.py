@@ -1,0 +1,198 @@
+"""Tensors and the operations that make them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from autosched.errors import InvalidValueError
+from autosched.ir.node import FrozenDict, Node, ignored, walk
+from autosched.tir import expr as E
+from autosched.tir.expr import IterVar, PrimExpr, ProducerLoad, to_expr
+
+
+class ExprOperators:
+    """Arithmetic for things that stand for one element: written once, over `as_expr`."""
+
+    def as_expr(self) -> PrimExpr:
+        raise NotImplementedError
+
+    def __add__(self, other: Any) -> PrimExpr:
+        return E.add(self.as_expr(), to_expr_like(other))
+
+    def __radd__(self, other: Any) -> PrimExpr:
+        return E.add(to_expr_like(other), self.as_expr())
+
+    def __sub__(self, other: Any) -> PrimExpr:
+        return E.sub(self.as_expr(), to_expr_like(other))
+
+    def __rsub__(self, other: Any) -> PrimExpr:
+        return E.sub(to_expr_like(other), self.as_expr())
+
+    def __mul__(self, other: Any) -> PrimExpr:
+        return E.mul(self.as_expr(), to_expr_like(other))
+
+    def __rmul__(self, other: Any) -> PrimExpr:
+        return E.mul(to_expr_like(other), self.as_expr())
+
+    def __truediv__(self, other: Any) -> PrimExpr:
+        return E.div(self.as_expr(), to_expr_like(other))
+
+    def __rtruediv__(self, other: Any) -> PrimExpr:
+        return E.div(to_expr_like(other), self.as_expr())
+
+    def __neg__(self) -> PrimExpr:
+        return -self.as_expr()
+
+    def astype(self, dtype: str) -> PrimExpr:
+        return E.cast(dtype, self.as_expr())
+
+
+def to_expr_like(x: Any) -> Any:
+    """An element or axis as its expression; numbers stay numbers (they take the other side's dtype)."""
+    if isinstance(x, ExprOperators):
+        return x.as_expr()
+    return x.var if isinstance(x, IterVar) else x
+
+
+@dataclass(frozen=True, eq=False)
+class Operation(Node):
+    """What makes tensors: a placeholder or a compute."""
+
+    name: str
+
+    @property
+    def num_outputs(self) -> int:
+        return 1
+
+    @property
+    def input_tensors(self) -> tuple[Tensor, ...]:
+        return ()
+
+    def output(self, index: int) -> Tensor:
+        """The tensor of output `index`."""
+        if not 0 <= index < self.num_outputs:
+            raise InvalidValueError(f"operation '{self.name}' has {self.num_outputs} outputs, asked for {index}")
+        return self._outputs[index]
+
+    @property
+    def _outputs(self) -> tuple[Tensor, ...]:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor(Node, ExprOperators):
+    """A multi-dimensional value: output `value_index` of `op`. Called or indexed, it gives an element."""
+
+    shape: tuple[PrimExpr, ...]
+    dtype: str
+    op: Operation
+    value_index: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.op.name if self.op.num_outputs == 1 else f"{self.op.name}.v{self.value_index}"
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __call__(self, *indices: Any) -> ProducerLoad:
+        if len(indices) != self.ndim:
+            raise InvalidValueError(f"tensor '{self.name}' has {self.ndim} dimensions, got {len(indices)} indices")
+        return ProducerLoad(self, tuple(to_expr(i) for i in indices))
+
+    def __getitem__(self, indices: Any) -> TensorSlice:
+        return TensorSlice(self, indices if isinstance(indices, tuple) else (indices,))
+
+    def as_expr(self) -> PrimExpr:
+        """A zero-dimensional tensor as its element."""
+        return self()
+
+    def __repr__(self) -> str:
+        return f"Tensor(shape={[str(E.const_int(s) or s) for s in self.shape]}, op.name={self.name})"
+
+    __str__ = __repr__
+
+
+class TensorSlice(ExprOperators):
+    """`T[i]` of a tensor of more dimensions: more indices may follow; with all of them it is an element."""
+
+    def __init__(self, tensor: Tensor, indices: tuple[Any, ...]):
+        if len(indices) > tensor.ndim:
+            raise InvalidValueError(f"tensor '{tensor.name}' has {tensor.ndim} dimensions, got {len(indices)} indices")
+        self.tensor, self.indices = tensor, indices
+
+    def __getitem__(self, indices: Any) -> TensorSlice:
+        return TensorSlice(self.tensor, self.indices + (indices if isinstance(indices, tuple) else (indices,)))
+
+    @property
+    def dtype(self) -> str:
+        return self.tensor.dtype
+
+    def as_expr(self) -> PrimExpr:
+        return self.tensor(*self.indices)
+
+
+def compare_slices(kind: type[E.CmpOp]) -> Any:
+    def method(self: ExprOperators, other: Any) -> PrimExpr:
+        return E.compare(kind, self.as_expr(), to_expr_like(other))
+
+    return method
+
+
+for _name, _kind in (("__lt__", E.LT), ("__le__", E.LE), ("__gt__", E.GT), ("__ge__", E.GE)):
+    setattr(ExprOperators, _name, compare_slices(_kind))
+
+
+@dataclass(frozen=True, eq=False)
+class PlaceholderOp(Operation):
+    """An input."""
+
+    shape: tuple[PrimExpr, ...] = ()
+    dtype: str = "float32"
+    _cache: dict[int, Any] = ignored(default_factory=dict, repr=False)
+
+    @property
+    def _outputs(self) -> tuple[Tensor, ...]:
+        if 0 not in self._cache:
+            self._cache[0] = (Tensor(self.shape, self.dtype, self),)
+        return self._cache[0]  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, eq=False)
+class ComputeOp(Operation):
+    """Tensors given element by element: `body[i]` is output i at `axis`; all bodies share the reduction, if any."""
+
+    axis: tuple[IterVar, ...] = ()
+    body: tuple[PrimExpr, ...] = ()
+    tag: str = ""
+    attrs: Mapping[str, Any] = field(default_factory=FrozenDict)
+    _cache: dict[int, Any] = ignored(default_factory=dict, repr=False)
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self.body)
+
+    @property
+    def reduce_axis(self) -> tuple[IterVar, ...]:
+        first = self.body[0]
+        return first.axis if isinstance(first, E.Reduce) else ()
+
+    @property
+    def input_tensors(self) -> tuple[Tensor, ...]:
+        """Tensors that the bodies read, each once, in order of first use."""
+        seen: dict[Tensor, None] = {}
+        for body in self.body:
+            for node in walk(body):
+                if isinstance(node, ProducerLoad):
+                    seen[node.producer] = None
+        return tuple(seen)
+
+    @property
+    def _outputs(self) -> tuple[Tensor, ...]:
+        if 0 not in self._cache:
+            shape = tuple(iv.dom.extent for iv in self.axis)
+            self._cache[0] = tuple(Tensor(shape, b.dtype, self, i) for i, b in enumerate(self.body))
+        return self._cache[0]  # type: ignore[no-any-return]

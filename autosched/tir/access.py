@@ -1,0 +1,90 @@
+"""What a block reads and writes, inferred from its body."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from autosched.ir.node import Node, children, walk
+from autosched.tir.expr import Buffer, BufferLoad, IntImm, PrimExpr, Range, Var, add, as_int, const_int
+from autosched.tir.functor import free_vars
+from autosched.tir.simplify import Analyzer, form_key
+from autosched.tir.stmt import Block, BlockRealize, BufferRegion, BufferStore, For, LetStmt, Stmt
+
+Indices = tuple[PrimExpr, ...]
+
+
+def point(buffer: Buffer, indices: Indices) -> BufferRegion:
+    """The region of one element."""
+    return BufferRegion(buffer, tuple(Range(i, IntImm(1, i.dtype)) for i in indices))
+
+
+def full_region(buffer: Buffer) -> BufferRegion:
+    return BufferRegion(buffer, tuple(Range(IntImm(0, s.dtype), s) for s in buffer.shape))
+
+
+def union_point_regions(buffer: Buffer, accesses: Iterable[Indices], inner: set[Var]) -> BufferRegion:
+    """The smallest box over several accesses that the arithmetic can show; variables of `inner` loops widen to all."""
+    distinct = {tuple(form_key(i) for i in indices): indices for indices in accesses}
+    analyzer = Analyzer()
+    region = []
+    for axis, column in enumerate(zip(*distinct.values(), strict=True)):
+        first = column[0]
+        offsets = [const_int(analyzer.simplify(i - first)) for i in column]
+        if any(o is None for o in offsets) or any(free_vars(i) & inner for i in column):
+            extent = buffer.shape[axis]
+            region.append(Range(IntImm(0, extent.dtype), extent))
+            continue
+        known = [o for o in offsets if o is not None]
+        low = analyzer.simplify(add(first, min(known))) if min(known) else first
+        region.append(Range(low, IntImm(max(known) - min(known) + 1, first.dtype)))
+    return BufferRegion(buffer, tuple(region))
+
+
+def infer_regions(
+    body: Stmt, init: Stmt | None = None, local: Iterable[Buffer] = ()
+) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
+    """(reads, writes) of a block's body in order of first use.
+
+    With an `init`, a read of the element that is being written is the reduction's own and does not count. Regions of
+    nested blocks count as they are declared. `local` buffers (the block's own) do not count.
+    """
+    reads: dict[Buffer, list[Indices]] = {}
+    writes: dict[Buffer, list[Indices]] = {}
+    nested: list[Block] = []
+    own = set(local)
+    for node in _walk_outside_blocks(body, nested):
+        if isinstance(node, BufferLoad) and node.buffer not in own:
+            reads.setdefault(node.buffer, []).append(node.indices)
+        elif isinstance(node, BufferStore) and node.buffer not in own:
+            writes.setdefault(node.buffer, []).append(node.indices)
+    if init is not None:
+        written = {(b, *map(form_key, i)) for b, all_i in writes.items() for i in all_i}
+        for buffer in list(reads):
+            kept = [i for i in reads[buffer] if (buffer, *map(form_key, i)) not in written]
+            if kept:
+                reads[buffer] = kept
+            else:
+                del reads[buffer]
+    inner = {n.loop_var for n in walk(body) if isinstance(n, For)} | {n.var for n in walk(body) if isinstance(n, LetStmt)}
+    read_regions = [union_point_regions(b, i, inner) for b, i in reads.items()]
+    write_regions = [union_point_regions(b, i, inner) for b, i in writes.items()]
+    for block in nested:
+        read_regions += [full_region(r.buffer) for r in block.reads if r.buffer not in own and r.buffer not in reads]
+        write_regions += [full_region(w.buffer) for w in block.writes if w.buffer not in own and w.buffer not in writes]
+    return tuple(read_regions), tuple(write_regions)
+
+
+def _walk_outside_blocks(node: Node, nested: list[Block]) -> Iterable[Node]:
+    stack: list[Node] = [node]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, BlockRealize):
+            nested.append(top.block)
+            continue
+        yield top
+        stack.extend(reversed(list(children(top))))
+
+
+def const_extent(r: Range) -> int:
+    """The extent of a range as an integer."""
+    return as_int(r.extent)

@@ -1,0 +1,84 @@
+"""Walks and rewrites of the loop level, built on the generic ones of `ir.node`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from autosched.ir.node import Node, map_children, walk
+from autosched.tir.expr import Buffer, BufferLoad, PrimExpr, Var
+from autosched.tir.stmt import Block, BufferStore
+
+N = TypeVar("N", bound=Node)
+
+
+def rewrite(node: N, f: Callable[[Any], Any]) -> N:
+    """Rebuild bottom-up: `f` sees each node after its children and returns it or its replacement.
+
+    A buffer is a leaf: its shape is not entered, since rebuilding it would lose its identity.
+    """
+    if isinstance(node, Buffer):
+        return f(node)  # type: ignore[no-any-return]
+    return f(map_children(node, lambda child: rewrite(child, f)))  # type: ignore[no-any-return]
+
+
+def rewrite_down(node: N, f: Callable[[Any], Any]) -> N:
+    """Rebuild top-down: where `f` returns a node, it stands (its children are not visited); on None, descend."""
+    new = f(node)
+    if new is None and isinstance(node, Buffer):
+        return node
+    return new if new is not None else map_children(node, lambda child: rewrite_down(child, f))
+
+
+def substitute(node: N, values: Mapping[Var, PrimExpr]) -> N:
+    """Replace variables by expressions, folding constants on the way."""
+    if not values:
+        return node
+    from autosched.tir.simplify import fold
+
+    def step(x: Any) -> Any:
+        if isinstance(x, Var):
+            return values.get(x, x)
+        return fold(x) if isinstance(x, PrimExpr) else x
+
+    return rewrite(node, step)
+
+
+def replace_buffers(node: N, buffers: Mapping[Buffer, Buffer]) -> N:
+    """Replace buffers in loads, stores, regions and allocations."""
+
+    def step(x: Any) -> Any:
+        if isinstance(x, Buffer):
+            return buffers.get(x, x)
+        return x
+
+    return rewrite(node, step) if buffers else node
+
+
+def free_vars(expr: Node) -> set[Var]:
+    """All variables that occur in an expression (or, bound ones included, in a statement)."""
+    return {x for x in walk(expr) if isinstance(x, Var)}
+
+
+def uses(node: Node, variables: set[Var] | frozenset[Var]) -> bool:
+    """Whether one of the variables occurs below `node`."""
+    return any(isinstance(x, Var) and x in variables for x in walk(node))
+
+
+def loads(node: Node) -> list[BufferLoad]:
+    return [x for x in walk(node) if isinstance(x, BufferLoad)]
+
+
+def stores(node: Node) -> list[BufferStore]:
+    return [x for x in walk(node) if isinstance(x, BufferStore)]
+
+
+def blocks(node: Node) -> list[Block]:
+    """All blocks at or below `node`, parents first."""
+    return [x for x in walk(node) if isinstance(x, Block)]
+
+
+__all__ = [
+    "blocks", "free_vars", "loads", "replace_buffers", "rewrite", "rewrite_down", "stores",
+    "substitute", "uses",
+]  # fmt: skip

@@ -1,0 +1,387 @@
+"""Integer arithmetic of indices: bounds, a canonical linear form, and proofs of simple conditions.
+
+`Analyzer` knows ranges of variables and simplifies with them:
+
+    i * 4 + j) // 4  ->  i          where 0 <= j < 4
+    i // 4 * 4 + i % 4  ->  i
+    i < 16  ->  True                where 0 <= i < 16
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from autosched.ir.node import map_children
+from autosched.tir import expr as E
+from autosched.tir.expr import IntImm, PrimExpr, Range, Var
+
+Bound = tuple[int | None, int | None]  # inclusive; None is unbounded
+
+_FOLD: dict[type, Callable[[Any], PrimExpr]] = {
+    E.Add: lambda x: E.add(x.a, x.b), E.Sub: lambda x: E.sub(x.a, x.b), E.Mul: lambda x: E.mul(x.a, x.b),
+    E.Div: lambda x: E.div(x.a, x.b), E.Mod: lambda x: E.truncmod(x.a, x.b),
+    E.FloorDiv: lambda x: E.floordiv(x.a, x.b), E.FloorMod: lambda x: E.floormod(x.a, x.b),
+    E.Min: lambda x: E.minimum(x.a, x.b), E.Max: lambda x: E.maximum(x.a, x.b),
+    E.EQ: lambda x: E.compare(E.EQ, x.a, x.b), E.NE: lambda x: E.compare(E.NE, x.a, x.b),
+    E.LT: lambda x: E.compare(E.LT, x.a, x.b), E.LE: lambda x: E.compare(E.LE, x.a, x.b),
+    E.GT: lambda x: E.compare(E.GT, x.a, x.b), E.GE: lambda x: E.compare(E.GE, x.a, x.b),
+    E.And: lambda x: E.logical_and(x.a, x.b), E.Or: lambda x: E.logical_or(x.a, x.b),
+    E.Not: lambda x: E.logical_not(x.a), E.Select: lambda x: E.select(x.condition, x.true_value, x.false_value),
+    E.Cast: lambda x: E.cast(x.dtype, x.value),
+}  # fmt: skip
+
+
+def fold(x: PrimExpr) -> PrimExpr:
+    """`x` itself, or what constant folding at its root makes of it."""
+    if isinstance(x, E.Call) and x.op == "if_then_else" and isinstance(x.args[0], IntImm):
+        return x.args[1] if x.args[0].value else x.args[2]
+    folder = _FOLD.get(type(x))
+    if folder is None:
+        return x
+    new = folder(x)
+    if type(new) is type(x) and all(a is b for a, b in zip(_operands(new), _operands(x), strict=True)):
+        return x
+    return new
+
+
+def _operands(x: Any) -> tuple[Any, ...]:
+    if isinstance(x, E.BinaryOp):
+        return x.a, x.b
+    if isinstance(x, E.Select):
+        return x.condition, x.true_value, x.false_value
+    return (x.a,) if isinstance(x, E.Not) else (x.value,)
+
+
+def form_key(x: PrimExpr) -> Any:
+    """A hashable key; equal for expressions of one form over the same variables and buffers."""
+    match x:
+        case Var():
+            return id(x)
+        case IntImm() | E.FloatImm() | E.StringImm():
+            return (x.value, x.dtype)
+        case E.BinaryOp():
+            return (type(x).__name__, form_key(x.a), form_key(x.b))
+        case E.Cast():
+            return ("Cast", x.dtype, form_key(x.value))
+        case E.Not():
+            return ("Not", form_key(x.a))
+        case E.Select():
+            return ("Select", form_key(x.condition), form_key(x.true_value), form_key(x.false_value))
+        case E.Call():
+            return ("Call", x.op, x.dtype, *map(form_key, x.args))
+        case E.BufferLoad():
+            return ("Load", id(x.buffer), *map(form_key, x.indices))
+        case _:
+            return ("id", id(x))
+
+
+@dataclass
+class Linear:
+    """const + sum of coefficient * atom; atoms are not sums, and each occurs once."""
+
+    const: int = 0
+    terms: dict[Any, tuple[int, PrimExpr]] = field(default_factory=dict)
+
+    def add(self, other: Linear, scale: int = 1) -> Linear:
+        self.const += scale * other.const
+        for key, (c, atom) in other.terms.items():
+            self.add_term(key, c * scale, atom)
+        return self
+
+    def add_term(self, key: Any, coefficient: int, atom: PrimExpr) -> None:
+        total = self.terms.get(key, (0, atom))[0] + coefficient
+        if total:
+            self.terms[key] = (total, atom)
+        else:
+            self.terms.pop(key, None)
+
+    def scaled(self, scale: int) -> Linear:
+        return Linear().add(self, scale)
+
+    @staticmethod
+    def of(atom: PrimExpr) -> Linear:
+        return Linear(0, {form_key(atom): (1, atom)})
+
+    def build(self, dtype: str) -> PrimExpr:
+        result: PrimExpr | None = None
+        for c, atom in self.terms.values():
+            if result is None:
+                result = atom if c == 1 else E.mul(atom, c)
+            elif c < 0:
+                result = E.sub(result, atom if c == -1 else E.mul(atom, -c))
+            else:
+                result = E.add(result, atom if c == 1 else E.mul(atom, c))
+        if result is None:
+            return IntImm(self.const, dtype)
+        return E.sub(result, -self.const) if self.const < 0 else E.add(result, self.const)
+
+
+class Analyzer:
+    """Knows ranges of variables; simplifies and proves with them."""
+
+    def __init__(self, ranges: Mapping[Var, Range | tuple[int, int]] | None = None):
+        self.bounds: dict[Var, Bound] = {}
+        for var, r in (ranges or {}).items():
+            self.bind(var, r)
+
+    def copy(self) -> Analyzer:
+        other = Analyzer()
+        other.bounds = dict(self.bounds)
+        return other
+
+    def bind(self, var: Var, r: Range | tuple[int, int] | PrimExpr) -> None:
+        """Say that `var` lies in a Range, or in [start, extent) given as (start, extent) integers, or equals r."""
+        if isinstance(r, tuple):
+            self.bounds[var] = (r[0], r[0] + r[1] - 1)
+        elif isinstance(r, PrimExpr):
+            self.bounds[var] = self.bound(r)
+        else:
+            low, extent = self.bound(r.min), self.bound(r.extent)
+            high = None if low[1] is None or extent[1] is None else low[1] + extent[1] - 1
+            self.bounds[var] = (low[0], high)
+
+    # --- bounds ---------------------------------------------------------------------------------------------------
+
+    def bound(self, x: PrimExpr | int) -> Bound:
+        """Inclusive lower and upper bound of an integer expression, None where unknown."""
+        if isinstance(x, int):
+            return x, x
+        return self._linear_bound(self.linear(x))
+
+    def _linear_bound(self, linear: Linear) -> Bound:
+        low: int | None = linear.const
+        high: int | None = linear.const
+        for c, atom in linear.terms.values():
+            lo, hi = self._atom_bound(atom)
+            if c < 0:
+                lo, hi = hi, lo
+            low = None if low is None or lo is None else low + c * lo
+            high = None if high is None or hi is None else high + c * hi
+        return low, high
+
+    def _atom_bound(self, x: PrimExpr) -> Bound:
+        match x:
+            case Var():
+                default = (0, None) if isinstance(x, E.SizeVar) else (None, None)
+                return self.bounds.get(x, default)
+            case E.FloorMod(b=IntImm(value=c)) if c > 0:
+                low, high = self.bound(x.a)
+                inside = low is not None and low >= 0 and high is not None
+                return 0, (min(high, c - 1) if inside and high is not None else c - 1)
+            case E.FloorDiv(b=IntImm(value=c)) if c > 0:
+                low, high = self.bound(x.a)
+                return (None if low is None else low // c), (None if high is None else high // c)
+            case E.Min():
+                (a, b), (c_, d) = self.bound(x.a), self.bound(x.b)
+                return _both(min, a, c_), _either(min, b, d)
+            case E.Max():
+                (a, b), (c_, d) = self.bound(x.a), self.bound(x.b)
+                return _either(max, a, c_), _both(max, b, d)
+            case E.Select():
+                (a, b), (c_, d) = self.bound(x.true_value), self.bound(x.false_value)
+                return _both(min, a, c_), _both(max, b, d)
+            case E.Call(op="if_then_else"):
+                (a, b), (c_, d) = self.bound(x.args[1]), self.bound(x.args[2])
+                return _both(min, a, c_), _both(max, b, d)
+            case E.Mul():
+                pairs = [self.bound(x.a), self.bound(x.b)]
+                if any(v is None for p in pairs for v in p):
+                    nonnegative = all(p[0] is not None and p[0] >= 0 for p in pairs)
+                    return (0 if nonnegative else None), None
+                products = [p * q for p in pairs[0] for q in pairs[1]]  # type: ignore[operator]
+                return min(products), max(products)
+            case E.Cast() if E.is_int(x.value.dtype):
+                return self.bound(x.value)
+            case _:
+                return (0, 1) if x.dtype == "bool" else (None, None)
+
+    # --- canonical form -------------------------------------------------------------------------------------------
+
+    def linear(self, x: PrimExpr) -> Linear:
+        """The canonical linear form of an integer expression."""
+        match x:
+            case IntImm():
+                return Linear(x.value)
+            case E.Add():
+                return self._recombine(self.linear(x.a).add(self.linear(x.b)))
+            case E.Sub():
+                return self._recombine(self.linear(x.a).add(self.linear(x.b), -1))
+            case E.Mul():
+                left, right = self.linear(x.a), self.linear(x.b)
+                if not right.terms:
+                    return left.scaled(right.const)
+                if not left.terms:
+                    return right.scaled(left.const)
+                return Linear.of(E.mul(left.build(x.dtype), right.build(x.dtype)))
+            case E.FloorDiv(b=IntImm(value=c)) if c > 0:
+                return self._floordiv(self.linear(x.a), c, x.dtype)
+            case E.FloorMod(b=IntImm(value=c)) if c > 0:
+                return self._floormod(self.linear(x.a), c, x.dtype)
+            case Var():
+                low, high = self.bounds.get(x, (None, None))
+                return Linear(low) if low is not None and low == high else Linear.of(x)
+            case E.Min() | E.Max():
+                return self._extremum(x)
+            case _:
+                new = map_children(x, lambda child: self.simplify(child) if isinstance(child, PrimExpr) else child)
+                folded = fold(new)
+                return Linear(folded.value) if isinstance(folded, IntImm) else Linear.of(folded)
+
+    def _extremum(self, x: E.Min | E.Max) -> Linear:
+        a, b = self.linear(x.a), self.linear(x.b)
+        low, high = self._linear_bound(Linear().add(a).add(b, -1))
+        if low is not None and low >= 0:
+            return b if isinstance(x, E.Min) else a
+        if high is not None and high <= 0:
+            return a if isinstance(x, E.Min) else b
+        return Linear.of(type(x)(a.build(x.dtype), b.build(x.dtype)))
+
+    def _split_multiples(self, x: Linear, c: int) -> tuple[Linear, Linear]:
+        """x = c * q + r, with in r only terms whose coefficient c does not divide, and a constant in [0, c)."""
+        q, r = Linear(x.const // c), Linear(x.const % c)
+        for key, (k, atom) in x.terms.items():
+            if k % c == 0:
+                q.terms[key] = (k // c, atom)
+            else:
+                r.terms[key] = (k, atom)
+        return q, r
+
+    def _coarse_part(self, r: Linear, c: int) -> tuple[int, Linear, Linear] | None:
+        """(g, big, rest): r = g * big + rest with g > 1 dividing c and rest proven to lie in [0, g)."""
+        for g in sorted({math.gcd(k, c) for k, _ in r.terms.values()} - {1}, reverse=True):
+            big, rest = self._split_multiples(r, g)
+            low, high = self._linear_bound(rest)
+            if big.terms and low is not None and low >= 0 and high is not None and high < g:
+                return g, big, rest
+        return None
+
+    def _floordiv(self, x: Linear, c: int, dtype: str) -> Linear:
+        if c == 1:
+            return x
+        q, r = self._split_multiples(x, c)
+        low, high = self._linear_bound(r)
+        if low is not None and high is not None and low // c == high // c:
+            q.const += low // c
+            return q
+        coarse = self._coarse_part(r, c)
+        if coarse is not None:
+            g, big, _ = coarse
+            return q.add(self._floordiv(big, c // g, dtype)) if c // g > 1 else q.add(big)
+        if r.const == 0 and len(r.terms) == 1:
+            ((k, atom),) = r.terms.values()
+            if k == 1 and isinstance(atom, E.FloorDiv) and isinstance(atom.b, IntImm) and atom.b.value > 0:
+                return q.add(self._floordiv(self.linear(atom.a), c * atom.b.value, dtype))
+        return q.add(Linear.of(E.FloorDiv(r.build(dtype), IntImm(c, dtype))))
+
+    def _floormod(self, x: Linear, c: int, dtype: str) -> Linear:
+        if c == 1:
+            return Linear()
+        _, r = self._split_multiples(x, c)
+        for key, (k, atom) in list(r.terms.items()):
+            if not 0 < k < c:
+                r.terms[key] = (k % c, atom)
+        low, high = self._linear_bound(r)
+        if low is not None and high is not None and low // c == high // c:
+            r.const -= low // c * c
+            return r
+        coarse = self._coarse_part(r, c)
+        if coarse is not None:
+            g, big, rest = coarse
+            return rest.add(self._floormod(big, c // g, dtype), g)
+        if r.const == 0 and len(r.terms) == 1:
+            ((k, atom),) = r.terms.values()
+            inner = atom.b if isinstance(atom, E.FloorMod) else None
+            if k == 1 and isinstance(inner, IntImm) and inner.value % c == 0:
+                return self._floormod(self.linear(atom.a), c, dtype)  # type: ignore[attr-defined]
+        return Linear.of(E.FloorMod(r.build(dtype), IntImm(c, dtype)))
+
+    def _recombine(self, x: Linear) -> Linear:
+        """x // c * c + x % c -> x, for every pair of such terms."""
+        for key, (k, atom) in list(x.terms.items()):
+            if not isinstance(atom, E.FloorMod) or not isinstance(atom.b, IntImm) or key not in x.terms:
+                continue
+            c = atom.b.value
+            quotient = self._floordiv(self.linear(atom.a), c, atom.dtype)
+            if quotient.const or len(quotient.terms) != 1:
+                continue
+            ((qk, (one, _)),) = quotient.terms.items()
+            if one == 1 and qk in x.terms and x.terms[qk][0] == k * c:
+                del x.terms[key], x.terms[qk]
+                x.add(self.linear(atom.a), k)
+        return x
+
+    # --- whole expressions ----------------------------------------------------------------------------------------
+
+    def simplify(self, x: PrimExpr) -> PrimExpr:
+        """An equal expression, simpler where the ranges allow; `x` itself where nothing changed."""
+        if isinstance(x, IntImm | E.FloatImm | E.StringImm):
+            return x
+        if isinstance(x, E.CmpOp) and not isinstance(x, E.And | E.Or) and E.is_int(x.a.dtype):
+            return self._compare(x)
+        if E.is_int(x.dtype) and x.dtype != "bool":
+            new = self.linear(x).build(x.dtype)
+            new = E.cast(x.dtype, new)
+            return x if form_key(new) == form_key(x) else new
+        new = map_children(x, lambda child: self.simplify(child) if isinstance(child, PrimExpr) else child)
+        return fold(new)
+
+    def _compare(self, x: E.CmpOp) -> PrimExpr:
+        a, b = self.linear(x.a), self.linear(x.b)
+        low, high = self._linear_bound(Linear().add(a).add(b, -1))
+        truth = _decide(x, low, high)
+        if truth is not None:
+            return IntImm(int(truth), "bool")
+        new = E.compare(type(x), a.build(x.a.dtype), b.build(x.a.dtype))
+        return x if form_key(new) == form_key(x) else new
+
+    def can_prove(self, condition: PrimExpr) -> bool:
+        """Whether the condition holds for all values in the known ranges (False: not proven)."""
+        result = self.simplify(condition)
+        return isinstance(result, IntImm) and bool(result.value)
+
+    def can_prove_equal(self, a: PrimExpr | int, b: PrimExpr | int) -> bool:
+        return self.can_prove(E.compare(E.EQ, a, b))
+
+
+def _decide(x: E.CmpOp, low: int | None, high: int | None) -> bool | None:
+    """The truth of `a op b` from the bounds of a - b, or None."""
+    below, above = high is not None and high < 0, low is not None and low > 0
+    not_above, not_below = high is not None and high <= 0, low is not None and low >= 0
+    match x:
+        case E.LT():
+            return True if below else False if not_below else None
+        case E.LE():
+            return True if not_above else False if above else None
+        case E.GT():
+            return True if above else False if not_above else None
+        case E.GE():
+            return True if not_below else False if below else None
+        case E.EQ():
+            return True if not_above and not_below else False if below or above else None
+        case _:
+            return False if not_above and not_below else True if below or above else None
+
+
+def _both(f: Callable[[int, int], int], a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else f(a, b)
+
+
+def _either(f: Callable[[int, int], int], a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else f(a, b)
+
+
+def simplify(x: PrimExpr, ranges: Mapping[Var, Range | tuple[int, int]] | None = None) -> PrimExpr:
+    """Simplify with known variable ranges (a Range, or (start, extent))."""
+    return Analyzer(ranges).simplify(x)
+
+
+def split_conditions(x: PrimExpr) -> Iterable[PrimExpr]:
+    """The conjuncts of a condition: a and (b and c) gives a, b, c."""
+    if isinstance(x, E.And):
+        yield from split_conditions(x.a)
+        yield from split_conditions(x.b)
+    elif not (isinstance(x, IntImm) and x.value):
+        yield x

@@ -1,0 +1,156 @@
+"""Statements of the loop level: loops around blocks, TensorIR's model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from autosched.ir import printing
+from autosched.ir.node import FrozenDict, Node, Span, defines, ignored
+from autosched.tir.expr import Buffer, IterVar, PrimExpr, Range, Var
+
+
+class Stmt(Node):
+    """Base of all statements."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return printing.text(self)
+
+
+class LoopKind(StrEnum):
+    """Who runs the iterations of a loop."""
+
+    SERIAL = "serial"
+    PARALLEL = "parallel"
+    VECTORIZED = "vectorized"
+    UNROLLED = "unrolled"
+    THREAD_BINDING = "thread_binding"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BufferStore(Stmt):
+    buffer: Buffer
+    value: PrimExpr
+    indices: tuple[PrimExpr, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class For(Stmt):
+    """Run `body` for each `loop_var` in [start, start + extent); `kind` says who runs the iterations."""
+
+    loop_var: Var = defines()
+    start: PrimExpr
+    extent: PrimExpr
+    kind: LoopKind
+    body: Stmt
+    thread: str = ""  # for THREAD_BINDING: "threadIdx.x", …
+    annotations: Mapping[str, Any] = field(default_factory=FrozenDict)
+    span: Span | None = ignored(default=None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class While(Stmt):
+    condition: PrimExpr
+    body: Stmt
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SeqStmt(Stmt):
+    seq: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IfThenElse(Stmt):
+    condition: PrimExpr
+    then_case: Stmt
+    else_case: Stmt | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LetStmt(Stmt):
+    var: Var = defines()
+    value: PrimExpr
+    body: Stmt
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluate(Stmt):
+    """An expression run for its effect (`T.evaluate(0)` does nothing)."""
+
+    value: PrimExpr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AssertStmt(Stmt):
+    condition: PrimExpr
+    message: str
+    body: Stmt
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Allocate(Stmt):
+    """After lowering: `buffer` lives during `body`. Before, allocations stand in `Block.alloc_buffers`."""
+
+    buffer: Buffer = defines()
+    body: Stmt
+    annotations: Mapping[str, Any] = field(default_factory=FrozenDict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BufferRegion(Node):
+    """A box inside a buffer: a Range per dimension."""
+
+    buffer: Buffer
+    region: tuple[Range, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatchBufferRegion(Node):
+    """A second name for a region of a buffer."""
+
+    buffer: Buffer = defines()
+    source: BufferRegion
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block(Stmt):
+    """A unit of computation: over its iteration variables it reads and writes regions of buffers.
+
+    `init` runs where all reduction variables are at their start; `body` is the update.
+    """
+
+    iter_vars: tuple[IterVar, ...] = defines()
+    alloc_buffers: tuple[Buffer, ...] = defines()
+    reads: tuple[BufferRegion, ...]
+    writes: tuple[BufferRegion, ...]
+    name_hint: str
+    body: Stmt
+    init: Stmt | None = None
+    match_buffers: tuple[MatchBufferRegion, ...] = ()
+    annotations: Mapping[str, Any] = field(default_factory=FrozenDict)
+    span: Span | None = ignored(default=None)
+
+    @property
+    def name(self) -> str:
+        return self.name_hint
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockRealize(Stmt):
+    """A block at its place in the loops: `iter_values` bind its variables; it runs where `predicate` holds."""
+
+    iter_values: tuple[PrimExpr, ...]
+    predicate: PrimExpr
+    block: Block
+
+
+def seq(*stmts: Stmt) -> Stmt:
+    """Statements in order, nested sequences flattened; a single one as itself."""
+    flat: list[Stmt] = []
+    for s in stmts:
+        flat.extend(s.seq if isinstance(s, SeqStmt) else (s,))
+    return flat[0] if len(flat) == 1 else SeqStmt(tuple(flat))

@@ -1,0 +1,30 @@
+"""What every test shares: nothing that a test does reaches the user's own caches or database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def private_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Point the kernel cache and the database of the whole run at a folder of its own.
+
+    One cache for all tests: a kernel that several of them need is compiled once.
+    """
+    folder = tmp_path_factory.mktemp("autosched")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AUTOSCHED_CACHE_DIR", str(folder / "cache"))
+        patch.setenv("AUTOSCHED_DB", str(folder / "records.db"))
+        for name in ("AUTOSCHED_TUNE", "AUTOSCHED_STRICT", "AUTOSCHED_TARGET_AS", "AUTOSCHED_NUM_THREADS"):
+            patch.delenv(name, raising=False)
+        yield folder
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """Random numbers that are the same in every run."""
+    return np.random.default_rng(0)

@@ -1,0 +1,64 @@
+"""What `import autosched` must not load: these packages come in when they are used."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import autosched
+from autosched.faces import FACES, lazy_names, resolve
+
+HEAVY = (
+    "numba", "llvmlite", "numpy", "scipy", "sklearn", "xgboost", "optuna", "sqlalchemy", "torch", "onnx", "onnxruntime",
+    "rich", "click", "safetensors",
+)  # fmt: skip
+COMPILER = ("codegen", "templates", "tir", "te", "topi", "relax", "tuner", "driver", "frontend", "records")
+
+
+def loaded_after(statement: str) -> set[str]:
+    """Run a statement in a new process; returns the names of all modules that it left loaded."""
+    code = f"import sys, json\n{statement}\nprint(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_import_loads_nothing_heavy() -> None:
+    assert not loaded_after("import autosched") & set(HEAVY)
+
+
+def test_runtime_loads_no_compiler() -> None:
+    loaded = loaded_after("import autosched.runtime")
+    assert not loaded & {"numba", "sklearn", "xgboost", "optuna", "sqlalchemy", "torch", "onnx", "rich", "click"}
+    assert not loaded & {f"autosched.{room}" for room in COMPILER}
+
+
+def test_help_loads_no_compiler() -> None:
+    assert not loaded_after("import autosched.cli") & {"numba", "xgboost", "sklearn", "optuna", "torch", "onnx", "rich"}
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'bild'"):
+        _ = autosched.bild
+
+
+def test_dir_shows_late_names() -> None:
+    assert {"build", "tune", "Target", "__version__"} <= set(dir(autosched))
+
+
+@pytest.mark.parametrize("where", sorted({where for names in FACES.values() for where in names.values()}))
+def test_every_late_name_exists(where: str) -> None:
+    resolve(where)
+
+
+def test_a_late_name_is_looked_up_once() -> None:
+    value = autosched.TVMError
+    assert vars(autosched)["TVMError"] is value
+
+
+def test_names_come_only_from_the_table() -> None:
+    get, _ = lazy_names("autosched")
+    with pytest.raises(AttributeError):
+        get("os")

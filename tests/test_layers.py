@@ -1,0 +1,114 @@
+"""Imports point one way: from the roof to the floor, as docs/architecture.md shows it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.layers import Import, find_imports, judge, modules, read_rows, room_of
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "autosched"
+ROWS = read_rows((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
+
+
+def test_the_table_was_read() -> None:
+    assert len(ROWS) > 20
+    assert ROWS["autosched.cli"] < ROWS["autosched.driver"] < ROWS["autosched.tir"] < ROWS["autosched.runtime"]
+
+
+def test_no_import_points_up() -> None:
+    wrong = [
+        text
+        for module, is_package, source in modules(PACKAGE)
+        for found in find_imports(source, module, is_package=is_package)
+        if (text := judge(found, ROWS))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_room_is_in_the_table() -> None:
+    rooms = {room_of(module) for module, _, _ in modules(PACKAGE)} - {"autosched"}
+    assert rooms <= ROWS.keys() | {"autosched.__main__"}
+
+
+@pytest.mark.parametrize(
+    ("importer", "source", "direction"),
+    [
+        ("autosched.tir.schedule.split", "from autosched.driver import build", "up"),
+        ("autosched.tir.schedule.split", "def f():\n    import autosched.codegen.emit", "up"),
+        ("autosched.tir.schedule.split", "from autosched import te", "up"),
+        ("autosched.tir.schedule.split", "from ...driver import build", "up"),
+        ("autosched.tir.schedule.split", "from autosched.space import Config", "sideways"),
+        ("autosched.runtime.loader", "import importlib\nimportlib.import_module('autosched.codegen')", "up"),
+        ("autosched.runtime.loader", "if TYPE_CHECKING:\n    from autosched.ir import IRModule", "up"),
+    ],
+)
+def test_a_bad_arrow_is_refused(importer: str, source: str, direction: str) -> None:
+    (found,) = find_imports(source, importer, is_package=False)
+    text = judge(found, ROWS)
+    assert text is not None
+    assert f"an arrow {direction}" in text
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from autosched.errors import ScheduleError",
+        "from ..stmt import For",
+        "import numpy",
+        "from autosched import ir",
+    ],
+)
+def test_a_good_arrow_passes(source: str) -> None:
+    for found in find_imports(source, "autosched.tir.schedule.split", is_package=False):
+        assert judge(found, ROWS) is None
+
+
+def test_relative_imports_in_a_package_start_at_itself() -> None:
+    (found,) = find_imports("from .stmt import For", "autosched.tir", is_package=True)
+    assert found.imported == "autosched.tir.stmt"
+
+
+def test_an_unknown_room_is_refused() -> None:
+    text = judge(Import("autosched.attic.box", "autosched.tir", 1), ROWS)
+    assert text is not None
+    assert "autosched.attic is in no row" in text
+
+
+def _reads_environment(tree: ast.AST) -> list[int]:
+    """Find the lines that use os.environ, os.getenv or their relatives under any spelling of `os`."""
+    names = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Attribute) and node.attr in names)
+        or (isinstance(node, ast.ImportFrom) and node.module == "os" and names & {alias.name for alias in node.names})
+    ]
+
+
+def test_only_env_reads_the_environment() -> None:
+    wrong = [
+        f"{module}:{line}"
+        for module, _, source in modules(PACKAGE)
+        if module != "autosched.env"
+        for line in _reads_environment(ast.parse(source))
+    ]
+    assert not wrong, f"use autosched.env instead: {wrong}"
+
+
+@pytest.mark.parametrize(
+    "source", ["import os\nos.environ['X']", "from os import getenv", "import os as o\no.getenv('X')"]
+)
+def test_reading_the_environment_is_seen(source: str) -> None:
+    assert _reads_environment(ast.parse(source))
+
+
+def test_every_folder_of_modules_is_a_package() -> None:
+    """A folder without __init__.py would be left out of the wheel."""
+    folders = {path.parent for path in PACKAGE.rglob("*.py")}
+    assert all((folder / "__init__.py").is_file() for folder in folders), sorted(
+        str(folder.relative_to(ROOT)) for folder in folders if not (folder / "__init__.py").is_file()
+    )
