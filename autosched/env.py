@@ -199,6 +199,14 @@ OMP_NUM_THREADS = switch(
     parse=_first_of_list,
     allowed="a positive number",
 )
+NUMBA_DISABLE_JIT = switch(
+    "NUMBA_DISABLE_JIT",
+    0,
+    "Numba's switch that compiles nothing; no kernel can be built while it is 1",
+    Kind.FOREIGN,
+    parse=_not_negative,
+    allowed="0 or 1",
+)
 TOPHUB_LOCATION = switch(
     "TOPHUB_LOCATION",
     "",

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 Source: TypeAlias = "str | Path | RecordReader"  # a database's path or URL, a JSON-lines file, or a reader
 
 
-def open_store(
-    where: str | Path | Place, *, write: bool = True, busy_s: float = 10.0, origin: str = ""
-) -> SqlStore:
+def open_store(where: str | Path | Place, *, write: bool = True, busy_s: float = 10.0, origin: str = "") -> SqlStore:
     """Open a tuning database, by path or URL; a file that does not exist is made when writing.
 
     busy_s  how long to wait for another process that writes
@@ -31,7 +29,8 @@ def open_store(
     from autosched.records.sql import SqlStore  # SQLAlchemy takes 0.2 s to load
 
     if isinstance(where, Place):
-        where, origin = where.where, origin or where.origin
+        origin = origin or where.origin
+        where = where.where
     return SqlStore(where, write=write, busy_s=busy_s, origin=origin)
 
 
@@ -41,7 +40,8 @@ def open_reader(source: Source | Place, origin: str = "") -> RecordReader:
     Raises  RecordError for a file that is missing or cannot be used.
     """
     if isinstance(source, Place):
-        source, origin = source.where, origin or source.origin
+        origin = origin or source.origin
+        source = source.where
     if not isinstance(source, str | Path):
         return source
     path = Path(source)

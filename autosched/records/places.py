@@ -33,7 +33,9 @@ def find_project_file(start: Path | None = None) -> Path | None:
 
 
 def project_database(start: Path | None = None) -> Place | None:
-    """The database that `autosched.toml` names (`[records] db = "…"`, relative to the file), else `autosched.db` beside it.
+    """The database that `autosched.toml` names, else `autosched.db` beside it; None where there is no such file.
+
+    The file says `[records]` and `db = "…"`, a path relative to the file or a URL.
 
     Raises  RecordError for a file that cannot be read.
     """

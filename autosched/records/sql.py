@@ -72,7 +72,6 @@ class SqlStore:
         with clear_errors(self.where):
             connection = self.engine.connect().execution_options(autosched_write=True)
             with connection, connection.begin():
-                before = connection.scalar(sa.select(sa.func.count()).select_from(R))
                 workloads = self._ids(connection, W, {r.workload.key: {"op": r.workload.op} for r in records})
                 devices = self._ids(
                     connection,
@@ -80,8 +79,7 @@ class SqlStore:
                     {r.device.key: {"family": r.device.family, "document": r.device.to_json()} for r in records},
                 )
                 rows = [_row(r, workloads[r.workload.key], devices[r.device.key]) for r in records]
-                connection.execute(self._insert(R).on_conflict_do_nothing(), rows)
-                return int(connection.scalar(sa.select(sa.func.count()).select_from(R)) - before)
+                return int(connection.execute(self._insert(R).on_conflict_do_nothing(), rows).rowcount)
 
     def _insert(self, table: Any) -> Any:
         return (postgresql if self.engine.dialect.name == "postgresql" else sqlite).insert(table)
@@ -166,7 +164,9 @@ class SqlStore:
         )
         with clear_errors(self.where), self.engine.connect() as connection:
             rows = connection.execute(query).all()
-        winners = {(r.workload.key, r.device, r.threads, r.time): r for r in self.records(RecordFilter(winners_only=True))}
+        winners = {
+            (r.workload.key, r.device, r.threads, r.time): r for r in self.records(RecordFilter(winners_only=True))
+        }
         summaries = []
         for key, device_text, threads, n, n_failed, best_s, first_s, last, won in rows:
             device = read_fingerprint(json.loads(device_text))
@@ -186,9 +186,7 @@ class SqlStore:
         while left is None or left > 0:
             n = BATCH if left is None else min(BATCH, left)
             later = () if after is None else (sa.tuple_(R.c.time, R.c.id) > sa.tuple_(*map(sa.literal, after)),)
-            query = (
-                sa.select(*columns).select_from(JOINED).where(*clauses, *later).order_by(R.c.time, R.c.id).limit(n)
-            )
+            query = sa.select(*columns).select_from(JOINED).where(*clauses, *later).order_by(R.c.time, R.c.id).limit(n)
             with clear_errors(self.where), self.engine.connect() as connection:
                 rows = connection.execute(query).all()
             for row in rows:

@@ -1,0 +1,82 @@
+"""Runs built artifacts; imports neither the compiler nor Numba."""
+
+from autosched.runtime.array import NDArray, array, empty, from_dlpack
+from autosched.runtime.artifact import Contents, NeedsRebuildError, is_artifact, load_contents, save_contents
+from autosched.runtime.cache import KernelCache, kernel_cache
+from autosched.runtime.device import (
+    Device,
+    cpu,
+    cuda,
+    device,
+    ext_dev,
+    hexagon,
+    metal,
+    opencl,
+    rocm,
+    vpi,
+    vulkan,
+    webgpu,
+)
+from autosched.runtime.executable import Executable
+from autosched.runtime.graph import NOP, Graph, Node, Storage, Value, check_graph, graph_of_kernel
+from autosched.runtime.graph_executor import GraphExecutor, GraphModule, NodeTime
+from autosched.runtime.kernel import ABI_VERSION, ArgSpec, Kernel, Phase
+from autosched.runtime.library import enabled, load_module, module_of_contents, num_threads
+from autosched.runtime.loader import ALLOWED_SYMBOLS, check_object, load_objects
+from autosched.runtime.module import Function, Module
+from autosched.runtime.params import load_param_dict, save_param_dict
+from autosched.runtime.timing import BenchmarkResult, measure
+
+__all__ = [
+    "ABI_VERSION",
+    "ALLOWED_SYMBOLS",
+    "NOP",
+    "ArgSpec",
+    "BenchmarkResult",
+    "Contents",
+    "Device",
+    "Executable",
+    "Function",
+    "Graph",
+    "GraphExecutor",
+    "GraphModule",
+    "Kernel",
+    "KernelCache",
+    "Module",
+    "NDArray",
+    "NeedsRebuildError",
+    "Node",
+    "NodeTime",
+    "Phase",
+    "Storage",
+    "Value",
+    "array",
+    "check_graph",
+    "check_object",
+    "cpu",
+    "cuda",
+    "device",
+    "empty",
+    "enabled",
+    "ext_dev",
+    "from_dlpack",
+    "graph_of_kernel",
+    "hexagon",
+    "is_artifact",
+    "kernel_cache",
+    "load_contents",
+    "load_module",
+    "load_objects",
+    "load_param_dict",
+    "measure",
+    "metal",
+    "module_of_contents",
+    "num_threads",
+    "opencl",
+    "rocm",
+    "save_contents",
+    "save_param_dict",
+    "vpi",
+    "vulkan",
+    "webgpu",
+]

@@ -88,7 +88,9 @@ def _plain(name: str, value: Any) -> KnobValue:
             return parts  # type: ignore[return-value]
     elif hasattr(value, "item") and getattr(value, "shape", None) == ():
         return _plain(name, value.item())
-    raise SpaceError(f"knob '{name}' has the value {value!r}", hint="a knob is an int, a text, a bool or a tuple of ints")
+    raise SpaceError(
+        f"knob '{name}' has the value {value!r}", hint="a knob is an int, a text, a bool or a tuple of ints"
+    )
 
 
 def _shown(value: KnobValue) -> str:

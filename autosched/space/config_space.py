@@ -251,8 +251,8 @@ class ConfigSpace:
             others = np.repeat(row[None, :].astype(np.int32), len(knob.values), axis=0)
             others[:, column] = np.arange(len(knob.values))
             rows.append(np.delete(others, int(row[column]), axis=0))
-        near = np.concatenate(rows)
-        return near[self.valid_rows(near)]
+        near: np.ndarray = np.concatenate(rows)
+        return np.compress(self.valid_rows(near), near, axis=0)
 
     def neighbours(self, config: Config) -> list[Config]:
         """Valid configurations that differ from `config` in one knob. Raises SpaceError if it is not in the space."""

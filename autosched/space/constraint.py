@@ -72,7 +72,8 @@ class Group:
 
     def _index(self, rows: np.ndarray) -> np.ndarray:
         """One int64 per row, different for different rows."""
-        return np.ravel_multi_index(tuple(rows.T.astype(np.int64)), [len(k.values) for k in self.knobs])
+        index = np.ravel_multi_index(tuple(rows.T.astype(np.int64)), [len(k.values) for k in self.knobs])
+        return np.asarray(index)
 
     def _list(self) -> np.ndarray | None:
         rows = np.zeros((1, 0), dtype=np.int32)

@@ -41,7 +41,8 @@ def _int_columns(values: np.ndarray, name: str) -> tuple[np.ndarray, tuple[str, 
     if np.any(values < 0):  # keeps the order of values around zero
         size = np.sign(values) * np.log2(1 + np.abs(values))
     power = np.log2(np.where(values == 0, 1, np.abs(values) & -np.abs(values)))
-    columns, names = [], []
+    columns: list[np.ndarray] = []
+    names: list[str] = []
     for column, label in ((size, f"log2 {name}"), (power, f"pow2 {name}")):
         if np.ptp(column) > 0 and not any(np.array_equal(column, other) for other in columns):
             columns.append(column)

@@ -19,6 +19,7 @@ from autosched.errors import SpaceError
 MAX_CHARACTERS = 1000
 MAX_MAGNITUDE = 2**53  # beyond this, int64 and float64 no longer agree
 MAX_EXPONENT = 8
+MAX_DEPTH = 40
 
 
 def _floor_divide(a: Any, b: Any) -> Any:
@@ -114,7 +115,7 @@ def parse_expression(text: str) -> Expression:
     try:
         tree = ast.parse(text.strip(), mode="eval").body
         names: set[str] = set()
-        _check(tree, names, text)
+        _check(tree, names, text, MAX_DEPTH)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, SpaceError):
             raise
@@ -123,7 +124,9 @@ def parse_expression(text: str) -> Expression:
     return Expression(text.strip(), frozenset(names), tree)
 
 
-def _check(node: ast.AST, names: set[str], text: str) -> None:
+def _check(node: ast.AST, names: set[str], text: str, depth: int) -> None:
+    if depth == 0:
+        raise SpaceError(f"expression '{text[:80]}' is nested too deeply")
     match node:
         case ast.Constant(value=bool() | str()):
             return
@@ -139,11 +142,11 @@ def _check(node: ast.AST, names: set[str], text: str) -> None:
         case ast.BoolOp(values=operands):
             parts = operands
         case ast.Compare(left=left, ops=ops, comparators=others):
-            for op, other in zip(ops, others, strict=True):
-                if isinstance(op, ast.In | ast.NotIn) and not isinstance(other, ast.Tuple | ast.List):
+            for compare, other in zip(ops, others, strict=True):
+                if isinstance(compare, ast.In | ast.NotIn) and not isinstance(other, ast.Tuple | ast.List):
                     raise _refused("'in' without a list of values", text)
-                if not isinstance(op, ast.In | ast.NotIn) and type(op) not in COMPARE:
-                    raise _refused(f"the comparison {type(op).__name__}", text)
+                if not isinstance(compare, ast.In | ast.NotIn) and type(compare) not in COMPARE:
+                    raise _refused(f"the comparison {type(compare).__name__}", text)
             parts = [left]
             for other in others:
                 parts += other.elts if isinstance(other, ast.Tuple | ast.List) else [other]
@@ -159,7 +162,7 @@ def _check(node: ast.AST, names: set[str], text: str) -> None:
         case _:
             raise _refused(type(node).__name__, text)
     for part in parts:
-        _check(part, names, text)
+        _check(part, names, text, depth - 1)
 
 
 def _refused(what: str, text: str) -> SpaceError:
@@ -190,7 +193,7 @@ def _evaluate(node: ast.AST, values: Mapping[str, Any]) -> Any:
             return _compare(node, values)
         case ast.IfExp(test=test, body=body, orelse=orelse):
             return np.where(_evaluate(test, values), _evaluate(body, values), _evaluate(orelse, values))
-        case ast.Subscript(value=value, slice=ast.Constant(value=index)):
+        case ast.Subscript(value=value, slice=ast.Constant(value=int() as index)):
             return np.asarray(_evaluate(value, values))[..., index]
         case ast.Call(func=ast.Name(id=function), args=arguments):
             return FUNCTIONS[function][1](*(_evaluate(argument, values) for argument in arguments))
@@ -198,7 +201,8 @@ def _evaluate(node: ast.AST, values: Mapping[str, Any]) -> Any:
 
 
 def _compare(node: ast.Compare, values: Mapping[str, Any]) -> Any:
-    left, result = _evaluate(node.left, values), np.True_
+    left = _evaluate(node.left, values)
+    result: Any = np.True_
     for op, other in zip(node.ops, node.comparators, strict=True):
         if isinstance(op, ast.In | ast.NotIn):
             assert isinstance(other, ast.Tuple | ast.List), "checked when parsed"

@@ -50,7 +50,7 @@ class Knob:
 
     @property
     def kind(self) -> str:
-        """"bool", "int", "text" or "split"."""
+        """ "bool", "int", "text" or "split"."""
         return _kind(self.values[0])[0]
 
     @cached_property

@@ -122,7 +122,7 @@ def parse_space(text: str, path: Path) -> SpaceFile:
         raise file.refuse(f"unknown section '{min(extra)}'", min(extra))
     head = document.get("space")
     if not isinstance(head, dict) or not isinstance(head.get("template"), str):
-        raise file.refuse("a space needs [space] with template = \"…\"", "[space]")
+        raise file.refuse('a space needs [space] with template = "…"', "[space]")
     if extra := set(head) - {"template", "values", "notes"}:
         raise file.refuse(f"unknown key '{min(extra)}' in [space]", min(extra))
     names = head.get("values", [])

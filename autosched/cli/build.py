@@ -1,0 +1,63 @@
+"""`autosched build`: a model becomes one file that runs without a compiler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from autosched.cli.common import Common, make_command
+from autosched.cli.model import Shapes, load_module
+from autosched.cli.output import Column, Table, milliseconds, print_json, say, show
+from autosched.cli.values import SHAPES
+from autosched.errors import UsageError
+
+EXAMPLE = """
+autosched build model.onnx -o model.asx
+autosched build model.onnx -o model.asx --db tuned.db -v
+"""
+
+REPORT_COLUMNS = (
+    Column("kernel", "kernel"),
+    Column("template", "template"),
+    Column("origin", "configuration from"),
+    Column("trust", "trust"),
+    Column("expected_s", "expected ms", milliseconds, right=True),
+)
+
+
+@make_command("build", example=EXAMPLE)
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write (default: MODEL with .asx).")
+@click.option("--no-db", is_flag=True, help="Use every template's default; look nothing up.")
+@click.option("--shapes", type=SHAPES, help='Shapes of dynamic inputs: "x:1x3x224x224".')
+@click.option(
+    "--accuracy", type=click.Choice(["fast", "strict"]), default="fast", show_default=True, help="strict: no Winograd."
+)
+def command(
+    common: Common, model: Path, output: Path | None, no_db: bool, shapes: Shapes | None, accuracy: str
+) -> None:
+    """Compile MODEL with the best configurations known for this machine.
+
+    One line says where the configurations came from; -v shows it for each kernel.
+    """
+    if no_db and common.db:
+        raise UsageError("--db and --no-db exclude each other")
+    path = output or model.with_suffix(".asx")
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise UsageError(f"cannot write {path}", hint="give a file in a folder that is there")
+    module = load_module(model, shapes)
+    from autosched import driver
+    from autosched.records import FallbackContext
+
+    records: Any = FallbackContext() if no_db else list(common.db) or None
+    executable = driver.build(module, common.target, records=records, threads=common.threads, accuracy=accuracy)
+    executable.save(path)
+    report = driver.build_report(executable)
+    if common.format == "json":
+        print_json({"artifact": str(path), "summary": report.summary, "kernels": list(report.rows)})
+    elif common.verbosity > 0 or common.format == "csv":
+        show(Table(REPORT_COLUMNS, report.rows), common.format)
+    say(report.summary, quiet=common.is_quiet)
+    say(f"written to {path}", quiet=common.is_quiet)

@@ -1,0 +1,60 @@
+"""What MODEL may be on the command line, and how it becomes something that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autosched.cli.common import Common
+from autosched.errors import UsageError
+
+if TYPE_CHECKING:
+    from autosched.ir import IRModule
+    from autosched.runtime import Executable
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def check_file(path: Path) -> None:
+    """Refuse what is no file at all, before anything slow begins. Raises UsageError."""
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder", hint="give a model file")
+    if not path.exists():
+        raise UsageError(f"no file {path}")
+
+
+def is_artifact(path: Path) -> bool:
+    """Tell an artifact of `build` from a model, by its first bytes where they can be read, else by its name."""
+    from autosched.runtime.artifact import MAGIC
+
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC or path.suffix == ".asx"
+
+
+def load_module(path: Path, shapes: Shapes | None) -> IRModule:
+    """Import a model. Raises ImportModelError or UsageError with what is wrong."""
+    check_file(path)
+    if is_artifact(path):
+        raise UsageError(f"{path} is built already", hint="give the model that it was built from")
+    from autosched import driver
+
+    return driver.load_model(path, shapes)
+
+
+def open_executable(path: Path, common: Common, shapes: Shapes | None = None) -> Executable:
+    """Load an artifact, or import and build a model with what the databases know.
+
+    An artifact is loaded without the compiler.
+    """
+    check_file(path)
+    if is_artifact(path):
+        from autosched.runtime import load
+
+        if shapes:
+            raise UsageError("--shapes does not apply to an artifact", hint="its shapes are fixed; build it again")
+        return load(path)
+    from autosched import driver
+
+    module = driver.load_model(path, shapes)
+    return driver.build(module, common.target, records=list(common.db) or None, threads=common.threads)

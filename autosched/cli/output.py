@@ -1,0 +1,136 @@
+"""Tables on stdout as text, JSON or CSV. Numbers keep their full value and unit outside of text tables."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+import click
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: `key` names it in JSON and CSV, `title` in a table, `text` turns a value into table text."""
+
+    key: str
+    title: str
+    text: Callable[[Any], str] = str
+    right: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under columns, and what is said of all of them together."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    title: str = ""
+    summary: Mapping[str, Any] = field(default_factory=dict)
+
+    def cells(self) -> list[list[str]]:
+        """Give the text of every cell; "–" where there is no value."""
+        return [
+            ["–" if (value := row.get(column.key)) is None else column.text(value) for column in self.columns]
+            for row in self.rows
+        ]
+
+
+def show(table: Table, form: str, out: IO[str] | None = None) -> None:
+    """Print a table in the form that -f asks for."""
+    out = out or sys.stdout
+    match form:
+        case "json":
+            rows = [{column.key: row.get(column.key) for column in table.columns} for row in table.rows]
+            print_json({**table.summary, "rows": rows} if table.summary else rows, out)
+        case "csv":
+            writer = csv.writer(out, lineterminator="\n")
+            writer.writerow([column.key for column in table.columns])
+            writer.writerows([row.get(column.key) for column in table.columns] for row in table.rows)
+        case _ if out.isatty():
+            _show_rich(table, out)
+        case _:
+            _show_plain(table, out)
+
+
+def print_json(document: Any, out: IO[str] | None = None) -> None:
+    """Print plain data as JSON."""
+    print(json.dumps(document, indent=2, default=str), file=out or sys.stdout)
+
+
+def say(text: str, *, quiet: bool = False) -> None:
+    """Tell the user something that is no result; it goes to stderr."""
+    if not quiet:
+        click.echo(text, err=True)
+
+
+def _show_plain(table: Table, out: IO[str]) -> None:
+    titles = [column.title for column in table.columns]
+    lines = [titles, *table.cells()]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(titles))]
+    if table.title:
+        print(table.title, file=out)
+    for line in lines:
+        cells = [
+            cell.rjust(width) if column.right else cell.ljust(width)
+            for cell, width, column in zip(line, widths, table.columns, strict=True)
+        ]
+        print("  ".join(cells).rstrip(), file=out)
+
+
+def _show_rich(table: Table, out: IO[str]) -> None:
+    from rich import box
+    from rich.console import Console
+
+    Console(file=out, highlight=False).print(make_rich(table, box.SIMPLE_HEAD))
+
+
+def make_rich(table: Table, box: Any = None) -> Any:
+    """Make a `rich` table for a terminal."""
+    from rich.markup import escape
+    from rich.table import Table as RichTable
+
+    result = RichTable(title=table.title or None, box=box, title_justify="left", pad_edge=False)
+    for column in table.columns:
+        result.add_column(column.title, justify="right" if column.right else "left", overflow="fold")
+    for cells in table.cells():
+        result.add_row(*map(escape, cells))
+    return result
+
+
+def milliseconds(seconds: float) -> str:
+    """Write a time in milliseconds with three to four digits that mean something: 0.0052, 1.92, 373."""
+    ms = seconds * 1e3
+    digits = 0 if ms >= 100 else 1 if ms >= 10 else 2 if ms >= 1 else 3 if ms >= 0.1 else 4
+    return f"{ms:.{digits}f}"
+
+
+def percent(share: float) -> str:
+    """Write a share as percent."""
+    return f"{share * 100:.0f} %"
+
+
+def factor(value: float) -> str:
+    """Write a speed-up."""
+    return f"{value:.2f}×"
+
+
+def size(size_bytes: float) -> str:
+    """Write a number of bytes with its unit."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size_bytes < 1024 or unit == "GiB":
+            return f"{size_bytes:.0f} {unit}" if unit == "B" or size_bytes >= 10 else f"{size_bytes:.1f} {unit}"
+        size_bytes /= 1024
+    raise AssertionError("the loop ends at GiB")
+
+
+def clock(seconds: float) -> str:
+    """Write a duration as 4:10 or 1:02:03."""
+    whole = max(0, round(seconds))
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"

@@ -1,0 +1,150 @@
+"""What a tuning shows while it runs: a live table on a terminal, a line for each step elsewhere; always on stderr."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import IO, Any, Protocol
+
+from autosched.cli.output import Column, Row, Table, clock, factor, make_rich, milliseconds, percent
+
+
+class TaskState(Protocol):
+    """How far one task is; times are None until they are measured."""
+
+    name: str
+    weight: int
+    share: float | None  # of the model's time
+    default_s: float | None
+    best_s: float | None
+    n_trials: int
+    n_failed: int
+    state: str  # "waiting", "searching", "verifying", "done: default is best", …
+
+
+class TuneState(Protocol):
+    """How far a tuning is."""
+
+    tasks: Sequence[TaskState]
+    elapsed_s: float
+    left_s: float | None
+    n_trials: int
+    n_failed: int
+    expected_gain_s: float | None  # of one run of the model
+
+
+COLUMNS = (
+    Column("name", "task"),
+    Column("weight", "×", right=True),
+    Column("share", "share", percent, right=True),
+    Column("default_s", "default ms", milliseconds, right=True),
+    Column("best_s", "best ms", milliseconds, right=True),
+    Column("gain", "gain", factor, right=True),
+    Column("n_trials", "trials", right=True),
+    Column("n_failed", "failed", right=True),
+    Column("state", "state"),
+)
+
+
+def task_row(task: TaskState) -> Row:
+    """Give one task as a table's row."""
+    gain = task.default_s / task.best_s if task.default_s and task.best_s else None
+    return {
+        "name": task.name,
+        "weight": task.weight,
+        "share": task.share,
+        "default_s": task.default_s,
+        "best_s": task.best_s,
+        "gain": gain,
+        "n_trials": task.n_trials,
+        "n_failed": task.n_failed,
+        "state": task.state,
+    }
+
+
+def model_times(tasks: Sequence[TaskState]) -> tuple[float, float] | None:
+    """Estimate the model's time (default, best) from its tasks; None until each has been measured."""
+    pairs = [(task.default_s, task.best_s or task.default_s, task.weight) for task in tasks]
+    if not pairs or not all(default_s for default_s, _, _ in pairs):
+        return None
+    return sum(a * n for a, _, n in pairs if a), sum(b * n for _, b, n in pairs if b)
+
+
+def status_line(state: TuneState) -> str:
+    """Say in one line how the whole tuning stands."""
+    parts = []
+    if times := model_times(state.tasks):
+        parts.append(f"model {milliseconds(times[0])} → {milliseconds(times[1])} ms (estimate)")
+    rate = f", {state.n_trials / state.elapsed_s:.1f}/s" if state.elapsed_s > 1 else ""
+    parts.append(f"{state.n_trials} trials{rate}, {state.n_failed} failed")
+    if state.expected_gain_s is not None:
+        parts.append(f"expected further gain {milliseconds(state.expected_gain_s)} ms")
+    if state.left_s is not None:
+        parts.append(f"left {clock(state.left_s)}")
+    return "   ".join(parts)
+
+
+class TuneDisplay:
+    """Shows the states that it is called with; use it in a `with` block.
+
+    quiet  show nothing
+    every_s  elsewhere than on a terminal, the least time between two lines about the same task
+    """
+
+    def __init__(self, *, quiet: bool = False, out: IO[str] | None = None, every_s: float = 10.0):
+        self.out = out or sys.stderr
+        self.quiet = quiet
+        self.every_s = every_s
+        self._live: Any = None
+        self._shown: dict[str, tuple[str, float]] = {}  # task -> state and time of its last line
+
+    def __enter__(self) -> TuneDisplay:
+        if not self.quiet and self.out.isatty():
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(console=Console(file=self.out, highlight=False), refresh_per_second=4)
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def __call__(self, state: TuneState) -> None:
+        """Show a state."""
+        if self.quiet:
+            return
+        if self._live is not None:
+            from rich.console import Group
+
+            table = make_rich(Table(COLUMNS, [task_row(task) for task in state.tasks]))
+            self._live.update(Group(table, status_line(state)))
+            return
+        now = time.monotonic()
+        for number, task in enumerate(state.tasks, start=1):
+            last, when = self._shown.get(task.name, ("", now))
+            started = task.n_trials > 0 or task.state.startswith("done")
+            if started and (task.state != last or now - when >= self.every_s) and (last or task.state):
+                if task.state == last and task.state.startswith("done"):
+                    continue
+                self._shown[task.name] = task.state, now
+                print(
+                    f"[{clock(state.elapsed_s)}] {number}/{len(state.tasks)} {task_line(task)}",
+                    file=self.out,
+                    flush=True,
+                )
+
+
+def task_line(task: TaskState) -> str:
+    """Say in one line how a task stands."""
+    parts = []
+    if task.default_s:
+        parts.append(f"default {milliseconds(task.default_s)} ms")
+    if task.best_s:
+        gain = f" ({factor(task.default_s / task.best_s)})" if task.default_s else ""
+        parts.append(f"best {milliseconds(task.best_s)} ms{gain}")
+    parts.append(f"{task.n_trials} trials, {task.n_failed} failed")
+    return f"{task.name}: {', '.join(parts)}; {task.state}"

@@ -1,0 +1,122 @@
+"""`autosched run`: one run of a model on given or made-up inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import numpy as np
+
+from autosched.cli import inputs
+from autosched.cli.common import Common, make_command
+from autosched.cli.model import Shapes, open_executable
+from autosched.cli.output import Column, Table, say, show
+from autosched.cli.values import SHAPES
+
+if TYPE_CHECKING:
+    from autosched.runtime import Executable
+
+EXAMPLE = """
+autosched run model.asx -i in.npz -o out.npz
+autosched run model.onnx --fill random --print-top 5
+autosched run model.asx --input x=image.npy --check expected.npz
+"""
+
+
+@make_command("run", example=EXAMPLE)
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("-i", "--inputs", "archive", type=click.Path(path_type=Path), help=".npz with arrays by input name.")
+@click.option("--input", "files", multiple=True, metavar="NAME=FILE.npy", help="One input; may be given again.")
+@click.option("--fill", type=click.Choice(inputs.FILLS), help="Make up the inputs that are not given.")
+@click.option("--seed", type=int, default=0, show_default=True, help="For --fill random.")
+@click.option("--shapes", type=SHAPES, help='Shapes of dynamic inputs: "x:1x3x224x224".')
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write all outputs to this .npz.")
+@click.option(
+    "--print-top", type=click.IntRange(min=1), metavar="N", help="Show the N largest elements of each output."
+)
+@click.option(
+    "--check", type=click.Path(path_type=Path), help="Compare outputs with this .npz; exit code 4 if they differ."
+)
+@click.option(
+    "--rtol", type=click.FloatRange(min=0), default=1e-4, show_default=True, help="Of the largest expected value."
+)
+@click.option("--atol", type=click.FloatRange(min=0), default=1e-5, show_default=True, help="Added to that.")
+def command(
+    common: Common,
+    model: Path,
+    archive: Path | None,
+    files: tuple[str, ...],
+    fill: str | None,
+    seed: int,
+    shapes: Shapes | None,
+    output: Path | None,
+    print_top: int | None,
+    check: Path | None,
+    rtol: float,
+    atol: float,
+) -> None:
+    """Run MODEL (.asx or .onnx) once. Without any input option the inputs are random."""
+    executable = open_executable(model, common, shapes)
+    data = inputs.collect_inputs(wanted_inputs(executable), archive=archive, files=files, fill=fill, seed=seed)
+    outputs = run_once(executable, data, common.threads)
+    if output:
+        inputs.write_arrays(output, outputs)
+        say(f"{len(outputs)} outputs written to {output}", quiet=common.is_quiet)
+    if print_top:
+        show(_top_table(outputs, print_top), common.format)
+    if not output and not print_top and not check:
+        show(_summary_table(outputs), common.format)
+    if check:
+        inputs.compare(outputs, check, rtol, atol)
+        say(f"outputs agree with {check}", quiet=common.is_quiet)
+
+
+def wanted_inputs(executable: Executable) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Give shape and dtype of each input by name."""
+    values = (executable.graph.values[i] for i in executable.graph.inputs)
+    return {value.name: (value.shape, value.dtype) for value in values}
+
+
+def run_once(executable: Executable, data: Mapping[str, np.ndarray], threads: int | None) -> dict[str, np.ndarray]:
+    """Run on inputs by name; returns the outputs by name."""
+    from autosched.runtime import GraphModule
+
+    module = GraphModule(executable, threads=threads)
+    for name, array in data.items():
+        module.set_input(name, array)
+    module.run()
+    names = [executable.graph.values[i].name for i in executable.graph.outputs]
+    return {name: module.get_output(i).numpy() for i, name in enumerate(names)}
+
+
+def _top_table(outputs: Mapping[str, np.ndarray], count: int) -> Table:
+    columns = (
+        Column("output", "output"),
+        Column("index", "index", lambda index: ",".join(map(str, index)), right=True),
+        Column("value", "value", lambda value: f"{value:.6g}", right=True),
+    )
+    rows = [
+        {"output": name, "index": index, "value": value}
+        for name, array in outputs.items()
+        for index, value in inputs.largest(array, count)
+    ]
+    return Table(columns, rows)
+
+
+def _summary_table(outputs: Mapping[str, np.ndarray]) -> Table:
+    columns = (
+        Column("output", "output"),
+        Column("shape", "shape", lambda shape: "x".join(map(str, shape)) or "scalar"),
+        Column("dtype", "dtype"),
+        *(Column(key, key, lambda value: f"{value:.6g}", right=True) for key in ("min", "mean", "max")),
+    )
+    rows = []
+    for name, array in outputs.items():
+        numbers = array.astype(np.float64)
+        sizes = {"min": numbers.min(), "mean": numbers.mean(), "max": numbers.max()} if array.size else {}
+        rows.append(
+            {"output": name, "shape": array.shape, "dtype": str(array.dtype)} | {k: float(v) for k, v in sizes.items()}
+        )
+    return Table(columns, rows)

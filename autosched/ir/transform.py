@@ -1,0 +1,183 @@
+"""Passes: functions from module to module, with TVM's face (`Sequential`, `PassContext`, `module_pass`) over them."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from autosched.errors import InvalidTypeError, VerifyError
+from autosched.ir.module import IRModule
+
+ModuleFunction = Callable[..., IRModule]
+
+
+@dataclass(frozen=True, slots=True)
+class PassInfo:
+    """What is known of a pass without running it."""
+
+    opt_level: int
+    name: str
+    required: tuple[str, ...] = ()
+
+
+class PassContext:
+    """Which passes run and who watches; entered with `with`, read by `Pass.__call__` only.
+
+    opt_level      passes of a higher level are left out by `Sequential`
+    required_pass  names that run whatever their level; disabled_pass: names that never run
+    instruments    objects with any of run_before_pass(mod, info), run_after_pass(mod, info), should_run(mod, info)
+    """
+
+    _current: ContextVar[PassContext | None] = ContextVar("pass_context", default=None)
+
+    def __init__(
+        self,
+        opt_level: int = 2,
+        required_pass: Sequence[str] | None = None,
+        disabled_pass: Sequence[str] | None = None,
+        instruments: Sequence[Any] | None = None,
+        config: Mapping[str, Any] | None = None,
+    ):
+        self.opt_level = opt_level
+        self.required_pass = tuple(required_pass or ())
+        self.disabled_pass = tuple(disabled_pass or ())
+        self.instruments = tuple(instruments or ())
+        self.config = dict(config or {})
+        self._tokens: list[Any] = []
+
+    def __enter__(self) -> PassContext:
+        self._tokens.append(PassContext._current.set(self))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        PassContext._current.reset(self._tokens.pop())
+
+    @staticmethod
+    def current() -> PassContext:
+        """The innermost context; a default one outside of any."""
+        return PassContext._current.get() or PassContext()
+
+    def enabled(self, info: PassInfo) -> bool:
+        """Whether a sequence runs the pass."""
+        if info.name in self.disabled_pass:
+            return False
+        return info.name in self.required_pass or info.opt_level <= self.opt_level
+
+
+class Pass:
+    """A named function from module to module; calling it returns a new module and leaves its input as it is."""
+
+    def __init__(self, function: ModuleFunction, info: PassInfo):
+        self._function, self.info = function, info
+        self._takes_context = len(inspect.signature(function).parameters) > 1
+        self.__doc__ = function.__doc__
+
+    @property
+    def name(self) -> str:
+        return self.info.name
+
+    def __call__(self, mod: IRModule) -> IRModule:
+        if not isinstance(mod, IRModule):
+            raise InvalidTypeError(f"pass '{self.name}' takes an IRModule, got {type(mod).__name__}")
+        context = PassContext.current()
+        if not all(_ask(i, "should_run", mod, self.info) for i in context.instruments):
+            return mod
+        for instrument in context.instruments:
+            _ask(instrument, "run_before_pass", mod, self.info)
+        result = self._function(mod, context) if self._takes_context else self._function(mod)
+        if not isinstance(result, IRModule):
+            raise InvalidTypeError(f"pass '{self.name}' returned {type(result).__name__}, not an IRModule")
+        for instrument in context.instruments:
+            _ask(instrument, "run_after_pass", result, self.info)
+        return result
+
+    def __repr__(self) -> str:
+        return f"Pass({self.name!r})"
+
+
+def _ask(instrument: Any, method: str, mod: IRModule, info: PassInfo) -> Any:
+    f = getattr(instrument, method, None)
+    return True if f is None else f(mod, info)
+
+
+class Sequential(Pass):
+    """Passes one after the other; those that the PassContext disables are left out."""
+
+    def __init__(
+        self,
+        passes: Sequence[Pass] = (),
+        opt_level: int = 0,
+        name: str = "sequential",
+        required: Sequence[str] | None = None,
+    ):
+        if not all(isinstance(p, Pass) for p in passes):
+            raise InvalidTypeError("Sequential takes a list of passes")
+        self.passes = tuple(passes)
+        super().__init__(self._run, PassInfo(opt_level, name, tuple(required or ())))
+
+    def _run(self, mod: IRModule) -> IRModule:
+        context = PassContext.current()
+        for p in self.passes:
+            if context.enabled(p.info):
+                mod = p(mod)
+        return mod
+
+
+def module_pass(
+    pass_func: Any = None, opt_level: int | None = None, name: str | None = None, required: Sequence[str] | None = None
+) -> Any:
+    """TVM's decorator: a function `(mod, ctx) -> mod`, or a class with `transform_module(mod, ctx)`, becomes a pass.
+
+    A decorated class is called with its own arguments and gives a pass.
+    """
+
+    def decorate(subject: Any) -> Any:
+        info = PassInfo(opt_level or 0, name or subject.__name__, tuple(required or ()))
+        if inspect.isclass(subject):
+
+            def make(*args: Any, **kwargs: Any) -> Pass:
+                instance = subject(*args, **kwargs)
+                return Pass(lambda mod, ctx: instance.transform_module(mod, ctx), info)
+
+            make.__name__, make.__doc__ = subject.__name__, subject.__doc__
+            return make
+        return Pass(lambda mod, ctx: subject(mod, ctx), info)
+
+    return decorate if pass_func is None else decorate(pass_func)
+
+
+def graph_pass(name: str, opt_level: int = 0) -> Callable[[Callable[[IRModule], IRModule]], Pass]:
+    """Our own passes' decorator: a function from module to module becomes a named pass."""
+    return lambda function: Pass(function, PassInfo(opt_level, name))
+
+
+Watcher = Callable[[str, IRModule, float], None]
+
+
+def run_passes(
+    module: IRModule,
+    passes: Sequence[Pass],
+    *,
+    verify: Callable[[IRModule], None] | None = None,
+    watch: Watcher | None = None,
+) -> IRModule:
+    """Run passes in order, verifying after each and telling `watch(name, module, seconds)`.
+
+    Raises VerifyError naming the pass whose result is malformed.
+    """
+    for p in passes:
+        start = time.perf_counter()
+        module = p(module)
+        elapsed = time.perf_counter() - start
+        if verify is not None:
+            try:
+                verify(module)
+            except VerifyError as error:
+                raise VerifyError(error.message, where=f"the result of pass '{p.name}': {error.where}") from error
+        if watch is not None:
+            watch(p.name, module, elapsed)
+    return module

@@ -1,0 +1,300 @@
+"""Graph expressions: values bound to variables, block by block, inside a function."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from autosched.errors import IndexOutOfRangeError, InvalidTypeError
+from autosched.ir import printing
+from autosched.ir.module import GlobalVar
+from autosched.ir.node import FrozenDict, Node, Span, defines, ignored
+from autosched.relax.struct_info import (
+    Expr, ObjectStructInfo, PrimStructInfo, ShapeExpr, StructInfo, TensorStructInfo, TupleStructInfo,
+)  # fmt: skip
+from autosched.tir.expr import PrimExpr, to_expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Var(Expr):
+    """A name for a value. Variables compare by identity."""
+
+    is_variable: ClassVar[bool] = True
+    name: str
+    struct_info: StructInfo | None = None
+    span: Span | None = ignored(default=None)
+
+    @property
+    def name_hint(self) -> str:
+        return self.name
+
+    def __getitem__(self, index: int) -> Expr:
+        return TupleGetItem(self, index)
+
+    def __repr__(self) -> str:
+        return f"Var({self.name}: {self.struct_info!r})"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class DataflowVar(Var):
+    """A variable that is seen inside its dataflow block only."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant(Expr):
+    """An array known at build. The array is kept by reference and must not be changed."""
+
+    data: np.ndarray[Any, Any]
+    span: Span | None = ignored(default=None)
+
+    @property
+    def struct_info(self) -> TensorStructInfo:  # type: ignore[override]
+        return TensorStructInfo(self.data.shape, str(self.data.dtype))  # type: ignore[arg-type]
+
+    @property
+    def value(self) -> np.ndarray[Any, Any]:
+        """TVM's newer spelling of `data`."""
+        return self.data
+
+    def __repr__(self) -> str:
+        return f"Constant({self.struct_info!r})"
+
+
+def const(value: Any, dtype: str | None = None) -> Constant:
+    """A constant from an array, list or number; Python floats are float32 and integers int32 unless `dtype` says."""
+    if dtype is None and not isinstance(value, np.ndarray | np.generic):
+        guess = np.asarray(value)
+        dtype = {"float64": "float32", "int64": "int32"}.get(str(guess.dtype), str(guess.dtype))
+    return Constant(np.asarray(value, dtype=dtype))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrimValue(Expr):
+    """A scalar as a value."""
+
+    value: PrimExpr
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", to_expr(self.value, "int64" if isinstance(self.value, int) else None))
+
+    @property
+    def struct_info(self) -> PrimStructInfo:  # type: ignore[override]
+        return PrimStructInfo(self.value.dtype, self.value)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StringImm(Expr):
+    """A string as a value."""
+
+    value: str
+
+    @property
+    def struct_info(self) -> ObjectStructInfo:  # type: ignore[override]
+        return ObjectStructInfo()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tuple(Expr):
+    """Several values together."""
+
+    fields: tuple[Expr, ...]
+    span: Span | None = ignored(default=None)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fields", tuple(self.fields))
+
+    @property
+    def struct_info(self) -> TupleStructInfo:  # type: ignore[override]
+        return TupleStructInfo(tuple(f.struct_info or ObjectStructInfo() for f in self.fields))
+
+    def __getitem__(self, index: int) -> Expr:
+        return self.fields[index]
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __iter__(self) -> Iterator[Expr]:
+        return iter(self.fields)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TupleGetItem(Expr):
+    """One value of a tuple."""
+
+    tuple_value: Expr
+    index: int
+
+    @property
+    def struct_info(self) -> StructInfo | None:  # type: ignore[override]
+        info = self.tuple_value.struct_info
+        if not isinstance(info, TupleStructInfo):
+            raise InvalidTypeError(f"item {self.index} of something that is no tuple: {info!r}")
+        if not 0 <= self.index < len(info.fields):
+            raise IndexOutOfRangeError(f"item {self.index} of a tuple of {len(info.fields)}")
+        return info.fields[self.index]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Op(Node):
+    """An operator by name ("relax.add"); there is one object per operator, see `relax.op.registry`."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"Op({self.name})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExternFunc(Expr):
+    """A function that is found by name at run time."""
+
+    global_symbol: str
+    struct_info: StructInfo | None = ignored(default=None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call(Expr):
+    """An operator, or a function of the module, applied to arguments.
+
+    attrs       the operator's attributes: numbers, strings, tuples of them
+    sinfo_args  what the result is, for `call_tir` and external calls
+    """
+
+    op: Any  # Op, GlobalVar, ExternFunc, Var or Function
+    args: tuple[Any, ...]
+    attrs: Mapping[str, Any] = field(default_factory=FrozenDict)
+    sinfo_args: tuple[StructInfo, ...] = ()
+    struct_info: StructInfo | None = ignored(default=None)
+    span: Span | None = ignored(default=None)
+
+    @property
+    def op_name(self) -> str:
+        """The operator's name; "" when a function is called."""
+        return self.op.name if isinstance(self.op, Op) else ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class If(Expr):
+    """The value of one of two branches."""
+
+    cond: Expr
+    true_branch: SeqExpr
+    false_branch: SeqExpr
+    struct_info: StructInfo | None = ignored(default=None)
+
+
+class Binding(Node):
+    """Base of bindings."""
+
+    __slots__ = ()
+    var: Var
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VarBinding(Binding):
+    """`var = value`."""
+
+    value: Expr
+    var: Var = defines()
+    span: Span | None = ignored(default=None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatchCast(Binding):
+    """`var = value`, checked at run time against `struct_info`, whose symbolic dimensions it defines."""
+
+    value: Expr
+    struct_info: StructInfo
+    var: Var = defines()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BindingBlock(Node):
+    """Bindings in order."""
+
+    bindings: tuple[Binding, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DataflowBlock(BindingBlock):
+    """Bindings without side effects or branches; only its plain `Var`s are seen afterwards."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SeqExpr(Expr):
+    """Blocks of bindings, then a value."""
+
+    blocks: tuple[BindingBlock, ...]
+    body: Expr
+
+    @property
+    def struct_info(self) -> StructInfo | None:  # type: ignore[override]
+        return self.body.struct_info
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Function(Node):
+    """A function of the graph level."""
+
+    params: tuple[Var, ...] = defines()
+    body: SeqExpr
+    ret_struct_info: StructInfo | None = None
+    is_pure: bool = True
+    attrs: Mapping[str, Any] = field(default_factory=FrozenDict)
+    span: Span | None = ignored(default=None)
+
+    @property
+    def ret_ty(self) -> StructInfo | None:
+        return self.ret_struct_info
+
+    def with_attr(self, key: str | Mapping[str, Any], value: Any = None) -> Function:
+        changes = dict(key) if isinstance(key, Mapping) else {key: value}
+        return dataclasses.replace(self, attrs=FrozenDict({**self.attrs, **changes}))
+
+    def without_attr(self, key: str) -> Function:
+        return dataclasses.replace(self, attrs=FrozenDict({k: v for k, v in self.attrs.items() if k != key}))
+
+    def bindings(self) -> Iterator[Binding]:
+        """All bindings of the body, in order (those inside branches not included)."""
+        for block in self.body.blocks:
+            yield from block.bindings
+
+    def script(self, **options: Any) -> str:
+        """The function as TVMScript text."""
+        return printing.text(self, **options)
+
+    def show(self, **options: Any) -> None:
+        print(self.script(**options))
+
+    def __str__(self) -> str:
+        return self.script()
+
+
+def as_expr(x: Any) -> Any:
+    """Python values as expressions: sequences become tuples, numbers constants, arrays constants."""
+    if isinstance(x, Expr | GlobalVar | Function):
+        return x
+    if isinstance(x, tuple | list):
+        return Tuple(tuple(as_expr(v) for v in x))
+    if isinstance(x, PrimExpr):
+        return PrimValue(x)
+    if isinstance(x, np.ndarray | np.generic | int | float | bool):
+        return const(x)
+    raise InvalidTypeError(f"cannot use {type(x).__name__} as a graph expression")
+
+
+def shape_expr(x: Any) -> Expr:
+    """A sequence of dimensions as a ShapeExpr; expressions as they are."""
+    if isinstance(x, Expr):
+        return x
+    if isinstance(x, Sequence):
+        return ShapeExpr(tuple(x))
+    return ShapeExpr((x,))

@@ -1,0 +1,204 @@
+"""What is known of a value before it is computed: its shape and dtype, as annotations of every graph expression."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Union
+
+from autosched.errors import InvalidTypeError, ShapeError
+from autosched.ir import printing
+from autosched.ir.node import Node, Span, ignored
+from autosched.tir.expr import IntImm, PrimExpr, const_int
+from autosched.tir.simplify import form_key
+
+Dim = Union[int, PrimExpr]
+
+
+def to_dim(x: Any) -> PrimExpr:
+    """A dimension as an int64 expression."""
+    if isinstance(x, IntImm):
+        return x if x.dtype == "int64" else IntImm(x.value, "int64")
+    if isinstance(x, PrimExpr):
+        return x
+    if hasattr(x, "__index__"):
+        return IntImm(int(x), "int64")
+    raise InvalidTypeError(f"a dimension is an integer or an expression, got {type(x).__name__}")
+
+
+class StructInfo(Node):
+    """Base of all annotations."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return printing.text(self)
+
+
+class Expr(Node):
+    """Base of all graph expressions; `struct_info` says what is known of the value (None before it is inferred)."""
+
+    __slots__ = ()
+    struct_info: StructInfo | None
+
+    @property
+    def ty(self) -> StructInfo | None:
+        """TVM's newer spelling of `struct_info`."""
+        return self.struct_info
+
+    def __str__(self) -> str:
+        return printing.text(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShapeExpr(Expr):
+    """A shape as a value: dimensions known (int64 constants) or symbolic."""
+
+    values: tuple[PrimExpr, ...]
+    span: Span | None = ignored(default=None)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", tuple(to_dim(v) for v in self.values))
+
+    @property
+    def struct_info(self) -> ShapeStructInfo:  # type: ignore[override]
+        return ShapeStructInfo(self.values)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.values[index]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __iter__(self) -> Iterator[PrimExpr]:
+        return iter(self.values)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ObjectStructInfo(StructInfo):
+    """Any value."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrimStructInfo(StructInfo):
+    """A scalar, its value where it is known."""
+
+    dtype: str
+    value: PrimExpr | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShapeStructInfo(StructInfo):
+    """A shape value; `values` None when only the number of dimensions (or not even that: -1) is known."""
+
+    values: tuple[PrimExpr, ...] | None = None
+    ndim: int = -1
+
+    def __post_init__(self) -> None:
+        if self.values is not None:
+            object.__setattr__(self, "values", tuple(to_dim(v) for v in self.values))
+            object.__setattr__(self, "ndim", len(self.values))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorStructInfo(StructInfo):
+    """A tensor: `shape` as a ShapeExpr (None: unknown), dtype, number of dimensions (-1: unknown)."""
+
+    shape: ShapeExpr | None = None
+    dtype: str = "float32"
+    ndim: int = -1
+
+    def __post_init__(self) -> None:
+        if self.shape is not None:
+            if not isinstance(self.shape, ShapeExpr):
+                object.__setattr__(self, "shape", ShapeExpr(tuple(self.shape)))
+            object.__setattr__(self, "ndim", len(self.shape))
+
+    @property
+    def dims(self) -> tuple[Dim, ...]:
+        """The dimensions, known ones as Python integers. Raises ShapeError where the shape is unknown."""
+        if self.shape is None:
+            raise ShapeError("the shape is not known")
+        return tuple(v.value if isinstance(v, IntImm) else v for v in self.shape)
+
+    @property
+    def static_shape(self) -> tuple[int, ...]:
+        """The shape as integers. Raises ShapeError naming a symbolic dimension."""
+        for d in self.dims:
+            if not isinstance(d, int):
+                raise ShapeError(f"dimension '{d}' has no known size", hint="give the model's input shapes")
+        return self.dims  # type: ignore[return-value]
+
+    @property
+    def is_static(self) -> bool:
+        return self.shape is not None and all(isinstance(v, IntImm) for v in self.shape)
+
+    def __repr__(self) -> str:
+        if self.shape is None:
+            return f'Tensor(ndim={self.ndim}, dtype="{self.dtype}")'
+        dims = ", ".join(str(getattr(d, "name", d)) for d in self.dims)
+        return f'Tensor(({dims}{"," if self.ndim == 1 else ""}), "{self.dtype}")'
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TupleStructInfo(StructInfo):
+    """Several values together."""
+
+    fields: tuple[StructInfo, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fields", tuple(self.fields))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FuncStructInfo(StructInfo):
+    """A function: parameters (None: unknown) and result."""
+
+    params: tuple[StructInfo, ...] | None
+    ret: StructInfo
+
+
+# the names of TVM 0.27
+TensorType, ShapeType, TupleType, PrimType, ObjectType, FuncType = (
+    TensorStructInfo, ShapeStructInfo, TupleStructInfo, PrimStructInfo, ObjectStructInfo, FuncStructInfo,
+)  # fmt: skip
+
+
+def same_dim(a: Dim, b: Dim) -> bool:
+    """Whether two dimensions are certainly equal."""
+    x, y = const_int(a), const_int(b)
+    if x is not None or y is not None:
+        return x == y
+    return form_key(a) == form_key(b)  # type: ignore[arg-type]
+
+
+def same_dims(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
+    return len(a) == len(b) and all(same_dim(x, y) for x, y in zip(a, b, strict=True))
+
+
+def same_info(a: StructInfo | None, b: StructInfo | None) -> bool:
+    """Whether two annotations say the same."""
+    if a is b:
+        return True
+    if isinstance(a, TensorStructInfo) and isinstance(b, TensorStructInfo):
+        if a.dtype != b.dtype or a.ndim != b.ndim or (a.shape is None) != (b.shape is None):
+            return False
+        return a.shape is None or same_dims(a.dims, b.dims)
+    if isinstance(a, TupleStructInfo) and isinstance(b, TupleStructInfo):
+        return len(a.fields) == len(b.fields) and all(map(same_info, a.fields, b.fields))
+    if isinstance(a, ShapeStructInfo) and isinstance(b, ShapeStructInfo):
+        if a.values is None or b.values is None:
+            return a.values is b.values and a.ndim == b.ndim
+        return same_dims(a.values, b.values)
+    if isinstance(a, PrimStructInfo) and isinstance(b, PrimStructInfo):
+        return a.dtype == b.dtype
+    return type(a) is type(b) and isinstance(a, ObjectStructInfo)
+
+
+def tensor_infos(info: StructInfo | None) -> tuple[TensorStructInfo, ...]:
+    """The tensors of a value, tuples flattened. Raises TypeError for anything else."""
+    if isinstance(info, TensorStructInfo):
+        return (info,)
+    if isinstance(info, TupleStructInfo):
+        return tuple(t for f in info.fields for t in tensor_infos(f))
+    raise InvalidTypeError(f"expected a tensor or a tuple of tensors, got {type(info).__name__}")

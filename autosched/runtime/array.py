@@ -1,0 +1,151 @@
+"""`NDArray`: a row-major array on a device, with TVM's names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, TVMError
+from autosched.runtime.device import CPU, Device, cpu
+from autosched.runtime.memory import empty_aligned
+
+
+class NDArray:
+    """A row-major array of fixed shape and dtype.
+
+    Compared by identity. Elements are not indexed: `numpy()` gives a copy to look into, `a[:] = x` fills it.
+    """
+
+    __slots__ = ("__weakref__", "_data", "device")
+
+    def __init__(self, data: np.ndarray, device: Device | None = None):
+        """Wrap a row-major NumPy array; it shares its memory. Users call `array` or `empty`."""
+        assert data.flags.c_contiguous, "an NDArray is row-major"
+        self._data = data
+        self.device = device or cpu()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents."""
+        return self._data.shape
+
+    @property
+    def dtype(self) -> str:
+        """The name of the element type."""
+        return str(self._data.dtype)
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return self._data.ndim
+
+    @property
+    def address(self) -> int:
+        """The address of the first element."""
+        return int(self._data.ctypes.data)
+
+    def view(self) -> np.ndarray:
+        """Give a NumPy array that shares the memory."""
+        return self._data
+
+    def numpy(self) -> np.ndarray:
+        """Give a fresh NumPy copy."""
+        return self._data.copy()
+
+    asnumpy = numpy
+
+    def copyto(self, target: NDArray | Device) -> NDArray:
+        """Copy into another array of the same shape, or into a new one on a device; gives that array."""
+        if isinstance(target, NDArray):
+            return target.copyfrom(self._data)
+        if isinstance(target, Device):
+            return array(self._data, target)
+        raise InvalidTypeError(f"copyto takes an array or a device, not {type(target).__name__}")
+
+    def copyfrom(self, source: NDArray | npt.ArrayLike) -> NDArray:
+        """Fill from an array of the same shape, converting its dtype.
+
+        Raises ShapeError (a ValueError) on another shape, InvalidTypeError (a TypeError) on data that is no array.
+        """
+        data = as_numpy(source)
+        if data.shape != self.shape:
+            raise ShapeError(f"array of shape {data.shape} copied into one of shape {self.shape}")
+        np.copyto(self._data, data, casting="unsafe")
+        return self
+
+    def __setitem__(self, index: object, value: NDArray | npt.ArrayLike) -> None:
+        if not (isinstance(index, slice) and index == slice(None)):
+            raise InvalidValueError("an array is set as a whole", hint="use a[:] = value")
+        if isinstance(value, (int, float, bool, np.generic)):
+            self._data[...] = value
+        else:
+            self.copyfrom(value)
+
+    def __repr__(self) -> str:
+        return f"<autosched.NDArray shape={self.shape}, {self.device}>\n{self._data!r}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return array, (self._data,)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._data.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return CPU, 0
+
+
+def as_numpy(source: object) -> np.ndarray:
+    """Give array data as NumPy without a copy where possible.
+
+    Raises InvalidTypeError (a TypeError) if it is no array of numbers.
+    """
+    if isinstance(source, NDArray):
+        return source.view()
+    data = np.asarray(source)
+    if data.dtype.kind not in "biuf":
+        raise InvalidTypeError(f"{type(source).__name__} is no array of numbers")
+    return data
+
+
+def array(source: NDArray | npt.ArrayLike, device: Device | None = None, mem_scope: str | None = None) -> NDArray:
+    """Copy a NumPy array, list, scalar or array to a device; dtype as NumPy sees it.
+
+    Raises InvalidTypeError (a TypeError) if it is no array of numbers.
+    """
+    data = as_numpy(source)
+    result = empty(data.shape, str(data.dtype), device, mem_scope)
+    np.copyto(result.view(), data)
+    return result
+
+
+def empty(
+    shape: int | tuple[int, ...] | list[int],
+    dtype: str = "float32",
+    device: Device | None = None,
+    mem_scope: str | None = None,
+) -> NDArray:
+    """Make an array with undefined contents."""
+    device = device or cpu()
+    if device.device_type != CPU:
+        raise TVMError(f"no array can be placed on {device}", hint="arrays live on cpu devices")
+    if mem_scope not in (None, "global"):
+        raise InvalidValueError(f"memory scope '{mem_scope}' does not exist on {device}", hint="use None or 'global'")
+    extents = (shape,) if isinstance(shape, int) else tuple(int(extent) for extent in shape)
+    try:
+        kind = np.dtype(str(dtype))
+    except TypeError:
+        raise InvalidTypeError(f"unknown dtype '{dtype}'") from None
+    return NDArray(empty_aligned(extents, kind), device)
+
+
+def from_dlpack(source: Any) -> NDArray:
+    """Wrap another library's row-major array; both share the memory.
+
+    Raises InvalidValueError (a ValueError) if it is not row-major.
+    """
+    data = np.from_dlpack(source)
+    if not data.flags.c_contiguous:
+        raise InvalidValueError("from_dlpack needs a row-major array", hint="copy it to a contiguous one first")
+    return NDArray(data)

@@ -1,0 +1,145 @@
+"""`Device`: where an array lies, as a type and a number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autosched.errors import InvalidValueError
+from autosched.runtime.cuda_driver import cuda_attribute, cuda_device_count, cuda_name, cuda_total_memory, cuda_version
+
+RPC_SESS_MASK = 128  # a remote device's type is its own plus this, times the session's number
+CPU, CUDA = 1, 2
+
+_NAMES = {
+    **dict.fromkeys(("cpu", "llvm", "stackvm", "c", "hybrid", "composite"), CPU),
+    **dict.fromkeys(("cuda", "nvptx"), CUDA),
+    **dict.fromkeys(("opencl", "cl", "sdaccel"), 4),
+    **{"vulkan": 7, "metal": 8, "vpi": 9, "rocm": 10, "ext_dev": 12, "hexagon": 14, "webgpu": 15},
+}
+_NAME_OF = {code: name for name, code in reversed(list(_NAMES.items()))}  # of several names the first
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A handle on a device; it can be made without the hardware.
+
+    device_type  DLPack's code: cpu 1, cuda 2, …
+    device_id    the number of the device among those of its type
+    """
+
+    device_type: int
+    device_id: int = 0
+
+    def __str__(self) -> str:
+        code = self.device_type
+        remote = f"remote[{code // RPC_SESS_MASK - 1}]:" if code >= RPC_SESS_MASK else ""
+        name = _NAME_OF.get(code % RPC_SESS_MASK, f"device{code}")
+        return f"{remote}{name}:{self.device_id}"
+
+    __repr__ = __str__
+
+    @property
+    def type(self) -> str:
+        """The name of the type, such as "cpu"."""
+        return _NAME_OF.get(self.device_type % RPC_SESS_MASK, str(self.device_type))
+
+    @property
+    def index(self) -> int:
+        """The same as `device_id`."""
+        return self.device_id
+
+    @property
+    def exist(self) -> bool:
+        """Whether this process can see the device."""
+        if self.device_type == CPU:
+            return self.device_id == 0
+        return self.device_type == CUDA and self.device_id < cuda_device_count()
+
+    def sync(self, stream: object = None) -> None:
+        """Wait until the device has finished; a CPU's work is finished when a call returns."""
+
+    # What the driver says; None for a CPU and for a device that does not exist.
+
+    def _attribute(self, name: str) -> int | None:
+        return cuda_attribute(self.device_id, name) if self.device_type == CUDA and self.exist else None
+
+    @property
+    def device_name(self) -> str | None:
+        """The product's name."""
+        return cuda_name(self.device_id) if self.device_type == CUDA and self.exist else None
+
+    @property
+    def compute_version(self) -> str | None:
+        """The compute capability, such as "9.0"."""
+        major, minor = self._attribute("compute_major"), self._attribute("compute_minor")
+        return None if major is None else f"{major}.{minor}"
+
+    @property
+    def max_threads_per_block(self) -> int | None:
+        """Threads in a block."""
+        return self._attribute("max_threads_per_block")
+
+    @property
+    def max_shared_memory_per_block(self) -> int | None:
+        """Bytes of shared memory in a block."""
+        return self._attribute("max_shared_memory_per_block")
+
+    @property
+    def max_thread_dimensions(self) -> tuple[int, int, int] | None:
+        """Extents of a block in x, y and z."""
+        extents = [self._attribute(f"max_block_dim_{axis}") for axis in "xyz"]
+        x, y, z = extents
+        return None if x is None or y is None or z is None else (x, y, z)
+
+    @property
+    def multi_processor_count(self) -> int | None:
+        """Number of streaming multiprocessors."""
+        return self._attribute("multi_processor_count")
+
+    @property
+    def warp_size(self) -> int | None:
+        """Threads in a warp."""
+        return self._attribute("warp_size")
+
+    @property
+    def max_clock_rate(self) -> int | None:
+        """Clock in kHz."""
+        return self._attribute("clock_rate")
+
+    @property
+    def total_global_memory(self) -> int | None:
+        """Bytes of device memory."""
+        return cuda_total_memory(self.device_id) if self.device_type == CUDA and self.exist else None
+
+    @property
+    def api_version(self) -> int | None:
+        """Version of the driver's interface, such as 12080."""
+        return cuda_version() if self.device_type == CUDA and self.exist else None
+
+    driver_version = api_version
+
+
+def device(dev: object, index: int = 0) -> Device:
+    """Make a device of its name, of a target's text (its first word counts) or of a target.
+
+    Raises InvalidValueError (a ValueError) if the name is unknown.
+    """
+    if isinstance(dev, int):
+        return Device(dev, index)
+    words = str(dev).split()
+    if not words or words[0] not in _NAMES:
+        raise InvalidValueError(f"unknown device '{dev}'", hint=f"known are {', '.join(_NAMES)}")
+    return Device(_NAMES[words[0]], index)
+
+
+def _maker(name: str):  # type: ignore[no-untyped-def]
+    def make(index: int = 0) -> Device:
+        return Device(_NAMES[name], index)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"Make the handle of {name} device `index`."
+    return make
+
+
+cpu, cuda, rocm, opencl, metal = (_maker(name) for name in ("cpu", "cuda", "rocm", "opencl", "metal"))
+vulkan, vpi, hexagon, ext_dev, webgpu = (_maker(name) for name in ("vulkan", "vpi", "hexagon", "ext_dev", "webgpu"))

@@ -1,0 +1,152 @@
+"""`Executable`: a built model: kernels, the graph that calls them, and constants."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autosched.errors import ArtifactError, InvalidTypeError, NameNotFoundError, ShapeError
+from autosched.runtime.array import NDArray, array, as_numpy
+from autosched.runtime.artifact import Contents, load_contents, save_contents
+from autosched.runtime.device import Device
+from autosched.runtime.graph import Graph, Value, check_graph
+from autosched.runtime.kernel import Kernel
+
+if TYPE_CHECKING:
+    from autosched.runtime.graph_executor import GraphExecutor
+
+
+class Executable:
+    """A built model; immutable.
+
+    kernels    by the names that the graph's nodes call them by
+    graph      values, nodes, inputs, outputs
+    constants  weights as the kernels want them (packed), in the order of the graph's ("const", i) storages
+    native     object code of the native loop
+    manifest   JSON values of the maker: versions, target, build report, scripts and configs to build again from
+    params     names of inputs that are parameters: to be given once with `load_params` rather than for each run
+    Raises     ArtifactError if these do not fit together.
+    """
+
+    def __init__(
+        self,
+        kernels: Mapping[str, Kernel],
+        graph: Graph,
+        constants: tuple[np.ndarray, ...],
+        native: bytes,
+        manifest: Mapping[str, Any] | None = None,
+        params: tuple[str, ...] = (),
+    ):
+        check_graph(graph, kernels, constants)
+        self.kernels, self.graph, self.constants, self.native = dict(kernels), graph, tuple(constants), native
+        self.manifest, self.params = dict(manifest or {}), params
+        self._executor: GraphExecutor | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """What each run is given, in order."""
+        return tuple(self.graph.values[number] for number in self.graph.inputs)
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        """What each run gives, in order."""
+        return tuple(self.graph.values[number] for number in self.graph.outputs)
+
+    def __call__(self, *args: Any, **named: Any) -> NDArray | tuple[NDArray, ...]:
+        """Run the model on inputs by position or name; gives new arrays, a tuple where there are several outputs.
+
+        Raises InvalidTypeError (TypeError) on a missing, unknown or doubled input or a wrong dtype, ShapeError
+        (ValueError) on a wrong shape.
+        """
+        values = self.check_inputs(args, named)
+        with self._lock:
+            if self._executor is None:
+                self._executor = self.create_executor()
+            executor = self._executor
+            for name, value in values.items():
+                executor.set_input(name, value)
+            executor.run()
+            results = tuple(array(executor.get_output(index)) for index in range(len(self.graph.outputs)))
+        return results[0] if len(results) == 1 else results
+
+    def check_inputs(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Sort inputs by name and see that names, dtypes and shapes are the model's; see `__call__`."""
+        wanted = {value.name: value for value in self.inputs}
+        signature = ", ".join(f"{value.name}: {value.dtype}{list(value.shape)}" for value in self.inputs)
+        if len(args) > len(wanted):
+            raise InvalidTypeError(f"{len(args)} inputs instead of {len(wanted)}", hint=f"inputs are {signature}")
+        given = dict(zip(wanted, args))
+        for name, value in named.items():
+            if name not in wanted or name in given:
+                problem = "given twice" if name in given else "unknown"
+                raise InvalidTypeError(f"input '{name}' is {problem}", hint=f"inputs are {signature}")
+            given[name] = value
+        missing = [name for name in wanted if name not in given]
+        if missing:
+            raise InvalidTypeError(f"input '{missing[0]}' is missing", hint=f"inputs are {signature}")
+        return {name: _check_array(wanted[name], value) for name, value in given.items()}
+
+    def create_executor(self, device: Device | None = None, threads: int | None = None) -> GraphExecutor:
+        """Make a graph executor with its own memory."""
+        from autosched.runtime.graph_executor import GraphExecutor
+
+        return GraphExecutor(self, device, threads=threads)
+
+    def __getitem__(self, name: str) -> Callable[..., GraphExecutor]:
+        """Give TVM's factory: `lib["default"](device)` makes a graph executor with the parameters loaded."""
+        if name != "default":
+            raise NameNotFoundError(f"executable has no function '{name}'", hint='use ["default"](device)')
+        return self.create_executor
+
+    @property
+    def source(self) -> str:
+        """The generated Numba source of all kernels."""
+        return "\n".join(kernel.source for kernel in self.kernels.values())
+
+    def save(self, path: str | Path) -> None:
+        """Write the artifact; `autosched.load` reads it.
+
+        Raises ArtifactError if the file cannot be written; then nothing is left of it.
+        """
+        info = {"manifest": self.manifest, "params": list(self.params)}
+        save_contents(
+            Contents("graph", self.kernels, self.native, {"main": self.graph}, self.constants, info), Path(path)
+        )
+
+    def export_library(self, path: str | Path, fcompile: object = None, addons: object = None, **_: Any) -> None:
+        """Write the artifact, whatever the extension; `load_module` reads it."""
+        self.save(path)
+
+    @staticmethod
+    def load(path: str | Path) -> Executable:
+        """Read an artifact. Raises as `artifact.load_contents`, and ArtifactError if it holds no model."""
+        contents = load_contents(Path(path))
+        if contents.kind != "graph":
+            raise ArtifactError(f"{path} holds functions and no model", hint="read it with load_module")
+        return Executable.from_contents(contents)
+
+    @staticmethod
+    def from_contents(contents: Contents) -> Executable:
+        """Make it of what an artifact holds."""
+        manifest, params = contents.info["manifest"], tuple(contents.info["params"])
+        return Executable(
+            contents.kernels, contents.graphs["main"], contents.constants, contents.native, manifest, params
+        )
+
+    def __repr__(self) -> str:
+        sizes = f"{len(self.kernels)} kernels, {len(self.graph.nodes)} nodes, {len(self.constants)} constants"
+        return f"<autosched.runtime.Executable: {sizes}>"
+
+
+def _check_array(spec: Value, value: Any) -> np.ndarray:
+    data = as_numpy(value)
+    if str(data.dtype) != spec.dtype:
+        raise InvalidTypeError(f"input '{spec.name}' has dtype {data.dtype} instead of {spec.dtype}")
+    if data.shape != spec.shape:
+        raise ShapeError(f"input '{spec.name}' has shape {list(data.shape)} instead of {list(spec.shape)}")
+    return data

@@ -1,0 +1,183 @@
+"""The static graph that the graph executor runs: values with their places in memory, and nodes that call kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autosched.errors import ArtifactError
+from autosched.runtime.kernel import Kernel
+from autosched.runtime.memory import ALIGNMENT
+
+NOP = "__nop"  # the kernel of a node that does nothing: its output shares the storage of its input
+_KINDS = ("input", "const", "arena", "output", "alias")
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Where a value lives.
+
+    ("input", i)   the i-th input's own buffer          ("output", i)  the i-th output's own buffer
+    ("const", i)   the i-th constant                    ("arena", b)   b bytes into the arena
+    ("alias", v)   the storage of value v
+    """
+
+    kind: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A tensor of the graph: row-major, of fixed shape."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    storage: Storage
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the whole tensor."""
+        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One call of a kernel."""
+
+    name: str
+    kernel: str  # a key of the executable's kernels, or NOP
+    inputs: tuple[int, ...]  # values by number, in the order of the kernel's arguments
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Nodes in the order in which they run, and the values between them."""
+
+    values: tuple[Value, ...]
+    nodes: tuple[Node, ...]
+    inputs: tuple[int, ...]  # values by number
+    outputs: tuple[int, ...]
+    arena_bytes: int
+
+    def root(self, value: int) -> int:
+        """Follow aliases to the value that owns the storage."""
+        seen = 0
+        while self.values[value].storage.kind == "alias":
+            value, seen = self.values[value].storage.index, seen + 1
+            assert seen <= len(self.values), "aliases form no circle"
+        return value
+
+    def to_manifest(self) -> dict[str, Any]:
+        """Give the graph as JSON values."""
+        return {
+            "values": [[v.name, list(v.shape), v.dtype, v.storage.kind, v.storage.index] for v in self.values],
+            "nodes": [[n.name, n.kernel, list(n.inputs), list(n.outputs)] for n in self.nodes],
+            "inputs": list(self.inputs),
+            "outputs": list(self.outputs),
+            "arena_bytes": self.arena_bytes,
+        }
+
+    @staticmethod
+    def from_manifest(entry: Mapping[str, Any]) -> Graph:
+        """Rebuild a graph from what `to_manifest` gave."""
+        return Graph(
+            values=tuple(
+                Value(str(name), tuple(map(int, shape)), str(dtype), Storage(str(kind), int(index)))
+                for name, shape, dtype, kind, index in entry["values"]
+            ),
+            nodes=tuple(
+                Node(str(name), str(kernel), tuple(map(int, inputs)), tuple(map(int, outputs)))
+                for name, kernel, inputs, outputs in entry["nodes"]
+            ),
+            inputs=tuple(map(int, entry["inputs"])),
+            outputs=tuple(map(int, entry["outputs"])),
+            arena_bytes=int(entry["arena_bytes"]),
+        )
+
+
+def graph_of_kernel(kernel: Kernel, key: str) -> Graph:
+    """Make the graph that runs one kernel, known by `key`, on its inputs' and outputs' own buffers."""
+    values, counts = [], {"input": 0, "output": 0}
+    for arg in kernel.args:
+        values.append(Value(arg.name, arg.shape, arg.dtype, Storage(arg.role, counts[arg.role])))
+        counts[arg.role] += 1
+    inputs = tuple(i for i, arg in enumerate(kernel.args) if arg.role == "input")
+    outputs = tuple(i for i, arg in enumerate(kernel.args) if arg.role == "output")
+    return Graph(tuple(values), (Node(kernel.name, key, inputs, outputs),), inputs, outputs, 0)
+
+
+def check_graph(graph: Graph, kernels: Mapping[str, Kernel], constants: tuple[np.ndarray, ...]) -> None:
+    """See that every value has a place that holds it and every node fits its kernel.
+
+    Native code trusts what is checked here. Raises ArtifactError naming the value or node.
+    """
+    for number in (*graph.inputs, *graph.outputs):
+        _check_number(graph, number, "the list of inputs and outputs")
+    for number, value in enumerate(graph.values):
+        _check_alias(graph, number, value)
+    for number, value in enumerate(graph.values):
+        _check_value(graph, number, value, constants)
+    for node in graph.nodes:
+        _check_node(graph, node, kernels)
+
+
+def _fail(what: str, problem: str) -> None:
+    raise ArtifactError(f"graph: {what} {problem}")
+
+
+def _check_number(graph: Graph, number: int, where: str) -> None:
+    if not 0 <= number < len(graph.values):
+        _fail(where, f"names value {number} of {len(graph.values)}")
+
+
+def _check_value(graph: Graph, number: int, value: Value, constants: tuple[np.ndarray, ...]) -> None:
+    what, at = f"value {number} '{value.name}'", value.storage
+    if at.kind not in _KINDS or any(extent < 0 for extent in value.shape):
+        _fail(what, f"has storage '{at.kind}' and shape {value.shape}")
+    if at.kind == "arena" and (at.index < 0 or at.index % ALIGNMENT or at.index + value.size_bytes > graph.arena_bytes):
+        _fail(what, f"lies outside the arena of {graph.arena_bytes} bytes or is not aligned")
+    if at.kind == "const" and not (0 <= at.index < len(constants) and constants[at.index].nbytes >= value.size_bytes):
+        _fail(what, f"needs constant {at.index}, which is missing or too small")
+    root = graph.values[graph.root(number)]
+    if root.size_bytes < value.size_bytes:
+        _fail(what, f"is larger than '{root.name}', whose storage it shares")
+    if at.kind == "input" and not (0 <= at.index < len(graph.inputs) and graph.inputs[at.index] == number):
+        _fail(what, f"is not input {at.index}")
+    owners = [graph.root(output) for output in graph.outputs]
+    if at.kind == "output" and not (0 <= at.index < len(owners) and owners[at.index] == number):
+        _fail(what, f"is not output {at.index}")
+
+
+def _check_alias(graph: Graph, number: int, value: Value) -> None:
+    what, at, steps = f"value {number} '{value.name}'", value.storage, 0
+    while at.kind == "alias":
+        _check_number(graph, at.index, what)
+        at, steps = graph.values[at.index].storage, steps + 1
+        if steps > len(graph.values):
+            _fail(what, "is an alias of itself")
+
+
+def _check_node(graph: Graph, node: Node, kernels: Mapping[str, Kernel]) -> None:
+    what = f"node '{node.name}'"
+    for number in (*node.inputs, *node.outputs):
+        _check_number(graph, number, what)
+    if node.kernel == NOP:
+        if len(node.inputs) != 1 or any(graph.root(out) != graph.root(node.inputs[0]) for out in node.outputs):
+            _fail(what, "does nothing, but its output does not share the storage of its input")
+        return
+    kernel = kernels.get(node.kernel)
+    if kernel is None:
+        _fail(what, f"calls kernel '{node.kernel}', which is missing")
+        return
+    for args, numbers in ((kernel.inputs, node.inputs), (kernel.outputs, node.outputs)):
+        if len(args) != len(numbers):
+            _fail(what, f"gives kernel {kernel.signature} {len(node.inputs)} inputs and {len(node.outputs)} outputs")
+        for arg, number in zip(args, numbers, strict=True):
+            value = graph.values[number]
+            if (value.dtype, value.shape) != (arg.dtype, arg.shape):
+                _fail(what, f"gives '{value.name}' {value.dtype}{list(value.shape)} as {arg}")

@@ -1,0 +1,45 @@
+"""TVM's functions for modules as files, and small questions about this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from autosched.errors import InvalidValueError
+from autosched.runtime.artifact import Contents, load_contents
+from autosched.runtime.device import device
+from autosched.runtime.executable import Executable
+from autosched.runtime.module import Module
+from autosched.target import choose_threads
+
+
+def load_module(path: str | Path, fmt: str = "") -> Module | Executable:
+    """Read an artifact that `export_library` or `save` wrote, whatever its extension.
+
+    Raises InvalidValueError (ValueError) if there is no such file, else as `artifact.load_contents`.
+    """
+    if not Path(path).is_file():
+        raise InvalidValueError(f"file {path} does not exist")
+    return module_of_contents(load_contents(Path(path)))
+
+
+def module_of_contents(contents: Contents) -> Module | Executable:
+    """Make the Executable or Module that an artifact holds."""
+    if contents.kind == "graph":
+        return Executable.from_contents(contents)
+    return Module(
+        contents.kernels,
+        contents.native,
+        functions=contents.graphs,
+        constants=contents.constants,
+        entry=str(contents.info["entry"]),
+    )
+
+
+def enabled(target: str) -> bool:
+    """Tell whether programs for a device can run in this process."""
+    return device(target).exist
+
+
+def num_threads() -> int:
+    """Count the threads that a model runs on where nothing else is asked for."""
+    return choose_threads()

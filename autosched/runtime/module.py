@@ -1,0 +1,266 @@
+"""`Module`: compiled functions that are called on arrays, outputs last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autosched.errors import InvalidTypeError, InvalidValueError, NameNotFoundError, ShapeError
+from autosched.runtime.array import NDArray
+from autosched.runtime.artifact import Contents, save_contents
+from autosched.runtime.device import CPU, Device
+from autosched.runtime.graph import Graph, check_graph, graph_of_kernel
+from autosched.runtime.kernel import ArgSpec, Kernel
+from autosched.runtime.program import Program
+from autosched.runtime.timing import BenchmarkResult, measure
+from autosched.target import choose_threads, host_cpu
+
+ENTRY_NAME = "__tvm_main__"
+_FLUSH = "cache_flush_cpu_non_first_arg"
+
+
+class Function:
+    """One function of a module: a graph of kernels that works in place on the caller's arrays."""
+
+    def __init__(self, name: str, program: Program, args: tuple[ArgSpec, ...]):
+        """Make it of a program and its arguments: the graph's inputs, then its outputs, in the order of the call."""
+        self.name, self.program, self.args = name, program, args
+        graph = program.graph
+        self._values = [graph.root(number) for number in (*graph.inputs, *graph.outputs)]
+        self._expected = [(arg.dtype, arg.shape) for arg in args]
+
+    @property
+    def signature(self) -> str:
+        """The call as messages show it."""
+        return f"{self.name}({', '.join(map(str, self.args))})"
+
+    def __repr__(self) -> str:
+        return f"<autosched.runtime.Function {self.signature}>"
+
+    def __call__(self, *args: NDArray | np.ndarray) -> None:
+        """Run on arrays in the order of the signature; the outputs' arrays are written.
+
+        Raises InvalidTypeError (TypeError) on a wrong count, dtype or what is no array; ShapeError (ValueError) on a
+        wrong shape; InvalidValueError on an array that is not row-major or on another device.
+        """
+        self.run(args, 1)
+
+    def run(self, args: Sequence[NDArray | np.ndarray], number: int) -> None:
+        """Check the arguments once and run `number` times on them."""
+        arrays = self._check(args)
+        with self.program.lock:
+            for value, array in zip(self._values, arrays):
+                self.program.bind(value, array.ctypes.data)
+            self.program.run(number)
+
+    def _check(self, args: Sequence[NDArray | np.ndarray]) -> list[np.ndarray]:
+        if len(args) != len(self.args):
+            raise InvalidTypeError(f"{len(args)} arguments instead of {len(self.args)}", where=self.signature)
+        arrays = []
+        for index, (arg, (dtype, shape)) in enumerate(zip(args, self._expected)):
+            data = arg.view() if isinstance(arg, NDArray) else arg
+            if (
+                not isinstance(data, np.ndarray)
+                or data.dtype != dtype
+                or data.shape != shape
+                or not data.flags.c_contiguous
+                or (isinstance(arg, NDArray) and arg.device.device_type != CPU)
+            ):
+                raise self._wrong_argument(index, arg)
+            if self.args[index].role == "output" and not data.flags.writeable:
+                what = f"argument {index} '{self.args[index].name}'"
+                raise InvalidValueError(f"{what} is read-only", where=self.signature)
+            arrays.append(data)
+        return arrays
+
+    def _wrong_argument(self, index: int, arg: object) -> Exception:
+        spec = self.args[index]
+        what = f"argument {index} '{spec.name}'"
+        data = arg.view() if isinstance(arg, NDArray) else arg
+        if not isinstance(data, np.ndarray):
+            return InvalidTypeError(f"{what} is a {type(arg).__name__}, no array", where=self.signature)
+        if data.dtype != spec.dtype:
+            return InvalidTypeError(f"{what} has dtype {data.dtype} instead of {spec.dtype}", where=self.signature)
+        if data.shape != spec.shape:
+            return ShapeError(
+                f"{what} has shape {list(data.shape)} instead of {list(spec.shape)}", where=self.signature
+            )
+        if not data.flags.c_contiguous:
+            return InvalidValueError(
+                f"{what} is not row-major", where=self.signature, hint="pass numpy.ascontiguousarray(…)"
+            )
+        return InvalidValueError(f"{what} is not on a CPU device", where=self.signature)
+
+
+class Module:
+    """Functions by name.
+
+    kernels    name -> compiled kernel
+    native     object code of the native loop
+    threads    most threads to run on; None: as many as the machine, the container and the environment allow
+    functions  name -> graph over the kernels, for those that call several; the others are one kernel each
+    constants  what the graphs' constants are
+    """
+
+    def __init__(
+        self,
+        kernels: Mapping[str, Kernel],
+        native: bytes,
+        *,
+        functions: Mapping[str, Graph] | None = None,
+        constants: tuple[np.ndarray, ...] = (),
+        threads: int | None = None,
+        entry: str | None = None,
+    ):
+        self.kernels, self.native, self.constants = dict(kernels), native, constants
+        self.graphs = dict(functions or {})
+        inner = {node.kernel for graph in self.graphs.values() for node in graph.nodes}
+        self.graphs |= {name: graph_of_kernel(kernel, name) for name, kernel in kernels.items() if name not in inner}
+        self.threads = choose_threads(threads)
+        self._entry = entry or next(iter(self.graphs), "")
+        self._functions: dict[str, Function] = {}
+        self._imports: list[Module] = []
+        for graph in self.graphs.values():
+            check_graph(graph, self.kernels, constants)
+
+    def _make(self, name: str) -> Function:
+        graph = self.graphs[name]
+        args = [
+            ArgSpec(value.name, role, value.dtype, value.shape)
+            for role, numbers in (("input", graph.inputs), ("output", graph.outputs))
+            for value in (graph.values[number] for number in numbers)
+        ]
+        return Function(name, Program(graph, self.kernels, self.constants, self.native, self.threads), tuple(args))
+
+    def get_function(self, name: str, query_imports: bool = False) -> Function:
+        """Give a function by name.
+
+        Raises InvalidValueError (ValueError) if the name is no text, NameNotFoundError (AttributeError) if there is
+        no such function.
+        """
+        if not isinstance(name, str):
+            raise InvalidValueError(f"a function's name is a text, not {type(name).__name__}")
+        name = self._entry if name == ENTRY_NAME else name
+        if name in self.graphs:
+            if name not in self._functions:
+                self._functions[name] = self._make(name)
+            return self._functions[name]
+        if query_imports:
+            for module in self._imports:
+                if module.implements_function(name, True):
+                    return module.get_function(name, True)
+        raise NameNotFoundError(f"module has no function '{name}'", hint=f"it has {', '.join(self.graphs) or 'none'}")
+
+    def __getitem__(self, name: str) -> Function:
+        return self.get_function(name, query_imports=True)
+
+    def implements_function(self, name: str, query_imports: bool = False) -> bool:
+        """Tell whether there is a function of that name."""
+        return name in self.graphs or (
+            query_imports and any(module.implements_function(name, True) for module in self._imports)
+        )
+
+    @property
+    def entry_func(self) -> Function:
+        """The function that calling the module calls: its first one."""
+        return self.get_function(ENTRY_NAME)
+
+    def __call__(self, *args: NDArray | np.ndarray) -> None:
+        """Call the entry function."""
+        self.entry_func(*args)
+
+    def time_evaluator(
+        self,
+        func_name: str,
+        dev: Device,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: float = 0,
+        limit_zero_time_iterations: int = 100,
+        cooldown_interval_ms: float = 0,
+        repeats_to_cooldown: int = 1,
+        cache_flush_bytes: int = 0,
+        f_preproc: str = "",
+    ) -> Callable[..., BenchmarkResult]:
+        """Give a function of the kernel's arguments that times it; the rules are `timing.measure`'s.
+
+        cache_flush_bytes  bytes that are written before each measurement, to evict what the caches hold
+        f_preproc          "cache_flush_cpu_non_first_arg": before each measurement all arguments but the first are
+                           evicted
+        """
+        function = self.get_function(func_name, query_imports=True)
+        if f_preproc not in ("", _FLUSH):
+            raise InvalidValueError(f"unknown f_preproc '{f_preproc}'", hint=f"use '{_FLUSH}'")
+
+        def evaluate(*args: NDArray | np.ndarray) -> BenchmarkResult:
+            flush_bytes = cache_flush_bytes or (4 * host_cpu().cache.l3_bytes if f_preproc else 0)
+            junk = np.zeros(flush_bytes, np.uint8)
+
+            def prepare() -> None:
+                junk[:] += 1
+                if f_preproc and args:
+                    first = args[0].view() if isinstance(args[0], NDArray) else args[0]
+                    first.sum()  # brings it back
+
+            return measure(
+                lambda count: function.run(args, count),
+                number=number,
+                repeat=repeat,
+                min_repeat_ms=min_repeat_ms,
+                limit_zero_time_iterations=limit_zero_time_iterations,
+                cooldown_interval_ms=cooldown_interval_ms,
+                repeats_to_cooldown=repeats_to_cooldown,
+                prepare=prepare if flush_bytes else None,
+            )
+
+        return evaluate
+
+    # What it is made of
+
+    @property
+    def type_key(self) -> str:
+        """What kind of module it is."""
+        return "autosched"
+
+    kind = type_key
+
+    @property
+    def is_dso_exportable(self) -> bool:
+        """Whether `export_library` can write it."""
+        return True
+
+    @property
+    def imported_modules(self) -> list[Module]:
+        """The modules whose functions are found after this one's own."""
+        return list(self._imports)
+
+    imports = imported_modules
+
+    def import_module(self, module: Module) -> None:
+        """Add a module to those whose functions are found through this one."""
+        if not isinstance(module, Module):
+            raise InvalidTypeError(f"import_module takes a Module, not {type(module).__name__}")
+        self._imports.append(module)
+
+    def get_source(self, fmt: str = "") -> str:
+        """Give the generated Numba source of all kernels, the entry's first."""
+        return "\n".join(kernel.source for kernel in self.kernels.values())
+
+    inspect_source = get_source
+
+    def save(self, path: str | Path, fmt: str = "") -> None:
+        """Write the module as an artifact."""
+        contents = Contents("module", self.kernels, self.native, self.graphs, self.constants, {"entry": self._entry})
+        save_contents(contents, Path(path))
+
+    def export_library(
+        self, path: str | Path, fcompile: object = None, addons: object = None, workspace_dir: object = None, **_: Any
+    ) -> None:
+        """Write the module as an artifact, whatever the extension; `load_module` reads it."""
+        self.save(path)
+
+    def __repr__(self) -> str:
+        return f"<autosched.runtime.Module of {', '.join(self.graphs)}>"

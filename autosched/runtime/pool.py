@@ -1,0 +1,154 @@
+"""The thread pool and the native loop, loaded from object code that `codegen.native` generated.
+
+There is one pool in a process (one for each version of the native code, to be exact). Its threads are created by the
+C library and run generated code alone: they have no Python state. They start when more than one thread is first asked
+for, sleep when idle, and start anew after a fork.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import platform
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from autosched.errors import ArtifactError, TVMError
+from autosched.runtime import native_abi as abi
+from autosched.runtime.loader import load_object_code
+
+_SPINS = 2000  # about 50 µs on current x86 cores
+_YIELDS = 500  # some hundred µs where nobody else wants the core
+_NAP_NS = 1_000_000
+_MAX_THREADS = 1024
+# The number of the futex system call; elsewhere than on Linux idle workers nap.
+_FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine()) if sys.platform == "linux" else None
+_FUTEX_WAKE_PRIVATE, _EVERYBODY = 129, 0x7FFFFFFF
+
+_pools: dict[bytes, ThreadPool] = {}
+_pools_lock = threading.Lock()
+
+
+@dataclass(slots=True)
+class ThreadPool:
+    """The shared words of a pool, its threads, and the function that runs a table of phases.
+
+    run(table, n_rows, pool, threads, number, times)  see `codegen.native.loop.run_graph`
+    """
+
+    run: Callable[[int, int, int, int, int, int], int]
+    worker_address: int
+    words: np.ndarray  # int64, laid out as native_abi says
+    address: int
+    _threads: list[ctypes.c_void_p] = field(default_factory=list)  # handles of the workers
+    _blocks: list[np.ndarray] = field(default_factory=list)  # what each worker was given
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def ensure(self, threads: int) -> None:
+        """Start workers until `threads` threads can compute, the caller included.
+
+        Raises TVMError if the system refuses to create a thread.
+        """
+        if len(self._threads) + 1 >= threads:
+            return
+        with self._lock:
+            for index in range(len(self._threads) + 1, min(threads, _MAX_THREADS)):
+                self._start(index)
+
+    def _start(self, index: int) -> None:
+        block = np.zeros(abi.WORKER_WORDS, np.int64)
+        block[abi.WORKER_POOL], block[abi.WORKER_INDEX] = self.address, index
+        handle = ctypes.c_void_p()
+        libc = ctypes.CDLL(None)
+        # Signals are for the thread that runs Python: a new thread inherits this mask.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            entry, argument = ctypes.c_void_p(self.worker_address), ctypes.c_void_p(block.ctypes.data)
+            code = libc.pthread_create(ctypes.byref(handle), None, entry, argument)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if code != 0:
+            raise TVMError(f"cannot start thread {index + 1}: {os.strerror(code)}", hint="use fewer threads")
+        if sys.platform == "linux":
+            libc.pthread_setname_np(handle, f"autosched-{index}".encode())
+        self._blocks.append(block)
+        self._threads.append(handle)
+
+    def reset(self) -> None:
+        """Forget threads that a fork did not copy, and whatever they were doing."""
+        for word in (abi.POOL_TICKET, abi.POOL_DONE, abi.POOL_SLEEPERS, abi.POOL_LOCK):
+            self.words[word] = 0
+        self._threads, self._blocks, self._lock = [], [], threading.Lock()
+
+    def stop(self) -> None:
+        """End the workers, unless somebody is computing: then the end of the process ends them."""
+        with self._lock:
+            if not self._threads or self.words[abi.POOL_LOCK]:
+                return
+            self.words[abi.POOL_STOP] = 1
+            self.words[abi.POOL_TICKET] += 1 << 32  # sleepers wait for another epoch
+            libc = ctypes.CDLL(None)
+            if _FUTEX is not None:
+                epoch = ctypes.c_void_p(self.address + 8 * abi.POOL_TICKET + 4)
+                libc.syscall(_FUTEX, epoch, _FUTEX_WAKE_PRIVATE, _EVERYBODY, None, None, 0)
+            for handle in self._threads:
+                libc.pthread_join(handle, None)
+            self._threads, self._blocks = [], []
+            self.words[abi.POOL_STOP] = 0
+
+
+def open_pool(native: bytes) -> ThreadPool:
+    """Give the process's pool for the object code of a native loop; loads it on first use.
+
+    Raises ArtifactError if the object code lacks the two functions.
+    """
+    with _pools_lock:
+        if native not in _pools:
+            _pools[native] = _make_pool(native)
+        return _pools[native]
+
+
+def _make_pool(native: bytes) -> ThreadPool:
+    (table,) = load_object_code([("native loop", native)])
+    if not {abi.RUN_SYMBOL, abi.WORKER_SYMBOL} <= table.keys():
+        raise ArtifactError("the native loop's object code lacks its functions")
+    block = np.zeros(abi.POOL_WORDS + 16, np.int64)
+    skip = -block.ctypes.data % 128 // 8
+    words = block[skip : skip + abi.POOL_WORDS]
+    words[abi.POOL_SPINS], words[abi.POOL_YIELDS] = _SPINS, _YIELDS
+    words[abi.POOL_NAP + 1] = _NAP_NS
+    words[abi.POOL_SCHED_YIELD] = _c_function("sched_yield")
+    words[abi.POOL_NANOSLEEP] = _c_function("nanosleep")
+    words[abi.POOL_CLOCK] = _c_function("clock_gettime")
+    if _FUTEX is not None:
+        words[abi.POOL_SYSCALL], words[abi.POOL_FUTEX] = _c_function("syscall"), _FUTEX
+    run = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 6)(table[abi.RUN_SYMBOL])
+    return ThreadPool(run, table[abi.WORKER_SYMBOL], words, int(words.ctypes.data))
+
+
+def _c_function(name: str) -> int:
+    address = ctypes.cast(getattr(ctypes.CDLL(None), name), ctypes.c_void_p).value
+    assert address is not None, f"{name} has an address"
+    return address
+
+
+def _after_fork() -> None:
+    global _pools_lock
+    _pools_lock = threading.Lock()
+    for pool in _pools.values():
+        pool.reset()
+
+
+def _at_exit() -> None:
+    for pool in _pools.values():
+        pool.stop()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)

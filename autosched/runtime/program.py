@@ -1,0 +1,129 @@
+"""`Program`: a graph made ready to run: a table of phases with addresses, for the native loop."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Mapping
+
+import numpy as np
+
+from autosched.runtime import native_abi as abi
+from autosched.runtime.graph import NOP, Graph
+from autosched.runtime.kernel import Kernel
+from autosched.runtime.loader import load_objects
+from autosched.runtime.memory import empty_block
+from autosched.runtime.pool import open_pool
+
+# Waking and joining a worker costs up to a microsecond, so shorter kernels stay on one thread.
+_SPLIT_AFTER_S = 4e-6
+_ASSUMED_FLOPS_PER_S = 40e9  # one core, well-scheduled float32 code
+_ASSUMED_BYTES_PER_S = 40e9  # one core, from its caches
+
+
+class Program:
+    """The kernels of a graph with all addresses filled in; inputs' and outputs' addresses can be changed.
+
+    graph, kernels, constants  checked by `check_graph`
+    native                     object code of the native loop
+    threads                    most threads that a kernel is split over
+    Several threads may call `run`: each run has the memory to itself.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        kernels: Mapping[str, Kernel],
+        constants: tuple[np.ndarray, ...],
+        native: bytes,
+        threads: int,
+    ):
+        self.graph, self.kernels, self.threads = graph, kernels, threads
+        self.lock = threading.RLock()
+        self._pool = open_pool(native)
+        self._arena = empty_block(graph.arena_bytes)
+        called = [kernels[node.kernel] for node in graph.nodes if node.kernel != NOP]
+        self._scratch = empty_block(max((kernel.scratch_size(threads) for kernel in called), default=0))
+        self._places: dict[int, list[int]] = defaultdict(list)  # root value -> slots that hold its address
+        self._buffers: dict[int, np.ndarray] = {}  # root value -> memory that `place` gave it
+        self._fill_table(load_objects(called))
+        for number, value in enumerate(graph.values):
+            at = value.storage
+            if at.kind == "const":
+                self.place(number, constants[at.index])
+            elif at.kind == "arena":
+                self.place(number, self._arena[at.index : at.index + value.size_bytes])
+
+    def _fill_table(self, addresses: Mapping[str, int]) -> None:
+        slots: list[int] = []
+        rows: list[tuple[int, int, int, int]] = []  # body, first slot, pieces, threads
+        self.row_nodes: list[int] = []  # the node that each row belongs to
+        scratch = int(self._scratch.ctypes.data)
+        for node_number, node in enumerate(self.graph.nodes):
+            if node.kernel == NOP:
+                continue
+            kernel, first_slot = self.kernels[node.kernel], len(slots)
+            numbers = iter(node.inputs), iter(node.outputs)
+            for arg in kernel.args:
+                number = next(numbers[arg.role == "output"])
+                self._places[self.graph.root(number)].append(len(slots))
+                slots.append(0)
+            slots.append(scratch)
+            team = self.threads if is_worth_splitting(kernel) else 1
+            for phase in kernel.phases:
+                rows.append((addresses[phase.symbol], first_slot, phase.n_tasks, team))
+                self.row_nodes.append(node_number)
+        self._slots = np.array(slots, np.int64)
+        self._table = np.array(rows, np.int64).reshape(len(rows), abi.ROW_WORDS)
+        self._table[:, abi.ROW_SLOTS] = int(self._slots.ctypes.data) + 8 * self._table[:, abi.ROW_SLOTS]
+        self._call = (int(self._table.ctypes.data), len(rows), self._pool.address)
+        splits = bool(((self._table[:, abi.ROW_THREADS] > 1) & (self._table[:, abi.ROW_TASKS] > 1)).any())
+        self._team = self.threads if splits else 1
+
+    @property
+    def n_rows(self) -> int:
+        """Number of phases that one run goes through."""
+        return self._call[1]
+
+    def bind(self, value: int, address: int) -> None:
+        """Set the address of a value that owns its storage; the caller keeps the memory alive."""
+        for place in self._places.get(value, ()):
+            self._slots[place] = address
+
+    def place(self, value: int, memory: np.ndarray) -> None:
+        """Let a value that owns its storage live in a row-major array, which is kept alive."""
+        self._buffers[value] = memory
+        self.bind(value, int(memory.ctypes.data))
+
+    def view(self, value: int) -> np.ndarray:
+        """Give a value's own memory as an array; the next run overwrites it."""
+        spec, memory = self.graph.values[value], self._buffers[self.graph.root(value)]
+        flat = memory.reshape(-1).view(np.uint8)[: spec.size_bytes]
+        return flat.view(spec.dtype).reshape(spec.shape)
+
+    def run(self, number: int = 1) -> int:
+        """Run the graph `number` times; gives the threads that were used."""
+        with self.lock:
+            if self._team > 1:
+                self._pool.ensure(self._team)
+            return self._pool.run(*self._call, self._team, number, 0)
+
+    def profile(self, number: int = 1) -> np.ndarray:
+        """Run the graph `number` times and give each node's seconds in one run, on average.
+
+        A node's time holds some 50 ns for reading the clock.
+        """
+        times = np.zeros(abi.TIMES_FIRST_ROW + self.n_rows, np.int64)
+        with self.lock:
+            if self._team > 1:
+                self._pool.ensure(self._team)
+            self._pool.run(*self._call, self._team, number, int(times.ctypes.data))
+        seconds = np.zeros(len(self.graph.nodes))
+        np.add.at(seconds, np.array(self.row_nodes, np.intp), times[abi.TIMES_FIRST_ROW :] * (1e-9 / number))
+        return seconds
+
+
+def is_worth_splitting(kernel: Kernel) -> bool:
+    """Tell whether a kernel runs long enough on one thread that a second one pays."""
+    size_bytes = sum(arg.size_bytes for arg in kernel.args)
+    return kernel.flops / _ASSUMED_FLOPS_PER_S + size_bytes / _ASSUMED_BYTES_PER_S > _SPLIT_AFTER_S

@@ -1,0 +1,80 @@
+"""Repeated timing with TVM's rules for `number`, `repeat` and `min_repeat_ms`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from autosched.errors import InvalidValueError
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class BenchmarkResult:
+    """Seconds per call of each repeat, and their statistics; `std` is the population's."""
+
+    results: tuple[float, ...]
+    mean: float
+    median: float
+    min: float
+    max: float
+    std: float
+
+    def __init__(self, results: Sequence[float]):
+        put = object.__setattr__
+        put(self, "results", tuple(float(seconds) for seconds in results))
+        for name in ("mean", "median", "min", "max", "std"):
+            put(self, name, float(getattr(np, name)(self.results)))
+
+    def __str__(self) -> str:
+        names = ("mean", "median", "max", "min", "std")
+        head = " ".join(f"{f'{name} (ms)':^12}" for name in names)
+        body = " ".join(f"{getattr(self, name) * 1000:^12.4f}" for name in names)
+        return f"Execution time summary:\n{head}\n{body}\n"
+
+
+def measure(
+    run: Callable[[int], object],
+    *,
+    number: int = 10,
+    repeat: int = 1,
+    min_repeat_ms: float = 0,
+    limit_zero_time_iterations: int = 100,
+    cooldown_interval_ms: float = 0,
+    repeats_to_cooldown: int = 1,
+    prepare: Callable[[], object] | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+    sleep: Callable[[float], object] = time.sleep,
+) -> BenchmarkResult:
+    """Time `run(number)`, which makes `number` calls, after one call that is not timed.
+
+    repeat         measurements, each divided by its number of calls
+    min_repeat_ms  where a measurement takes less, `number` grows (also for the later ones) and it is made again
+    prepare        called before each measurement, outside its time
+    Source         TVM's RPC time evaluator. Raises InvalidValueError if number or repeat is below 1.
+    """
+    if number < 1 or repeat < 1:
+        raise InvalidValueError(f"number={number}, repeat={repeat}", hint="both are 1 or more")
+    run(1)
+    results = []
+    for index in range(repeat):
+        if prepare is not None:
+            prepare()
+        zero_times = 0
+        while True:
+            start = clock()
+            run(number)
+            duration_ms = (clock() - start) * 1e3
+            if duration_ms == 0:
+                zero_times += 1
+            if duration_ms >= min_repeat_ms or (duration_ms == 0 and zero_times >= limit_zero_time_iterations):
+                break
+            per_call_ms = duration_ms / number
+            wanted = min_repeat_ms / per_call_ms + 1 if per_call_ms else 0.0
+            number = int(max(wanted, number * 1.618))  # the golden ratio, from TVM
+        results.append(duration_ms / 1e3 / number)
+        if cooldown_interval_ms > 0 and index % max(repeats_to_cooldown, 1) == 0:
+            sleep(cooldown_interval_ms / 1e3)
+    return BenchmarkResult(results)

@@ -1,0 +1,144 @@
+"""Direct convolution with blocked channels: out[n, oc, oh, ow, ob] += data[…] * weight[o, i, kh, kw].
+
+    phase 1, where there is padding: copy the data into scratch with its zero border
+    phase 2: for (n, oc tile, oh chunk) in parallel:
+        for oh, ow tile:
+            tile[ow_tile, oc_blocks * block] = 0          # stays in registers
+            for ic, kh, kw, ib: tile += data[…] (broadcast) * weight_packed[oc tile, ic, kh, kw, ib, :]
+            out = epilogue(tile)
+
+Weights are packed from their natural [O, I, KH, KW] into [O / width, I / block, KH, KW, block, width].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autosched.space import Config, ConfigSpace, load_space
+from autosched.target import Target
+from autosched.templates.base import Anchor, Applied
+from autosched.templates.classify import Contraction, extents, find_contraction, is_parameter, reduced, spatial
+from autosched.templates.cpu.padding import schedule_before
+from autosched.templates.cpu.parts import Chain, chain_around, schedule_epilogue
+from autosched.templates.cpu.register_tile import choose_tile
+from autosched.templates.pack import Pack, repack
+from autosched.tir import BufferLoad, PrimFunc, Var
+from autosched.tir.functor import free_vars
+from autosched.tir.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Conv:
+    """The roles in a blocked convolution."""
+
+    weight: BufferLoad  # natural [O, I, KH, KW]
+    data: BufferLoad
+    chain: Chain
+
+
+def _reads_block(load: BufferLoad, v: Var) -> bool:
+    """Whether the innermost output channel occurs in the first index: the weight's."""
+    return v in free_vars(load.indices[0])
+
+
+def match_blocked_conv(func: PrimFunc) -> tuple[Contraction, Conv] | None:
+    """A convolution with a blocked output, its weight in natural layout, element-wise blocks behind it."""
+    c = find_contraction(func)
+    if c is None or len(spatial(c.block)) != 5:
+        return None
+    block_var = spatial(c.block)[4].var
+    for weight, data in ((c.a, c.b), (c.b, c.a)):
+        if len(weight.indices) == 4 and _reads_block(weight, block_var) and is_parameter(func, weight):
+            chain = chain_around(func, c.block)
+            return (c, Conv(weight, data, chain)) if chain is not None else None
+    return None
+
+
+class Conv2dBlocked:
+    """Convolutions (grouped ones too) whose output is NCHWc; the data may be NCHWc or, in a first layer, NCHW."""
+
+    name = "conv2d"
+
+    def match(self, func: PrimFunc, target: Target) -> Anchor | None:
+        found = match_blocked_conv(func)
+        if found is None:
+            return None
+        c, conv = found
+        loops = extents(reduced(c.block))
+        if len(loops) not in (3, 4):
+            return None
+        n, oc, oh, ow, block = extents(spatial(c.block))
+        ic, kh, kw = loops[:3]
+        ib = loops[3] if len(loops) == 4 else 1
+        sizes = {"N": n, "OC": oc, "OH": oh, "OW": ow, "block": block, "IC": ic, "IB": ib, "KH": kh, "KW": kw}
+        return Anchor(c.block.name_hint, "conv2d", sizes, conv)
+
+    def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
+        vectors = -(-anchor.sizes["block"] // target.lanes("float32"))
+        space = load_space("cpu", self.name, **anchor.sizes, block_vectors=vectors, registers=target.num_registers)
+        return space.with_default(self.default(anchor, target))
+
+    def default(self, anchor: Anchor, target: Target) -> Config:
+        s = anchor.sizes
+        per_block = -(-s["block"] // target.lanes("float32"))
+        steps = s["IC"] * s["IB"] * s["KH"] * s["KW"]
+        tile = choose_tile(s["OW"], s["OC"] * per_block, steps, target, multiple=per_block)
+        oc_blocks = max(1, tile.vectors // per_block)
+        while s["OC"] % oc_blocks:
+            oc_blocks -= 1
+        rows = 1
+        while rows * 2 <= s["OH"] and s["N"] * (s["OC"] // oc_blocks) * -(-s["OH"] // (rows * 2)) >= 16:
+            rows *= 2
+        unroll = next(u for u in (4, 2, 1) if s["IB"] % u == 0)
+        knobs = {"ow_tile": tile.rows, "oc_blocks": oc_blocks, "oh_chunk": rows, "unroll_ic": unroll, "unroll_kw": False}
+        return Config(self.name, knobs)
+
+    def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
+        anchor = self.match(func, target)
+        assert anchor is not None, "apply is called on a function that matched"
+        conv: Conv = anchor.details
+        s = anchor.sizes
+        buffer = conv.weight.buffer
+        pack = _weight_pack(buffer.const_shape(), config["oc_blocks"] * s["block"], s["IB"])
+        packs: list[Pack | None] = [None] * len(func.params)
+        packs[next(i for i, b in enumerate(func.buffers) if b is buffer)] = pack
+        sch = Schedule(repack(func, buffer, pack))
+        schedule_before(sch, conv.chain)
+        out = schedule_epilogue(sch, conv.chain)
+        n, oc, oh, ow, ob = sch.get_loops(out)
+        oc_tile, oc_in = sch.split(oc, [None, config["oc_blocks"]])
+        oh_chunk, oh_in = sch.split(oh, [None, config["oh_chunk"]])
+        ow_tile, ow_in = sch.split(ow, [None, config["ow_tile"]])
+        sch.reorder(n, oc_tile, oh_chunk, oh_in, ow_tile, oc_in, ow_in, ob)
+        sch.parallel(sch.fuse(n, oc_tile, oh_chunk))
+        sch.unroll(oc_in)
+        sch.unroll(ow_in)
+        sch.vectorize(ob)
+        sch.compute_at(conv.chain.anchor.name_hint, ow_tile)
+        _schedule_update(sch, conv.chain.anchor.name_hint, config, s)
+        return Applied(sch.func, tuple(packs), sch.trace.as_json_text())
+
+
+def _schedule_update(sch: Schedule, anchor: str, config: Config, sizes: dict[str, int]) -> None:
+    loops = sch.get_loops(anchor)
+    count = 4 if sizes["IB"] > 1 else 3
+    reduction = list(loops[-count:])
+    tile = loops[-count - 3 : -count] if len(loops) >= count + 3 else loops[-count - 3 :]
+    if config["unroll_kw"]:
+        sch.unroll(reduction[2])
+    if count == 4 and config["unroll_ic"] > 1:
+        reduction[3:] = sch.split(reduction[3], [None, config["unroll_ic"]])
+        sch.unroll(reduction[4])
+    oc_in, ow_in, ob = tile
+    sch.reorder(*reduction, oc_in, ow_in, ob)
+    sch.unroll(oc_in)
+    sch.unroll(ow_in)
+    sch.vectorize(ob)
+    sch.decompose_reduction(anchor, reduction[0])
+
+
+def _weight_pack(shape: tuple[int, ...], width: int, ib: int) -> Pack:
+    """[O, I, KH, KW] -> [O / width, I / ib, KH, KW, ib, width]."""
+    if ib > 1:
+        return Pack(shape, (width, ib, 0, 0), (0, 2, 4, 5, 3, 1))
+    return Pack(shape, (width, 0, 0, 0), (0, 2, 3, 4, 1))

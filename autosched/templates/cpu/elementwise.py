@@ -1,0 +1,114 @@
+"""Everything without an anchor: each remaining block is a loop nest of its own, one after the other.
+
+Element-wise blocks fold into their consumers. The innermost axes that every access walks alike become one flat loop,
+divided into vectors; the axes around it are divided over the threads.
+"""
+
+from __future__ import annotations
+
+import math
+
+from autosched.errors import ScheduleError
+from autosched.space import Config, ConfigSpace, load_space
+from autosched.target import Target
+from autosched.templates.base import Anchor, Applied
+from autosched.templates.classify import blocks_of, extents, is_injective, is_reduction, reduced, spatial
+from autosched.tir import Block, BufferStore, PrimFunc, as_int
+from autosched.tir.functor import loads
+from autosched.tir.schedule import LoopRV, Schedule
+
+TASK_ELEMENTS = 8192  # elements in one piece of parallel work: some microseconds
+
+
+def alike_axes(block: Block) -> int:
+    """How many innermost axes every access walks contiguously, exactly as the output does."""
+    if not is_injective(block):
+        return 1
+    assert isinstance(block.body, BufferStore)
+    out = block.body.indices
+    accesses = [(x.buffer, x.indices) for x in loads(block.body.value)]
+    count = 0
+    for depth in range(1, len(out) + 1):
+        shape = block.body.buffer.const_shape()[-depth:]
+        if not all(
+            len(i) >= depth and b.const_shape()[-depth:] == shape and all(x is y for x, y in zip(i[-depth:], out[-depth:], strict=True))
+            for b, i in accesses
+        ):
+            break
+        count = depth
+    return max(count, 1)
+
+
+class Elementwise:
+    """Element-wise chains, layout changes, and whatever no other template takes."""
+
+    name = "elementwise"
+
+    def match(self, func: PrimFunc, target: Target) -> Anchor | None:
+        blocks = blocks_of(func)
+        last = blocks[-1]
+        inner = math.prod(extents(spatial(last))[-alike_axes(last) :]) if spatial(last) else 1
+        kind = "reduce" if any(is_reduction(b) for b in blocks) else "elementwise"
+        return Anchor("", kind, {"inner": inner, "elements": math.prod(extents(spatial(last)))})
+
+    def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
+        space = load_space("cpu", self.name, **anchor.sizes, lanes=target.lanes("float32"))
+        return space.with_default(self.default(anchor, target))
+
+    def default(self, anchor: Anchor, target: Target) -> Config:
+        lanes = target.lanes("float32")
+        width = min(4 * lanes, max(lanes, 1 << (anchor.sizes["inner"] - 1).bit_length()))
+        return Config(self.name, {"width": width})
+
+    def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
+        sch = Schedule(func)
+        _inline_all(sch, func)
+        for block in blocks_of(sch.func):
+            _schedule_nest(sch, block, config["width"])
+        return Applied(sch.func, (None,) * len(func.params), sch.trace.as_json_text())
+
+
+def _inline_all(sch: Schedule, func: PrimFunc) -> None:
+    """Fold element-wise producers into their consumers, those of the outputs excepted."""
+    outputs = {id(b) for b in func.buffers}
+    for block in blocks_of(func):
+        if is_injective(block) and id(block.writes[0].buffer) not in outputs:
+            try:
+                sch.compute_inline(block.name_hint)
+            except ScheduleError:
+                continue  # it stays a nest of its own
+
+
+def _schedule_nest(sch: Schedule, block: Block, width: int) -> None:
+    """One nest: outer axes over the threads, the innermost ones in vectors."""
+    loops = list(sch.get_loops(block.name_hint))
+    n_spatial, n_reduced = len(spatial(block)), len(reduced(block))
+    if n_reduced or not n_spatial or not is_injective(block):
+        if n_spatial:
+            sch.parallel(sch.fuse(*loops[:n_spatial]) if n_spatial > 1 else loops[0])
+        return
+    flat = alike_axes(block)
+    outer, inner = loops[: n_spatial - flat], loops[n_spatial - flat :]
+    fused = sch.fuse(*inner) if len(inner) > 1 else inner[0]
+    extent = as_int(sch.get(fused).extent)
+    if not outer and extent > TASK_ELEMENTS:
+        task, fused = sch.split(fused, [None, TASK_ELEMENTS])
+        outer = [task]
+        extent = TASK_ELEMENTS
+    if extent > width:
+        _, vector = sch.split(fused, [None, width])
+    else:
+        vector = fused
+    sch.vectorize(vector)
+    if outer:
+        sch.parallel(_task_loop(sch, outer, extent))
+
+
+def _task_loop(sch: Schedule, outer: list[LoopRV], inner_elements: int) -> LoopRV:
+    """The outer loops as one, in pieces of at least TASK_ELEMENTS elements."""
+    fused = sch.fuse(*outer) if len(outer) > 1 else outer[0]
+    pieces = max(1, TASK_ELEMENTS // max(inner_elements, 1))
+    extent = as_int(sch.get(fused).extent)
+    while pieces > 1 and extent % pieces:
+        pieces -= 1
+    return sch.split(fused, [None, pieces])[0] if pieces > 1 else fused

@@ -1,0 +1,170 @@
+"""Matrix products: out[…, m, n] += a[…, m, k] * b[…, k, n], in a register tile over the whole of k.
+
+    for (batch, n panel, m chunk) in parallel:
+        for m tile in chunk:
+            tile[rows, vectors] = 0                       # stays in registers
+            for k: tile[:, :] += a[m tile, k] * b_packed[n panel, k, :]
+            out[m tile, n panel] = epilogue(tile)
+
+A weight (a parameter without batch dimensions) is packed into panels [N / width, K, width]. Other right-hand sides
+are read as they are where n is contiguous, and copied transposed into scratch, once per batch, where k is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autosched.space import Config, ConfigSpace, load_space
+from autosched.target import Target
+from autosched.templates.base import Anchor, Applied
+from autosched.templates.classify import Contraction, find_contraction, index_vars, is_parameter, reduced, spatial
+from autosched.templates.cpu.parts import Chain, chain_around, schedule_epilogue
+from autosched.templates.cpu.register_tile import choose_tile
+from autosched.templates.pack import Pack, repack
+from autosched.tir import BufferLoad, PrimFunc, Var, as_int
+from autosched.tir.schedule import LoopRV, Schedule
+
+
+@dataclass(frozen=True)
+class Operands:
+    """The roles in a matrix product: `rows` is read along m, `columns` along n."""
+
+    rows: BufferLoad
+    columns: BufferLoad
+    batch: int  # leading output dimensions that are neither m nor n
+    n_contiguous: bool
+    is_weight: bool
+
+
+def _operands(func: PrimFunc, c: Contraction) -> Operands | None:
+    out = [iv.var for iv in spatial(c.block)]
+    if len(reduced(c.block)) != 1 or len(out) < 2:
+        return None
+    n = out[-1]
+    for rows, columns in ((c.a, c.b), (c.b, c.a)):
+        row_vars, column_vars = index_vars(rows), index_vars(columns)
+        if row_vars is None or column_vars is None or not _holds(column_vars, n) or _holds(row_vars, n):
+            continue
+        shared = [v for v in out[:-1] if _holds(column_vars, v)]
+        if not _holds(row_vars, out[-2]) or any(v is out[-2] for v in shared):
+            continue
+        contiguous = columns.indices[-1] is n
+        weight = not shared and len(columns.indices) == 2 and is_parameter(func, columns)
+        return Operands(rows, columns, len(out) - 2, contiguous, weight)
+    return None
+
+
+def _holds(variables: tuple[Var, ...], v: Var) -> bool:
+    return any(x is v for x in variables)
+
+
+class Matmul:
+    """Dense layers, batched products and 1-row products."""
+
+    name = "matmul"
+
+    def match(self, func: PrimFunc, target: Target) -> Anchor | None:
+        c = find_contraction(func)
+        if c is None or not (operands := _operands(func, c)):
+            return None
+        chain = chain_around(func, c.block)
+        if chain is None or chain.before:
+            return None
+        *batch, m, n = (as_int(iv.dom.extent) for iv in spatial(c.block))
+        k = as_int(reduced(c.block)[0].dom.extent)
+        batches = 1
+        for extent in batch:
+            batches *= extent
+        sizes = {"batch": batches, "M": m, "N": n, "K": k}
+        return Anchor(c.block.name_hint, "matmul", sizes, (operands, chain))
+
+    def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
+        space = load_space(
+            "cpu", self.name, **anchor.sizes, lanes=target.lanes("float32"), registers=target.num_registers
+        )
+        return space.with_default(self.default(anchor, target))
+
+    def default(self, anchor: Anchor, target: Target) -> Config:
+        m, n, k = (anchor.sizes[s] for s in ("M", "N", "K"))
+        lanes = target.lanes("float32")
+        tile = choose_tile(m, -(-n // lanes), k, target)
+        tiles_m, tiles_n = -(-m // tile.rows), -(-n // (tile.vectors * lanes))
+        chunk = max(1, min(tiles_m, 64))
+        while chunk > 1 and anchor.sizes["batch"] * tiles_n * -(-tiles_m // chunk) < 8:
+            chunk //= 2
+        unroll = next(u for u in (4, 2, 1) if k % u == 0)
+        return Config(
+            self.name,
+            {"rows": tile.rows, "vectors": tile.vectors, "order": "nm", "chunk": _power_of_two(chunk), "unroll_k": unroll},
+        )
+
+    def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
+        anchor = self.match(func, target)
+        assert anchor is not None, "apply is called on a function that matched"
+        operands, chain = anchor.details
+        width = config["vectors"] * target.lanes("float32")
+        packs: list[Pack | None] = [None] * len(func.params)
+        if operands.is_weight:
+            pack = _weight_pack(operands, width)
+            buffer = operands.columns.buffer
+            packs[next(i for i, b in enumerate(func.buffers) if b is buffer)] = pack
+            func = repack(func, buffer, pack)
+        sch = Schedule(func)
+        self._schedule(sch, chain, operands, config, width)
+        return Applied(sch.func, tuple(packs), sch.trace.as_json_text())
+
+    def _schedule(self, sch: Schedule, chain: Chain, operands: Operands, config: Config, width: int) -> None:
+        out = schedule_epilogue(sch, chain)
+        *batch, m, n = sch.get_loops(out)
+        m_tile, m_in = sch.split(m, [None, config["rows"]])
+        n_panel, n_in = sch.split(n, [None, width])
+        if config["order"] == "nm":
+            m_chunk, m_tile = sch.split(m_tile, [None, config["chunk"]])
+            tasks, at = [*batch, n_panel, m_chunk], m_tile
+        else:
+            n_chunk, n_panel = sch.split(n_panel, [None, config["chunk"]])
+            tasks, at = [*batch, m_tile, n_chunk], n_panel
+        sch.reorder(*tasks, at, m_in, n_in)
+        transposed = not operands.is_weight and not operands.n_contiguous
+        if transposed:
+            # the copy of one batch's right-hand side serves all its tiles, so a task is a whole batch
+            inner = sch.fuse(*tasks[len(batch) :])
+            task = sch.fuse(*batch) if batch else sch.add_unit_loop(inner)
+            self._transpose_columns(sch, chain.anchor.name_hint, operands, task)
+        else:
+            task = sch.fuse(*tasks)
+        sch.parallel(task)
+        sch.unroll(m_in)
+        sch.vectorize(n_in)
+        sch.compute_at(chain.anchor.name_hint, at)
+        _schedule_update(sch, chain.anchor.name_hint, config["unroll_k"])
+
+    def _transpose_columns(self, sch: Schedule, anchor: str, operands: Operands, task: LoopRV) -> None:
+        copy = sch.cache_read(anchor, operands.columns.buffer.name, "global")
+        sch.transform_layout(copy, ("write", 0), lambda *i: (*i[:-2], i[-1], i[-2]))
+        sch.compute_at(copy, task)
+
+
+def _schedule_update(sch: Schedule, anchor: str, unroll: int) -> None:
+    """Order the anchor's own loops below its place: k, rows (unrolled), a panel's width (vectorised)."""
+    *_, m_in, n_in, k = sch.get_loops(anchor)
+    steps = [k]
+    if unroll > 1:
+        steps = list(sch.split(k, [None, unroll]))
+        sch.unroll(steps[1])
+    sch.reorder(*steps, m_in, n_in)
+    sch.unroll(m_in)
+    sch.vectorize(n_in)
+    sch.decompose_reduction(anchor, steps[0])
+
+
+def _weight_pack(operands: Operands, width: int) -> Pack:
+    """[K, N] or [N, K] -> panels [N / width, K, width]."""
+    shape = operands.columns.buffer.const_shape()
+    if operands.n_contiguous:
+        return Pack(shape, (0, width), (1, 0, 2))
+    return Pack(shape, (width, 0), (0, 2, 1))
+
+
+def _power_of_two(x: int) -> int:
+    return 1 << (x.bit_length() - 1)

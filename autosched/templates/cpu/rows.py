@@ -1,0 +1,147 @@
+"""Reductions along the innermost axis and what hangs on them: softmax, LayerNorm, mean, sum.
+
+    for row in parallel:
+        partial[lanes] = start; for i: partial = combine(partial, x[row, i : i + lanes])     # vectors
+        total = combine over the lanes
+        … further reductions and element-wise blocks of the same row …
+
+All blocks of a row run while the row is in the cache. Every reduction is split into lanes by `rfactor`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from autosched.errors import ScheduleError
+from autosched.ir.node import walk
+from autosched.space import Config, ConfigSpace, load_space
+from autosched.target import Target
+from autosched.templates.base import Anchor, Applied
+from autosched.templates.classify import blocks_of, extents, is_injective, is_reduction, reduced, spatial
+from autosched.tir import Block, BufferStore, Call, PrimFunc, as_int
+from autosched.tir.functor import loads
+from autosched.tir.schedule import LoopRV, Schedule
+
+
+@dataclass(frozen=True)
+class Rows:
+    """How many leading output axes count rows, and the blocks in order."""
+
+    row_axes: int
+    blocks: tuple[Block, ...]
+
+
+def _reduces_innermost(block: Block) -> bool:
+    """One reduction axis, running along the last dimension of what is read."""
+    if len(reduced(block)) != 1 or not isinstance(block.body, BufferStore):
+        return False
+    k = reduced(block)[0].var
+    own = block.body.buffer
+    reads = [x for x in loads(block.body.value) if x.buffer is not own]
+    return bool(reads) and any(x.indices and x.indices[-1] is k for x in reads)
+
+
+def _row_axes(block: Block) -> int:
+    """Leading output axes of a reduction that are not of extent one (those that keepdims leaves)."""
+    shape = extents(spatial(block))
+    while shape and shape[-1] == 1:
+        shape = shape[:-1]
+    return len(shape)
+
+
+class RowReduction:
+    """Softmax, LayerNorm and plain reductions over the last axis."""
+
+    name = "rows"
+
+    def match(self, func: PrimFunc, target: Target) -> Anchor | None:
+        blocks = blocks_of(func)
+        reductions = [b for b in blocks if is_reduction(b)]
+        if not reductions or not all(_reduces_innermost(b) for b in reductions):
+            return None
+        if not all(is_injective(b) or is_reduction(b) for b in blocks):
+            return None
+        axes = max(_row_axes(b) for b in reductions)
+        rows = extents(spatial(reductions[0]))[:axes]
+        if axes == 0 or any(extents(spatial(b))[:axes] != rows for b in blocks):
+            return None
+        length = extents(reduced(reductions[0]))[0]
+        sizes = {"rows": math.prod(rows), "length": length}
+        op = "softmax" if len(reductions) == 2 else "rows"
+        return Anchor(reductions[0].name_hint, op, sizes, Rows(axes, blocks))
+
+    def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
+        space = load_space("cpu", self.name, **anchor.sizes, lanes=target.lanes("float32"))
+        return space.with_default(self.default(anchor, target))
+
+    def default(self, anchor: Anchor, target: Target) -> Config:
+        lanes = target.lanes("float32")
+        width = lanes
+        while width < 4 * lanes and anchor.sizes["length"] >= 2 * width:
+            width *= 2
+        return Config(self.name, {"width": width})
+
+    def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
+        anchor = self.match(func, target)
+        assert anchor is not None, "apply is called on a function that matched"
+        rows: Rows = anchor.details
+        sch = Schedule(func)
+        _inline_cheap(sch, rows.blocks)
+        blocks = blocks_of(sch.func)
+        last = blocks[-1]
+        loops = sch.get_loops(last.name_hint)
+        row = sch.fuse(*loops[: rows.row_axes]) if rows.row_axes > 1 else loops[0]
+        sch.parallel(row)
+        for block in reversed(blocks[:-1]):
+            sch.compute_at(block.name_hint, row)
+        for block in blocks:
+            _vectorize_block(sch, block, row, config["width"])
+        return Applied(sch.func, (None,) * len(func.params), sch.trace.as_json_text())
+
+
+def _inline_cheap(sch: Schedule, blocks: tuple[Block, ...]) -> None:
+    """Fold element-wise blocks with one consumer, or without transcendental functions, into their consumers."""
+    for block in blocks[:-1]:
+        if not is_injective(block):
+            continue
+        consumers = sch.get_consumers(block.name_hint)
+        if len(consumers) == 1 or not _is_costly(block):
+            try:
+                sch.compute_inline(block.name_hint)
+            except ScheduleError:
+                continue  # it stays a block of its own in the row
+
+
+def _is_costly(block: Block) -> bool:
+    return any(isinstance(x, Call) and x.op != "if_then_else" for x in walk(block.body))
+
+
+def _vectorize_block(sch: Schedule, block: Block, row: LoopRV, width: int) -> None:
+    name = block.name_hint
+    inner = sch.get_loops(name)[1:]
+    if not inner:
+        return
+    loop = inner[-1]
+    if as_int(sch.get(loop).extent) < 2:
+        return
+    if not is_reduction(block):
+        sch.vectorize(_split_inner(sch, loop, width))
+        return
+    lanes = _split_inner(sch, loop, width)
+    partial = sch.rfactor(lanes, 0)
+    sch.set_scope(partial, 0, "local")
+    *_, lane, step = _ordered(sch, sch.get(partial).name_hint)
+    sch.reorder(step, lane)
+    sch.vectorize(lane)
+
+
+def _ordered(sch: Schedule, name: str) -> list[LoopRV]:
+    return list(sch.get_loops(name))
+
+
+def _split_inner(sch: Schedule, loop: LoopRV, width: int) -> LoopRV:
+    """The innermost `width` iterations of a loop as a loop of their own."""
+    if as_int(sch.get(loop).extent) <= width:
+        return loop
+    return sch.split(loop, [None, width])[1]

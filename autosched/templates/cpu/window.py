@@ -1,0 +1,130 @@
+"""Reductions over windows, vectorised along the innermost output axis: depthwise convolution, pooling, LRN.
+
+    for (outer axes) in parallel:
+        for tile of the axis before the innermost:
+            tile[pixels, lanes] = start                    # stays in registers
+            for the window: tile = combine(tile, data[…])
+            out = epilogue(tile)
+
+A convolution in plain NCHW is scheduled this way as well where its channels cannot be blocked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autosched.space import Config, ConfigSpace, load_space
+from autosched.target import Target
+from autosched.templates.base import Anchor, Applied
+from autosched.templates.classify import (
+    blocks_of, contraction, extents, is_parameter, is_reduction, reduced, spatial,
+)  # fmt: skip
+from autosched.templates.cpu.padding import schedule_before
+from autosched.templates.cpu.parts import Chain, chain_around, schedule_epilogue
+from autosched.templates.pack import Pack, repack
+from autosched.tir import Block, BufferLoad, BufferStore, PrimFunc
+from autosched.tir.functor import free_vars, loads
+from autosched.tir.schedule import Schedule
+
+MAX_UNROLLED = 25  # window elements unrolled by default: a 5x5 window
+
+
+@dataclass(frozen=True)
+class Window:
+    """The chain around the reduction, and the depthwise weight, natural [C, 1, KH, KW], where there is one."""
+
+    chain: Chain
+    weight: BufferLoad | None
+
+
+def _reads_along(block: Block) -> bool:
+    """Whether the innermost output axis runs along the last dimension of something that is read."""
+    last = spatial(block)[-1].var
+    assert isinstance(block.body, BufferStore)
+    own = block.body.buffer
+    return any(last in free_vars(x.indices[-1]) for x in loads(block.body.value) if x.buffer is not own)
+
+
+def _depthwise_weight(func: PrimFunc, block: Block) -> BufferLoad | None:
+    c = contraction(block)
+    if c is None or len(spatial(block)) != 5:
+        return None
+    lanes = spatial(block)[4].var
+    for load in (c.a, c.b):
+        if len(load.indices) == 4 and lanes in free_vars(load.indices[0]) and is_parameter(func, load):
+            return load
+    return None
+
+
+class WindowReduction:
+    """Depthwise convolution, pooling and other reductions beside the innermost axis."""
+
+    name = "window"
+
+    def match(self, func: PrimFunc, target: Target) -> Anchor | None:
+        reductions = [b for b in blocks_of(func) if is_reduction(b)]
+        if len(reductions) != 1 or not isinstance(reductions[0].body, BufferStore):
+            return None
+        block = reductions[0]
+        if len(spatial(block)) < 2 or not _reads_along(block):
+            return None
+        chain = chain_around(func, block)
+        if chain is None:
+            return None
+        weight = _depthwise_weight(func, block)
+        out, window = extents(spatial(block)), extents(reduced(block))
+        size = 1
+        for extent in window:
+            size *= extent
+        sizes = {"inner": out[-1], "row": out[-2], "window": size, "last_window": window[-1]}
+        op = "depthwise_conv2d" if weight is not None else "conv2d" if contraction(block) else "window"
+        return Anchor(block.name_hint, op, sizes, Window(chain, weight))
+
+    def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
+        space = load_space(
+            "cpu", self.name, **anchor.sizes, lanes=target.lanes("float32"), registers=target.num_registers
+        )
+        return space.with_default(self.default(anchor, target))
+
+    def default(self, anchor: Anchor, target: Target) -> Config:
+        s, lanes = anchor.sizes, target.lanes("float32")
+        width = min(s["inner"], 2 * lanes)
+        vectors = -(-width // lanes)
+        pixels = max(1, min(s["row"], 8 // vectors))
+        unroll = 2 if s["window"] <= MAX_UNROLLED else 1 if s["last_window"] <= 8 else 0
+        return Config(self.name, {"pixels": pixels, "width": width, "unroll": unroll})
+
+    def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
+        anchor = self.match(func, target)
+        assert anchor is not None, "apply is called on a function that matched"
+        window: Window = anchor.details
+        packs: list[Pack | None] = [None] * len(func.params)
+        if window.weight is not None:
+            buffer = window.weight.buffer
+            block = extents(spatial(window.chain.anchor))[-1]
+            pack = Pack(buffer.const_shape(), (block, 0, 0, 0), (0, 2, 3, 4, 1))
+            packs[next(i for i, b in enumerate(func.buffers) if b is buffer)] = pack
+            func = repack(func, buffer, pack)
+        sch = Schedule(func)
+        schedule_before(sch, window.chain)
+        out = schedule_epilogue(sch, window.chain)
+        *outer, pixels, inner = sch.get_loops(out)
+        inner_tile, inner_in = sch.split(inner, [None, config["width"]])
+        pixel_tile, pixel_in = sch.split(pixels, [None, config["pixels"]])
+        sch.reorder(*outer, pixel_tile, inner_tile, pixel_in, inner_in)
+        sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0] if outer else pixel_tile)
+        sch.unroll(pixel_in)
+        sch.vectorize(inner_in)
+        name = window.chain.anchor.name_hint
+        sch.compute_at(name, inner_tile)
+        count = len(reduced(window.chain.anchor))
+        loops = sch.get_loops(name)
+        *_, pixel_in, inner_in = loops[:-count]
+        steps = list(loops[-count:])
+        for loop in steps[-config["unroll"] :] if config["unroll"] else []:
+            sch.unroll(loop)
+        sch.reorder(*steps, pixel_in, inner_in)
+        sch.unroll(pixel_in)
+        sch.vectorize(inner_in)
+        sch.decompose_reduction(name, steps[0])
+        return Applied(sch.func, tuple(packs), sch.trace.as_json_text())

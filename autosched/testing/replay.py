@@ -1,0 +1,203 @@
+"""Search strategies judged on recorded spaces: no hardware, no clock.
+
+    python -m autosched.testing.replay FILE… --strategy xgboost --budget 200 --batch 8 --seeds 30
+
+A file is gzip CSV: a comment line, a header (parameters, then `time_ms`, `status`), one row per valid configuration.
+The score after k evaluations is optimum / best time found, 0 while nothing valid was found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from autosched.errors import AutoschedError, InvalidValueError
+from autosched.space import Config, ConfigSpace, choice
+from autosched.task import Measurement, Status, Trial
+from autosched.tuner.search import make_search
+
+CHECKPOINTS = (25, 50, 100, 200, 400)
+STATUS = {"ok": Status.OK, "compile": Status.BUILD_ERROR, "runtime": Status.RUN_ERROR}
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A brute-forced space: every valid configuration and its time in seconds, or how it failed."""
+
+    name: str
+    space: ConfigSpace
+    outcomes: Mapping[Config, Measurement]
+
+    @cached_property
+    def optimum_s(self) -> float:
+        """The best time in the space."""
+        return min(m.median_s for m in self.outcomes.values())
+
+    def measure(self, config: Config) -> Trial:
+        """What was recorded for a configuration."""
+        return Trial(config, self.outcomes[config])
+
+
+def read_recording(path: Path) -> Recording:
+    """Read a recorded space. Raises InvalidValueError with file and line if it is not one."""
+    name = path.name.removesuffix(".csv.gz")
+    try:
+        with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+            lines = [line for line in file if not line.startswith("#")]
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise InvalidValueError(f"cannot read the recording: {error}", where=str(path)) from None
+    table = list(csv.DictReader(lines))
+    if not table or not {"time_ms", "status"} <= set(table[0]):
+        raise InvalidValueError("a recording needs the columns time_ms and status, and rows", where=str(path))
+    parameters = [column for column in table[0] if column not in ("time_ms", "status")]
+    try:
+        configs = [{p: _value(row[p]) for p in parameters} for row in table]
+        measured = [_measurement(row) for row in table]
+    except (KeyError, ValueError, TypeError) as error:
+        raise InvalidValueError(f"malformed row: {error!r}", where=str(path)) from None
+    knobs = [choice(p, sorted({c[p] for c in configs}, key=lambda v: (isinstance(v, str), v))) for p in parameters]
+    space = ConfigSpace.from_table(name, knobs, configs)
+    return Recording(name, space, dict(zip((Config(name, c) for c in configs), measured, strict=True)))
+
+
+def _value(text: str) -> int | str:
+    return int(text) if text.lstrip("-").isdigit() else text
+
+
+def _measurement(row: Mapping[str, str]) -> Measurement:
+    status = STATUS[row["status"]]
+    return Measurement(status, (float(row["time_ms"]) / 1e3,) if status is Status.OK else ())
+
+
+@dataclass(frozen=True)
+class Run:
+    """One search over a recording: the score after each evaluation, failures asked for, seconds spent asking."""
+
+    scores: np.ndarray
+    failed: int
+    asks: int
+    ask_s: float
+
+
+def replay(recording: Recording, strategy: str, *, budget: int, batch: int, seed: int) -> Run:
+    """Run one strategy over a recording, `batch` configurations at a time, until the budget or the space is used up.
+
+    A recording has no default, so the seed draws the configuration that stands for it.
+    """
+    (default,) = recording.space.sample(np.random.default_rng((seed, 1)), 1)
+    recording.space._default = default
+    search = make_search(strategy, recording.space, seed=seed)
+    best, failed, asks, spent_s = np.inf, 0, 0, 0.0
+    scores: list[float] = []
+    while len(scores) < budget:
+        start = time.perf_counter()
+        configs = search.ask(min(batch, budget - len(scores)))
+        spent_s += time.perf_counter() - start
+        asks += 1
+        if not configs:
+            break
+        trials = [recording.measure(config) for config in configs]
+        for trial in trials:
+            failed += not trial.is_ok
+            best = min(best, trial.median_s)
+            scores.append(recording.optimum_s / best)
+        start = time.perf_counter()
+        search.tell(trials)
+        spent_s += time.perf_counter() - start
+    scores += scores[-1:] * (budget - len(scores))
+    return Run(np.array(scores), failed, asks, spent_s)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Mean scores over seeds at the checkpoints, with their standard errors."""
+
+    name: str
+    strategy: str
+    seeds: int
+    scores: Mapping[int, tuple[float, float]]
+    failed: float
+    seconds_per_ask: float
+
+    def __str__(self) -> str:
+        cells = "  ".join(f"{k}: {mean:.3f}±{error:.3f}" for k, (mean, error) in self.scores.items())
+        return f"{self.name:24} {self.strategy:10} {cells}  failed {self.failed:.1f}  {self.seconds_per_ask:.3f} s/ask"
+
+
+def summarise(recording: Recording, strategy: str, *, budget: int, batch: int, seeds: Sequence[int]) -> Summary:
+    """Replay with every seed and average."""
+    runs = [replay(recording, strategy, budget=budget, batch=batch, seed=seed) for seed in seeds]
+    table = np.stack([run.scores for run in runs])
+    error = table.std(axis=0, ddof=1 if len(runs) > 1 else 0) / np.sqrt(len(runs))
+    points = [k for k in CHECKPOINTS if k < budget] + [budget]
+    scores = {k: (float(table[:, k - 1].mean()), float(error[k - 1])) for k in points}
+    seconds = sum(run.ask_s for run in runs) / max(1, sum(run.asks for run in runs))
+    return Summary(recording.name, strategy, len(runs), scores, float(np.mean([run.failed for run in runs])), seconds)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m autosched.testing.replay", description=__doc__.splitlines()[0])
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="recorded spaces, gzip CSV")
+    parser.add_argument("--strategy", default="auto", help="strategy, or several separated by commas")
+    parser.add_argument("--budget", type=int, default=200, help="evaluations of each run")
+    parser.add_argument("--batch", type=int, default=8, help="configurations asked for at a time")
+    parser.add_argument("--seeds", type=int, default=10, help="runs, with seeds 0, 1, …")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    options = parser.parse_args(arguments)
+    try:
+        if min(options.budget, options.batch, options.seeds) < 1:
+            raise InvalidValueError("budget, batch and seeds must be at least 1")
+        for strategy in options.strategy.split(","):
+            summaries = []
+            for path in options.files:
+                summary = summarise(
+                    read_recording(path),
+                    strategy,
+                    budget=options.budget,
+                    batch=options.batch,
+                    seeds=range(options.seeds),
+                )
+                summaries.append(summary)
+                _print(summary, options.json)
+            if len(summaries) > 1:
+                _print(_mean(summaries), options.json)
+    except AutoschedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _mean(summaries: Sequence[Summary]) -> Summary:
+    n = len(summaries)
+    scores = {
+        k: (
+            sum(s.scores[k][0] for s in summaries) / n,
+            float(np.sqrt(sum(s.scores[k][1] ** 2 for s in summaries))) / n,
+        )
+        for k in summaries[0].scores
+    }
+    failed, seconds = (sum(getattr(s, name) for s in summaries) / n for name in ("failed", "seconds_per_ask"))
+    return Summary("mean", summaries[0].strategy, summaries[0].seeds, scores, failed, seconds)
+
+
+def _print(summary: Summary, as_json: bool) -> None:
+    if as_json:
+        document = {name: getattr(summary, name) for name in Summary.__dataclass_fields__}
+        print(json.dumps(document), flush=True)
+    else:
+        print(summary, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

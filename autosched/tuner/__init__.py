@@ -1,0 +1,1 @@
+"""Tuning: search strategies, cost models, the task scheduler and measurement."""

@@ -1,0 +1,183 @@
+"""What all search strategies share, so that each file holds only its own idea of what to try next.
+
+A search sees configurations and outcomes, nothing of kernels. It never proposes a configuration twice, proposes the
+space's default first, takes trials that it did not ask for (from records), and ends when the space is used up.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from autosched.space import Config, ConfigSpace
+from autosched.task import Status, Trial
+from autosched.tuner.search.pool import Pool, spread
+
+START = 16  # configurations that are tried before a model is asked
+CHANCES = 2  # how often a configuration is proposed whose trial was lost
+
+
+class Search(Protocol):
+    """A strategy: asked for configurations, told what became of them."""
+
+    def ask(self, n: int) -> Sequence[Config]:
+        """Up to `n` new configurations; none when the space is exhausted."""
+        ...
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        """Learn from trials, also from those that were not asked for."""
+        ...
+
+    def expected_gain(self, n: int) -> float:
+        """The share of the best time that `n` more trials are expected to save, from 0 to 1."""
+        ...
+
+
+class History:
+    """The trials so far as arrays: rows of positions, numbers for models, natural logarithm of times (nan: failed)."""
+
+    def __init__(self, space: ConfigSpace):
+        self.rows = np.zeros((0, len(space.knobs)), dtype=np.int32)
+        self.numbers = np.zeros((0, len(space.columns)))
+        self.log_s = np.zeros(0)
+        self._space = space
+
+    def add(self, rows: np.ndarray, log_s: Sequence[float]) -> None:
+        """Append trials."""
+        self.rows = np.concatenate([self.rows, rows])
+        self.numbers = np.concatenate([self.numbers, self._space.encode_rows(rows)])
+        self.log_s = np.concatenate([self.log_s, np.asarray(log_s, dtype=float)])
+
+    def __len__(self) -> int:
+        return len(self.log_s)
+
+    @property
+    def ok(self) -> np.ndarray:
+        """Which trials have a time, [n] bool."""
+        return np.isfinite(self.log_s)
+
+    @property
+    def best_log_s(self) -> float:
+        """The best logarithmic time; infinite where nothing was measured yet."""
+        return float(np.min(self.log_s[self.ok], initial=np.inf))
+
+    def best_rows(self, n: int) -> np.ndarray:
+        """The `n` fastest rows, fastest first."""
+        ok = np.flatnonzero(self.ok)
+        return self.rows[ok[np.argsort(self.log_s[ok], kind="stable")[:n]]]
+
+
+class BaseSearch(ABC):
+    """A strategy by its `propose`; the rest of the interface follows.
+
+    space  where it searches;   seed  equal seeds and equal answers give equal proposals
+    start  how many configurations are spread over the space before `propose` is asked
+    """
+
+    name = ""
+
+    def __init__(self, space: ConfigSpace, *, seed: int = 0, start: int = START):
+        self.space, self.start = space, start
+        self.rng = np.random.default_rng(seed)
+        self.pool = Pool(space, self.rng)
+        self.history = History(space)
+        self._waiting = space.to_rows(space.starting_points() if space.count() else ())
+        self._asked: dict[str, int] = {}  # in flight or lost: how often it was proposed
+
+    # ---- the interface
+
+    def ask(self, n: int) -> Sequence[Config]:
+        """Up to `n` configurations that were never asked or told before; none when the space is exhausted."""
+        rows = self._next_rows(max(n, 0))
+        configs = self.space.to_configs(rows)
+        for config in configs:
+            self._asked[config.key] = self._asked.get(config.key, 0) + 1
+        return configs
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        """Learn from trials; those of configurations that are not in the space, or known already, are passed over."""
+        rows, log_s = [], []
+        for trial in trials:
+            if trial.config not in self.space:
+                continue
+            row = self.space.to_rows([trial.config])[0]
+            if trial.measurement.status is Status.LOST:
+                self._lose(trial.config, row)
+                continue
+            if self.pool.is_taken(row) and trial.config.key not in self._asked:
+                continue
+            self._asked.pop(trial.config.key, None)
+            self.pool.take(row[None, :])
+            rows.append(row)
+            log_s.append(float(np.log(trial.median_s)) if trial.is_ok else np.nan)
+        if rows:
+            self.history.add(np.array(rows), log_s)
+            self.learn()
+
+    def expected_gain(self, n: int) -> float:
+        """The share of the best time that `n` more trials are expected to save, from 0 to 1.
+
+        The default looks at the improvement so far: with m trials behind, n more bring about log(1 + n/m) new bests,
+        each as large as the latest ones were on average.
+        """
+        log_s = self.history.log_s[self.history.ok]
+        left = min(n, self.pool.left)
+        if left == 0:
+            return 0.0
+        if len(log_s) < 4:
+            return 0.3
+        best = np.minimum.accumulate(log_s)
+        steps = -np.diff(best)
+        half = len(best) // 2
+        recent = float(steps[half:].sum()) / np.log(len(best) / max(half, 1))  # gain per e-fold of trials
+        return float(1 - np.exp(-min(recent * np.log1p(left / len(best)), 3.0)))
+
+    # ---- for strategies
+
+    @abstractmethod
+    def propose(self, n: int) -> np.ndarray:
+        """Up to `n` open rows of the pool, the most promising first; what is missing is drawn at random."""
+
+    def learn(self) -> None:  # noqa: B027 - a strategy without a model has nothing to do
+        """Called after new trials are in the history."""
+
+    # ---- inside
+
+    def _next_rows(self, n: int) -> np.ndarray:
+        parts = [np.zeros((0, len(self.space.knobs)), dtype=np.int32)]
+        while len(self._waiting) and n > 0:  # defaults first
+            row, self._waiting = self._waiting[:1], self._waiting[1:]
+            if not self.pool.is_taken(row[0]):
+                n -= self._accept(row, n, parts)
+        if n > 0 and len(self.pool._taken) < self.start:
+            n -= self._accept(self._spread(min(n, self.start - len(self.pool._taken))), n, parts)
+        if n > 0 and self.pool.left:
+            n -= self._accept(self.propose(n), n, parts)
+        if n > 0 and self.pool.left:
+            self._accept(self.pool.random(n), n, parts)
+        return np.concatenate(parts)
+
+    def _accept(self, rows: np.ndarray, n: int, parts: list[np.ndarray]) -> int:
+        """Take the rows that are open out of the pool into `parts`, and give their number."""
+        keep = []
+        for row in rows:
+            if len(keep) < n and not self.pool.is_taken(row):
+                self.pool.take(row[None, :])
+                keep.append(row)
+        if keep:
+            parts.append(np.array(keep))
+        return len(keep)
+
+    def _spread(self, n: int) -> np.ndarray:
+        """`n` open rows far from each other and from all that were tried."""
+        rows = self.pool.random(1000)
+        numbers, known = self.space.encode_rows(rows), self.history.numbers
+        return rows[list(spread(numbers, n, known, self.rng))]
+
+    def _lose(self, config: Config, row: np.ndarray) -> None:
+        """A lost trial says nothing: the configuration may come again, but not for ever."""
+        if 0 < self._asked.get(config.key, 0) < CHANCES:
+            self.pool.give_back(row)

@@ -1,0 +1,125 @@
+"""Exit codes and last words: one or two lines on stderr, no traceback unless asked for."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from autosched.cli import app, main
+from autosched.cli.app import COMMANDS
+from autosched.cli.common import Common, make_command
+from autosched.cli.process import set_up_logging
+from autosched.errors import AutoschedError, UsageError, VerificationFailed
+
+LOGS = ("list", "best", "show", "export", "import")
+
+
+@pytest.mark.parametrize("words", [(), *((name,) for name in COMMANDS), *(("logs", name) for name in LOGS)])
+def test_every_help_has_an_example(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*words, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert f"Usage: autosched {' '.join(words)}".rstrip() in text
+    assert f"Example:\n    autosched {' '.join(words)}".rstrip() in text
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("autosched, version 0.")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["sing"], "No such command 'sing'"),
+        (["tune"], "Missing argument 'MODEL'"),
+        (["tune", "m.onnx", "--trials", "0"], "--trials"),
+        (["tune", "m.onnx", "--trials", "-3"], "--trials"),
+        (["tune", "m.onnx", "--budget", "never"], "no duration"),
+        (["tune", "m.onnx", "--threads", "0"], "--threads"),
+        (["tune", "nowhere.onnx"], "no file nowhere.onnx"),
+        (["run", "nowhere.asx"], "no file nowhere.asx"),
+        (["run", "."], "is a folder"),
+        (["build", "m.onnx", "--db", "a", "--no-db"], "exclude each other"),
+        (["bench", "m.onnx", "--with", "tensorflaw"], "unknown runtime tensorflaw"),
+        (["bench", "m.onnx", "--sweep", "cores=1"], "no sweep"),
+        (["logs", "list", "--db", "nowhere.db"], "nowhere.db"),
+        (["logs", "show", "--status", "odd"], "no status 'odd'"),
+    ],
+)
+def test_wrong_use_ends_with_2(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    captured = capsys.readouterr()
+    assert not captured.out
+    assert message in captured.err
+    assert captured.err.startswith("autosched: error: ")
+    assert captured.err.count("\n") <= 2
+    assert "Traceback" not in captured.err
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
+    """A command `fail` that raises what is put into the list."""
+    errors: list[BaseException] = []
+
+    @make_command("fail", example="autosched fail")
+    def fail(common: Common) -> None:
+        """Fail."""
+        raise errors[0]
+
+    def find(self: click.Group, context: click.Context, name: str) -> click.Command:
+        return fail
+
+    monkeypatch.setattr(app.LazyGroup, "get_command", find)
+    return errors
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (AutoschedError("no", where="here", hint="do that"), 1, "error: no (in here); do that"),
+        (UsageError("no"), 2, "error: no"),
+        (VerificationFailed("differs"), 4, "error: differs"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (OSError(28, "No space left on device", "m.asx"), 2, "error: No space left on device: m.asx"),
+        (RuntimeError("what"), 1, "internal error: RuntimeError: what"),
+    ],
+)
+def test_errors_become_exit_codes(
+    failing: list[BaseException], capsys: pytest.CaptureFixture[str], error: BaseException, code: int, text: str
+) -> None:
+    failing.append(error)
+    assert main(["fail"]) == code
+    err = capsys.readouterr().err
+    assert text in err
+    assert "Traceback" not in err
+    assert main(["fail", "--debug"]) == code
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    command = f"{sys.executable} -m autosched --help | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+
+
+def test_log_levels_follow_verbosity_and_the_variable() -> None:
+    root = logging.getLogger("autosched")
+    try:
+        set_up_logging(1, "")
+        assert root.level == logging.INFO
+        assert len(root.handlers) == 1
+        set_up_logging(-1, "autosched.tuner=debug")
+        assert root.level == logging.ERROR
+        assert logging.getLogger("autosched.tuner").level == logging.DEBUG
+        with pytest.raises(AutoschedError, match="no log level 'loud'"):
+            set_up_logging(0, "loud")
+    finally:
+        root.handlers.clear()
+        root.setLevel(logging.NOTSET)
+        logging.getLogger("autosched.tuner").setLevel(logging.NOTSET)

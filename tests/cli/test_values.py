@@ -1,0 +1,67 @@
+"""How durations, shapes, sweeps and task lists are written."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autosched.cli.values import format_shapes, parse_duration, parse_indices, parse_shapes, parse_sweep
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("90s", 90), ("10m", 600), ("1h30m", 5400), ("1.5h", 5400), ("500ms", 0.5), ("1d 2h", 93600)],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "ten", "0", "0s", "-5s", "10x", "m10", "5m3"])
+def test_nonsense_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="duration|no time"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        ("x:1x3x224x224", {"x": (1, 3, 224, 224)}),
+        ("x:1x3,y:7", {"x": (1, 3), "y": (7,)}),
+        ("x[1,3,224,224]", {"x": (1, 3, 224, 224)}),
+        ("x[1,3], gpu_0/data_0:5x5", {"x": (1, 3), "gpu_0/data_0": (5, 5)}),
+        ("serving:0:2x2", {"serving:0": (2, 2)}),
+        ("scalar:", {"scalar": ()}),
+    ],
+)
+def test_shapes(text: str, shapes: dict[str, tuple[int, ...]]) -> None:
+    assert parse_shapes(text) == shapes
+
+
+@pytest.mark.parametrize("text", ["", "x", "1x3", "x:1x0", "x:axb", "x:1,x:2", "x[1,2", "x:-1x3"])
+def test_nonsense_is_no_shape(text: str) -> None:
+    with pytest.raises(ValueError, match="shape|dimension"):
+        parse_shapes(text)
+
+
+names = st.text("abcxyz_/.0123456789", min_size=1, max_size=12)
+dims = st.lists(st.integers(1, 5000), max_size=5).map(tuple)
+
+
+@given(st.dictionaries(names, dims, min_size=1, max_size=4))
+def test_shapes_are_read_as_written(shapes: dict[str, tuple[int, ...]]) -> None:
+    assert parse_shapes(format_shapes(shapes)) == shapes
+
+
+def test_sweeps() -> None:
+    assert parse_sweep("threads=1,2, 4") == (1, 2, 4)
+    for text in ("1,2", "cores=1", "threads=", "threads=0", "threads=a"):
+        with pytest.raises(ValueError, match="no sweep"):
+            parse_sweep(text)
+
+
+def test_indices() -> None:
+    assert parse_indices("0,3-5,4") == (0, 3, 4, 5)
+    for text in ("", "a", "5-3", "1,,2", "-1"):
+        with pytest.raises(ValueError, match="no list|backwards"):
+            parse_indices(text)

@@ -1,0 +1,116 @@
+from pathlib import Path
+
+import pytest
+
+from autosched.errors import SpaceError
+from autosched.space import list_spaces, load_space
+from autosched.space.toml import space_from_file
+
+GOOD = """
+[space]
+template = "demo"
+values = ["M", "registers"]
+
+[knobs.rows]
+range = [1, "registers - 4"]
+default = "M"
+
+[knobs.block]
+powers_of_two = [16, 256]
+also = ["M"]
+at_most = "M"
+default = 100
+
+[knobs.order]
+values = ["mn", "nm"]
+default = "nm"
+
+[knobs.fast]
+bool = true
+default = true
+
+[knobs.tile]
+split = { extent = "M", parts = 2, max_inner = 8 }
+
+[[constraint]]
+require = "rows * 2 <= registers"
+because = "the tile must stay in registers"
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "demo.toml"
+    path.write_text(text)
+    return path
+
+
+def test_good_file(tmp_path: Path) -> None:
+    space = space_from_file(write(tmp_path, GOOD), {"M": 48, "registers": 16, "unused": 3})
+    knobs = {k.name: k for k in space.knobs}
+    assert knobs["rows"].values == tuple(range(1, 13)) and knobs["rows"].default == 12
+    assert knobs["block"].values == (16, 32, 48) and knobs["block"].default == 48
+    assert knobs["order"].default == "nm" and knobs["fast"].default is True
+    assert knobs["tile"].values[0] == (48, 1) and len(knobs["tile"].values) == 6
+    assert space.name == "demo" and all(c["rows"] <= 8 for c in space.sample(0, 20))
+    assert "stay in registers" in space.why_not(space.default.with_knobs(rows=9))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "reason"),
+    [
+        ('template = "demo"', "", 2, "template"),
+        ('[1, "registers - 4"]', '[1, "registers - "]', 6, "cannot be read"),
+        ('[1, "registers - 4"]', '[1, "lanes"]', 6, "'lanes' has no value"),
+        ('[1, "registers - 4"]', "[5, 1]", 6, "no candidates"),
+        ('[1, "registers - 4"]', "[1, 9e9]", 6, "candidates"),
+        ("bool = true", "bool = true\nvalues = [1]", 20, "exactly one of"),
+        ("bool = true", "boolean = true", 20, "exactly one of"),
+        ("bool = true", "bool = true\nnote = 1", 22, "unknown key 'note'"),
+        ('["mn", "nm"]', '["mn", 3]', 16, "mixes kinds"),
+        ('default = "nm"', 'default = "km"', 16, "default"),
+        ("rows * 2 <=", "rowz * 2 <=", 28, "unknown name 'rowz'"),
+        ("rows * 2 <=", "__import__('os') <=", 28, "uses Call"),
+        ("because", "why", 27, "require"),
+        ("max_inner", "inner", 24, "split needs"),
+        ("[space]", "[spaces]", 2, "unknown section"),
+    ],
+)
+def test_mistakes_name_file_line_and_reason(tmp_path: Path, old: str, new: str, line: int, reason: str) -> None:
+    assert old in GOOD
+    path = write(tmp_path, GOOD.replace(old, new))
+    with pytest.raises(SpaceError) as error:
+        space_from_file(path, {"M": 48, "registers": 16})
+    assert reason in str(error.value)
+    assert str(path) in (error.value.where or "")
+    assert f":{line}" in (error.value.where or "")
+
+
+def test_not_toml_and_missing_values(tmp_path: Path) -> None:
+    with pytest.raises(SpaceError, match="line 2"):
+        space_from_file(write(tmp_path, "[space]\n= 3"), {})
+    with pytest.raises(SpaceError, match="no value for registers"):
+        space_from_file(write(tmp_path, GOOD), {"M": 48})
+    with pytest.raises(SpaceError, match="cannot read"):
+        space_from_file(tmp_path / "none.toml", {})
+    (tmp_path / "demo.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(SpaceError, match="cannot read"):
+        space_from_file(tmp_path / "demo.toml", {})
+
+
+def test_a_users_folder_overrides_and_the_rest_comes_from_the_project(tmp_path: Path) -> None:
+    (tmp_path / "cpu").mkdir()
+    write(tmp_path / "cpu", GOOD)
+    assert load_space("cpu", "demo", folder=tmp_path, M=48, registers=16).name == "demo"
+    assert "matmul" in list_spaces("cpu")
+    with pytest.raises(SpaceError, match="there are .*matmul"):
+        load_space("cpu", "nonsense", folder=tmp_path)
+
+
+@pytest.mark.parametrize(("lanes", "registers", "rows"), [(8, 16, 6), (16, 32, 12), (4, 16, 6)])
+@pytest.mark.parametrize(("m", "n", "k"), [(128, 256, 784), (1, 10, 256), (512, 512, 512), (3, 1, 1)])
+def test_matmul_space(lanes: int, registers: int, rows: int, m: int, n: int, k: int) -> None:
+    space = load_space("cpu", "matmul", M=m, N=n, K=k, lanes=lanes, registers=registers, threads=2)
+    assert space.count() >= 1 and space.count_is_exact
+    assert space.default["rows"] == min(rows, m)
+    for config in space.sample(0, 50):
+        assert config["rows"] * config["vectors"] + config["vectors"] + 1 <= registers
