@@ -202,8 +202,8 @@ class Binding(Node):
 class VarBinding(Binding):
     """`var = value`."""
 
-    value: Expr
     var: Var = defines()
+    value: Expr
     span: Span | None = ignored(default=None)
 
 
@@ -211,9 +211,9 @@ class VarBinding(Binding):
 class MatchCast(Binding):
     """`var = value`, checked at run time against `struct_info`, whose symbolic dimensions it defines."""
 
+    var: Var = defines()
     value: Expr
     struct_info: StructInfo
-    var: Var = defines()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

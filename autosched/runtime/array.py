@@ -18,12 +18,13 @@ class NDArray:
     Compared by identity. Elements are not indexed: `numpy()` gives a copy to look into, `a[:] = x` fills it.
     """
 
-    __slots__ = ("__weakref__", "_data", "device")
+    __slots__ = ("__weakref__", "_address", "_data", "device")
 
     def __init__(self, data: np.ndarray, device: Device | None = None):
         """Wrap a row-major NumPy array; it shares its memory. Users call `array` or `empty`."""
         assert data.flags.c_contiguous, "an NDArray is row-major"
         self._data = data
+        self._address: int | None = None
         self.device = device or cpu()
 
     @property
@@ -44,7 +45,9 @@ class NDArray:
     @property
     def address(self) -> int:
         """The address of the first element."""
-        return int(self._data.ctypes.data)
+        if self._address is None:
+            self._address = int(self._data.ctypes.data)
+        return self._address
 
     def view(self) -> np.ndarray:
         """Give a NumPy array that shares the memory."""

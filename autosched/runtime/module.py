@@ -30,7 +30,7 @@ class Function:
         self.name, self.program, self.args = name, program, args
         graph = program.graph
         self._values = [graph.root(number) for number in (*graph.inputs, *graph.outputs)]
-        self._expected = [(arg.dtype, arg.shape) for arg in args]
+        self._expected = [(np.dtype(arg.dtype), arg.shape) for arg in args]
 
     @property
     def signature(self) -> str:
@@ -50,16 +50,16 @@ class Function:
 
     def run(self, args: Sequence[NDArray | np.ndarray], number: int) -> None:
         """Check the arguments once and run `number` times on them."""
-        arrays = self._check(args)
+        self._check(args)
+        addresses = [arg.address if isinstance(arg, NDArray) else arg.ctypes.data for arg in args]
         with self.program.lock:
-            for value, array in zip(self._values, arrays):
-                self.program.bind(value, array.ctypes.data)
+            for value, address in zip(self._values, addresses):
+                self.program.bind(value, address)
             self.program.run(number)
 
-    def _check(self, args: Sequence[NDArray | np.ndarray]) -> list[np.ndarray]:
+    def _check(self, args: Sequence[NDArray | np.ndarray]) -> None:
         if len(args) != len(self.args):
             raise InvalidTypeError(f"{len(args)} arguments instead of {len(self.args)}", where=self.signature)
-        arrays = []
         for index, (arg, (dtype, shape)) in enumerate(zip(args, self._expected)):
             data = arg.view() if isinstance(arg, NDArray) else arg
             if (
@@ -73,8 +73,6 @@ class Function:
             if self.args[index].role == "output" and not data.flags.writeable:
                 what = f"argument {index} '{self.args[index].name}'"
                 raise InvalidValueError(f"{what} is read-only", where=self.signature)
-            arrays.append(data)
-        return arrays
 
     def _wrong_argument(self, index: int, arg: object) -> Exception:
         spec = self.args[index]

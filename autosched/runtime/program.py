@@ -46,6 +46,7 @@ class Program:
         self._scratch = empty_block(max((kernel.scratch_size(threads) for kernel in called), default=0))
         self._places: dict[int, list[int]] = defaultdict(list)  # root value -> slots that hold its address
         self._buffers: dict[int, np.ndarray] = {}  # root value -> memory that `place` gave it
+        self._views: dict[int, np.ndarray] = {}
         self._fill_table(load_objects(called))
         for number, value in enumerate(graph.values):
             at = value.storage
@@ -93,13 +94,16 @@ class Program:
     def place(self, value: int, memory: np.ndarray) -> None:
         """Let a value that owns its storage live in a row-major array, which is kept alive."""
         self._buffers[value] = memory
+        self._views.clear()
         self.bind(value, int(memory.ctypes.data))
 
     def view(self, value: int) -> np.ndarray:
         """Give a value's own memory as an array; the next run overwrites it."""
-        spec, memory = self.graph.values[value], self._buffers[self.graph.root(value)]
-        flat = memory.reshape(-1).view(np.uint8)[: spec.size_bytes]
-        return flat.view(spec.dtype).reshape(spec.shape)
+        if value not in self._views:
+            spec, memory = self.graph.values[value], self._buffers[self.graph.root(value)]
+            flat = memory.reshape(-1).view(np.uint8)[: spec.size_bytes]
+            self._views[value] = flat.view(spec.dtype).reshape(spec.shape)
+        return self._views[value]
 
     def run(self, number: int = 1) -> int:
         """Run the graph `number` times; gives the threads that were used."""

@@ -6,6 +6,7 @@ work on whole arrays; `Config` is its readable form.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -185,6 +186,10 @@ class ConfigSpace:
 
         Raises  SpaceError if the configuration breaks a constraint or has other knobs.
         """
+        if config in self:
+            same = copy.copy(self)
+            same._default = config
+            return same
         missing = {k.name for k in self.knobs} ^ set(config.knobs)
         if missing:
             raise SpaceError(f"the default differs in the knobs {sorted(missing)}", where=f"space '{self.name}'")

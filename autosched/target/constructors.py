@@ -9,7 +9,9 @@ from autosched.target.target import Target
 
 def _make(kind: str, model: str, options: str | list[str] | None, **attrs: Any) -> Target:
     text = " ".join(options) if isinstance(options, list) else options or ""
-    return Target({**Target(f"{kind} {text}").export(), "model": model, **attrs})
+    given = Target(f"{kind} {text}").export()
+    given.pop("keys")  # they follow from the kind and the device
+    return Target({**given, "model": model, **attrs})
 
 
 def cuda(model: str = "unknown", arch: str | None = None, options: str | list[str] | None = None) -> Target:

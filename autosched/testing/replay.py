@@ -63,7 +63,7 @@ def read_recording(path: Path) -> Recording:
     try:
         configs = [{p: _value(row[p]) for p in parameters} for row in table]
         measured = [_measurement(row) for row in table]
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise InvalidValueError(f"malformed row: {error!r}", where=str(path)) from None
     knobs = [choice(p, sorted({c[p] for c in configs}, key=lambda v: (isinstance(v, str), v))) for p in parameters]
     space = ConfigSpace.from_table(name, knobs, configs)
@@ -95,8 +95,7 @@ def replay(recording: Recording, strategy: str, *, budget: int, batch: int, seed
     A recording has no default, so the seed draws the configuration that stands for it.
     """
     (default,) = recording.space.sample(np.random.default_rng((seed, 1)), 1)
-    recording.space._default = default
-    search = make_search(strategy, recording.space, seed=seed)
+    search = make_search(strategy, recording.space.with_default(default), seed=seed)
     best, failed, asks, spent_s = np.inf, 0, 0, 0.0
     scores: list[float] = []
     while len(scores) < budget:

@@ -98,6 +98,12 @@ class Feasibility:
         return np.asarray(self._model.predict_proba(numbers)[:, 1])
 
 
+def likely(success: np.ndarray, n: int) -> np.ndarray:
+    """Positions of the candidates that will rather run than fail; the `n` likeliest where there are fewer than that."""
+    chosen = np.flatnonzero(success >= 0.5)
+    return chosen if len(chosen) >= n else np.argsort(-success, kind="stable")[:n]
+
+
 def expected_improvement(mean: np.ndarray, deviation: np.ndarray, best: float) -> np.ndarray:
     """How much lower than `best` a normal value is expected to be, counting 0 where it is higher; [n]."""
     from scipy.special import ndtr

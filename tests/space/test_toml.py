@@ -4,7 +4,8 @@ import pytest
 
 from autosched.errors import SpaceError
 from autosched.space import list_spaces, load_space
-from autosched.space.toml import space_from_file
+from autosched.space.location import search_spaces_folder
+from autosched.space.toml import make_space, parse_space, space_from_file
 
 GOOD = """
 [space]
@@ -106,11 +107,11 @@ def test_a_users_folder_overrides_and_the_rest_comes_from_the_project(tmp_path: 
         load_space("cpu", "nonsense", folder=tmp_path)
 
 
-@pytest.mark.parametrize(("lanes", "registers", "rows"), [(8, 16, 6), (16, 32, 12), (4, 16, 6)])
-@pytest.mark.parametrize(("m", "n", "k"), [(128, 256, 784), (1, 10, 256), (512, 512, 512), (3, 1, 1)])
-def test_matmul_space(lanes: int, registers: int, rows: int, m: int, n: int, k: int) -> None:
-    space = load_space("cpu", "matmul", M=m, N=n, K=k, lanes=lanes, registers=registers, threads=2)
-    assert space.count() >= 1 and space.count_is_exact
-    assert space.default["rows"] == min(rows, m)
-    for config in space.sample(0, 50):
-        assert config["rows"] * config["vectors"] + config["vectors"] + 1 <= registers
+def test_every_shipped_file_can_be_read() -> None:
+    folder = search_spaces_folder()
+    for path in folder.rglob("*.toml"):
+        file = parse_space(path.read_text(), path)
+        assert file.document["space"]["template"] == path.stem
+        needed = dict.fromkeys(file.document["space"].get("values", []), 32)
+        space = make_space(file, needed)
+        assert space.count() >= 1 and space.default in space

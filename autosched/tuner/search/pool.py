@@ -119,6 +119,8 @@ def spread(numbers: np.ndarray, n: int, chosen: np.ndarray, rng: np.random.Gener
 
     numbers  [candidates, columns];  chosen  [m, columns], may be empty
     """
+    if not len(numbers):
+        return []
     scale = numbers.std(axis=0)
     scale[scale == 0] = 1.0
     points, others = numbers / scale, chosen / scale

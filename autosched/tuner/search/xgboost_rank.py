@@ -1,4 +1,6 @@
-"""Search guided by boosted trees, after AutoTVM's XGBoost tuner (Chen et al. 2018, Learning to optimize tensor programs).
+"""Search guided by boosted trees, after AutoTVM's XGBoost tuner.
+
+Source: Chen et al. 2018, Learning to optimize tensor programs.
 
 What is different: times enter as clipped logarithms, failed configurations train a classifier instead of counting as
 slow, the disagreement of an ensemble gives an expected improvement, and the whole of a small space is judged.
@@ -9,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from autosched.space import ConfigSpace
-from autosched.tuner.cost_model import BoostedTrees, BoostOptions, Feasibility, expected_improvement
+from autosched.tuner.cost_model import BoostedTrees, BoostOptions, Feasibility, expected_improvement, likely
 from autosched.tuner.search.base import START, BaseSearch
 
 CANDIDATES = 4000  # configurations of a large space that are judged at each step
@@ -21,9 +23,7 @@ class XGBoostSearch(BaseSearch):
 
     name = "xgboost"
 
-    def __init__(
-        self, space: ConfigSpace, *, seed: int = 0, start: int = START, options: BoostOptions | None = None
-    ):
+    def __init__(self, space: ConfigSpace, *, seed: int = 0, start: int = START, options: BoostOptions | None = None):
         super().__init__(space, seed=seed, start=start)
         self.model = BoostedTrees(options, seed)
         self.feasibility = Feasibility(seed)
@@ -48,8 +48,11 @@ class XGBoostSearch(BaseSearch):
         rows, numbers = self.pool.candidates(self.history.best_rows(24), CANDIDATES)
         if not self._train() or not len(rows):
             return self.pool.random(n)
+        success = self.feasibility.predict(numbers)
+        runs = likely(success, n)
+        rows, numbers, success = rows[runs], numbers[runs], success[runs]
         mean, deviation = self.model.predict(numbers)
-        score = expected_improvement(mean, deviation, self.model.best) * self.feasibility.predict(numbers)
+        score = expected_improvement(mean, deviation, self.model.best) * success
         picked = pick_apart(score, numbers, n)
         chosen = rows[picked]
         for i in np.flatnonzero(self.rng.random(len(chosen)) < RANDOM_SHARE):

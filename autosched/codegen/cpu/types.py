@@ -1,0 +1,96 @@
+"""LLVM types of TIR dtypes, and the names that LLVM gives to vectors of them in its intrinsics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from autosched.errors import CodegenError
+
+I1, I8, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
+BYTES = I8.as_pointer()
+VOID = ir.VoidType()
+
+_FLOATS: dict[str, tuple[Any, int, str]] = {
+    "float16": (ir.HalfType(), 2, "f16"), "float32": (ir.FloatType(), 4, "f32"), "float64": (ir.DoubleType(), 8, "f64"),
+}  # fmt: skip
+_INT_BITS = {
+    f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64)
+}  # fmt: skip
+
+
+def value_type(dtype: str, lanes: int = 1) -> Any:
+    """The type of a value: bool is one bit. Raises CodegenError for a dtype that no CPU code exists for."""
+    if dtype == "bool":
+        element: Any = I1
+    elif dtype in _FLOATS:
+        element = _FLOATS[dtype][0]
+    elif dtype in _INT_BITS:
+        element = ir.IntType(_INT_BITS[dtype])
+    else:
+        raise CodegenError(f"no CPU code for values of dtype '{dtype}'", hint="cast to float32, float16 or an integer")
+    return element if lanes == 1 else ir.VectorType(element, lanes)
+
+
+def memory_type(dtype: str, lanes: int = 1) -> Any:
+    """The type in memory: bool is a byte."""
+    return value_type("uint8" if dtype == "bool" else dtype, lanes)
+
+
+def item_bytes(dtype: str) -> int:
+    """Bytes of one element in memory."""
+    if dtype == "bool":
+        return 1
+    return _FLOATS[dtype][1] if dtype in _FLOATS else _INT_BITS[dtype] // 8
+
+
+def is_signed(dtype: str) -> bool:
+    """Whether an integer dtype has a sign."""
+    return dtype.startswith("int")
+
+
+def lanes_of(value: Any) -> int:
+    """Lanes of an LLVM value: 1 for a scalar."""
+    return value.type.count if isinstance(value.type, ir.VectorType) else 1
+
+
+def element_of(llvm_type: Any) -> Any:
+    """The element type of a vector type; a scalar type as it is."""
+    return llvm_type.element if isinstance(llvm_type, ir.VectorType) else llvm_type
+
+
+def suffix(llvm_type: Any) -> str:
+    """LLVM's name of a type inside an intrinsic's name: f32, v8f32, v4i64."""
+    element = element_of(llvm_type)
+    if isinstance(element, ir.IntType):
+        name = f"i{element.width}"
+    else:
+        name = {"half": "f16", "float": "f32", "double": "f64"}[str(element)]
+    return f"v{llvm_type.count}{name}" if isinstance(llvm_type, ir.VectorType) else name
+
+
+def constant(llvm_type: Any, number: Any) -> Any:
+    """A constant, the same in all lanes."""
+    if isinstance(llvm_type, ir.VectorType):
+        return ir.Constant(llvm_type, [ir.Constant(llvm_type.element, number)] * llvm_type.count)
+    return ir.Constant(llvm_type, number)
+
+
+def call_intrinsic(builder: Any, name: str, result: Any, args: list[Any]) -> Any:
+    """Call the LLVM intrinsic `name`, declared where needed."""
+    function = builder.module.globals.get(name)
+    if function is None:
+        function = ir.Function(builder.module, ir.FunctionType(result, [a.type for a in args]), name)
+    return builder.call(function, args)
+
+
+def splat(builder: Any, value: Any, lanes: int) -> Any:
+    """The scalar in every lane; a vector as it is."""
+    if lanes == 1 or isinstance(value.type, ir.VectorType):
+        return value
+    if isinstance(value, ir.Constant):
+        return ir.Constant(ir.VectorType(value.type, lanes), [value] * lanes)
+    vector = ir.VectorType(value.type, lanes)
+    one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, I32(0))
+    return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(I32, lanes), [I32(0)] * lanes))

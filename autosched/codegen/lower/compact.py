@@ -1,0 +1,234 @@
+"""Allocates every intermediate buffer in the innermost loop that holds all its uses, as large as is used there.
+
+Before:  alloc T[128, 512] at the root;  for i: (for j: T[i, j] = …), (for j: … T[i, j])
+After:   for i: alloc T[1, 512]; (for j: T[0, j] = …), (for j: … T[0, j])
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from autosched.codegen.lower.loops import enter
+from autosched.ir.node import Node, children, map_children
+from autosched.tir import expr as E
+from autosched.tir.expr import Buffer, BufferLoad, IntImm, PrimExpr, Var, const_int
+from autosched.tir.functor import free_vars, rewrite
+from autosched.tir.simplify import Analyzer, Linear
+from autosched.tir.stmt import Allocate, BufferStore, For, LetStmt, LoopKind, Stmt
+
+STACK_BYTES = 32 * 1024  # larger "local" buffers live in the scratch block: a stack has its limits
+PROMOTED_BYTES = 2048  # a smaller buffer inside one loop nest becomes "local": registers or the stack
+
+
+@dataclass(slots=True)
+class _Access:
+    path: tuple[Stmt, ...]  # statements from the root to the access, inclusive
+    indices: tuple[PrimExpr, ...]
+    is_store: bool
+    analyzer: Analyzer
+
+
+@dataclass(slots=True)
+class _Dim:
+    """Where the accesses lie in one dimension: base + [low, high], or anywhere (base None)."""
+
+    base: PrimExpr | None
+    low: int = 0
+    high: int = 0
+
+
+@dataclass(slots=True)
+class _Plan:
+    buffer: Buffer
+    new: Buffer
+    bases: tuple[PrimExpr, ...]
+    at: int  # id of the statement to wrap
+
+
+@dataclass(slots=True)
+class _Collector:
+    wanted: set[Buffer]
+    found: dict[Buffer, list[_Access]] = field(default_factory=dict)
+
+    def visit(self, node: Node, path: tuple[Stmt, ...], analyzer: Analyzer) -> None:
+        if isinstance(node, Stmt):
+            path = (*path, node)
+        if isinstance(node, For):
+            self.visit(node.start, path, analyzer)
+            self.visit(node.extent, path, analyzer)
+            self.visit(node.body, path, enter(analyzer, node))
+            return
+        if isinstance(node, BufferStore | BufferLoad) and node.buffer in self.wanted:
+            access = _Access(path, node.indices, isinstance(node, BufferStore), analyzer)
+            self.found.setdefault(node.buffer, []).append(access)
+        for child in children(node):
+            if not isinstance(child, Buffer):
+                self.visit(child, path, analyzer)
+
+
+def compact_buffers(body: Stmt, buffers: Sequence[Buffer]) -> Stmt:
+    """`body` with an Allocate for every buffer that it uses."""
+    collector = _Collector(set(buffers))
+    collector.visit(body, (), Analyzer())
+    plans = [_plan(b, collector.found[b]) for b in buffers if b in collector.found]
+    if not plans:
+        return body
+    moved = {p.buffer: p for p in plans}
+    wraps: dict[int, list[Buffer]] = {}
+    for p in plans:
+        wraps.setdefault(p.at, []).append(p.new)
+    return _rebuild(body, moved, wraps)
+
+
+def _rebuild(node: Stmt, moved: dict[Buffer, _Plan], wraps: dict[int, list[Buffer]]) -> Stmt:
+    def shift(indices: tuple[PrimExpr, ...], plan: _Plan) -> tuple[PrimExpr, ...]:
+        return tuple(E.sub(i, b) for i, b in zip(indices, plan.bases, strict=True))
+
+    def expression(x: object) -> object:
+        if isinstance(x, BufferLoad) and x.buffer in moved:
+            return BufferLoad(moved[x.buffer].new, shift(x.indices, moved[x.buffer]))
+        return x
+
+    def child(x: object) -> object:
+        if isinstance(x, Stmt):
+            return _rebuild(x, moved, wraps)
+        return rewrite(x, expression) if isinstance(x, PrimExpr) else x
+
+    new = map_children(node, child)
+    if isinstance(new, BufferStore) and new.buffer in moved:
+        plan = moved[new.buffer]
+        new = BufferStore(plan.new, new.value, shift(new.indices, plan))
+    for buffer in reversed(wraps.get(id(node), [])):
+        new = Allocate(buffer, new)  # type: ignore[assignment]
+    return new
+
+
+def _plan(buffer: Buffer, accesses: list[_Access]) -> _Plan:
+    path = _common_path(accesses)
+    while True:
+        path = _outside_lanes(path)
+        outer = {s.loop_var for s in path if isinstance(s, For)} - _own_vars(path)
+        dims = [_dim(buffer, axis, accesses, outer) for axis in range(buffer.ndim)]
+        enclosing = [i for i, s in enumerate(path[:-1]) if isinstance(s, For)]
+        if not enclosing or _written_here(buffer, accesses, outer):
+            break
+        path = path[: enclosing[-1] + 1]
+    shape, bases = [], []
+    for dim, size in zip(dims, buffer.shape, strict=True):
+        full = const_int(size)
+        used = dim.high - dim.low + 1
+        if dim.base is None or (full is not None and used >= full):
+            shape.append(size)
+            bases.append(IntImm(0, size.dtype))
+        else:
+            shape.append(IntImm(used, size.dtype))
+            bases.append(E.add(dim.base, E.const(dim.low, dim.base.dtype)))
+    new = dataclasses.replace(buffer, shape=tuple(shape), scope=_scope(buffer.scope, shape, buffer.dtype, path))
+    return _Plan(buffer, new, tuple(bases), id(path[-1]))
+
+
+def _own_vars(path: tuple[Stmt, ...]) -> set[Var]:
+    """The variable of the loop that is wrapped itself is inner: the allocation stands outside that loop."""
+    last = path[-1]
+    return {last.loop_var} if isinstance(last, For) else set()
+
+
+def _common_path(accesses: list[_Access]) -> tuple[Stmt, ...]:
+    first = accesses[0].path
+    depth = min(len(a.path) for a in accesses)
+    for other in accesses[1:]:
+        depth = min(depth, next((i for i in range(depth) if first[i] is not other.path[i]), depth))
+    return first[:depth]
+
+
+def _outside_lanes(path: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Not inside a vectorised loop, whose iterations run side by side and would share the buffer."""
+    at = next((i for i, s in enumerate(path) if isinstance(s, For) and s.kind == LoopKind.VECTORIZED), None)
+    return path if at is None else path[: at + 1]
+
+
+def _split(form: Linear, outer: set[Var]) -> tuple[Linear, Linear] | None:
+    """(part over outer variables, rest); None where one term mixes both."""
+    fixed, inner = Linear(), Linear(form.const)
+    for key, (c, atom) in form.terms.items():
+        used = free_vars(atom)
+        if used <= outer and not _loads(atom):
+            fixed.terms[key] = (c, atom)
+        elif used & outer:
+            return None
+        else:
+            inner.terms[key] = (c, atom)
+    return fixed, inner
+
+
+def _loads(atom: PrimExpr) -> bool:
+    from autosched.ir.node import walk
+
+    return any(isinstance(x, BufferLoad) for x in walk(atom))
+
+
+def _dim(buffer: Buffer, axis: int, accesses: list[_Access], outer: set[Var], only: bool | None = None) -> _Dim:
+    """The union of what the accesses (`only` stores, only loads, or all) touch in one dimension."""
+    result: _Dim | None = None
+    base_terms: Linear | None = None
+    for access in accesses:
+        if only is not None and access.is_store != only:
+            continue
+        parts = _split(access.analyzer.linear(access.indices[axis]), outer)
+        if parts is None:
+            return _Dim(None)
+        fixed, inner = parts
+        low, high = access.analyzer._linear_bound(inner)
+        if low is None or high is None:
+            return _Dim(None)
+        if result is None:
+            result, base_terms = _Dim(fixed.build(buffer.shape[axis].dtype), low, high), fixed
+        elif base_terms is not None and _same_terms(base_terms, fixed):
+            result.low, result.high = min(result.low, low), max(result.high, high)
+        else:
+            return _Dim(None)
+    return result or _Dim(None)
+
+
+def _same_terms(a: Linear, b: Linear) -> bool:
+    return a.terms.keys() == b.terms.keys() and all(a.terms[k][0] == b.terms[k][0] for k in a.terms)
+
+
+def _written_here(buffer: Buffer, accesses: list[_Access], outer: set[Var]) -> bool:
+    """Whether what is read in one iteration of the enclosing loops is written there too, and not in an earlier one."""
+    if not any(a.is_store for a in accesses):
+        return False
+    for axis in range(buffer.ndim):
+        stored, loaded = (_dim(buffer, axis, accesses, outer, only) for only in (True, False))
+        if loaded.base is None:
+            if any(not a.is_store for a in accesses) and stored.base is not None:
+                size = const_int(buffer.shape[axis])
+                if size is None or stored.high - stored.low + 1 < size:
+                    return False
+            continue
+        both = _dim(buffer, axis, accesses, outer)
+        if both.base is None or both.low < stored.low or both.high > stored.high:
+            return False
+    return True
+
+
+def _scope(scope: str, shape: Sequence[PrimExpr], dtype: str, path: tuple[Stmt, ...]) -> str:
+    sizes = [const_int(s) for s in shape]
+    if any(s is None for s in sizes):
+        return "global"
+    size = int(np.prod([s for s in sizes if s is not None], dtype=np.int64)) * (1 if dtype == "bool" else np.dtype(dtype).itemsize)
+    if scope == "local":
+        return "global" if size > STACK_BYTES else "local"
+    in_a_loop = any(isinstance(s, For) for s in path[:-1])
+    shares_tasks = any(isinstance(s, For) and s.kind == LoopKind.PARALLEL for s in _below(path[-1]))
+    return "local" if in_a_loop and not shares_tasks and size <= PROMOTED_BYTES else "global"
+
+
+def _below(stmt: Stmt) -> list[Stmt]:
+    from autosched.ir.node import walk
+
+    return [n for n in walk(stmt) if isinstance(n, For | LetStmt)]

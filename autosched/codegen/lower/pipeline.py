@@ -1,0 +1,24 @@
+"""The order of the lowering passes."""
+
+from __future__ import annotations
+
+from autosched.codegen.lower.compact import compact_buffers
+from autosched.codegen.lower.dissolve import dissolve_blocks
+from autosched.codegen.lower.inits import lower_inits
+from autosched.codegen.lower.partition import partition_loops
+from autosched.codegen.lower.tidy import tidy
+from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import BlockRealize
+
+
+def lower_func(func: PrimFunc) -> PrimFunc:
+    """The function without blocks: loops, conditions, stores and allocations, simplified; a lowered one as it is.
+
+    Every intermediate buffer is allocated in the innermost loop that holds all its uses, as large as that loop needs.
+    Loops whose last iteration is ragged are split into full tiles, which have no conditions, and the rest.
+    """
+    if not isinstance(func.body, BlockRealize):
+        return func
+    body, buffers = dissolve_blocks(lower_inits(func.body))
+    body = compact_buffers(tidy(body), buffers)
+    return func.with_body(partition_loops(tidy(body)))

@@ -1,0 +1,37 @@
+"""What a build says about itself: where each kernel's configuration came from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autosched.driver.choose import Choice
+
+
+@dataclass(frozen=True)
+class BuildReport:
+    """Rows of kernel, template, origin, trust and expected time; and one line that sums them up."""
+
+    rows: tuple[Mapping[str, Any], ...]
+    compile_s: float = 0.0
+
+    @property
+    def summary(self) -> str:
+        """One line: how many kernels, where their configurations came from, how long compiling took."""
+        origins = Counter("default" if r["trust"] == "default" else str(r["trust"]) for r in self.rows)
+        recorded = sum(n for trust, n in origins.items() if trust != "default")
+        parts = [f"{recorded} from records"] if recorded else []
+        if origins["default"]:
+            parts.append(f"{origins['default']} default")
+        distinct = len(self.rows)
+        text = f"{distinct} kernel{'s' if distinct != 1 else ''}: {', '.join(parts) or 'none'}"
+        weak = sum(1 for r in self.rows if r["reason"] and r["trust"] == "default" and "invalid" in str(r["reason"]))
+        if weak:
+            text += f", {weak} with an unusable record (see -v)"
+        return f"{text}; compiled in {self.compile_s:.1f} s" if self.compile_s else text
+
+
+def report_of(choices: Sequence[Choice], compile_s: float) -> BuildReport:
+    return BuildReport(tuple(c.row for c in choices), compile_s)

@@ -1,0 +1,210 @@
+"""Operators, each defined in one place: type rule, compute, NumPy reference, samples for the shared test."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from autosched.errors import InvalidTypeError, InvalidValueError
+from autosched.ir.node import FrozenDict
+from autosched.relax.expr import Call, Constant, Op, PrimValue, Tuple, as_expr, const, shape_expr
+from autosched.relax.struct_info import (
+    Expr, ObjectStructInfo, ShapeExpr, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo,
+)  # fmt: skip
+
+Attrs = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Argument types and attributes that the shared operator test runs; values drawn from [low, high)."""
+
+    types: tuple[StructInfo, ...]
+    attrs: Attrs = field(default_factory=FrozenDict)
+    low: float = -2.0
+    high: float = 2.0
+
+
+def sample(*types: Any, low: float = -2.0, high: float = 2.0, **attrs: Any) -> Sample:
+    """A sample from shapes (float32), (shape, dtype) pairs, lists of them (a tuple argument) or annotations."""
+    return Sample(tuple(map(_sample_type, types)), FrozenDict(attrs), low, high)
+
+
+def _sample_type(t: Any) -> StructInfo:
+    if isinstance(t, StructInfo):
+        return t
+    if isinstance(t, list):
+        return TupleStructInfo(tuple(map(_sample_type, t)))
+    if len(t) == 2 and isinstance(t[1], str):
+        return TensorStructInfo(t[0], t[1])
+    return TensorStructInfo(t, "float32")
+
+
+@dataclass(frozen=True, eq=False)
+class OpDef:
+    """An operator. Calling it makes a Call whose type is inferred at once.
+
+    inputs       names of the arguments; one called "shape" takes a sequence of dimensions
+    attributes   names and defaults, accepted by position after the inputs or by keyword
+    infer_type   (*types, **attrs) -> type. Raises ShapeError or TypeError
+    compute      (*te tensors, **attrs) -> tensor or tuple; a tuple argument arrives as a list, a shape as integers
+    reference    the same in NumPy: the truth
+    canonical    attrs -> attrs: bring attributes into their one form (an int stride into a pair)
+    legal_name   what the PrimFunc is called
+    is_view      the result is the argument's memory under another shape
+    """
+
+    op: Op
+    inputs: tuple[str, ...]
+    attributes: Attrs
+    infer_type: Callable[..., StructInfo]
+    compute: Callable[..., Any] | None
+    reference: Callable[..., Any] | None
+    samples: tuple[Sample, ...] = ()
+    canonical: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    legal_name: str = ""
+    is_view: bool = False
+
+    @property
+    def name(self) -> str:
+        """The short name: "nn.conv2d"."""
+        return self.op.name.removeprefix("relax.")
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return inspect.Signature(
+            [inspect.Parameter(n, kind) for n in self.inputs]
+            + [inspect.Parameter(n, kind, default=d) for n, d in self.attributes.items()]
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Call:
+        try:
+            bound = self.__signature__.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InvalidTypeError(f"{self.name}: {error}", hint=f"it takes {self.__signature__}") from None
+        bound.apply_defaults()
+        exprs = self._exprs([bound.arguments[n] for n in self.inputs])
+        return self.make(exprs, {n: bound.arguments[n] for n in self.attributes})
+
+    def _exprs(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        tensors = [v for v in values if isinstance(v, Expr) and isinstance(v.struct_info, TensorStructInfo)]
+        dtype = tensors[0].struct_info.dtype if tensors else None  # type: ignore[union-attr]
+        out = []
+        for name, value in zip(self.inputs, values, strict=True):
+            if name == "shape":
+                out.append(shape_expr(value))
+            elif isinstance(value, bool | int | float):
+                out.append(const(value, dtype))
+            else:
+                out.append(as_expr(value))
+        return tuple(out)
+
+    def make(self, args: Sequence[Any], attrs: Attrs) -> Call:
+        """A call with inferred type. Raises ShapeError or TypeError naming the operator."""
+        unknown = set(attrs) - set(self.attributes)
+        if unknown:
+            raise InvalidTypeError(f"{self.name} has no attribute {sorted(unknown)}", hint=f"it has {list(self.attributes)}")
+        merged = {**self.attributes, **attrs}
+        if self.canonical is not None:
+            merged = self.canonical(merged)
+        frozen = FrozenDict({k: _freeze(v) for k, v in merged.items()})
+        return Call(self.op, tuple(args), frozen, (), self.infer(tuple(a.struct_info for a in args), frozen))
+
+    def infer(self, types: Sequence[StructInfo | None], attrs: Attrs) -> StructInfo:
+        """The result's type; unknown arguments give an unknown result."""
+        if any(t is None or isinstance(t, ObjectStructInfo) for t in types):
+            return ObjectStructInfo()
+        try:
+            return self.infer_type(*types, **attrs)
+        except (InvalidTypeError, InvalidValueError) as error:
+            raise type(error)(f"{self.name}: {error.message}", where=error.where, hint=error.hint) from None
+
+    def run_reference(self, args: Sequence[Any], attrs: Attrs) -> Any:
+        """NumPy arrays in, array or tuple of arrays out."""
+        assert self.reference is not None, f"operator {self.name} has no reference"
+        result = self.reference(*args, **attrs)
+        return tuple(map(np.asarray, result)) if isinstance(result, tuple | list) else np.asarray(result)
+
+
+def _freeze(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(_freeze(v) for v in value)
+    return value.item() if isinstance(value, np.generic) else value
+
+
+OPERATORS: dict[str, OpDef] = {}
+
+
+def define_op(
+    name: str,
+    *,
+    infer_type: Callable[..., StructInfo],
+    compute: Callable[..., Any] | None = None,
+    reference: Callable[..., Any] | None = None,
+    samples: Sequence[Any] = (),
+    inputs: Sequence[str] = ("x",),
+    attributes: Attrs | None = None,
+    canonical: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    legal_name: str = "",
+    is_view: bool = False,
+) -> OpDef:
+    """Define an operator and enter it into the table of all operators; fields as in OpDef.
+
+    A sample may be the type of the only argument, or made by `sample(...)`.
+    """
+    if name in OPERATORS:
+        raise InvalidValueError(f"operator '{name}' is defined twice")
+    normal = tuple(s if isinstance(s, Sample) else sample(s) for s in samples)
+    definition = OpDef(
+        Op(f"relax.{name}"), tuple(inputs), FrozenDict(attributes or {}), infer_type, compute, reference, normal,
+        canonical, legal_name or name.rpartition(".")[2], is_view,
+    )  # fmt: skip
+    OPERATORS[name] = definition
+    return definition
+
+
+def get_op(name: str) -> OpDef:
+    """The operator called "add" or "relax.add". Raises ValueError for an unknown name."""
+    short = name.removeprefix("relax.")
+    if short not in OPERATORS:
+        raise InvalidValueError(f"no operator '{name}'")
+    return OPERATORS[short]
+
+
+def definition_of(call: Any) -> OpDef | None:
+    """The definition of a call's operator, or None for calls of functions and special operators."""
+    if not isinstance(call, Call) or not isinstance(call.op, Op):
+        return None
+    return OPERATORS.get(call.op.name.removeprefix("relax."))
+
+
+def remake(call: Call, args: Sequence[Any] | None = None, attrs: Attrs | None = None) -> Call:
+    """The call with other arguments or attributes, its type inferred again."""
+    definition = definition_of(call)
+    assert definition is not None, f"{call.op} is no ordinary operator"
+    return definition.make(call.args if args is None else args, {**call.attrs, **(attrs or {})})
+
+
+def python_argument(arg: Any, value: Callable[[Any], Any]) -> Any:
+    """An argument as compute and reference take it: tuples as lists, shapes as tuples of integers."""
+    if isinstance(arg, Tuple):
+        return [python_argument(f, value) for f in arg.fields]
+    if isinstance(arg, ShapeExpr):
+        return TensorStructInfo(arg).static_shape
+    if isinstance(arg, PrimValue):
+        return arg.value
+    if isinstance(arg.struct_info, ShapeStructInfo):
+        return value(arg)
+    return value(arg)
+
+
+def is_constant(arg: Any) -> bool:
+    """Whether an argument is known at build."""
+    if isinstance(arg, Tuple):
+        return all(map(is_constant, arg.fields))
+    return isinstance(arg, Constant | PrimValue) or (isinstance(arg, ShapeExpr) and TensorStructInfo(arg).is_static)

@@ -1,0 +1,92 @@
+"""The entry points: any node as text, a function with one node underlined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from autosched.ir.module import GlobalVar, IRModule
+from autosched.ir.node import Node
+from autosched.script.printer import marks
+from autosched.script.printer.colour import colourise
+from autosched.script.printer.context import Context
+from autosched.script.printer.options import Options
+from autosched.script.printer.tir_buffer import region
+from autosched.script.printer.tir_expr import expr, is_expression
+from autosched.script.printer.tir_func import write_prim_func
+from autosched.script.printer.tir_stmt import StmtWriter
+from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import BufferRegion, MatchBufferRegion, Stmt
+
+
+def script(node: Any, **options: Any) -> str:
+    """The text of a module, function, statement or expression; keywords as in `Options`.
+
+    Modules and functions come with comment lines that say where the prefixes come from, and can be read back.
+    Variables that nothing inside defines stand as their names. Raises TypeError for an unknown option.
+    """
+    chosen = Options.of(**options)
+    ctx = Context(chosen)
+    if isinstance(node, IRModule):
+        from autosched.script.printer.module import write_module
+
+        write_module(ctx, node)
+        _add_header(ctx)
+    elif isinstance(node, PrimFunc):
+        write_prim_func(ctx, node, chosen.name)
+        _add_header(ctx)
+    elif isinstance(node, Stmt):
+        StmtWriter(ctx).body(ctx, node)
+    elif isinstance(node, BufferRegion | MatchBufferRegion):
+        ctx.line(region(ctx, node if isinstance(node, BufferRegion) else node.source))
+    elif isinstance(node, GlobalVar):
+        ctx.line(repr(node))
+    elif is_expression(node) or not _is_relax(node):
+        ctx.line(expr(ctx, node))
+    else:
+        _write_relax(ctx, node)
+    text = marks.render(ctx.lines, numbers=chosen.print_line_numbers, context=chosen.num_context_lines)
+    return colourise(text, chosen.style) if chosen.style else text
+
+
+def text_with_mark(func: Any, node: Node, *, context: int = -1) -> str:
+    """The text of a function (or statement) with a line of carets under `node`; for error messages.
+
+    node     a loop, block, statement, expression, variable or buffer inside `func`; several marks where it occurs often
+    context  how many lines around the mark to show; -1 for all
+    """
+    return script(func, obj_to_underline=(node,), num_context_lines=context)
+
+
+def _is_relax(node: Any) -> bool:
+    return type(node).__module__.startswith("autosched.relax.")
+
+
+def _write_relax(ctx: Context, node: Any) -> None:
+    from autosched.script.printer.relax_func import write_node
+
+    if write_node(ctx, node):
+        _add_header(ctx)
+
+
+_SOURCES: dict[str, tuple[Callable[[Options], str], str]] = {
+    "I": (lambda o: o.ir_prefix, "ir"),
+    "T": (lambda o: o.tir_prefix, "tir"),
+    "R": (lambda o: o.relax_prefix, "relax"),
+}
+
+
+def _add_header(ctx: Context) -> None:
+    """Comment lines for the dialects that the text uses, and the constants' data or a note that it is left out."""
+    header = [
+        f"# from autosched.script import {module} as {prefix(ctx.options)}"
+        for key, (prefix, module) in _SOURCES.items()
+        if key in ctx.used
+    ]
+    if ctx.constants:
+        from autosched.script.printer.metadata import metadata_lines
+
+        header += metadata_lines(ctx.constants) if ctx.options.show_meta else [
+            "", "# Metadata omitted. Use show_meta=True in script() method to show it.",
+        ]  # fmt: skip
+    ctx.lines[:0] = [*header, ""]

@@ -1,0 +1,114 @@
+"""Element-wise functions of several tensors, broadcast as NumPy does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from autosched import te
+from autosched.te import Tensor
+from autosched.tir import expr as E
+from autosched.tir.expr import IntImm, PrimExpr, const_int
+from autosched.topi.shapes import axis_names, dims
+
+
+def broadcast_shape(*shapes: Sequence[Any]) -> tuple[Any, ...]:
+    """The common shape; in every column the dimension that is not 1."""
+    ndim = max(map(len, shapes))
+    result = []
+    for axis in range(-ndim, 0):
+        column = [s[axis] for s in shapes if len(s) >= -axis]
+        wide = [d for d in column if const_int(d) != 1]
+        result.append(wide[0] if wide else column[0])
+    return dims(result)
+
+
+def element(x: Tensor, indices: Sequence[Any]) -> PrimExpr:
+    """The element of `x` that stands at `indices` of the broadcast result."""
+    own = indices[len(indices) - x.ndim :]
+    return x(*(IntImm(0, "int64") if const_int(s) == 1 else i for s, i in zip(x.shape, own, strict=True)))
+
+
+def elementwise(f: Callable[..., PrimExpr], name: str, *tensors: Tensor) -> Tensor:
+    """f of corresponding elements."""
+    shape = broadcast_shape(*(t.shape for t in tensors))
+    result = te.compute(
+        shape, lambda *i: f(*(element(t, i) for t in tensors)), name=name, varargs_names=axis_names(len(shape))
+    )
+    return result  # type: ignore[no-any-return]
+
+
+def add(x: Tensor, y: Tensor) -> Tensor:
+    return elementwise(E.add, "T_add", x, y)
+
+
+def subtract(x: Tensor, y: Tensor) -> Tensor:
+    return elementwise(E.sub, "T_subtract", x, y)
+
+
+def multiply(x: Tensor, y: Tensor) -> Tensor:
+    return elementwise(E.mul, "T_multiply", x, y)
+
+
+def divide(x: Tensor, y: Tensor) -> Tensor:
+    """x / y; integers round to zero."""
+    return elementwise(E.div, "T_divide", x, y)
+
+
+def floor_divide(x: Tensor, y: Tensor) -> Tensor:
+    def f(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        return te.floor(a / b) if E.is_float(a.dtype) else E.floordiv(a, b)
+
+    return elementwise(f, "T_floor_divide", x, y)
+
+
+def power(x: Tensor, y: Tensor) -> Tensor:
+    """x to the power y."""
+    return elementwise(te.power, "T_power", x, y)
+
+
+def maximum(x: Tensor, y: Tensor) -> Tensor:
+    return elementwise(E.maximum, "T_maximum", x, y)
+
+
+def minimum(x: Tensor, y: Tensor) -> Tensor:
+    return elementwise(E.minimum, "T_minimum", x, y)
+
+
+def _compare(kind: type[E.CmpOp], name: str) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda x, y: elementwise(lambda a, b: E.compare(kind, a, b), name, x, y)
+
+
+equal, not_equal = _compare(E.EQ, "T_equal"), _compare(E.NE, "T_not_equal")
+less, less_equal = _compare(E.LT, "T_less"), _compare(E.LE, "T_less_equal")
+greater, greater_equal = _compare(E.GT, "T_greater"), _compare(E.GE, "T_greater_equal")
+
+
+def logical_and(x: Tensor, y: Tensor) -> Tensor:
+    return elementwise(E.logical_and, "T_logical_and", x, y)
+
+
+def logical_or(x: Tensor, y: Tensor) -> Tensor:
+    return elementwise(E.logical_or, "T_logical_or", x, y)
+
+
+def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """x where the condition holds, else y."""
+    return elementwise(E.select, "T_where", condition, x, y)
+
+
+def cast(x: Tensor, dtype: str) -> Tensor:
+    """The values as another dtype; floats become integers by dropping the fraction."""
+
+    def convert(*i: Any) -> PrimExpr:
+        value = x(*i)
+        return E.compare(E.NE, value, 0) if dtype == "bool" and x.dtype != "bool" else E.cast(dtype, value)
+
+    return te.compute(x.shape, convert, name="compute")  # type: ignore[no-any-return]
+
+
+def broadcast_to(x: Tensor, shape: Sequence[int]) -> Tensor:
+    """x repeated along its dimensions of size 1 and along new ones in front."""
+    full = broadcast_shape(x.shape, dims(shape))
+    result = te.compute(full, lambda *i: element(x, i), name="T_broadcast_to", varargs_names=axis_names(len(full)))
+    return result  # type: ignore[no-any-return]

@@ -1,0 +1,25 @@
+"""Tensors from nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autosched import te
+from autosched.te import Tensor
+from autosched.tir.expr import cast, const
+from autosched.topi.shapes import dims
+
+
+def full(shape: Sequence[int], dtype: str, value: float) -> Tensor:
+    """The same number everywhere."""
+    return te.compute(dims(shape), lambda *_: const(value, dtype), name="T_full")  # type: ignore[no-any-return]
+
+
+def full_like(x: Tensor, value: float) -> Tensor:
+    return full(x.shape, x.dtype, value)
+
+
+def arange(start: int, stop: int, step: int, dtype: str) -> Tensor:
+    """start, start + step, … before stop."""
+    size = max(0, -(-(stop - start) // step))
+    return te.compute(dims((size,)), lambda i: cast(dtype, i * step + start), name="T_arange")  # type: ignore[no-any-return]

@@ -1,0 +1,45 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autosched import te
+from autosched.te import Tensor
+from autosched.tir.expr import cast, const_int
+from autosched.topi.broadcast import broadcast_shape
+from autosched.topi.shapes import dims
+
+
+class _Batched:
+    """A tensor whose last dimensions are a matrix: reads with broadcast batch indices."""
+
+    def __init__(self, x: Tensor, matrix_dims: int):
+        self.x, self.batch = x, x.shape[: x.ndim - matrix_dims]
+        self.matrix_dims = matrix_dims
+
+    def __call__(self, batch: tuple[Any, ...], *matrix: Any) -> Any:
+        own = batch[len(batch) - len(self.batch) :]
+        picked = [0 if const_int(s) == 1 else i for s, i in zip(self.batch, own, strict=True)]
+        return self.x(*picked, *matrix)
+
+
+def matmul(a: Tensor, b: Tensor, out_dtype: str | None = None) -> Tensor:
+    """NumPy's matmul: [..., M, K] x [..., K, N] with broadcast batch dimensions; vectors lose their dimension.
+
+    out_dtype  what products are summed in; the arguments' dtype by default
+    """
+    left, right = _Batched(a, min(a.ndim, 2)), _Batched(b, min(b.ndim, 2))
+    a_vector, b_vector = a.ndim == 1, b.ndim == 1
+    batch = broadcast_shape(left.batch, right.batch) if left.batch or right.batch else ()
+    shape = (*batch, *(() if a_vector else a.shape[-2:-1]), *(() if b_vector else b.shape[-1:]))
+    k = te.reduce_axis((0, dims(a.shape[-1:])[0]), name="k")
+    dtype = out_dtype or a.dtype
+
+    def compute(*indices: Any) -> Any:
+        outer, matrix = indices[: len(batch)], list(indices[len(batch) :])
+        row = [] if a_vector else [matrix.pop(0)]
+        x, y = left(outer, *row, k), right(outer, k, *matrix)
+        return te.sum(cast(dtype, x) * cast(dtype, y), axis=k)
+
+    return te.compute(dims(shape), compute, name="matmul")  # type: ignore[no-any-return]

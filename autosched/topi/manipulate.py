@@ -1,0 +1,114 @@
+"""Operators that move elements: no arithmetic on values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from autosched import te
+from autosched.te import Tensor
+from autosched.tir.expr import IntImm, Var, const, if_then_else
+from autosched.topi.shapes import axis_names, dims, flatten_index, int_shape, unflatten_index
+
+
+def _compute(shape: Sequence[Any], f: Any, name: str) -> Tensor:
+    return te.compute(dims(shape), f, name=name, varargs_names=axis_names(len(shape)))  # type: ignore[no-any-return]
+
+
+def reshape(x: Tensor, shape: Sequence[int], name: str = "T_reshape") -> Tensor:
+    """The elements in their row-major order under another shape."""
+    old, new = int_shape(x), tuple(int(s) for s in shape)
+
+    def compute(*i: Any) -> Any:
+        ranges: dict[Var, tuple[int, int]] = {v: (0, s) for v, s in zip(i, new, strict=True)}
+        return x(*unflatten_index(flatten_index(i, new), old, ranges))
+
+    return _compute(new, compute, name)
+
+
+def transpose(x: Tensor, axes: Sequence[int]) -> Tensor:
+    """Dimension i of the result is dimension axes[i] of x."""
+    inverse = [list(axes).index(a) for a in range(x.ndim)]
+    return _compute([x.shape[a] for a in axes], lambda *i: x(*(i[p] for p in inverse)), "T_transpose")
+
+
+def expand_dims(x: Tensor, axes: Sequence[int]) -> Tensor:
+    """New dimensions of size 1 at `axes` of the result."""
+    shape = list(x.shape)
+    for a in axes:
+        shape.insert(a, IntImm(1, "int64"))
+    return _compute(shape, lambda *i: x(*(v for a, v in enumerate(i) if a not in axes)), "expand_dims")
+
+
+def squeeze(x: Tensor, axes: Sequence[int]) -> Tensor:
+    """Without the dimensions `axes`, whose size is 1."""
+    shape = [s for a, s in enumerate(x.shape) if a not in axes]
+
+    def compute(*i: Any) -> Any:
+        rest = list(i)
+        return x(*(IntImm(0, "int64") if a in axes else rest.pop(0) for a in range(x.ndim)))
+
+    return _compute(shape, compute, "T_squeeze")
+
+
+def concatenate(tensors: Sequence[Tensor], axis: int) -> Tensor:
+    """The tensors one after the other along `axis`."""
+    sizes = [int_shape(t)[axis] for t in tensors]
+    shape = list(tensors[0].shape)
+    shape[axis] = IntImm(sum(sizes), "int64")
+
+    def compute(*i: Any) -> Any:
+        def part(n: int, start: int) -> Any:
+            return tensors[n](*(v - start if a == axis and start else v for a, v in enumerate(i)))
+
+        starts = [sum(sizes[:n]) for n in range(len(sizes))]
+        result = part(0, 0)
+        for n in range(1, len(tensors)):
+            result = if_then_else(i[axis] >= starts[n], part(n, starts[n]), result)
+        return result
+
+    return _compute(shape, compute, "T_concat")
+
+
+def split(x: Tensor, sections: Sequence[int], axis: int) -> list[Tensor]:
+    """Pieces of the given sizes along `axis`."""
+    pieces, start = [], 0
+    for size in sections:
+        shape = list(x.shape)
+        shape[axis] = IntImm(size, "int64")
+
+        def compute(*i: Any, offset: int = start) -> Any:
+            return x(*(v + offset if a == axis else v for a, v in enumerate(i)))
+
+        pieces.append(_compute(shape, lambda *i, f=compute: f(*i), "T_split"))
+        start += size
+    return pieces
+
+
+def strided_slice(x: Tensor, shape: Sequence[int], begin: Sequence[int], strides: Sequence[int]) -> Tensor:
+    """Every strides[a]-th element from begin[a], shape[a] of them, for each dimension."""
+    return _compute(
+        shape, lambda *i: x(*(v * s + b for v, b, s in zip(i, begin, strides, strict=True))), "T_strided_slice"
+    )
+
+
+def pad(x: Tensor, before: Sequence[int], after: Sequence[int], value: float) -> Tensor:
+    """`value` around the tensor, before[a] and after[a] elements in each dimension."""
+    size = int_shape(x)
+    shape = [b + s + a for b, s, a in zip(before, size, after, strict=True)]
+
+    def compute(*i: Any) -> Any:
+        conditions = []
+        for v, b, s, a in zip(i, before, size, after, strict=True):
+            conditions += [v >= b] * bool(b) + [v < b + s] * bool(a)
+        inner = x(*(v - b if b else v for v, b in zip(i, before, strict=True)))
+        return if_then_else(te.all(*conditions), inner, const(value, x.dtype)) if conditions else inner
+
+    return _compute(shape, compute, "PadInput")
+
+
+def tile(x: Tensor, repeats: Sequence[int]) -> Tensor:
+    """The tensor repeated along its dimensions."""
+    size = int_shape(x)
+    shape = [s * r for s, r in zip(size, repeats, strict=True)]
+    return _compute(shape, lambda *i: x(*(v % s if r > 1 else v for v, s, r in zip(i, size, repeats))), "T_tile")

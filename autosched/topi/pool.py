@@ -1,0 +1,133 @@
+"""Pooling over dimensions 2 and 3; other dimensions (also a channel block behind) stay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from autosched import te
+from autosched.errors import ShapeError
+from autosched.te import Tensor
+from autosched.tir import expr as E
+from autosched.topi.conv2d import pad_spatial
+from autosched.topi.shapes import axis_names, dims, int_shape
+
+
+def pooled_size(size: int, kernel: int, stride: int, dilation: int, before: int, after: int, ceil_mode: bool) -> int:
+    """How many windows there are; with `ceil_mode` one that begins inside but ends outside counts too."""
+    span = (kernel - 1) * dilation + 1
+    room = size + before + after - span
+    if room < 0:
+        raise ShapeError(f"a window of {span} does not fit into {size} with padding {before} and {after}")
+    count = -(-room // stride) + 1 if ceil_mode else room // stride + 1
+    if ceil_mode and (count - 1) * stride >= size + before:
+        count -= 1
+    return count
+
+
+def _windows(
+    x: Tensor, pool_size: Sequence[int], strides: Sequence[int], dilation: Sequence[int], padding: Sequence[int],
+    ceil_mode: bool, outside: float,
+) -> tuple[Tensor, tuple[int, ...]]:  # fmt: skip
+    """The padded input, grown at the end so that every window lies inside it, and the result's shape."""
+    shape = int_shape(x)
+    sizes, grown = [], list(padding)
+    for i in (0, 1):
+        size = shape[2 + i]
+        count = pooled_size(size, pool_size[i], strides[i], dilation[i], padding[i], padding[2 + i], ceil_mode)
+        sizes.append(count)
+        needed = (count - 1) * strides[i] + (pool_size[i] - 1) * dilation[i] + 1 - size - padding[i]
+        grown[2 + i] = max(needed, padding[2 + i])
+    return pad_spatial(x, grown, outside), (*shape[:2], *sizes, *shape[4:])
+
+
+def _window_axes(pool_size: Sequence[int]) -> list[Any]:
+    return [te.reduce_axis((0, dims((k,))[0]), f"rv{i}") for i, k in enumerate(pool_size)]
+
+
+def max_pool2d(
+    x: Tensor, pool_size: Sequence[int], strides: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
+    ceil_mode: bool,
+) -> Tensor:  # fmt: skip
+    """The largest value of each window; padding never wins."""
+    lowest = te.min_value(x.dtype).value  # type: ignore[attr-defined]
+    padded, shape = _windows(x, pool_size, strides, dilation, padding, ceil_mode, lowest)
+    ry, rx = _window_axes(pool_size)
+
+    def compute(n: Any, c: Any, i: Any, j: Any, *rest: Any) -> Any:
+        at = (i * strides[0] + ry * dilation[0], j * strides[1] + rx * dilation[1])
+        return te.max(padded(n, c, *at, *rest), axis=[ry, rx])
+
+    return te.compute(dims(shape), lambda *i: compute(*i), name="pool_max", varargs_names=axis_names(len(shape)))  # type: ignore[no-any-return]
+
+
+def avg_pool2d(
+    x: Tensor, pool_size: Sequence[int], strides: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
+    ceil_mode: bool, count_include_pad: bool,
+) -> Tensor:  # fmt: skip
+    """The mean of each window, over what lies in the image (or, with `count_include_pad`, in the padding as well)."""
+    padded, shape = _windows(x, pool_size, strides, dilation, padding, ceil_mode, 0.0)
+    ry, rx = _window_axes(pool_size)
+    size = int_shape(x)[2:4]
+
+    def total(n: Any, c: Any, i: Any, j: Any, *rest: Any) -> Any:
+        at = (i * strides[0] + ry * dilation[0], j * strides[1] + rx * dilation[1])
+        return te.sum(padded(n, c, *at, *rest), axis=[ry, rx])
+
+    names = axis_names(len(shape))
+    pool_sum = te.compute(dims(shape), lambda *i: total(*i), name="pool_sum", varargs_names=names)
+
+    def count(index: Any, axis: int) -> Any:
+        """How many elements of a window count along one axis; a number where that is the same for all windows."""
+        k, stride, step = pool_size[axis], strides[axis], dilation[axis]
+        low, high = (-padding[axis], size[axis] + padding[2 + axis]) if count_include_pad else (0, size[axis])
+        last = (shape[2 + axis] - 1) * stride - padding[axis] + (k - 1) * step
+        if -padding[axis] >= low and last < high:
+            return k
+        start = index * stride - padding[axis]
+        # elements start + t * step with low <= element < high
+        first = E.maximum(E.floordiv(low - start + step - 1, step), 0)
+        end = E.minimum(E.floordiv(high - start + step - 1, step), k)
+        return end - first
+
+    def mean(*i: Any) -> Any:
+        elements = count(i[2], 0) * count(i[3], 1)
+        divisor = E.const(elements, x.dtype) if isinstance(elements, int) else E.cast(x.dtype, elements)
+        return pool_sum(*i) / divisor
+
+    return te.compute(dims(shape), mean, name="pool_avg", varargs_names=names)  # type: ignore[no-any-return]
+
+
+def adaptive_avg_pool2d(x: Tensor, output_size: Sequence[int]) -> Tensor:
+    """The mean over windows that divide the image as evenly as possible into `output_size`.
+
+    Window i of n over a size s reaches from floor(i s / n) to ceil((i + 1) s / n).
+    """
+    shape = int_shape(x)
+    size, result = shape[2:4], (*shape[:2], *output_size, *shape[4:])
+    widest = [
+        max(-(-(i + 1) * s // n) - i * s // n for i in range(n)) for s, n in zip(size, output_size, strict=True)
+    ]
+    ry, rx = _window_axes(widest)
+    names = axis_names(len(shape))
+
+    def start(i: Any, axis: int) -> Any:
+        return i * size[axis] // output_size[axis]
+
+    def length(i: Any, axis: int) -> Any:
+        s, n = size[axis], output_size[axis]
+        return s // n if s % n == 0 else ((i + 1) * s + n - 1) // n - start(i, axis)
+
+    def total(n: Any, c: Any, i: Any, j: Any, *rest: Any) -> Any:
+        inside = te.all(ry < length(i, 0), rx < length(j, 1)) if any(s % o for s, o in zip(size, output_size)) else True
+        at = (start(i, 0) + ry, start(j, 1) + rx)
+        return te.sum(x(n, c, *at, *rest), axis=[ry, rx], where=inside)
+
+    pool_sum = te.compute(dims(result), lambda *i: total(*i), name="adaptive_pool_sum", varargs_names=names)
+
+    def mean(*i: Any) -> Any:
+        elements = length(i[2], 0) * length(i[3], 1)
+        divisor = E.const(elements, x.dtype) if isinstance(elements, int) else E.cast(x.dtype, elements)
+        return pool_sum(*i) / divisor
+
+    return te.compute(dims(result), mean, name="adaptive_pool_avg", varargs_names=names)  # type: ignore[no-any-return]

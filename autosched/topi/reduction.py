@@ -1,0 +1,130 @@
+"""Reductions over chosen dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from autosched import te
+from autosched.te import Tensor
+from autosched.tir import expr as E
+from autosched.tir.expr import IntImm
+from autosched.topi.shapes import axis_names, dims, int_shape
+
+Axes = Sequence[int]
+
+
+def reduced_shape(shape: Sequence[Any], axes: Axes, keepdims: bool) -> tuple[Any, ...]:
+    """The result's shape: reduced dimensions become 1 or go."""
+    return tuple(1 if i in axes else s for i, s in enumerate(shape) if keepdims or i not in axes)
+
+
+def full_index(out: Sequence[Any], reduced: Sequence[Any], ndim: int, axes: Axes, keepdims: bool) -> list[Any]:
+    """Indices of the argument from the result's and the reduction's."""
+    kept, over = list(out), list(reduced)
+    index = []
+    for i in range(ndim):
+        if i in axes:
+            index.append(over.pop(0))
+            if keepdims:
+                kept.pop(0)
+        else:
+            index.append(kept.pop(0))
+    return index
+
+
+def reduce(
+    x: Tensor, axes: Axes, keepdims: bool, reducer: Callable[..., Any], name: str, f: Callable[..., Any] | None = None
+) -> Tensor:
+    """Reduce f(element, its indices) over `axes`."""
+    shape = dims(x.shape)
+    over = [te.reduce_axis((0, shape[a]), f"k{a}") for a in axes]
+    result = reduced_shape(shape, axes, keepdims)
+
+    def compute(*out: Any) -> Any:
+        index = full_index(out, over, x.ndim, axes, keepdims)
+        return reducer(x(*index) if f is None else f(x(*index), index), axis=over)
+
+    return te.compute(dims(result), compute, name=name, varargs_names=axis_names(len(result)))  # type: ignore[no-any-return]
+
+
+def sum(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:  # noqa: A001
+    return reduce(x, axis, keepdims, te.sum, f"{_plain(x)}_red")
+
+
+def prod(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
+    return reduce(x, axis, keepdims, te.prod, f"{_plain(x)}_red")
+
+
+def max(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:  # noqa: A001
+    return reduce(x, axis, keepdims, te.max, f"{_plain(x)}_red")
+
+
+def min(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:  # noqa: A001
+    return reduce(x, axis, keepdims, te.min, f"{_plain(x)}_red")
+
+
+def _plain(x: Tensor) -> str:
+    return x.name.replace(".", "_")
+
+
+def _count(x: Tensor, axes: Axes) -> int:
+    count = 1
+    for a in axes:
+        count *= int_shape(x)[a]
+    return count
+
+
+def _divide(x: Tensor, count: int, name: str = "T_divide") -> Tensor:
+    names = axis_names(x.ndim)
+    return te.compute(x.shape, lambda *i: x(*i) / E.const(count, x.dtype), name=name, varargs_names=names)  # type: ignore[no-any-return]
+
+
+def mean(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
+    return _divide(sum(x, axis, keepdims), _count(x, axis))
+
+
+def variance(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
+    """The mean squared distance from the mean (of the whole population), computed in two passes."""
+    middle = mean(x, axis, True)
+
+    def squared(value: Any, index: list[Any]) -> Any:
+        distance = value - middle(*(IntImm(0, "int64") if i in axis else v for i, v in enumerate(index)))
+        return distance * distance
+
+    return _divide(reduce(x, axis, keepdims, te.sum, f"{_plain(x)}_var_red", squared), _count(x, axis), "T_variance")
+
+
+def _argument(x: Tensor, axis: int, keepdims: bool, better: type[E.CmpOp], worst: Any, dtype: str, name: str) -> Tensor:
+    """The first position of the best value: a reduction of pairs (position, value)."""
+
+    def combine(a: Any, b: Any) -> Any:
+        first = te.any(
+            E.compare(better, a[1], b[1]), te.all(E.compare(E.EQ, a[1], b[1]), E.compare(E.LT, a[0], b[0]))
+        )
+        # the identity stands at the last position, so that a real element of the same value wins
+        return E.select(first, a[0], b[0]), E.select(first, a[1], b[1])
+
+    last = int_shape(x)[axis] - 1
+    reducer = te.comm_reducer(combine, lambda t0, t1: (E.const(last, t0), worst(t1)), name=name)
+    shape = dims(x.shape)
+    k = te.reduce_axis((0, shape[axis]), f"k{axis}")
+    result = dims(reduced_shape(shape, (axis,), keepdims))
+
+    def compute(*out: Any) -> Any:
+        index = full_index(out, [k], x.ndim, (axis,), keepdims)
+        return list(reducer((E.cast(dtype, k.var), x(*index)), axis=k))
+
+    names = axis_names(len(result))
+    pairs = te.compute(result, compute, name=f"{_plain(x)}_red_temp", varargs_names=names)
+    return te.compute(result, lambda *i: pairs[0](*i), name=f"{_plain(x)}_red", varargs_names=names)  # type: ignore[no-any-return]
+
+
+def argmax(x: Tensor, axis: int, keepdims: bool, dtype: str = "int64") -> Tensor:
+    """The position of the largest value along an axis, the first of equals."""
+    return _argument(x, axis, keepdims, E.GT, te.min_value, dtype, "argmax")
+
+
+def argmin(x: Tensor, axis: int, keepdims: bool, dtype: str = "int64") -> Tensor:
+    """The position of the smallest value along an axis, the first of equals."""
+    return _argument(x, axis, keepdims, E.LT, te.max_value, dtype, "argmin")

@@ -1,0 +1,51 @@
+"""Integer shapes of tensor expressions, and index arithmetic over them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from autosched.te import Tensor
+from autosched.tir.expr import IntImm, PrimExpr, Var, as_int
+from autosched.tir.simplify import Analyzer
+
+
+def int_shape(x: Tensor) -> tuple[int, ...]:
+    """The shape as integers. Raises InvalidValueError where a dimension is symbolic."""
+    return tuple(as_int(s) for s in x.shape)
+
+
+def dims(shape: Sequence[Any]) -> tuple[Any, ...]:
+    """A shape with its constants as int64, the index dtype of operator computes."""
+    return tuple(s if isinstance(s, PrimExpr) and not isinstance(s, IntImm) else IntImm(as_int(s), "int64") for s in shape)
+
+
+def axis_names(ndim: int) -> list[str]:
+    """ax0, ax1, … as the loops of injective operators are called."""
+    return [f"ax{i}" for i in range(ndim)]
+
+
+def flatten_index(indices: Sequence[Any], shape: Sequence[int]) -> Any:
+    """The row-major position of an element."""
+    flat: Any = IntImm(0, "int64")
+    for i, s in zip(indices, shape, strict=True):
+        flat = flat * s + i
+    return flat
+
+
+def unflatten_index(flat: Any, shape: Sequence[int], ranges: dict[Var, tuple[int, int]]) -> list[Any]:
+    """The indices of a row-major position, simplified with what is known of the variables in it."""
+    analyzer = Analyzer(ranges)
+    indices: list[Any] = []
+    stride = 1
+    for position in range(len(shape) - 1, -1, -1):
+        size = shape[position]
+        if size == 1:
+            indices.append(IntImm(0, "int64"))
+            continue
+        index = flat // stride
+        if position:
+            index = index % size
+        indices.append(analyzer.simplify(index))
+        stride *= size
+    return indices[::-1]

@@ -1,0 +1,137 @@
+"""Element-wise functions of one tensor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from autosched import te
+from autosched.te import Tensor
+from autosched.tir import expr as E
+from autosched.tir.expr import PrimExpr
+
+SQRT_HALF = math.sqrt(0.5)
+
+
+def elementwise(x: Tensor, f: Callable[[Any], PrimExpr], name: str = "compute") -> Tensor:
+    """f of every element."""
+    return te.compute(x.shape, lambda *i: f(x(*i)), name=name)  # type: ignore[no-any-return]
+
+
+def _number(x: Any, value: float) -> PrimExpr:
+    return E.const(value, x.dtype)
+
+
+def identity(x: Tensor) -> Tensor:
+    return elementwise(x, lambda v: v, "T_identity")
+
+
+def relu(x: Tensor) -> Tensor:
+    """max(x, 0)."""
+    return elementwise(x, lambda v: E.maximum(v, _number(v, 0)))
+
+
+def leaky_relu(x: Tensor, alpha: float) -> Tensor:
+    """x where positive, else alpha * x."""
+    return elementwise(x, lambda v: E.select(v > _number(v, 0), v, v * _number(v, alpha)))
+
+
+def clip(x: Tensor, min: float, max: float) -> Tensor:  # noqa: A002
+    """x limited to [min, max]."""
+    return elementwise(x, lambda v: E.maximum(E.minimum(v, _number(v, max)), _number(v, min)))
+
+
+def exp(x: Tensor) -> Tensor:
+    return elementwise(x, te.exp)
+
+
+def log(x: Tensor) -> Tensor:
+    return elementwise(x, te.log)
+
+
+def sqrt(x: Tensor) -> Tensor:
+    return elementwise(x, te.sqrt)
+
+
+def rsqrt(x: Tensor) -> Tensor:
+    return elementwise(x, te.rsqrt)
+
+
+def erf(x: Tensor) -> Tensor:
+    return elementwise(x, te.erf)
+
+
+def tanh(x: Tensor) -> Tensor:
+    return elementwise(x, te.tanh)
+
+
+def sigmoid(x: Tensor) -> Tensor:
+    return elementwise(x, te.sigmoid)
+
+
+def sin(x: Tensor) -> Tensor:
+    return elementwise(x, te.sin)
+
+
+def cos(x: Tensor) -> Tensor:
+    return elementwise(x, te.cos)
+
+
+def floor(x: Tensor) -> Tensor:
+    return elementwise(x, te.floor)
+
+
+def ceil(x: Tensor) -> Tensor:
+    return elementwise(x, te.ceil)
+
+
+def round(x: Tensor) -> Tensor:  # noqa: A001
+    """To the nearest integer, halves to even."""
+    return elementwise(x, te.nearbyint)
+
+
+def abs(x: Tensor) -> Tensor:  # noqa: A001
+    return elementwise(x, te.abs)
+
+
+def negative(x: Tensor) -> Tensor:
+    return elementwise(x, lambda v: -v)
+
+
+def sign(x: Tensor) -> Tensor:
+    """1, 0 or -1."""
+    return elementwise(
+        x, lambda v: E.select(v > _number(v, 0), _number(v, 1), E.select(v < _number(v, 0), _number(v, -1), _number(v, 0)))
+    )
+
+
+def logical_not(x: Tensor) -> Tensor:
+    return elementwise(x, E.logical_not)
+
+
+def silu(x: Tensor) -> Tensor:
+    """x * sigmoid(x)."""
+    return elementwise(x, lambda v: v * te.sigmoid(v))
+
+
+def hard_sigmoid(x: Tensor, alpha: float, beta: float) -> Tensor:
+    """alpha * x + beta limited to [0, 1]."""
+    return elementwise(
+        x, lambda v: E.maximum(E.minimum(v * _number(v, alpha) + _number(v, beta), _number(v, 1)), _number(v, 0))
+    )
+
+
+def gelu(x: Tensor) -> Tensor:
+    """x times the normal distribution function of x."""
+    return elementwise(x, lambda v: v * (te.erf(v * _number(v, SQRT_HALF)) * _number(v, 0.5) + _number(v, 0.5)))
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """The approximation of gelu by tanh. Source: Hendrycks, Gimpel 2016, section 2."""
+
+    def f(v: Any) -> PrimExpr:
+        inner = _number(v, math.sqrt(2 / math.pi)) * (v + _number(v, 0.044715) * v * v * v)
+        return v * _number(v, 0.5) * (_number(v, 1) + te.tanh(inner))
+
+    return elementwise(x, f)

@@ -1,0 +1,112 @@
+"""What builders and runners pass to each other, and the options of a measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from autosched.errors import InvalidValueError
+from autosched.runtime.kernel import Kernel
+from autosched.task import ConfigLike, Measurement, Status, Task
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureOptions:
+    """How candidates are built, checked and timed.
+
+    threads             threads of the runner; a configuration with a knob `threads` uses at most so many
+    cache               "warm": the same arrays again and again; "cold": packed arguments (weights) rotate over copies
+                        that together do not fit the last cache
+    build_timeout_s     for one candidate, from schedule to object code
+    run_timeout_s       for one candidate, with packing, checking and timing
+    memory_limit_bytes  that one worker may take beyond what it starts with; None: half of the machine's memory
+    builders            processes that compile; None: one for each core that we may use
+    repeat_s            a repeat makes so many calls that it takes at least this long
+    min_repeats         fewest repeats of a candidate that is not cut short
+    interval            repeats end when the median is known within this share of it, with 95 % confidence
+    budget_s            … or when they have taken this long
+    cut_ratio           a candidate is cut short when even its fastest repeat takes so many times the best so far
+    accuracy            error allowed as a share of the largest value, where rounding alone would be allowed less:
+                        Winograd F(4x4, 3x3) costs about 1e-5
+    seed                of the inputs
+    Raises  InvalidValueError for an impossible value.
+    """
+
+    threads: int = 1
+    cache: Literal["warm", "cold"] = "warm"
+    build_timeout_s: float = 20.0
+    run_timeout_s: float = 20.0
+    memory_limit_bytes: int | None = None
+    builders: int | None = None
+    repeat_s: float = 1.5e-3
+    min_repeats: int = 8
+    interval: float = 0.01
+    budget_s: float = 0.1
+    cut_ratio: float = 1.2
+    accuracy: float = 4e-5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("threads", "build_timeout_s", "run_timeout_s", "repeat_s", "min_repeats", "budget_s", "cut_ratio"):
+            if getattr(self, name) <= 0:
+                raise InvalidValueError(f"{name} is {getattr(self, name)}", hint="give a number above 0")
+        for name in ("memory_limit_bytes", "builders"):
+            if (value := getattr(self, name)) is not None and value <= 0:
+                raise InvalidValueError(f"{name} is {value}", hint="give a number above 0, or None")
+        if self.cache not in ("warm", "cold"):
+            raise InvalidValueError(f"cache is {self.cache!r}", hint="'warm' or 'cold'")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A configuration of a task, to be measured."""
+
+    task: Task
+    config: ConfigLike
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A candidate's machine code.
+
+    packs    per argument an object whose `pack(array)` turns the natural array into the one that the kernel takes
+             (inputs) or gives (outputs); None: as it is
+    build_s  seconds that building took
+    """
+
+    candidate: Candidate
+    kernel: Kernel = field(repr=False)
+    packs: tuple[Any, ...] = ()
+    build_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A candidate that could not be built, and why."""
+
+    candidate: Candidate
+    measurement: Measurement
+
+
+class CandidateError(Exception):
+    """A candidate that failed, raised inside a worker: becomes a measurement with this status and text."""
+
+    def __init__(self, status: Status, text: str):
+        super().__init__(status, text)
+        self.status, self.text = status, text
+
+
+class Builder(Protocol):
+    """Compiles candidates; gives each one's outcome as soon as it is there, in any order."""
+
+    def build(self, candidates: Sequence[Candidate]) -> Iterator[Built | Failed]: ...
+
+
+class Runner(Protocol):
+    """Checks and times what was built, one after another, in order.
+
+    best_s  the task's best time so far, which decides what is clearly worse
+    """
+
+    def run(self, built: Sequence[Built], best_s: float | None = None) -> Iterator[Measurement]: ...

@@ -1,0 +1,194 @@
+"""The parent's side of one worker process."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Any
+
+from autosched.env import child_environment
+from autosched.errors import AutoschedError
+from autosched.task import Status
+from autosched.tuner.measure.worker import Do, Learn, Reply, Setup
+
+_START_TIMEOUT_S = 120.0
+_MOST_ERROR_BYTES = 64 * 1024
+_ALIVE: weakref.WeakSet[WorkerProcess] = weakref.WeakSet()
+# What the C++ library and LLVM print before they abort for want of memory.
+_MEMORY_TEXTS = ("bad_alloc", "out of memory", "Cannot allocate memory", "MemoryError")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A message for a worker, and what the worker must have learnt before, by key."""
+
+    message: Any
+    needs: Mapping[str, Any] = field(default_factory=dict)
+
+
+class WorkerProcess:
+    """A process that serves one job at a time.
+
+    The constructor returns at once; `wait_ready` waits until the worker has imported what it needs.
+    """
+
+    def __init__(self, setup: Setup):
+        self._setup = setup
+        self._known: set[str] = set()
+        self._number = 0
+        self._is_ready = False
+        self._killed = False
+        self._errors = tempfile.TemporaryFile()
+        self._errors_from = 0
+        path = [entry or os.getcwd() for entry in sys.path]
+        code = f"import sys; sys.path[:] = {path!r}; from autosched.tuner.measure.worker import main; main()"
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env=child_environment({"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONFAULTHANDLER": None}),
+            process_group=0,  # Ctrl-C in the terminal reaches the parent alone
+        )
+        _ALIVE.add(self)
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._jobs = Connection(os.dup(self._process.stdin.fileno()), readable=False)
+        self.replies = Connection(os.dup(self._process.stdout.fileno()), writable=False)
+        self._process.stdin.close()
+        self._process.stdout.close()
+        with contextlib.suppress(OSError):  # already dead: `wait_ready` tells why
+            self._send(setup)
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process runs."""
+        return not self._killed and self._process.poll() is None
+
+    def wait_ready(self) -> None:
+        """Wait until the worker can serve jobs.
+
+        Raises AutoschedError with the worker's own words if it cannot start: no candidate is to blame for that.
+        """
+        if self._is_ready:
+            return
+        try:
+            if self.replies.poll(_START_TIMEOUT_S):
+                self._receive()
+                self._is_ready = True
+                return
+            reason = f"is not ready after {_START_TIMEOUT_S:.0f} s"
+        except (EOFError, OSError):
+            self._process.wait(10)
+            reason = self._end()
+        text = self._error_text()
+        self.kill()
+        raise AutoschedError(f"a worker process for measurements {reason}: {text}", where=self._setup.role)
+
+    def start(self, job: Job) -> None:
+        """Send a job. Raises OSError (BrokenPipeError) if the process is dead."""
+        self._errors_from = self._errors.seek(0, os.SEEK_END)
+        for key, value in job.needs.items():
+            if key not in self._known:
+                self._send(Learn(key, value))
+                self._known.add(key)
+        self._number += 1
+        self._send(Do(self._number, job.message))
+
+    def receive(self) -> Reply:
+        """Receive the reply to the job; the death of the worker is a reply too."""
+        try:
+            while True:
+                reply = self._receive()
+                if reply.number == self._number:
+                    return reply
+        except (EOFError, OSError, pickle.UnpicklingError):
+            return self.describe_death()
+
+    def describe_death(self) -> Reply:
+        """Say of what the worker died, with all that it wrote to standard error during the job."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(10)
+        code, text = self._process.poll(), self._error_text()
+        status = Status.CRASH
+        if code == -signal.SIGILL:
+            status = Status.ILLEGAL_INSTRUCTION
+        elif any(words in text for words in _MEMORY_TEXTS) or (code == -signal.SIGKILL and not self._killed):
+            status = Status.OUT_OF_MEMORY  # SIGKILL that is not ours comes from the system when memory runs out
+        return Reply(self._number, status=status, error=f"the worker process {self._end()}\n{text}".rstrip())
+
+    def kill(self) -> None:
+        """End the process and free what it holds; safe to call twice and from any thread."""
+        if self._killed:
+            return
+        self._killed = True
+        _ALIVE.discard(self)
+        with contextlib.suppress(OSError):
+            if self._process.poll() is None:
+                self._process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(10)
+        for closable in (self._jobs, self.replies, self._errors):
+            with contextlib.suppress(OSError):
+                closable.close()
+
+    def _send(self, frame: Setup | Learn | Do) -> None:
+        self._jobs.send_bytes(pickle.dumps(frame, pickle.HIGHEST_PROTOCOL))
+
+    def _receive(self) -> Reply:
+        reply = pickle.loads(self.replies.recv_bytes())
+        assert isinstance(reply, Reply), "workers send replies alone"
+        return reply
+
+    def _end(self) -> str:
+        code = self._process.poll()
+        if code is None:
+            return "closed its pipe"
+        if code < 0:
+            try:
+                return f"was ended by {signal.Signals(-code).name}"
+            except ValueError:
+                return f"was ended by signal {-code}"
+        return f"exited with code {code}"
+
+    def _error_text(self) -> str:
+        if self._errors.closed:
+            return ""
+        end = self._errors.seek(0, os.SEEK_END)
+        self._errors.seek(max(self._errors_from, end - _MOST_ERROR_BYTES))
+        return self._errors.read().decode("utf-8", "replace").strip()
+
+
+def kill_all() -> None:
+    """End every worker of this process; runs by itself at exit."""
+    for worker in list(_ALIVE):
+        worker.kill()
+
+
+def _after_fork() -> None:
+    """A forked child has no workers: they are its parent's."""
+    for worker in list(_ALIVE):
+        worker._killed = True
+        for closable in (worker._jobs, worker.replies):
+            with contextlib.suppress(OSError):
+                closable.close()
+    _ALIVE.clear()
+
+
+atexit.register(kill_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

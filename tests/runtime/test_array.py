@@ -1,0 +1,89 @@
+import pickle
+
+import numpy as np
+import pytest
+
+from autosched.errors import TVMError
+from autosched.runtime import NDArray, array, cpu, cuda, empty, from_dlpack
+
+
+@pytest.mark.parametrize("source", [[1.0, 2.0], np.arange(6).reshape(2, 3).T, 3, np.float32(2), np.zeros((0, 4))])
+def test_array_copies_what_numpy_reads(source):
+    made = array(source)
+    assert made.dtype == str(np.asarray(source).dtype)
+    np.testing.assert_array_equal(made.numpy(), np.asarray(source))
+    assert made.device == cpu(0)
+    assert made.address % 64 == 0
+
+
+def test_array_and_numpy_are_copies():
+    source = np.zeros(3, "float32")
+    made = array(source)
+    source[0] = 1
+    made.numpy()[1] = 1
+    assert made.numpy().tolist() == [0, 0, 0]
+    assert array(made).address != made.address
+
+
+def test_empty_has_shape_and_dtype():
+    made = empty((2, 3), "int8")
+    assert (made.shape, made.dtype, made.ndim) == ((2, 3), "int8", 2)
+    assert empty(4).shape == (4,)
+    with pytest.raises(TypeError, match="dtype 'nonsense'"):
+        empty((1,), "nonsense")
+
+
+def test_copyfrom_converts_dtype_and_checks_shape():
+    made = empty((2,), "float32")
+    assert made.copyfrom(np.array([1, 2])) is made
+    assert made.numpy().tolist() == [1, 2]
+    with pytest.raises(ValueError, match="shape"):
+        made.copyfrom(np.zeros(3))
+    with pytest.raises(TypeError, match="no array"):
+        made.copyfrom("text")
+
+
+def test_copyto_gives_the_target():
+    source, target = array([1.0, 2.0]), empty((2,), "float32")
+    assert source.copyto(target) is target
+    assert target.numpy().tolist() == [1, 2]
+    copy = source.copyto(cpu(0))
+    assert copy is not source
+    with pytest.raises(TypeError):
+        source.copyto(np.zeros(2))
+
+
+def test_only_the_full_slice_is_set():
+    made = empty((2,), "float32")
+    made[:] = [3, 4]
+    assert made.numpy().tolist() == [3, 4]
+    made[:] = 0
+    assert made.numpy().tolist() == [0, 0]
+    with pytest.raises(ValueError, match="whole"):
+        made[0] = 1
+
+
+def test_identity_repr_and_pickle():
+    made = array(np.ones((1, 2), "float32"))
+    assert made != array(made)
+    assert "(1, 2)" in repr(made)
+    assert "cpu:0" in repr(made)
+    assert pickle.loads(pickle.dumps(made)).numpy().tolist() == [[1, 1]]
+
+
+def test_dlpack_shares_memory_both_ways():
+    made = array(np.zeros(3, "float32"))
+    np.from_dlpack(made)[0] = 5
+    assert made.numpy()[0] == 5
+    source = np.zeros(3, "float32")
+    shared = from_dlpack(source)
+    assert isinstance(shared, NDArray)
+    source[2] = 7
+    assert shared.numpy()[2] == 7
+    with pytest.raises(ValueError, match="row-major"):
+        from_dlpack(np.zeros((4, 3)).T)
+
+
+def test_no_array_on_another_device():
+    with pytest.raises(TVMError, match="cuda:0"):
+        empty((1,), device=cuda(0))

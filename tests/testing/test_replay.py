@@ -1,0 +1,62 @@
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from autosched.errors import InvalidValueError
+from autosched.testing.replay import main, read_recording, replay, summarise
+
+
+def write(path: Path, rows: list[str], header: str = "x,y,mode,time_ms,status") -> Path:
+    with gzip.open(path, "wt") as file:
+        file.write("\n".join(["# made for a test", header, *rows]) + "\n")
+    return path
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    rows = []
+    for x in (1, 2, 4, 8, 16):
+        for y in range(1, 9):
+            for mode in ("a", "b"):
+                if x * y <= 64:
+                    failed = x == 16 and mode == "b"
+                    time_ms = "" if failed else str(1 + abs(x - 4) + (y - 5) ** 2 + (mode == "a"))
+                    rows.append(f"{x},{y},{mode},{time_ms},{'compile' if failed else 'ok'}")
+    return write(tmp_path / "demo_device.csv.gz", rows)
+
+
+def test_reading(recorded: Path) -> None:
+    recording = read_recording(recorded)
+    assert recording.name == "demo_device" and recording.space.count() == len(recording.outcomes) == 72
+    assert recording.optimum_s == pytest.approx(1e-3)
+    assert sum(not m.is_ok for m in recording.outcomes.values()) == 4
+
+
+def test_scores_never_fall_and_reach_one_when_the_space_is_used_up(recorded: Path) -> None:
+    recording = read_recording(recorded)
+    for strategy in ("random", "xgboost"):
+        result = replay(recording, strategy, budget=80, batch=8, seed=0)
+        assert (result.scores[1:] >= result.scores[:-1]).all() and result.scores[-1] == 1.0
+        assert result.failed == 4 and len(result.scores) == 80
+    summary = summarise(recording, "random", budget=30, batch=8, seeds=range(3))
+    assert set(summary.scores) == {25, 30} and "random" in str(summary)
+
+
+def test_command_line(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(recorded), str(recorded), "--strategy", "random", "--budget", "20", "--seeds", "2", "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["name"] for line in lines] == ["demo_device", "demo_device", "mean"]
+    assert main([str(recorded), "--budget", "0"]) == 2
+    assert main([str(recorded) + "x"]) == 2
+    assert "error:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("rows", [[], ["1,2,a,x,ok"], ["1,2,a,,ok"], ["1,2,a,1.0,fine"], ["1,2"]], ids=str)
+def test_bad_recordings(tmp_path: Path, rows: list[str]) -> None:
+    with pytest.raises(InvalidValueError):
+        read_recording(write(tmp_path / "bad.csv.gz", rows))
+    (tmp_path / "plain.csv.gz").write_text("x,time_ms,status\n")
+    with pytest.raises(InvalidValueError, match="cannot read"):
+        read_recording(tmp_path / "plain.csv.gz")
