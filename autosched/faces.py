@@ -1,4 +1,4 @@
-"""Names that stand in a low room and are defined in a higher one, attached lazily; strings only, imports nothing.
+"""Names that stand in a low room and are defined in a higher one: strings, resolved on first use.
 
 TVM puts `relax.build` or `relax.frontend.onnx` into packages that, here, must not know the compiler above them. Such
 a package says `__getattr__, __dir__ = lazy_names(__name__)`, and the table below says where each name is defined.
@@ -8,6 +8,7 @@ The table for "autosched" itself is what makes `import autosched` fast: nothing 
 from __future__ import annotations
 
 import importlib
+import logging
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -30,12 +31,12 @@ FACES: Mapping[str, Mapping[str, str]] = {
         # what every room shares
         "IRModule": "autosched.ir:IRModule",
         "Target": "autosched.target:Target",
-        "load": "autosched.runtime:load",
+        "load": "autosched.faces:load",
         "Executable": "autosched.runtime:Executable",
         "Module": "autosched.runtime:Module",
         "cpu": "autosched.runtime:cpu",
         "device": "autosched.runtime:device",
-        "nd": "autosched.runtime.nd",
+        "nd": "autosched.runtime.array",
         # errors
         "AutoschedError": "autosched.errors:AutoschedError",
         "TVMError": "autosched.errors:TVMError",
@@ -58,6 +59,9 @@ FACES: Mapping[str, Mapping[str, str]] = {
         "tir": "autosched.tir",
         "topi": "autosched.topi",
         "tuner": "autosched.tuner",
+    },
+    "autosched.contrib": {
+        "graph_executor": "autosched.contrib.graph_executor",
     },
     "autosched.relax": {
         "build": "autosched.driver:relax_build",
@@ -102,6 +106,20 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
         return sorted({*vars(sys.modules[package]), *names})
 
     return get, list_names
+
+
+def load(path: Any) -> Any:
+    """Read an artifact: the Executable or Module that `save` or `export_library` wrote.
+
+    Where its machine code runs here no compiler is needed; elsewhere its kernels are built again, with a warning.
+    Raises  InvalidValueError if there is no such file; ArtifactError if it is damaged or from a newer version.
+    """
+    runtime = resolve("autosched.runtime")
+    try:
+        return runtime.load_module(path)
+    except runtime.NeedsRebuildError as error:
+        logging.getLogger("autosched").warning("%s; its kernels are built again for this machine", error.message)
+        return resolve("autosched.driver:rebuild")(error.contents)
 
 
 def install_printer() -> None:

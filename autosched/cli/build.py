@@ -24,6 +24,7 @@ REPORT_COLUMNS = (
     Column("origin", "configuration from"),
     Column("trust", "trust"),
     Column("expected_s", "expected ms", milliseconds, right=True),
+    Column("reason", "reason"),
 )
 
 
@@ -52,7 +53,7 @@ def command(
     from autosched.records import FallbackContext
 
     records: Any = FallbackContext() if no_db else list(common.db) or None
-    executable = driver.build(module, common.target, records=records, threads=common.threads, accuracy=accuracy)
+    executable = driver.build(module, target=common.target, records=records, threads=common.threads, accuracy=accuracy)
     executable.save(path)
     report = driver.build_report(executable)
     if common.format == "json":

@@ -24,22 +24,22 @@ def check_file(path: Path) -> None:
         raise UsageError(f"no file {path}")
 
 
-def is_artifact(path: Path) -> bool:
-    """Tell an artifact of `build` from a model, by its first bytes where they can be read, else by its name."""
-    from autosched.runtime.artifact import MAGIC
+def is_built(path: Path) -> bool:
+    """Tell an artifact of `build` from a model, by its first bytes, else by its name."""
+    from autosched.runtime import is_artifact
 
-    with path.open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC or path.suffix == ".asx"
+    return is_artifact(path) or path.suffix == ".asx"
 
 
 def load_module(path: Path, shapes: Shapes | None) -> IRModule:
     """Import a model. Raises ImportModelError or UsageError with what is wrong."""
     check_file(path)
-    if is_artifact(path):
+    if is_built(path):
         raise UsageError(f"{path} is built already", hint="give the model that it was built from")
     from autosched import driver
 
-    return driver.load_model(path, shapes)
+    module: IRModule = driver.load_model(path, shapes)
+    return module
 
 
 def open_executable(path: Path, common: Common, shapes: Shapes | None = None) -> Executable:
@@ -48,13 +48,20 @@ def open_executable(path: Path, common: Common, shapes: Shapes | None = None) ->
     An artifact is loaded without the compiler.
     """
     check_file(path)
-    if is_artifact(path):
-        from autosched.runtime import load
+    if is_built(path):
+        from autosched.faces import load
+        from autosched.runtime import Executable
 
         if shapes:
             raise UsageError("--shapes does not apply to an artifact", hint="its shapes are fixed; build it again")
-        return load(path)
+        loaded = load(path)
+        if not isinstance(loaded, Executable):
+            raise UsageError(f"{path} holds functions and no model", hint="call them from Python: autosched.load")
+        return loaded
     from autosched import driver
 
     module = driver.load_model(path, shapes)
-    return driver.build(module, common.target, records=list(common.db) or None, threads=common.threads)
+    built: Executable = driver.build(
+        module, target=common.target, records=list(common.db) or None, threads=common.threads
+    )
+    return built

@@ -12,27 +12,41 @@ from autosched.cli.output import Column, Row, Table, clock, factor, make_rich, m
 
 
 class TaskState(Protocol):
-    """How far one task is; times are None until they are measured."""
+    """How far one task is; times are None until they are measured, `share` is of the model's time."""
 
-    name: str
-    weight: int
-    share: float | None  # of the model's time
-    default_s: float | None
-    best_s: float | None
-    n_trials: int
-    n_failed: int
-    state: str  # "waiting", "searching", "verifying", "done: default is best", …
+    @property
+    def name(self) -> str: ...
+    @property
+    def weight(self) -> int: ...
+    @property
+    def share(self) -> float | None: ...
+    @property
+    def default_s(self) -> float | None: ...
+    @property
+    def best_s(self) -> float | None: ...
+    @property
+    def n_trials(self) -> int: ...
+    @property
+    def n_failed(self) -> int: ...
+    @property
+    def state(self) -> str: ...
 
 
 class TuneState(Protocol):
-    """How far a tuning is."""
+    """How far a tuning is; the expected gain is of one run of the model."""
 
-    tasks: Sequence[TaskState]
-    elapsed_s: float
-    left_s: float | None
-    n_trials: int
-    n_failed: int
-    expected_gain_s: float | None  # of one run of the model
+    @property
+    def tasks(self) -> Sequence[TaskState]: ...
+    @property
+    def elapsed_s(self) -> float: ...
+    @property
+    def left_s(self) -> float | None: ...
+    @property
+    def n_trials(self) -> int: ...
+    @property
+    def n_failed(self) -> int: ...
+    @property
+    def expected_gain_s(self) -> float | None: ...
 
 
 COLUMNS = (

@@ -37,7 +37,7 @@ LIST_COLUMNS = (
 @click.option("--trials", type=click.IntRange(min=1), help="Stop after so many measurements, all tasks together.")
 @click.option("--tasks", type=INDICES, help="Tune only these tasks of --list: 0,3-5.")
 @click.option("--list", "only_list", is_flag=True, help="Show the tasks and tune nothing.")
-@click.option("--strategy", default="auto", show_default=True, help="How to search: auto, xgb, random.")
+@click.option("--strategy", default="auto", show_default=True, help="How to search: auto, xgboost, gp, random.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the search.")
 @click.option("--shapes", type=SHAPES, help='Shapes of dynamic inputs: "x:1x3x224x224".')
 def command(
@@ -63,14 +63,14 @@ def command(
     from autosched import driver
 
     if only_list:
-        rows = driver.list_tasks(module, common.target, threads=common.threads, records=database)
+        rows = driver.list_tasks(module, target=common.target, threads=common.threads, records=database)
         show(Table(LIST_COLUMNS, rows), common.format)
         return 0
     options = driver.TuneOptions(
         budget_s=budget, trials=trials, threads=common.threads, strategy=strategy, seed=seed, tasks=tasks
     )
     with TuneDisplay(quiet=common.is_quiet) as display:
-        report = driver.tune(module, common.target, records=database, options=options, progress=display)
+        report = driver.tune(module, target=common.target, records=database, options=options, progress=display)
     show(_report_table(report), common.format)
     say(status_line(report), quiet=common.is_quiet)
     if report.interrupted:

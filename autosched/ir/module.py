@@ -137,7 +137,7 @@ class IRModule(Node):
 
     def show(self, **options: Any) -> None:
         """Print the module's script."""
-        print(self.script(**options))
+        printing.show(self, **options)
 
     def __str__(self) -> str:
         return self.script()

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -24,3 +25,14 @@ def text(node: Any, **options: Any) -> str:
         importlib.import_module("autosched.faces").install_printer()
     assert _printer is not None, "autosched.faces installs the printer"
     return _printer(node, **options)
+
+
+def show(node: Any, style: str | None = None, black_format: bool | None = None, **options: Any) -> None:
+    """Print a node's text, in colours where the output is a terminal.
+
+    style         "light", "dark", a pygments style, or "" for no colours; None: dark colours on a terminal, else none
+    black_format  accepted for TVM's signature; the text is printed as `script` gives it
+    """
+    if style is None:
+        style = "dark" if sys.stdout.isatty() else ""
+    print(text(node, style=style, **options))

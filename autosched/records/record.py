@@ -8,7 +8,7 @@ import platform
 import time as clock
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from importlib import metadata
 from typing import Any
 
@@ -78,7 +78,7 @@ class Record:
             "checked_against": m.checked_against,
             "error": m.error,
             "how": dict(m.how),
-            "device": json.loads(self.device.to_json()),
+            "device": json.loads(device_text(self.device)),
             "threads": self.threads,
             "time": self.time,
             "host": self.host,
@@ -112,6 +112,12 @@ def make_record(
         is_default=is_default,
         is_winner=is_winner,
     )
+
+
+@lru_cache(maxsize=256)
+def device_text(device: Fingerprint) -> str:
+    """The fingerprint's JSON text; there are few devices and many records."""
+    return device.to_json()
 
 
 @cache

@@ -73,12 +73,10 @@ class SqlStore:
             connection = self.engine.connect().execution_options(autosched_write=True)
             with connection, connection.begin():
                 workloads = self._ids(connection, W, {r.workload.key: {"op": r.workload.op} for r in records})
-                devices = self._ids(
-                    connection,
-                    D,
-                    {r.device.key: {"family": r.device.family, "document": r.device.to_json()} for r in records},
-                )
-                rows = [_row(r, workloads[r.workload.key], devices[r.device.key]) for r in records]
+                known = {d: d.key for d in {r.device for r in records}}
+                columns = {key: {"family": d.family, "document": d.to_json()} for d, key in known.items()}
+                devices = self._ids(connection, D, columns)
+                rows = [_row(r, workloads[r.workload.key], devices[known[r.device]]) for r in records]
                 return int(connection.execute(self._insert(R).on_conflict_do_nothing(), rows).rowcount)
 
     def _insert(self, table: Any) -> Any:

@@ -272,7 +272,7 @@ class Function(Node):
         return printing.text(self, **options)
 
     def show(self, **options: Any) -> None:
-        print(self.script(**options))
+        printing.show(self, **options)
 
     def __str__(self) -> str:
         return self.script()

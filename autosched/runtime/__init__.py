@@ -22,7 +22,7 @@ from autosched.runtime.graph import NOP, Graph, Node, Storage, Value, check_grap
 from autosched.runtime.graph_executor import GraphExecutor, GraphModule, NodeTime
 from autosched.runtime.kernel import ABI_VERSION, ArgSpec, Kernel, Phase
 from autosched.runtime.library import enabled, load_module, module_of_contents, num_threads
-from autosched.runtime.loader import ALLOWED_SYMBOLS, check_object, load_objects
+from autosched.runtime.loader import ALLOWED_SYMBOLS, check_object, load_objects, unload_objects
 from autosched.runtime.module import Function, Module
 from autosched.runtime.params import load_param_dict, save_param_dict
 from autosched.runtime.timing import BenchmarkResult, measure
@@ -76,6 +76,7 @@ __all__ = [
     "rocm",
     "save_contents",
     "save_param_dict",
+    "unload_objects",
     "vpi",
     "vulkan",
     "webgpu",

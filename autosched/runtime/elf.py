@@ -28,7 +28,7 @@ def read_symbols(object_code: bytes) -> Symbols:
     """
     try:
         return _read(memoryview(object_code))
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
+    except (struct.error, IndexError, ValueError, OverflowError) as error:
         raise ArtifactError(f"object code is damaged: {error}") from error
 
 

@@ -15,6 +15,7 @@ from autosched.runtime.artifact import Contents, load_contents, save_contents
 from autosched.runtime.device import Device
 from autosched.runtime.graph import Graph, Value, check_graph
 from autosched.runtime.kernel import Kernel
+from autosched.runtime.memory import as_aligned
 
 if TYPE_CHECKING:
     from autosched.runtime.graph_executor import GraphExecutor
@@ -42,7 +43,8 @@ class Executable:
         params: tuple[str, ...] = (),
     ):
         check_graph(graph, kernels, constants)
-        self.kernels, self.graph, self.constants, self.native = dict(kernels), graph, tuple(constants), native
+        self.kernels, self.graph, self.native = dict(kernels), graph, native
+        self.constants = tuple(as_aligned(constant) for constant in constants)
         self.manifest, self.params = dict(manifest or {}), params
         self._executor: GraphExecutor | None = None
         self._lock = threading.Lock()

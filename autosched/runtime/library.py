@@ -32,6 +32,7 @@ def module_of_contents(contents: Contents) -> Module | Executable:
         functions=contents.graphs,
         constants=contents.constants,
         entry=str(contents.info["entry"]),
+        manifest=contents.info["manifest"],
     )
 
 

@@ -8,6 +8,7 @@ import functools
 import hashlib
 import threading
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from autosched.errors import ArtifactError
@@ -26,11 +27,20 @@ ALLOWED_SYMBOLS: frozenset[str] = frozenset(
     {"memcpy", "memset", "memmove", "_GLOBAL_OFFSET_TABLE_", *_MATH, *(f"{name}f" for name in _MATH)}
 )
 
+
+@dataclass(slots=True)
+class _Loaded:
+    """One object in memory."""
+
+    addresses: dict[str, int]
+    engine: Any  # LLVM's owner of the memory, shared by objects that were loaded together
+    users: int = 0
+
+
 _lock = threading.Lock()
-# Code must stay mapped while any pointer to it may be called, which a worker thread does until the process ends; so
-# what has been loaded stays. Equal object code, known by its SHA-256, is loaded once.
-_loaded: dict[bytes, dict[str, int]] = {}
-_engines: list[Any] = []
+# Code must stay mapped while any pointer to it may be called, so what is loaded stays until `unload_objects`.
+# Equal object code, known by its SHA-256, is loaded once.
+_loaded: dict[bytes, _Loaded] = {}
 
 
 def check_object(object_code: bytes, name: str) -> Symbols:
@@ -74,10 +84,27 @@ def load_object_code(objects: Iterable[tuple[str, bytes]]) -> list[dict[str, int
     with _lock:
         new = {key: entry for key, entry in zip(keys, objects, strict=True) if key not in _loaded}
         _loaded.update(_link({key: (check_object(code, name), code) for key, (name, code) in new.items()}))
-        return [_loaded[key] for key in keys]
+        for key in keys:
+            _loaded[key].users += 1
+        return [_loaded[key].addresses for key in keys]
 
 
-def _link(objects: Mapping[bytes, tuple[Symbols, bytes]]) -> dict[bytes, dict[str, int]]:
+def unload_objects(kernels: Iterable[Kernel]) -> None:
+    """Give back the memory (some 90 KiB) of each kernel whose every loading was followed by an unloading.
+
+    Their functions may not be called any more. For processes that load thousands of kernels, such as a tuner's.
+    """
+    with _lock:
+        for kernel in kernels:
+            key = hashlib.sha256(kernel.object_code).digest()
+            found = _loaded.get(key)
+            if found is not None:
+                found.users -= 1
+                if found.users <= 0:
+                    del _loaded[key]  # the engine frees its memory with the last object that it owns
+
+
+def _link(objects: Mapping[bytes, tuple[Symbols, bytes]]) -> dict[bytes, _Loaded]:
     """Map objects into memory, those that define different names in one engine."""
     import llvmlite.binding as llvm
 
@@ -92,13 +119,13 @@ def _link(objects: Mapping[bytes, tuple[Symbols, bytes]]) -> dict[bytes, dict[st
         names |= symbols.defined
         members.append(key)
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-    addresses: dict[bytes, dict[str, int]] = {}
+    loaded: dict[bytes, _Loaded] = {}
     for engine, _, members in groups:
         engine.finalize_object()
-        _engines.append(engine)
         for key in members:
-            addresses[key] = {name: engine.get_function_address(name) for name in sorted(objects[key][0].defined)}
-    return addresses
+            names = sorted(objects[key][0].defined)
+            loaded[key] = _Loaded({name: engine.get_function_address(name) for name in names}, engine)
+    return loaded
 
 
 def _new_engine() -> Any:

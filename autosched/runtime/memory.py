@@ -26,3 +26,15 @@ def empty_block(size_bytes: int) -> np.ndarray:
     block = np.empty(size_bytes + alignment, np.uint8)
     start = -block.ctypes.data % alignment
     return block[start : start + max(size_bytes, 1)]
+
+
+def as_aligned(data: np.ndarray) -> np.ndarray:
+    """Give the same values row-major at a multiple of 64 bytes; a copy only where the array is not so already.
+
+    NumPy's own large arrays begin 16 bytes after a page: every other vector of them would cross a cache line.
+    """
+    if data.flags.c_contiguous and data.ctypes.data % ALIGNMENT == 0:
+        return data
+    aligned = empty_aligned(data.shape, data.dtype)
+    np.copyto(aligned, data)
+    return aligned

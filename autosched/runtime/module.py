@@ -14,6 +14,7 @@ from autosched.runtime.artifact import Contents, save_contents
 from autosched.runtime.device import CPU, Device
 from autosched.runtime.graph import Graph, check_graph, graph_of_kernel
 from autosched.runtime.kernel import ArgSpec, Kernel
+from autosched.runtime.memory import as_aligned
 from autosched.runtime.program import Program
 from autosched.runtime.timing import BenchmarkResult, measure
 from autosched.target import choose_threads, host_cpu
@@ -101,6 +102,7 @@ class Module:
     threads    most threads to run on; None: as many as the machine, the container and the environment allow
     functions  name -> graph over the kernels, for those that call several; the others are one kernel each
     constants  what the graphs' constants are
+    manifest   JSON values of the maker: versions, target, scripts and configs to build again from
     """
 
     def __init__(
@@ -112,8 +114,11 @@ class Module:
         constants: tuple[np.ndarray, ...] = (),
         threads: int | None = None,
         entry: str | None = None,
+        manifest: Mapping[str, Any] | None = None,
     ):
-        self.kernels, self.native, self.constants = dict(kernels), native, constants
+        self.kernels, self.native = dict(kernels), native
+        self.constants = tuple(as_aligned(constant) for constant in constants)
+        self.manifest = dict(manifest or {})
         self.graphs = dict(functions or {})
         inner = {node.kernel for graph in self.graphs.values() for node in graph.nodes}
         self.graphs |= {name: graph_of_kernel(kernel, name) for name, kernel in kernels.items() if name not in inner}
@@ -251,8 +256,8 @@ class Module:
 
     def save(self, path: str | Path, fmt: str = "") -> None:
         """Write the module as an artifact."""
-        contents = Contents("module", self.kernels, self.native, self.graphs, self.constants, {"entry": self._entry})
-        save_contents(contents, Path(path))
+        info = {"entry": self._entry, "manifest": self.manifest}
+        save_contents(Contents("module", self.kernels, self.native, self.graphs, self.constants, info), Path(path))
 
     def export_library(
         self, path: str | Path, fcompile: object = None, addons: object = None, workspace_dir: object = None, **_: Any

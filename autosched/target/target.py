@@ -33,13 +33,14 @@ class Target:
     8
     """
 
-    __slots__ = ("attrs", "host", "keys", "kind", "tag")
+    __slots__ = ("_features", "attrs", "host", "keys", "kind", "tag")
 
     kind: TargetKind
     tag: str
     keys: list[str]
     attrs: Mapping[str, AttrValue]
     host: Target | None
+    _features: frozenset[str] | None  # worked out when first asked for
 
     def __init__(self, target: str | Mapping[str, Any] | Target, host: str | Mapping[str, Any] | Target | None = None):
         parsed = _parse(target)
@@ -55,6 +56,7 @@ class Target:
         put(self, "keys", list(parsed.keys))
         put(self, "attrs", MappingProxyType(attrs))
         put(self, "host", None if given_host is None else Target(given_host))
+        put(self, "_features", None)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Target cannot be changed; make a new one instead of setting '{name}'")
@@ -124,6 +126,12 @@ class Target:
     @property
     def features(self) -> frozenset[str]:
         """The instruction sets that generated code may use, in LLVM's names."""
+        if self._features is None:
+            object.__setattr__(self, "_features", self._find_features())
+        assert self._features is not None, "just found"
+        return self._features
+
+    def _find_features(self) -> frozenset[str]:
         machine = host_cpu()
         found = set(machine.features if self.mcpu == machine.mcpu else features_of(self.mcpu))
         for change in self.mattr:

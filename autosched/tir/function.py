@@ -55,7 +55,7 @@ class PrimFunc(Node):
         return printing.text(self, **options)
 
     def show(self, **options: Any) -> None:
-        print(self.script(**options))
+        printing.show(self, **options)
 
     def __str__(self) -> str:
         return self.script()

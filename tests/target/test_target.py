@@ -42,10 +42,17 @@ def test_cpu_is_this_machine():
     assert {f"+{name}" for name in host_cpu().features} <= wanted  # a virtual machine may lack some of the CPU's
 
 
-@pytest.mark.parametrize("text", ["cpu", "cuda", "llvm -mcpu=x86-64-v3 -num-cores=2", "llvm -keys=arm_cpu,cpu -model=x"])
+@pytest.mark.parametrize(
+    "text", ["cpu", "cuda", "llvm -mcpu=x86-64-v3 -num-cores=2", "llvm -keys=arm_cpu,cpu -model=x"]
+)
 def test_every_form_reads_back(text):
     target = Target(text)
-    for again in (Target(target.to_json()), Target(target.export()), Target(target), pickle.loads(pickle.dumps(target))):
+    for again in (
+        Target(target.to_json()),
+        Target(target.export()),
+        Target(target),
+        pickle.loads(pickle.dumps(target)),
+    ):
         assert again == target
         assert hash(again) == hash(target)
     assert Target(str(target)).attrs == target.attrs
@@ -104,6 +111,8 @@ def test_a_target_cannot_be_changed():
     target = Target("cpu")
     with pytest.raises(AttributeError):
         target.tag = "other"
+    with pytest.raises(AttributeError):
+        target._features = frozenset()
     with pytest.raises(TypeError):
         target.attrs["mcpu"] = "haswell"
 

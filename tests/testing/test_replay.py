@@ -36,7 +36,7 @@ def test_reading(recorded: Path) -> None:
 
 def test_scores_never_fall_and_reach_one_when_the_space_is_used_up(recorded: Path) -> None:
     recording = read_recording(recorded)
-    for strategy in ("random", "xgboost"):
+    for strategy in ("random", "xgboost", "gp"):
         result = replay(recording, strategy, budget=80, batch=8, seed=0)
         assert (result.scores[1:] >= result.scores[:-1]).all() and result.scores[-1] == 1.0
         assert result.failed == 4 and len(result.scores) == 80

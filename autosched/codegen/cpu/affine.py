@@ -8,16 +8,16 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Affine:
-    """const + lane * (lane number) + sum of coefficient * value; `terms` are sorted by the value's id."""
+    """const + lane * (lane number) + sum of coefficient * value; `terms` are sorted by the value's number."""
 
     const: int = 0
-    terms: tuple[tuple[int, int, Any], ...] = ()  # (id, coefficient, LLVM i64 value)
+    terms: tuple[tuple[int, int, Any], ...] = ()  # (number, coefficient, LLVM i64 value)
     lane: int = 0
 
     @staticmethod
-    def of(value: Any) -> Affine:
-        """The LLVM value itself."""
-        return Affine(0, ((id(value), 1, value),))
+    def of(value: Any, number: int) -> Affine:
+        """The LLVM value itself; `number` says in which order values came to be, so that equal input gives equal code."""
+        return Affine(0, ((number, 1, value),))
 
     @property
     def is_const(self) -> bool:

@@ -62,10 +62,11 @@ def _compile(function: Callable[..., Any], signature: Any, symbol: str) -> Any:
 
     callback = cfunc(signature, nopython=True, error_model="numpy")(function)
     module = llvm.parse_assembly(callback.inspect_llvm())
-    for value in (*module.functions, *module.global_variables):
+    for index, value in enumerate((*module.functions, *module.global_variables)):
         if value.name == callback.native_name:
             value.name = symbol
         elif not value.is_declaration:
+            value.name = f"{symbol}_{index}"  # Numba's names count compilations, and equal input gives equal bytes
             value.linkage = "internal"
     return module
 

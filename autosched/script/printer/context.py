@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -22,7 +23,10 @@ class Context:
         self.lines: list[str] = []
         self.depth = 0
         self.used: set[str] = set()
-        self.constants: list[Any] = []  # constants that the text refers to as metadata
+        self.metadata: dict[str, list[Any]] = {}  # arrays that the text refers to, by kind
+        self.declared: set[int] = set()  # symbols that have been written as `n = T.int64()`
+        self.functions: dict[str, str] = {}  # how the module's functions are printed, where a name is not legal
+        self.module_name = ""  # of the class around the function; "" outside a module
         self._marked = {id(node) for node in options.obj_to_underline}
 
     def t(self, name: str) -> str:
@@ -53,6 +57,24 @@ class Context:
         if any(self.is_marked(node) for node in nodes):
             text = marks.around(text)
         self.lines.append(" " * (self.options.indent_spaces * self.depth) + text if text else "")
+
+    def metadata_item(self, kind: str, array: Any) -> str:
+        """`metadata["kind"][i]`, a reference to data that is printed apart; each array has one place."""
+        arrays = self.metadata.setdefault(kind, [])
+        index = next((i for i, known in enumerate(arrays) if known is array), len(arrays))
+        if index == len(arrays):
+            arrays.append(array)
+        return f'metadata["{kind}"][{index}]'
+
+    @contextmanager
+    def with_int_dtype(self, dtype: str) -> Iterator[None]:
+        """Inside, integer constants of this dtype are printed bare."""
+        options = self.options
+        self.options = dataclasses.replace(options, int_dtype=dtype)
+        try:
+            yield
+        finally:
+            self.options = options
 
     @contextmanager
     def indented(self, *, frame: bool = True) -> Iterator[None]:

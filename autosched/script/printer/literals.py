@@ -7,9 +7,12 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from autosched.ir.node import Node
 from autosched.script.printer.context import Context
 from autosched.target import Target
+from autosched.tir.expr import IntImm
 
 
 def string(value: str) -> str:
@@ -38,10 +41,19 @@ def float_constant(ctx: Context, value: float, dtype: str) -> str:
     return repr(value) if dtype == ctx.options.float_dtype else f"{ctx.t(dtype)}({value!r})"
 
 
+def int_node(ctx: Context, value: IntImm) -> str:
+    """An integer constant among Python values: `T.int32(3)`; bool ones apart from Python's truths."""
+    if value.dtype == "bool":
+        return f"{ctx.t('IntImm')}(\"bool\", {value.value})"
+    return f"{ctx.t(value.dtype)}({value.value})"
+
+
 def attribute(ctx: Context, value: Any, node_text: Callable[[Context, Any], str]) -> str:
     """The value of an attribute or annotation; `node_text` prints the nodes in it."""
     if value is None:
         return "None"
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, bool):
         return f"{ctx.t('bool')}({value})"
     if isinstance(value, int | float):
@@ -54,8 +66,13 @@ def attribute(ctx: Context, value: Any, node_text: Callable[[Context, Any], str]
         return attributes(ctx, value, node_text)
     if isinstance(value, Target):
         return f"{ctx.t('target')}({json.dumps(value.export())})"
+    if isinstance(value, IntImm):  # not bare, as that is a Python integer here
+        return int_node(ctx, value)
     if isinstance(value, Node):
-        return node_text(ctx, value)
+        with ctx.with_int_dtype("void"):
+            return node_text(ctx, value)
+    if isinstance(value, np.ndarray) or callable(getattr(value, "numpy", None)):
+        return ctx.metadata_item("runtime.NDArray", value)
     return f"{ctx.t('opaque')}({string(repr(value))})"
 
 

@@ -28,6 +28,10 @@ class Names:
         self._names: dict[int, str] = {}
         self._frames: list[list[Node]] = [[]]
 
+    def reserve(self, name: str) -> None:
+        """Keep a name from being given to anything."""
+        self._taken.add(name)
+
     def find(self, node: Node) -> str | None:
         """The node's name, or None where it has none yet."""
         return self._names.get(id(node))

@@ -50,7 +50,7 @@ class Options:
             options["show_all_ty"] = options.pop("show_all_struct_info")
         known = [f.name for f in dataclasses.fields(Options)]
         if unknown := sorted(set(options) - set(known)):
-            raise InvalidTypeError(f"unknown printing option {', '.join(unknown)}", hint=f"known are {', '.join(known)}")
+            raise InvalidTypeError(f"unknown printing option {', '.join(unknown)}", hint=f"known: {', '.join(known)}")
         options["obj_to_underline"] = tuple(options.get("obj_to_underline") or ())
         made = Options(**options)
         if made.indent_spaces < 1:

@@ -78,15 +78,17 @@ _SOURCES: dict[str, tuple[Callable[[Options], str], str]] = {
 
 def _add_header(ctx: Context) -> None:
     """Comment lines for the dialects that the text uses, and the constants' data or a note that it is left out."""
+    if ctx.options.obj_to_underline:
+        return  # a message shows the function alone
     header = [
         f"# from autosched.script import {module} as {prefix(ctx.options)}"
         for key, (prefix, module) in _SOURCES.items()
         if key in ctx.used
     ]
-    if ctx.constants:
+    if ctx.metadata:
         from autosched.script.printer.metadata import metadata_lines
 
-        header += metadata_lines(ctx.constants) if ctx.options.show_meta else [
+        header += metadata_lines(ctx.metadata) if ctx.options.show_meta else [
             "", "# Metadata omitted. Use show_meta=True in script() method to show it.",
         ]  # fmt: skip
     ctx.lines[:0] = [*header, ""]

@@ -24,12 +24,14 @@ INFIX: dict[type, tuple[str, int]] = {
 FUNCTIONS: dict[type, str] = {E.Min: "min", E.Max: "max", E.Mod: "truncmod"}
 
 # intrinsics whose result has the dtype of the argument at this position; -1: the result is bool
+_LIKE_FIRST = (
+    "exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "floor", "ceil", "round", "trunc", "nearbyint", "sin",
+    "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "exp2", "exp10", "log2", "log10",
+    "log1p", "fabs", "abs", "pow", "fma", "fmod", "atan2", "hypot", "copysign", "nextafter", "popcount", "likely",
+    "shift_left", "shift_right", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not",
+)  # fmt: skip
 RESULT_LIKE: dict[str, int] = {
-    **dict.fromkeys(
-        ("exp log sqrt rsqrt tanh sigmoid erf floor ceil round trunc nearbyint sin cos tan asin acos atan sinh cosh asinh "
-         "acosh atanh exp2 exp10 log2 log10 log1p fabs abs pow fma fmod atan2 hypot copysign nextafter popcount likely "
-         "shift_left shift_right bitwise_and bitwise_or bitwise_xor bitwise_not").split(), 0),
-    "if_then_else": 1, "isnan": -1, "isinf": -1, "isfinite": -1,
+    **dict.fromkeys(_LIKE_FIRST, 0), "if_then_else": 1, "isnan": -1, "isinf": -1, "isfinite": -1,
 }  # fmt: skip
 
 

@@ -48,7 +48,7 @@ class WorkerProcess:
         self._number = 0
         self._is_ready = False
         self._killed = False
-        self._errors = tempfile.TemporaryFile()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `kill`)
         self._errors_from = 0
         path = [entry or os.getcwd() for entry in sys.path]
         code = f"import sys; sys.path[:] = {path!r}; from autosched.tuner.measure.worker import main; main()"
@@ -170,7 +170,8 @@ class WorkerProcess:
             return ""
         end = self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(self._errors_from, end - _MOST_ERROR_BYTES))
-        return self._errors.read().decode("utf-8", "replace").strip()
+        lines = self._errors.read().decode("utf-8", "replace").splitlines()
+        return "\n".join(line for line in lines if not line.startswith("Extension modules:")).strip()
 
 
 def kill_all() -> None:

@@ -17,6 +17,7 @@ from autosched.task import Status, Trial
 from autosched.tuner.search.pool import Pool, spread
 
 START = 16  # configurations that are tried before a model is asked
+LEAST_GAIN = 0.02  # of the time for each e-fold of trials: luck that is left when nothing improves any more
 CHANCES = 2  # how often a configuration is proposed whose trial was lost
 
 
@@ -121,7 +122,7 @@ class BaseSearch(ABC):
         """The share of the best time that `n` more trials are expected to save, from 0 to 1.
 
         The default looks at the improvement so far: with m trials behind, n more bring about log(1 + n/m) new bests,
-        each as large as the latest ones were on average.
+        each as large as the latest ones were on average; 2 % per e-fold of trials where nothing improved lately.
         """
         log_s = self.history.log_s[self.history.ok]
         left = min(n, self.pool.left)
@@ -133,6 +134,7 @@ class BaseSearch(ABC):
         steps = -np.diff(best)
         half = len(best) // 2
         recent = float(steps[half:].sum()) / np.log(len(best) / max(half, 1))  # gain per e-fold of trials
+        recent = max(recent, LEAST_GAIN)
         return float(1 - np.exp(-min(recent * np.log1p(left / len(best)), 3.0)))
 
     # ---- for strategies
@@ -162,7 +164,7 @@ class BaseSearch(ABC):
 
     def _accept(self, rows: np.ndarray, n: int, parts: list[np.ndarray]) -> int:
         """Take the rows that are open out of the pool into `parts`, and give their number."""
-        keep = []
+        keep: list[np.ndarray] = []
         for row in rows:
             if len(keep) < n and not self.pool.is_taken(row):
                 self.pool.take(row[None, :])

@@ -54,7 +54,7 @@ class Pool:
     def random(self, n: int) -> np.ndarray:
         """Up to `n` different open rows, drawn uniformly; fewer only where no more are left."""
         if self.is_listed:
-            return self._rows[self.rng.permutation(np.flatnonzero(self._open))[:n]]
+            return np.take(self._rows, self.rng.permutation(np.flatnonzero(self._open))[:n], axis=0)
         found = self._untaken(self.space.sample_rows(self.rng, n))
         for _ in range(10):
             if len(found) >= n:

@@ -54,7 +54,7 @@ class XGBoostSearch(BaseSearch):
         mean, deviation = self.model.predict(numbers)
         score = expected_improvement(mean, deviation, self.model.best) * success
         picked = pick_apart(score, numbers, n)
-        chosen = rows[picked]
+        chosen: np.ndarray = np.take(rows, picked, axis=0)
         for i in np.flatnonzero(self.rng.random(len(chosen)) < RANDOM_SHARE):
             chosen[i] = rows[self.rng.integers(len(rows))]
         return chosen

@@ -26,7 +26,7 @@ def test_expected_gain_falls_when_nothing_improves() -> None:
     improving = told([2.0 - 0.05 * i for i in range(20)])
     stale = told([1.0] + [1.5] * 19)
     assert improving.expected_gain(10) > 0.1
-    assert stale.expected_gain(10) == 0.0
+    assert stale.expected_gain(10) < 0.01
 
 
 def test_history_keeps_failures_apart() -> None:

@@ -1,0 +1,130 @@
+"""Emits calls of functions: LLVM's own where the CPU has an instruction, ours for vectors, libm's lane by lane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from llvmlite import ir
+
+from autosched.codegen.cpu import math as vector_math
+from autosched.codegen.cpu.types import I32, call_intrinsic, constant, element_of, lanes_of, suffix
+from autosched.errors import CodegenError
+from autosched.tir import expr as E
+from autosched.tir.expr import is_float
+
+if TYPE_CHECKING:
+    from autosched.codegen.cpu.values import ValueEmitter
+
+_LLVM = {
+    "sqrt": "sqrt", "fabs": "fabs", "abs": "fabs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "round",
+    "nearbyint": "nearbyint", "rint": "rint", "copysign": "copysign",
+}  # fmt: skip
+_LIBM = (
+    *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "exp", "exp2", "log"),
+    *("log2", "log10", "log1p", "tanh", "erf", "pow", "atan2", "fmod", "hypot", "ldexp", "expm1"),
+)
+
+
+def emit_call(emitter: ValueEmitter, e: E.Call) -> Any:
+    """The value of a call. Raises CodegenError for a function that is not known."""
+    handler = _SPECIAL.get(e.op)
+    if handler is not None:
+        return handler(emitter, e)
+    args = [emitter.value(a) for a in e.args]
+    if e.dtype == "float16":
+        return _through_float32(emitter, e.op, args)
+    return apply(emitter, e.op, args)
+
+
+def apply(emitter: ValueEmitter, op: str, args: list[Any]) -> Any:
+    """A function of LLVM values of one float type."""
+    lanes = max(map(lanes_of, args))
+    args = [emitter.both(a, args[max(range(len(args)), key=lambda i: lanes_of(args[i]))])[0] for a in args]
+    kind = args[0].type
+    if op in _LLVM:
+        return call_intrinsic(emitter.builder, f"llvm.{_LLVM[op]}.{suffix(kind)}", kind, args)
+    if op in vector_math.FUNCTIONS and isinstance(element_of(kind), ir.FloatType):
+        return vector_math.call(emitter.builder, op, args[0], emitter.isa.has_fma)
+    if op == "rsqrt":
+        root = call_intrinsic(emitter.builder, f"llvm.sqrt.{suffix(kind)}", kind, args)
+        return emitter.builder.fdiv(constant(kind, 1.0), root)
+    if op == "sigmoid":
+        power = apply(emitter, "exp", [emitter.builder.fneg(args[0])])
+        one = constant(kind, 1.0)
+        return emitter.builder.fdiv(one, emitter.builder.fadd(one, power))
+    if op == "exp10":
+        return apply(emitter, "pow", [constant(kind, 10.0), args[0]])
+    if op in _LIBM:
+        return _lane_by_lane(emitter, op, args, lanes)
+    raise CodegenError(f"no CPU code for the function '{op}'")
+
+
+def _through_float32(emitter: ValueEmitter, op: str, args: list[Any]) -> Any:
+    wide = [emitter.cast(a, "float16", "float32") for a in args]
+    return emitter.cast(apply(emitter, op, wide), "float32", "float16")
+
+
+def _lane_by_lane(emitter: ValueEmitter, op: str, args: list[Any], lanes: int) -> Any:
+    b = emitter.builder
+    kind = element_of(args[0].type)
+    name = op + ("f" if isinstance(kind, ir.FloatType) else "")
+    if lanes == 1:
+        return call_intrinsic(b, name, kind, args)
+    result: Any = ir.Constant(args[0].type, ir.Undefined)
+    for lane in range(lanes):
+        value = call_intrinsic(b, name, kind, [b.extract_element(a, I32(lane)) for a in args])
+        result = b.insert_element(result, value, I32(lane))
+    return result
+
+
+def _power(emitter: ValueEmitter, e: E.Call) -> Any:
+    """pow; small constant exponents without a call."""
+    exponent = e.args[1].value if isinstance(e.args[1], E.FloatImm | E.IntImm) else None
+    if exponent is None or exponent not in (-1.0, -0.5, 0.5, 1.0, 2.0, 3.0, 4.0):
+        args = [emitter.value(a) for a in e.args]
+        return _through_float32(emitter, "pow", args) if e.dtype == "float16" else apply(emitter, "pow", args)
+    x, b = emitter.value(e.args[0]), emitter.builder
+    if abs(exponent) == 0.5:  # pow(-inf, 0.5) is inf and pow(-0.0, 0.5) is 0.0, unlike sqrt
+        infinite = b.fcmp_ordered("==", x, constant(x.type, float("-inf")))
+        root = b.select(infinite, constant(x.type, float("inf")), apply(emitter, "sqrt", [b.fadd(x, constant(x.type, 0.0))]))
+        return root if exponent > 0 else b.fdiv(constant(x.type, 1.0), root)
+    if exponent == -1.0:
+        return b.fdiv(constant(x.type, 1.0), x)
+    square = b.fmul(x, x)
+    return {1.0: lambda: x, 2.0: lambda: square, 3.0: lambda: b.fmul(square, x), 4.0: lambda: b.fmul(square, square)}[exponent]()
+
+
+def _fma(emitter: ValueEmitter, e: E.Call) -> Any:
+    return emitter.fused(*(emitter.value(a) for a in e.args))
+
+
+def _is(emitter: ValueEmitter, e: E.Call) -> Any:
+    """isnan, isinf, isfinite."""
+    b, x = emitter.builder, emitter.value(e.args[0])
+    if not is_float(e.args[0].dtype):
+        return constant(ir.IntType(1), int(e.op == "isfinite"))
+    if e.op == "isnan":
+        return b.fcmp_unordered("uno", x, x)
+    size = call_intrinsic(b, f"llvm.fabs.{suffix(x.type)}", x.type, [x])
+    infinity = constant(x.type, float("inf"))
+    return b.fcmp_ordered("==" if e.op == "isinf" else "<", size, infinity)
+
+
+def _bits(emitter: ValueEmitter, e: E.Call) -> Any:
+    """Shifts and bitwise operations of integers."""
+    b = emitter.builder
+    if e.op == "bitwise_not":
+        return b.not_(emitter.value(e.args[0]))
+    x, y = emitter.both(emitter.value(e.args[0]), emitter.value(e.args[1]))
+    right = b.ashr if e.dtype.startswith("int") else b.lshr
+    table: dict[str, Callable[[Any, Any], Any]] = {
+        "shift_left": b.shl, "shift_right": right, "bitwise_and": b.and_, "bitwise_or": b.or_, "bitwise_xor": b.xor,
+    }  # fmt: skip
+    return table[e.op](x, y)
+
+
+_SPECIAL: dict[str, Callable[[Any, E.Call], Any]] = {
+    "pow": _power, "fma": _fma, **dict.fromkeys(("isnan", "isinf", "isfinite"), _is),
+    **dict.fromkeys(("shift_left", "shift_right", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"), _bits),
+}  # fmt: skip

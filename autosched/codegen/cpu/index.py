@@ -1,0 +1,290 @@
+"""Emits integer index arithmetic: constants and multiples are kept apart until an address is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from autosched.codegen.cpu.affine import Affine
+from autosched.codegen.cpu.isa import Isa
+from autosched.codegen.cpu.types import I1, I32, I64, call_intrinsic, constant, lanes_of, splat, suffix
+from autosched.errors import CodegenError
+from autosched.ir.node import walk
+from autosched.tir import expr as E
+from autosched.tir.expr import Buffer, PrimExpr, Var, const_int
+from autosched.tir.simplify import Analyzer
+
+Index = Any  # an Affine, or an LLVM vector of i64 where lanes do not lie at equal distances
+
+
+class IndexEmitter:
+    """State of the code of one tile, and its index arithmetic.
+
+    lanes  the lanes of the vectorised loop that is being emitted, 1 outside of one
+    mask   which of them take part: None is all, a number m the first m, else an LLVM vector of i1
+    """
+
+    def __init__(self, builder: Any, isa: Isa, analyzer: Analyzer):
+        self.builder = builder
+        self.isa = isa
+        self.analyzer = analyzer
+        self.env: dict[Var, Any] = {}
+        self.lanes = 1
+        self.mask: Any = None
+        self.scopes: list[dict[Any, Any]] = [{}]
+        self.count = 0
+        self.pure: dict[int, tuple[PrimExpr, bool]] = {}
+
+    # --- values that are made once ------------------------------------------------------------------------------
+
+    def known(self, key: Any) -> Any:
+        """A value made before at a place that comes before this one on every path, or None."""
+        return next((scope[key] for scope in reversed(self.scopes) if key in scope), None)
+
+    def remember(self, key: Any, value: Any) -> Any:
+        self.scopes[-1][key] = value
+        return value
+
+    def atom(self, value: Any) -> Affine:
+        """An LLVM i64 as an index value."""
+        if isinstance(value, ir.Constant):
+            return Affine(int(value.constant))
+        self.count += 1
+        return Affine.of(value, self.count)
+
+    # --- from expressions ---------------------------------------------------------------------------------------
+
+    def index(self, e: PrimExpr) -> Index:
+        """The value of an integer expression, wide enough for any address."""
+        match e:
+            case E.IntImm():
+                return Affine(e.value)
+            case Var():
+                return self.variable(e)
+            case E.Add() | E.Sub():
+                return self.sum(self.index(e.a), self.index(e.b), -1 if isinstance(e, E.Sub) else 1)
+            case E.Mul():
+                return self.product(self.index(e.a), self.index(e.b))
+            case E.Cast() if E.is_int(e.value.dtype) and e.value.dtype != "bool":
+                return self.index(e.value)
+            case E.FloorDiv() | E.FloorMod() | E.Div() | E.Mod():
+                return self.division(e)
+            case E.Min() | E.Max():
+                return self.extremum(e)
+            case _:
+                return self.from_value(self.value(e), e.dtype)
+
+    def variable(self, var: Var) -> Index:
+        value = self.env.get(var)
+        if value is None:
+            raise CodegenError(f"variable '{var.name}' is used outside the loop that defines it")
+        return value if isinstance(value, Affine) else self.from_value(value, var.dtype)
+
+    def from_value(self, value: Any, dtype: str) -> Index:
+        wide = self.widen(value, dtype)
+        return wide if lanes_of(wide) > 1 else self.atom(wide)
+
+    def widen(self, value: Any, dtype: str) -> Any:
+        """An integer value as i64 (in each lane)."""
+        if isinstance(value, ir.Constant) and lanes_of(value) == 1:
+            return I64(int(value.constant))
+        to = I64 if lanes_of(value) == 1 else ir.VectorType(I64, lanes_of(value))
+        if dtype in ("int64", "uint64"):
+            return value
+        return self.builder.sext(value, to) if dtype.startswith("int") else self.builder.zext(value, to)
+
+    def value(self, e: PrimExpr) -> Any:
+        raise NotImplementedError
+
+    def is_pure(self, e: PrimExpr) -> bool:
+        """Whether an integer expression is made of variables and constants alone: then it is exact in 64 bits."""
+        found = self.pure.get(id(e))
+        if found is None:
+            pure = not any(
+                isinstance(x, E.BufferLoad | E.Call | E.Let | E.Select)
+                or (isinstance(x, E.Cast) and not (E.is_int(x.value.dtype) and x.value.dtype != "bool"))
+                or (isinstance(x, Var) and not isinstance(self.env.get(x, Affine()), Affine))
+                for x in walk(e)
+                if not isinstance(x, Buffer)
+            )
+            found = self.pure[id(e)] = (e, pure)  # the expression is kept so that its id stays its own
+        return found[1]
+
+    # --- arithmetic ---------------------------------------------------------------------------------------------
+
+    def sum(self, a: Index, b: Index, scale: int = 1) -> Index:
+        if isinstance(a, Affine) and isinstance(b, Affine):
+            return a.plus(b, scale)
+        x, y = self.vector(a), self.vector(b)
+        return self.builder.add(x, y) if scale == 1 else self.builder.sub(x, y)
+
+    def product(self, a: Index, b: Index) -> Index:
+        if isinstance(a, Affine) and isinstance(b, Affine):
+            if a.is_const:
+                return b.times(a.const)
+            if b.is_const:
+                return a.times(b.const)
+            if not a.lane and not b.lane:
+                return self.atom(self.builder.mul(self.scalar(a), self.scalar(b)))
+        return self.builder.mul(self.vector(a), self.vector(b))
+
+    def scalar(self, a: Affine) -> Any:
+        """The value as an LLVM i64; it must not depend on the lane."""
+        assert not a.lane, "a lane's own value is a vector"
+        if not a.terms:
+            return I64(a.const)
+        key = ("sum", a.key, a.const)
+        found = self.known(key)
+        if found is not None:
+            return found
+        if a.const:
+            return self.remember(key, self.builder.add(self.scalar(Affine(0, a.terms)), I64(a.const)))
+        total = None
+        for _, c, v in a.terms:
+            term = v if c == 1 else self.builder.mul(v, I64(c))
+            total = term if total is None else self.builder.add(total, term)
+        return self.remember(key, total)
+
+    def vector(self, a: Index) -> Any:
+        """The value as an LLVM vector of i64, one per lane."""
+        if not isinstance(a, Affine):
+            return splat(self.builder, a, self.lanes)
+        if self.lanes == 1:
+            return self.scalar(a)
+        steps = ir.Constant(ir.VectorType(I64, self.lanes), [I64(a.lane * i + (0 if a.terms else a.const)) for i in range(self.lanes)])
+        if not a.terms:
+            return steps
+        base = splat(self.builder, self.scalar(a.without_lane()), self.lanes)
+        return self.builder.add(base, steps) if a.lane else base
+
+    def table(self, a: Index) -> list[int] | None:
+        """The value in each lane where all are constants."""
+        if isinstance(a, Affine) and not a.terms:
+            return [a.const + a.lane * i for i in range(self.lanes)]
+        return None
+
+    def from_table(self, numbers: list[int]) -> Index:
+        steps = {y - x for x, y in zip(numbers, numbers[1:], strict=False)}
+        if len(steps) <= 1:
+            return Affine(numbers[0], (), steps.pop() if steps else 0)
+        return ir.Constant(ir.VectorType(I64, len(numbers)), [I64(n) for n in numbers])
+
+    def division(self, e: Any) -> Index:
+        a, b = self.index(e.a), self.index(e.b)
+        floor = isinstance(e, E.FloorDiv | E.FloorMod)
+        modulo = isinstance(e, E.FloorMod | E.Mod)
+        divisor = b.const if isinstance(b, Affine) and b.is_const else None
+        numbers = self.table(a)
+        if divisor and numbers is not None and (floor or min(numbers) >= 0 < divisor):
+            return self.from_table([n % divisor if modulo else n // divisor for n in numbers])
+        if divisor and divisor > 0 and isinstance(a, Affine):
+            low = self.analyzer.bound(e.a)[0]
+            if low is not None and low >= 0:
+                return self.unsigned_division(a, divisor, modulo)
+        x, y = self.vector(a), self.vector(b)
+        return self.rewrap(self.signed_division(x, y, floor, modulo))
+
+    def rewrap(self, value: Any) -> Index:
+        return value if lanes_of(value) > 1 else self.atom(value)
+
+    def unsigned_division(self, a: Affine, divisor: int, modulo: bool) -> Index:
+        x = self.vector(a) if a.lane else self.scalar(a)
+        d = constant(x.type, divisor)
+        if divisor & (divisor - 1) == 0:
+            if modulo:
+                return self.rewrap(self.builder.and_(x, constant(x.type, divisor - 1)))
+            return self.rewrap(self.builder.lshr(x, constant(x.type, divisor.bit_length() - 1)))
+        return self.rewrap(self.builder.urem(x, d) if modulo else self.builder.udiv(x, d))
+
+    def signed_division(self, x: Any, y: Any, floor: bool, modulo: bool) -> Any:
+        """Division rounding down or to zero; LLVM's rounds to zero."""
+        b = self.builder
+        quotient, remainder = b.sdiv(x, y), b.srem(x, y)
+        if not floor:
+            return remainder if modulo else quotient
+        zero = constant(x.type, 0)
+        wrong = b.and_(b.icmp_signed("!=", remainder, zero), b.icmp_signed("<", b.xor(remainder, y), zero))
+        if modulo:
+            return b.select(wrong, b.add(remainder, y), remainder)
+        return b.select(wrong, b.sub(quotient, constant(x.type, 1)), quotient)
+
+    def extremum(self, e: E.Min | E.Max) -> Index:
+        a, b = self.index(e.a), self.index(e.b)
+        left, right = self.table(a), self.table(b)
+        pick = min if isinstance(e, E.Min) else max
+        if left is not None and right is not None:
+            return self.from_table([pick(x, y) for x, y in zip(left, right, strict=True)])
+        wide = not (isinstance(a, Affine) and isinstance(b, Affine) and not a.lane and not b.lane)
+        x, y = (self.vector(a), self.vector(b)) if wide else (self.scalar(a), self.scalar(b))
+        name = f"llvm.{'smin' if isinstance(e, E.Min) else 'smax'}.{suffix(x.type)}"
+        return self.rewrap(call_intrinsic(self.builder, name, x.type, [x, y]))
+
+    # --- masks --------------------------------------------------------------------------------------------------
+
+    def compare_index(self, kind: type[E.CmpOp], a: Index, b: Index) -> Any:
+        """An i1 (constant where it can be) or one per lane."""
+        difference = self.sum(a, b, -1)
+        op = {E.LT: "<", E.LE: "<=", E.GT: ">", E.GE: ">=", E.EQ: "==", E.NE: "!="}[kind]
+        numbers = self.table(difference)
+        if numbers is not None:
+            truths = [_holds(op, n) for n in numbers]
+            if len(set(truths)) == 1:
+                return I1(int(truths[0]))
+            return ir.Constant(ir.VectorType(I1, len(truths)), [I1(int(t)) for t in truths])
+        if isinstance(difference, Affine):
+            if not difference.lane:
+                return self.builder.icmp_signed(op, self.scalar(difference), I64(0))
+            if abs(difference.lane) == 1 and op not in ("==", "!="):
+                return self.lane_limit(op, difference)
+        x = self.vector(difference)
+        return self.builder.icmp_signed(op, x, constant(x.type, 0))
+
+    def lane_limit(self, op: str, d: Affine) -> Any:
+        """`d op 0` for d = base ± lane, as a comparison of the lane's number with a clamped scalar."""
+        base = d.without_lane() if d.lane == 1 else d.without_lane().times(-1)
+        op = op if d.lane == 1 else {"<": ">", "<=": ">=", ">": "<", ">=": "<="}[op]
+        limit = self.scalar(base.times(-1))  # lane op limit
+        name = "llvm.{}.i64"
+        limit = call_intrinsic(self.builder, name.format("smax"), I64, [limit, I64(-1)])
+        limit = call_intrinsic(self.builder, name.format("smin"), I64, [limit, I64(self.lanes)])
+        narrow = splat(self.builder, self.builder.trunc(limit, I32), self.lanes)
+        return self.builder.icmp_signed(op, self.iota(I32), narrow)
+
+    def iota(self, element: Any) -> Any:
+        return ir.Constant(ir.VectorType(element, self.lanes), [element(i) for i in range(self.lanes)])
+
+    def mask_vector(self) -> Any:
+        """The mask as a vector of i1, or None."""
+        if isinstance(self.mask, int):
+            return ir.Constant(ir.VectorType(I1, self.lanes), [I1(int(i < self.mask)) for i in range(self.lanes)])
+        return self.mask
+
+    def with_mask(self, condition: Any) -> Any:
+        """The mask that holds where the present one and a vector condition hold."""
+        if isinstance(condition, ir.Constant):
+            bits = [bool(c.constant) for c in condition.constant]
+            length = bits.index(False) if False in bits else len(bits)
+            if not any(bits[length:]) and length and (self.mask is None or isinstance(self.mask, int)):
+                return length if self.mask is None else min(length, self.mask)
+        present = self.mask_vector()
+        return condition if present is None else self.builder.and_(present, condition)
+
+
+def _holds(op: str, n: int) -> bool:
+    return {"<": n < 0, "<=": n <= 0, ">": n > 0, ">=": n >= 0, "==": n == 0, "!=": n != 0}[op]
+
+
+def strides_of(buffer: Buffer) -> list[int]:
+    """Distances in elements between neighbours of each dimension. Raises CodegenError for symbolic shapes."""
+    if buffer.strides:
+        found = [const_int(s) for s in buffer.strides]
+    else:
+        sizes = [const_int(s) for s in buffer.shape]
+        found, step = [], 1
+        for size in reversed(sizes):
+            found.insert(0, step)
+            step = None if step is None or size is None else step * size  # type: ignore[assignment]
+    if any(s is None for s in found):
+        raise CodegenError(f"buffer '{buffer.name}' has a symbolic shape", hint="give all dimensions as numbers")
+    return [s for s in found if s is not None]

@@ -1,0 +1,199 @@
+"""Emits loads, stores and prefetches of one tile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+
+from autosched.codegen.cpu.affine import Affine
+from autosched.codegen.cpu.index import Index, IndexEmitter, strides_of
+from autosched.codegen.cpu.types import (
+    I8, I32, VOID, call_intrinsic, constant, item_bytes, lanes_of, memory_type, splat, suffix, value_type,
+)  # fmt: skip
+from autosched.tir.expr import Buffer, PrimExpr, const_int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a buffer is: a pointer to its first element, its strides in elements, whether it is the tile's own."""
+
+    pointer: Any
+    strides: tuple[int, ...]
+    is_local: bool
+    read_only: bool
+
+
+class MemoryEmitter(IndexEmitter):
+    """Adds memory to the index arithmetic."""
+
+    places: dict[Buffer, Place]
+    entry: Any  # a builder at the end of the entry block's allocations
+
+    # --- places -------------------------------------------------------------------------------------------------
+
+    def declare(self, buffer: Buffer, pointer: Any, read_only: bool) -> None:
+        """An argument: `pointer` is an i8*."""
+        typed = self.builder.bitcast(pointer, memory_type(buffer.dtype).as_pointer(), name=buffer.name)
+        self.places[buffer] = Place(typed, tuple(strides_of(buffer)), False, read_only)
+
+    def allocate(self, buffer: Buffer) -> None:
+        """A local buffer: an array on the stack, which LLVM turns into registers where all indices are constant.
+
+        Rows are padded to whole vectors, so that masked vectors need no masks here.
+        """
+        if buffer in self.places and self.places[buffer].is_local:
+            return
+        shape = [max(const_int(s) or 1, 1) for s in buffer.shape] or [1]
+        widest = self.isa.lanes(buffer.dtype)
+        pad = min(widest, 1 << (shape[-1] - 1).bit_length())
+        shape[-1] = -(-shape[-1] // pad) * pad
+        strides = [1]
+        for size in reversed(shape[1:]):
+            strides.insert(0, strides[0] * size)
+        array = ir.ArrayType(memory_type(buffer.dtype), strides[0] * shape[0] + widest)
+        slot = self.entry.alloca(array, name=buffer.name)
+        slot.align = 64
+        pointer = self.entry.bitcast(slot, memory_type(buffer.dtype).as_pointer())
+        self.places[buffer] = Place(pointer, tuple(strides[: max(len(buffer.shape), 1)]), True, False)
+
+    def offset(self, place: Place, indices: tuple[PrimExpr, ...]) -> Index:
+        """The distance in elements from the buffer's start."""
+        total: Index = Affine()
+        for e, stride in zip(indices, place.strides, strict=False):
+            total = self.sum(total, self.product(self.index(e), Affine(stride)))
+        return total
+
+    def address(self, place: Place, at: Affine) -> Any:
+        """A pointer to the element, which does not depend on the lane."""
+        pointer = place.pointer
+        if at.terms:
+            key = ("address", id(pointer), at.key)
+            known = self.known(key)
+            if known is None:
+                known = self.remember(key, self.builder.gep(pointer, [self.scalar(Affine(0, at.terms))], inbounds=True))
+            pointer = known
+        return self.builder.gep(pointer, [ir.IntType(64)(at.const)], inbounds=True) if at.const else pointer
+
+    # --- loads --------------------------------------------------------------------------------------------------
+
+    def load(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Any:
+        """The element, or a vector with one per lane; a scalar where it is the same in all lanes."""
+        place = self.places[buffer]
+        at = self.offset(place, indices)
+        key = None
+        if place.read_only and isinstance(at, Affine):
+            key = ("load", id(place.pointer), at.key, at.const, at.lane, self.lanes, self.mask_key())
+            known = self.known(key)
+            if known is not None:
+                return known
+        value = self.from_memory(self.raw_load(buffer.dtype, place, at), buffer.dtype)
+        return value if key is None else self.remember(key, value)
+
+    def mask_key(self) -> Any:
+        return self.mask if self.mask is None or isinstance(self.mask, int) else id(self.mask)
+
+    def from_memory(self, value: Any, dtype: str) -> Any:
+        if dtype != "bool":
+            return value
+        return self.builder.icmp_unsigned("!=", value, constant(value.type, 0))
+
+    def raw_load(self, dtype: str, place: Place, at: Index) -> Any:
+        align = item_bytes(dtype)
+        if isinstance(at, Affine) and not at.lane:
+            pointer = self.address(place, at)
+            if self.mask is not None and not isinstance(self.mask, int) and not place.is_local:
+                pointer = self.builder.select(self.any_lane(), pointer, place.pointer)
+            return self.builder.load(pointer, align=align)
+        if isinstance(at, Affine) and at.lane == 1:
+            return self.load_row(dtype, place, at, align)
+        return self.gather(dtype, place, at, align)
+
+    def any_lane(self) -> Any:
+        """Whether a lane takes part: an address may be valid only then."""
+        key = ("any", id(self.mask))
+        known = self.known(key)
+        if known is not None:
+            return known
+        name = f"llvm.vector.reduce.or.{suffix(self.mask.type)}"
+        return self.remember(key, call_intrinsic(self.builder, name, ir.IntType(1), [self.mask]))
+
+    def load_row(self, dtype: str, place: Place, at: Affine, align: int) -> Any:
+        vector = memory_type(dtype, self.lanes)
+        pointer = self.builder.bitcast(self.address(place, at.without_lane()), vector.as_pointer())
+        mask = None if place.is_local else self.mask_vector()
+        if mask is None:
+            return self.builder.load(pointer, align=align)
+        name = f"llvm.masked.load.{suffix(vector)}.p0"
+        return call_intrinsic(self.builder, name, vector, [pointer, I32(align), mask, constant(vector, 0)])
+
+    def gather(self, dtype: str, place: Place, at: Index, align: int) -> Any:
+        vector = memory_type(dtype, self.lanes)
+        if self.mask is not None and not isinstance(self.mask, int) and not place.is_local:
+            pointers = self.builder.gep(place.pointer, [self.vector(at)], inbounds=True)
+            pointers.type = ir.VectorType(place.pointer.type, self.lanes)
+            name = f"llvm.masked.gather.{suffix(vector)}.v{self.lanes}p0"
+            return call_intrinsic(self.builder, name, vector, [pointers, I32(align), self.mask, constant(vector, 0)])
+        result: Any = ir.Constant(vector, ir.Undefined) if self.mask is None else constant(vector, 0)
+        for lane in range(self.mask if isinstance(self.mask, int) else self.lanes):
+            element = self.builder.load(self.lane_address(place, at, lane), align=align)
+            result = self.builder.insert_element(result, element, I32(lane))
+        return result
+
+    def lane_address(self, place: Place, at: Index, lane: int) -> Any:
+        if isinstance(at, Affine):
+            return self.address(place, Affine(at.const + lane * at.lane, at.terms))
+        if isinstance(at, ir.Constant):
+            return self.address(place, Affine(int(at.constant[lane].constant)))
+        return self.builder.gep(place.pointer, [self.builder.extract_element(at, I32(lane))], inbounds=True)
+
+    # --- stores -------------------------------------------------------------------------------------------------
+
+    def store(self, buffer: Buffer, value: Any, indices: tuple[PrimExpr, ...]) -> None:
+        """Store the element, or one per lane."""
+        place = self.places[buffer]
+        at = self.offset(place, indices)
+        if buffer.dtype == "bool":
+            value = self.builder.zext(value, value_type("uint8", lanes_of(value)))
+        align = item_bytes(buffer.dtype)
+        if isinstance(at, Affine) and not at.lane:
+            if lanes_of(value) > 1:  # every lane stores to one place: the last one stays
+                value = self.builder.extract_element(value, I32((self.mask if isinstance(self.mask, int) else self.lanes) - 1))
+            self.builder.store(value, self.address(place, at), align=align)
+            return
+        value = splat(self.builder, value, self.lanes)
+        if isinstance(at, Affine) and at.lane == 1:
+            self.store_row(place, value, at, align)
+        else:
+            self.scatter(place, value, at, align)
+
+    def store_row(self, place: Place, value: Any, at: Affine, align: int) -> None:
+        pointer = self.builder.bitcast(self.address(place, at.without_lane()), value.type.as_pointer())
+        mask = self.mask_vector()
+        if place.is_local and isinstance(self.mask, int) and not at.terms and at.const % self.lanes == 0:
+            mask = None  # the rest of the vector is padding
+        if mask is None:
+            self.builder.store(value, pointer, align=align)
+        elif place.is_local:
+            old = self.builder.load(pointer, align=align)
+            self.builder.store(self.builder.select(mask, value, old), pointer, align=align)
+        else:
+            name = f"llvm.masked.store.{suffix(value.type)}.p0"
+            call_intrinsic(self.builder, name, VOID, [value, pointer, I32(align), mask])
+
+    def scatter(self, place: Place, value: Any, at: Index, align: int) -> None:
+        if self.mask is not None and not isinstance(self.mask, int):
+            pointers = self.builder.gep(place.pointer, [self.vector(at)], inbounds=True)
+            pointers.type = ir.VectorType(place.pointer.type, self.lanes)
+            name = f"llvm.masked.scatter.{suffix(value.type)}.v{self.lanes}p0"
+            call_intrinsic(self.builder, name, VOID, [value, pointers, I32(align), self.mask])
+            return
+        for lane in range(self.mask if isinstance(self.mask, int) else self.lanes):
+            element = self.builder.extract_element(value, I32(lane))
+            self.builder.store(element, self.lane_address(place, at, lane), align=align)
+
+    def prefetch(self, place: Place, at: Affine) -> None:
+        """Ask for the cache line of an element, for reading, in all levels."""
+        pointer = self.builder.bitcast(self.address(place, at.without_lane()), I8.as_pointer())
+        call_intrinsic(self.builder, "llvm.prefetch.p0", VOID, [pointer, I32(0), I32(3), I32(1)])

@@ -1,0 +1,347 @@
+"""Emits the statements of one tile: loops, vectors, unrolled code, register buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+
+from autosched.codegen.cpu.affine import Affine
+from autosched.codegen.cpu.isa import Isa
+from autosched.codegen.cpu.types import BYTES, I64, VOID, lanes_of
+from autosched.codegen.cpu.values import ValueEmitter
+from autosched.codegen.lower.loops import enter
+from autosched.errors import CodegenError
+from autosched.ir.node import walk
+from autosched.tir import expr as E
+from autosched.tir.expr import Buffer, BufferLoad, PrimExpr, Var, const_int
+from autosched.tir.simplify import Analyzer, split_conditions
+from autosched.tir.stmt import (
+    Allocate, AssertStmt, BufferStore, Evaluate, For, IfThenElse, LetStmt, LoopKind, SeqStmt, Stmt, While,
+)  # fmt: skip
+
+MOST_UNROLLED = 256  # an unrolled loop with more iterations runs as a loop
+MOST_VECTORS = 16  # a vectorised loop with more whole vectors runs as a loop over vectors
+_LINE_BYTES = 64
+_MOST_LINES = 16  # prefetched at once
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tile:
+    """A piece of a kernel that becomes one LLVM function: (buffers…, variables…) -> nothing."""
+
+    name: str
+    stmt: Stmt
+    buffers: tuple[Buffer, ...]
+    variables: tuple[Var, ...]
+    analyzer: Analyzer
+    no_alias: bool = True
+
+
+def define_tile(module: Any, tile: Tile, isa: Isa) -> Any:
+    """The LLVM function of a tile, added to `module` unless it is there."""
+    found = module.globals.get(tile.name)
+    if found is not None:
+        return found
+    function_type = ir.FunctionType(VOID, [BYTES] * len(tile.buffers) + [I64] * len(tile.variables))
+    function = ir.Function(module, function_type, tile.name)
+    function.linkage = "internal"
+    for attribute in ("noinline", "nounwind"):
+        function.attributes.add(attribute)
+    entry = function.append_basic_block("entry")
+    body = function.append_basic_block("body")
+    emitter = TileEmitter(ir.IRBuilder(body), isa, tile.analyzer)
+    emitter.places = {}
+    emitter.entry = ir.IRBuilder(entry)
+    written = {n.buffer for n in walk(tile.stmt) if isinstance(n, BufferStore)}
+    arguments = list(function.args)
+    for buffer in tile.buffers:
+        argument = arguments.pop(0)
+        argument.name = f"{buffer.name}.p"
+        if tile.no_alias:
+            argument.add_attribute("noalias")
+        argument.add_attribute("nocapture")
+        if buffer not in written:
+            argument.add_attribute("readonly")
+        emitter.declare(buffer, argument, buffer not in written)
+    for var, argument in zip(tile.variables, arguments, strict=True):
+        argument.name = var.name
+        emitter.env[var] = emitter.atom(argument)
+    emitter.emit(tile.stmt)
+    emitter.builder.ret_void()
+    emitter.entry.branch(body)
+    return function
+
+
+class TileEmitter(ValueEmitter):
+    """Adds statements to values."""
+
+    def emit(self, stmt: Stmt) -> None:
+        match stmt:
+            case SeqStmt():
+                for s in stmt.seq:
+                    self.emit(s)
+            case BufferStore():
+                self.store(stmt.buffer, self.value(stmt.value), stmt.indices)
+            case For():
+                self.emit_for(stmt)
+            case IfThenElse():
+                self.emit_if(stmt)
+            case Allocate():
+                self.allocate(stmt.buffer)
+                self.emit(stmt.body)
+            case LetStmt():
+                self.env[stmt.var] = self.bound(stmt.value)
+                self.emit(stmt.body)
+            case AssertStmt():
+                self.emit(stmt.body)
+            case Evaluate():
+                self.emit_effect(stmt.value)
+            case While():
+                raise CodegenError("no CPU code for while loops")
+            case _:
+                raise CodegenError(f"no CPU code for {type(stmt).__name__}: lower the function first")
+
+    def emit_effect(self, e: PrimExpr) -> None:
+        """`prefetch(buffer[…])` asks for a cache line; other expressions have no effect."""
+        if isinstance(e, E.Call) and e.op == "prefetch" and isinstance(e.args[0], BufferLoad):
+            place = self.places[e.args[0].buffer]
+            at = self.offset(place, e.args[0].indices)
+            if isinstance(at, Affine):
+                self.prefetch(place, at)
+
+    # --- loops --------------------------------------------------------------------------------------------------
+
+    def emit_for(self, loop: For) -> None:
+        count = const_int(loop.extent)
+        if loop.kind == LoopKind.THREAD_BINDING:
+            raise CodegenError(f"the loop '{loop.loop_var.name}' is bound to {loop.thread}, which a CPU lacks")
+        outer = self.analyzer
+        self.analyzer = enter(outer, loop)
+        if loop.kind == LoopKind.UNROLLED and count is not None and count <= MOST_UNROLLED:
+            self.unroll(loop, count)
+        elif loop.kind == LoopKind.VECTORIZED and count is not None and self.lanes == 1 and _fills_lanes(loop):
+            self.vectorize(loop, count)
+        elif loop.kind == LoopKind.VECTORIZED and count is not None and count <= MOST_VECTORS:
+            self.unroll(loop, count)
+        else:
+            self.serial(loop)
+        self.analyzer = outer
+
+    def unroll(self, loop: For, count: int) -> None:
+        start = self.index(loop.start)
+        for i in range(count):
+            self.env[loop.loop_var] = self.sum(start, Affine(i))
+            self.emit(loop.body)
+
+    def serial(self, loop: For) -> None:
+        start, extent = self.index(loop.start), self.index(loop.extent)
+        first = self.scalar(start)
+        end = self.scalar(self.sum(start, extent))
+        self.repeat(first, end, 1, loop.loop_var.name, lambda i: self.iteration(loop, self.atom(i)))
+
+    def iteration(self, loop: For, at: Affine) -> None:
+        self.env[loop.loop_var] = at
+        self.emit_prefetches(loop, at)
+        self.emit(loop.body)
+
+    def repeat(self, first: Any, end: Any, step: int, name: str, body: Any) -> None:
+        """An LLVM loop: body(i) for i from `first` below `end`."""
+        b, function = self.builder, self.builder.function
+        loop_block, after = function.append_basic_block(f"{name}.loop"), function.append_basic_block(f"{name}.end")
+        before = b.block
+        if isinstance(first, ir.Constant) and isinstance(end, ir.Constant) and first.constant < end.constant:
+            b.branch(loop_block)
+        else:
+            b.cbranch(b.icmp_signed("<", first, end), loop_block, after)
+        b.position_at_end(loop_block)
+        i = b.phi(I64, name=name)
+        i.add_incoming(first, before)
+        self.scopes.append({})
+        body(i)
+        self.scopes.pop()
+        following = b.add(i, I64(step), flags=("nsw", "nuw"))
+        i.add_incoming(following, b.block)
+        b.cbranch(b.icmp_signed("<", following, end), loop_block, after)
+        b.position_at_end(after)
+
+    # --- vectors ------------------------------------------------------------------------------------------------
+
+    def vectorize(self, loop: For, count: int) -> None:
+        """Whole vectors, then one that is narrower or masked."""
+        widest = self.isa.lanes(_vector_dtype(loop.body))
+        count, body = self.shortened(loop, count)
+        full, rest = divmod(count, widest)
+        start = self.index(loop.start)
+        assert isinstance(start, Affine), "outside of a vectorised loop no value depends on the lane"
+        if full > MOST_VECTORS:
+            first = self.scalar(start)
+            end = self.scalar(start.plus(Affine(full * widest)))
+            self.repeat(first, end, widest, loop.loop_var.name, lambda i: self.vector_body(loop, body, self.atom(i), widest, None))
+        else:
+            for i in range(full):
+                self.vector_body(loop, body, start.plus(Affine(i * widest)), widest, None)
+        if rest:
+            lanes = 1 << (rest - 1).bit_length()
+            base = start.plus(Affine(full * widest))
+            self.vector_body(loop, body, base, lanes, None if lanes == rest else rest)
+
+    def vector_body(self, loop: For, body: Stmt, base: Affine, lanes: int, mask: int | None) -> None:
+        self.lanes, self.mask = lanes, mask
+        self.env[loop.loop_var] = Affine(base.const, base.terms, 1 if lanes > 1 else 0)
+        self.emit(body)
+        self.lanes, self.mask = 1, None
+
+    def shortened(self, loop: For, count: int) -> tuple[int, Stmt]:
+        """(extent, body) where a condition around the whole body limits the loop to a constant, in unrolled code."""
+        body = loop.body
+        if not isinstance(body, IfThenElse) or body.else_case is not None or const_int(loop.start) != 0:
+            return count, body
+        kept: list[PrimExpr] = []
+        for condition in split_conditions(body.condition):
+            limit = self.constant_limit(condition, loop.loop_var, count)
+            if limit is None:
+                kept.append(condition)
+            else:
+                count = min(count, limit)
+        return count, IfThenElse(E.all_of(*kept), body.then_case) if kept else body.then_case
+
+    def constant_limit(self, condition: PrimExpr, var: Var, count: int) -> int | None:
+        """The number of first iterations in which a condition holds, where all of it is constant here."""
+        if not (isinstance(condition, E.LT | E.LE | E.GT | E.GE) and self.is_pure(condition)):
+            return None
+        old = self.lanes
+        self.lanes, self.env[var] = count, Affine(0, (), 1)
+        difference = self.sum(self.index(condition.a), self.index(condition.b), -1)
+        numbers = self.table(difference)
+        self.lanes = old
+        if numbers is None:
+            return None
+        holds = [bool(E.const_int(E.compare(type(condition), n, 0))) for n in numbers]
+        limit = holds.index(False) if False in holds else count
+        return None if any(holds[limit:]) else limit
+
+    # --- conditions ---------------------------------------------------------------------------------------------
+
+    def emit_if(self, stmt: IfThenElse) -> None:
+        uniform, per_lane = True, None
+        scalar: Any = None
+        for part in split_conditions(stmt.condition):
+            c = self.value(part)
+            if lanes_of(c) > 1:
+                per_lane = c if per_lane is None else self.builder.and_(per_lane, c)
+            elif isinstance(c, ir.Constant):
+                uniform = uniform and bool(c.constant)
+            else:
+                scalar = c if scalar is None else self.builder.and_(scalar, c)
+        if not uniform:
+            if stmt.else_case is not None:
+                self.emit(stmt.else_case)
+            return
+        if per_lane is not None:
+            condition = per_lane if scalar is None else self.builder.and_(per_lane, self.splat_mask(scalar))
+            self.emit_masked(condition, stmt)
+        elif scalar is not None:
+            self.emit_branch(scalar, stmt)
+        else:
+            self.emit(stmt.then_case)
+
+    def splat_mask(self, scalar: Any) -> Any:
+        from autosched.codegen.cpu.types import splat
+
+        return splat(self.builder, scalar, self.lanes)
+
+    def emit_masked(self, condition: Any, stmt: IfThenElse) -> None:
+        outer = self.mask
+        cases: Sequence[tuple[Any, Stmt | None]] = ((condition, stmt.then_case), (None, stmt.else_case))
+        for mask, case in cases:
+            if case is None:
+                continue
+            self.mask = outer
+            if mask is None and isinstance(condition, ir.Constant):
+                flipped = [ir.IntType(1)(1 - int(c.constant)) for c in condition.constant]
+                mask = ir.Constant(condition.type, flipped)
+            self.mask = self.with_mask(self.builder.not_(condition) if mask is None else mask)
+            self.scopes.append({})
+            if self.mask != 0 or not isinstance(self.mask, int):
+                self.emit(case)
+            self.scopes.pop()
+        self.mask = outer
+
+    def emit_branch(self, condition: Any, stmt: IfThenElse) -> None:
+        b, function = self.builder, self.builder.function
+        then, after = function.append_basic_block("then"), None
+        other = function.append_basic_block("else") if stmt.else_case is not None else None
+        after = function.append_basic_block("endif")
+        b.cbranch(condition, then, other or after)
+        for block, case in ((then, stmt.then_case), (other, stmt.else_case)):
+            if block is None or case is None:
+                continue
+            b.position_at_end(block)
+            self.scopes.append({})
+            self.emit(case)
+            self.scopes.pop()
+            b.branch(after)
+        b.position_at_end(after)
+
+    # --- prefetching --------------------------------------------------------------------------------------------
+
+    def emit_prefetches(self, loop: For, at: Affine) -> None:
+        """The annotation "prefetch": {buffer name: iterations ahead} of a loop, as code at the start of its body."""
+        wanted = loop.annotations.get("prefetch")
+        if not wanted:
+            return
+        pairs = wanted.items() if hasattr(wanted, "items") else [wanted]
+        for name, ahead in pairs:
+            self.env[loop.loop_var] = at.plus(Affine(int(ahead)))
+            loads = [n for n in walk(loop.body) if isinstance(n, BufferLoad) and n.buffer.name == name]
+            if loads:
+                self.prefetch_lines(loads[0], loop.body)
+        self.env[loop.loop_var] = at
+
+    def prefetch_lines(self, load: BufferLoad, body: Stmt) -> None:
+        """The cache lines that one load touches over all inner loops of constant extent."""
+        place = self.places.get(load.buffer)
+        if place is None or place.is_local:
+            return
+        inner = [n for n in walk(body) if isinstance(n, For)]
+        known = Analyzer()
+        for n in inner:
+            self.env[n.loop_var] = Affine(const_int(n.start) or 0)
+            known.bind(n.loop_var, (const_int(n.start) or 0, const_int(n.extent) or 1))
+        start = self.offset(place, load.indices)
+        if not isinstance(start, Affine):
+            return
+        from autosched.codegen.cpu.types import item_bytes
+
+        last_axis = load.indices[-1]
+        own = {k: v for k, v in known.linear(last_axis).terms.items() if v[1] in set(known.bounds)}
+        span = sum(c * ((known.bounds[v][1] or 0) - (known.bounds[v][0] or 0)) for c, v in own.values() if c > 0) + 1  # type: ignore[index]
+        step = _LINE_BYTES // item_bytes(load.buffer.dtype)
+        for line in range(min(-(-span // step), _MOST_LINES)):
+            self.prefetch(place, start.plus(Affine(line * step)))
+
+
+def _fills_lanes(loop: For) -> bool:
+    """Whether each iteration stores to places of its own: else the iterations must run one after the other."""
+    own = {n.loop_var for n in walk(loop.body) if isinstance(n, For)}
+    inside = {n.buffer for n in walk(loop.body) if isinstance(n, Allocate)}
+    if inside:
+        return False
+    variable = {loop.loop_var}
+    lets = {n.var for n in walk(loop.body) if isinstance(n, LetStmt | E.Let)}
+    for store in (n for n in walk(loop.body) if isinstance(n, BufferStore)):
+        used = {x for i in store.indices for x in walk(i) if isinstance(x, Var)}
+        if not used & (variable | lets):
+            return False
+    return loop.loop_var not in own
+
+
+def _vector_dtype(body: Stmt) -> str:
+    """The widest dtype that the body stores: one vector of it fills a register."""
+    dtypes = [n.buffer.dtype for n in walk(body) if isinstance(n, BufferStore)]
+    from autosched.codegen.cpu.types import item_bytes
+
+    return max(dtypes, key=item_bytes) if dtypes else "float32"

@@ -1,0 +1,238 @@
+"""Emits the values of expressions, as scalars where all lanes agree and as vectors where they do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from autosched.codegen.cpu.affine import Affine
+from autosched.codegen.cpu.calls import emit_call
+from autosched.codegen.cpu.memory import MemoryEmitter
+from autosched.codegen.cpu.types import (
+    I1, call_intrinsic, constant, is_signed, lanes_of, splat, suffix, value_type,
+)  # fmt: skip
+from autosched.errors import CodegenError
+from autosched.ir.node import walk
+from autosched.tir import expr as E
+from autosched.tir.expr import PrimExpr, is_float, is_int
+
+_COMPARE = {E.EQ: "==", E.NE: "!=", E.LT: "<", E.LE: "<=", E.GT: ">", E.GE: ">="}
+
+
+class ValueEmitter(MemoryEmitter):
+    """Adds values to addresses and memory."""
+
+    def value(self, e: PrimExpr) -> Any:
+        """The LLVM value of an expression."""
+        if is_int(e.dtype) and e.dtype != "bool" and not isinstance(e, E.BufferLoad) and self.is_pure(e):
+            return self.index_value(e)
+        match e:
+            case E.IntImm() | E.FloatImm():
+                return constant(value_type(e.dtype), e.value if e.dtype != "bool" else int(bool(e.value)))
+            case E.BufferLoad():
+                return self.load(e.buffer, e.indices)
+            case E.Var():
+                return self.env[e]
+            case E.Add() | E.Sub() | E.Mul() if is_float(e.dtype):
+                return self.float_arithmetic(e)
+            case E.CmpOp() if not isinstance(e, E.And | E.Or):
+                return self.comparison(e)
+            case E.And() | E.Or():
+                return self.logical(e)
+            case E.Not():
+                x = self.value(e.a)
+                return I1(int(not x.constant)) if isinstance(x, ir.Constant) and lanes_of(x) == 1 else self.builder.not_(x)
+            case E.BinaryOp():
+                return self.binary(e)
+            case E.Select():
+                return self.choose(self.value(e.condition), self.value(e.true_value), self.value(e.false_value))
+            case E.Cast():
+                return self.cast(self.value(e.value), e.value.dtype, e.dtype)
+            case E.Let():
+                self.env[e.var] = self.bound(e.value)
+                return self.value(e.body)
+            case E.Call(op="if_then_else"):
+                return self.guarded(*e.args)
+            case E.Call(op="likely"):
+                return self.value(e.args[0])
+            case E.Call():
+                return emit_call(self, e)
+        raise CodegenError(f"no CPU code for {type(e).__name__} expressions")
+
+    def bound(self, e: PrimExpr) -> Any:
+        """What a let variable stands for: an index where it is exact, else a value."""
+        return self.index(e) if is_int(e.dtype) and e.dtype != "bool" and self.is_pure(e) else self.value(e)
+
+    def index_value(self, e: PrimExpr) -> Any:
+        """A pure integer expression in its own width."""
+        at = self.index(e)
+        to = value_type(e.dtype)
+        if isinstance(at, Affine) and not at.lane:
+            value = self.scalar(at)
+            if isinstance(value, ir.Constant):
+                return to(value.constant)
+            return value if to.width == 64 else self.builder.trunc(value, to)
+        value = self.vector(at)
+        return value if to.width == 64 else self.builder.trunc(value, ir.VectorType(to, self.lanes))
+
+    def both(self, a: Any, b: Any) -> tuple[Any, Any]:
+        """Two values with equal lanes."""
+        lanes = max(lanes_of(a), lanes_of(b))
+        return splat(self.builder, a, lanes), splat(self.builder, b, lanes)
+
+    # --- arithmetic ---------------------------------------------------------------------------------------------
+
+    def float_arithmetic(self, e: Any) -> Any:
+        """+, - and * of floats, a product inside a sum as one fused operation where the CPU has it."""
+        if self.isa.has_fma and e.dtype in ("float32", "float64"):
+            if isinstance(e, E.Add):
+                product, other = (e.a, e.b) if isinstance(e.a, E.Mul) else (e.b, e.a)
+                if isinstance(product, E.Mul):
+                    return self.fused(self.value(product.a), self.value(product.b), self.value(other))
+            elif isinstance(e, E.Sub) and isinstance(e.b, E.Mul):
+                a = self.builder.fneg(self.value(e.b.a))
+                return self.fused(a, self.value(e.b.b), self.value(e.a))
+            elif isinstance(e, E.Sub) and isinstance(e.a, E.Mul):
+                return self.fused(self.value(e.a.a), self.value(e.a.b), self.builder.fneg(self.value(e.b)))
+        x, y = self.both(self.value(e.a), self.value(e.b))
+        op = {E.Add: self.builder.fadd, E.Sub: self.builder.fsub, E.Mul: self.builder.fmul}[type(e)]
+        return op(x, y)
+
+    def fused(self, a: Any, b: Any, c: Any) -> Any:
+        """a * b + c, rounded once where the CPU can."""
+        lanes = max(map(lanes_of, (a, b, c)))
+        a, b, c = (splat(self.builder, x, lanes) for x in (a, b, c))
+        if not self.isa.has_fma:
+            return self.builder.fadd(self.builder.fmul(a, b), c)
+        return call_intrinsic(self.builder, f"llvm.fma.{suffix(a.type)}", a.type, [a, b, c])
+
+    def binary(self, e: Any) -> Any:
+        b = self.builder
+        x, y = self.both(self.value(e.a), self.value(e.b))
+        if is_float(e.dtype):
+            match e:
+                case E.Div():
+                    return b.fdiv(x, y)
+                case E.Max():  # the first operand where one is no number
+                    return b.select(b.fcmp_ordered(">", y, x), y, x)
+                case E.Min():
+                    return b.select(b.fcmp_ordered("<", y, x), y, x)
+                case E.Mod():
+                    return b.frem(x, y)
+            raise CodegenError(f"no CPU code for {type(e).__name__} of floats")
+        signed = is_signed(e.dtype)
+        match e:
+            case E.Add():
+                return b.add(x, y)
+            case E.Sub():
+                return b.sub(x, y)
+            case E.Mul():
+                return b.mul(x, y)
+            case E.Max() | E.Min():
+                op = ">" if isinstance(e, E.Max) else "<"
+                return b.select(b.icmp_signed(op, x, y) if signed else b.icmp_unsigned(op, x, y), x, y)
+            case E.FloorDiv() | E.FloorMod() | E.Div() | E.Mod():
+                modulo = isinstance(e, E.FloorMod | E.Mod)
+                if not signed:
+                    return b.urem(x, y) if modulo else b.udiv(x, y)
+                return self.signed_division(x, y, isinstance(e, E.FloorDiv | E.FloorMod), modulo)
+        raise CodegenError(f"no CPU code for {type(e).__name__}")
+
+    # --- truth --------------------------------------------------------------------------------------------------
+
+    def comparison(self, e: Any) -> Any:
+        dtype = e.a.dtype
+        if is_int(dtype) and dtype != "bool" and self.is_pure(e.a) and self.is_pure(e.b):
+            return self.compare_index(type(e), self.index(e.a), self.index(e.b))
+        x, y = self.both(self.value(e.a), self.value(e.b))
+        op = _COMPARE[type(e)]
+        if is_float(dtype):
+            return self.builder.fcmp_unordered(op, x, y) if op == "!=" else self.builder.fcmp_ordered(op, x, y)
+        return self.builder.icmp_signed(op, x, y) if is_signed(dtype) else self.builder.icmp_unsigned(op, x, y)
+
+    def logical(self, e: E.And | E.Or) -> Any:
+        x = self.value(e.a)
+        if isinstance(x, ir.Constant) and lanes_of(x) == 1:
+            decided = bool(x.constant) == isinstance(e, E.Or)
+            return x if decided else self.value(e.b)
+        x, y = self.both(x, self.value(e.b))
+        return self.builder.and_(x, y) if isinstance(e, E.And) else self.builder.or_(x, y)
+
+    def choose(self, condition: Any, a: Any, b: Any) -> Any:
+        if isinstance(condition, ir.Constant) and lanes_of(condition) == 1:
+            return a if condition.constant else b
+        lanes = max(map(lanes_of, (condition, a, b)))
+        a, b = splat(self.builder, a, lanes), splat(self.builder, b, lanes)
+        return self.builder.select(condition, a, b)
+
+    def guarded(self, condition: PrimExpr, a: PrimExpr, b: PrimExpr) -> Any:
+        """if_then_else: loads of the side that is not taken do not happen."""
+        c = self.value(condition)
+        if isinstance(c, ir.Constant) and lanes_of(c) == 1:
+            return self.value(a if c.constant else b)
+        if lanes_of(c) > 1:
+            return self.choose(c, self.masked_value(c, a), self.masked_value(self.builder.not_(c), b))
+        if not (_touches_memory(a) or _touches_memory(b)):
+            return self.choose(c, self.value(a), self.value(b))
+        return self.branch_value(c, a, b)
+
+    def masked_value(self, condition: Any, e: PrimExpr) -> Any:
+        if not _touches_memory(e):
+            return self.value(e)
+        outer, self.mask = self.mask, self.with_mask(condition)
+        self.scopes.append({})
+        value = self.value(e)
+        self.scopes.pop()
+        self.mask = outer
+        return value
+
+    def branch_value(self, condition: Any, a: PrimExpr, b: PrimExpr) -> Any:
+        function = self.builder.function
+        taken, other, after = (function.append_basic_block(n) for n in ("taken", "other", "after"))
+        self.builder.cbranch(condition, taken, other)
+        made = []
+        for block, side in ((taken, a), (other, b)):
+            self.builder.position_at_end(block)
+            self.scopes.append({})
+            made.append(self.value(side))
+            self.scopes.pop()
+            made.append(self.builder.block)
+        lanes = max(lanes_of(made[0]), lanes_of(made[2]))
+        for i in (0, 2):
+            self.builder.position_at_end(made[i + 1])
+            made[i] = splat(self.builder, made[i], lanes)
+            self.builder.branch(after)
+        self.builder.position_at_end(after)
+        phi = self.builder.phi(made[0].type)
+        phi.add_incoming(made[0], made[1])
+        phi.add_incoming(made[2], made[3])
+        return phi
+
+    # --- conversions --------------------------------------------------------------------------------------------
+
+    def cast(self, x: Any, source: str, target: str) -> Any:
+        if source == target:
+            return x
+        b, to = self.builder, value_type(target, lanes_of(x))
+        if target == "bool":
+            zero = constant(x.type, 0)
+            return b.fcmp_unordered("!=", x, zero) if is_float(source) else b.icmp_unsigned("!=", x, zero)
+        if is_float(source) and is_float(target):
+            wider = value_type(target).intrinsic_name > value_type(source).intrinsic_name
+            return b.fpext(x, to) if wider else b.fptrunc(x, to)
+        if is_float(source):
+            kind = "llvm.fptosi.sat" if is_signed(target) else "llvm.fptoui.sat"
+            return call_intrinsic(b, f"{kind}.{suffix(to)}.{suffix(x.type)}", to, [x])
+        if is_float(target):
+            return b.sitofp(x, to) if is_signed(source) else b.uitofp(x, to)
+        narrow, wide = value_type(target).width, value_type(source).width
+        if narrow == wide:
+            return x
+        if narrow < wide:
+            return b.trunc(x, to)
+        return b.sext(x, to) if is_signed(source) else b.zext(x, to)
+
+
+def _touches_memory(e: PrimExpr) -> bool:
+    return any(isinstance(x, E.BufferLoad | E.Call) for x in walk(e))

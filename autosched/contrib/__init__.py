@@ -1,0 +1,1 @@
+"""Modules that TVM keeps under `contrib`."""

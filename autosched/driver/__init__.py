@@ -1,0 +1,8 @@
+"""Where compiler, tuner and records meet: `build`, `tune`, `bench`."""
+
+from autosched.driver.bench import BenchReport, bench
+from autosched.driver.build import build, build_report
+from autosched.driver.models import load_model
+from autosched.driver.report import BuildReport
+from autosched.driver.tasks import extract_tasks, list_tasks
+from autosched.driver.tune import TuneOptions, TuneReport, tune

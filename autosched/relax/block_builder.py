@@ -1,0 +1,244 @@
+"""BlockBuilder: write graph functions binding by binding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from autosched.errors import InvalidValueError, TVMError
+from autosched.ir.module import GlobalVar, IRModule
+from autosched.ir.node import FrozenDict
+from autosched.ir.structural import structural_key
+from autosched.relax.expr import (
+    Binding, BindingBlock, Call, Constant, DataflowBlock, DataflowVar, Expr, ExternFunc, Function, MatchCast, PrimValue,
+    SeqExpr, ShapeExpr, StringImm, Tuple, TupleGetItem, Var, VarBinding, as_expr,
+)  # fmt: skip
+from autosched.relax.names import UniqueNames
+from autosched.relax.op.call import call_tir
+from autosched.relax.struct_info import StructInfo, TupleStructInfo
+from autosched.relax.te_call import make_te_call
+
+LEAVES = (Var, Constant, ShapeExpr, PrimValue, StringImm, GlobalVar, ExternFunc)
+
+
+@dataclass
+class _Scope:
+    """A function being written."""
+
+    name: str
+    params: tuple[Var, ...] | None
+    attrs: Mapping[str, Any]
+    pure: bool
+    private: bool
+    names: UniqueNames = field(default_factory=UniqueNames)
+    blocks: list[BindingBlock] = field(default_factory=list)
+    bindings: list[Binding] = field(default_factory=list)
+    in_dataflow: bool = False
+    output: Expr | None = None
+
+
+class BlockBuilder:
+    """Builds an IRModule.
+
+        bb = relax.BlockBuilder()
+        with bb.function("main", [x, w]):
+            with bb.dataflow():
+                lv = bb.emit(relax.op.matmul(x, w))
+                gv = bb.emit_output(relax.op.nn.relu(lv))
+            bb.emit_func_output(gv)
+        mod = bb.get()
+    """
+
+    _stack: ClassVar[list[BlockBuilder]] = []
+
+    def __init__(self, mod: IRModule | None = None):
+        self._module = IRModule() if mod is None else mod.clone()
+        self._function_names = UniqueNames(gv.name for gv in self._module.get_global_vars())
+        self._by_form: dict[str, GlobalVar] | None = None
+        self._scopes: list[_Scope] = []
+        self._values: dict[Var, Expr] = {}
+
+    # --- scopes ----------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def current() -> BlockBuilder | None:
+        """The builder whose function is being written, if any."""
+        return BlockBuilder._stack[-1] if BlockBuilder._stack else None
+
+    @property
+    def _scope(self) -> _Scope:
+        if not self._scopes:
+            raise TVMError("nothing can be emitted outside of a function", hint="use `with bb.function(name, params):`")
+        return self._scopes[-1]
+
+    @contextmanager
+    def function(
+        self,
+        name: str,
+        params: Var | Sequence[Var] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        pure: bool = True,
+        private: bool = False,
+    ) -> Iterator[None]:
+        """Write the function `name`. Leaving it without an output is an error."""
+        given = None if params is None else (params,) if isinstance(params, Var) else tuple(params)
+        scope = _Scope(name, given, FrozenDict(attrs or {}), pure, private)
+        for p in given or ():
+            scope.names(p.name)
+        self._scopes.append(scope)
+        BlockBuilder._stack.append(self)
+        try:
+            yield
+            self._finish(scope)
+        finally:
+            self._scopes.remove(scope)
+            BlockBuilder._stack.pop()
+
+    def _finish(self, scope: _Scope) -> None:
+        if scope.output is None:
+            raise TVMError(f"function '{scope.name}' has no output", hint="call emit_func_output before leaving it")
+        self._end_block(scope)
+        attrs = scope.attrs if scope.private else FrozenDict({"global_symbol": scope.name, **scope.attrs})
+        body = SeqExpr(tuple(scope.blocks), scope.output)
+        function = Function(scope.params or (), body, scope.output.struct_info, scope.pure, attrs)
+        if scope.name in self._module:
+            raise InvalidValueError(f"the module has a function '{scope.name}' already")
+        self._function_names(scope.name)
+        self._module[scope.name] = function
+
+    def _end_block(self, scope: _Scope) -> None:
+        if scope.bindings:
+            kind = DataflowBlock if scope.in_dataflow else BindingBlock
+            scope.blocks.append(kind(tuple(scope.bindings)))
+            scope.bindings = []
+
+    @contextmanager
+    def dataflow(self) -> Iterator[None]:
+        """Write a dataflow block: its variables end with it, but for those of `emit_output`."""
+        scope = self._scope
+        self._end_block(scope)
+        scope.in_dataflow = True
+        try:
+            yield
+            self._end_block(scope)
+        finally:
+            scope.in_dataflow = False
+
+    # --- emission --------------------------------------------------------------------------------------------------
+
+    def _bind(self, value: Expr, name: str, dataflow: bool) -> Var:
+        scope = self._scope
+        kind = DataflowVar if dataflow else Var
+        var = kind(scope.names(name), value.struct_info)
+        scope.bindings.append(VarBinding(var, value))
+        self._values[var] = value
+        return var
+
+    def emit(self, expr: Any, name_hint: str = "") -> Var:
+        """Bind an expression to a new variable, lv… inside dataflow blocks and gv… outside."""
+        scope = self._scope
+        return self._bind(self.normalize(as_expr(expr)), name_hint or ("lv" if scope.in_dataflow else "gv"), scope.in_dataflow)
+
+    def emit_output(self, output: Any, name_hint: str = "") -> Var:
+        """Bind an expression to a variable that is seen after the dataflow block."""
+        scope = self._scope
+        if not scope.in_dataflow:
+            raise TVMError("emit_output belongs into a dataflow block", hint="use `with bb.dataflow():`")
+        return self._bind(self.normalize(as_expr(output)), name_hint or "gv", False)
+
+    def emit_func_output(self, output: Any, params: Var | Sequence[Var] | None = None) -> None:
+        """Say what the function returns (a sequence becomes a tuple), and its parameters where not said before."""
+        scope = self._scope
+        if scope.in_dataflow:
+            raise TVMError("emit_func_output belongs behind the dataflow block")
+        if params is not None:
+            scope.params = (params,) if isinstance(params, Var) else tuple(params)
+        value = self.normalize(as_expr(output))
+        scope.output = value if isinstance(value, LEAVES) or _is_leaf_tuple(value) else self._bind(value, "gv", False)
+
+    def match_cast(self, value: Any, struct_info: StructInfo, name_hint: str = "") -> Var:
+        """Bind a value under a more exact annotation, checked at run time."""
+        scope = self._scope
+        kind = DataflowVar if scope.in_dataflow else Var
+        var = kind(scope.names(name_hint or ("lv" if scope.in_dataflow else "gv")), struct_info)
+        scope.bindings.append(MatchCast(var, self.normalize(as_expr(value)), struct_info))
+        return var
+
+    def normalize(self, expr: Expr) -> Expr:
+        """The expression with every nested call bound to a variable of its own."""
+        if isinstance(expr, Call):
+            args = tuple(self._argument(a) for a in expr.args)
+            if all(a is b for a, b in zip(args, expr.args, strict=True)):
+                return expr
+            return Call(expr.op, args, expr.attrs, expr.sinfo_args, expr.struct_info, expr.span)
+        if isinstance(expr, Tuple):
+            fields = tuple(self._argument(f) for f in expr.fields)
+            return expr if all(a is b for a, b in zip(fields, expr.fields, strict=True)) else Tuple(fields)
+        if isinstance(expr, TupleGetItem):
+            source = self._argument(expr.tuple_value)
+            if isinstance(source, Tuple):
+                return source.fields[expr.index]
+            return expr if source is expr.tuple_value else TupleGetItem(source, expr.index)
+        return expr
+
+    def _argument(self, x: Any) -> Any:
+        if isinstance(x, LEAVES):
+            return x
+        if isinstance(x, Tuple):
+            return self.normalize(x)
+        return self.emit(x)
+
+    # --- tensor expressions and functions ----------------------------------------------------------------------------
+
+    def call_te(self, func: Callable[..., Any], *args: Any, primfunc_name_hint: str = "", **kwargs: Any) -> Call:
+        """A call_tir of the PrimFunc that a te function makes on the arguments; the PrimFunc joins the module."""
+        args = tuple(self._te_argument(a) for a in args)
+        call = make_te_call(func, args, kwargs)
+        gvar = self.add_func(call.func, primfunc_name_hint or func.__name__)
+        out = call.out
+        return call_tir(gvar, Tuple(call.args), list(out.fields) if isinstance(out, TupleStructInfo) else out)
+
+    def _te_argument(self, x: Any) -> Any:
+        if isinstance(x, list | tuple):
+            return type(x)(self._te_argument(v) for v in x)
+        return self._argument(x) if isinstance(x, Expr) else x
+
+    def emit_te(self, func: Callable[..., Any], *args: Any, primfunc_name_hint: str = "", name_hint: str = "", **kwargs: Any) -> Var:
+        """Bind the result of `call_te`."""
+        return self.emit(self.call_te(func, *args, primfunc_name_hint=primfunc_name_hint, **kwargs), name_hint)
+
+    def add_func(self, func: Any, func_name: str) -> GlobalVar:
+        """Put a function into the module and give its name; one of equal form that is there already is used again."""
+        if self._by_form is None:
+            self._by_form = {structural_key(f): gv for gv, f in self._module.functions_items()}
+        key = structural_key(func)
+        if key not in self._by_form:
+            gvar = GlobalVar(self._function_names(func_name))
+            self._module[gvar] = func
+            self._by_form[key] = gvar
+        return self._by_form[key]
+
+    def update_func(self, gvar: GlobalVar, func: Any) -> None:
+        """Replace a function."""
+        self._module.update_func(gvar, func)
+        self._by_form = None
+
+    def get_unique_name(self, name_prefix: str) -> str:
+        """A variable name that the function does not have yet."""
+        return self._scope.names(name_prefix)
+
+    def lookup_binding(self, var: Var) -> Expr | None:
+        """What a variable was bound to."""
+        return self._values.get(var)
+
+    def get(self) -> IRModule:
+        """The module as it is now."""
+        return self._module.clone()
+
+    finalize = get
+
+
+def _is_leaf_tuple(x: Expr) -> bool:
+    return isinstance(x, Tuple) and all(isinstance(f, LEAVES) or _is_leaf_tuple(f) for f in x.fields)

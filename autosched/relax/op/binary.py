@@ -1,0 +1,80 @@
+"""Element-wise operators of several tensors, broadcast as NumPy does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autosched import topi
+from autosched.relax.op.registry import OpDef, define_op, sample
+from autosched.relax.op.types import broadcast, broadcast_dims, common_dtype, compare, tensor
+from autosched.relax.struct_info import ShapeStructInfo, StructInfo, TensorStructInfo
+
+PAIRS = (((3, 5), (3, 5)), ((2, 3, 5), (5,)), ((1, 4, 1), (3, 1, 2)), ((), (2,)))
+INT_PAIR = (((4,), "int32"), ((1,), "int32"))
+
+
+def _binary(name: str, compute: Any, reference: Any, infer: Any = broadcast, low: float = -2.0, **more: Any) -> OpDef:
+    samples = [sample(a, b, low=low) for a, b in PAIRS] + ([sample(*INT_PAIR, low=1, high=9)] if name != "power" else [])
+    return define_op(
+        name, inputs=("x1", "x2"), infer_type=infer, compute=compute, reference=reference, samples=samples, **more
+    )
+
+
+def _divide(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    if np.issubdtype(x.dtype, np.integer):
+        return np.trunc(x / y).astype(x.dtype)
+    return x / y
+
+
+add = _binary("add", topi.add, np.add)
+subtract = _binary("subtract", topi.subtract, np.subtract)
+multiply = _binary("multiply", topi.multiply, np.multiply)
+divide = _binary("divide", topi.divide, _divide, low=0.5)
+floor_divide = _binary("floor_divide", topi.floor_divide, np.floor_divide, low=0.5)
+power = _binary("power", topi.power, np.power, low=0.1)
+maximum = _binary("maximum", topi.maximum, np.maximum)
+minimum = _binary("minimum", topi.minimum, np.minimum)
+
+equal = _binary("equal", topi.equal, np.equal, compare)
+not_equal = _binary("not_equal", topi.not_equal, np.not_equal, compare)
+less = _binary("less", topi.less, np.less, compare)
+less_equal = _binary("less_equal", topi.less_equal, np.less_equal, compare)
+greater = _binary("greater", topi.greater, np.greater, compare)
+greater_equal = _binary("greater_equal", topi.greater_equal, np.greater_equal, compare)
+
+_BOOLS = [sample(((3, 4), "bool"), ((4,), "bool"))]
+logical_and = define_op(
+    "logical_and", inputs=("x1", "x2"), infer_type=broadcast, compute=topi.logical_and, reference=np.logical_and,
+    samples=_BOOLS,
+)  # fmt: skip
+logical_or = define_op(
+    "logical_or", inputs=("x1", "x2"), infer_type=broadcast, compute=topi.logical_or, reference=np.logical_or,
+    samples=_BOOLS,
+)  # fmt: skip
+
+
+def _where_type(condition: StructInfo, x1: StructInfo, x2: StructInfo) -> TensorStructInfo:
+    c, a, b = tensor(condition), tensor(x1), tensor(x2)
+    return TensorStructInfo(broadcast_dims(c.dims, a.dims, b.dims), common_dtype(a, b))  # type: ignore[arg-type]
+
+
+where = define_op(
+    "where", inputs=("condition", "x1", "x2"), infer_type=_where_type, compute=topi.where, reference=np.where,
+    samples=[sample(((3, 4), "bool"), (3, 4), (4,)), sample(((3, 1), "bool"), (), (1, 4))],
+)  # fmt: skip
+
+
+def _broadcast_to_type(x: StructInfo, shape: StructInfo) -> TensorStructInfo:
+    t = tensor(x)
+    assert isinstance(shape, ShapeStructInfo) and shape.values is not None, "the shape must be known"
+    target = TensorStructInfo(shape.values, t.dtype)  # type: ignore[arg-type]
+    return TensorStructInfo(broadcast_dims(t.dims, target.dims), t.dtype)  # type: ignore[arg-type]
+
+
+broadcast_to = define_op(
+    "broadcast_to", inputs=("x", "shape"), infer_type=_broadcast_to_type, compute=topi.broadcast_to,
+    reference=lambda x, shape: np.broadcast_to(x, np.broadcast_shapes(x.shape, shape)),
+    samples=[sample((3, 1), ShapeStructInfo((2, 3, 4))), sample((1,), ShapeStructInfo((2, 2)))],
+)  # fmt: skip

@@ -1,0 +1,119 @@
+"""Convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from autosched import topi
+from autosched.relax.op.registry import define_op, sample
+from autosched.relax.op.types import common_dtype, four, pair, tensor
+from autosched.relax.struct_info import StructInfo, TensorStructInfo
+from autosched.topi.conv2d import Geometry, geometry
+
+Array = np.ndarray[Any, Any]
+
+
+def _canonical(attrs: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **attrs,
+        "strides": pair(attrs["strides"], "strides"),
+        "padding": four(attrs["padding"]),
+        "dilation": pair(attrs["dilation"], "dilation"),
+        "out_layout": attrs["out_layout"] or attrs["data_layout"],
+    }
+
+
+def _type(data: StructInfo, weight: StructInfo, strides: Any, padding: Any, dilation: Any, groups: int,
+          data_layout: str, kernel_layout: str, out_layout: str, out_dtype: str | None) -> TensorStructInfo:  # fmt: skip
+    d, w = tensor(data, "data"), tensor(weight, "weight")
+    g = geometry(d.static_shape, w.static_shape, strides, padding, dilation, groups, data_layout, out_layout)
+    dtype = out_dtype or common_dtype(d, w)
+    if g.block_out:
+        return TensorStructInfo((g.batch, g.channels_out // g.block_out, *g.out_size, g.block_out), dtype)  # type: ignore[arg-type]
+    return TensorStructInfo((g.batch, g.channels_out, *g.out_size), dtype)  # type: ignore[arg-type]
+
+
+def _compute(data: Any, weight: Any, strides: Any, padding: Any, dilation: Any, groups: int,
+             data_layout: str, kernel_layout: str, out_layout: str, out_dtype: str | None) -> Any:  # fmt: skip
+    return topi.conv2d(data, weight, strides, padding, dilation, groups, data_layout, out_layout)
+
+
+def to_plain(x: Array, block: int) -> Array:
+    """[N, C / c, H, W, c] as [N, C, H, W]; the array itself where `block` is 0."""
+    if not block:
+        return x
+    n, chunks, h, w, c = x.shape
+    return np.ascontiguousarray(x.transpose(0, 1, 4, 2, 3)).reshape(n, chunks * c, h, w)
+
+
+def to_blocked(x: Array, block: int) -> Array:
+    """[N, C, H, W] as [N, C / c, H, W, c]; the array itself where `block` is 0."""
+    if not block:
+        return x
+    n, c, h, w = x.shape
+    return np.ascontiguousarray(x.reshape(n, c // block, block, h, w).transpose(0, 1, 3, 4, 2))
+
+
+def windows(padded: Array, kernel: Sequence[int], strides: Sequence[int], dilation: Sequence[int], size: Sequence[int]) -> Array:
+    """A view [N, C, KH, KW, OH, OW] of all windows of an image."""
+    n, c, _, _ = padded.shape
+    s = padded.strides
+    shape = (n, c, *kernel, *size)
+    steps = (s[0], s[1], s[2] * dilation[0], s[3] * dilation[1], s[2] * strides[0], s[3] * strides[1])
+    return np.lib.stride_tricks.as_strided(padded, shape, steps, writeable=False)
+
+
+def reference(data: Array, weight: Array, strides: Any, padding: Any, dilation: Any, groups: int,
+              data_layout: str, kernel_layout: str, out_layout: str, out_dtype: str | None) -> Array:  # fmt: skip
+    """Convolution by unfolding windows into a matrix, one product a group and image."""
+    g = geometry(data.shape, weight.shape, strides, padding, dilation, groups, data_layout, out_layout)
+    plain = to_plain(data, g.block_in)
+    top, left, bottom, right = padding
+    padded = np.pad(plain, ((0, 0), (0, 0), (top, bottom), (left, right))) if any(padding) else np.ascontiguousarray(plain)
+    view = windows(padded, g.kernel, g.strides, g.dilation, g.out_size)
+    if g.is_depthwise:
+        out = _depthwise(view, weight, g)
+    else:
+        out = np.empty((g.batch, g.channels_out, g.out_size[0] * g.out_size[1]), data.dtype)
+        matrix = weight.reshape(g.groups, g.per_group_out, -1)
+        for n in range(g.batch):
+            columns = view[n].reshape(g.groups, matrix.shape[2], -1)
+            np.matmul(matrix, columns, out=out[n].reshape(g.groups, g.per_group_out, -1))
+        out = out.reshape(g.batch, g.channels_out, *g.out_size)
+    return to_blocked(out, g.block_out).astype(out_dtype or data.dtype, copy=False)
+
+
+def _depthwise(view: Array, weight: Array, g: Geometry) -> Array:
+    shape = (g.batch, g.groups, g.per_group_out, *g.out_size)
+    out = np.zeros(shape, view.dtype)
+    taps = weight.reshape(g.groups, g.per_group_out, *g.kernel)
+    for ky in range(g.kernel[0]):
+        for kx in range(g.kernel[1]):
+            out += view[:, :, ky, kx][:, :, None] * taps[:, :, ky, kx][None, :, :, None, None]
+    return out.reshape(g.batch, g.channels_out, *g.out_size)
+
+
+ATTRIBUTES = {
+    "strides": 1, "padding": 0, "dilation": 1, "groups": 1, "data_layout": "NCHW", "kernel_layout": "OIHW",
+    "out_layout": None, "out_dtype": None,
+}  # fmt: skip
+
+conv2d = define_op(
+    "nn.conv2d", inputs=("data", "weight"), attributes=ATTRIBUTES, canonical=_canonical, infer_type=_type,
+    compute=_compute, reference=reference,
+    samples=[
+        sample((1, 3, 6, 5), (4, 3, 3, 3), padding=1),
+        sample((2, 3, 7, 7), (2, 3, 3, 2), strides=(2, 1), padding=(0, 1, 2, 0), dilation=(1, 2)),
+        sample((1, 4, 5, 5), (6, 2, 3, 3), groups=2),
+        sample((1, 3, 5, 5), (6, 1, 3, 3), groups=3, padding=1),
+        sample((1, 4, 5, 5), (4, 1, 3, 3), groups=4, strides=2, padding=1),
+        sample((1, 3, 5, 5), (8, 3, 3, 3), padding=1, out_layout="NCHW4c"),
+        sample((1, 2, 5, 5, 4), (8, 8, 3, 3), padding=1, data_layout="NCHW4c"),
+        sample((1, 2, 5, 5, 4), (6, 8, 1, 1), data_layout="NCHW4c", out_layout="NCHW"),
+        sample((1, 4, 4, 4, 2), (4, 4, 3, 3), groups=2, data_layout="NCHW2c"),
+        sample((1, 2, 5, 5, 4), (8, 1, 3, 3), groups=8, padding=1, strides=2, data_layout="NCHW4c"),
+    ],
+)  # fmt: skip

@@ -1,0 +1,253 @@
+"""Operators that move elements."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from autosched import topi
+from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
+from autosched.relax.op.conv2d import Array
+from autosched.relax.op.registry import define_op, sample
+from autosched.relax.op.types import axes_tuple, axis_index, common_dtype, tensor
+from autosched.relax.struct_info import Dim, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo, same_dim
+
+
+def _tensor(shape: Any, dtype: str) -> TensorStructInfo:
+    return TensorStructInfo(tuple(shape), dtype)  # type: ignore[arg-type]
+
+
+def resolve_shape(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...]:
+    """The new shape with its one -1 replaced. Raises ShapeError where the number of elements differs."""
+    known = math.prod(d for d in new if d != -1)
+    total = math.prod(old)
+    if new.count(-1) == 1 and known and total % known == 0:
+        new = tuple(total // known if d == -1 else d for d in new)
+    if -1 in new or math.prod(new) != total:
+        raise ShapeError(f"{total} elements of shape {old} cannot take the shape {new}")
+    return new
+
+
+def _reshape_type(x: StructInfo, shape: StructInfo) -> TensorStructInfo:
+    t = tensor(x)
+    if not isinstance(shape, ShapeStructInfo) or shape.values is None:
+        raise InvalidTypeError("the new shape must be known")
+    return _tensor(resolve_shape(t.static_shape, _tensor(shape.values, t.dtype).static_shape), t.dtype)
+
+
+reshape = define_op(
+    "reshape", inputs=("x", "shape"), infer_type=_reshape_type, is_view=True,
+    compute=lambda x, shape: topi.reshape(x, resolve_shape(tuple(int(s) for s in x.shape), shape)),
+    reference=lambda x, shape: x.reshape(shape),
+    samples=[
+        sample((2, 6), ShapeStructInfo((3, 4))), sample((2, 3, 4), ShapeStructInfo((2, -1))),
+        sample((6,), ShapeStructInfo((1, 6, 1))), sample((4, 6), ShapeStructInfo((8, 3))),
+    ],
+)  # fmt: skip
+
+flatten = define_op(
+    "flatten", infer_type=lambda x: _tensor((math.prod(tensor(x).static_shape),), tensor(x).dtype), is_view=True,
+    compute=lambda x: topi.reshape(x, (math.prod(int(s) for s in x.shape),)), reference=lambda x: x.reshape(-1),
+    samples=[sample((2, 3))], legal_name="reshape",
+)  # fmt: skip
+
+
+def _order(axes: Any, ndim: int) -> tuple[int, ...]:
+    order = tuple(reversed(range(ndim))) if axes is None else tuple(axis_index(a, ndim) for a in axes)
+    if sorted(order) != list(range(ndim)):
+        raise InvalidValueError(f"axes {order} are no order of {ndim} dimensions")
+    return order
+
+
+permute_dims = define_op(
+    "permute_dims", attributes={"axes": None}, legal_name="transpose",
+    infer_type=lambda x, axes: _tensor((tensor(x).dims[a] for a in _order(axes, tensor(x).ndim)), tensor(x).dtype),
+    compute=lambda x, axes: topi.transpose(x, _order(axes, x.ndim)),
+    reference=lambda x, axes: np.transpose(x, _order(axes, x.ndim)),
+    samples=[sample((2, 3)), sample((2, 3, 4), axes=(0, 2, 1)), sample((2, 3, 4), axes=(-1, 0, 1))],
+)  # fmt: skip
+
+
+def _expanded_axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    items = (axis,) if isinstance(axis, int) else tuple(axis)
+    return axes_tuple(items, ndim + len(items))
+
+
+def _expand_type(x: StructInfo, axis: Any) -> TensorStructInfo:
+    t = tensor(x)
+    dims: list[Dim] = list(t.dims)
+    for a in _expanded_axes(axis, t.ndim):
+        dims.insert(a, 1)
+    return _tensor(dims, t.dtype)
+
+
+expand_dims = define_op(
+    "expand_dims", attributes={"axis": 0}, infer_type=_expand_type, is_view=True,
+    compute=lambda x, axis: topi.expand_dims(x, _expanded_axes(axis, x.ndim)),
+    reference=lambda x, axis: np.expand_dims(x, _expanded_axes(axis, x.ndim)),
+    samples=[sample((3, 4), axis=0), sample((3, 4), axis=(1, -1)), sample((3,), axis=(0, 2))],
+)  # fmt: skip
+
+
+def _squeezed_axes(shape: Any, axis: Any) -> tuple[int, ...]:
+    if axis is None:
+        return tuple(i for i, s in enumerate(shape) if int(s) == 1)
+    axes = axes_tuple(axis, len(shape))
+    if any(not same_dim(shape[a], 1) for a in axes):
+        raise ShapeError(f"dimensions {axes} of {tuple(shape)} are not all 1")
+    return axes
+
+
+def _squeeze_type(x: StructInfo, axis: Any) -> TensorStructInfo:
+    t = tensor(x)
+    gone = _squeezed_axes(t.dims, axis)
+    return _tensor((d for i, d in enumerate(t.dims) if i not in gone), t.dtype)
+
+
+squeeze = define_op(
+    "squeeze", attributes={"axis": None}, infer_type=_squeeze_type, is_view=True,
+    compute=lambda x, axis: topi.squeeze(x, _squeezed_axes(x.shape, axis)),
+    reference=lambda x, axis: np.squeeze(x, _squeezed_axes(x.shape, axis)),
+    samples=[sample((1, 3, 1), axis=None), sample((1, 3, 1), axis=(-1,))],
+)  # fmt: skip
+
+
+def _concat_type(tensors: StructInfo, axis: int) -> TensorStructInfo:
+    if not isinstance(tensors, TupleStructInfo) or not tensors.fields:
+        raise InvalidTypeError("takes a tuple of tensors")
+    parts = [tensor(f) for f in tensors.fields]
+    dtype, first = common_dtype(*parts), parts[0]
+    a = axis_index(axis, first.ndim)
+    for p in parts[1:]:
+        if p.ndim != first.ndim or any(i != a and not same_dim(d, first.dims[i]) for i, d in enumerate(p.dims)):
+            raise ShapeError(f"{p!r} and {first!r} differ elsewhere than in dimension {a}")
+    total = sum(p.static_shape[a] for p in parts)
+    return _tensor((total if i == a else d for i, d in enumerate(first.dims)), dtype)
+
+
+concat = define_op(
+    "concat", inputs=("tensors",), attributes={"axis": 0}, infer_type=_concat_type, legal_name="concatenate",
+    compute=lambda tensors, axis: topi.concatenate(tensors, axis % tensors[0].ndim),
+    reference=lambda tensors, axis: np.concatenate(tensors, axis),
+    samples=[sample([(2, 3), (2, 1), (2, 4)], axis=1), sample([(2, 3), (1, 3)], axis=-2), sample([(3,)], axis=0)],
+)  # fmt: skip
+
+
+def split_sizes(size: int, indices_or_sections: Any) -> tuple[int, ...]:
+    """The sizes of the pieces: a number of equal ones (the last may be smaller), or the positions to cut at."""
+    if isinstance(indices_or_sections, int):
+        each = -(-size // indices_or_sections)
+        return tuple(max(0, min(each, size - i * each)) for i in range(indices_or_sections))
+    cuts = [0, *(min(int(i), size) for i in indices_or_sections), size]
+    return tuple(b - a for a, b in zip(cuts, cuts[1:], strict=False))
+
+
+def _split_type(x: StructInfo, indices_or_sections: Any, axis: int) -> TupleStructInfo:
+    t = tensor(x)
+    a = axis_index(axis, t.ndim)
+    sizes = split_sizes(t.static_shape[a], indices_or_sections)
+    if any(s <= 0 for s in sizes):
+        raise ShapeError(f"dimension {a} of {t!r} cannot be cut by {indices_or_sections}")
+    return TupleStructInfo(tuple(_tensor((s if i == a else d for i, d in enumerate(t.dims)), t.dtype) for s in sizes))
+
+
+def _split_compute(x: Any, indices_or_sections: Any, axis: int) -> Any:
+    a = axis % x.ndim
+    return tuple(topi.split(x, split_sizes(int(x.shape[a]), indices_or_sections), a))
+
+
+def _split(x: Array, indices_or_sections: Any, axis: int) -> list[Array]:
+    sizes = split_sizes(x.shape[axis], indices_or_sections)
+    return np.split(x, np.cumsum(sizes)[:-1], axis)
+
+
+split = define_op(
+    "split", attributes={"indices_or_sections": 1, "axis": 0}, infer_type=_split_type, compute=_split_compute, reference=_split,
+    samples=[sample((4, 6), indices_or_sections=2, axis=1), sample((5, 3), indices_or_sections=(1, 3), axis=0)],
+)  # fmt: skip
+
+
+def slice_plan(
+    shape: tuple[int, ...], axes: Any, begin: Any, end: Any, strides: Any
+) -> tuple[list[int], list[int], list[int]]:
+    """(size, begin, stride) for each dimension, Python's slicing rules; negative strides too."""
+    sizes, starts, steps = list(shape), [0] * len(shape), [1] * len(shape)
+    for n, axis in enumerate(axes):
+        a = axis_index(axis, len(shape))
+        step = strides[n] if strides is not None else 1
+        chosen = range(*slice(begin[n], end[n], step).indices(shape[a]))
+        if step < 0 and end[n] < -shape[a]:
+            chosen = range(*slice(begin[n], None, step).indices(shape[a]))
+        sizes[a], starts[a], steps[a] = len(chosen), (chosen.start if len(chosen) else 0), step
+    return sizes, starts, steps
+
+
+def _slice_type(x: StructInfo, axes: Any, begin: Any, end: Any, strides: Any) -> TensorStructInfo:
+    t = tensor(x)
+    return _tensor(slice_plan(t.static_shape, axes, begin, end, strides)[0], t.dtype)
+
+
+def _slice(x: Array, axes: Any, begin: Any, end: Any, strides: Any) -> Array:
+    sizes, starts, steps = slice_plan(x.shape, axes, begin, end, strides)
+    index = np.ix_(*(np.arange(n) * s + b for n, b, s in zip(sizes, starts, steps, strict=True)))
+    return x[index]
+
+
+def _slice_compute(x: Any, axes: Any, begin: Any, end: Any, strides: Any) -> Any:
+    return topi.strided_slice(x, *slice_plan(tuple(int(s) for s in x.shape), axes, begin, end, strides))
+
+
+strided_slice = define_op(
+    "strided_slice", attributes={"axes": (), "begin": (), "end": (), "strides": None}, infer_type=_slice_type,
+    compute=_slice_compute, reference=_slice,
+    samples=[
+        sample((5, 6), axes=(0, 1), begin=(1, 0), end=(4, 6), strides=(1, 2)), sample((7,), axes=(0,), begin=(-1,), end=(-8,), strides=(-2,)),
+        sample((3, 4), axes=(-1,), begin=(1,), end=(9223372036854775807,)),
+    ],
+)  # fmt: skip
+
+
+def _pad_widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
+    if len(pad_width) != 2 * ndim:
+        raise ShapeError(f"{len(pad_width)} widths for {ndim} dimensions", hint="give (before, after) for each")
+    return [(int(pad_width[2 * i]), int(pad_width[2 * i + 1])) for i in range(ndim)]
+
+
+def _pad_type(x: StructInfo, pad_width: Any, pad_value: float) -> TensorStructInfo:
+    t = tensor(x)
+    widths = _pad_widths(pad_width, t.ndim)
+    return _tensor((s + b + a for s, (b, a) in zip(t.static_shape, widths, strict=True)), t.dtype)
+
+
+def _pad_compute(x: Any, pad_width: Any, pad_value: float) -> Any:
+    before, after = zip(*_pad_widths(pad_width, x.ndim), strict=True)
+    return topi.pad(x, before, after, pad_value)
+
+
+pad = define_op(
+    "nn.pad", inputs=("data",), attributes={"pad_width": (), "pad_value": 0.0}, infer_type=_pad_type, compute=_pad_compute,
+    reference=lambda x, pad_width, pad_value: np.pad(x, _pad_widths(pad_width, x.ndim), constant_values=pad_value),
+    samples=[sample((2, 3), pad_width=(0, 1, 2, 0)), sample((3,), pad_width=(1, 1), pad_value=-1.5)],
+)  # fmt: skip
+
+
+def _repeats(shape: Any, repeats: Any) -> tuple[int, ...]:
+    items = (repeats,) if isinstance(repeats, int) else tuple(repeats)
+    return (1,) * (len(shape) - len(items)) + items
+
+
+def _tile_type(x: StructInfo, repeats: Any) -> TensorStructInfo:
+    t = tensor(x)
+    r = _repeats(t.dims, repeats)
+    if len(r) != t.ndim:
+        raise ShapeError(f"{len(r)} repeats for {t.ndim} dimensions")
+    return _tensor((s * n for s, n in zip(t.static_shape, r, strict=True)), t.dtype)
+
+
+tile = define_op(
+    "tile", attributes={"repeats": ()}, infer_type=_tile_type,
+    compute=lambda x, repeats: topi.tile(x, _repeats(x.shape, repeats)),
+    reference=lambda x, repeats: np.tile(x, _repeats(x.shape, repeats)), samples=[sample((2, 3), repeats=(2, 1))],
+)  # fmt: skip

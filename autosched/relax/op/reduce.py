@@ -1,0 +1,73 @@
+"""Reductions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autosched import topi
+from autosched.relax.op.registry import OpDef, define_op, sample
+from autosched.relax.op.types import axes_tuple, axis_index, float_same, tensor
+from autosched.relax.struct_info import StructInfo, TensorStructInfo
+from autosched.topi.reduction import reduced_shape
+
+SAMPLES = [
+    sample((3, 5), axis=None, keepdims=False), sample((2, 3, 4), axis=(1,), keepdims=True),
+    sample((2, 3, 4), axis=(-1, 0), keepdims=False),
+]  # fmt: skip
+
+
+def _type(x: StructInfo, axis: Any, keepdims: bool) -> TensorStructInfo:
+    t = tensor(x)
+    return TensorStructInfo(reduced_shape(t.dims, axes_tuple(axis, t.ndim), keepdims), t.dtype)  # type: ignore[arg-type]
+
+
+def _float_type(x: StructInfo, axis: Any, keepdims: bool) -> TensorStructInfo:
+    return _type(float_same(x), axis, keepdims)
+
+
+def _reduction(name: str, compute: Any, reference: Any, infer: Any = _type) -> OpDef:
+    def over(x: Any, axis: Any, keepdims: bool) -> Any:
+        axes = axes_tuple(axis, x.ndim)
+        return compute(x, axes, keepdims) if axes else topi.identity(x)
+
+    def in_numpy(x: Any, axis: Any, keepdims: bool) -> Any:
+        return reference(x, axis=axes_tuple(axis, x.ndim), keepdims=keepdims).astype(x.dtype)
+
+    return define_op(
+        name, attributes={"axis": None, "keepdims": False}, infer_type=infer, compute=over, reference=in_numpy,
+        samples=SAMPLES,
+    )  # fmt: skip
+
+
+sum = _reduction("sum", topi.sum, np.sum)  # noqa: A001
+mean = _reduction("mean", topi.mean, np.mean, _float_type)
+max = _reduction("max", topi.max, np.max)  # noqa: A001
+min = _reduction("min", topi.min, np.min)  # noqa: A001
+prod = _reduction("prod", topi.prod, np.prod)
+variance = _reduction("variance", topi.variance, np.var, _float_type)
+
+
+def _arg_type(x: StructInfo, axis: int | None, keepdims: bool) -> TensorStructInfo:
+    t = tensor(x)
+    axes = axes_tuple(axis, t.ndim)
+    return TensorStructInfo(reduced_shape(t.dims, axes, keepdims), "int64")  # type: ignore[arg-type]
+
+
+def _argument(name: str, compute: Any, reference: Any) -> OpDef:
+    def over(x: Any, axis: int | None, keepdims: bool) -> Any:
+        if axis is None:
+            total = int(np.prod([int(s) for s in x.shape]))
+            return compute(topi.reshape(x, (total,) + (1,) * (x.ndim - 1) * keepdims), 0, keepdims)
+        return compute(x, axis_index(axis, x.ndim), keepdims)
+
+    return define_op(
+        name, attributes={"axis": None, "keepdims": False}, infer_type=_arg_type, compute=over,
+        reference=lambda x, axis, keepdims: reference(x, axis=axis, keepdims=keepdims),
+        samples=[sample((3, 5), axis=1), sample((2, 4), axis=-2, keepdims=True), sample((7,), axis=None)],
+    )  # fmt: skip
+
+
+argmax = _argument("argmax", topi.argmax, np.argmax)
+argmin = _argument("argmin", topi.argmin, np.argmin)

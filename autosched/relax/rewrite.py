@@ -1,0 +1,231 @@
+"""Rewriting graph functions: one walk over the bindings, in order, that substitutes and re-emits."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from autosched.ir.module import GlobalVar, IRModule
+from autosched.relax.expr import (
+    Binding, BindingBlock, Call, DataflowBlock, DataflowVar, Expr, Function, If, MatchCast, SeqExpr, Tuple, TupleGetItem,
+    Var, VarBinding,
+)  # fmt: skip
+from autosched.relax.names import UniqueNames
+from autosched.relax.struct_info import same_info
+
+
+def bindings_of(body: SeqExpr) -> Iterator[Binding]:
+    """All bindings below a sequence, those of branches before the If that holds them."""
+    for block in body.blocks:
+        for b in block.bindings:
+            if isinstance(b.value, If):
+                yield from bindings_of(b.value.true_branch)
+                yield from bindings_of(b.value.false_branch)
+            yield b
+
+
+def used_vars(expr: Any) -> Iterator[Var]:
+    """The variables that an expression reads, repeated as often as it reads them (branches included)."""
+    match expr:
+        case Var():
+            yield expr
+        case Call():
+            if isinstance(expr.op, Var):
+                yield expr.op
+            for a in expr.args:
+                yield from used_vars(a)
+        case Tuple():
+            for f in expr.fields:
+                yield from used_vars(f)
+        case TupleGetItem():
+            yield from used_vars(expr.tuple_value)
+        case If():
+            yield from used_vars(expr.cond)
+            yield from used_vars(expr.true_branch)
+            yield from used_vars(expr.false_branch)
+        case SeqExpr():
+            for block in expr.blocks:
+                for b in block.bindings:
+                    yield from used_vars(b.value)
+            yield from used_vars(expr.body)
+
+
+def users(function: Function) -> dict[Var, list[Var | None]]:
+    """For each variable the variables whose bindings read it, in order; None stands for the function's result."""
+    found: dict[Var, list[Var | None]] = {}
+    for b in bindings_of(function.body):
+        for v in used_vars(b.value):
+            found.setdefault(v, []).append(b.var)
+    for v in used_vars(function.body.body):
+        found.setdefault(v, []).append(None)
+    return found
+
+
+class Rewriter:
+    """Rebuilds a function. Override `call` (or `value`) to say what a value becomes.
+
+    What they return may be any expression whose calls were emitted; a variable or constant replaces the old variable
+    everywhere. Variables keep their identity where their type stays.
+    """
+
+    def __init__(self) -> None:
+        self.replaced: dict[Var, Expr] = {}
+        self.names = UniqueNames()
+        self._bindings: list[Binding] = []
+        self._dataflow = False
+        self._changed = False
+
+    # --- what subclasses say -----------------------------------------------------------------------------------------
+
+    def call(self, call: Call, var: Var) -> Expr:
+        """What a call (its arguments rewritten) becomes; `var` is the variable it was bound to."""
+        return call
+
+    def value(self, value: Expr, var: Var) -> Expr:
+        """What any bound value (rewritten) becomes; calls go to `call`."""
+        return self.call(value, var) if isinstance(value, Call) else value
+
+    # --- what they use -----------------------------------------------------------------------------------------------
+
+    def emit(self, value: Expr, name: str = "lv") -> Expr:
+        """Bind a new value in front of the one being rewritten."""
+        if isinstance(value, Var):
+            return value
+        value = self._flat(value)
+        kind = DataflowVar if self._dataflow else Var
+        var = kind(self.names(name), value.struct_info)
+        self._bindings.append(VarBinding(var, value))
+        self._changed = True
+        return var
+
+    def _flat(self, x: Any) -> Any:
+        """`x` with nested calls bound to variables of their own."""
+        if isinstance(x, Tuple):
+            fields = tuple(self._leaf(f) for f in x.fields)
+            return x if all(a is b for a, b in zip(fields, x.fields, strict=True)) else Tuple(fields)
+        if isinstance(x, TupleGetItem):
+            source = self._leaf(x.tuple_value)
+            return x if source is x.tuple_value else TupleGetItem(source, x.index)
+        if isinstance(x, Call):
+            args = tuple(self._leaf(a) for a in x.args)
+            return x if all(a is b for a, b in zip(args, x.args, strict=True)) else dataclasses.replace(x, args=args)
+        return x
+
+    def _leaf(self, x: Any) -> Any:
+        return self.emit(x) if isinstance(x, Call | TupleGetItem) else self._flat(x)
+
+    def substitute(self, x: Any) -> Any:
+        """An expression with replaced variables; the same object where nothing is replaced."""
+        match x:
+            case Var():
+                return self.replaced.get(x, x)
+            case Call():
+                args = tuple(self.substitute(a) for a in x.args)
+                op = self.substitute(x.op) if isinstance(x.op, Var) else x.op
+                if op is x.op and all(a is b for a, b in zip(args, x.args, strict=True)):
+                    return x
+                return dataclasses.replace(x, op=op, args=args)
+            case Tuple():
+                fields = tuple(self.substitute(f) for f in x.fields)
+                return x if all(a is b for a, b in zip(fields, x.fields, strict=True)) else Tuple(fields)
+            case TupleGetItem():
+                source = self.substitute(x.tuple_value)
+                if isinstance(source, Tuple):
+                    return source.fields[x.index]
+                return x if source is x.tuple_value else TupleGetItem(source, x.index)
+            case If():
+                return If(self.substitute(x.cond), self._sequence(x.true_branch), self._sequence(x.false_branch), x.struct_info)
+        return x
+
+    # --- the walk ------------------------------------------------------------------------------------------------------
+
+    def rewrite(self, function: Function) -> Function:
+        """The rewritten function; the same object when nothing changed."""
+        taken = [p.name for p in function.params] + [b.var.name for b in bindings_of(function.body)]
+        self.names.taken.update(taken)
+        body = self._sequence(function.body)
+        if not self._changed:
+            return function
+        return dataclasses.replace(function, body=body, ret_struct_info=body.struct_info)
+
+    def _sequence(self, body: SeqExpr) -> SeqExpr:
+        saved = self._bindings, self._dataflow
+        blocks = []
+        for block in body.blocks:
+            self._bindings, self._dataflow = [], isinstance(block, DataflowBlock)
+            for b in block.bindings:
+                self._binding(b)
+            if self._bindings:
+                blocks.append(type(block)(tuple(self._bindings)))
+        self._bindings, self._dataflow = saved
+        result = self.substitute(body.body)
+        if result is not body.body:
+            self._changed = True
+        return SeqExpr(tuple(blocks), result)
+
+    def _binding(self, b: Binding) -> None:
+        value = self.substitute(b.value)
+        if isinstance(b, MatchCast):
+            self._bindings.append(b if value is b.value else MatchCast(b.var, value, b.struct_info))
+            return
+        new = self._flat(self.value(value, b.var))
+        if new is b.value:
+            self._bindings.append(b)
+            return
+        self._changed = True
+        seen_outside = self._dataflow and not isinstance(b.var, DataflowVar)
+        if not isinstance(new, Call | If | TupleGetItem) and not seen_outside:
+            self.replaced[b.var] = new
+            return
+        var = b.var
+        if not same_info(new.struct_info, var.struct_info):
+            var = dataclasses.replace(var, struct_info=new.struct_info)
+            self.replaced[b.var] = var
+        self._bindings.append(VarBinding(var, new))
+
+
+def map_functions(module: IRModule, f: Callable[[Function], Function], skip: Iterable[str] = ()) -> IRModule:
+    """The module with `f` applied to its graph functions; the same object when none changed."""
+    left = set(skip)
+    functions = {gv: f(x) if isinstance(x, Function) and gv.name not in left else x for gv, x in module.functions.items()}
+    if all(functions[gv] is x for gv, x in module.functions.items()):
+        return module
+    return module.with_functions(functions)
+
+
+class _CallRewriter(Rewriter):
+    def __init__(self, rules: Any):
+        super().__init__()
+        self.rules = rules
+
+    def call(self, call: Call, var: Var) -> Expr:
+        rule = self.rules.get(call.op_name.removeprefix("relax."))
+        return rule(call, self.emit) if rule else call
+
+
+Rule = Callable[[Call, Callable[..., Expr]], Expr]
+
+
+def rewrite_calls(module: IRModule, rules: dict[str, Rule]) -> IRModule:
+    """Replace calls by operator name: rule(call, emit) gives the new value; `emit(value, name)` binds what it needs."""
+    return map_functions(module, lambda function: _CallRewriter(rules).rewrite(function))
+
+
+def replace_global_vars(function: Function, names: dict[GlobalVar, GlobalVar]) -> Function:
+    """The function with names of called functions replaced."""
+
+    class Renamer(Rewriter):
+        def call(self, call: Call, var: Var) -> Expr:
+            args = tuple(names.get(a, a) if isinstance(a, GlobalVar) else a for a in call.args)
+            op = names.get(call.op, call.op) if isinstance(call.op, GlobalVar) else call.op
+            if op is call.op and all(a is b for a, b in zip(args, call.args, strict=True)):
+                return call
+            return dataclasses.replace(call, op=op, args=args)
+
+    return Renamer().rewrite(function)
+
+
+__all__ = [
+    "BindingBlock", "Rewriter", "bindings_of", "map_functions", "replace_global_vars", "rewrite_calls", "used_vars", "users",
+]  # fmt: skip

@@ -1,0 +1,212 @@
+"""What the primitives ask of blocks and loops before they change anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from autosched.errors import ScheduleError
+from autosched.tir import expr as E
+from autosched.tir.expr import REDUCE, SPATIAL, Buffer, IntImm, Var
+from autosched.tir.functor import free_vars
+from autosched.tir.schedule.iter_map import is_injective
+from autosched.tir.schedule.tree import Tree, bind_loop, realizes_below
+from autosched.tir.simplify import Analyzer
+from autosched.tir.stmt import Block, BlockRealize, For, SeqStmt, Stmt
+
+
+def where_block(tree: Tree, name: str) -> str:
+    return f"block '{name}' of function '{tree.func.attrs.get('global_symbol', 'main')}'"
+
+
+def where_loop(tree: Tree, var: Var) -> str:
+    names = [r.block.name_hint for r in realizes_below(tree.loops[var])][:3]
+    return f"loop '{var.name}' around {', '.join(names)}"
+
+
+def reduce_vars(block: Block) -> set[Var]:
+    return {iv.var for iv in block.iter_vars if iv.kind == REDUCE}
+
+
+def written_vars(block: Block) -> set[Var]:
+    """The iteration variables in the indices that a block writes."""
+    return {v for w in block.writes for r in w.region for v in free_vars(r.min)}
+
+
+def why_not_dominant(tree: Tree, name: str) -> str | None:
+    block = tree.block(name)
+    if not block.writes:
+        return "it writes nothing"
+    if any(iv.kind not in (SPATIAL, REDUCE) for iv in block.iter_vars):
+        return "it has iteration variables that are neither spatial nor reducing"
+    for w in block.writes:
+        others = [n for n in tree.writers[w.buffer] if n != name]
+        if others:
+            return f"'{others[0]}' writes buffer '{w.buffer.name}' as well"
+    return None
+
+
+def why_not_complete(tree: Tree, name: str) -> str | None:
+    """Why a block is not complete: all its variables spatial, the only writer of what it writes, reading none of it."""
+    block = tree.block(name)
+    if any(iv.kind == REDUCE for iv in block.iter_vars) or block.init is not None:
+        return "it reduces"
+    written = {w.buffer for w in block.writes}
+    for r in block.reads:
+        if r.buffer in written:
+            return f"it reads and writes buffer '{r.buffer.name}'"
+    return why_not_dominant(tree, name)
+
+
+def why_not_reduction(tree: Tree, name: str) -> str | None:
+    """Why a block is not a reduction block: with an init, the only writer, its reducing variables not in what it writes."""
+    block = tree.block(name)
+    if block.init is None:
+        return "it has no initialisation"
+    if reduce_vars(block) & written_vars(block):
+        return "it writes at an index that it reduces over"
+    return why_not_dominant(tree, name)
+
+
+def require_complete(tree: Tree, name: str, action: str) -> None:
+    reason = why_not_complete(tree, name)
+    if reason:
+        raise ScheduleError(f"{action}: block '{name}' is not a complete block: {reason}", where=where_block(tree, name))
+
+
+def require_reduction(tree: Tree, name: str, action: str) -> None:
+    reason = why_not_reduction(tree, name)
+    if reason:
+        raise ScheduleError(f"{action}: block '{name}' is not a reduction block: {reason}", where=where_block(tree, name))
+
+
+def require_complete_or_reduction(tree: Tree, name: str, action: str) -> None:
+    reduces = tree.block(name).init is not None
+    (require_reduction if reduces else require_complete)(tree, name, action)
+
+
+def require_not_output(tree: Tree, name: str, action: str) -> None:
+    for w in tree.block(name).writes:
+        if w.buffer in tree.interface:
+            raise ScheduleError(
+                f"{action}: block '{name}' writes '{w.buffer.name}', an output of the function",
+                where=where_block(tree, name),
+            )  # fmt: skip
+
+
+def require_iter_kinds(tree: Tree, blocks: Iterable[BlockRealize], action: str) -> None:
+    for r in blocks:
+        if any(iv.kind not in (SPATIAL, REDUCE) for iv in r.block.iter_vars):
+            raise ScheduleError(
+                f"{action}: block '{r.block.name_hint}' has iteration variables that are neither spatial nor reducing",
+                where=where_block(tree, r.block.name_hint),
+            )  # fmt: skip
+
+
+def extents_of(loops: Iterable[For]) -> dict[Var, int] | None:
+    """Constant extents of loops, or None where one is not constant."""
+    table = {}
+    for loop in loops:
+        if not isinstance(loop.extent, IntImm):
+            return None
+        table[loop.loop_var] = loop.extent.value
+    return table
+
+
+def binds_once(tree: Tree, realize: BlockRealize, top: For) -> bool:
+    """Whether the loops from `top` down to a block provably reach each of its points at most once."""
+    loops = tree.loops_of(realize.block.name_hint)
+    if top not in loops:
+        return False
+    extents = extents_of(loops[loops.index(top) :])
+    return extents is not None and is_injective(realize.iter_values, extents, tree.analyzer(realize))
+
+
+def require_binds_once(tree: Tree, realize: BlockRealize, top: For, action: str) -> None:
+    if not binds_once(tree, realize, top):
+        name = realize.block.name_hint
+        raise ScheduleError(
+            f"{action}: the loops from '{top.loop_var.name}' to block '{name}' are not proven to reach each of its points once",
+            where=where_block(tree, name),
+        )  # fmt: skip
+
+
+def feeds_reduction(realize: BlockRealize, var: Var) -> bool:
+    """Whether a loop variable occurs in the binding of a reducing iteration variable."""
+    return any(
+        iv.kind == REDUCE and var in free_vars(value)
+        for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
+    )
+
+
+def is_visible_outside(tree: Tree, buffer: Buffer, loop: For) -> bool:
+    """Whether a buffer belongs to the interface or is used by a block that is not below the loop."""
+    if buffer in tree.interface:
+        return True
+    users = [*tree.readers.get(buffer, ()), *tree.writers.get(buffer, ())]
+    return any(not tree.is_below(tree.realizes[n], loop) for n in users)
+
+
+def writes_each_point_once(block: Block) -> bool:
+    """Whether a block's spatial variables are all told apart by the indices it writes."""
+    extents: dict[Var, int] = {}
+    analyzer = Analyzer()
+    for iv in block.iter_vars:
+        analyzer.bind(iv.var, iv.dom)
+        if iv.kind == SPATIAL:
+            if not isinstance(iv.dom.extent, IntImm):
+                return False
+            extents[iv.var] = iv.dom.extent.value
+    return all(is_injective([r.min for r in w.region], extents, analyzer) for w in block.writes)
+
+
+def require_parallel(tree: Tree, loop: For, action: str, *, private_copies: bool, dominant: bool = True) -> None:
+    """Check that the iterations of a loop may run at once.
+
+    private_copies  each iteration may have its own copy of buffers used only inside of it (threads; not lanes)
+    dominant        also demand TVM's block classes (a decomposed reduction is refused)
+    """
+    for r in realizes_below(loop.body):
+        name = r.block.name_hint
+        if dominant:
+            require_complete_or_reduction(tree, name, action)
+        if feeds_reduction(r, loop.loop_var):
+            raise ScheduleError(
+                f"{action}: loop '{loop.loop_var.name}' runs over a reduction of block '{name}'",
+                where=where_block(tree, name), hint="rfactor makes it spatial",
+            )  # fmt: skip
+        if isinstance(loop.extent, IntImm) and loop.extent.value <= 1:
+            continue
+        if private_copies and not any(is_visible_outside(tree, w.buffer, loop) for w in r.block.writes):
+            continue
+        require_binds_once(tree, r, loop, action)
+        if not writes_each_point_once(r.block):
+            raise ScheduleError(
+                f"{action}: block '{name}' may write one element in several iterations", where=where_block(tree, name)
+            )  # fmt: skip
+
+
+def only_child_chain(top: For, bottom: For) -> list[For] | None:
+    """The loops from `top` to `bottom` when each is the only statement of the one before."""
+    chain, current = [top], top
+    while current is not bottom:
+        if not isinstance(current.body, For):
+            return None
+        current = current.body
+        chain.append(current)
+    return chain
+
+
+def starts_at_zero(loop: For) -> bool:
+    return isinstance(loop.start, IntImm) and loop.start.value == 0
+
+
+def body_statements(stmt: Stmt) -> tuple[Stmt, ...]:
+    return stmt.seq if isinstance(stmt, SeqStmt) else (stmt,)
+
+
+__all__ = [
+    "binds_once", "body_statements", "extents_of", "feeds_reduction", "is_visible_outside", "only_child_chain",
+    "reduce_vars", "require_binds_once", "require_complete", "require_complete_or_reduction", "require_iter_kinds",
+    "require_not_output", "require_parallel", "require_reduction", "starts_at_zero", "where_block", "where_loop",
+    "why_not_complete", "why_not_dominant", "why_not_reduction", "written_vars", "writes_each_point_once", "bind_loop", "E",
+]  # fmt: skip

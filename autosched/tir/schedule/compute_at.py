@@ -1,0 +1,296 @@
+"""compute_at and reverse_compute_at: a block moves under a loop of its consumers or producers, over the needed part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from autosched.errors import ScheduleError
+from autosched.tir import expr as E
+from autosched.tir.expr import REDUCE, Buffer, PrimExpr, Var
+from autosched.tir.schedule.check import (
+    body_statements, feeds_reduction, reduce_vars, require_block_parallel, require_complete_or_reduction,
+    require_not_output, where_block,
+)  # fmt: skip
+from autosched.tir.schedule.domain import (
+    classify_all, clip_domain, covers_buffer, is_full, solve, whole_domain,
+)  # fmt: skip
+from autosched.tir.schedule.loops import join_conditions
+from autosched.tir.schedule.region import Box, Interval, touched, union
+from autosched.tir.schedule.tree import Tree, bind_loop
+from autosched.tir.simplify import Analyzer
+from autosched.tir.stmt import Block, BlockRealize, For, LoopKind, Stmt, seq
+
+
+def compute_at(tree: Tree, name: str, var: Var, preserve_unit_loops: bool = False, index: int = -1) -> Tree:
+    """Move a producer under a loop of its consumers: per iteration, it computes what they read there.
+
+        for i in range(64): B[i] = A[i] * 2
+        for i_0 in range(16):
+            for i_1 in range(4): C[i_0 * 4 + i_1] = B[i_0 * 4 + i_1] + 1
+     -> for i_0 in range(16):
+            for ax0 in range(4): B[i_0 * 4 + ax0] = A[i_0 * 4 + ax0] * 2
+            for i_1 in range(4): C[i_0 * 4 + i_1] = B[i_0 * 4 + i_1] + 1
+    """
+    loop, realize = _check_move(tree, name, var, "compute_at")
+    require_not_output(tree, name, "compute_at")
+    consumers = tree.consumers(name)
+    outside = [c for c in consumers if not tree.is_below(tree.realizes[c], loop)]
+    if not consumers or outside:
+        what = f"its consumer '{outside[0]}' is not below loop '{var.name}'" if outside else "nothing reads what it writes"
+        raise ScheduleError(f"compute_at of block '{name}': {what}", where=where_block(tree, name))
+    analyzer = tree.analyzer(loop)
+    block = realize.block
+    needed: dict[Var, Interval] = {}
+    constrained = True
+    for w in block.writes:
+        box = touched(tree, consumers, w.buffer, loop, written=False, analyzer=analyzer)
+        solved = {} if box is None else solve(classify_all([r.min for r in w.region], block), box)[0]
+        if not needed and constrained:
+            needed = solved
+        elif solved.keys() == needed.keys():
+            needed = {v: _widen(needed[v], solved[v], analyzer) or needed[v] for v in needed if _widen(needed[v], solved[v], analyzer)}
+        else:
+            needed = {}
+        constrained = bool(needed)
+    nest = _nest(tree, block, needed, analyzer, preserve_unit_loops)
+    first = _position(tree, loop, tree.producers(name), last=True) + 1
+    end = _position(tree, loop, consumers, last=False)
+    return _move(tree, realize, loop, nest, first, end, index, "compute_at")
+
+
+def _widen(a: Interval, b: Interval, analyzer: Analyzer) -> Interval | None:
+    dtype = a.base.dtype
+    whole = Buffer("", (E.const(1 << 40, dtype),))
+    joined = union((a,), (b,), whole, analyzer)
+    return None if joined is None or joined[0].width >= 1 << 40 else joined[0]
+
+
+def reverse_compute_at(tree: Tree, name: str, var: Var, preserve_unit_loops: bool = False, index: int = -1) -> Tree:
+    """Move a consumer under a loop of its producers: per iteration, it works on what they have just finished.
+
+        for i_0 in range(16):
+            for i_1 in range(4): B[i_0 * 4 + i_1] = A[i_0 * 4 + i_1] * 2
+        for i in range(64): C[i] = B[i] + 1
+     -> for i_0 in range(16):
+            for i_1 in range(4): B[i_0 * 4 + i_1] = A[i_0 * 4 + i_1] * 2
+            for ax0 in range(4): C[i_0 * 4 + ax0] = B[i_0 * 4 + ax0] + 1
+    """
+    loop, realize = _check_move(tree, name, var, "reverse_compute_at")
+    inside = _producers_below(tree, name, loop)
+    analyzer = tree.analyzer(loop)
+    domain: dict[Var, Interval] | None = None
+    for buffer in dict.fromkeys(r.buffer for r in realize.block.reads):
+        writers = [p for p in inside if p in tree.writers.get(buffer, ())]
+        if writers:
+            found = _finished_part(tree, name, writers, buffer, loop, analyzer)
+            if domain is not None and not _same_domain(domain, found, analyzer):
+                raise ScheduleError(
+                    f"reverse_compute_at of block '{name}': its producers finish different parts per iteration of '{var.name}'",
+                    where=where_block(tree, name),
+                )  # fmt: skip
+            domain = found
+    assert domain is not None
+    for v in reduce_vars(realize.block) & domain.keys():
+        iv = next(iv for iv in realize.block.iter_vars if iv.var is v)
+        if not is_full(domain[v], iv.dom.extent):
+            raise ScheduleError(
+                f"reverse_compute_at of block '{name}': only a part of its reduction over '{v.name}' is ready below '{var.name}'",
+                where=where_block(tree, name),
+            )  # fmt: skip
+    nest = _nest(tree, realize.block, domain, analyzer, preserve_unit_loops)
+    first = _position(tree, loop, inside, last=True) + 1
+    end = _position(tree, loop, tree.consumers(name), last=False)
+    moved = _move(tree, realize, loop, nest, first, end, index, "reverse_compute_at")
+    new = moved.realizes[name]
+    for s in moved.ancestors(new):
+        if isinstance(s, For) and s.kind in (LoopKind.PARALLEL, LoopKind.VECTORIZED, LoopKind.THREAD_BINDING):
+            require_block_parallel(moved, s, new, "reverse_compute_at", private_copies=s.kind is not LoopKind.VECTORIZED)
+    return moved
+
+
+def _check_move(tree: Tree, name: str, var: Var, action: str) -> tuple[For, BlockRealize]:
+    loop, realize = tree.loops[var], tree.realizes[name]
+    where = where_block(tree, name)
+    require_complete_or_reduction(tree, name, action)
+    if tree.is_below(realize, loop):
+        raise ScheduleError(f"{action}: block '{name}' is already below loop '{var.name}'", where=where)
+    if tree.scope_of(loop) is not tree.scope_of(realize):
+        raise ScheduleError(f"{action}: block '{name}' and loop '{var.name}' are in different blocks", where=where)
+    if any(isinstance(s, For) and s.kind is LoopKind.VECTORIZED for s in (loop, *tree.ancestors(loop))):
+        raise ScheduleError(f"{action}: loop '{var.name}' is vectorized", where=where, hint="vectorize afterwards")
+    return loop, realize
+
+
+def _producers_below(tree: Tree, name: str, loop: For) -> list[str]:
+    """The producers under the loop. Raises where one is neither there nor complete before the loop's nest begins."""
+    where = where_block(tree, name)
+    inside, around = [], [*tree.loops_above(loop), loop]
+    for p in tree.producers(name):
+        realize = tree.realizes[p]
+        if tree.is_below(realize, loop):
+            inside.append(p)
+            culprit = next((x for x in around if feeds_reduction(realize, x.loop_var)), None)
+            if culprit is not None:
+                raise ScheduleError(
+                    f"reverse_compute_at of block '{name}': its producer '{p}' still reduces over loop '{culprit.loop_var.name}'",
+                    where=where,
+                )  # fmt: skip
+        elif tree.is_below(realize, around[0]) or not _precedes(tree, p, around[0]):
+            raise ScheduleError(
+                f"reverse_compute_at of block '{name}': its producer '{p}' is not below loop '{loop.loop_var.name}'", where=where
+            )  # fmt: skip
+    if not inside:
+        raise ScheduleError(
+            f"reverse_compute_at of block '{name}': none of its producers is below loop '{loop.loop_var.name}'", where=where
+        )  # fmt: skip
+    return inside
+
+
+def _precedes(tree: Tree, name: str, top: For) -> bool:
+    first_inside = min(tree.position(n) for n in tree.leaf_names if tree.is_below(tree.realizes[n], top))
+    return tree.position(name) < first_inside
+
+
+def _finished_part(
+    tree: Tree, name: str, writers: list[str], buffer: Buffer, loop: For, analyzer: Analyzer
+) -> dict[Var, Interval]:
+    """The iterations of a consumer whose reads of `buffer` are complete after one iteration of the loop."""
+    block, where = tree.block(name), where_block(tree, name)
+    box = touched(tree, writers, buffer, loop, written=True, analyzer=analyzer)
+    result: dict[Var, Interval] | None = None
+    for region in block.reads:
+        if region.buffer is not buffer:
+            continue
+        points = all(E.const_int(r.extent) == 1 for r in region.region)
+        indices = classify_all([r.min for r in region.region], block)
+        found, loose = solve(indices, box) if box is not None else ({}, list(range(len(indices))))
+        exact = [points and d not in loose for d in range(len(indices))]
+        for d, extent in enumerate(buffer.shape):
+            whole = box is not None and is_full(box[d], extent)
+            if not whole and not (exact[d] and _covered(tree, writers, buffer, indices, d)):
+                raise ScheduleError(
+                    f"reverse_compute_at of block '{name}': dimension {d} of '{buffer.name}' is read in a way "
+                    f"that reaches beyond what one iteration of '{loop.loop_var.name}' has written", where=where,
+                )  # fmt: skip
+        # a dimension that is whole does not limit the iterations
+        limited = {v: i for v, i in found.items() if not _follows_whole(indices, v, box, buffer)}
+        if result is not None and not _same_domain(result, limited, analyzer):
+            raise ScheduleError(
+                f"reverse_compute_at of block '{name}': it reads '{buffer.name}' in two places that do not fit together", where=where
+            )  # fmt: skip
+        result = limited
+    assert result is not None
+    return result
+
+
+def _follows_whole(indices: list[object], v: Var, box: Box | None, buffer: Buffer) -> bool:
+    dims = [d for d, i in enumerate(indices) if getattr(i, "var", None) is v]
+    return box is None or all(is_full(box[d], buffer.shape[d]) for d in dims)
+
+
+def _covered(tree: Tree, writers: list[str], buffer: Buffer, indices: list[object], d: int) -> bool:
+    """Whether all iterations together write dimension `d` wholly, by a variable of its own or by the reader's own form."""
+    for w in writers:
+        block = tree.block(w)
+        for region in block.writes:
+            if region.buffer is not buffer:
+                continue
+            theirs = classify_all([r.min for r in region.region], block)
+            if covers_buffer(block, buffer, theirs)[d]:
+                continue
+            mine = indices[d]
+            same = getattr(mine, "kind", "") in ("div", "mod") and theirs[d].same(mine)  # type: ignore[arg-type]
+            if not same:
+                return False
+    return True
+
+
+def _same_domain(a: Mapping[Var, Interval], b: Mapping[Var, Interval], analyzer: Analyzer) -> bool:
+    return a.keys() == b.keys() and all(
+        a[v].width == b[v].width and analyzer.can_prove_equal(a[v].base, b[v].base) for v in a
+    )
+
+
+def _nest(
+    tree: Tree, block: Block, domain: Mapping[Var, Interval], analyzer: Analyzer, preserve_unit_loops: bool
+) -> Stmt:
+    """Loops ax0, ax1 … over the given part of the block's iterations, the ragged rest kept out by the predicate."""
+    loops: list[tuple[Var, int]] = []
+    values: list[PrimExpr] = []
+    guards: list[PrimExpr] = []
+    analyzer = analyzer.copy()
+    for iv in block.iter_vars:
+        whole = whole_domain(iv)
+        if whole is None:
+            raise ScheduleError(f"block '{block.name}': the domain of '{iv.var.name}' is not constant", where=where_block(tree, block.name))
+        interval = clip_domain(domain[iv.var], iv) if iv.var in domain and iv.kind != REDUCE else whole
+        value = interval.base
+        if interval.width > 1 or preserve_unit_loops:
+            var = Var(f"ax{len(loops)}", iv.var.dtype)
+            loops.append((var, interval.width))
+            analyzer.bind(var, (0, interval.width))
+            value = E.add(value, var)
+        values.append(analyzer.simplify(value))
+        if interval is not whole:
+            end = E.add(iv.dom.min, iv.dom.extent)
+            guards += [E.compare(E.GE, values[-1], iv.dom.min), E.compare(E.LT, values[-1], end)]
+    body: Stmt = BlockRealize(tuple(values), join_conditions(analyzer, guards), block)
+    for var, n in reversed(loops):
+        body = For(var, E.const(0, var.dtype), E.const(n, var.dtype), LoopKind.SERIAL, body)
+    return body
+
+
+def _position(tree: Tree, loop: For, names: list[str], *, last: bool) -> int:
+    """The place in the loop's body of the last (first) of some blocks; -1 (the length) where none is there."""
+    statements = body_statements(loop.body)
+    places = [
+        i for i, s in enumerate(statements) if any(tree.is_below(tree.realizes[n], s) for n in names)
+    ]
+    if last:
+        return max(places, default=-1)
+    return min(places, default=len(statements))
+
+
+def _move(
+    tree: Tree, realize: BlockRealize, loop: For, nest: Stmt, first: int, end: int, index: int, action: str
+) -> Tree:
+    """Take a block out and put its new nest into the loop's body, at place `index` of [first, end] (-1: end, -2: first)."""
+    place = end if index == -1 else first if index == -2 else index
+    if not first <= place <= end:
+        raise ScheduleError(
+            f"{action} of block '{realize.block.name}': place {place} in loop '{loop.loop_var.name}' is not between its "
+            f"producers and consumers ({first} to {end})", where=where_block(tree, realize.block.name),
+        )  # fmt: skip
+    statements = body_statements(loop.body)
+    anchor = None if place >= len(statements) else statements[place]
+    body = seq(*(s for i, old in enumerate(statements) for s in ((nest, old) if i == place else (old,))))
+    if anchor is None:
+        body = seq(*statements, nest)
+    new_loop = For(loop.loop_var, loop.start, loop.extent, loop.kind, body, loop.thread, loop.annotations, loop.span)
+    placed = tree.parents  # the old nest still stands: take it out by identity, after the loop is rebuilt
+    assert realize in placed
+    return _rebuild(tree, realize, loop, new_loop)
+
+
+def _rebuild(tree: Tree, gone: BlockRealize, loop: For, new_loop: For) -> Tree:
+    # the two edits are at different places: the loop's rebuilt path leaves the moved block's own statement as it was
+    without = _Without(tree, gone)
+    return without.replace_loop(loop, new_loop)
+
+
+class _Without:
+    """Replace a loop in a tree from which one block has been taken, without indexing the tree in between."""
+
+    def __init__(self, tree: Tree, gone: BlockRealize):
+        self.tree, self.gone = tree, gone
+
+    def replace_loop(self, loop: For, new_loop: For) -> Tree:
+        names = self.gone.block.name_hint
+        del names
+        middle = self.tree.replace(self.gone, None)
+        current = middle.loops[loop.loop_var]
+        assert current.body is loop.body, "the moved block lies outside of the loop"
+        return middle.replace(current, new_loop)
+
+
+__all__ = ["bind_loop", "compute_at", "reverse_compute_at"]

@@ -1,0 +1,168 @@
+"""Index maps made of digits: whether bindings reach each point at most once, and how to undo them.
+
+A binding such as `i_0 * 4 + i_1` or `f // 9` takes digits of loop variables: `x // low % size`. A tuple of bindings is
+injective when every digit of every variable appears in it, each once, and the digits of one binding do not overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from autosched.tir import expr as E
+from autosched.tir.expr import IntImm, PrimExpr, Var
+from autosched.tir.functor import free_vars
+from autosched.tir.simplify import Analyzer, Linear, form_key
+
+
+@dataclass(slots=True)
+class Source:
+    """A value that digits are taken of: a variable, or a sum of digits that is itself injective."""
+
+    value: PrimExpr
+    extent: int
+    digits: list[tuple[int, int]] = field(default_factory=list)  # (low, high): value // low % (high // low)
+
+
+@dataclass(frozen=True, slots=True)
+class Digit:
+    """`source // low % (high // low)`, multiplied by `scale` in binding `binding`."""
+
+    source: Source
+    low: int
+    high: int
+    scale: int
+    binding: object  # the position of the binding, or the compound source, that the digit is part of
+
+    @property
+    def extent(self) -> int:
+        return min(self.high, -(-self.source.extent // self.low) * self.low) // self.low
+
+
+class NotAffine(Exception):
+    """A binding that is no sum of digits."""
+
+
+class DigitMap:
+    """The digits of `values` over `variables` (with their extents); other variables count as constants."""
+
+    def __init__(self, values: Iterable[PrimExpr], variables: Mapping[Var, int], analyzer: Analyzer):
+        self.analyzer = analyzer
+        self.variables = {v: n for v, n in variables.items() if n > 1}
+        self.sources: dict[object, Source] = {
+            form_key(v): Source(v, n) for v, n in self.variables.items()
+        }
+        self.digits: list[Digit] = []
+        self.constants: list[PrimExpr | int] = []
+        for i, value in enumerate(values):
+            linear = analyzer.linear(value)
+            mine, rest = self._digits(linear, i)
+            self.digits += mine
+            self.constants.append(rest.build(value.dtype))
+
+    def _digits(self, linear: Linear, binding: object) -> tuple[list[Digit], Linear]:
+        mine, rest = [], Linear(linear.const)
+        for key, (scale, atom) in linear.terms.items():
+            if not free_vars(atom) & self.variables.keys():
+                rest.terms[key] = (scale, atom)
+                continue
+            mine.append(self._digit(atom, scale, binding))
+        check_radix(mine)
+        return mine, rest
+
+    def _digit(self, atom: PrimExpr, scale: int, binding: object) -> Digit:
+        low, high = 1, None
+        if isinstance(atom, E.FloorMod) and isinstance(atom.b, IntImm):
+            atom, high = atom.a, atom.b.value
+        if isinstance(atom, E.FloorDiv) and isinstance(atom.b, IntImm):
+            atom, low = atom.a, atom.b.value
+            high = None if high is None else high * low
+            if high is None and isinstance(atom, E.FloorMod) and isinstance(atom.b, IntImm) and atom.b.value % low == 0:
+                atom, high = atom.a, atom.b.value
+        source = self._source(atom)
+        high = -(-source.extent // low) * low if high is None else high
+        source.digits.append((low, high))
+        return Digit(source, low, high, scale, binding)
+
+    def _source(self, x: PrimExpr) -> Source:
+        key = form_key(x)
+        if key in self.sources:
+            return self.sources[key]
+        linear = self.analyzer.linear(x)
+        if len(linear.terms) == 1 and not linear.const:
+            ((scale, _),) = linear.terms.values()
+            if scale == 1:
+                raise NotAffine
+        mine, rest = self._digits(linear, key)
+        if rest.terms or rest.const or any(d.scale < 0 for d in mine):
+            raise NotAffine
+        self.digits += mine
+        self.sources[key] = Source(x, 1 + sum(d.scale * (d.extent - 1) for d in mine))
+        return self.sources[key]
+
+    def is_injective(self) -> bool:
+        """Whether different values of the variables give different bindings."""
+        return all(covers(s) for s in self.sources.values())
+
+
+def check_radix(digits: Sequence[Digit]) -> None:
+    """Raises NotAffine where two digits of one sum can make the same value."""
+    reach = 1
+    for d in sorted(digits, key=lambda d: abs(d.scale)):
+        if abs(d.scale) < reach:
+            raise NotAffine
+        reach = abs(d.scale) * (d.extent - 1) + reach
+
+
+def covers(source: Source) -> bool:
+    """Whether every digit of a source occurs (once or more)."""
+    reached = 1
+    for low, high in sorted(source.digits):
+        if low > reached:
+            return False
+        reached = max(reached, high)
+    return reached >= source.extent
+
+
+def is_injective(values: Iterable[PrimExpr], variables: Mapping[Var, int], analyzer: Analyzer) -> bool:
+    """Whether `values` provably differ wherever `variables` do (others held fixed)."""
+    try:
+        return DigitMap(values, variables, analyzer).is_injective()
+    except NotAffine:
+        return False
+
+
+def invert(values: Sequence[PrimExpr], variables: Mapping[Var, int], into: Sequence[PrimExpr]) -> list[PrimExpr]:
+    """Each variable in terms of `into`, which stand for `values`. Raises NotAffine where no inverse is found.
+
+        (i // 4, i % 4) named (a, b)  ->  i = a * 4 + b
+    """
+    analyzer = Analyzer({v: (0, n) for v, n in variables.items()})
+    digits = DigitMap(values, variables, analyzer)
+    if not digits.is_injective() or any(_overlap(s) for s in digits.sources.values()):
+        raise NotAffine
+    found: dict[int, PrimExpr] = {}
+    for b, value in enumerate(into):
+        _take_digits(digits, b, E.sub(value, digits.constants[b]), found)
+    for key, source in reversed(list(digits.sources.items())):  # a compound source stands after what it is made of
+        if not isinstance(source.value, Var):
+            _take_digits(digits, key, found[id(source)], found)
+    return [found[id(digits.sources[form_key(v)])] if n > 1 else E.const(0, v.dtype) for v, n in variables.items()]
+
+
+def _take_digits(digits: DigitMap, binding: object, value: PrimExpr, found: dict[int, PrimExpr]) -> None:
+    """Add what the digits of one binding say about their sources."""
+    mine = sorted((d for d in digits.digits if d.binding == binding), key=lambda d: d.scale)
+    for i, d in enumerate(mine):
+        digit = E.floordiv(value, d.scale)
+        if i + 1 < len(mine):
+            if d.scale < 0 or mine[i + 1].scale % d.scale:
+                raise NotAffine
+            digit = E.floormod(digit, mine[i + 1].scale // d.scale)
+        part, key = E.mul(digit, d.low), id(d.source)
+        found[key] = E.add(found[key], part) if key in found else part
+
+
+def _overlap(source: Source) -> bool:
+    ordered = sorted(source.digits)
+    return any(high > low for (_, high), (low, _) in zip(ordered, ordered[1:]))

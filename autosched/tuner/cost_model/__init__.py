@@ -1,0 +1,13 @@
+"""Models that predict which configurations are fast.
+
+Failures have no time: they are kept out of the prediction of times and train a classifier of their own.
+"""
+
+from autosched.tuner.cost_model.feasibility import Feasibility as Feasibility
+from autosched.tuner.cost_model.feasibility import likely as likely
+from autosched.tuner.cost_model.gaussian import GaussianProcess as GaussianProcess
+from autosched.tuner.cost_model.target import clip_log_times as clip_log_times
+from autosched.tuner.cost_model.target import expected_improvement as expected_improvement
+from autosched.tuner.cost_model.threads import one_thread as one_thread
+from autosched.tuner.cost_model.trees import BoostedTrees as BoostedTrees
+from autosched.tuner.cost_model.trees import BoostOptions as BoostOptions

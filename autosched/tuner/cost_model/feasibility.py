@@ -1,0 +1,37 @@
+"""Which configurations build and run; scikit-learn is loaded when something has failed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+class Feasibility:
+    """The probability that a configuration builds and runs; 1 for all while nothing has failed."""
+
+    def __init__(self, seed: int = 0):
+        self.seed = seed
+        self._model: Any = None
+
+    def fit(self, numbers: np.ndarray, ok: np.ndarray) -> None:
+        """Train on configurations [n, columns] and whether they have a time [n] bool."""
+        if ok.all() or not ok.any():
+            self._model = None
+            return
+        from sklearn.ensemble import ExtraTreesClassifier
+
+        self._model = ExtraTreesClassifier(60, min_samples_leaf=1, random_state=self.seed, n_jobs=1)
+        self._model.fit(numbers, ok)
+
+    def predict(self, numbers: np.ndarray) -> np.ndarray:
+        """Probability of success [n]."""
+        if self._model is None:
+            return np.ones(len(numbers))
+        return np.asarray(self._model.predict_proba(numbers)[:, 1])
+
+
+def likely(success: np.ndarray, n: int) -> np.ndarray:
+    """Positions of the candidates that will rather run than fail; the `n` likeliest where there are fewer than that."""
+    chosen = np.flatnonzero(success >= 0.5)
+    return chosen if len(chosen) >= n else np.argsort(-success, kind="stable")[:n]

@@ -1,0 +1,13 @@
+"""Measurement: builders and a runner in worker processes, every result checked against a float64 reference."""
+
+from autosched.tuner.measure.base import Builder as Builder
+from autosched.tuner.measure.base import Built as Built
+from autosched.tuner.measure.base import Candidate as Candidate
+from autosched.tuner.measure.base import Failed as Failed
+from autosched.tuner.measure.base import MeasureOptions as MeasureOptions
+from autosched.tuner.measure.base import Runner as Runner
+from autosched.tuner.measure.builder import LocalBuilder as LocalBuilder
+from autosched.tuner.measure.compare import Compared as Compared
+from autosched.tuner.measure.local import LocalMeasurer as LocalMeasurer
+from autosched.tuner.measure.reference import make_reference as make_reference
+from autosched.tuner.measure.runner import LocalRunner as LocalRunner

@@ -1,0 +1,145 @@
+"""Local builder: compiles candidates in worker processes.
+
+The workers have imported Numba and compiled something before the first candidate, so that a candidate costs its own
+compilation alone. A task's PrimFunc is sent to each worker once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from autosched.errors import AutoschedError, ScheduleError, SpaceError
+from autosched.runtime.kernel import Kernel
+from autosched.target import Target, choose_threads
+from autosched.task import ConfigLike, Measurement, Status
+from autosched.tuner.measure.base import Built, Candidate, CandidateError, Failed, MeasureOptions
+from autosched.tuner.measure.crew import Crew
+from autosched.tuner.measure.memory import choose_memory_limit
+from autosched.tuner.measure.numbering import Numbering
+from autosched.tuner.measure.process import Job
+from autosched.tuner.measure.worker import Setup
+
+TEMPLATE_COMPILER = "autosched.tuner.measure.compiler:TemplateCompiler"
+
+
+class Compiler(Protocol):
+    """What turns a candidate into machine code; made without arguments, in the worker."""
+
+    def warm_up(self, target: Target) -> None:
+        """Do what makes the first compilation slow."""
+
+    def compile(self, func: Any, config: ConfigLike, target: Target) -> tuple[Kernel, tuple[Any, ...]]:
+        """Compile a task's natural-layout function as a configuration says; gives the kernel and its packs.
+
+        Raises SpaceError or ScheduleError for a configuration that does not fit.
+        """
+
+    def native_loop(self) -> bytes:
+        """Give the object code of the native loop, which the runner calls kernels with."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Build:
+    """A message: compile the function learnt under a key."""
+
+    func_key: str
+    config: ConfigLike
+
+
+@dataclass(frozen=True, slots=True)
+class _NativeLoop:
+    """A message: give the object code of the native loop."""
+
+
+class BuildRole:
+    """The worker's side."""
+
+    failure = Status.BUILD_ERROR
+
+    def __init__(self, compiler: str, target: str):
+        module, _, name = compiler.partition(":")
+        self._compiler: Compiler = getattr(importlib.import_module(module), name)()
+        self._target = Target(target)
+        self._funcs: dict[str, Any] = {}
+        self._compiler.warm_up(self._target)
+
+    def learn(self, key: str, value: Any) -> None:
+        """Keep a function."""
+        self._funcs[key] = value
+
+    def do(self, message: _Build | _NativeLoop) -> Any:
+        """Compile; gives (kernel, packs, seconds), or the native loop's object code."""
+        if isinstance(message, _NativeLoop):
+            return self._compiler.native_loop()
+        start = time.perf_counter()
+        try:
+            kernel, packs = self._compiler.compile(self._funcs[message.func_key], message.config, self._target)
+        except (SpaceError, ScheduleError) as error:
+            raise CandidateError(Status.INVALID, f"{type(error).__name__}: {error}") from error
+        return kernel, packs, time.perf_counter() - start
+
+
+class LocalBuilder:
+    """Builds candidates in processes of this machine.
+
+    target    what to build for
+    compiler  "module:class" of the Compiler, importable in a new process
+    folder    temporary files that workers remove if this process dies without doing so
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        options: MeasureOptions,
+        *,
+        compiler: str = TEMPLATE_COMPILER,
+        folder: str = "",
+    ):
+        role_options = {"compiler": compiler, "target": target.to_json()}
+        memory = choose_memory_limit(options.memory_limit_bytes)
+        role = f"{__name__}:{BuildRole.__name__}"
+        self._setup = Setup(role, role_options, memory, os.getpid(), folder)
+        size = options.builders or choose_threads()
+        self._crew = Crew(self._setup, size, options.build_timeout_s, Status.BUILD_TIMEOUT)
+        self._funcs = Numbering("func")
+
+    @property
+    def size(self) -> int:
+        """Candidates that are compiled at the same time."""
+        return self._crew.size
+
+    @property
+    def crew(self) -> Crew:
+        """The workers."""
+        return self._crew
+
+    def native_loop(self) -> bytes:
+        """Give the object code of the native loop. Raises AutoschedError if it cannot be built."""
+        ((_, reply),) = self._crew.run([Job(_NativeLoop())])
+        if reply.status is not Status.OK:
+            raise AutoschedError(f"the native loop cannot be built: {reply.error}")
+        assert isinstance(reply.value, bytes), "the native loop is object code"
+        return reply.value
+
+    def build(self, candidates: Sequence[Candidate]) -> Iterator[Built | Failed]:
+        """Compile candidates on all workers; gives each outcome as soon as it is there."""
+        for position, reply in self._crew.run([self._job(candidate) for candidate in candidates]):
+            candidate = candidates[position]
+            if reply.status is Status.OK:
+                kernel, packs, build_s = reply.value
+                yield Built(candidate, kernel, packs, build_s)
+            else:
+                yield Failed(candidate, Measurement(reply.status, error=reply.error))
+
+    def close(self) -> None:
+        """End the workers."""
+        self._crew.close()
+
+    def _job(self, candidate: Candidate) -> Job:
+        key = self._funcs.key(candidate.task.func)
+        return Job(_Build(key, candidate.config), {key: candidate.task.func})

@@ -1,0 +1,80 @@
+"""Compares a candidate's output with the reference and says in words what is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from autosched.task import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """OK, WRONG_RESULT or NON_FINITE, with the worst place in words."""
+
+    status: Status
+    text: str = ""
+
+
+GOOD = Verdict(Status.OK)
+
+
+def check_output(name: str, found: np.ndarray, expected: np.ndarray, share: float) -> Verdict:
+    """Compare an output with its reference.
+
+    share  error allowed, as a share of the largest finite value expected; integers and booleans must be equal
+    Values that are not finite must be the same ones.
+    """
+    if found.dtype.kind in "fc":
+        return _check_floats(name, found, expected, share)
+    wrong = found.view(np.uint8) != expected.view(np.uint8) if found.dtype == bool else found != expected
+    return _wrong(name, found, expected, wrong, "") if bool(wrong.any()) else GOOD
+
+
+def _check_floats(name: str, found: np.ndarray, expected: np.ndarray, share: float) -> Verdict:
+    finite = np.isfinite(expected)
+    all_finite = bool(finite.all())
+    bad = ~np.isfinite(found) & finite
+    if bool(bad.any()):
+        left = _is_poison(found)
+        if bool((left & bad).any()):
+            return _wrong(name, found, expected, left & bad, "not written, or made of memory that nobody wrote")
+        return _wrong(name, found, expected, bad, "not finite", Status.NON_FINITE)
+    scale = float(np.abs(expected if all_finite else expected[finite]).max(initial=0.0))
+    bound = share * scale + float(np.finfo(found.dtype).tiny)
+    with np.errstate(invalid="ignore"):
+        error = np.abs(found - expected)
+    wrong = error > bound
+    if not all_finite:
+        same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+        wrong = np.where(finite, wrong, ~same)
+    if not bool(wrong.any()):
+        return GOOD
+    worst = float(np.where(finite, error, 0).max(initial=0.0))
+    detail = f"beyond {bound:.3g}; the largest error is {worst:.3g}"
+    return _wrong(name, found, expected, wrong, detail)
+
+
+def _is_poison(found: np.ndarray) -> np.ndarray:
+    """Tell which values are the NaN that memory is filled with before a run; arithmetic passes its bits on.
+
+    The NaN that an x86 processor makes by itself (0 / 0) has other bits.
+    """
+    whole = np.ascontiguousarray(found).view(np.dtype(f"u{found.dtype.itemsize}"))
+    return whole == np.iinfo(whole.dtype).max
+
+
+def _wrong(
+    name: str,
+    found: np.ndarray,
+    expected: np.ndarray,
+    wrong: np.ndarray,
+    detail: str,
+    status: Status = Status.WRONG_RESULT,
+) -> Verdict:
+    place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+    index = ", ".join(str(int(i)) for i in place)
+    text = f"{name}[{index}] is {found[place]} where {expected[place]} is expected"
+    more = f"; {int(wrong.sum())} of {wrong.size} values are wrong"
+    return Verdict(status, f"{text}{more}{f', {detail}' if detail else ''}")

@@ -1,0 +1,62 @@
+"""What an interleaved comparison says: medians, and ratios to the first candidate with their intervals."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autosched.task import Measurement, Status, Trial
+from autosched.tuner.measure.base import MeasureOptions
+from autosched.tuner.measure.sampling import median_interval
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A configuration measured in turn with a baseline.
+
+    ratio      median over the rounds of its time by the baseline's in the same round; infinite for a failure
+    low, high  the ratio's 95 % interval
+    """
+
+    config: Any
+    measurement: Measurement
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def trial(self) -> Trial:
+        """The configuration with its measurement."""
+        return Trial(self.config, self.measurement)
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether it beats the baseline beyond doubt: the whole interval is below 1."""
+        return self.measurement.is_ok and self.high < 1.0
+
+
+def judge(
+    configs: Sequence[Any], times: Sequence[Sequence[float]], baseline: Sequence[float], how: Sequence[dict[str, Any]]
+) -> list[Compared]:
+    """Make the result of rounds of times: times[i][round] of configs[i], and the baseline's."""
+    found = []
+    for config, own, facts in zip(configs, times, how, strict=True):
+        ratios = [a / b for a, b in zip(own, baseline, strict=True)]
+        low, high = median_interval(ratios)
+        how_measured = {**facts, "interleaved": len(configs)}
+        measurement = Measurement(Status.OK, tuple(own), "float64 reference", how=how_measured)
+        found.append(Compared(config, measurement, statistics.median(ratios), low, high))
+    return found
+
+
+def failed(config: Any, measurement: Measurement) -> Compared:
+    """Make the result of a candidate without times."""
+    infinite = float("inf")
+    return Compared(config, measurement, infinite, infinite, infinite)
+
+
+def facts(threads: int, options: MeasureOptions) -> dict[str, Any]:
+    """Give the fields of `how` that hold for each candidate of a comparison."""
+    return {"threads": threads, "cache": options.cache}

@@ -1,0 +1,52 @@
+"""Builds a candidate from its template: what the builder's workers do where nothing else is asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autosched.errors import SpaceError
+from autosched.runtime.kernel import Kernel
+from autosched.space import Config
+from autosched.target import Target
+from autosched.task import ConfigLike
+from autosched.tir import PrimFunc
+
+
+class TemplateCompiler:
+    """Schedules by template and compiles with `codegen`."""
+
+    def warm_up(self, target: Target) -> None:
+        """Compile a small function: the first compilation in a process is slower by a second."""
+        from autosched import te
+        from autosched.codegen import compile_func
+        from autosched.templates.registry import templates_for
+
+        a = te.placeholder((64, 64), name="a")
+        func = te.create_prim_func([a, te.compute((64, 64), lambda i, j: a[i, j] + 1.0, name="out")])
+        template, anchor = templates_for(func, target)[0]
+        applied = template.apply(func, template.default(anchor, target), target)
+        compile_func(applied.func, target, name="warm_up")
+
+    def compile(self, func: PrimFunc, config: ConfigLike, target: Target) -> tuple[Kernel, tuple[Any, ...]]:
+        """Apply the configuration's template and compile.
+
+        Raises SpaceError if no such template fits the function.
+        """
+        from autosched.codegen import compile_func
+        from autosched.templates.registry import templates_for
+
+        fitting = templates_for(func, target)
+        found = next((template for template, _ in fitting if template.name == config.template), None)
+        if found is None:
+            names = ", ".join(template.name for template, _ in fitting)
+            raise SpaceError(f"template '{config.template}' does not fit the function", hint=f"those that do: {names}")
+        applied = found.apply(func, Config(config.template, config.knobs), target)
+        name = str(func.attrs.get("global_symbol", "main"))
+        compiled = compile_func(applied.func, target, name=name, trace=applied.trace, config=config.to_json())
+        return compiled.kernel, applied.packs
+
+    def native_loop(self) -> bytes:
+        """Give the native loop's object code, from the kernel cache where it has it."""
+        from autosched.codegen.native import native_object
+
+        return native_object()

@@ -1,0 +1,163 @@
+"""Inputs and float64 results that the results of candidates are compared with, made once per task.
+
+Inputs are of order one: standard normal floats, small integers (below the extent of what they index, where they are
+used as an index). Where that gives results that are not finite, or a largest result that dwarfs the others (a division
+by something near zero), floats are drawn from [0.5, 1.5) instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from autosched.ir.node import walk
+from autosched.tir import REDUCE, Block, Buffer, BufferLoad, PrimFunc, as_int
+from autosched.tir.functor import blocks, loads, stores
+
+Evaluate = Callable[[PrimFunc, list[np.ndarray]], Sequence[np.ndarray]]
+
+_ROUNDING_FACTOR = 16.0
+_DWARFS = 1e4
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What a task's kernels are run on and compared with.
+
+    inputs    natural arguments in the function's order, in their own dtypes
+    outputs   the results, float64 for float dtypes
+    rounding  per output the error that rounding alone may make, as a share of the largest value
+    """
+
+    inputs: tuple[np.ndarray, ...]
+    outputs: tuple[np.ndarray, ...]
+    rounding: tuple[float, ...]
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReference:
+    """A Reference in `.npy` files, which a worker maps into its memory."""
+
+    inputs: tuple[Path, ...]
+    outputs: tuple[Path, ...]
+    rounding: tuple[float, ...]
+    seed: int
+
+    def load(self) -> Reference:
+        """Map the files. Raises OSError if one is gone."""
+        inputs, outputs = ([np.load(path, mmap_mode="r") for path in paths] for paths in (self.inputs, self.outputs))
+        return Reference(tuple(inputs), tuple(outputs), self.rounding, self.seed)
+
+    def remove(self) -> None:
+        """Delete the files."""
+        for path in (*self.inputs, *self.outputs):
+            path.unlink(missing_ok=True)
+
+
+def make_reference(func: PrimFunc, seed: int = 0, evaluate: Evaluate | None = None) -> Reference:
+    """Draw inputs for an unscheduled function in natural layouts and evaluate it in float64.
+
+    evaluate  gives the outputs for the inputs; None: `tir.evaluate`
+    """
+    evaluate = evaluate or _tir_evaluate
+    inputs, outputs = split_buffers(func)
+    drawn = _draw(func, inputs, seed, normal=True)
+    results = _evaluate(evaluate, func, drawn)
+    if not all(map(_is_tame, results)):
+        drawn = _draw(func, inputs, seed, normal=False)
+        results = _evaluate(evaluate, func, drawn)
+    share = math.sqrt(reduction_length(func))
+    rounding = tuple(rounding_share(buffer.dtype, share) for buffer in outputs)
+    return Reference(tuple(drawn), tuple(results), rounding, seed)
+
+
+def store_reference(reference: Reference, folder: Path, name: str) -> StoredReference:
+    """Write a reference into files of a folder. Raises OSError if there is no room."""
+    paths: dict[str, list[Path]] = {"in": [], "out": []}
+    for kind, arrays in (("in", reference.inputs), ("out", reference.outputs)):
+        for index, array in enumerate(arrays):
+            path = folder / f"{name}_{kind}{index}.npy"
+            np.save(path, array, allow_pickle=False)
+            paths[kind].append(path)
+    return StoredReference(tuple(paths["in"]), tuple(paths["out"]), reference.rounding, reference.seed)
+
+
+def split_buffers(func: PrimFunc) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
+    """Divide the buffers of the interface into inputs and outputs: what is stored to is an output."""
+    written = {store.buffer for store in stores(func.body)}
+    outputs = tuple(buffer for buffer in func.buffers if buffer in written)
+    return tuple(buffer for buffer in func.buffers if buffer not in written), outputs
+
+
+def reduction_length(func: PrimFunc) -> int:
+    """Give the number of terms in the longest reduction of a function; 1 where there is none."""
+    return max(map(_terms, blocks(func.body)), default=1)
+
+
+def rounding_share(dtype: str, sqrt_terms: float) -> float:
+    """Bound the rounding error of a sum as a share of the largest result: 16 eps sqrt(terms), 0 for integers.
+
+    Errors of a sum of n independent terms grow like a random walk: about eps sqrt(n) of the result's own size. A
+    single wrong term of n changes a result by about 1 / (4 sqrt(n)) of the largest, which is much more for any n that
+    fits into memory.
+    """
+    return _ROUNDING_FACTOR * float(np.finfo(dtype).eps) * sqrt_terms if dtype.startswith("float") else 0.0
+
+
+def _terms(block: Block) -> int:
+    return math.prod(as_int(axis.dom.extent) for axis in block.iter_vars if axis.kind == REDUCE)
+
+
+def _tir_evaluate(func: PrimFunc, inputs: list[np.ndarray]) -> Sequence[np.ndarray]:
+    from autosched.tir.evaluate import evaluate
+
+    return evaluate(func, inputs)
+
+
+def _evaluate(evaluate: Evaluate, func: PrimFunc, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    with np.errstate(all="ignore"):
+        return [np.ascontiguousarray(result) for result in evaluate(func, inputs)]
+
+
+def _is_tame(result: np.ndarray) -> bool:
+    """Tell whether all values are finite and the largest is not far beyond the usual ones."""
+    if result.dtype.kind != "f" or result.size == 0:
+        return True
+    if not bool(np.isfinite(result).all()):
+        return False
+    sizes = np.abs(result)
+    return float(sizes.max()) <= _DWARFS * float(sizes.mean() or 1.0)
+
+
+def _draw(func: PrimFunc, inputs: Sequence[Buffer], seed: int, *, normal: bool) -> list[np.ndarray]:
+    return [_draw_one(func, buffer, np.random.default_rng([seed, i]), normal) for i, buffer in enumerate(inputs)]
+
+
+def _draw_one(func: PrimFunc, buffer: Buffer, rng: np.random.Generator, normal: bool) -> np.ndarray:
+    shape, dtype = buffer.const_shape(), buffer.dtype
+    if dtype == "bool":
+        return rng.integers(0, 2, shape).astype(bool)
+    if not dtype.startswith("float"):
+        low = 0 if dtype.startswith("u") else -8
+        low, high = (0, limit) if (limit := index_limit(func, buffer)) else (low, 8)
+        return rng.integers(low, high, shape).astype(dtype)
+    kind = np.float64 if dtype == "float64" else np.float32
+    values = rng.standard_normal(shape, kind) if normal else rng.random(shape, kind) + kind(0.5)
+    return np.asarray(values, dtype)
+
+
+def index_limit(func: PrimFunc, buffer: Buffer) -> int | None:
+    """Give the least extent that the buffer's values index; None where they are no indices."""
+    limits = [
+        as_int(extent)
+        for load in walk(func.body)
+        if isinstance(load, BufferLoad)
+        for index, extent in zip(load.indices, load.buffer.shape, strict=True)
+        if any(inner.buffer is buffer for inner in loads(index))
+    ]
+    return min(limits, default=None)

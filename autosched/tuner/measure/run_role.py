@@ -1,0 +1,124 @@
+"""The runner's side of measuring: loads kernels, checks them, times them, compares them. It never imports Numba."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autosched.runtime.kernel import Kernel
+from autosched.runtime.pool import ThreadPool, open_pool
+from autosched.task import Measurement, Status
+from autosched.tuner.measure.base import MeasureOptions
+from autosched.tuner.measure.loaded import LoadedKernel
+from autosched.tuner.measure.reference import StoredReference
+from autosched.tuner.measure.sampling import calls_per_repeat, sample, time_calls
+from autosched.tuner.measure.workbench import Workbench, poison
+
+CHECKED_AGAINST = "float64 reference"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A kernel to run, with what turns natural arguments into its own."""
+
+    kernel: Kernel
+    packs: tuple[Any, ...]
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A message: check a kernel against the reference of a key and, where wanted, time it. The reply: a Measurement,
+    without times as the status's text CHECKED_AGAINST alone."""
+
+    entry: Entry
+    reference: str
+    options: MeasureOptions
+    best_s: float | None = None
+    is_timed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Interleave:
+    """A message: time several kernels in turn, `rounds` times. The reply: per kernel the seconds of each round."""
+
+    entries: tuple[Entry, ...]
+    reference: str
+    options: MeasureOptions
+    rounds: int
+    seed: int = 0
+
+
+class RunRole:
+    """Serves Run and Interleave. The native loop's object code comes with the options."""
+
+    failure = Status.RUN_ERROR
+
+    def __init__(self, native: bytes, threads: int):
+        self._pool: ThreadPool = open_pool(native)
+        self._pool.ensure(threads)
+        self._references: dict[str, StoredReference] = {}
+        self._bench: tuple[str, Workbench] | None = None
+
+    def learn(self, key: str, value: StoredReference) -> None:
+        """Keep where a task's reference is."""
+        self._references[key] = value
+
+    def do(self, message: Run | Interleave) -> Measurement | list[list[float]] | str:
+        """Serve one message."""
+        return self._run(message) if isinstance(message, Run) else self._interleave(message)
+
+    def _workbench(self, key: str) -> Workbench:
+        if self._bench is None or self._bench[0] != key:
+            self._bench = None  # before the next one takes its memory
+            self._bench = key, Workbench(self._references[key].load())
+        return self._bench[1]
+
+    def _load(self, bench: Workbench, entry: Entry, options: MeasureOptions) -> LoadedKernel:
+        cold = options.cache == "cold"
+        return bench.load(entry.kernel, entry.packs, self._pool, entry.threads, cold=cold)
+
+    def _run(self, job: Run) -> Measurement | str:
+        bench, entry = self._workbench(job.reference), job.entry
+        loaded = self._load(bench, entry, job.options)
+        poison(loaded)
+        loaded.run()
+        bench.check(loaded, entry.packs, job.options)
+        if not job.is_timed:
+            return CHECKED_AGAINST
+        found = sample(loaded.run, job.options, job.best_s)
+        bench.check(loaded, entry.packs, job.options)  # what works once may fail the next time: races, leftovers
+        how = {
+            "threads": entry.threads,
+            "cache": job.options.cache if len(loaded.sets) > 1 else "warm",
+            "number": found.number,
+            "interval": round(found.interval, 5),
+        }
+        if found.was_cut:
+            how["cut"] = True
+        return Measurement(Status.OK, found.times_s, CHECKED_AGAINST, how=how)
+
+    def _interleave(self, job: Interleave) -> list[list[float]]:
+        bench = self._workbench(job.reference)
+        loaded = [self._load(bench, entry, job.options) for entry in job.entries]
+        return interleave(loaded, job.options, job.rounds, random.Random(job.seed))
+
+
+def interleave(
+    kernels: Sequence[LoadedKernel], options: MeasureOptions, rounds: int, rng: random.Random
+) -> list[list[float]]:
+    """Time kernels in turn, in a new random order each round; gives per kernel the seconds per call of each round.
+
+    Each makes one call before its clock starts, which brings its data back into the caches that the others used.
+    """
+    numbers = [calls_per_repeat(kernel.run, options.repeat_s) for kernel in kernels]
+    times: list[list[float]] = [[] for _ in kernels]
+    order = list(range(len(kernels)))
+    for _ in range(rounds):
+        rng.shuffle(order)
+        for i in order:
+            kernels[i].run(1)
+            times[i].append(time_calls(kernels[i].run, numbers[i]) / numbers[i])
+    return times

@@ -1,0 +1,132 @@
+"""Local runner: checks and times built candidates in one worker process, with a warm spare for when it dies."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from autosched.errors import AutoschedError
+from autosched.task import Measurement, Status, Task
+from autosched.tuner.measure.base import Built, MeasureOptions
+from autosched.tuner.measure.crew import Crew
+from autosched.tuner.measure.memory import choose_memory_limit
+from autosched.tuner.measure.numbering import Numbering
+from autosched.tuner.measure.process import Job
+from autosched.tuner.measure.reference import Evaluate, StoredReference, make_reference, store_reference
+from autosched.tuner.measure.run_role import CHECKED_AGAINST, Entry, Interleave, Run, RunRole
+from autosched.tuner.measure.worker import Reply, Setup
+
+_MOST_STORED = 16  # references whose files are kept at the same time
+
+
+class LocalRunner:
+    """Runs kernels on this machine.
+
+    native    object code of the native loop
+    folder    an existing folder for the files of references, which workers map
+    evaluate  gives float64 results of a task's function; None: `tir.evaluate`
+    """
+
+    def __init__(self, options: MeasureOptions, native: bytes, folder: Path, *, evaluate: Evaluate | None = None):
+        self._options, self._folder, self._evaluate = options, folder, evaluate
+        role = f"{RunRole.__module__}:{RunRole.__name__}"
+        memory = choose_memory_limit(options.memory_limit_bytes)
+        self._setup = Setup(role, {"native": native, "threads": options.threads}, memory, os.getpid(), str(folder))
+        self._crew = Crew(self._setup, 1, options.run_timeout_s, Status.TIMEOUT)
+        self._funcs = Numbering("func")
+        self._stored: dict[str, StoredReference] = {}
+        self._keys: dict[str, str] = {}
+        self._n_stored = 0
+
+    @property
+    def crew(self) -> Crew:
+        """The worker and its spare."""
+        return self._crew
+
+    def prepare(self, task: Task, seed: int | None = None) -> str:
+        """Make a task's reference if it is not there; gives its key.
+
+        Raises AutoschedError if its files cannot be written.
+        """
+        seed = self._options.seed if seed is None else seed
+        name = f"{self._funcs.key(task.func)}_{seed}"
+        if name in self._keys and self._keys[name] in self._stored:
+            key = self._keys[name]
+            self._stored[key] = self._stored.pop(key)  # the last one used is the last to go
+            return key
+        while len(self._stored) >= _MOST_STORED:
+            self._stored.pop(next(iter(self._stored))).remove()
+        self._n_stored += 1
+        key = self._keys[name] = f"{name}_{self._n_stored}"  # never given again: workers remember what it stands for
+        reference = make_reference(task.func, seed, self._evaluate)
+        try:
+            self._stored[key] = store_reference(reference, self._folder, key)
+        except OSError as error:
+            raise AutoschedError(
+                f"the inputs and reference of {task.title} cannot be written to {self._folder}: {error}",
+                hint="make room there, or set TMPDIR to another folder",
+            ) from error
+        return key
+
+    def run(self, built: Sequence[Built], best_s: float | None = None) -> Iterator[Measurement]:
+        """Check and time candidates in order; each good time counts as the best so far for those after it."""
+        for one in built:
+            found = self._measure(one, best_s)
+            if found.is_ok and (best_s is None or found.median_s < best_s):
+                best_s = found.median_s
+            yield found
+
+    def check(self, built: Built, seed: int) -> Measurement | None:
+        """Check a candidate on inputs of another seed; gives the failure, or None where the result is right."""
+        reply = self._do(Run(self._entry(built), self._key(built, seed), self._options, is_timed=False), built, seed)
+        return None if reply.status is Status.OK else _failure(reply, self._options)
+
+    def interleave(self, built: Sequence[Built], rounds: int) -> list[list[float]] | Measurement:
+        """Time candidates in turn; gives per candidate the seconds of each round, or the failure of all."""
+        key = self._key(built[0], None)
+        message = Interleave(tuple(map(self._entry, built)), key, self._options, rounds)
+        reply = self._do(message, built[0], None)
+        if reply.status is not Status.OK:
+            return _failure(reply, self._options)
+        times: list[list[float]] = reply.value
+        return times
+
+    def close(self) -> None:
+        """End the workers and remove the files."""
+        self._crew.close()
+        for stored in self._stored.values():
+            stored.remove()
+        self._stored.clear()
+
+    def _measure(self, built: Built, best_s: float | None) -> Measurement:
+        message = Run(self._entry(built), self._key(built, None), self._options, best_s)
+        reply = self._do(message, built, None)
+        if reply.status is not Status.OK:
+            return _failure(reply, self._options)
+        found: Measurement = reply.value
+        return dataclasses.replace(found, how={**found.how, "build_s": round(built.build_s, 4)})
+
+    def _do(self, message: Run | Interleave, built: Built, seed: int | None) -> Reply:
+        key = self._key(built, seed)
+        ((_, reply),) = self._crew.run([Job(message, {key: self._stored[key]})])
+        return reply
+
+    def _key(self, built: Built, seed: int | None) -> str:
+        return self.prepare(built.candidate.task, seed)
+
+    def _entry(self, built: Built) -> Entry:
+        return Entry(built.kernel, built.packs, threads_of(built, self._options))
+
+
+def threads_of(built: Built, options: MeasureOptions) -> int:
+    """Give the threads that a candidate runs on: its knob `threads`, at most the options'."""
+    knob = built.candidate.config.knobs.get("threads", options.threads)
+    return max(1, min(int(knob), options.threads))
+
+
+def _failure(reply: Reply, options: MeasureOptions) -> Measurement:
+    was_checked = reply.status in (Status.WRONG_RESULT, Status.NON_FINITE)
+    how = {"threads": options.threads, "cache": options.cache}
+    return Measurement(reply.status, checked_against=CHECKED_AGAINST if was_checked else "", error=reply.error, how=how)

@@ -1,0 +1,79 @@
+"""How often a kernel is timed: until its median is known well enough, or it is clearly worse than the best."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from autosched.tuner.measure.base import MeasureOptions
+
+_LEAST_REPEATS = 3
+_MOST_CALLS = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Seconds per call of each repeat, and how they came about."""
+
+    times_s: tuple[float, ...]
+    number: int  # calls in a repeat
+    was_cut: bool  # clearly worse than the best, so not measured to the end
+
+    @property
+    def interval(self) -> float:
+        """Half the width of the median's 95 % interval, as a share of the median."""
+        low, high = median_interval(self.times_s)
+        return (high - low) / 2 / statistics.median(self.times_s)
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Bound the median of what the values were drawn from, with 95 % confidence, whatever its distribution.
+
+    The interval lies between two order statistics: the number of values below the median is binomial, and 0.98 sqrt(n)
+    is 1.96 of its standard deviations. With fewer than 6 values it is all of them, and less sure.
+    """
+    ordered = sorted(values)
+    skip = max(0, math.floor(len(ordered) / 2 - 0.98 * math.sqrt(len(ordered))))
+    return ordered[skip], ordered[len(ordered) - 1 - skip]
+
+
+def calls_per_repeat(run: Callable[[int], object], repeat_s: float) -> int:
+    """Find how many calls take `repeat_s`; warms everything up on the way."""
+    number = 1
+    while True:
+        elapsed = time_calls(run, number)
+        if elapsed >= repeat_s * 0.8 or number >= _MOST_CALLS:
+            return max(1, round(number * min(1.25, repeat_s / elapsed))) if number > 1 else 1
+        wanted = math.ceil(number * repeat_s / max(elapsed, 1e-9))
+        number = min(_MOST_CALLS, max(number + 1, min(wanted, 100 * number)))
+
+
+def time_calls(run: Callable[[int], object], number: int) -> float:
+    """Give the seconds that `run(number)`, which makes `number` calls, takes in all."""
+    start = time.perf_counter()
+    run(number)
+    return time.perf_counter() - start
+
+
+def sample(run: Callable[[int], object], options: MeasureOptions, best_s: float | None = None) -> Sample:
+    """Time a kernel that has run before.
+
+    run     makes so many calls
+    best_s  the best time so far; None where there is none
+    """
+    number = calls_per_repeat(run, options.repeat_s)
+    times: list[float] = []
+    start = time.perf_counter()
+    while True:
+        times.append(time_calls(run, number) / number)
+        if len(times) < _LEAST_REPEATS:
+            continue
+        if best_s is not None and min(times) > options.cut_ratio * best_s:
+            return Sample(tuple(times), number, True)
+        found = Sample(tuple(times), number, False)
+        is_late = time.perf_counter() - start >= options.budget_s
+        if is_late or (len(times) >= options.min_repeats and found.interval <= options.interval):
+            return found

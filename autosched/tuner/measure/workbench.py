@@ -1,0 +1,134 @@
+"""The arrays that a task's candidates run on, and the check of what they gave. Used in the runner's process."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from autosched.runtime.kernel import ArgSpec, Kernel
+from autosched.runtime.pool import ThreadPool
+from autosched.target.host import host_cpu
+from autosched.task import Status
+from autosched.tuner.measure.base import CandidateError, MeasureOptions
+from autosched.tuner.measure.check import check_output
+from autosched.tuner.measure.loaded import LoadedKernel
+from autosched.tuner.measure.memory import GuardedArray
+from autosched.tuner.measure.reference import Reference
+
+_MOST_PACKED = 8  # forms of one argument that are kept
+_MOST_SETS = 4096
+_COLD_CACHES = 1.5  # the rotating copies together are so many times the last cache
+
+
+class Workbench:
+    """Inputs, outputs and reference of one task; kernels of all its configurations are laid on it.
+
+    Equal forms of an argument are made once, so that all candidates find them at the same place.
+    """
+
+    def __init__(self, reference: Reference):
+        self._reference = reference
+        self._inputs: dict[tuple[int, Any], GuardedArray] = {}
+        self._outputs: dict[tuple[int, Any], tuple[GuardedArray, np.ndarray, np.ndarray | None]] = {}
+
+    def load(self, kernel: Kernel, packs: Sequence[Any], pool: ThreadPool, threads: int, *, cold: bool) -> LoadedKernel:
+        """Load a kernel with its arguments. Raises CandidateError if its arguments are not those of the task."""
+        packs = packs or (None,) * len(kernel.args)
+        wanted, given = len(self._reference.inputs) + len(self._reference.outputs), len(kernel.args)
+        if given != wanted or len(packs) != wanted or len(kernel.inputs) != len(self._reference.inputs):
+            raise CandidateError(Status.RUN_ERROR, f"{kernel.signature} has other arguments than the task's function")
+        n_inputs = len(kernel.inputs)
+        inputs = [self._input(i, kernel.args[i], packs[i]) for i in range(n_inputs)]
+        outputs = [self._output(j, kernel.args[n_inputs + j], packs[n_inputs + j])[0] for j in range(given - n_inputs)]
+        sets = [[*inputs, *outputs]]
+        if cold:
+            sets += [
+                [*(_copy(a) if pack is not None else a for a, pack in zip(inputs, packs, strict=False)), *outputs]
+                for _ in range(count_sets([a for a, pack in zip(inputs, packs, strict=False) if pack is not None]) - 1)
+            ]
+        return LoadedKernel(kernel, sets, pool, threads)
+
+    def check(self, loaded: LoadedKernel, packs: Sequence[Any], options: MeasureOptions) -> None:
+        """Compare what a kernel left in its outputs. Raises CandidateError (WRONG_RESULT or NON_FINITE)."""
+        kernel, n_inputs = loaded.kernel, len(loaded.kernel.inputs)
+        packs = packs or (None,) * len(kernel.args)
+        for i, arg in enumerate(kernel.inputs):
+            if not self._inputs[i, packs[i]].is_unchanged():
+                self._inputs.clear()
+                raise CandidateError(Status.WRONG_RESULT, f"wrote into or beside its input '{arg.name}'")
+        for j, arg in enumerate(kernel.outputs):
+            array, expected, mask = self._outputs[j, packs[n_inputs + j]]
+            if not array.guards_hold():
+                raise CandidateError(Status.WRONG_RESULT, f"wrote beside its output '{arg.name}'")
+            found, share = array.array, self._allowed(j, arg, options)
+            if mask is not None:
+                found, expected = np.where(mask, found, expected.astype(found.dtype)), expected
+            verdict = check_output(arg.name, found, expected, share)
+            if verdict.status is not Status.OK:
+                raise CandidateError(verdict.status, verdict.text)
+        if not loaded.scratch.guards_hold():
+            raise CandidateError(Status.WRONG_RESULT, "wrote beside its scratch memory")
+
+    def _allowed(self, output: int, arg: ArgSpec, options: MeasureOptions) -> float:
+        rounding = self._reference.rounding[output]
+        return max(rounding, options.accuracy) if arg.dtype in ("float16", "float32") else rounding
+
+    def _input(self, index: int, arg: ArgSpec, pack: Any) -> GuardedArray:
+        key = index, pack
+        if key not in self._inputs:
+            natural = np.asarray(self._reference.inputs[index])
+            values = natural if pack is None else pack.pack(natural)
+            _check_form(arg, values)
+            _make_room(self._inputs, index)
+            self._inputs[key] = GuardedArray(arg.shape, arg.dtype, values.reshape(arg.shape))
+        _check_form(arg, self._inputs[key].array)
+        return self._inputs[key]
+
+    def _output(self, index: int, arg: ArgSpec, pack: Any) -> tuple[GuardedArray, np.ndarray, np.ndarray | None]:
+        """The array, what is expected in it, and which of its elements count (None: all)."""
+        key = index, pack
+        if key not in self._outputs:
+            natural = np.asarray(self._reference.outputs[index])
+            expected, mask = natural, None
+            if pack is not None:
+                expected = pack.pack(natural)
+                if expected.size != natural.size:
+                    mask = pack.pack(np.ones(natural.shape, bool)).reshape(arg.shape)
+            expected = expected.reshape(arg.shape)
+            _make_room(self._outputs, index)
+            self._outputs[key] = GuardedArray(arg.shape, arg.dtype), expected, mask
+        _check_form(arg, self._outputs[key][0].array)
+        return self._outputs[key]
+
+
+def poison(loaded: LoadedKernel) -> None:
+    """Fill outputs and scratch with what no result is, so that nothing of an earlier kernel can pass as a result."""
+    loaded.scratch.poison()
+    for array in loaded.sets[0][len(loaded.kernel.inputs) :]:
+        array.poison()
+
+
+def count_sets(rotating: Sequence[GuardedArray]) -> int:
+    """Give how many copies of the arrays do not fit the last cache; 1 where there is nothing to rotate."""
+    size = sum(array.array.nbytes for array in rotating)
+    return min(_MOST_SETS, math.ceil(_COLD_CACHES * host_cpu().cache.l3_bytes / size) + 1) if size else 1
+
+
+def _copy(array: GuardedArray) -> GuardedArray:
+    return GuardedArray(array.array.shape, array.array.dtype, array.array)
+
+
+def _check_form(arg: ArgSpec, values: np.ndarray) -> None:
+    if values.size != math.prod(arg.shape):
+        text = f"argument {arg} of the kernel does not hold the task's argument, which is packed to {values.shape}"
+        raise CandidateError(Status.RUN_ERROR, text)
+
+
+def _make_room(arrays: dict[tuple[int, Any], Any], index: int) -> None:
+    """Drop the oldest form of an argument where there are too many."""
+    forms = [key for key in arrays if key[0] == index]
+    if len(forms) >= _MOST_PACKED:
+        del arrays[forms[0]]

@@ -1,0 +1,206 @@
+"""Which task gets the next batch of trials, and when to stop: arithmetic only, nothing is measured here.
+
+The next batch goes where it is expected to shorten the whole model most per second spent on it:
+weight x best time x expected gain of the task's search / seconds that a batch takes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from autosched.errors import InvalidValueError
+from autosched.task import Trial
+from autosched.tuner.search import Search
+
+GUESSED_TRIAL_S = 0.25  # what a trial takes before one was measured
+
+
+class StopReason(StrEnum):
+    """Why tuning ended."""
+
+    TIME = "the time budget is used up"
+    TRIALS = "the trial budget is used up"
+    EXHAUSTED = "every configuration of every task was tried"
+    CONVERGED = "little further gain is expected"
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerOptions:
+    """When to stop, and how much at a time.
+
+    budget_s    seconds in all; None for no limit
+    trials      trials in all, over all tasks; None for no limit
+    until       stop when the expected further gain of the whole model is below this share; 0 never stops for it
+    task_until  the same for one task, which then gets no more
+    batch       trials of one turn
+    horizon     trials ahead that expected gains look
+    warmup      trials that every task gets before its expected gain is believed
+    """
+
+    budget_s: float | None = None
+    trials: int | None = None
+    until: float = 0.01
+    task_until: float = 0.005
+    batch: int = 8
+    horizon: int = 32
+    warmup: int = 16
+
+    def __post_init__(self) -> None:
+        if self.budget_s is not None and not self.budget_s > 0:
+            raise InvalidValueError(f"a budget of {self.budget_s} s", hint="give a positive time")
+        if self.trials is not None and self.trials < 1:
+            raise InvalidValueError(f"{self.trials} trials", hint="give at least 1")
+        if self.batch < 1 or not 0 <= self.until < 1 or not 0 <= self.task_until < 1:
+            raise InvalidValueError(f"batch {self.batch}, until {self.until}, task_until {self.task_until}")
+
+
+@dataclass
+class TaskState:
+    """One task in the eyes of the scheduler.
+
+    weight     how often it occurs in the model
+    default_s  median time of its default; None while that was not measured or when it failed
+    best_s     best median time so far, the default included; None while nothing ran
+    """
+
+    name: str
+    weight: int
+    search: Search
+    default_s: float | None = None
+    best_s: float | None = None
+    n_trials: int = 0
+    n_failed: int = 0
+    spent_s: float = 0.0
+    is_exhausted: bool = False
+
+    @property
+    def weighted_s(self) -> float:
+        """What the task costs the model now; 0 while nothing is known."""
+        return self.weight * (self.best_s or 0.0)
+
+    @property
+    def trial_s(self) -> float:
+        """What one trial takes."""
+        return self.spent_s / self.n_trials if self.n_trials and self.spent_s > 0 else GUESSED_TRIAL_S
+
+    def expected_gain(self, n: int) -> float:
+        """The share of its time that `n` more trials are expected to save."""
+        return 0.0 if self.is_exhausted else self.search.expected_gain(n)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The next thing to do: `n` trials of one task."""
+
+    task: int
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Why tuning ended, and the share of the model's time that more of it is expected to save."""
+
+    reason: StopReason
+    expected_gain: float
+
+    def __str__(self) -> str:
+        more = f"; about {self.expected_gain:.1%} more is expected from going on" if self.expected_gain > 0 else ""
+        return f"{self.reason}{more}"
+
+
+@dataclass
+class TaskScheduler:
+    """Hands out turns until `next_turn` gives a `Stop`; after each turn `report` says what came of it."""
+
+    tasks: Sequence[TaskState]
+    options: SchedulerOptions = field(default_factory=SchedulerOptions)
+    spent_s: float = 0.0
+    n_trials: int = 0
+
+    def next_turn(self, elapsed_s: float | None = None) -> Turn | Stop:
+        """The next turn, or why there is none.
+
+        elapsed_s  wall time since tuning began; the sum of reported seconds if None
+        """
+        elapsed = self.spent_s if elapsed_s is None else elapsed_s
+        if reason := self._used_up(elapsed):
+            return Stop(reason, self.expected_gain())
+        open_tasks = [i for i, task in enumerate(self.tasks) if not task.is_exhausted]
+        if not open_tasks:
+            return Stop(StopReason.EXHAUSTED, 0.0)
+        cold = [i for i in open_tasks if self.tasks[i].n_trials < self.options.warmup]
+        if cold:
+            return self._turn(self._coldest(cold), elapsed)
+        gain = self.expected_gain()
+        useful = [i for i in open_tasks if self.tasks[i].expected_gain(self.options.horizon) >= self.options.task_until]
+        if gain < self.options.until or not useful:
+            return Stop(StopReason.CONVERGED, gain)
+        return self._turn(max(useful, key=self._worth), elapsed)
+
+    def report(self, turn: Turn, trials: Sequence[Trial], seconds: float, default_s: float | None = None) -> None:
+        """Take the outcome of a turn; fewer trials than asked for mean that the task's space is used up.
+
+        default_s  the default's time, when this turn measured it
+        """
+        task = self.tasks[turn.task]
+        task.n_trials += len(trials)
+        task.n_failed += sum(trial.measurement.status.is_failure for trial in trials)
+        task.spent_s += seconds
+        self.n_trials += len(trials)
+        self.spent_s += seconds
+        if default_s is not None:
+            task.default_s = default_s
+        times = [trial.median_s for trial in trials if trial.is_ok]
+        known = [t for t in (task.best_s, task.default_s) if t is not None]
+        task.best_s = min([*times, *known], default=None)
+        task.is_exhausted = len(trials) < turn.n
+
+    def expected_gain(self) -> float:
+        """The share of the model's time that `horizon` more trials of every task are expected to save."""
+        total = sum(task.weighted_s for task in self.tasks)
+        saved = sum(task.weighted_s * task.expected_gain(self.options.horizon) for task in self.tasks)
+        return saved / total if total > 0 else 0.0
+
+    @property
+    def model_s(self) -> tuple[float, float]:
+        """The sum of weighted task times with all defaults, and with the best so far."""
+        before = sum(t.weight * (t.default_s if t.default_s is not None else t.best_s or 0.0) for t in self.tasks)
+        return before, sum(task.weighted_s for task in self.tasks)
+
+    def _used_up(self, elapsed_s: float) -> StopReason | None:
+        if self.options.trials is not None and self.n_trials >= self.options.trials:
+            return StopReason.TRIALS
+        if self.options.budget_s is not None and elapsed_s >= self.options.budget_s:
+            return StopReason.TIME
+        return None
+
+    def _coldest(self, cold: Sequence[int]) -> int:
+        """Tasks without any trial first, then those that cost the model most for the trials that they had."""
+
+        def urgency(i: int) -> tuple[bool, float]:
+            task = self.tasks[i]
+            return task.n_trials == 0, task.weighted_s / (1 + task.n_trials)
+
+        return max(cold, key=urgency)
+
+    def _worth(self, i: int) -> float:
+        task = self.tasks[i]
+        return task.weighted_s * task.expected_gain(self.options.batch) / task.trial_s
+
+    def _turn(self, i: int, elapsed_s: float) -> Turn:
+        """A batch of the task, cut so that what is left of the budget reaches every task that had no trial yet."""
+        n, task = self.options.batch, self.tasks[i]
+        untried = sum(t.n_trials == 0 and not t.is_exhausted for t in self.tasks)
+        share = max(1, untried if task.n_trials == 0 else 1)
+        if self.options.trials is not None:
+            n = min(n, math.ceil((self.options.trials - self.n_trials) / share))
+        if self.options.budget_s is not None:
+            left = (self.options.budget_s - elapsed_s) / self._mean_trial_s()
+            n = min(n, max(1, int(left / share)))
+        return Turn(i, n)
+
+    def _mean_trial_s(self) -> float:
+        return self.spent_s / self.n_trials if self.n_trials and self.spent_s > 0 else GUESSED_TRIAL_S

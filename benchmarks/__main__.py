@@ -1,0 +1,66 @@
+"""`make bench`: the performance tables, ours and the best peers in one run, interleaved, medians.
+
+    python -m benchmarks [--only models,dense,mlp,throughput,overhead,load,build,import] [--trials 300] [--threads 1]
+
+The tables are printed and written to benchmarks/results/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import platform
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from autosched.target import Target
+from benchmarks import tables
+from benchmarks.tables import Settings, Table
+
+RESULTS = Path(__file__).parent / "results"
+
+SUITES: dict[str, Callable[[Settings], Table]] = {
+    "import": tables.import_time,
+    "overhead": tables.executor_overhead,
+    "dense": tables.dense,
+    "mlp": tables.mlp,
+    "throughput": tables.tuning_throughput,
+    "build": tables.first_build,
+    "load": tables.artifact_load,
+    "models": tables.models,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default=",".join(SUITES), help="suites, comma-separated")
+    parser.add_argument("--trials", type=int, default=300, help="trials for tuning each model")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--time", type=float, default=3.0, help="seconds of measuring for each program")
+    parser.add_argument("--models", default="squeezenet,resnet18")
+    args = parser.parse_args()
+    wanted = args.only.split(",")
+    if unknown := [name for name in wanted if name not in SUITES]:
+        parser.error(f"no suite {unknown[0]}; there are {', '.join(SUITES)}")
+    fingerprint = Target("cpu").fingerprint()
+    head = (
+        f"{fingerprint.vendor} {fingerprint.model_name}, {fingerprint.isa_level}, {fingerprint.cores} cores, "
+        f"L1 {fingerprint.l1_bytes // 1024} KiB, L2 {fingerprint.l2_bytes // 1024} KiB, "
+        f"L3 {fingerprint.l3_bytes // 1024} KiB; Python {platform.python_version()}; "
+        f"{datetime.date.today().isoformat()}; {tables.versions()}"
+    )
+    print(head)
+    RESULTS.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings(Path(folder), args.threads, args.time, args.trials, tuple(args.models.split(",")))
+        for name in wanted:
+            table = SUITES[name](settings)
+            print(f"\n{table.markdown()}", flush=True)
+            text = f"{head}\n\n`python -m benchmarks --only {name} --threads {args.threads}`\n\n{table.markdown()}\n"
+            suffix = f"{fingerprint.isa_level}-{args.threads}t"
+            (RESULTS / f"{name}-{suffix}.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()

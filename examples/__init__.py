@@ -1,0 +1,1 @@
+"""Programs that show autosched at work; the tests run them."""

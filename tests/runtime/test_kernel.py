@@ -1,0 +1,25 @@
+import json
+
+import pytest
+
+from autosched.runtime import Kernel
+from tests.runtime.kernels import normalize_kernel
+
+
+def test_manifest_round_trip():
+    kernel = normalize_kernel()
+    entry = json.loads(json.dumps(kernel.to_manifest()))
+    assert Kernel.from_manifest(entry, kernel.object_code) == kernel
+
+
+def test_sizes_and_signature():
+    kernel = normalize_kernel()
+    assert kernel.signature == "normalize(x0: Tensor([4, 64], float32), out: Tensor([4, 64], float32))"
+    assert kernel.scratch_size(3) == 256 + 3 * 64
+    assert kernel.args[0].size_bytes == 4 * 64 * 4
+    assert ([a.name for a in kernel.inputs], [a.name for a in kernel.outputs]) == (["x0"], ["out"])
+
+
+def test_scratch_is_a_multiple_of_a_cache_line():
+    with pytest.raises(AssertionError, match="multiples of 64"):
+        Kernel("k", (), (), 1, 0, b"")

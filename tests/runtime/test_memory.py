@@ -1,0 +1,28 @@
+import numpy as np
+import pytest
+
+from autosched.runtime.memory import as_aligned, empty_aligned, empty_block
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 5), (1 << 20, 2)])
+def test_arrays_begin_at_cache_lines(shape):
+    made = empty_aligned(shape, "float32")
+    assert (made.shape, made.dtype) == (shape, np.float32)
+    assert made.ctypes.data % 64 == 0
+    assert made.flags.writeable
+
+
+def test_large_blocks_begin_at_huge_pages():
+    assert empty_block(5 << 20).ctypes.data % (2 << 20) == 0
+    assert empty_block(0).ctypes.data % 64 == 0
+
+
+def test_only_what_is_not_aligned_is_copied():
+    made = empty_aligned((4, 8), "float32")
+    made[:] = np.arange(32).reshape(4, 8)
+    assert as_aligned(made) is made
+    for other in (made.T, made.reshape(-1)[1:]):
+        copy = as_aligned(other)
+        np.testing.assert_array_equal(copy, other)
+        assert copy.ctypes.data % 64 == 0
+        assert copy.flags.c_contiguous

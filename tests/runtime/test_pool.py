@@ -1,0 +1,176 @@
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autosched.codegen.native import native_object
+from autosched.env import child_environment
+from autosched.errors import ArtifactError
+from autosched.runtime.pool import open_pool
+from autosched.runtime.program import Program
+from tests.runtime.kernels import chain, double_kernel
+
+_ROOT = str(Path(__file__).parents[2])
+
+
+def _program(threads, rows=16, n_nodes=6):
+    executable = chain(rows, n_nodes, flops=10**9, constant=True)
+    program = Program(executable.graph, executable.kernels, executable.constants, executable.native, threads)
+    x, out = np.random.default_rng(0).random((2, rows, 64), "float32")
+    program.place(0, x)
+    program.place(executable.graph.outputs[0], out)
+    return program, x * 2**n_nodes + executable.constants[0], out
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_results_do_not_depend_on_threads(threads):
+    program, expected, out = _program(threads)
+    for _ in range(200):
+        out[:] = -1
+        program.run()
+        np.testing.assert_array_equal(out, expected)
+
+
+def test_one_pool_in_a_process_and_it_grows():
+    pool = open_pool(native_object())
+    assert open_pool(bytes(bytearray(native_object()))) is pool
+    pool.ensure(3)
+    assert len(pool._threads) >= 2
+    pool.ensure(2)
+    assert len(pool._threads) >= 2
+
+
+def test_another_caller_meanwhile_runs_alone():
+    pool = open_pool(native_object())
+    program, expected, out = _program(2)
+    assert program.run() == 2
+    pool.words[48] = 1  # as if another caller held it
+    try:
+        out[:] = -1
+        assert program.run() == 1
+        np.testing.assert_array_equal(out, expected)
+    finally:
+        pool.words[48] = 0
+
+
+def test_programs_on_several_python_threads():
+    results = []
+
+    def work(seed):
+        program, expected, out = _program(2)
+        for _ in range(300):
+            out[:] = seed
+            program.run()
+            results.append(bool((out == expected).all()))
+
+    workers = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert len(results) == 1200
+    assert all(results)
+
+
+def test_profile_gives_each_nodes_time():
+    program, expected, out = _program(2)
+    seconds = program.profile(5)
+    assert seconds.shape == (7,)
+    assert (seconds > 0).all()
+    assert seconds.sum() < 1
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_workers_wake_from_sleep():
+    program, expected, out = _program(2)
+    for _ in range(5):
+        program.run()
+        time.sleep(0.02)  # they fall asleep after less than a millisecond
+        out[:] = -1
+        program.run()
+        np.testing.assert_array_equal(out, expected)
+
+
+def test_idle_workers_use_no_cpu_time():
+    program, _, _ = _program(4)
+    program.run()
+    time.sleep(0.1)
+    before = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
+    time.sleep(0.5)
+    assert sum(resource.getrusage(resource.RUSAGE_SELF)[:2]) - before < 0.05
+
+
+def test_a_forked_child_starts_its_own_threads():
+    program, expected, out = _program(2)
+    program.run()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            pool = open_pool(native_object())
+            alone = not pool._threads
+            out[:] = -1
+            team = program.run()
+            code = 0 if alone and team == 2 and len(pool._threads) == 1 and (out == expected).all() else 2
+        finally:
+            os._exit(code)
+    for _ in range(300):
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            break
+        time.sleep(0.1)
+    else:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        pytest.fail("the child hangs")
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_signals_reach_the_thread_that_runs_python():
+    pool = open_pool(native_object())
+    pool.ensure(2)
+    masks = []
+    for task in Path("/proc/self/task").iterdir():
+        if (task / "comm").read_text().startswith("autosched-"):
+            line = next(text for text in (task / "status").read_text().splitlines() if text.startswith("SigBlk"))
+            masks.append(int(line.split()[1], 16))
+    assert masks
+    assert all(mask >> (signal.SIGINT - 1) & 1 for mask in masks)
+
+
+def test_short_kernels_stay_on_one_thread():
+    executable = chain(2, 3)
+    program = Program(executable.graph, executable.kernels, executable.constants, executable.native, 2)
+    program.place(0, np.zeros((2, 64), "float32"))
+    assert program.run() == 1
+
+
+def test_the_process_ends_with_workers_awake():
+    code = """
+import numpy as np
+from tests.runtime.test_pool import _program
+program, expected, out = _program(4)
+program.run(200)
+print((out == expected).all())
+"""
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=child_environment({"PYTHONPATH": _ROOT}),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert (done.returncode, done.stdout.strip()) == (0, "True"), done.stderr
+
+
+def test_object_code_without_the_functions_is_refused():
+    with pytest.raises(ArtifactError, match="lacks its functions"):
+        open_pool(double_kernel().object_code)

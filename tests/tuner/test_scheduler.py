@@ -1,0 +1,112 @@
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from autosched.errors import InvalidValueError
+from autosched.space import Config
+from autosched.task import Status, Trial
+from autosched.testing.tasks import trial
+from autosched.tuner.scheduler import SchedulerOptions, Stop, StopReason, TaskScheduler, TaskState, Turn
+
+
+@dataclasses.dataclass
+class FixedSearch:
+    """Expects the same gain of every trial, whatever happens."""
+
+    gain: float
+
+    def ask(self, n: int) -> Sequence[Config]:
+        return ()
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        pass
+
+    def expected_gain(self, n: int) -> float:
+        return min(1.0, self.gain * n / 32)
+
+
+def scheduler(*tasks: tuple[int, float, float], **options: object) -> TaskScheduler:
+    """Tasks as (weight, time in s, expected gain); all have had their first trials."""
+    states = [
+        TaskState(f"t{i}", weight, FixedSearch(gain), default_s=time_s, best_s=time_s, n_trials=16, spent_s=4.0)
+        for i, (weight, time_s, gain) in enumerate(tasks)
+    ]
+    return TaskScheduler(states, SchedulerOptions(**options))  # type: ignore[arg-type]
+
+
+def test_the_next_batch_goes_where_it_saves_most() -> None:
+    assert scheduler((1, 1e-3, 0.1), (1, 3e-3, 0.1)).next_turn() == Turn(1, 8)
+    assert scheduler((4, 1e-3, 0.1), (1, 3e-3, 0.1)).next_turn() == Turn(0, 8)
+    assert scheduler((4, 1e-3, 0.05), (1, 3e-3, 0.1)).next_turn() == Turn(1, 8)
+    slow_to_measure = scheduler((1, 1e-3, 0.1), (1, 1.5e-3, 0.1))
+    slow_to_measure.tasks[1].spent_s = 40.0
+    assert slow_to_measure.next_turn() == Turn(0, 8)
+
+
+def test_every_task_is_tried_before_gains_are_compared() -> None:
+    states = [TaskState(f"t{i}", 1, FixedSearch(0.5)) for i in range(3)]
+    run = TaskScheduler(states, SchedulerOptions(trials=100))
+    turns: list[int] = []
+    for _ in range(6):
+        turn = run.next_turn()
+        assert isinstance(turn, Turn)
+        turns.append(turn.task)
+        run.report(turn, [trial(i) for i in range(1, turn.n + 1)], 1.0, default_s=1e-3)
+    assert sorted(turns[:3]) == [0, 1, 2] and Counter(turns) == {0: 2, 1: 2, 2: 2}
+
+
+def test_a_small_trial_budget_reaches_all_tasks() -> None:
+    states = [TaskState(f"t{i}", 1, FixedSearch(0.5)) for i in range(5)]
+    run = TaskScheduler(states, SchedulerOptions(trials=12))
+    while isinstance(turn := run.next_turn(), Turn):
+        run.report(turn, [trial(i) for i in range(1, turn.n + 1)], 0.5)
+    assert run.n_trials == 12 and all(task.n_trials >= 2 for task in states)
+    assert turn.reason is StopReason.TRIALS
+
+
+def test_stops_when_time_is_up() -> None:
+    run = scheduler((1, 1e-3, 0.4), budget_s=10.0)
+    assert isinstance(run.next_turn(9.9), Turn)
+    stop = run.next_turn(10.0)
+    assert isinstance(stop, Stop) and stop.reason is StopReason.TIME
+    assert str(stop) == "the time budget is used up; about 40.0% more is expected from going on"
+
+
+def test_stops_when_little_gain_is_expected() -> None:
+    stop = scheduler((1, 1e-3, 0.002), (1, 9e-3, 0.004)).next_turn()
+    assert isinstance(stop, Stop) and stop.reason is StopReason.CONVERGED and 0 < stop.expected_gain < 0.01
+    assert isinstance(scheduler((1, 1e-3, 0.002), (1, 9e-3, 0.02)).next_turn(), Turn)
+    assert isinstance(scheduler((1, 1e-3, 0.006), until=0.0).next_turn(), Turn)
+
+
+def test_a_task_without_gain_gets_no_more() -> None:
+    run = scheduler((1, 100.0, 0.004), (1, 1.0, 0.9), until=0.001)
+    assert run.next_turn() == Turn(1, 8)
+
+
+def test_a_space_that_is_used_up_ends_its_task() -> None:
+    run = scheduler((1, 1e-3, 0.5))
+    turn = run.next_turn()
+    assert isinstance(turn, Turn)
+    run.report(turn, [trial(1), trial(2, status=Status.CRASH)], 1.0)
+    assert run.tasks[0].is_exhausted and run.tasks[0].n_failed == 1
+    stop = run.next_turn()
+    assert isinstance(stop, Stop) and stop.reason is StopReason.EXHAUSTED and "more is expected" not in str(stop)
+
+
+def test_best_is_never_worse_than_the_default() -> None:
+    run = scheduler((2, 1e-3, 0.5), (1, 4e-3, 0.5))
+    run.report(Turn(0, 1), [trial(1, time_s=2e-3)], 1.0)
+    assert run.tasks[0].best_s == 1e-3
+    run.report(Turn(0, 1), [trial(1, time_s=5e-4)], 1.0)
+    assert run.model_s == (pytest.approx(6e-3), pytest.approx(5e-3))
+
+
+@pytest.mark.parametrize(
+    "bad", [{"budget_s": 0.0}, {"budget_s": float("nan")}, {"trials": 0}, {"batch": 0}, {"until": 1.0}]
+)
+def test_refuses_options(bad: dict[str, float]) -> None:
+    with pytest.raises(InvalidValueError):
+        SchedulerOptions(**bad)  # type: ignore[arg-type]
