@@ -93,6 +93,10 @@ class SpaceError(InvalidValueError):
     """A search space or a configuration that is malformed."""
 
 
+class ScriptError(InvalidValueError):
+    """Text that is no legal script; the message shows the line with a caret."""
+
+
 class RecordError(AutoschedError):
     """A tuning database or log that cannot be used."""
 

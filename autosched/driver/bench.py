@@ -16,8 +16,9 @@ from autosched.driver.build import build
 from autosched.driver.models import load_model
 from autosched.driver.programs import Program, autosched_program, peer_program
 from autosched.errors import UsageError
+from autosched.faces import load
 from autosched.runtime import Executable
-from autosched.runtime.artifact import MAGIC
+from autosched.runtime.artifact import is_artifact
 from autosched.target import Target
 from autosched.target.threads import choose_threads
 
@@ -131,10 +132,12 @@ def _open(
     if isinstance(model, Executable):
         return "executable", model
     path = Path(model)
-    with path.open("rb") as file:
-        if file.read(len(MAGIC)) == MAGIC:
-            return path.name, Executable.load(path)
-    return path.name, build(load_model(path, shapes), target=target, records=records)
+    if not is_artifact(path):
+        return path.name, build(load_model(path, shapes), target=target, records=records)
+    loaded = load(path)
+    if not isinstance(loaded, Executable):
+        raise UsageError(f"{path} holds functions and no model")
+    return path.name, loaded
 
 
 def _row(timing: Timing, first: Timing) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from autosched.codegen import CompileJob, compile_jobs
-from autosched.codegen.native.build import native_object
+from autosched.codegen.native import native_object
 from autosched.driver.choose import Choice, choose_all
+from autosched.driver.compile import compile_functions, stored_functions
 from autosched.driver.models import as_module
 from autosched.driver.pipeline import graph_passes, run_passes
 from autosched.driver.report import BuildReport
@@ -25,11 +25,9 @@ from autosched.relax.expr import Call, Function
 from autosched.relax.to_graph import to_graph
 from autosched.relax.transform import BindParams
 from autosched.runtime import Executable, Module
-from autosched.runtime.kernel import Kernel
 from autosched.target import Target
 from autosched.templates import apply_config
 from autosched.tir import For, LoopKind, PrimFunc
-from autosched.tir.serialize import to_json
 from autosched.version import __version__
 
 ACCURACIES = ("fast", "strict")
@@ -118,20 +116,9 @@ def assemble(prepared: IRModule, choices: Mapping[str, Choice], target: Target, 
         "threads": threads,
         "report": [dict(row) for row in report.rows],
         "compile_s": compile_s,
-        "functions": {gv.name: to_json(f) for gv, f in scheduled.functions_items() if isinstance(f, PrimFunc)},
+        "functions": stored_functions(scheduled),
     }
     return Executable(kernels, graph, constants, native_object(), manifest, params)
-
-
-def compile_functions(module: IRModule, target: Target) -> dict[str, Kernel]:
-    """Compile every PrimFunc of the module, by name."""
-    items = [(gv.name, f) for gv, f in module.functions_items() if isinstance(f, PrimFunc)]
-    jobs = [
-        CompileJob(f, name, str(f.attrs.get("autosched.trace", "")), str(f.attrs.get("autosched.config", "")))
-        for name, f in items
-    ]
-    compiled = compile_jobs(jobs, target)
-    return {name: c.kernel for (name, _), c in zip(items, compiled, strict=True)}
 
 
 def build_functions(module: IRModule, target: Target, records: RecordReader | None, threads: int) -> Module:
@@ -145,12 +132,15 @@ def build_functions(module: IRModule, target: Target, records: RecordReader | No
             plan.add(gv.name, func)
         else:
             plan.add_chosen(gv.name, choose_all(IRModule({gv.name: func}), target, records, threads=threads)[gv.name])
-    kernels = compile_functions(IRModule(plan.functions), target)
+    compiled = IRModule(plan.functions)
+    kernels = compile_functions(compiled, target)
     graphs = {
         name: graph_with_packing(name, kernels[f"{name}_kernel"], {i: kernels[k] for i, k in packers.items()})
         for name, packers in plan.packers.items()
     }
-    return Module(kernels, native_object(), functions=graphs, entry=next(iter(plan.entries)))
+    manifest = {"autosched": __version__, "target": target.to_json(), "functions": stored_functions(compiled)}
+    entry = next(iter(plan.entries))
+    return Module(kernels, native_object(), functions=graphs, entry=entry, threads=threads, manifest=manifest)
 
 
 def is_scheduled(func: PrimFunc) -> bool:

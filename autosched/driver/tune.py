@@ -160,6 +160,7 @@ class Tuning:
         """Learn from what the database has; nothing of it is measured again."""
         known = [record.trial for record in self.store.trials(task)]
         self.states[i].search.tell(known)
+        self.states[i].n_known = len(known)
         for trial in known:
             self._remember(i, trial)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -71,7 +72,7 @@ def connect_file(path: Path, *, write: bool, busy_s: float) -> Engine:
 
 def _check_file(path: Path, write: bool) -> None:
     where = str(path)
-    if path.is_dir():
+    if os.path.isdir(path):
         raise RecordError("a folder is not a tuning database", where=where, hint="give the path of a file")
     try:
         if not path.exists():

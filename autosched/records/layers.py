@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -46,7 +47,7 @@ def open_reader(source: Source | Place, origin: str = "") -> RecordReader:
         return source
     path = Path(source)
     if "://" not in str(source) and path.suffix in (".jsonl", ".json", ".log"):
-        if not path.is_file():
+        if not os.path.isfile(path):
             raise RecordError("there is no such log", where=str(path))
         return JsonlReader(path, origin)
     return open_store(source, write=False, origin=origin)
@@ -82,6 +83,6 @@ def default_reader(explicit: Source | Sequence[Source] | None = None, *, start: 
         given = explicit if isinstance(explicit, Sequence) and not isinstance(explicit, str) else [explicit]
         readers += [open_reader(source) for source in given]
     for place in default_places(start):
-        if "://" in place.where or Path(place.where).is_file() and Path(place.where).stat().st_size > 0:
+        if "://" in place.where or os.path.isfile(place.where) and os.path.getsize(place.where) > 0:
             readers.append(open_reader(place))
     return LayeredReader([*readers, ShippedReader()])

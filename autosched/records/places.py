@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +30,8 @@ class Place:
 def find_project_file(start: Path | None = None) -> Path | None:
     """The `autosched.toml` of the folder or the nearest one above it."""
     folder = (start or Path.cwd()).resolve()
-    return next((p for parent in (folder, *folder.parents) if (p := parent / PROJECT_FILE).is_file()), None)
+    files = (parent / PROJECT_FILE for parent in (folder, *folder.parents))
+    return next((file for file in files if os.path.isfile(file)), None)  # pathlib's raises where it may not look
 
 
 def project_database(start: Path | None = None) -> Place | None:
@@ -53,21 +55,29 @@ def project_database(start: Path | None = None) -> Place | None:
     return Place(name if "://" in name else str(file.parent / Path(name).expanduser()), "project database")
 
 
-def user_database() -> Place:
-    """The user's own database."""
+def user_database() -> Place | None:
+    """The user's own database; None for a user without a home folder."""
     import platformdirs  # only this function needs it
 
-    return Place(str(Path(platformdirs.user_data_path("autosched")) / DATABASE_NAME), "user database")
+    folder = Path(platformdirs.user_data_path("autosched"))
+    return Place(str(folder / DATABASE_NAME), "user database") if folder.is_absolute() else None
 
 
 def default_places(start: Path | None = None) -> tuple[Place, ...]:
     """Databases in the order of look-up: AUTOSCHED_DB, the project's, the user's."""
     named = AUTOSCHED_DB.get()
-    first = (Place(named, "AUTOSCHED_DB"),) if named else ()
-    project = project_database(start)
-    return (*first, *((project,) if project else ()), user_database())
+    places = (Place(named, "AUTOSCHED_DB") if named else None, project_database(start), user_database())
+    return tuple(place for place in places if place is not None)
 
 
 def database_to_write(explicit: str | Path | None = None, start: Path | None = None) -> Place:
-    """Where tuning writes to: what was given, else the first of `default_places`."""
-    return Place(str(explicit), "database") if explicit is not None else default_places(start)[0]
+    """Where tuning writes to: what was given, else the first of `default_places`.
+
+    Raises  RecordError where there is none.
+    """
+    if explicit is not None:
+        return Place(str(explicit), "database")
+    places = default_places(start)
+    if not places:
+        raise RecordError("there is no home folder for the tuning database", hint="give --db or set AUTOSCHED_DB")
+    return places[0]

@@ -123,8 +123,8 @@ def _link(objects: Mapping[bytes, tuple[Symbols, bytes]]) -> dict[bytes, _Loaded
     for engine, _, members in groups:
         engine.finalize_object()
         for key in members:
-            names = sorted(objects[key][0].defined)
-            loaded[key] = _Loaded({name: engine.get_function_address(name) for name in names}, engine)
+            functions = sorted(objects[key][0].defined)
+            loaded[key] = _Loaded({name: engine.get_function_address(name) for name in functions}, engine)
     return loaded
 
 

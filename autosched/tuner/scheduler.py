@@ -64,6 +64,7 @@ class TaskState:
     weight     how often it occurs in the model
     default_s  median time of its default; None while that was not measured or when it failed
     best_s     best median time so far, the default included; None while nothing ran
+    n_known    trials of earlier runs that the search was told: they cost nothing now, and count as warm-up
     """
 
     name: str
@@ -73,6 +74,7 @@ class TaskState:
     best_s: float | None = None
     n_trials: int = 0
     n_failed: int = 0
+    n_known: int = 0
     spent_s: float = 0.0
     is_exhausted: bool = False
 
@@ -80,6 +82,11 @@ class TaskState:
     def weighted_s(self) -> float:
         """What the task costs the model now; 0 while nothing is known."""
         return self.weight * (self.best_s or 0.0)
+
+    @property
+    def n_told(self) -> int:
+        """Trials that the search has learned from."""
+        return self.n_trials + self.n_known
 
     @property
     def trial_s(self) -> float:
@@ -131,7 +138,7 @@ class TaskScheduler:
         open_tasks = [i for i, task in enumerate(self.tasks) if not task.is_exhausted]
         if not open_tasks:
             return Stop(StopReason.EXHAUSTED, 0.0)
-        cold = [i for i in open_tasks if self.tasks[i].n_trials < self.options.warmup]
+        cold = [i for i in open_tasks if self.tasks[i].n_told < self.options.warmup]
         if cold:
             return self._turn(self._coldest(cold), elapsed)
         gain = self.expected_gain()
@@ -182,7 +189,7 @@ class TaskScheduler:
 
         def urgency(i: int) -> tuple[bool, float]:
             task = self.tasks[i]
-            return task.n_trials == 0, task.weighted_s / (1 + task.n_trials)
+            return task.n_told == 0, task.weighted_s / (1 + task.n_told)
 
         return max(cold, key=urgency)
 
@@ -193,8 +200,8 @@ class TaskScheduler:
     def _turn(self, i: int, elapsed_s: float) -> Turn:
         """A batch of the task, cut so that what is left of the budget reaches every task that had no trial yet."""
         n, task = self.options.batch, self.tasks[i]
-        untried = sum(t.n_trials == 0 and not t.is_exhausted for t in self.tasks)
-        share = max(1, untried if task.n_trials == 0 else 1)
+        untried = sum(t.n_told == 0 and not t.is_exhausted for t in self.tasks)
+        share = max(1, untried if task.n_told == 0 else 1)
         if self.options.trials is not None:
             n = min(n, math.ceil((self.options.trials - self.n_trials) / share))
         if self.options.budget_s is not None:

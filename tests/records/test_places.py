@@ -39,4 +39,14 @@ def test_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [p.title for p in default_places(tmp_path)] == ["AUTOSCHED_DB", "project database", "user database"]
     assert database_to_write(start=tmp_path).where == str(tmp_path / "env.db")
     assert database_to_write("given.db", tmp_path).where == "given.db"
-    assert user_database().where.endswith("autosched.db")
+    user = user_database()
+    assert user is not None and user.where.endswith("autosched.db")
+
+
+def test_a_user_without_a_home_has_to_say_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import platformdirs
+
+    monkeypatch.setattr(platformdirs, "user_data_path", lambda name: Path("~/.local/share") / name)
+    assert default_places(tmp_path) == ()
+    with pytest.raises(RecordError, match="--db"):
+        database_to_write(start=tmp_path)

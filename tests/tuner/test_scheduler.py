@@ -66,6 +66,15 @@ def test_a_small_trial_budget_reaches_all_tasks() -> None:
     assert turn.reason is StopReason.TRIALS
 
 
+def test_trials_of_before_count_as_warm_up_and_not_for_the_budget() -> None:
+    old = TaskState("old", 1, FixedSearch(0.001), default_s=1.0, best_s=1.0, n_known=50)
+    stop = TaskScheduler([old], SchedulerOptions(trials=20)).next_turn()
+    assert isinstance(stop, Stop) and stop.reason is StopReason.CONVERGED
+    new = TaskState("new", 1, FixedSearch(0.001))
+    run = TaskScheduler([old, new], SchedulerOptions(trials=20))
+    assert run.next_turn() == Turn(1, 8)
+
+
 def test_stops_when_time_is_up() -> None:
     run = scheduler((1, 1e-3, 0.4), budget_s=10.0)
     assert isinstance(run.next_turn(9.9), Turn)

@@ -62,9 +62,6 @@ def define_tile(module: Any, tile: Tile, isa: Isa) -> Any:
         argument.name = f"{buffer.name}.p"
         if tile.no_alias:
             argument.add_attribute("noalias")
-        argument.add_attribute("nocapture")
-        if buffer not in written:
-            argument.add_attribute("readonly")
         emitter.declare(buffer, argument, buffer not in written)
     for var, argument in zip(tile.variables, arguments, strict=True):
         argument.name = var.name

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +18,10 @@ from autosched.codegen.lower.loops import const_range, enter
 from autosched.codegen.lower.tidy import difference, tidy
 from autosched.ir.node import Node, children, map_children
 from autosched.tir import expr as E
-from autosched.tir.expr import IntImm, PrimExpr, Var, all_of
+from autosched.tir.expr import IntImm, PrimExpr, all_of
 from autosched.tir.functor import free_vars, rewrite
 from autosched.tir.simplify import Analyzer, Linear, fold, form_key, split_conditions
-from autosched.tir.stmt import Allocate, For, IfThenElse, LoopKind, SeqStmt, Stmt, seq
+from autosched.tir.stmt import Allocate, For, IfThenElse, LoopKind, Stmt, seq
 
 MOST_SPLITS = 12  # each may double the code below its loop
 
@@ -61,13 +62,19 @@ def _visit(stmt: Stmt, a: Analyzer, loops: tuple[For, ...], budget: _Budget) -> 
 
 
 def _split_loop(loop: For, a: Analyzer, loops: tuple[For, ...], budget: _Budget) -> Stmt | None:
-    for condition in _conditions(loop.body, enter(a, loop), (*loops, loop), len(loops)):
-        new = _by_range(loop, condition) if loop.kind == LoopKind.SERIAL else None
+    found = _conditions(loop.body, enter(a, loop), (*loops, loop), len(loops))
+    for first in found:
+        group = [c for c in found if _key(c.outer) == _key(first.outer)]
+        new = _by_range(loop, group) if loop.kind == LoopKind.SERIAL else None
         if new is None:
-            new = _by_test(loop, condition, enter(a, loop))
+            new = _by_test(loop, group, enter(a, loop))
         if new is not None:
             return new
     return None
+
+
+def _key(form: Linear) -> frozenset[Any]:
+    return frozenset((key, k) for key, (k, _) in form.terms.items())
 
 
 def _conditions(node: Node, a: Analyzer, loops: tuple[For, ...], at: int) -> list[_Condition]:
@@ -116,55 +123,72 @@ def _split_position(positions: list[int], loops: tuple[For, ...]) -> int | None:
     return scalar[-1] if scalar else None
 
 
-def _by_range(loop: For, c: _Condition) -> Stmt | None:
-    """Two loops, where the condition depends on this loop's variable and inner ones alone."""
+def _by_range(loop: For, group: list[_Condition]) -> Stmt | None:
+    """Two loops, where the conditions depend on this loop's variable and inner ones alone."""
     bounds = const_range(loop)
-    if bounds is None or len(c.outer.terms) != 1:
+    outer, inner_high = group[0].outer, max(c.inner_high for c in group)
+    if bounds is None or len(outer.terms) != 1:
         return None
     start, end = bounds[0], bounds[0] + bounds[1]
-    ((k, atom),) = c.outer.terms.values()
+    ((k, atom),) = outer.terms.values()
     if atom is not loop.loop_var:
         return None
     if k > 0:  # k * o + inner <= 0 holds for all inner values below some o
-        cut = min(max(-c.inner_high // k + 1, start), end)
+        cut = min(max(-inner_high // k + 1, start), end)
         parts = [(start, cut, True), (cut, end, False)]
     else:
-        cut = min(max(-(-c.inner_high // -k), start), end)
+        cut = min(max(-(-inner_high // -k), start), end)
         parts = [(start, cut, False), (cut, end, True)]
     if any(low == high for low, high, full in parts if full):
         return None
-    return seq(*(_piece(loop, low, high, c, full) for low, high, full in parts if low < high))
+    return seq(*(_piece(loop, low, high, group, full) for low, high, full in parts if low < high))
 
 
-def _piece(loop: For, low: int, high: int, c: _Condition, full: bool) -> Stmt:
-    body = replace_condition(loop.body, c.expr, IntImm(1, "bool")) if full else loop.body
+def _piece(loop: For, low: int, high: int, group: list[_Condition], full: bool) -> Stmt:
+    body = _settle(loop.body, group) if full else loop.body
     dtype = loop.extent.dtype
     return dataclasses.replace(loop, start=E.const(low, dtype), extent=E.const(high - low, dtype), body=body)
 
 
-def _by_test(loop: For, c: _Condition, a: Analyzer) -> Stmt | None:
+def _settle(body: Stmt, group: list[_Condition]) -> Stmt:
+    """The body where all conditions of the group hold."""
+    return replace_conditions(body, {form_key(c.expr): IntImm(1, "bool") for c in group})
+
+
+def _by_test(loop: For, group: list[_Condition], a: Analyzer) -> Stmt | None:
     """`if full: …  else: …` inside the loop; with one ragged value of the outer part, it is a constant there."""
-    low, high = a._linear_bound(c.outer)
-    if low is None or high is None or -c.inner_high < low:
+    outer, limit = group[0].outer, -max(c.inner_high for c in group)
+    low, high = a._linear_bound(outer)
+    if low is None or high is None or limit < low:
         return None
-    dtype = c.expr.a.dtype  # type: ignore[attr-defined]
-    full = E.compare(E.LE, c.outer.build(dtype), E.const(-c.inner_high, dtype))
-    step = math.gcd(*(k for k, _ in c.outer.terms.values()))
-    ragged = [v for v in range((-c.inner_high // step + 1) * step, high + 1, step)][:2]
-    if not ragged:
-        return dataclasses.replace(loop, body=replace_condition(loop.body, c.expr, IntImm(1, "bool")))
-    rest: Any = c.expr
-    if len(ragged) == 1:
-        rest = E.compare(E.LE, c.inner.build(dtype), E.const(-ragged[0], dtype))
+    step = math.gcd(*(k for k, _ in outer.terms.values()))
+    ragged = [v for v in range((limit // step + 1) * step, high + 1, step)][:2]
     outside, stmt = _allocations(loop.body)
-    body: Stmt = IfThenElse(
-        full, replace_condition(stmt, c.expr, IntImm(1, "bool")), replace_condition(stmt, c.expr, rest)
-    )
-    if len(ragged) > 1 and rest is c.expr:
-        body = IfThenElse(full, replace_condition(stmt, c.expr, IntImm(1, "bool")), _settled(stmt, c.expr))
+    full = _settle(stmt, group)
+    if ragged:
+        rest = replace_conditions(stmt, {form_key(c.expr): _in_rest(c, ragged) for c in group})
+        full = IfThenElse(_at_most(outer, limit, loop.extent.dtype), full, rest)
     for allocation in outside:
-        body = dataclasses.replace(allocation, body=body)
-    return dataclasses.replace(loop, body=body)
+        full = dataclasses.replace(allocation, body=full)
+    return dataclasses.replace(loop, body=full)
+
+
+def _in_rest(c: _Condition, ragged: list[int]) -> PrimExpr:
+    """The condition where the outer part has its one ragged value; with several, in a form that is not split again."""
+    if len(ragged) > 1:
+        return E.logical_not(E.Not(c.expr))
+    inner = Linear().add(c.inner)
+    inner.const = 0
+    return _at_most(inner, -ragged[0] - c.inner.const, c.expr.a.dtype)  # type: ignore[attr-defined]
+
+
+def _at_most(form: Linear, limit: int, dtype: str) -> PrimExpr:
+    """form <= limit, written as `<` and, for one positive term, without its factor."""
+    if len(form.terms) == 1:
+        ((k, atom),) = form.terms.values()
+        if k > 0:
+            return E.compare(E.LT, atom, E.const(limit // k + 1, dtype))
+    return E.compare(E.LT, form.build(dtype), E.const(limit + 1, dtype))
 
 
 def _allocations(body: Stmt) -> tuple[list[Allocate], Stmt]:
@@ -176,24 +200,15 @@ def _allocations(body: Stmt) -> tuple[list[Allocate], Stmt]:
     return found, body
 
 
-def _settled(stmt: Stmt, condition: PrimExpr) -> Stmt:
-    """The statement with the condition in a form that is not split again."""
-    return replace_condition(stmt, condition, E.logical_not(E.Not(condition)))
-
-
-def replace_condition(stmt: Stmt, condition: PrimExpr, new: PrimExpr) -> Stmt:
-    """Replace a conjunct of the conditions of `if` statements, wherever it occurs in its form."""
-    key = form_key(condition)
+def replace_conditions(stmt: Stmt, new: Mapping[Any, PrimExpr]) -> Stmt:
+    """Replace conjuncts of the conditions of `if` statements, found by their form."""
 
     def step(node: Any) -> Any:
         if not isinstance(node, IfThenElse):
             return fold(node) if isinstance(node, PrimExpr) else node
-        parts = list(split_conditions(node.condition))
-        if not any(form_key(p) == key for p in parts):
+        parts = [(form_key(p), p) for p in split_conditions(node.condition)]
+        if not any(key in new for key, _ in parts):
             return node
-        return dataclasses.replace(node, condition=all_of(*(new if form_key(p) == key else p for p in parts)))
+        return dataclasses.replace(node, condition=all_of(*(new.get(key, p) for key, p in parts)))
 
     return rewrite(stmt, step)
-
-
-__all__ = ["SeqStmt", "Var", "partition_loops", "replace_condition"]

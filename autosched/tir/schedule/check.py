@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autosched.errors import ScheduleError
-from autosched.tir import expr as E
 from autosched.tir.expr import REDUCE, SPATIAL, Buffer, IntImm, Var
 from autosched.tir.functor import free_vars
 from autosched.tir.schedule.iter_map import is_injective
-from autosched.tir.schedule.tree import Tree, bind_loop, realizes_below
+from autosched.tir.schedule.tree import Tree, realizes_below
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import Block, BlockRealize, For, SeqStmt, Stmt
 
@@ -159,30 +158,33 @@ def writes_each_point_once(block: Block) -> bool:
     return all(is_injective([r.min for r in w.region], extents, analyzer) for w in block.writes)
 
 
-def require_parallel(tree: Tree, loop: For, action: str, *, private_copies: bool, dominant: bool = True) -> None:
-    """Check that the iterations of a loop may run at once.
+def require_parallel(tree: Tree, loop: For, action: str, *, private_copies: bool) -> None:
+    """Check that the iterations of a loop may run at once: TVM's block classes, and no two writing one element.
 
     private_copies  each iteration may have its own copy of buffers used only inside of it (threads; not lanes)
-    dominant        also demand TVM's block classes (a decomposed reduction is refused)
     """
     for r in realizes_below(loop.body):
-        name = r.block.name_hint
-        if dominant:
-            require_complete_or_reduction(tree, name, action)
-        if feeds_reduction(r, loop.loop_var):
-            raise ScheduleError(
-                f"{action}: loop '{loop.loop_var.name}' runs over a reduction of block '{name}'",
-                where=where_block(tree, name), hint="rfactor makes it spatial",
-            )  # fmt: skip
-        if isinstance(loop.extent, IntImm) and loop.extent.value <= 1:
-            continue
-        if private_copies and not any(is_visible_outside(tree, w.buffer, loop) for w in r.block.writes):
-            continue
-        require_binds_once(tree, r, loop, action)
-        if not writes_each_point_once(r.block):
-            raise ScheduleError(
-                f"{action}: block '{name}' may write one element in several iterations", where=where_block(tree, name)
-            )  # fmt: skip
+        require_complete_or_reduction(tree, r.block.name_hint, action)
+        require_block_parallel(tree, loop, r, action, private_copies=private_copies)
+
+
+def require_block_parallel(tree: Tree, loop: For, realize: BlockRealize, action: str, *, private_copies: bool) -> None:
+    """Check that no two iterations of a loop write the same element through one block."""
+    name = realize.block.name_hint
+    if feeds_reduction(realize, loop.loop_var):
+        raise ScheduleError(
+            f"{action}: loop '{loop.loop_var.name}' runs over a reduction of block '{name}'",
+            where=where_block(tree, name), hint="rfactor makes it spatial",
+        )  # fmt: skip
+    if isinstance(loop.extent, IntImm) and loop.extent.value <= 1:
+        return
+    if private_copies and not any(is_visible_outside(tree, w.buffer, loop) for w in realize.block.writes):
+        return
+    require_binds_once(tree, realize, loop, action)
+    if not writes_each_point_once(realize.block):
+        raise ScheduleError(
+            f"{action}: block '{name}' may write one element in several iterations", where=where_block(tree, name)
+        )  # fmt: skip
 
 
 def only_child_chain(top: For, bottom: For) -> list[For] | None:
@@ -202,11 +204,3 @@ def starts_at_zero(loop: For) -> bool:
 
 def body_statements(stmt: Stmt) -> tuple[Stmt, ...]:
     return stmt.seq if isinstance(stmt, SeqStmt) else (stmt,)
-
-
-__all__ = [
-    "binds_once", "body_statements", "extents_of", "feeds_reduction", "is_visible_outside", "only_child_chain",
-    "reduce_vars", "require_binds_once", "require_complete", "require_complete_or_reduction", "require_iter_kinds",
-    "require_not_output", "require_parallel", "require_reduction", "starts_at_zero", "where_block", "where_loop",
-    "why_not_complete", "why_not_dominant", "why_not_reduction", "written_vars", "writes_each_point_once", "bind_loop", "E",
-]  # fmt: skip

@@ -12,11 +12,11 @@ from autosched.tir.schedule.check import (
     require_not_output, where_block,
 )  # fmt: skip
 from autosched.tir.schedule.domain import (
-    classify_all, clip_domain, covers_buffer, is_full, solve, whole_domain,
+    Index, classify_all, clip_domain, covers_buffer, is_full, solve, whole_domain,
 )  # fmt: skip
 from autosched.tir.schedule.loops import join_conditions
-from autosched.tir.schedule.region import Box, Interval, touched, union
-from autosched.tir.schedule.tree import Tree, bind_loop
+from autosched.tir.schedule.region import Box, Interval, hull, touched
+from autosched.tir.schedule.tree import Tree
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import Block, BlockRealize, For, LoopKind, Stmt, seq
 
@@ -40,29 +40,28 @@ def compute_at(tree: Tree, name: str, var: Var, preserve_unit_loops: bool = Fals
         raise ScheduleError(f"compute_at of block '{name}': {what}", where=where_block(tree, name))
     analyzer = tree.analyzer(loop)
     block = realize.block
-    needed: dict[Var, Interval] = {}
-    constrained = True
+    needed: dict[Var, Interval] | None = None
     for w in block.writes:
+        if w.buffer not in tree.readers:
+            continue
         box = touched(tree, consumers, w.buffer, loop, written=False, analyzer=analyzer)
         solved = {} if box is None else solve(classify_all([r.min for r in w.region], block), box)[0]
-        if not needed and constrained:
-            needed = solved
-        elif solved.keys() == needed.keys():
-            needed = {v: _widen(needed[v], solved[v], analyzer) or needed[v] for v in needed if _widen(needed[v], solved[v], analyzer)}
-        else:
-            needed = {}
-        constrained = bool(needed)
+        needed = solved if needed is None else _join(needed, solved, analyzer)
+    assert needed is not None
     nest = _nest(tree, block, needed, analyzer, preserve_unit_loops)
     first = _position(tree, loop, tree.producers(name), last=True) + 1
     end = _position(tree, loop, consumers, last=False)
     return _move(tree, realize, loop, nest, first, end, index, "compute_at")
 
 
-def _widen(a: Interval, b: Interval, analyzer: Analyzer) -> Interval | None:
-    dtype = a.base.dtype
-    whole = Buffer("", (E.const(1 << 40, dtype),))
-    joined = union((a,), (b,), whole, analyzer)
-    return None if joined is None or joined[0].width >= 1 << 40 else joined[0]
+def _join(a: Mapping[Var, Interval], b: Mapping[Var, Interval], analyzer: Analyzer) -> dict[Var, Interval]:
+    """What two outputs need together; a variable without a known common interval is left out: all of it is needed."""
+    joined = {}
+    for v in a.keys() & b.keys():
+        found = hull(a[v], b[v], analyzer)
+        if found is not None:
+            joined[v] = found
+    return joined
 
 
 def reverse_compute_at(tree: Tree, name: str, var: Var, preserve_unit_loops: bool = False, index: int = -1) -> Tree:
@@ -183,12 +182,12 @@ def _finished_part(
     return result
 
 
-def _follows_whole(indices: list[object], v: Var, box: Box | None, buffer: Buffer) -> bool:
-    dims = [d for d, i in enumerate(indices) if getattr(i, "var", None) is v]
+def _follows_whole(indices: list[Index], v: Var, box: Box | None, buffer: Buffer) -> bool:
+    dims = [d for d, i in enumerate(indices) if i.var is v]
     return box is None or all(is_full(box[d], buffer.shape[d]) for d in dims)
 
 
-def _covered(tree: Tree, writers: list[str], buffer: Buffer, indices: list[object], d: int) -> bool:
+def _covered(tree: Tree, writers: list[str], buffer: Buffer, indices: list[Index], d: int) -> bool:
     """Whether all iterations together write dimension `d` wholly, by a variable of its own or by the reader's own form."""
     for w in writers:
         block = tree.block(w)
@@ -198,9 +197,7 @@ def _covered(tree: Tree, writers: list[str], buffer: Buffer, indices: list[objec
             theirs = classify_all([r.min for r in region.region], block)
             if covers_buffer(block, buffer, theirs)[d]:
                 continue
-            mine = indices[d]
-            same = getattr(mine, "kind", "") in ("div", "mod") and theirs[d].same(mine)  # type: ignore[arg-type]
-            if not same:
+            if indices[d].kind not in ("div", "mod") or not theirs[d].same(indices[d]):
                 return False
     return True
 
@@ -262,35 +259,7 @@ def _move(
             f"producers and consumers ({first} to {end})", where=where_block(tree, realize.block.name),
         )  # fmt: skip
     statements = body_statements(loop.body)
-    anchor = None if place >= len(statements) else statements[place]
-    body = seq(*(s for i, old in enumerate(statements) for s in ((nest, old) if i == place else (old,))))
-    if anchor is None:
-        body = seq(*statements, nest)
+    body = seq(*statements[:place], nest, *statements[place:])
     new_loop = For(loop.loop_var, loop.start, loop.extent, loop.kind, body, loop.thread, loop.annotations, loop.span)
-    placed = tree.parents  # the old nest still stands: take it out by identity, after the loop is rebuilt
-    assert realize in placed
-    return _rebuild(tree, realize, loop, new_loop)
-
-
-def _rebuild(tree: Tree, gone: BlockRealize, loop: For, new_loop: For) -> Tree:
-    # the two edits are at different places: the loop's rebuilt path leaves the moved block's own statement as it was
-    without = _Without(tree, gone)
-    return without.replace_loop(loop, new_loop)
-
-
-class _Without:
-    """Replace a loop in a tree from which one block has been taken, without indexing the tree in between."""
-
-    def __init__(self, tree: Tree, gone: BlockRealize):
-        self.tree, self.gone = tree, gone
-
-    def replace_loop(self, loop: For, new_loop: For) -> Tree:
-        names = self.gone.block.name_hint
-        del names
-        middle = self.tree.replace(self.gone, None)
-        current = middle.loops[loop.loop_var]
-        assert current.body is loop.body, "the moved block lies outside of the loop"
-        return middle.replace(current, new_loop)
-
-
-__all__ = ["bind_loop", "compute_at", "reverse_compute_at"]
+    without = tree.replace(realize, None)
+    return without.replace(without.loops[loop.loop_var], new_loop)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autosched.tir import expr as E
 from autosched.tir.expr import Buffer, IntImm, IterVar, PrimExpr, Var
-from autosched.tir.functor import free_vars
 from autosched.tir.schedule.region import Box, Interval
-from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import Block
 
 
@@ -117,13 +115,3 @@ def clip_domain(interval: Interval, iter_var: IterVar) -> Interval:
 def whole_domain(iter_var: IterVar) -> Interval | None:
     size = E.const_int(iter_var.dom.extent)
     return None if size is None else Interval(iter_var.dom.min, size)
-
-
-def uses_only(x: PrimExpr, variables: Mapping[Var, object]) -> bool:
-    return free_vars(x) <= variables.keys()
-
-
-__all__ = [
-    "Analyzer", "Index", "classify", "classify_all", "clip_domain", "covers_buffer", "is_full", "solve", "uses_only",
-    "whole_domain",
-]  # fmt: skip

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from autosched.tir import expr as E
 from autosched.tir.expr import Buffer, IntImm, PrimExpr, Var
 from autosched.tir.functor import free_vars, substitute
-from autosched.tir.schedule.tree import Tree, bind_loop
+from autosched.tir.schedule.tree import Tree
 from autosched.tir.simplify import Analyzer, Linear
 from autosched.tir.stmt import BlockRealize, BufferRegion, For, Stmt
 
@@ -78,23 +78,19 @@ def clip(interval: Interval | None, extent: PrimExpr) -> Interval | None:
     return Interval(E.const(0, extent.dtype), size) if interval.width >= size else interval
 
 
+def hull(a: Interval, b: Interval, analyzer: Analyzer) -> Interval | None:
+    """The smallest interval around two whose distance is a known number."""
+    distance = E.const_int(analyzer.simplify(E.sub(b.base, a.base)))
+    if distance is None:
+        return None
+    width = max(a.width, distance + b.width) - min(0, distance)
+    return Interval(a.base if distance >= 0 else b.base, width)
+
+
 def union(a: Box, b: Box, buffer: Buffer, analyzer: Analyzer) -> Box | None:
-    """The smallest box around two whose distance is a known number; a whole dimension where it is not."""
-    result = []
-    for x, y, extent in zip(a, b, buffer.shape, strict=True):
-        distance = E.const_int(analyzer.simplify(E.sub(y.base, x.base)))
-        if distance is None:
-            whole = clip(None, extent)
-            if whole is None:
-                return None
-            result.append(whole)
-            continue
-        first = x if distance >= 0 else y
-        width = max(x.width, distance + y.width) - min(0, distance)
-        joined = clip(Interval(first.base, width), extent)
-        assert joined is not None
-        result.append(joined)
-    return tuple(result)
+    """The smallest box around two; a whole dimension where their distance is not a known number."""
+    joined = [clip(hull(x, y, analyzer), n) for x, y, n in zip(a, b, buffer.shape, strict=True)]
+    return None if any(i is None for i in joined) else tuple(i for i in joined if i is not None)
 
 
 def inner_loops(tree: Tree, stmt: Stmt, top: Stmt) -> list[For]:
@@ -148,6 +144,3 @@ def touched(
             if total is None:
                 return None
     return total
-
-
-__all__ = ["Box", "Interval", "bind_loop", "bindings", "box_at", "clip", "inner_loops", "interval_of", "touched", "union"]

@@ -10,7 +10,7 @@ from typing import Any
 @cache
 def _controller() -> Any:
     import scipy.linalg  # noqa: F401 - its BLAS must be loaded before the controller looks for libraries
-    from threadpoolctl import ThreadpoolController  # comes with scikit-learn
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # comes with scikit-learn
 
     return ThreadpoolController()
 

@@ -16,10 +16,12 @@ class Crew:
     """`size` workers and a spare; they start with the constructor and live until `close`.
 
     timeout_s, timeout_status  a job that takes longer ends with that status, and its worker is replaced
+    most_jobs                  a worker that has done so many is replaced at the next `refresh`
     """
 
-    def __init__(self, setup: Setup, size: int, timeout_s: float, timeout_status: Status):
+    def __init__(self, setup: Setup, size: int, timeout_s: float, timeout_status: Status, most_jobs: int = 1000):
         self._setup, self._timeout_s, self._timeout_status = setup, timeout_s, timeout_status
+        self._most_jobs = most_jobs
         self._spares: list[WorkerProcess] = []
         self._workers: list[WorkerProcess] = []
         self._is_closed = False
@@ -40,9 +42,17 @@ class Crew:
         """The workers and spares that there are."""
         return (*self._workers, *self._spares)
 
-    def prepare_spare(self) -> None:
-        """Start a spare if there is none; it warms up while others work. Not to be called while something is timed."""
-        if not self._spares and not self._is_closed:
+    def refresh(self) -> None:
+        """Start a spare if there is none, and let it take the place of a worker that has done its share of jobs.
+
+        Workers grow: loaded machine code stays (50 KB a kernel), and Numba keeps what it has compiled. New processes
+        warm up while others work, so this is not to be called while something is timed.
+        """
+        assert not self._is_closed, "the crew has been closed"
+        old = next((i for i, worker in enumerate(self._workers) if worker.n_jobs >= self._most_jobs), None)
+        if old is not None:
+            self._replace(old)
+        if not self._spares:
             self._spares.append(WorkerProcess(self._setup))
 
     def wait_ready(self) -> None:

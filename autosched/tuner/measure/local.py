@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -47,6 +48,7 @@ class LocalMeasurer:
     ):
         self.target, self.options = Target(target), options or MeasureOptions()
         self._folder = Path(tempfile.mkdtemp(prefix="autosched-measure-"))
+        self._remove_folder = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)  # at exit, too
         self._builder: LocalBuilder | None = None
         self._runner: LocalRunner | None = None
         try:
@@ -73,7 +75,7 @@ class LocalMeasurer:
             if part is not None:
                 part.close()
         self._builder = self._runner = None
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._remove_folder()
 
     @property
     def process_ids(self) -> tuple[int, ...]:
@@ -142,8 +144,8 @@ class LocalMeasurer:
         self, builder: LocalBuilder, runner: LocalRunner, candidates: Sequence[Candidate]
     ) -> Iterator[Built | Failed]:
         """Build a chunk; the reference is made and spares warm up meanwhile, while nothing is timed."""
-        builder.crew.prepare_spare()
-        runner.crew.prepare_spare()
+        builder.crew.refresh()
+        runner.crew.refresh()
         is_prepared = False
         for outcome in builder.build(candidates):
             if not is_prepared and candidates:

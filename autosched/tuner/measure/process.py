@@ -75,6 +75,11 @@ class WorkerProcess:
         return self._process.pid
 
     @property
+    def n_jobs(self) -> int:
+        """Jobs that were sent so far."""
+        return self._number
+
+    @property
     def is_alive(self) -> bool:
         """Whether the process runs."""
         return not self._killed and self._process.poll() is None

@@ -1,0 +1,121 @@
+"""`compile_func`: a scheduled PrimFunc to a kernel for a CPU."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+from autosched.codegen.cpu.compiled import CompiledKernel
+from autosched.codegen.cpu.isa import Isa
+from autosched.codegen.cpu.source import Scratch, Writer, align_bytes
+from autosched.codegen.lower import lower_func, split_phases
+from autosched.codegen.lower.flops import count_flops
+from autosched.errors import CodegenError
+from autosched.ir.node import walk
+from autosched.runtime.kernel import ArgSpec, Kernel, Phase
+from autosched.runtime.loader import check_object
+from autosched.target import Target
+from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import BufferStore
+from autosched.version import __version__
+
+GENERATOR = f"{__version__}+1"  # the number grows whenever equal input gives other code
+
+
+def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, config: str) -> CompiledKernel:
+    """Compile without looking into the cache. Raises CodegenError for what no CPU code exists for."""
+    from autosched.codegen.cpu.intrinsics import offset, tile_intrinsic
+    from autosched.codegen.cpu.machine import Machine, lower_source, optimise
+
+    if len(func.buffers) != len(func.params):
+        raise CodegenError(f"'{name}' has scalar parameters", hint="pass scalars as buffers of shape ()")
+    lowered = lower_func(func)
+    phases, shared = split_phases(lowered)
+    scratch = Scratch()
+    for buffer in shared:
+        scratch.share(buffer)
+    python_name = re.sub(r"\W", "_", name)
+    args = arg_specs(lowered)
+    writer = Writer(python_name, lowered.buffers, scratch, bool(func.attrs.get("tir.noalias", True)))
+    symbols = [f"{python_name}_p{i}" for i in range(len(phases))]
+    for phase, symbol in zip(phases, symbols, strict=True):
+        writer.phase(phase, symbol)
+    header = _header(name, args, target, trace, config)
+    shared_bytes, own_bytes = align_bytes(scratch.shared_bytes), align_bytes(scratch.own_bytes)
+    body = "\n".join(writer.lines).replace("SHARED + worker * OWN", f"{shared_bytes} + worker * {own_bytes}")
+    source = header + "\n" + body.rstrip() + "\n"
+    digest = hashlib.sha256("\x1f".join((source, target.to_json(), GENERATOR)).encode()).hexdigest()[:12]
+    unique = [f"{python_name}_{digest}_p{i}" for i in range(len(phases))]
+    isa = Isa.of(target)
+    names: dict[str, Any] = {tile.name: tile_intrinsic(tile, isa) for tile in writer.tiles.values()}
+    names["offset"] = offset
+    texts = lower_source(source, symbols, unique, names, f"<autosched {name} {digest}>") if phases else []
+    machine = Machine.of(target)
+    object_code, text = b"", ""
+    if texts:
+        module = optimise(texts, machine)
+        object_code, text = machine.llvm.emit_object(module), str(module)
+        check_object(object_code, name)
+    kernel = Kernel(
+        name=name,
+        phases=tuple(Phase(symbol, phase.n_tasks) for symbol, phase in zip(unique, phases, strict=True)),
+        args=args,
+        scratch_bytes=shared_bytes,
+        scratch_bytes_per_worker=own_bytes,
+        object_code=object_code,
+        source=source,
+        trace=trace,
+        config=config,
+        target=target.to_json(),
+        features=tuple(sorted(target.features)),
+        flops=int(func.attrs.get("flops", 0)) or count_flops(lowered.body),
+        generator=GENERATOR,
+    )
+    return CompiledKernel(kernel, text)
+
+
+def arg_specs(func: PrimFunc) -> tuple[ArgSpec, ...]:
+    """The arguments of a lowered function; those that are stored to are outputs."""
+    written = {n.buffer for n in walk(func.body) if isinstance(n, BufferStore)}
+    specs = []
+    for i, buffer in enumerate(func.buffers):
+        role = "output" if buffer in written else "input"
+        specs.append(ArgSpec(buffer.name or f"arg{i}", role, buffer.dtype, buffer.const_shape()))
+    return tuple(specs)
+
+
+def _header(name: str, args: tuple[ArgSpec, ...], target: Target, trace: str, config: str) -> str:
+    """The comment lines at the top of the source."""
+    shapes = ", ".join(f"{a.name}: {a.dtype}[{', '.join(map(str, a.shape))}]" for a in args)
+    lines = [
+        f"# {name}({shapes})",
+        f"# {target.kind.name} -mcpu={target.mcpu}, vectors of {target.vector_bits} bits | autosched {GENERATOR}",
+        f"# configuration: {config or 'default'}",
+    ]
+    lines += [f"# schedule: {step}" for step in schedule_steps(trace)]
+    return "\n".join(lines) + "\n"
+
+
+def schedule_steps(trace: str) -> list[str]:
+    """A line for each instruction of a schedule's trace, as far as its JSON has the usual form."""
+    import json
+
+    try:
+        steps = json.loads(trace) if trace else []
+    except ValueError:
+        return []
+    if isinstance(steps, list) and len(steps) == 2 and isinstance(steps[0], list):
+        steps = steps[0]
+    found = []
+    for step in steps if isinstance(steps, list) else []:
+        if isinstance(step, list) and step and isinstance(step[0], str):
+            found.append(f"{step[0]}({', '.join(_brief(x) for x in step[1:3])})")
+        elif isinstance(step, dict):
+            found.append(json.dumps(step, sort_keys=True)[:160])
+    return found
+
+
+def _brief(x: Any) -> str:
+    text = ", ".join(map(str, x)) if isinstance(x, list) else str(x)
+    return text if len(text) < 120 else text[:117] + "..."

@@ -1,0 +1,41 @@
+"""Numba intrinsics of generated source: a call of a tile, and the address of a place in the scratch block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numba import types
+from numba.extending import intrinsic
+
+from autosched.codegen.cpu.isa import Isa
+from autosched.codegen.cpu.tile import Tile, define_tile
+
+
+@intrinsic
+def offset(typingctx, pointer, count):  # type: ignore[no-untyped-def]
+    """The address `count` bytes after `pointer`."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.gep(args[0], [args[1]], inbounds=True)
+
+    return types.voidptr(types.voidptr, types.int64), codegen
+
+
+def tile_intrinsic(tile: Tile, isa: Isa) -> Any:
+    """The function that generated source calls to run a tile: (buffers…, variables…) -> nothing."""
+    signature = types.void(*[types.voidptr] * len(tile.buffers), *[types.int64] * len(tile.variables))
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.call(define_tile(builder.module, tile, isa), args)
+        return context.get_dummy_value()
+
+    parameters = [f"p{i}" for i in range(len(tile.buffers))] + [f"v{i}" for i in range(len(tile.variables))]
+    return intrinsic(_typing_function(tile.name, parameters, signature, codegen))
+
+
+def _typing_function(name: str, parameters: list[str], signature: Any, codegen: Callable[..., Any]) -> Any:
+    """A function (typingctx, p0, …) -> (signature, codegen): Numba reads the number of parameters from its signature."""
+    scope: dict[str, Any] = {"signature": signature, "codegen": codegen}
+    exec(f"def {name}({', '.join(['typingctx', *parameters])}):\n    return signature, codegen", scope)
+    return scope[name]

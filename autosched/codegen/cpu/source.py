@@ -1,0 +1,216 @@
+"""Writes the Numba source of a kernel: a function for each phase, whose hot parts are calls of tiles.
+
+    # dense, float32 [128, 784] x [784, 256] | llvm x86-64-v3 | default | autosched 0.1
+    def dense_p0(slots, first, last, worker):  # 22 tasks
+        A = slots[0]
+        …
+        for task in range(first, last):
+            # for k in range(784): …
+            C_6x16(A, B, C, task)
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from autosched.codegen.cpu.cut import is_tile, outside_buffers, outside_vars
+from autosched.codegen.cpu.text import loop_lines, show
+from autosched.codegen.cpu.tile import Tile
+from autosched.codegen.lower.loops import enter
+from autosched.codegen.lower.phases import LoweredPhase
+from autosched.errors import CodegenError
+from autosched.ir.node import walk
+from autosched.ir.structural import structural_key
+from autosched.tir.expr import Buffer, PrimExpr, Var, as_int, const_int
+from autosched.tir.simplify import Analyzer
+from autosched.tir.stmt import Allocate, AssertStmt, BufferStore, For, IfThenElse, LetStmt, LoopKind, SeqStmt, Stmt
+
+_INDENT = "    "
+_RESERVED = {"slots", "first", "last", "worker", "task", "offset", "range", "min", "max"}
+
+
+def align_bytes(size: int) -> int:
+    """The next multiple of a cache line's 64 bytes."""
+    return -(-size // 64) * 64
+
+
+def buffer_bytes(buffer: Buffer) -> int:
+    """Bytes of a buffer of constant shape, as a multiple of 64."""
+    item = 1 if buffer.dtype == "bool" else np.dtype(buffer.dtype).itemsize
+    return align_bytes(int(np.prod([as_int(s) for s in buffer.shape], dtype=np.int64)) * item)
+
+
+@dataclass(slots=True)
+class Scratch:
+    """Offsets of the buffers in the scratch block: shared ones first, then each worker's own."""
+
+    shared: dict[Buffer, int] = field(default_factory=dict)
+    shared_bytes: int = 0
+    own_bytes: int = 0  # the most that any place needs at once
+
+    def share(self, buffer: Buffer) -> None:
+        self.shared[buffer] = self.shared_bytes
+        self.shared_bytes += buffer_bytes(buffer)
+
+
+@dataclass(slots=True)
+class Writer:
+    """Collects the lines and tiles of one kernel."""
+
+    name: str
+    slots: Sequence[Buffer]
+    scratch: Scratch
+    no_alias: bool = True
+    lines: list[str] = field(default_factory=list)
+    tiles: dict[str, Tile] = field(default_factory=dict)
+    names: dict[object, str] = field(default_factory=dict)
+    keys: dict[str, str] = field(default_factory=dict)  # form of a tile -> its name
+    own_used: int = 0
+
+    # --- names --------------------------------------------------------------------------------------------------
+
+    def name_of(self, thing: Var | Buffer) -> str:
+        """A Python name for a variable or buffer, the same at every place."""
+        if thing not in self.names:
+            base = re.sub(r"\W", "_", thing.name) or "x"
+            if base[0].isdigit() or keyword.iskeyword(base):
+                base = f"_{base}"
+            taken = {*self.names.values(), *_RESERVED, *self.tiles}
+            name, n = base, 0
+            while name in taken:
+                n += 1
+                name = f"{base}_{n}"
+            self.names[thing] = name
+        return self.names[thing]
+
+    def show(self, e: PrimExpr) -> str:
+        names = {n: self.name_of(n) for n in walk(e) if isinstance(n, Var)}
+        return show(e, names)
+
+    def line(self, depth: int, text: str) -> None:
+        self.lines.append(_INDENT * depth + text)
+
+    # --- phases -------------------------------------------------------------------------------------------------
+
+    def phase(self, phase: LoweredPhase, symbol: str) -> None:
+        """A function that runs tasks [first, last) of a phase."""
+        count = "1 task" if phase.n_tasks == 1 else f"{phase.n_tasks} tasks"
+        self.line(0, f"def {symbol}(slots, first, last, worker):  # {count}")
+        self.own_used = 0
+        pointers = len(self.lines)
+        self.line(1, "for task in range(first, last):")
+        analyzer = Analyzer()
+        depth = 2
+        rest = "task"
+        extents = list(phase.extents)
+        for i, (var, start) in enumerate(zip(phase.task_vars, phase.starts, strict=True)):
+            inner = int(np.prod(extents[i + 1 :], dtype=np.int64))
+            text = rest if inner == 1 else f"{rest} // {inner}"
+            if i > 0:
+                text = text if " " not in rest else f"({rest}) // {inner}" if inner > 1 else rest
+            self.line(depth, f"{self.name_of(var)} = {text if start == 0 else f'{text} + {start}'}")
+            rest = f"task % {inner}"
+            analyzer.bind(var, (start, extents[i]))
+        self.stmt(phase.body, depth, analyzer)
+        self.lines[pointers:pointers] = self.pointers(phase.body)
+        self.line(0, "")
+
+    def pointers(self, body: Stmt) -> list[str]:
+        """The lines that fetch the addresses of the buffers that a phase uses."""
+        used = outside_buffers(body)
+        found = []
+        for i, buffer in enumerate(self.slots):
+            if any(b is buffer for b in used):
+                found.append(f"{_INDENT}{self.name_of(buffer)} = slots[{i}]")
+        for buffer, at in self.scratch.shared.items():
+            if any(b is buffer for b in used):
+                found.append(f"{_INDENT}{self.name_of(buffer)} = offset(slots[{len(self.slots)}], {at})")
+        return found
+
+    # --- statements ---------------------------------------------------------------------------------------------
+
+    def stmt(self, stmt: Stmt, depth: int, a: Analyzer) -> None:
+        if is_tile(stmt):
+            self.tile(stmt, depth, a)
+            return
+        match stmt:
+            case SeqStmt():
+                for s in stmt.seq:
+                    self.stmt(s, depth, a)
+            case For():
+                self.loop(stmt, depth, a)
+            case IfThenElse():
+                self.line(depth, f"if {self.show(stmt.condition)}:")
+                self.stmt(stmt.then_case, depth + 1, a)
+                if stmt.else_case is not None:
+                    self.line(depth, "else:")
+                    self.stmt(stmt.else_case, depth + 1, a)
+            case Allocate():
+                self.allocate(stmt, depth, a)
+            case LetStmt():
+                self.line(depth, f"{self.name_of(stmt.var)} = {self.show(stmt.value)}")
+                self.stmt(stmt.body, depth, a)
+            case AssertStmt():
+                self.stmt(stmt.body, depth, a)
+            case _:
+                raise CodegenError(f"no CPU code for {type(stmt).__name__} outside of a tile")
+
+    def loop(self, loop: For, depth: int, a: Analyzer) -> None:
+        start, extent = const_int(loop.start), const_int(loop.extent)
+        if start == 0:
+            bounds = self.show(loop.extent)
+        elif start is not None and extent is not None:
+            bounds = f"{start}, {start + extent}"
+        else:
+            bounds = f"{self.show(loop.start)}, {self.show(loop.start + loop.extent)}"
+        self.line(depth, f"for {self.name_of(loop.loop_var)} in range({bounds}):")
+        self.stmt(loop.body, depth + 1, enter(a, loop))
+
+    def allocate(self, stmt: Allocate, depth: int, a: Analyzer) -> None:
+        """A buffer of the worker's own, for as long as the body runs."""
+        size = buffer_bytes(stmt.buffer)
+        start = self.own_used
+        self.own_used += size
+        self.scratch.own_bytes = max(self.scratch.own_bytes, self.own_used)
+        where = f"offset(slots[{len(self.slots)}], SHARED + worker * OWN + {start})"
+        self.line(depth, f"{self.name_of(stmt.buffer)} = {where}")
+        self.stmt(stmt.body, depth, a)
+        self.own_used = start
+
+    def tile(self, stmt: Stmt, depth: int, a: Analyzer) -> None:
+        """A call of a tile, below its loop nest as a comment; tiles of one form share their code."""
+        buffers, variables = tuple(outside_buffers(stmt)), tuple(outside_vars(stmt))
+        ranges = str([a.bound(v) for v in variables])
+        key = structural_key((buffers, variables, stmt)) + ranges
+        name = self.keys.get(key)
+        if name is None:
+            name = self.keys[key] = self.tile_name(stmt)
+            self.tiles[name] = Tile(name, stmt, buffers, variables, a.copy(), self.no_alias)
+        for text in loop_lines(stmt):
+            self.line(depth, f"# {text}")
+        arguments = [self.name_of(x) for x in (*buffers, *variables)]
+        self.line(depth, f"{name}({', '.join(arguments)})")
+
+    def tile_name(self, stmt: Stmt) -> str:
+        """What the tile writes, with the extents of its unrolled and vectorised loops: dense_6x16."""
+        own = {n.buffer for n in walk(stmt) if isinstance(n, Allocate)}
+        stored = [n.buffer for n in walk(stmt) if isinstance(n, BufferStore)]
+        target = next((b for b in reversed(stored) if b not in own), stored[-1] if stored else None)
+        last = [n for n in walk(stmt) if isinstance(n, For) and n.kind in (LoopKind.VECTORIZED, LoopKind.UNROLLED)]
+        sizes: list[str] = []
+        for loop in last:
+            if loop.loop_var.name not in [s.split(":")[0] for s in sizes]:
+                sizes.append(f"{loop.loop_var.name}:{const_int(loop.extent)}")
+        extents = "x".join(s.split(":")[1] for s in sizes[:4])
+        base = re.sub(r"\W", "_", f"{target.name if target is not None else 'tile'}{'_' + extents if extents else ''}")
+        name, n = base, 0
+        taken = {*self.tiles, *self.names.values(), *_RESERVED}
+        while name in taken or keyword.iskeyword(name):
+            n += 1
+            name = f"{base}_{chr(ord('a') + n)}" if n < 25 else f"{base}_{n}"
+        return name

@@ -1,0 +1,30 @@
+"""From scheduled functions to kernels."""
+
+from __future__ import annotations
+
+from autosched.codegen import CompileJob, compile_jobs
+from autosched.ir import IRModule
+from autosched.runtime.kernel import Kernel
+from autosched.target import Target
+from autosched.tir import PrimFunc
+from autosched.tir.serialize import to_json
+
+
+def prim_funcs(module: IRModule) -> dict[str, PrimFunc]:
+    """The functions of the loop level by name."""
+    return {gv.name: f for gv, f in module.functions_items() if isinstance(f, PrimFunc)}
+
+
+def compile_functions(module: IRModule, target: Target) -> dict[str, Kernel]:
+    """Compile every PrimFunc of the module, by name."""
+    functions = prim_funcs(module)
+    jobs = [
+        CompileJob(f, name, str(f.attrs.get("autosched.trace", "")), str(f.attrs.get("autosched.config", "")))
+        for name, f in functions.items()
+    ]
+    return {name: done.kernel for name, done in zip(functions, compile_jobs(jobs, target), strict=True)}
+
+
+def stored_functions(module: IRModule) -> dict[str, str]:
+    """Every PrimFunc as JSON: what an artifact carries to be built again on another machine."""
+    return {name: to_json(f) for name, f in prim_funcs(module).items()}

@@ -1,0 +1,193 @@
+"""Scalar expressions from text. Nothing is folded: what was printed comes back as it was."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Any
+
+from autosched.script.parser import values
+from autosched.script.parser.state import State, arguments
+from autosched.script.printer.tir_expr import RESULT_LIKE
+from autosched.tir import expr as E
+from autosched.tir.expr import Buffer, PrimExpr
+
+BINARY: dict[type[ast.AST], type[E.BinaryOp]] = {
+    ast.Add: E.Add, ast.Sub: E.Sub, ast.Mult: E.Mul, ast.Div: E.Div, ast.FloorDiv: E.FloorDiv, ast.Mod: E.FloorMod,
+    ast.Eq: E.EQ, ast.NotEq: E.NE, ast.Lt: E.LT, ast.LtE: E.LE, ast.Gt: E.GT, ast.GtE: E.GE,
+}  # fmt: skip
+FUNCTIONS: dict[str, type[E.BinaryOp]] = {
+    **{k.__name__: k for k in BINARY.values()}, "And": E.And, "Or": E.Or, "Min": E.Min, "Max": E.Max, "Mod": E.Mod,
+    "min": E.Min, "max": E.Max, "truncdiv": E.Div, "truncmod": E.Mod, "floordiv": E.FloorDiv, "floormod": E.FloorMod,
+}  # fmt: skip
+DTYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+          "bfloat16", "bool")  # fmt: skip
+
+
+class ExprReader:
+    """Reads expressions in a State."""
+
+    def __init__(self, state: State):
+        self.state = state
+
+    def expr(self, node: ast.AST, dtype: str | None = None) -> PrimExpr:
+        """An expression; a bare number takes `dtype` (else int32, float32 or bool). Raises ScriptError."""
+        value = self.value(node)
+        if isinstance(value, Buffer):
+            raise self.state.error(node, f"buffer '{value.name}' must be indexed")
+        if isinstance(value, str):
+            return E.StringImm(value)
+        with self.state.source.at(node):
+            return E.to_expr(value, dtype)
+
+    def exprs(self, nodes: Sequence[ast.AST], dtype: str | None = None) -> tuple[PrimExpr, ...]:
+        """Several expressions."""
+        return tuple(self.expr(n, dtype) for n in nodes)
+
+    def value(self, node: ast.AST) -> Any:
+        """An expression, a buffer, or a bare number or string that still has no dtype."""
+        if (number := values.number(node)) is not None:
+            return number
+        with self.state.source.at(node):
+            match node:
+                case ast.Name():
+                    return self.state.find(node)
+                case ast.Constant(value=str(text)):
+                    return text
+                case ast.BinOp(left=left, op=op, right=right) if type(op) in BINARY:
+                    return self._binary(node, BINARY[type(op)], left, right)
+                case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in BINARY:
+                    return self._binary(node, BINARY[type(op)], left, right)
+                case ast.BoolOp(op=op, values=items):
+                    return self._bool_op(E.And if isinstance(op, ast.And) else E.Or, items)
+                case ast.UnaryOp(op=ast.Not(), operand=operand):
+                    return E.Not(self.expr(operand, "bool"))
+                case ast.UnaryOp(op=ast.USub(), operand=operand):
+                    return -self.expr(operand)
+                case ast.Subscript(value=base, slice=index):
+                    return self._load(base, index)
+                case ast.Call():
+                    return self._call(node)
+        raise self.state.error(node, "this is not an expression of the T dialect")
+
+    # --- operators
+
+    def pair(self, left: ast.AST, right: ast.AST) -> tuple[PrimExpr, PrimExpr]:
+        """Two operands of one dtype: a bare number takes the other's."""
+        a, b = self.value(left), self.value(right)
+        for value, node in ((a, left), (b, right)):
+            if isinstance(value, Buffer | str):
+                raise self.state.error(node, "expected a scalar expression")
+        return E.match_types(a, b)
+
+    def _binary(self, node: ast.AST, kind: type[E.BinaryOp], left: ast.AST, right: ast.AST) -> PrimExpr:
+        a, b = self.pair(left, right)
+        if kind is E.Div and isinstance(node, ast.BinOp) and E.is_int(a.dtype):
+            raise self.state.error(node, "/ of integers: write // or T.truncdiv")
+        return kind(a, b)
+
+    def _bool_op(self, kind: type[E.BinaryOp], items: Sequence[ast.AST]) -> PrimExpr:
+        result = self.expr(items[0], "bool")
+        for item in items[1:]:
+            result = kind(result, self.expr(item, "bool"))
+        return result
+
+    # --- memory
+
+    def buffer(self, node: ast.AST) -> Buffer:
+        """A buffer by name. Raises ScriptError for anything else."""
+        value = self.state.find(node) if isinstance(node, ast.Name) else None
+        if not isinstance(value, Buffer):
+            raise self.state.error(node, "expected the name of a buffer")
+        return value
+
+    def indices(self, buffer: Buffer, index: ast.AST) -> tuple[PrimExpr, ...]:
+        """Indices of one element. Raises ScriptError where their number is wrong."""
+        items = index.elts if isinstance(index, ast.Tuple) else [index]
+        if len(items) != buffer.ndim:
+            raise self.state.error(index, f"buffer '{buffer.name}' has {buffer.ndim} dimensions, got {len(items)} indices")
+        for item in items:
+            if isinstance(item, ast.Slice):
+                raise self.state.error(item, "a region cannot stand here, an element is needed")
+        dtypes = [s.dtype for s in buffer.shape]
+        return tuple(self.expr(i, d if E.is_int(d) else None) for i, d in zip(items, self._index_dtypes(items, dtypes)))
+
+    def _index_dtypes(self, items: Sequence[ast.AST], dtypes: Sequence[str]) -> Sequence[str]:
+        """Bare indices are int32: other dtypes are written out."""
+        return ["int32"] * len(items)
+
+    def _load(self, base: ast.AST, index: ast.AST) -> PrimExpr:
+        buffer = self.buffer(base)
+        return E.BufferLoad(buffer, self.indices(buffer, index))
+
+    # --- calls
+
+    def _call(self, node: ast.Call) -> PrimExpr:
+        name = self.state.called(node, "T")
+        if not name:
+            raise self.state.error(node.func, "only functions of the T dialect can be called here")
+        if (constant := values.dtype_constant(self.state, node)) is not None:
+            return constant
+        if name in FUNCTIONS:
+            args = arguments(self.state, node, "a", "b", required=2)
+            return FUNCTIONS[name](*self.pair(args["a"], args["b"]))
+        if name in DTYPES and len(node.args) == 1:
+            return E.Cast(self.expr(node.args[0]), name)
+        special = getattr(self, f"_call_{name}", None)
+        if special is not None:
+            return special(node)  # type: ignore[no-any-return]
+        if name in RESULT_LIKE:
+            return self._intrinsic(node, name)
+        raise self.state.error(node.func, f"unknown function T.{name}")
+
+    def _choice(self, node: ast.Call) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
+        args = arguments(self.state, node, "condition", "true_value", "false_value", required=3)
+        return self.expr(args["condition"], "bool"), *self.pair(args["true_value"], args["false_value"])
+
+    def _call_Select(self, node: ast.Call) -> PrimExpr:  # noqa: N802  (the dialect's name)
+        return E.Select(*self._choice(node))
+
+    def _call_if_then_else(self, node: ast.Call) -> PrimExpr:
+        choice = self._choice(node)
+        return E.Call("if_then_else", choice, choice[1].dtype)
+
+    def _call_Cast(self, node: ast.Call) -> PrimExpr:  # noqa: N802
+        args = arguments(self.state, node, "dtype", "value", required=2)
+        return E.Cast(self.expr(args["value"]), values.string(self.state, args["dtype"]))
+
+    def _call_Not(self, node: ast.Call) -> PrimExpr:  # noqa: N802
+        return E.Not(self.expr(arguments(self.state, node, "a", required=1)["a"], "bool"))
+
+    def _call_Let(self, node: ast.Call) -> PrimExpr:  # noqa: N802
+        args = arguments(self.state, node, "body", "where", required=2)
+        where = args["where"]
+        if not (isinstance(where, ast.Dict) and len(where.keys) == 1 and isinstance(where.keys[0], ast.Name)):
+            raise self.state.error(where, "expected {name: value}")
+        value = self.expr(where.values[0])
+        var = E.Var(where.keys[0].id, value.dtype)
+        with self.state.scope():
+            self.state.define(var.name, var)
+            return E.Let(var, value, self.expr(args["body"]))
+
+    def _call_call_intrin(self, node: ast.Call) -> PrimExpr:
+        if len(node.args) < 2 or node.keywords:
+            raise self.state.error(node, 'expected T.call_intrin("dtype", "tir.name", …)')
+        dtype, name = (values.string(self.state, a) for a in node.args[:2])
+        return E.Call(name.removeprefix("tir."), self.exprs(node.args[2:]), dtype)
+
+    def _call_call_extern(self, node: ast.Call) -> PrimExpr:
+        if not node.args or node.keywords:
+            raise self.state.error(node, 'expected T.call_extern("dtype", "name", …)')
+        op = self.state.called(node, "T")
+        return E.Call(op, self.exprs(node.args[1:]), values.string(self.state, node.args[0]))
+
+    _call_call_pure_extern = _call_call_extern
+
+    def _intrinsic(self, node: ast.Call, name: str) -> PrimExpr:
+        if not node.args or node.keywords:
+            raise self.state.error(node, f"T.{name} takes positional arguments")
+        found = [self.value(a) for a in node.args]
+        typed = [v.dtype for v in found if isinstance(v, PrimExpr)]
+        args = tuple(E.to_expr(v, typed[0] if typed else None) for v in found)
+        like = RESULT_LIKE[name]
+        return E.Call(name, args, "bool" if like < 0 else args[like].dtype)

@@ -1,0 +1,156 @@
+"""Python values in the text: numbers, strings, attributes."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from autosched.errors import TargetError
+from autosched.ir.node import FrozenDict
+from autosched.script.parser.state import State
+from autosched.target import Target
+from autosched.tir.expr import FloatImm, IntImm
+
+
+def number(node: ast.AST) -> int | float | bool | None:
+    """A number written out, with its sign; None for anything else."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inside = number(node.operand)
+        return None if inside is None or isinstance(inside, bool) else -inside
+    if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
+        return node.value
+    return None
+
+
+def string(state: State, node: ast.AST) -> str:
+    """A string written out. Raises ScriptError for anything else."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    value = state.find(node) if isinstance(node, ast.Name) else None
+    if isinstance(value, str):
+        return value
+    raise state.error(node, "expected a string")
+
+
+def integer(state: State, node: ast.AST) -> int:
+    """An integer written out. Raises ScriptError for anything else."""
+    value = attribute(state, node)
+    if isinstance(value, IntImm):
+        return value.value
+    if isinstance(value, int):
+        return value
+    raise state.error(node, "expected an integer")
+
+
+def truth(state: State, node: ast.AST) -> bool:
+    """True or False. Raises ScriptError for anything else."""
+    value = attribute(state, node)
+    if isinstance(value, bool | int):
+        return bool(value)
+    raise state.error(node, "expected True or False")
+
+
+def attribute(state: State, node: ast.AST) -> Any:
+    """The value of an attribute: numbers, strings, lists (as tuples), dicts, `T.bool(True)`, `T.target({…})`, arrays."""
+    if (value := number(node)) is not None:
+        return value
+    match node:
+        case ast.Constant(value=value) if value is None or isinstance(value, str):
+            return value
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return tuple(attribute(state, item) for item in items)
+        case ast.Dict():
+            return _dict(state, node)
+        case ast.Call():
+            return _call(state, node)
+        case ast.Subscript():
+            return metadata_item(state, node)
+        case ast.Name():
+            return state.find(node)
+    raise state.error(node, "this cannot be the value of an attribute")
+
+
+def attributes(state: State, node: ast.AST) -> FrozenDict:
+    """A dict of attributes. Raises ScriptError for anything else."""
+    if not isinstance(node, ast.Dict):
+        raise state.error(node, "expected a dict of attributes")
+    return _dict(state, node)
+
+
+def _dict(state: State, node: ast.Dict) -> FrozenDict:
+    out: dict[str, Any] = {}
+    for key, value in zip(node.keys, node.values, strict=True):
+        if key is None:
+            raise state.error(value, "** is not possible here")
+        out[string(state, key)] = attribute(state, value)
+    return FrozenDict(out)
+
+
+def _call(state: State, node: ast.Call) -> Any:
+    if isinstance(node.func, ast.Name) and node.func.id == "float" and len(node.args) == 1:
+        return parse_float(state, node.args[0])
+    name = state.called(node, "T")
+    if name == "bool" and len(node.args) == 1:
+        return truth(state, node.args[0])
+    if name == "target" and len(node.args) == 1:
+        try:
+            return Target(_plain(attribute(state, node.args[0])))
+        except TargetError as error:
+            raise state.error(node, str(error)) from error
+    constant = dtype_constant(state, node)
+    if constant is None:
+        raise state.error(node, "this cannot be the value of an attribute")
+    return constant
+
+
+def _plain(value: Any) -> Any:
+    """Attributes as the dicts and lists that they were written as."""
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    return [_plain(v) for v in value] if isinstance(value, tuple) else value
+
+
+def parse_float(state: State, node: ast.AST) -> float:
+    """A float from a number or from "inf", "-inf", "nan"."""
+    value = number(node)
+    if value is None:
+        try:
+            value = float(string(state, node))
+        except ValueError:
+            raise state.error(node, 'expected a number, "inf", "-inf" or "nan"') from None
+    return float(value)
+
+
+def dtype_constant(state: State, node: ast.AST) -> IntImm | FloatImm | None:
+    """`T.int64(3)`, `T.float32("inf")`, `T.IntImm("bool", 1)`; None for anything else."""
+    name = state.called(node, "T")
+    if not name or not isinstance(node, ast.Call) or node.keywords:
+        return None
+    if name == "IntImm" and len(node.args) == 2:
+        return IntImm(integer(state, node.args[1]), string(state, node.args[0]))
+    if len(node.args) != 1:
+        return None
+    value = number(node.args[0])
+    if name.startswith(("float", "bfloat")) and (value is not None or _is_string(node.args[0])):
+        return FloatImm(parse_float(state, node.args[0]), name)
+    if name.startswith(("int", "uint", "bool")) and isinstance(value, int):
+        return IntImm(int(value), name)
+    return None
+
+
+def _is_string(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def metadata_item(state: State, node: ast.Subscript) -> Any:
+    """`metadata["kind"][i]`. Raises ScriptError where the text came without its metadata."""
+    match node:
+        case ast.Subscript(
+            value=ast.Subscript(value=ast.Name(id="metadata"), slice=ast.Constant(value=kind)),
+            slice=ast.Constant(value=int(index)),
+        ):
+            arrays = state.metadata.get(str(kind), ())
+            if index < len(arrays):
+                return arrays[index]
+            raise state.error(node, "the text lacks this constant; print it with show_meta=True")
+    raise state.error(node, "this cannot be the value of an attribute")

@@ -1,0 +1,186 @@
+"""compute_inline and reverse_compute_inline: element-wise blocks dissolve into their neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from autosched.errors import ScheduleError
+from autosched.tir import expr as E
+from autosched.tir.access import infer_regions
+from autosched.tir.expr import Buffer, BufferLoad, IntImm, PrimExpr, Var
+from autosched.tir.functor import free_vars, loads, rewrite, substitute
+from autosched.tir.schedule.check import require_complete, require_not_output, where_block
+from autosched.tir.schedule.tree import Tree
+from autosched.tir.simplify import Analyzer
+from autosched.tir.stmt import Block, BlockRealize, BufferStore, Stmt
+
+
+def compute_inline(tree: Tree, name: str) -> Tree:
+    """Put what a block computes in place of every read of it, and take the block away.
+
+        B[i] = A[i] * 2;  C[i] = B[i] + 1   ->   C[i] = A[i] * 2 + 1
+    """
+    require_complete(tree, name, "compute_inline")
+    require_not_output(tree, name, "compute_inline")
+    store = _single_store(tree, name, "compute_inline")
+    block, consumers = tree.block(name), tree.consumers(name)
+    variables = _distinct_vars(store.indices, block)
+    if variables is None or not {iv.var for iv in block.iter_vars if E.const_int(iv.dom.extent) != 1} <= set(variables):
+        raise ScheduleError(
+            f"compute_inline: block '{name}' does not write at its own iteration variables, each once", where=where_block(tree, name)
+        )  # fmt: skip
+    _require_inputs_settled(tree, name)
+    units: dict[Var, PrimExpr] = {iv.var: iv.dom.min for iv in block.iter_vars if iv.var not in variables}
+    value = substitute(store.value, units)
+    for consumer in consumers:
+        realize = tree.realizes[consumer]
+        new = _rewrite_reads(realize.block, store.buffer, variables, value)
+        tree = tree.replace(realize, BlockRealize(realize.iter_values, realize.predicate, new))
+    return tree.replace(tree.realizes[name], None).drop_unused_buffers()
+
+
+def _require_inputs_settled(tree: Tree, name: str) -> None:
+    """What the block reads must not be written after it: the consumers will read it instead."""
+    place = tree.position(name)
+    for r in tree.block(name).reads:
+        late = [w for w in tree.writers.get(r.buffer, ()) if tree.position(w) > place]
+        if late:
+            raise ScheduleError(
+                f"compute_inline: '{late[0]}' writes '{r.buffer.name}' after block '{name}' has read it", where=where_block(tree, name)
+            )  # fmt: skip
+
+
+def _single_store(tree: Tree, name: str, action: str) -> BufferStore:
+    body = tree.block(name).body
+    if not isinstance(body, BufferStore):
+        raise ScheduleError(f"{action}: the body of block '{name}' is more than one store", where=where_block(tree, name))
+    return body
+
+
+def _distinct_vars(indices: tuple[PrimExpr, ...], block: Block) -> list[Var | None] | None:
+    """The block's variable per dimension (None for a constant zero), or None unless all are distinct variables."""
+    own = {iv.var for iv in block.iter_vars}
+    result: list[Var | None] = []
+    for i in indices:
+        if isinstance(i, Var) and i in own:
+            result.append(i)
+        elif isinstance(i, IntImm) and i.value == 0:
+            result.append(None)
+        else:
+            return None
+    named = [v for v in result if v is not None]
+    return result if len({id(v) for v in named}) == len(named) else None
+
+
+def _rewrite_reads(block: Block, buffer: Buffer, variables: list[Var | None], value: PrimExpr) -> Block:
+    """A block with `buffer[x, …]` replaced by `value` where `variables` are x, …"""
+    analyzer = _analyzer(block)
+
+    def step(x: object) -> object:
+        if isinstance(x, BufferLoad) and x.buffer is buffer:
+            at = {v: i for v, i in zip(variables, x.indices, strict=True) if v is not None}
+            return substitute(value, at)
+        return x
+
+    def whole(stmt: Stmt) -> Stmt:
+        return simplify_indices(rewrite(stmt, step), analyzer)
+
+    body, init = whole(block.body), None if block.init is None else whole(block.init)
+    return with_regions(replace(block, body=body, init=init))
+
+
+def _analyzer(block: Block) -> Analyzer:
+    analyzer = Analyzer()
+    for iv in block.iter_vars:
+        analyzer.bind(iv.var, iv.dom)
+    return analyzer
+
+
+def simplify_indices(stmt: Stmt, analyzer: Analyzer) -> Stmt:
+    """Simplify the indices of loads and stores and the conditions of choices, with the ranges that are known."""
+
+    def step(x: object) -> object:
+        if isinstance(x, BufferLoad):
+            return BufferLoad(x.buffer, tuple(analyzer.simplify(i) for i in x.indices))
+        if isinstance(x, BufferStore):
+            return BufferStore(x.buffer, x.value, tuple(analyzer.simplify(i) for i in x.indices))
+        if isinstance(x, E.Call) and x.op == "if_then_else":
+            return E.if_then_else(analyzer.simplify(x.args[0]), x.args[1], x.args[2])
+        return x
+
+    return rewrite(stmt, step)  # type: ignore[arg-type]
+
+
+def with_regions(block: Block) -> Block:
+    """The block with its reads and writes inferred anew from its body."""
+    reads, writes = infer_regions(block.body, block.init, block.alloc_buffers)
+    if block.init is None and any(w.buffer is r.buffer for w in block.writes for r in block.reads):
+        # an update reads what it writes; TVM lists that read first
+        own = {w.buffer for w in writes}
+        reads = tuple(r for r in reads if r.buffer in own) + tuple(r for r in reads if r.buffer not in own)
+    return replace(block, reads=reads, writes=writes)
+
+
+def reverse_compute_inline(tree: Tree, name: str) -> Tree:
+    """Apply an element-wise block where its only producer stores its result, and take the block away.
+
+        B[i] = A[i] * 2;  C[i] = B[i] + 1   ->   C[i] = A[i] * 2 + 1
+    """
+    require_complete(tree, name, "reverse_compute_inline")
+    store, block = _single_store(tree, name, "reverse_compute_inline"), tree.block(name)
+    producers, where = tree.producers(name), where_block(tree, name)
+    if len(producers) != 1:
+        raise ScheduleError(
+            f"reverse_compute_inline: block '{name}' needs one producer, it has {producers or 'none'}", where=where
+        )  # fmt: skip
+    producer = producers[0]
+    require_complete(tree, producer, "reverse_compute_inline into its producer")
+    require_not_output(tree, producer, "reverse_compute_inline into its producer")
+    if tree.consumers(producer) != [name]:
+        raise ScheduleError(
+            f"reverse_compute_inline: what '{producer}' writes is read by other blocks: {tree.consumers(producer)}", where=where
+        )  # fmt: skip
+    source = _single_store(tree, producer, "reverse_compute_inline into its producer")
+    at = _inverse_of_read(tree, name, source.buffer)
+    realize = tree.realizes[producer]
+    placed: dict[Var, PrimExpr] = {
+        v: i for v, i in zip(at, source.indices, strict=True) if v is not None
+    }
+    placed |= {iv.var: iv.dom.min for iv in block.iter_vars if iv.var not in placed}
+
+    def step(x: object) -> object:
+        return source.value if isinstance(x, BufferLoad) and x.buffer is source.buffer else x
+
+    value = rewrite(substitute(store.value, placed), step)
+    body = BufferStore(store.buffer, value, tuple(substitute(i, placed) for i in store.indices))
+    into = tree.block(producer)
+    new = with_regions(replace(into, body=simplify_indices(body, _analyzer(into))))
+    tree = tree.replace(realize, BlockRealize(realize.iter_values, realize.predicate, new))
+    return tree.replace(tree.realizes[name], None).drop_unused_buffers()
+
+
+def _inverse_of_read(tree: Tree, name: str, buffer: Buffer) -> list[Var | None]:
+    """The consumer's variable for each dimension of what it reads. Raises unless it reads each element exactly once."""
+    block, where = tree.block(name), where_block(tree, name)
+    found: list[Var | None] | None = None
+    for load in (x for x in loads(block.body) if x.buffer is buffer):
+        variables = _distinct_vars(load.indices, block)
+        if variables is None or (found is not None and any(a is not b for a, b in zip(found, variables, strict=True))):
+            raise ScheduleError(f"reverse_compute_inline: block '{name}' does not read '{buffer.name}' at its own place", where=where)
+        found = variables
+    assert found is not None
+    domains = {iv.var: iv.dom for iv in block.iter_vars}
+    for v, size in zip(found, buffer.shape, strict=True):
+        n = 1 if v is None else E.const_int(domains[v].extent)
+        start = 0 if v is None else E.const_int(domains[v].min)
+        if start != 0 or n is None or n != E.const_int(size):
+            raise ScheduleError(f"reverse_compute_inline: block '{name}' does not read all of '{buffer.name}'", where=where)
+    rest = [iv for iv in block.iter_vars if iv.var not in found and E.const_int(iv.dom.extent) != 1]
+    if rest:
+        raise ScheduleError(
+            f"reverse_compute_inline: block '{name}' reads elements of '{buffer.name}' more than once (over '{rest[0].var.name}')", where=where
+        )  # fmt: skip
+    return found
+
+
+__all__ = ["compute_inline", "free_vars", "reverse_compute_inline", "simplify_indices", "with_regions"]

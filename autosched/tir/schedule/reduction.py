@@ -1,0 +1,259 @@
+"""decompose_reduction and rfactor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from autosched.errors import ScheduleError
+from autosched.tir import expr as E
+from autosched.tir.expr import REDUCE, SPATIAL, Buffer, BufferLoad, IterVar, PrimExpr, Range, Var
+from autosched.tir.functor import free_vars, rewrite, substitute
+from autosched.tir.access import point
+from autosched.tir.schedule.check import (
+    feeds_reduction, reduce_vars, require_binds_once, require_reduction, where_block, where_loop,
+)  # fmt: skip
+from autosched.tir.schedule.inline import with_regions
+from autosched.tir.schedule.loops import join_conditions
+from autosched.tir.schedule.tree import Tree, bind_loop, simplify_values
+from autosched.tir.simplify import Analyzer, form_key, split_conditions
+from autosched.tir.stmt import Block, BlockRealize, BufferRegion, BufferStore, For, Stmt, seq
+
+
+def decompose_reduction(tree: Tree, name: str, var: Var) -> tuple[Tree, str, str]:
+    """Move a reduction's initialisation in front of a loop; returns the names of the init and the update block.
+
+        for k in range(5):
+            for j in range(9): C[j] (init 0) += A[k, j]
+     -> for j_init in range(9): C[j_init] = 0
+        for k in range(5):
+            for j in range(9): C[j] += A[k, j]
+    """
+    require_reduction(tree, name, "decompose_reduction")
+    realize, loop = tree.realizes[name], tree.loops[var]
+    loops, where = tree.loops_of(name), where_block(tree, name)
+    if loop not in loops:
+        raise ScheduleError(f"decompose_reduction: loop '{var.name}' is not around block '{name}'", where=where)
+    above = loops[: loops.index(loop)]
+    culprit = next((x for x in above if feeds_reduction(realize, x.loop_var)), None)
+    if culprit is not None:
+        raise ScheduleError(
+            f"decompose_reduction: loop '{culprit.loop_var.name}' above '{var.name}' belongs to the reduction of '{name}'",
+            where=where, hint=f"decompose at '{culprit.loop_var.name}' or above",
+        )  # fmt: skip
+    require_binds_once(tree, realize, loop, "decompose_reduction")
+    block = realize.block
+    assert block.init is not None
+    init_name, update_name = tree.unique_block_name(f"{name}_init"), tree.unique_block_name(f"{name}_update")
+    own = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in block.iter_vars if iv.kind == SPATIAL}
+    init = with_regions(Block(
+        iter_vars=tuple(replace(iv, var=own[iv.var]) for iv in block.iter_vars if iv.kind == SPATIAL), alloc_buffers=(),
+        reads=(), writes=(), name_hint=init_name, body=substitute(block.init, own),
+    ))  # fmt: skip
+    nest, _ = spatial_nest(tree, realize, loops[loops.index(loop) :], init, suffix="_init")
+    update = replace(block, name_hint=update_name, init=None, reads=_with_own(block))
+    tree = tree.replace(realize, BlockRealize(realize.iter_values, realize.predicate, update))
+    current = tree.loops[var]
+    return tree.replace(current, seq(nest, current)), init_name, update_name
+
+
+def _with_own(block: Block) -> tuple[BufferRegion, ...]:
+    """The reads of an update: what it writes, then what it read before."""
+    written = {w.buffer for w in block.writes}
+    return block.writes + tuple(r for r in block.reads if r.buffer not in written)
+
+
+def spatial_nest(
+    tree: Tree, realize: BlockRealize, loops: list[For], block: Block, suffix: str, extra: Mapping[Var, PrimExpr] | None = None
+) -> tuple[Stmt, dict[Var, PrimExpr]]:
+    """Copies of the loops that bind a block's spatial variables, around another block over the same variables.
+
+    `extra` binds the rest of `block`'s variables. Returns the nest and the map from old loop variables to new ones.
+    """
+    spatial = [v for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True) if iv.kind == SPATIAL]
+    used = {x for v in spatial for x in free_vars(v)}
+    kept = [x for x in loops if x.loop_var in used]
+    dropped = {x.loop_var for x in loops} - used
+    renamed: dict[Var, PrimExpr] = {x.loop_var: Var(f"{x.loop_var.name}{suffix}", x.loop_var.dtype) for x in kept}
+    analyzer = tree.analyzer(realize)
+    for x in kept:
+        new = renamed[x.loop_var]
+        assert isinstance(new, Var)
+        analyzer.bounds[new] = analyzer.bounds[x.loop_var]
+    conditions = [c for c in split_conditions(realize.predicate) if not free_vars(c) & dropped]
+    predicate = join_conditions(analyzer, [substitute(c, renamed) for c in conditions])
+    values = simplify_values(analyzer, (substitute(v, renamed) for v in spatial)) + tuple((extra or {}).values())
+    body: Stmt = BlockRealize(values, predicate, block)
+    for x in reversed(kept):
+        new = renamed[x.loop_var]
+        assert isinstance(new, Var)
+        start, extent = substitute(x.start, renamed), substitute(x.extent, renamed)
+        body = For(new, start, extent, x.kind, body, x.thread, x.annotations)
+    return body, renamed
+
+
+def identity_of(kind: type, dtype: str) -> PrimExpr:
+    """The element that changes nothing under Add, Mul, Max or Min."""
+    if kind is E.Add:
+        return E.const(0, dtype)
+    if kind is E.Mul:
+        return E.const(1, dtype)
+    info = np.finfo(dtype) if E.is_float(dtype) else np.iinfo(dtype)
+    value = info.min if kind is E.Max else info.max
+    return E.const(float(value) if E.is_float(dtype) else int(value), dtype)
+
+
+def _reducer(tree: Tree, name: str) -> tuple[type[E.BinaryOp], PrimExpr, BufferStore]:
+    """(combination, combined value, store) of a reduction block's update. Raises unless it is a known reducer."""
+    block = tree.block(name)
+    store, init = block.body, block.init
+    if isinstance(store, BufferStore) and isinstance(init, BufferStore) and isinstance(store.value, E.Add | E.Mul | E.Max | E.Min):
+        key = (store.buffer, *map(form_key, store.indices))
+        sides = (store.value.a, store.value.b)
+        for own, other in (sides, sides[::-1]):
+            if isinstance(own, BufferLoad) and (own.buffer, *map(form_key, own.indices)) == key:
+                if not any(isinstance(x, BufferLoad) and x.buffer is store.buffer for x in _loads(other)):
+                    return type(store.value), other, store
+    raise ScheduleError(
+        f"rfactor: block '{name}' is not a sum, product, maximum or minimum of one value", where=where_block(tree, name)
+    )  # fmt: skip
+
+
+def _loads(x: PrimExpr) -> list[BufferLoad]:
+    from autosched.tir.functor import loads
+
+    return loads(x)
+
+
+def rfactor(tree: Tree, var: Var, factor_axis: int = 0) -> tuple[Tree, str, str]:
+    """Split a reduction: partial results per iteration of a loop, then their combination; returns both block names.
+
+        for k_0 in range(8):
+            for k_1 in range(4): S[] (init 0) += A[k_0 * 4 + k_1]
+     -> for k_0 in range(8):
+            for k_1 in range(4): S_rf[k_1] (init 0) += A[k_0 * 4 + k_1]
+        for k_1 in range(4): S[] (init 0) += S_rf[k_1]
+    """
+    loop, where = tree.loops[var], where_loop(tree, var)
+    realizes = [r for r in tree.realizes.values() if loop in tree.loops_of(r.block.name_hint)]
+    if len(realizes) != 1:
+        raise ScheduleError(f"rfactor: loop '{var.name}' must be around one block, not {len(realizes)}", where=where)
+    realize = realizes[0]
+    name = realize.block.name_hint
+    require_reduction(tree, name, "rfactor")
+    bound = [(iv, v) for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True) if var in free_vars(v)]
+    if not bound or any(iv.kind != REDUCE for iv, _ in bound):
+        raise ScheduleError(f"rfactor: loop '{var.name}' does not run over a reduction alone", where=where)
+    extent = E.const_int(loop.extent)
+    if extent is None or E.const_int(loop.start) != 0:
+        raise ScheduleError(f"rfactor: loop '{var.name}' needs a constant extent and to start at 0", where=where)
+    kind, value, store = _reducer(tree, name)
+    rank = store.buffer.ndim
+    if not -rank - 1 <= factor_axis <= rank:
+        raise ScheduleError(f"rfactor: factor_axis {factor_axis} is out of range for '{store.buffer.name}' of {rank} dimensions", where=where)
+    axis = factor_axis + rank + 1 if factor_axis < 0 else factor_axis
+    loops = tree.loops_of(name)
+    top = next(x for x in loops if feeds_reduction(realize, x.loop_var))
+    require_binds_once(tree, realize, top, "rfactor")
+    return _rfactor(tree, realize, loops[loops.index(top) :], loop, axis, kind, value, store)
+
+
+def _rfactor(
+    tree: Tree, realize: BlockRealize, loops: list[For], loop: For, axis: int,
+    kind: type[E.BinaryOp], value: PrimExpr, store: BufferStore,
+) -> tuple[Tree, str, str]:  # fmt: skip
+    block, buffer = realize.block, store.buffer
+    shape = (*buffer.shape[:axis], E.cast(buffer.shape[0].dtype if buffer.shape else "int32", loop.extent), *buffer.shape[axis:])
+    partial = replace(buffer, name=tree.unique_buffer_name(f"{buffer.name}_rf"), shape=shape)
+    neutral = identity_of(kind, buffer.dtype)
+    rf_name = tree.unique_block_name(f"{block.name_hint}_rf")
+    rf = _partial_block(tree, realize, loops, loop, axis, partial, neutral, kind, value, store, rf_name)
+    final_vars = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in block.iter_vars if iv.kind == SPATIAL}
+    step = Var(f"v{loop.loop_var.name}", loop.loop_var.dtype)
+    at = tuple(substitute(i, final_vars) for i in store.indices)
+    source = BufferLoad(partial, (*at[:axis], step, *at[axis:]))
+    assert block.init is not None
+    final = with_regions(replace(
+        block,
+        iter_vars=(*(replace(iv, var=final_vars[iv.var]) for iv in block.iter_vars if iv.kind == SPATIAL),
+                   IterVar(Range(E.const(0, step.dtype), loop.extent), step, REDUCE)),
+        body=BufferStore(buffer, kind(BufferLoad(buffer, at), source), at), init=substitute(block.init, final_vars),
+    ))  # fmt: skip
+    last = Var(loop.loop_var.name, loop.loop_var.dtype)
+    nest, _ = spatial_nest(tree, realize, loops, final, suffix="", extra={step: last})
+    nest = _innermost(nest, lambda body: For(last, loop.start, loop.extent, type(loop.kind).SERIAL, body))
+    tree = tree.replace(realize, rf)
+    top = tree.loops[loops[0].loop_var]
+    tree = tree.replace(top, seq(top, nest)).add_buffers(partial)
+    return tree, rf_name, block.name_hint
+
+
+def _innermost(stmt: Stmt, wrap: object) -> Stmt:
+    if isinstance(stmt, For):
+        return replace(stmt, body=_innermost(stmt.body, wrap))
+    return wrap(stmt)  # type: ignore[operator,no-any-return]
+
+
+def _partial_block(
+    tree: Tree, realize: BlockRealize, loops: list[For], loop: For, axis: int, partial: Buffer,
+    neutral: PrimExpr, kind: type[E.BinaryOp], value: PrimExpr, store: BufferStore, name: str,
+) -> BlockRealize:  # fmt: skip
+    """The block of partial results: the loop becomes spatial, loops that share its variable's binding bind themselves."""
+    block = realize.block
+    touched = {iv.var for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if loop.loop_var in free_vars(v)}
+    together = {x for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.var in touched for x in free_vars(v)}
+    own: dict[Var, PrimExpr] = {}
+    iter_vars: list[IterVar] = []
+    values: list[PrimExpr] = []
+    analyzer = tree.analyzer(realize)
+    for x in loops:
+        if x.loop_var in together:
+            v = Var(f"v{x.loop_var.name}", x.loop_var.dtype)
+            own[x.loop_var] = v
+            iter_vars.append(IterVar(Range(x.start, x.extent), v, SPATIAL if x is loop else REDUCE))
+            values.append(x.loop_var)
+            analyzer.bounds[v] = analyzer.bounds[x.loop_var]
+    rest = [(iv, v) for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.var not in touched]
+    renamed: dict[Var, PrimExpr] = {iv.var: Var(iv.var.name, iv.var.dtype) for iv, _ in rest}
+    for iv, v in rest:
+        var = renamed[iv.var]
+        assert isinstance(var, Var)
+        iter_vars.append(replace(iv, var=var))
+        values.append(v)
+        analyzer.bind(var, iv.dom)
+    inner = dict(renamed)
+    for iv, v in zip(block.iter_vars, realize.iter_values, strict=True):
+        if iv.var in touched:
+            inner[iv.var] = analyzer.simplify(substitute(v, own))
+    predicate, guards = _predicates(realize, loops, loop, own, analyzer)
+    at = tuple(substitute(i, inner) for i in store.indices)
+    step = own[loop.loop_var]
+    place = (*at[:axis], step, *at[axis:])
+    source = E.if_then_else(E.all_of(*guards), substitute(value, inner), neutral)
+    body = BufferStore(partial, kind(BufferLoad(partial, place), source), place)
+    has_reduction = any(iv.kind == REDUCE for iv in iter_vars)
+    init = BufferStore(partial, neutral, place)
+    new = replace(block, iter_vars=tuple(iter_vars), body=body, init=init, name_hint=name)
+    if not has_reduction:
+        new = replace(new, body=BufferStore(partial, source, place), init=None, reads=(), writes=())
+    return BlockRealize(tuple(values), predicate, with_regions(new))
+
+
+def _predicates(
+    realize: BlockRealize, loops: list[For], loop: For, own: Mapping[Var, PrimExpr], analyzer: Analyzer
+) -> tuple[PrimExpr, list[PrimExpr]]:
+    """(predicate, guards): conditions that could keep a partial result from being initialised guard the value instead."""
+    others = {x.loop_var for x in loops if feeds_reduction(realize, x.loop_var)} - {loop.loop_var}
+    start: dict[Var, PrimExpr] = {v: E.const(0, v.dtype) for v in others}
+    predicates, guards = [], []
+    for c in split_conditions(realize.predicate):
+        if loop.loop_var in free_vars(c) and not analyzer.can_prove(substitute(c, start)):
+            guards.append(substitute(c, own))
+        else:
+            predicates.append(c)
+    return E.all_of(*predicates), guards
+
+
+__all__ = ["bind_loop", "decompose_reduction", "identity_of", "point", "reduce_vars", "rewrite", "rfactor", "spatial_nest"]

@@ -1,0 +1,244 @@
+"""Measurement end to end, with real processes, real kernels and real crashes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from autosched.errors import AutoschedError, InvalidValueError
+from autosched.space import Config
+from autosched.task import Status, Trial
+from autosched.tuner.measure import LocalMeasurer, MeasureOptions
+from tests.tuner.measure.kernels import config, evaluate, matmul_task
+
+COMPILER = "tests.tuner.measure.kernels:KernelCompiler"
+OPTIONS = MeasureOptions(build_timeout_s=10, run_timeout_s=2, builders=1, memory_limit_bytes=4 << 30)
+TASK = matmul_task()
+
+
+def open_measurer(options: MeasureOptions = OPTIONS) -> LocalMeasurer:
+    return LocalMeasurer("cpu", options, compiler=COMPILER, evaluate=evaluate)
+
+
+@pytest.fixture(scope="module")
+def measurer() -> Iterator[LocalMeasurer]:
+    with open_measurer() as measurer:
+        yield measurer
+
+
+def measure_one(measurer: LocalMeasurer, kind: str) -> Trial:
+    (trial,) = measurer.measure(TASK, [config(kind)])
+    return trial
+
+
+@pytest.mark.parametrize("kind", ["right", "packed"])
+def test_a_good_candidate_has_times(measurer: LocalMeasurer, kind: str) -> None:
+    measurement = measure_one(measurer, kind).measurement
+    assert measurement.status is Status.OK and measurement.error == ""
+    assert 1e-8 < measurement.median_s < 1e-2 and len(measurement.times_s) >= 3
+    assert measurement.checked_against == "float64 reference"
+    assert measurement.how["threads"] == 1 and measurement.how["cache"] == "warm"
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "text"),
+    [
+        ("refused", Status.INVALID, "tile 7 does not fit"),
+        ("build_error", Status.BUILD_ERROR, "ValueError: no such instruction"),
+        ("build_exit", Status.BUILD_ERROR, "SystemExit: 3"),
+        ("build_hard_exit", Status.CRASH, "exited with code 5"),
+        ("build_crash", Status.CRASH, "SIGSEGV"),
+        ("build_memory", Status.OUT_OF_MEMORY, "100. GiB"),
+        ("needs_python", Status.RUN_ERROR, "PyErr_SetString"),
+        ("other_arguments", Status.RUN_ERROR, "other arguments than the task's function"),
+        ("scratch_memory", Status.OUT_OF_MEMORY, "100. GiB"),
+        ("one_term_short", Status.WRONG_RESULT, "C[5, 7]"),
+        ("last_row_missing", Status.WRONG_RESULT, "C[31, 0] is nan"),
+        ("makes_nan", Status.NON_FINITE, "1536 of 1536 values"),
+        ("beside_output", Status.WRONG_RESULT, "beside its output 'C'"),
+        ("into_input", Status.WRONG_RESULT, "its input 'A'"),
+        ("works_once", Status.WRONG_RESULT, "C[0, 0]"),
+        ("wild_store", Status.CRASH, "SIGSEGV"),
+        ("endless", Status.TIMEOUT, "not finished after 2 s"),
+    ],
+)
+def test_a_bad_candidate_costs_itself_alone(measurer: LocalMeasurer, kind: str, status: Status, text: str) -> None:
+    bad, good = measurer.measure(TASK, [config(kind), config("right")])
+    if not bad.config == config(kind):  # what is not built comes before what is
+        bad, good = good, bad
+    assert bad.measurement.status is status, bad.measurement.error
+    assert text in bad.measurement.error and bad.measurement.times_s == ()
+    assert good.measurement.status is Status.OK, good.measurement.error
+
+
+def test_a_build_that_hangs_is_ended() -> None:
+    options = MeasureOptions(build_timeout_s=1, builders=1)
+    with open_measurer(options) as measurer:
+        trials = {t.config["kind"]: t for t in measurer.measure(TASK, [config("build_hang"), config("refused")])}
+    assert trials["build_hang"].measurement.status is Status.BUILD_TIMEOUT
+    assert trials["refused"].measurement.status is Status.INVALID
+
+
+def test_what_is_clearly_worse_is_cut_short(measurer: LocalMeasurer) -> None:
+    best_s = measure_one(measurer, "right").median_s
+    (slow,) = measurer.measure(TASK, [config("slow", rounds=20)], best_s)
+    assert slow.is_ok and slow.measurement.how["cut"] and len(slow.measurement.times_s) == 3
+    (alone,) = measurer.measure(TASK, [config("slow", rounds=20)])
+    assert "cut" not in alone.measurement.how and len(alone.measurement.times_s) > 3
+
+
+def test_comparison_ranks_and_drops_failures(measurer: LocalMeasurer) -> None:
+    configs = [config("slow", rounds=5), config("makes_nan"), config("right"), config("slow", rounds=5, again=1)]
+    baseline, failure, faster, same = measurer.compare(TASK, configs, rounds=15)
+    assert baseline.ratio == 1.0 and not baseline.is_faster
+    assert failure.measurement.status is Status.NON_FINITE and not failure.is_faster
+    assert faster.is_faster and faster.low <= faster.ratio <= faster.high < 0.8
+    assert 0.5 < same.ratio < 2 and len(same.measurement.times_s) == 15
+
+
+def test_comparison_survives_a_crash(measurer: LocalMeasurer) -> None:
+    good, crash = measurer.compare(TASK, [config("right"), config("wild_store")], rounds=3)
+    assert good.measurement.is_ok and crash.measurement.status is Status.CRASH
+
+
+def test_cold_weights_rotate() -> None:
+    options = MeasureOptions(builders=1, cache="cold")
+    with open_measurer(options) as measurer:
+        warm, cold = measurer.measure(TASK, [config("right"), config("packed")])
+        assert warm.measurement.how["cache"] == "warm"  # it has no packed argument
+        assert cold.is_ok and cold.measurement.how["cache"] == "cold"
+
+
+def test_threads_are_the_options_or_the_knob() -> None:
+    task = matmul_task(threads=2)
+    with open_measurer(MeasureOptions(builders=1, threads=2)) as measurer:
+        configs = [config("right"), config("right", threads=1), config("right", threads=8)]
+        trials = list(measurer.measure(task, configs))
+    assert [t.measurement.status for t in trials] == [Status.OK] * 3
+    assert [t.measurement.how["threads"] for t in trials] == [2, 1, 2]
+
+
+def test_leaving_early_leaves_a_usable_measurer(measurer: LocalMeasurer) -> None:
+    for trial in measurer.measure(TASK, [config("right"), config("packed"), config("slow")]):
+        assert trial.is_ok
+        break
+    assert measure_one(measurer, "right").is_ok
+
+
+def test_a_worker_that_died_idle_is_replaced_without_blame(measurer: LocalMeasurer) -> None:
+    pids = measurer.process_ids
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    while any(map(is_running, pids)):
+        time.sleep(0.01)
+    assert measure_one(measurer, "right").is_ok
+
+
+def test_a_worker_killed_by_the_system_ran_out_of_memory(measurer: LocalMeasurer) -> None:
+    import threading
+
+    trials: list[Trial] = []
+    thread = threading.Thread(target=lambda: trials.extend(measurer.measure(TASK, [config("endless")])))
+    thread.start()
+    runner = measurer._parts()[1].crew._workers[0]
+    deadline = time.monotonic() + 20
+    while runner.n_jobs == 0 or not is_busy(runner.pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.kill(runner.pid, signal.SIGKILL)
+    thread.join(20)
+    assert trials[0].measurement.status is Status.OUT_OF_MEMORY
+
+
+def is_busy(pid: int) -> bool:
+    """Whether a process runs at this moment."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "R"
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_close_leaves_nothing() -> None:
+    measurer = open_measurer()
+    pids, folder = measurer.process_ids, measurer._folder
+    assert measure_one(measurer, "right").is_ok and len(pids) >= 2
+    measurer.close()
+    measurer.close()
+    assert not any(map(is_running, pids)) and not folder.exists()
+    with pytest.raises(InvalidValueError, match="closed"):
+        list(measurer.measure(TASK, [config("right")]))
+
+
+PARENT = """
+import signal, sys
+from tests.tuner.measure.test_local import *
+if __name__ == "__main__":
+    measurer = open_measurer(MeasureOptions(builders=1, run_timeout_s=300))
+    list(measurer.measure(TASK, [config("right")]))
+    print(*measurer.process_ids, measurer._folder, flush=True)
+    if sys.argv[1] == "return":
+        sys.exit(0)
+    list(measurer.measure(TASK, [config("endless")]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 1), ("return", 0)]
+)
+def test_nothing_is_left_when_the_parent_ends(how: signal.Signals | str, code: int) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(how)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert parent.stdout is not None
+    *pids, folder = parent.stdout.readline().split()
+    assert len(pids) >= 2
+    if isinstance(how, signal.Signals):
+        assert all(is_running(int(pid)) for pid in pids)
+        time.sleep(0.5)  # the runner is in its endless kernel by now
+        parent.send_signal(how)
+    assert abs(parent.wait(20)) in (abs(code), 128 + abs(code), signal.SIGINT)
+    deadline = time.monotonic() + 10
+    while any(is_running(int(pid)) for pid in pids) or Path(folder).exists():
+        assert time.monotonic() < deadline, "a worker or its folder is left"
+        time.sleep(0.05)
+
+
+def test_a_worker_that_cannot_start_says_why() -> None:
+    with pytest.raises(AutoschedError, match="No module named 'tests.no_such_module'"):
+        LocalMeasurer("cpu", OPTIONS, compiler="tests.no_such_module:Compiler")
+
+
+def test_impossible_options() -> None:
+    for options in ({"threads": 0}, {"run_timeout_s": -1.0}, {"builders": 0}, {"cache": "hot"}):
+        with pytest.raises(InvalidValueError):
+            MeasureOptions(**options)  # type: ignore[arg-type]
+
+
+def test_nothing_to_compare(measurer: LocalMeasurer) -> None:
+    with pytest.raises(InvalidValueError, match="no configuration"):
+        measurer.compare(TASK, [])
+
+
+def test_workers_are_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_measurer() as measurer:
+        crew = measurer._parts()[1].crew
+        crew._most_jobs = 2
+        first = crew._workers[0].pid
+        trials = [measure_one(measurer, "right") for _ in range(4)]
+        assert all(trial.is_ok for trial in trials) and crew._workers[0].pid != first
+
+
+def test_the_configuration_travels(measurer: LocalMeasurer) -> None:
+    (trial,) = measurer.measure(TASK, [Config("test", {"kind": "right", "tile": (2, 3)})])
+    assert trial.config["tile"] == (2, 3) and trial.is_ok
