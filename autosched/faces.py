@@ -64,6 +64,8 @@ FACES: Mapping[str, Mapping[str, str]] = {
         "graph_executor": "autosched.contrib.graph_executor",
     },
     "autosched.relax": {
+        "frontend": "autosched.relax.frontend",
+        "transform": "autosched.relax.transform",
         "build": "autosched.driver:relax_build",
     },
     "autosched.relax.frontend": {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autosched.codegen import CompileJob, compile_jobs
+from autosched.codegen.compile import Request, compile_funcs
 from autosched.ir import IRModule
 from autosched.runtime.kernel import Kernel
 from autosched.target import Target
@@ -18,11 +18,11 @@ def prim_funcs(module: IRModule) -> dict[str, PrimFunc]:
 def compile_functions(module: IRModule, target: Target) -> dict[str, Kernel]:
     """Compile every PrimFunc of the module, by name."""
     functions = prim_funcs(module)
-    jobs = [
-        CompileJob(f, name, str(f.attrs.get("autosched.trace", "")), str(f.attrs.get("autosched.config", "")))
+    requests = [
+        Request(f, name, str(f.attrs.get("autosched.trace", "")), str(f.attrs.get("autosched.config", "")))
         for name, f in functions.items()
     ]
-    return {name: done.kernel for name, done in zip(functions, compile_jobs(jobs, target), strict=True)}
+    return {name: done.kernel for name, done in zip(functions, compile_funcs(requests, target), strict=True)}
 
 
 def stored_functions(module: IRModule) -> dict[str, str]:

@@ -65,12 +65,10 @@ def ignored(**kwargs: Any) -> Any:
 
 @cache
 def form_fields(kind: type) -> tuple[tuple[str, bool], ...]:
-    """(name, defines variables) of each field that belongs to the form of `kind`."""
-    return tuple(
-        (f.name, bool(f.metadata.get("defines")))
-        for f in dataclasses.fields(kind)
-        if not f.metadata.get("ignored")
-    )
+    """(name, defines variables) of each field that belongs to the form of `kind`, definitions before uses."""
+    fields = (f for f in dataclasses.fields(kind) if not f.metadata.get("ignored"))  # type: ignore[arg-type]
+    marked = ((f.name, bool(f.metadata.get("defines"))) for f in fields)
+    return tuple(sorted(marked, key=lambda field: not field[1]))
 
 
 def _map_value(value: Any, f: Callable[[Any], Any]) -> Any:

@@ -12,3 +12,6 @@ from autosched.tir.stmt import (
     Allocate, AssertStmt, Block, BlockRealize, BufferRegion, BufferStore, Evaluate, For, IfThenElse, LetStmt, LoopKind,
     MatchBufferRegion, SeqStmt, Stmt, While, seq,
 )  # fmt: skip
+from autosched.tir.index_map import IndexMap
+from autosched.tir.interpret import interpret
+from autosched.tir.schedule import BlockRV, ExprRV, LoopRV, Schedule, Trace

@@ -130,7 +130,7 @@ class Block(Stmt):
     name_hint: str
     body: Stmt
     init: Stmt | None = None
-    match_buffers: tuple[MatchBufferRegion, ...] = ()
+    match_buffers: tuple[MatchBufferRegion, ...] = defines(default=())
     annotations: Mapping[str, Any] = field(default_factory=FrozenDict)
     span: Span | None = ignored(default=None)
 

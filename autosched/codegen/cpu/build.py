@@ -9,6 +9,7 @@ from typing import Any
 from autosched.codegen.cpu.compiled import CompiledKernel
 from autosched.codegen.cpu.isa import Isa
 from autosched.codegen.cpu.source import Scratch, Writer, align_bytes
+from autosched.codegen.generator import GENERATOR
 from autosched.codegen.lower import lower_func, split_phases
 from autosched.codegen.lower.flops import count_flops
 from autosched.errors import CodegenError
@@ -18,10 +19,6 @@ from autosched.runtime.loader import check_object
 from autosched.target import Target
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BufferStore
-from autosched.version import __version__
-
-GENERATOR = f"{__version__}+1"  # the number grows whenever equal input gives other code
-
 
 def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, config: str) -> CompiledKernel:
     """Compile without looking into the cache. Raises CodegenError for what no CPU code exists for."""

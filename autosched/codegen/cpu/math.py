@@ -133,8 +133,10 @@ def _tanh(m: _Maker, x: Any) -> Any:
 
 
 def _sigmoid(m: _Maker, x: Any) -> Any:
-    one = m.number(1.0)
-    return m.builder.fdiv(one, m.builder.fadd(one, _exp(m, m.builder.fneg(x))))
+    b, one = m.builder, m.number(1.0)
+    power = _exp(m, b.fneg(m.unary("fabs", x)))  # at most 1, so that small results are not lost in an overflow
+    above = b.select(b.fcmp_ordered("<", x, m.number(0.0)), power, one)
+    return b.fdiv(above, b.fadd(one, power))
 
 
 def _erf(m: _Maker, x: Any) -> Any:

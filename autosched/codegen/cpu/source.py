@@ -72,6 +72,10 @@ class Writer:
     keys: dict[str, str] = field(default_factory=dict)  # form of a tile -> its name
     own_used: int = 0
 
+    def __post_init__(self) -> None:
+        for buffer in (*self.slots, *self.scratch.shared):
+            self.name_of(buffer)
+
     # --- names --------------------------------------------------------------------------------------------------
 
     def name_of(self, thing: Var | Buffer) -> str:
@@ -207,7 +211,7 @@ class Writer:
             if loop.loop_var.name not in [s.split(":")[0] for s in sizes]:
                 sizes.append(f"{loop.loop_var.name}:{const_int(loop.extent)}")
         extents = "x".join(s.split(":")[1] for s in sizes[:4])
-        base = re.sub(r"\W", "_", f"{target.name if target is not None else 'tile'}{'_' + extents if extents else ''}")
+        base = re.sub(r"\W", "_", f"{target.name if target is not None else 'tile'}_{extents or 'loop'}")
         name, n = base, 0
         taken = {*self.tiles, *self.names.values(), *_RESERVED}
         while name in taken or keyword.iskeyword(name):

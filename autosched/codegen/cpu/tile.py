@@ -53,7 +53,7 @@ def define_tile(module: Any, tile: Tile, isa: Isa) -> Any:
     entry = function.append_basic_block("entry")
     body = function.append_basic_block("body")
     emitter = TileEmitter(ir.IRBuilder(body), isa, tile.analyzer)
-    emitter.places = {}
+    emitter.places, emitter.loop_facts = {}, {}
     emitter.entry = ir.IRBuilder(entry)
     written = {n.buffer for n in walk(tile.stmt) if isinstance(n, BufferStore)}
     arguments = list(function.args)
@@ -72,8 +72,17 @@ def define_tile(module: Any, tile: Tile, isa: Isa) -> Any:
     return function
 
 
+@dataclass(frozen=True, slots=True)
+class _LoopFacts:
+    loop: For  # kept, so that its id stays its own
+    fills_lanes: bool
+    dtype: str
+
+
 class TileEmitter(ValueEmitter):
     """Adds statements to values."""
+
+    loop_facts: dict[int, _LoopFacts]
 
     def emit(self, stmt: Stmt) -> None:
         match stmt:
@@ -119,13 +128,20 @@ class TileEmitter(ValueEmitter):
         self.analyzer = enter(outer, loop)
         if loop.kind == LoopKind.UNROLLED and count is not None and count <= MOST_UNROLLED:
             self.unroll(loop, count)
-        elif loop.kind == LoopKind.VECTORIZED and count is not None and self.lanes == 1 and _fills_lanes(loop):
+        elif loop.kind == LoopKind.VECTORIZED and count is not None and self.lanes == 1 and self.facts(loop).fills_lanes:
             self.vectorize(loop, count)
         elif loop.kind == LoopKind.VECTORIZED and count is not None and count <= MOST_VECTORS:
             self.unroll(loop, count)
         else:
             self.serial(loop)
         self.analyzer = outer
+
+    def facts(self, loop: For) -> _LoopFacts:
+        """What is found out once about a loop that unrolled code contains many times."""
+        found = self.loop_facts.get(id(loop))
+        if found is None:
+            found = self.loop_facts[id(loop)] = _LoopFacts(loop, _fills_lanes(loop), _vector_dtype(loop.body))
+        return found
 
     def unroll(self, loop: For, count: int) -> None:
         start = self.index(loop.start)
@@ -168,7 +184,7 @@ class TileEmitter(ValueEmitter):
 
     def vectorize(self, loop: For, count: int) -> None:
         """Whole vectors, then one that is narrower or masked."""
-        widest = self.isa.lanes(_vector_dtype(loop.body))
+        widest = self.isa.lanes(self.facts(loop).dtype)
         count, body = self.shortened(loop, count)
         full, rest = divmod(count, widest)
         start = self.index(loop.start)

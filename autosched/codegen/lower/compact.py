@@ -183,6 +183,10 @@ def _dim(buffer: Buffer, axis: int, accesses: list[_Access], outer: set[Var], on
             return _Dim(None)
         fixed, inner = parts
         low, high = access.analyzer._linear_bound(inner)
+        if not fixed.terms:  # a condition that is not seen here keeps accesses inside the buffer
+            size = const_int(buffer.shape[axis])
+            low = 0 if low is None else max(low, 0)
+            high = high if size is None else size - 1 if high is None else min(high, size - 1)
         if low is None or high is None:
             return _Dim(None)
         if result is None:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from autosched.script.intrinsics import RESULT_LIKE
 from autosched.script.parser import values
 from autosched.script.parser.state import State, arguments
-from autosched.script.printer.tir_expr import RESULT_LIKE
 from autosched.tir import expr as E
 from autosched.tir.expr import Buffer, PrimExpr
 
 BINARY: dict[type[ast.AST], type[E.BinaryOp]] = {
     ast.Add: E.Add, ast.Sub: E.Sub, ast.Mult: E.Mul, ast.Div: E.Div, ast.FloorDiv: E.FloorDiv, ast.Mod: E.FloorMod,
     ast.Eq: E.EQ, ast.NotEq: E.NE, ast.Lt: E.LT, ast.LtE: E.LE, ast.Gt: E.GT, ast.GtE: E.GE,
+}  # fmt: skip
+PYTHON: dict[type[E.BinaryOp], Callable[[Any, Any], Any]] = {
+    E.Add: operator.add, E.Sub: operator.sub, E.Mul: operator.mul, E.Div: operator.truediv,
+    E.FloorDiv: operator.floordiv, E.FloorMod: operator.mod, E.EQ: operator.eq, E.NE: operator.ne, E.LT: operator.lt,
+    E.LE: operator.le, E.GT: operator.gt, E.GE: operator.ge,
 }  # fmt: skip
 FUNCTIONS: dict[str, type[E.BinaryOp]] = {
     **{k.__name__: k for k in BINARY.values()}, "And": E.And, "Or": E.Or, "Min": E.Min, "Max": E.Max, "Mod": E.Mod,
@@ -81,10 +87,20 @@ class ExprReader:
         return E.match_types(a, b)
 
     def _binary(self, node: ast.AST, kind: type[E.BinaryOp], left: ast.AST, right: ast.AST) -> PrimExpr:
+        x, y = self.value(left), self.value(right)
+        if isinstance(x, int | float) and isinstance(y, int | float):
+            return self._python(node, kind, x, y)  # type: ignore[no-any-return]
         a, b = self.pair(left, right)
         if kind is E.Div and isinstance(node, ast.BinOp) and E.is_int(a.dtype):
             raise self.state.error(node, "/ of integers: write // or T.truncdiv")
         return kind(a, b)
+
+    def _python(self, node: ast.AST, kind: type[E.BinaryOp], x: float, y: float) -> Any:
+        """Two bare numbers give a bare number, as in Python."""
+        try:
+            return PYTHON[kind](x, y)
+        except ZeroDivisionError:
+            raise self.state.error(node, "division by zero") from None
 
     def _bool_op(self, kind: type[E.BinaryOp], items: Sequence[ast.AST]) -> PrimExpr:
         result = self.expr(items[0], "bool")
@@ -105,16 +121,12 @@ class ExprReader:
         """Indices of one element. Raises ScriptError where their number is wrong."""
         items = index.elts if isinstance(index, ast.Tuple) else [index]
         if len(items) != buffer.ndim:
-            raise self.state.error(index, f"buffer '{buffer.name}' has {buffer.ndim} dimensions, got {len(items)} indices")
+            message = f"buffer '{buffer.name}' has {buffer.ndim} dimensions, got {len(items)} indices"
+            raise self.state.error(index, message)
         for item in items:
             if isinstance(item, ast.Slice):
                 raise self.state.error(item, "a region cannot stand here, an element is needed")
-        dtypes = [s.dtype for s in buffer.shape]
-        return tuple(self.expr(i, d if E.is_int(d) else None) for i, d in zip(items, self._index_dtypes(items, dtypes)))
-
-    def _index_dtypes(self, items: Sequence[ast.AST], dtypes: Sequence[str]) -> Sequence[str]:
-        """Bare indices are int32: other dtypes are written out."""
-        return ["int32"] * len(items)
+        return self.exprs(items)
 
     def _load(self, base: ast.AST, index: ast.AST) -> PrimExpr:
         buffer = self.buffer(base)

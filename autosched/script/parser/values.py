@@ -51,11 +51,11 @@ def truth(state: State, node: ast.AST) -> bool:
 
 
 def attribute(state: State, node: ast.AST) -> Any:
-    """The value of an attribute: numbers, strings, lists (as tuples), dicts, `T.bool(True)`, `T.target({…})`, arrays."""
-    if (value := number(node)) is not None:
-        return value
+    """The value of an attribute: numbers, strings, lists (as tuples), dicts, T.bool, T.target, arrays."""
+    if (found := number(node)) is not None:
+        return found
     match node:
-        case ast.Constant(value=value) if value is None or isinstance(value, str):
+        case ast.Constant(value=None | str() as value):
             return value
         case ast.List(elts=items) | ast.Tuple(elts=items):
             return tuple(attribute(state, item) for item in items)

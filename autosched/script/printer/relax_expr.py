@@ -134,8 +134,8 @@ def _stated_call(ctx: Context, e: R.Call) -> str:
     if rest:
         parts.append(relax_expr(ctx, rest[0]))
     outs = [o for s in e.sinfo_args for o in (s.fields if isinstance(s, TupleStructInfo) else (s,))]
-    several = len(e.sinfo_args) != 1 or isinstance(e.sinfo_args[0], TupleStructInfo)
-    out = f"[{', '.join(struct_info(ctx, o) for o in outs)}]" if several else struct_info(ctx, outs[0])
+    several = len(outs) != 1
+    out = f"[{', '.join(struct_info(ctx, o) for o in outs)}]" if several else struct_info(ctx, e.sinfo_args[0])
     parts.append(f"out_sinfo={out}")
     if len(rest) > 1:
         parts.append(f"tir_vars={relax_expr(ctx, rest[1])}")

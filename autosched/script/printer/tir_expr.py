@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autosched.ir.node import Node
+from autosched.script.intrinsics import RESULT_LIKE
 from autosched.script.printer.context import Context
 from autosched.script.printer.literals import float_constant, int_constant, string
 from autosched.tir import expr as E
@@ -23,16 +24,7 @@ INFIX: dict[type, tuple[str, int]] = {
 }  # fmt: skip
 FUNCTIONS: dict[type, str] = {E.Min: "min", E.Max: "max", E.Mod: "truncmod"}
 
-# intrinsics whose result has the dtype of the argument at this position; -1: the result is bool
-_LIKE_FIRST = (
-    "exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "floor", "ceil", "round", "trunc", "nearbyint", "sin",
-    "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "exp2", "exp10", "log2", "log10",
-    "log1p", "fabs", "abs", "pow", "fma", "fmod", "atan2", "hypot", "copysign", "nextafter", "popcount", "likely",
-    "shift_left", "shift_right", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not",
-)  # fmt: skip
-RESULT_LIKE: dict[str, int] = {
-    **dict.fromkeys(_LIKE_FIRST, 0), "if_then_else": 1, "isnan": -1, "isinf": -1, "isfinite": -1,
-}  # fmt: skip
+
 
 
 def dtype_of(e: Any) -> str:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from autosched.errors import ScheduleError
+from autosched.ir.node import walk
 from autosched.tir import expr as E
 from autosched.tir.expr import REDUCE, SPATIAL, Buffer, BufferLoad, IterVar, PrimExpr, Range, Var
-from autosched.tir.functor import free_vars, rewrite, substitute
-from autosched.tir.access import point
+from autosched.tir.functor import free_vars, substitute
 from autosched.tir.schedule.check import (
-    feeds_reduction, reduce_vars, require_binds_once, require_reduction, where_block, where_loop,
+    feeds_reduction, require_binds_once, require_reduction, where_block, where_loop,
 )  # fmt: skip
 from autosched.tir.schedule.inline import with_regions
 from autosched.tir.schedule.loops import join_conditions
-from autosched.tir.schedule.tree import Tree, bind_loop, simplify_values
+from autosched.tir.schedule.tree import Tree, simplify_values
 from autosched.tir.simplify import Analyzer, form_key, split_conditions
-from autosched.tir.stmt import Block, BlockRealize, BufferRegion, BufferStore, For, Stmt, seq
+from autosched.tir.stmt import Block, BlockRealize, BufferRegion, BufferStore, For, LoopKind, Stmt, seq
 
 
 def decompose_reduction(tree: Tree, name: str, var: Var) -> tuple[Tree, str, str]:
@@ -114,17 +114,11 @@ def _reducer(tree: Tree, name: str) -> tuple[type[E.BinaryOp], PrimExpr, BufferS
         sides = (store.value.a, store.value.b)
         for own, other in (sides, sides[::-1]):
             if isinstance(own, BufferLoad) and (own.buffer, *map(form_key, own.indices)) == key:
-                if not any(isinstance(x, BufferLoad) and x.buffer is store.buffer for x in _loads(other)):
+                if not any(isinstance(x, BufferLoad) and x.buffer is store.buffer for x in walk(other)):
                     return type(store.value), other, store
     raise ScheduleError(
         f"rfactor: block '{name}' is not a sum, product, maximum or minimum of one value", where=where_block(tree, name)
     )  # fmt: skip
-
-
-def _loads(x: PrimExpr) -> list[BufferLoad]:
-    from autosched.tir.functor import loads
-
-    return loads(x)
 
 
 def rfactor(tree: Tree, var: Var, factor_axis: int = 0) -> tuple[Tree, str, str]:
@@ -183,17 +177,15 @@ def _rfactor(
     ))  # fmt: skip
     last = Var(loop.loop_var.name, loop.loop_var.dtype)
     nest, _ = spatial_nest(tree, realize, loops, final, suffix="", extra={step: last})
-    nest = _innermost(nest, lambda body: For(last, loop.start, loop.extent, type(loop.kind).SERIAL, body))
+    nest = _innermost(nest, lambda body: For(last, loop.start, loop.extent, LoopKind.SERIAL, body))
     tree = tree.replace(realize, rf)
     top = tree.loops[loops[0].loop_var]
     tree = tree.replace(top, seq(top, nest)).add_buffers(partial)
     return tree, rf_name, block.name_hint
 
 
-def _innermost(stmt: Stmt, wrap: object) -> Stmt:
-    if isinstance(stmt, For):
-        return replace(stmt, body=_innermost(stmt.body, wrap))
-    return wrap(stmt)  # type: ignore[operator,no-any-return]
+def _innermost(stmt: Stmt, wrap: Callable[[Stmt], Stmt]) -> Stmt:
+    return replace(stmt, body=_innermost(stmt.body, wrap)) if isinstance(stmt, For) else wrap(stmt)
 
 
 def _partial_block(
@@ -204,6 +196,11 @@ def _partial_block(
     block = realize.block
     touched = {iv.var for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if loop.loop_var in free_vars(v)}
     together = {x for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.var in touched for x in free_vars(v)}
+    for iv, v in zip(block.iter_vars, realize.iter_values, strict=True):
+        if iv.var not in touched and together & free_vars(v):
+            raise ScheduleError(
+                f"rfactor: the binding of '{iv.var.name}' shares a loop with the reduction", where=where_block(tree, block.name)
+            )  # fmt: skip
     own: dict[Var, PrimExpr] = {}
     iter_vars: list[IterVar] = []
     values: list[PrimExpr] = []
@@ -250,10 +247,9 @@ def _predicates(
     predicates, guards = [], []
     for c in split_conditions(realize.predicate):
         if loop.loop_var in free_vars(c) and not analyzer.can_prove(substitute(c, start)):
+            if not free_vars(c) <= own.keys():
+                raise ScheduleError(f"rfactor: the bound on loop '{loop.loop_var.name}' depends on loops that are not reduced")
             guards.append(substitute(c, own))
         else:
             predicates.append(c)
     return E.all_of(*predicates), guards
-
-
-__all__ = ["bind_loop", "decompose_reduction", "identity_of", "point", "reduce_vars", "rewrite", "rfactor", "spatial_nest"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -67,6 +68,7 @@ class Crew:
         """
         assert not self._is_closed, "the crew has been closed"
         waiting = deque(enumerate(jobs))
+        again: set[int] = set()  # jobs whose worker died before they began: each is sent a second time
         busy: dict[int, tuple[int, float]] = {}  # number of the worker -> position of the job, deadline
         try:
             while waiting or busy:
@@ -78,7 +80,11 @@ class Crew:
                         busy[number] = position, time.monotonic() + self._timeout_s
                 for number, reply in self._wait(busy):
                     position, _ = busy.pop(number)
-                    yield position, reply
+                    if reply.status is Status.LOST and position not in again:
+                        again.add(position)
+                        waiting.appendleft((position, jobs[position]))
+                    else:
+                        yield position, reply
         finally:
             for number in busy:
                 self._workers[number].kill()
@@ -90,18 +96,13 @@ class Crew:
             worker.kill()
 
     def _start(self, number: int, job: Job) -> None:
-        """Send a job to a worker; one that died while it was idle is replaced, and no job is to blame for it."""
-        for _ in range(3):
-            worker = self._workers[number]
-            if worker.is_alive:
-                worker.wait_ready()
-                try:
-                    return worker.start(job)
-                except OSError:
-                    pass
+        """Send a job to a worker; one that died while it was idle is replaced before."""
+        if not self._workers[number].is_alive:
             self._replace(number)
-        self._workers[number].wait_ready()
-        self._workers[number].start(job)
+        worker = self._workers[number]
+        worker.wait_ready()
+        with contextlib.suppress(OSError):  # it has just died, which shows when its reply is awaited
+            worker.start(job)
 
     def _wait(self, busy: dict[int, tuple[int, float]]) -> list[tuple[int, Reply]]:
         """Wait for replies, deaths and deadlines of busy workers."""
@@ -112,8 +113,9 @@ class Crew:
         for pipe in ready:
             number = numbers[pipe]  # type: ignore[index]
             worker = self._workers[number]
-            reply = worker.receive()
-            if not worker.is_alive or worker.replies.closed:
+            if (reply := worker.receive()) is None:
+                continue
+            if not worker.is_alive:
                 self._replace(number)
             replies.append((number, reply))
         answered, now = {number for number, _ in replies}, time.monotonic()

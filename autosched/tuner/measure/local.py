@@ -81,7 +81,7 @@ class LocalMeasurer:
     def process_ids(self) -> tuple[int, ...]:
         """The ids of the worker processes that there are."""
         builder, runner = self._parts()
-        return tuple(worker.pid for crew in (builder.crew, runner.crew) for worker in crew.workers)
+        return tuple(worker.pid for crew in (builder.crew, runner.crew) for worker in crew.workers if worker.is_alive)
 
     def measure(self, task: Task, configs: Sequence[ConfigLike], best_s: float | None = None) -> Iterator[Trial]:
         """Build, check and time configurations; gives each trial as it comes, in about the given order.

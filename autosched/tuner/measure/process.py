@@ -47,6 +47,7 @@ class WorkerProcess:
         self._known: set[str] = set()
         self._number = 0
         self._is_ready = False
+        self._has_begun = False
         self._killed = False
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `kill`)
         self._errors_from = 0
@@ -112,17 +113,21 @@ class WorkerProcess:
                 self._send(Learn(key, value))
                 self._known.add(key)
         self._number += 1
+        self._has_begun = False
         self._send(Do(self._number, job.message))
 
-    def receive(self) -> Reply:
-        """Receive the reply to the job; the death of the worker is a reply too."""
+    def receive(self) -> Reply | None:
+        """Receive a frame; gives the reply to the job, None for any other frame.
+
+        The death of the worker is a reply too: with status LOST if the job had not begun.
+        """
         try:
-            while True:
-                reply = self._receive()
-                if reply.number == self._number:
-                    return reply
+            reply = self._receive()
         except (EOFError, OSError, pickle.UnpicklingError):
             return self.describe_death()
+        if reply.begun and reply.number == self._number:
+            self._has_begun = True
+        return reply if reply.number == self._number and not reply.begun else None
 
     def describe_death(self) -> Reply:
         """Say of what the worker died, with all that it wrote to standard error during the job."""
@@ -130,7 +135,9 @@ class WorkerProcess:
             self._process.wait(10)
         code, text = self._process.poll(), self._error_text()
         status = Status.CRASH
-        if code == -signal.SIGILL:
+        if not self._has_begun:
+            status = Status.LOST
+        elif code == -signal.SIGILL:
             status = Status.ILLEGAL_INSTRUCTION
         elif any(words in text for words in _MEMORY_TEXTS) or (code == -signal.SIGKILL and not self._killed):
             status = Status.OUT_OF_MEMORY  # SIGKILL that is not ours comes from the system when memory runs out

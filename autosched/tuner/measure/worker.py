@@ -66,12 +66,17 @@ class Do:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A frame back: the job's result, or the status and text of its failure. Number -1: the worker is ready."""
+    """A frame back: the job's result, or the status and text of its failure.
+
+    number  of the job; -1: the worker is ready
+    begun   the job begins now: if the worker dies from here on, the job is to blame
+    """
 
     number: int
     value: Any = None
     status: Status = Status.OK
     error: str = ""
+    begun: bool = False
 
 
 class Role(Protocol):
@@ -110,6 +115,7 @@ def main() -> None:
         if isinstance(frame, Learn):
             role.learn(frame.key, frame.value)
         else:
+            pipes.reply(Reply(frame.number, begun=True))
             pipes.reply(_serve(role, frame))
 
 

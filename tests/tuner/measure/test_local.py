@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,7 +72,7 @@ def test_a_good_candidate_has_times(measurer: LocalMeasurer, kind: str) -> None:
 )
 def test_a_bad_candidate_costs_itself_alone(measurer: LocalMeasurer, kind: str, status: Status, text: str) -> None:
     bad, good = measurer.measure(TASK, [config(kind), config("right")])
-    if not bad.config == config(kind):  # what is not built comes before what is
+    if bad.config != config(kind):  # what is not built comes before what is
         bad, good = good, bad
     assert bad.measurement.status is status, bad.measurement.error
     assert text in bad.measurement.error and bad.measurement.times_s == ()
@@ -142,24 +143,23 @@ def test_a_worker_that_died_idle_is_replaced_without_blame(measurer: LocalMeasur
 
 
 def test_a_worker_killed_by_the_system_ran_out_of_memory(measurer: LocalMeasurer) -> None:
-    import threading
-
+    assert measure_one(measurer, "right").is_ok
     trials: list[Trial] = []
     thread = threading.Thread(target=lambda: trials.extend(measurer.measure(TASK, [config("endless")])))
     thread.start()
-    runner = measurer._parts()[1].crew._workers[0]
-    deadline = time.monotonic() + 20
-    while runner.n_jobs == 0 or not is_busy(runner.pid):
+    crew, deadline = measurer._parts()[1].crew, time.monotonic() + 20
+    while not is_busy(crew.workers[0].pid):
         assert time.monotonic() < deadline
-        time.sleep(0.02)
-    os.kill(runner.pid, signal.SIGKILL)
+        time.sleep(0.01)
+    os.kill(crew.workers[0].pid, signal.SIGKILL)
     thread.join(20)
     assert trials[0].measurement.status is Status.OUT_OF_MEMORY
 
 
 def is_busy(pid: int) -> bool:
-    """Whether a process runs at this moment."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "R"
+    """Whether a process has worked for more than a second: longer than the runner's imports take."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) / os.sysconf("SC_CLK_TCK") > 1
 
 
 def is_running(pid: int) -> bool:
@@ -194,7 +194,13 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize(
-    ("how", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 1), ("return", 0)]
+    ("how", "code"),
+    [
+        (signal.SIGKILL, -signal.SIGKILL),
+        (signal.SIGINT, -signal.SIGINT),
+        pytest.param(signal.SIGTERM, -signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param("return", 0, marks=pytest.mark.slow),
+    ],
 )
 def test_nothing_is_left_when_the_parent_ends(how: signal.Signals | str, code: int) -> None:
     parent = subprocess.Popen(
@@ -207,7 +213,7 @@ def test_nothing_is_left_when_the_parent_ends(how: signal.Signals | str, code: i
         assert all(is_running(int(pid)) for pid in pids)
         time.sleep(0.5)  # the runner is in its endless kernel by now
         parent.send_signal(how)
-    assert abs(parent.wait(20)) in (abs(code), 128 + abs(code), signal.SIGINT)
+    assert parent.wait(20) == code
     deadline = time.monotonic() + 10
     while any(is_running(int(pid)) for pid in pids) or Path(folder).exists():
         assert time.monotonic() < deadline, "a worker or its folder is left"

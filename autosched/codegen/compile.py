@@ -1,0 +1,98 @@
+"""`compile_func` and `compile_funcs`: kernels from scheduled PrimFuncs, through the cache on disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from autosched.codegen import cache, counters
+from autosched.codegen.cpu.compiled import CompiledKernel
+from autosched.errors import TargetError
+from autosched.target import Target
+from autosched.tir.function import PrimFunc
+
+if TYPE_CHECKING:
+    from multiprocessing.context import SpawnContext
+
+WORTH_A_POOL = 4  # fewer kernels compile faster in this process than a new one takes to import Numba
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """One kernel to compile: arguments of `compile_func`."""
+
+    func: PrimFunc
+    name: str
+    trace: str = ""
+    config: str = ""
+
+
+def compile_func(
+    func: PrimFunc, target: Target | str = "cpu", *, name: str = "main", trace: str = "", config: str = "",
+    use_cache: bool = True,
+) -> CompiledKernel:  # fmt: skip
+    """Compile a scheduled PrimFunc for a CPU.
+
+    name    of the kernel; `trace` and `config` (JSON texts) travel with it and are shown in its source
+    Raises  CodegenError for what no CPU code exists for, TargetError for a target that is no CPU.
+    """
+    target = _cpu(target)
+    key = cache.kernel_key(func, target, name, trace, config)
+    found = cache.load(key) if use_cache else None
+    if found is not None:
+        counters.CACHE_HITS.add()
+        return found
+    from autosched.codegen.cpu.build import compile_uncached
+
+    compiled = compile_uncached(func, target, name, trace, config)
+    counters.COMPILES.add()
+    if use_cache:
+        cache.store(key, compiled)
+    return compiled
+
+
+def compile_funcs(requests: Sequence[Request], target: Target | str = "cpu", jobs: int | None = None) -> list[CompiledKernel]:
+    """Compile many kernels, in order of the requests; in `jobs` processes where that pays.
+
+    jobs    None: as many as there are CPUs that this process may use; 1: in this process
+    Raises  what `compile_func` raises, for the first request that fails.
+    """
+    target = _cpu(target)
+    keys = [cache.kernel_key(r.func, target, r.name, r.trace, r.config) for r in requests]
+    results = {key: found for key in dict.fromkeys(keys) if (found := cache.load(key)) is not None}
+    for _ in range(sum(key in results for key in keys)):
+        counters.CACHE_HITS.add()
+    missing = {key: r for key, r in zip(keys, requests, strict=True) if key not in results}
+    workers = min(jobs or len(os.sched_getaffinity(0)), len(missing))
+    if workers > 1 and len(missing) > WORTH_A_POOL:
+        results |= _compile_in_pool(missing, target, workers)
+    else:
+        for key, r in missing.items():
+            results[key] = compile_func(r.func, target, name=r.name, trace=r.trace, config=r.config)
+    return [results[key] for key in keys]
+
+
+def _compile_in_pool(missing: dict[str, Request], target: Target, workers: int) -> dict[str, CompiledKernel]:
+    import multiprocessing
+
+    context: SpawnContext = multiprocessing.get_context("spawn")
+    items = list(missing.items())
+    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+        compiled = list(pool.map(_compile_one, [r for _, r in items], [target] * len(items)))
+    for _ in compiled:
+        counters.COMPILES.add()
+    return {key: result for (key, _), result in zip(items, compiled, strict=True)}
+
+
+def _compile_one(request: Request, target: Target) -> CompiledKernel:
+    return compile_func(request.func, target, name=request.name, trace=request.trace, config=request.config)
+
+
+def _cpu(target: Target | str) -> Target:
+    target = Target(target) if isinstance(target, str) else target
+    if target.kind.name != "llvm":
+        raise TargetError(f"target '{target.kind.name}' is no CPU", hint='use "cpu" or "llvm -mcpu=…"')
+    return target

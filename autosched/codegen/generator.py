@@ -1,0 +1,7 @@
+"""The version of the code generator: part of every cache key and of every kernel."""
+
+from __future__ import annotations
+
+from autosched.version import __version__
+
+GENERATOR = f"{__version__}+1"  # the number after + grows whenever equal input gives other code

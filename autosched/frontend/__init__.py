@@ -1,0 +1,1 @@
+"""Importers of model formats, one package each."""

@@ -1,0 +1,100 @@
+"""Operators that move elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autosched.frontend.onnx.converters.conv import require_images
+from autosched.frontend.onnx.node import Node
+from autosched.frontend.onnx.registry import converter
+from autosched.relax import op
+from autosched.relax.expr import Expr, ShapeExpr, Tuple, TupleGetItem
+
+
+@converter("Transpose")
+def transpose(node: Node) -> Expr:
+    return op.permute_dims(node.input(0), axes=node.attr("perm"))
+
+
+@converter("Concat")
+def concat(node: Node) -> Expr:
+    parts = [x for x in node.inputs if x is not None]
+    # parts without elements occur in exported shape computations
+    parts = [x for x in parts if 0 not in getattr(x.struct_info, "static_shape", ())] or parts[:1]
+    return parts[0] if len(parts) == 1 else op.concat(Tuple(tuple(parts)), axis=node.attr("axis", 1))
+
+
+@converter("Split")
+def split(node: Node) -> Any:
+    axis, dims = node.attr("axis", 0), node.shape(0)
+    sizes = node.integers(1) if node.has(1) else node.attr("split")
+    if sizes is None:
+        parts: Any = int(node.attr("num_outputs", node.num_outputs))
+    else:
+        parts = [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)]
+    if node.num_outputs == 1:
+        return node.input(0)
+    pieces = node.emit(op.split(node.input(0), indices_or_sections=parts, axis=axis % len(dims)))
+    if isinstance(pieces, Tuple):
+        return tuple(pieces.fields)
+    return tuple(TupleGetItem(pieces, i) for i in range(node.num_outputs))
+
+
+@converter("Slice")
+def slice_(node: Node) -> Expr:
+    dims = node.shape(0)
+    if node.opset < 10:
+        begin, end = tuple(node.attr("starts")), tuple(node.attr("ends"))
+        axes = tuple(node.attr("axes", range(len(begin))))
+        steps: tuple[int, ...] = (1,) * len(begin)
+    else:
+        begin, end = node.integers(1), node.integers(2)
+        axes = node.integers(3) if node.has(3) else tuple(range(len(begin)))
+        steps = node.integers(4) if node.has(4) else (1,) * len(begin)
+    whole = all(s == 1 and b in (0, -dims[a]) and e >= dims[a] for a, b, e, s in zip(axes, begin, end, steps, strict=True))
+    return node.input(0) if whole else op.strided_slice(node.input(0), axes=axes, begin=begin, end=end, strides=steps)
+
+
+@converter("Tile")
+def tile(node: Node) -> Expr:
+    return op.tile(node.input(0), repeats=node.integers(1))
+
+
+@converter("Pad")
+def pad(node: Node) -> Expr:
+    """Constant padding; widths are an attribute before opset 11."""
+    if node.attr("mode", "constant") != "constant":
+        raise node.fail(f"mode '{node.attr('mode')}' is not supported")
+    rank = node.info(0).ndim
+    widths = node.attr("pads") if node.opset < 11 else node.integers(1)
+    value = node.attr("value", 0.0) if node.opset < 11 else node.number(2) if node.has(2) else 0.0
+    axes = [a % rank for a in node.integers(3)] if node.has(3) else list(range(rank))
+    before, after = [0] * rank, [0] * rank
+    for n, a in enumerate(axes):
+        before[a], after[a] = widths[n], widths[len(axes) + n]
+    if min(before + after) < 0:
+        raise node.fail("negative padding is not supported")
+    if not any(before + after):
+        return node.input(0)
+    return op.nn.pad(node.input(0), pad_width=[w for p in zip(before, after, strict=True) for w in p], pad_value=value)
+
+
+@converter("DepthToSpace")
+def depth_to_space(node: Node) -> Expr:
+    n, c, h, w = require_images(node)
+    b = node.attr("blocksize")
+    if node.attr("mode", "DCR") == "DCR":
+        parts, order = (n, b, b, c // (b * b), h, w), (0, 3, 4, 1, 5, 2)
+    else:
+        parts, order = (n, c // (b * b), b, b, h, w), (0, 1, 4, 2, 5, 3)
+    moved = op.permute_dims(node.emit(op.reshape(node.input(0), ShapeExpr(parts))), axes=order)
+    return op.reshape(node.emit(moved), ShapeExpr((n, c // (b * b), h * b, w * b)))
+
+
+@converter("SpaceToDepth")
+def space_to_depth(node: Node) -> Expr:
+    n, c, h, w = require_images(node)
+    b = node.attr("blocksize")
+    parts = op.reshape(node.input(0), ShapeExpr((n, c, h // b, b, w // b, b)))
+    moved = op.permute_dims(node.emit(parts), axes=(0, 3, 5, 1, 2, 4))
+    return op.reshape(node.emit(moved), ShapeExpr((n, c * b * b, h // b, w // b)))

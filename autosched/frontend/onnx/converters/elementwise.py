@@ -1,0 +1,146 @@
+"""Element-wise operators."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from autosched.frontend.onnx.node import Node, constant
+from autosched.frontend.onnx.registry import CONVERTERS, converter
+from autosched.relax import op
+from autosched.relax.expr import Constant, Expr
+
+UNARY = {
+    "Relu": op.nn.relu, "Sigmoid": op.sigmoid, "Tanh": op.tanh, "Exp": op.exp, "Log": op.log, "Sqrt": op.sqrt,
+    "Neg": op.negative, "Abs": op.abs, "Erf": op.erf, "Floor": op.floor, "Ceil": op.ceil, "Round": op.round,
+    "Sin": op.sin, "Cos": op.cos, "Sign": op.sign,
+}  # fmt: skip
+BINARY = {"Add": op.add, "Sub": op.subtract, "Mul": op.multiply}
+VARIADIC = {"Sum": op.add, "Max": op.maximum, "Min": op.minimum}
+
+
+def _unary(definition: Any) -> Any:
+    return lambda node: definition(node.input(0))
+
+
+def _binary(definition: Any) -> Any:
+    return lambda node: definition(node.input(0), node.input(1))
+
+
+def _variadic(definition: Any) -> Any:
+    return lambda node: reduce(lambda a, b: node.emit(definition(a, b)), [node.input(i) for i in range(len(node.inputs))])
+
+
+for _name, _definition in UNARY.items():
+    CONVERTERS[_name] = _unary(_definition)
+for _name, _definition in BINARY.items():
+    CONVERTERS[_name] = _binary(_definition)
+for _name, _definition in VARIADIC.items():
+    CONVERTERS[_name] = _variadic(_definition)
+
+
+@converter("Mean")
+def mean(node: Node) -> Expr:
+    total = _variadic(op.add)(node)
+    return op.divide(total, constant(len(node.inputs), node.info(0).dtype))
+
+
+@converter("Div")
+def div(node: Node) -> Expr:
+    """Division by a constant becomes multiplication where the reciprocal is exact (a power of two)."""
+    x, y = node.input(0), node.input(1)
+    if isinstance(y, Constant) and y.data.dtype.kind == "f" and y.data.size:
+        mantissa, _ = np.frexp(y.data)
+        if np.all(np.abs(mantissa) == 0.5):
+            return op.multiply(x, Constant((1 / y.data).astype(y.data.dtype)))
+    return op.divide(x, y)
+
+
+@converter("Mod")
+def mod(node: Node) -> Expr:
+    """The remainder with the divisor's sign, computed at import: it occurs in shape computations."""
+    if node.attr("fmod", 0):
+        raise node.fail("fmod=1 is not supported")
+    return Constant(np.asarray(np.mod(node.array(0), node.array(1))))
+
+
+@converter("Pow")
+def power(node: Node) -> Expr:
+    x, y, dtype = node.input(0), node.input(1), node.info(0).dtype
+    if isinstance(y, Constant) and y.data.size == 1 and not isinstance(x, Constant):
+        exponent = float(y.data.reshape(-1)[0])
+        if y.data.ndim <= node.info(0).ndim:
+            simple = {1.0: lambda: x, 2.0: lambda: op.multiply(x, x), 0.5: lambda: op.sqrt(x), -0.5: lambda: op.rsqrt(x)}
+            if exponent == 3.0:
+                return op.multiply(node.emit(op.multiply(x, x)), x)
+            if exponent in simple:
+                return simple[exponent]()  # type: ignore[no-any-return]
+    return op.power(x, y if node.info(1).dtype == dtype else node.emit(op.astype(y, dtype)))
+
+
+@converter("Reciprocal")
+def reciprocal(node: Node) -> Expr:
+    return op.divide(constant(1, node.info(0).dtype), node.input(0))
+
+
+@converter("Clip")
+def clip(node: Node) -> Expr:
+    """Limits are attributes before opset 11 and inputs after; a missing one does not limit."""
+    dtype = np.dtype(node.info(0).dtype)
+    limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+    if node.opset < 11:
+        low, high = node.attr("min", float(limits.min)), node.attr("max", float(limits.max))
+    else:
+        low = node.number(1) if node.has(1) else float(limits.min)
+        high = node.number(2) if node.has(2) else float(limits.max)
+    if low == 0 and high >= float(limits.max):
+        return op.nn.relu(node.input(0))
+    return op.clip(node.input(0), low, high)
+
+
+@converter("LeakyRelu")
+def leaky_relu(node: Node) -> Expr:
+    return op.nn.leakyrelu(node.input(0), alpha=node.attr("alpha", 0.01))
+
+
+@converter("PRelu")
+def prelu(node: Node) -> Expr:
+    x, zero = node.input(0), constant(0, node.info(0).dtype)
+    return op.where(op.greater(x, zero), x, op.multiply(x, node.input(1)))
+
+
+@converter("Elu")
+def elu(node: Node) -> Expr:
+    x, dtype = node.input(0), node.info(0).dtype
+    low = op.multiply(constant(node.attr("alpha", 1.0), dtype), op.subtract(op.exp(x), constant(1, dtype)))
+    return op.where(op.greater(x, constant(0, dtype)), x, low)
+
+
+@converter("Softplus")
+def softplus(node: Node) -> Expr:
+    """max(x, 0) + log(1 + exp(-|x|)), which cannot overflow."""
+    x, dtype = node.input(0), node.info(0).dtype
+    return op.add(op.nn.relu(x), op.log(op.add(constant(1, dtype), op.exp(op.negative(op.abs(x))))))
+
+
+@converter("Gelu")
+def gelu(node: Node) -> Expr:
+    return (op.nn.gelu_tanh if node.attr("approximate", "none") == "tanh" else op.nn.gelu)(node.input(0))
+
+
+@converter("HardSigmoid")
+def hard_sigmoid(node: Node) -> Expr:
+    return op.nn.hard_sigmoid(node.input(0), alpha=node.attr("alpha", 0.2), beta=node.attr("beta", 0.5))
+
+
+@converter("HardSwish")
+def hard_swish(node: Node) -> Expr:
+    return op.multiply(node.input(0), op.nn.hard_sigmoid(node.input(0), alpha=1 / 6, beta=0.5))
+
+
+@converter("Identity", "Dropout")
+def identity(node: Node) -> Expr:
+    """Dropout does nothing at inference."""
+    return node.input(0)

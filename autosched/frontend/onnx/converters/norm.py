@@ -1,0 +1,84 @@
+"""Normalisations and softmax."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from autosched.frontend.onnx.node import Node, constant
+from autosched.frontend.onnx.registry import converter
+from autosched.relax import op
+from autosched.relax.expr import Constant, Expr, ShapeExpr, TupleGetItem
+
+
+@converter("BatchNormalization")
+def batch_norm(node: Node) -> Expr:
+    if node.attr("training_mode", 0):
+        raise node.fail("training_mode=1 is not supported")
+    arguments = [node.input(i) for i in range(5)]
+    return TupleGetItem(
+        node.emit(op.nn.batch_norm(*arguments, axis=1, epsilon=node.attr("epsilon", 1e-5), training=False)), 0
+    )
+
+
+@converter("LRN")
+def lrn(node: Node) -> Expr:
+    return op.nn.lrn(
+        node.input(0), size=node.attr("size"), alpha=node.attr("alpha", 1e-4), beta=node.attr("beta", 0.75),
+        bias=node.attr("bias", 1.0),
+    )  # fmt: skip
+
+
+def _softmax(node: Node, definition: Any) -> Expr:
+    """Before opset 13 everything from `axis` on is one dimension."""
+    x, shape = node.input(0), node.shape(0)
+    if node.opset >= 13:
+        return definition(x, axis=node.attr("axis", -1))  # type: ignore[no-any-return]
+    axis = node.attr("axis", 1) % max(len(shape), 1)
+    if math.prod(shape[axis + 1 :]) == 1:
+        return definition(x, axis=axis)  # type: ignore[no-any-return]
+    flat = node.emit(op.reshape(x, ShapeExpr((math.prod(shape[:axis]), math.prod(shape[axis:])))))
+    return op.reshape(node.emit(definition(flat, axis=1)), ShapeExpr(shape))
+
+
+@converter("Softmax")
+def softmax(node: Node) -> Expr:
+    return _softmax(node, op.nn.softmax)
+
+
+@converter("LogSoftmax")
+def log_softmax(node: Node) -> Expr:
+    return _softmax(node, op.nn.log_softmax)
+
+
+@converter("LayerNormalization")
+def layer_norm(node: Node) -> Expr:
+    shape, dtype = node.shape(0), node.info(0).dtype
+    axis = node.attr("axis", -1) % len(shape)
+    own = shape[axis:]
+    gamma = _whole(node, node.input(1), own)
+    beta = _whole(node, node.input(2), own) if node.has(2) else Constant(np.zeros(own, dtype))
+    return op.nn.layer_norm(
+        node.input(0), gamma, beta, axes=tuple(range(axis, len(shape))), epsilon=node.attr("epsilon", 1e-5)
+    )
+
+
+def _whole(node: Node, x: Expr, shape: tuple[int, ...]) -> Expr:
+    """A scale or bias over the whole of the normalised dimensions."""
+    info = x.struct_info
+    same = getattr(info, "static_shape", None) == shape
+    return x if same else node.emit(op.broadcast_to(x, ShapeExpr(shape)))
+
+
+@converter("InstanceNormalization")
+def instance_norm(node: Node) -> Expr:
+    """Normalise every channel of every image: mean and variance over the spatial dimensions."""
+    x, shape, dtype = node.input(0), node.shape(0), node.info(0).dtype
+    axes = tuple(range(2, len(shape)))
+    wide = ShapeExpr((1, shape[1], *(1,) * len(axes)))
+    scale, bias = (node.emit(op.reshape(node.input(i), wide)) for i in (1, 2))
+    centred = node.emit(op.subtract(x, op.mean(x, axis=axes, keepdims=True)))
+    variance = op.add(op.variance(x, axis=axes, keepdims=True), constant(node.attr("epsilon", 1e-5), dtype))
+    return op.add(op.multiply(op.multiply(centred, op.rsqrt(variance)), scale), bias)

@@ -1,0 +1,90 @@
+"""Shapes and constants: what is known at import becomes a constant at once."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from autosched.frontend.onnx.node import Node
+from autosched.frontend.onnx.registry import converter
+from autosched.relax import op
+from autosched.relax.expr import Constant, Expr, ShapeExpr
+
+
+@converter("Constant")
+def constant(node: Node) -> Expr:
+    from onnx import numpy_helper
+
+    if "value" in node.attrs:
+        return Constant(numpy_helper.to_array(node.attrs["value"]))
+    for name, dtype in (("value_float", "float32"), ("value_floats", "float32"), ("value_int", "int64"), ("value_ints", "int64")):
+        if name in node.attrs:
+            return Constant(np.asarray(node.attrs[name], dtype))
+    raise node.fail(f"a constant of kind {sorted(node.attrs)} is not supported")
+
+
+@converter("ConstantOfShape")
+def constant_of_shape(node: Node) -> Expr:
+    from onnx import numpy_helper
+
+    value: Any = numpy_helper.to_array(node.attrs["value"]) if "value" in node.attrs else np.zeros(1, np.float32)
+    return Constant(np.full(node.integers(0), value.reshape(-1)[0], value.dtype))
+
+
+@converter("Shape")
+def shape(node: Node) -> Expr:
+    dims = node.shape(0)
+    return Constant(np.asarray(dims[slice(node.attr("start", 0), node.attr("end", len(dims)))], np.int64))
+
+
+@converter("Size")
+def size(node: Node) -> Expr:
+    return Constant(np.asarray(math.prod(node.shape(0)), np.int64))
+
+
+@converter("Range")
+def make_range(node: Node) -> Expr:
+    start, stop, step = (node.array(i) for i in range(3))
+    return Constant(np.arange(start.item(), stop.item(), step.item(), dtype=start.dtype))
+
+
+@converter("Reshape")
+def reshape(node: Node) -> Expr:
+    """A size of 0 is the old one at that place, unless `allowzero`."""
+    target = list(node.integers(1)) if len(node.inputs) > 1 else list(node.attr("shape"))
+    old = node.shape(0)
+    if not node.attr("allowzero", 0):
+        target = [old[i] if d == 0 and i < len(old) else d for i, d in enumerate(target)]
+    return op.reshape(node.input(0), ShapeExpr(tuple(target)))
+
+
+@converter("Flatten")
+def flatten(node: Node) -> Expr:
+    dims = node.shape(0)
+    axis = node.attr("axis", 1)
+    axis = axis + len(dims) if axis < 0 else axis
+    return op.reshape(node.input(0), ShapeExpr((math.prod(dims[:axis]), math.prod(dims[axis:]))))
+
+
+def _axes(node: Node) -> tuple[int, ...] | None:
+    if node.has(1):
+        return node.integers(1)
+    axes = node.attr("axes")
+    return None if axes is None else tuple(axes)
+
+
+@converter("Unsqueeze")
+def unsqueeze(node: Node) -> Expr:
+    return op.expand_dims(node.input(0), axis=_axes(node))
+
+
+@converter("Squeeze")
+def squeeze(node: Node) -> Expr:
+    return op.squeeze(node.input(0), axis=_axes(node))
+
+
+@converter("Expand")
+def expand(node: Node) -> Expr:
+    return op.broadcast_to(node.input(0), ShapeExpr(np.broadcast_shapes(node.shape(0), node.integers(1))))

@@ -1,0 +1,231 @@
+"""From an ONNX graph to an IRModule with one function, `main`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autosched.errors import AutoschedError, ImportModelError
+from autosched.frontend.onnx.model_file import check_model, parse_model, read_model
+from autosched.frontend.onnx.node import Node
+from autosched.frontend.onnx.registry import CONVERTERS
+from autosched.ir.module import IRModule
+from autosched.relax.block_builder import BlockBuilder
+from autosched.relax.expr import Constant, Expr, Tuple, Var
+from autosched.relax.struct_info import TensorStructInfo
+
+if TYPE_CHECKING:
+    import onnx
+
+OPSETS = range(7, 22)
+OUR_DOMAINS = ("", "ai.onnx")
+
+
+def from_onnx(
+    model: onnx.ModelProto | bytes | str | Path,
+    shape_dict: Mapping[str, Sequence[int]] | None = None,
+    dtype_dict: str | Mapping[str, str] | None = "float32",
+    opset: int | None = None,
+    keep_params_in_input: bool = False,
+    sanitize_input_names: bool = True,
+) -> IRModule:
+    """Import a model (a ModelProto, its bytes, or a file) as a module whose `main` computes it.
+
+    shape_dict            sizes of inputs whose dimensions the model leaves open
+    dtype_dict            dtype of inputs for which the model has none
+    opset                 read operators as this opset has them; the model's own by default
+    keep_params_in_input  weights become parameters after the inputs; their values are the attribute `params`
+    sanitize_input_names  input names become identifiers ("gpu_0/data_0" -> "gpu_0_data_0")
+    Raises ImportModelError listing all unsupported operators at once, or naming the inputs of unknown shape.
+    """
+    import autosched.frontend.onnx.converters  # noqa: F401  (fills the table)
+
+    if isinstance(model, str | Path):
+        model = read_model(model)
+    elif isinstance(model, bytes):
+        model = parse_model(model)
+    else:
+        check_model(model)
+    version = opset or _opset(model)
+    _refuse_unsupported(model.graph)
+    return _Importer(model.graph, version, dtype_dict, keep_params_in_input, sanitize_input_names).run(shape_dict or {})
+
+
+def _opset(model: onnx.ModelProto) -> int:
+    versions = [entry.version for entry in model.opset_import if entry.domain in OUR_DOMAINS]
+    if not versions:
+        raise ImportModelError("the model does not say which opset its operators are from")
+    if versions[0] < OPSETS.start:
+        raise ImportModelError(
+            f"opset {versions[0]} is too old: {OPSETS.start} to {OPSETS.stop - 1} are read",
+            hint="convert the model with onnx.version_converter",
+        )
+    return int(versions[0])
+
+
+def _refuse_unsupported(graph: onnx.GraphProto) -> None:
+    missing: dict[str, list[str]] = {}
+    for index, node in enumerate(graph.node):
+        if node.domain not in OUR_DOMAINS or node.op_type not in CONVERTERS:
+            op = node.op_type if node.domain in OUR_DOMAINS else f"{node.domain}.{node.op_type}"
+            missing.setdefault(op, []).append(node_name(node, index))
+    if missing:
+        parts = []
+        for op, names in sorted(missing.items()):
+            shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+            parts.append(f"{op} ({shown})")
+        raise ImportModelError(f"operators that are not supported: {'; '.join(parts)}")
+
+
+def node_name(node: onnx.NodeProto, index: int) -> str:
+    """A node's name, or what identifies it where it has none."""
+    return node.name or (node.output[0] if node.output else "") or f"{node.op_type}_{index}"
+
+
+def identifier(name: str) -> str:
+    """A name made of letters, digits and underscores."""
+    text = re.sub(r"[^0-9a-zA-Z_]", "_", name)
+    return text if text[:1].isalpha() or text[:1] == "_" else f"input_{text}"
+
+
+class _Importer:
+    def __init__(
+        self, graph: onnx.GraphProto, opset: int, dtypes: str | Mapping[str, str] | None, keep_params: bool, sanitize: bool
+    ):
+        self.graph, self.opset, self.dtypes = graph, opset, dtypes
+        self.keep_params, self.sanitize = keep_params, sanitize
+        self.values: dict[str, Expr] = {}
+        self.params: list[tuple[Var, np.ndarray[Any, Any]]] = []
+        self.builder = BlockBuilder()
+
+    def run(self, shapes: Mapping[str, Sequence[int]]) -> IRModule:
+        from onnx import numpy_helper
+
+        for tensor in self.graph.initializer:
+            self.values[tensor.name] = self.initializer(tensor.name, numpy_helper.to_array(tensor))
+        if self.graph.sparse_initializer:
+            raise ImportModelError("sparse initialisers are not supported")
+        inputs = self.inputs(shapes)
+        with self.builder.function("main"):
+            with self.builder.dataflow():
+                for index, node in enumerate(self.graph.node):
+                    self.node(node, node_name(node, index))
+                results = [self.builder.emit_output(self.result(o.name)) for o in self.graph.output]
+            params = [*inputs, *(v for v, _ in self.params)]
+            self.builder.emit_func_output(results[0] if len(results) == 1 else Tuple(tuple(results)), params)
+        module = self.builder.get()
+        main = module["main"].with_attr("num_input", len(inputs)) if self.keep_params else module["main"]
+        if self.keep_params:
+            main = main.with_attr("params", tuple(value for _, value in self.params))
+        module["main"] = main
+        return module
+
+    def initializer(self, name: str, array: np.ndarray[Any, Any]) -> Expr:
+        if not self.keep_params or array.dtype.kind != "f":  # integers are shapes and positions: they stay constants
+            return Constant(array)
+        var = Var(self.name(name), TensorStructInfo(array.shape, str(array.dtype)))  # type: ignore[arg-type]
+        self.params.append((var, array))
+        return var
+
+    def name(self, name: str) -> str:
+        return identifier(name) if self.sanitize else name
+
+    def result(self, name: str) -> Expr:
+        if name not in self.values:
+            raise ImportModelError(f"output '{name}' is computed by no node")
+        return self.values[name]
+
+    # --- inputs ------------------------------------------------------------------------------------------------------
+
+    def inputs(self, shapes: Mapping[str, Sequence[int]]) -> list[Var]:
+        declared = {v.name: v for v in self.graph.input if v.name not in self.values}
+        by_name = {name: tuple(shapes[name]) for name in shapes if name in declared}
+        by_name |= {n: tuple(shapes[identifier(n)]) for n in declared if n not in shapes and identifier(n) in shapes}
+        known = {*declared, *map(identifier, declared)}
+        if unknown := [name for name in shapes if name not in known]:
+            raise ImportModelError(f"the model has no input {unknown}", hint=f"its inputs are {list(declared)}")
+        unclear = [(n, dims) for n, v in declared.items() if None in (dims := _dims(v, by_name.get(n)))]
+        if unclear:
+            raise ImportModelError(_ask_for_shapes(declared, unclear))
+        result = []
+        for name, value in declared.items():
+            shape = _dims(value, by_name.get(name))
+            var = Var(self.name(name), TensorStructInfo(shape, self.dtype(value)))  # type: ignore[arg-type]
+            self.values[name] = var
+            result.append(var)
+        return result
+
+    def dtype(self, value: onnx.ValueInfoProto) -> str:
+        from onnx import helper
+
+        kind = value.type.tensor_type.elem_type
+        if kind:
+            return str(np.dtype(helper.tensor_dtype_to_np_dtype(kind)))
+        default = self.dtypes if isinstance(self.dtypes, str) else (self.dtypes or {}).get(value.name)
+        return default or "float32"
+
+    # --- nodes -------------------------------------------------------------------------------------------------------
+
+    def node(self, proto: onnx.NodeProto, name: str) -> None:
+        from onnx import helper
+
+        missing = [i for i in proto.input if i and i not in self.values]
+        if missing:
+            raise ImportModelError(f"input {missing[0]!r} is computed by no node before it", where=f"node '{name}'")
+        attrs = {a.name: _attribute(helper.get_attribute_value(a)) for a in proto.attribute}
+        inputs = [self.values[i] if i else None for i in proto.input]
+        node = Node(proto.op_type, name, self.opset, attrs, inputs, len(proto.output), self.bind)
+        try:
+            result = CONVERTERS[proto.op_type](node)
+        except ImportModelError:
+            raise
+        except AutoschedError as error:
+            raise ImportModelError(f"{proto.op_type}: {error.message}", where=f"node '{name}'", hint=error.hint) from error
+        outputs = result if isinstance(result, tuple) else (result,)
+        for index, output in enumerate(proto.output):
+            if not output:
+                continue
+            if index >= len(outputs):
+                if self.is_used(output):
+                    raise node.fail(f"output {index} ('{output}') is not supported")
+                continue
+            self.values[output] = node.emit(outputs[index])
+
+    def bind(self, expr: Expr) -> Expr:
+        return expr if isinstance(expr, Var | Constant) else self.builder.emit(expr)
+
+    def is_used(self, output: str) -> bool:
+        return any(output in n.input for n in self.graph.node) or any(output == o.name for o in self.graph.output)
+
+
+def _attribute(value: Any) -> Any:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _dims(value: onnx.ValueInfoProto, given: tuple[int, ...] | None) -> tuple[int | None, ...]:
+    """The dimensions of an input, None where nobody says; `given` fills what the model leaves open."""
+    kind = value.type.tensor_type
+    if not value.type.HasField("tensor_type"):
+        raise ImportModelError(f"input '{value.name}' is no tensor")
+    if not kind.HasField("shape"):
+        return given if given is not None else (None,)
+    own = [d.dim_value if d.HasField("dim_value") and d.dim_value > 0 else None for d in kind.shape.dim]
+    if given is None:
+        return tuple(own)
+    if len(given) != len(own) or any(d is not None and d != g for d, g in zip(own, given, strict=True)):
+        raise ImportModelError(f"input '{value.name}' is {_text(value)} in the model, {given} does not fit")
+    return given
+
+
+def _text(value: onnx.ValueInfoProto) -> str:
+    return "x".join(d.dim_param or (str(d.dim_value) if d.dim_value else "?") for d in value.type.tensor_type.shape.dim) or "?"
+
+
+def _ask_for_shapes(declared: Mapping[str, Any], unclear: Sequence[tuple[str, Sequence[int | None]]]) -> str:
+    names = ", ".join(f"'{n}' ({_text(declared[n])})" for n, _ in unclear)
+    example = ",".join(f"{n}:{'x'.join(str(d or 1) for d in dims)}" for n, dims in unclear)
+    return f'inputs with dimensions of unknown size: {names}; say which, such as --shapes "{example}"'

@@ -1,0 +1,85 @@
+"""Reading model files, and saying in one line what is wrong with one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autosched.errors import ImportModelError, UsageError
+from autosched.ir.module import IRModule
+
+if TYPE_CHECKING:
+    import onnx
+
+Shapes = Mapping[str, Sequence[int]]
+
+
+def read_model(path: str | Path) -> onnx.ModelProto:
+    """Read an ONNX file with its external data. Raises ImportModelError where that cannot be done."""
+    import onnx
+
+    file = Path(path)
+    if not file.exists():
+        raise ImportModelError(f"no such model file: {file}")
+    if file.is_dir():
+        raise ImportModelError(f"{file} is a folder, not a model file")
+    try:
+        if file.stat().st_size == 0:
+            raise ImportModelError(f"the model file {file} is empty")
+        data = file.read_bytes()
+    except OSError as error:
+        raise ImportModelError(f"cannot read {file}: {error.strerror or error}") from error
+    model = parse_model(data, str(file))
+    try:
+        onnx.load_external_data_for_model(model, str(file.parent))
+    except Exception as error:  # the package raises many types here
+        text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ImportModelError(f"the external data of {file} cannot be read: {text}") from error
+    return model
+
+
+def parse_model(data: bytes, name: str = "the model") -> onnx.ModelProto:
+    """A model from its bytes. Raises ImportModelError for anything that is no complete ONNX model."""
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    try:
+        model = onnx.load_model_from_string(data)
+    except DecodeError as error:
+        raise ImportModelError(f"{name} is not an ONNX model, or it is truncated") from error
+    check_model(model, name)
+    return model
+
+
+def check_model(model: onnx.ModelProto, name: str = "the model") -> None:
+    """Raises ImportModelError where the message is no usable model (text and other formats often parse as one)."""
+    if not model.ir_version or not model.opset_import or not model.graph.output:
+        raise ImportModelError(f"{name} is not an ONNX model, or it is truncated")
+
+
+def parse_shapes(text: str) -> dict[str, tuple[int, ...]]:
+    """Shapes from "x:1x3x224x224,ids:1x128". Raises UsageError showing the syntax."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for part in filter(None, (p.strip() for p in text.replace(";", ",").split(","))):
+        name, colon, dims = part.rpartition(":")
+        try:
+            shape = tuple(int(d) for d in dims.lower().split("x")) if dims != "scalar" else ()
+        except ValueError:
+            shape = (-1,)
+        if not colon or not name or any(d <= 0 for d in shape):
+            raise UsageError(f"cannot read the shape '{part}'", hint='write --shapes "x:1x3x224x224,mask:1x128"')
+        shapes[name] = shape
+    return shapes
+
+
+def load_model_file(path: str | Path, shapes: Shapes | str | None = None, **options: Any) -> IRModule:
+    """Import a model file; `shapes` by input name, or as text "x:1x3x224x224".
+
+    Raises ImportModelError in one line for a missing, empty, truncated or foreign file, for unsupported operators (all
+    of them at once) and for dimensions that nobody gave a size.
+    """
+    from autosched.frontend.onnx.importer import from_onnx
+
+    given = parse_shapes(shapes) if isinstance(shapes, str) else shapes
+    return from_onnx(read_model(path), shape_dict=given, **options)

@@ -1,0 +1,103 @@
+"""One node of an ONNX graph, as converters see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autosched.errors import ImportModelError
+from autosched.relax.expr import Call, Constant, Expr, Tuple
+from autosched.relax.op.registry import definition_of, is_constant, python_argument
+from autosched.relax.struct_info import TensorStructInfo, tensor_infos
+
+FOLD_LIMIT = 65536  # elements; larger constants are left to the constant-folding pass
+
+
+def fold(call: Expr) -> Expr | None:
+    """The constant that a call with constant arguments gives, if it is small or of integers."""
+    definition = definition_of(call)
+    if definition is None or definition.reference is None or not isinstance(call, Call):
+        return None
+    if not all(map(is_constant, call.args)):
+        return None
+    infos = tensor_infos(call.struct_info)
+    if any(np.prod(i.static_shape, dtype=np.int64) > FOLD_LIMIT and not i.dtype.startswith("int") for i in infos):
+        return None
+    result = definition.run_reference([python_argument(a, lambda c: c.data) for a in call.args], call.attrs)
+    if isinstance(result, tuple):
+        return Tuple(tuple(Constant(np.ascontiguousarray(r)) for r in result))
+    return Constant(_compact(result))
+
+
+def _compact(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return x if x.ndim == 0 else np.ascontiguousarray(x)
+
+
+@dataclass
+class Node:
+    """Inputs as expressions (None where left out), attributes as Python values, and ways to emit."""
+
+    op_type: str
+    name: str
+    opset: int
+    attrs: Mapping[str, Any]
+    inputs: Sequence[Expr | None]
+    num_outputs: int
+    bind: Callable[[Expr], Expr]
+
+    def fail(self, message: str, hint: str | None = None) -> ImportModelError:
+        """The error to raise for something that this node asks and we do not have."""
+        return ImportModelError(f"{self.op_type}: {message}", where=f"node '{self.name}'", hint=hint)
+
+    def emit(self, expr: Expr) -> Expr:
+        """Bind a value; what is constant and small is computed at once."""
+        return fold(expr) or self.bind(expr)
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        return self.attrs.get(name, default)
+
+    def has(self, index: int) -> bool:
+        """Whether the (optional) input is there."""
+        return index < len(self.inputs) and self.inputs[index] is not None
+
+    def input(self, index: int) -> Expr:
+        """The input. Raises ImportModelError where it is missing."""
+        value = self.inputs[index] if index < len(self.inputs) else None
+        if value is None:
+            raise self.fail(f"input {index} is missing")
+        return value
+
+    def info(self, index: int) -> TensorStructInfo:
+        return info_of(self.input(index))
+
+    def shape(self, index: int) -> tuple[int, ...]:
+        return self.info(index).static_shape
+
+    def array(self, index: int) -> np.ndarray[Any, Any]:
+        """A constant input as an array. Raises ImportModelError where it is computed at run time."""
+        value = self.input(index)
+        if not isinstance(value, Constant):
+            raise self.fail(f"input {index} must be known when the model is imported")
+        return value.data
+
+    def integers(self, index: int) -> tuple[int, ...]:
+        """A constant input as a tuple of integers."""
+        return tuple(int(v) for v in self.array(index).reshape(-1))
+
+    def number(self, index: int) -> float:
+        """A constant input as a number."""
+        return float(self.array(index).reshape(-1)[0])
+
+
+def info_of(x: Expr) -> TensorStructInfo:
+    """The type of a tensor."""
+    (info,) = tensor_infos(x.struct_info)
+    return info
+
+
+def constant(value: Any, dtype: str) -> Constant:
+    """A constant of a dtype."""
+    return Constant(np.asarray(value, dtype=dtype))

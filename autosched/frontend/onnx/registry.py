@@ -1,0 +1,34 @@
+"""The table of converters: ONNX operator name -> function of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autosched.frontend.onnx.node import Node
+
+Converter = Callable[["Node"], Any]
+CONVERTERS: dict[str, Converter] = {}
+
+
+def converter(*names: str) -> Callable[[Converter], Converter]:
+    """Register the converter of one or several operators.
+
+    It takes a Node and returns an expression, or a tuple of them for several outputs.
+    """
+
+    def register(function: Converter) -> Converter:
+        for name in names:
+            assert name not in CONVERTERS, f"two converters for {name}"
+            CONVERTERS[name] = function
+        return function
+
+    return register
+
+
+def supported_operators() -> tuple[str, ...]:
+    """Names of the ONNX operators that can be imported, sorted."""
+    import autosched.frontend.onnx.converters  # noqa: F401  (fills the table)
+
+    return tuple(sorted(CONVERTERS))

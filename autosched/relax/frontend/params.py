@@ -1,0 +1,20 @@
+"""Weights that an importer kept as parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autosched.ir.module import IRModule
+from autosched.relax.expr import Function
+
+
+def detach_params(mod: IRModule) -> tuple[IRModule, dict[str, list[Any]]]:
+    """The module without `params` attributes, and the arrays by function name (only functions that had them)."""
+    found: dict[str, list[Any]] = {}
+    functions = {}
+    for gv, function in mod.functions.items():
+        if isinstance(function, Function) and "params" in function.attrs:
+            found[gv.name] = list(function.attrs["params"])
+            function = function.without_attr("params")
+        functions[gv] = function
+    return mod.with_functions(functions), found

@@ -1,0 +1,104 @@
+"""The entry point of the parser: a module or a function from text."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any
+
+from autosched.ir.module import GlobalVar, IRModule
+from autosched.script.parser import values
+from autosched.script.parser.source import Source
+from autosched.script.parser.state import State, arguments
+from autosched.script.parser.tir_func import read_prim_func
+from autosched.script.printer.metadata import load_json
+from autosched.tir.function import PrimFunc
+
+
+def from_source(text: str, extra_vars: Mapping[str, Any] | None = None, check_well_formed: bool = True) -> Any:
+    """The module or function that the text describes; what the printer wrote comes back structurally equal.
+
+    extra_vars         Python values, variables and buffers that the text may name
+    check_well_formed  also verify the result as the passes do
+    returns            an IRModule for a class, a PrimFunc or relax Function for a function
+    Raises ScriptError (a ValueError) showing the line with a caret. Nothing in the text is executed.
+    """
+    result = read(Source.of(text), extra_vars or {})
+    if check_well_formed:
+        _check(result)
+    return result
+
+
+def read(source: Source, extra_vars: Mapping[str, Any]) -> Any:
+    """The module or function in a source, not verified."""
+    state = State(source, extra_vars)
+    found: Any = None
+    for node in source.tree().body:
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                state.read_import(node)
+            case ast.Assign(targets=[ast.Name(id="metadata")], value=ast.Call(args=[ast.Constant(value=str(data))])):
+                state.metadata = _metadata(state, node, data)
+            case ast.ClassDef() | ast.FunctionDef() if found is None:
+                found = _read_module(state, node) if isinstance(node, ast.ClassDef) else read_function(state, node)
+            case _:
+                raise state.error(node, "expected one class under @I.ir_module or one function")
+    if found is None:
+        raise source.error(None, "the text has no class and no function")
+    return found
+
+
+def _metadata(state: State, node: ast.AST, data: str) -> Mapping[str, Any]:
+    try:
+        return load_json(data)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise state.error(node, f"the metadata is malformed: {error}") from error
+
+
+def _read_module(state: State, node: ast.ClassDef) -> IRModule:
+    """A class: all names first, since functions may refer to later ones."""
+    state.module_names.add(node.name)
+    functions = [f for f in node.body if isinstance(f, ast.FunctionDef)]
+    for f in functions:
+        if f.name in state.functions:
+            raise state.error(f, f"function '{f.name}' is defined twice")
+        state.functions[f.name] = GlobalVar(f.name)
+    attrs: Mapping[str, Any] = {}
+    infos: Mapping[str, Any] = {}
+    for line in node.body:
+        called = state.called(line.value, "I") if isinstance(line, ast.Expr) else ""
+        if isinstance(line, ast.Expr) and isinstance(line.value, ast.Call) and called == "module_attrs":
+            attrs = values.attributes(state, arguments(state, line.value, "attrs", required=1)["attrs"])
+        elif isinstance(line, ast.Expr) and isinstance(line.value, ast.Call) and called == "module_global_infos":
+            infos = values.attributes(state, arguments(state, line.value, "infos", required=1)["infos"])
+        elif not isinstance(line, ast.FunctionDef | ast.Pass) and not _is_docstring(line):
+            raise state.error(line, "a module holds functions, I.module_attrs and I.module_global_infos")
+    return IRModule({state.functions[f.name]: read_function(state, f) for f in functions}, attrs, infos)
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def read_function(state: State, node: ast.FunctionDef) -> Any:
+    """A function by its decorator: `@T.prim_func`, `@R.function`, perhaps with keywords."""
+    for decorator in node.decorator_list:
+        found = state.dialect_name(decorator.func if isinstance(decorator, ast.Call) else decorator)
+        words = {w.arg: w.value for w in decorator.keywords} if isinstance(decorator, ast.Call) else {}
+        private = "private" in words and values.truth(state, words["private"])
+        if found == ("T", "prim_func"):
+            return read_prim_func(state, node, private=private)
+        if found == ("R", "function"):
+            from autosched.script.parser.relax_func import read_relax_function
+
+            pure = "pure" not in words or values.truth(state, words["pure"])
+            return read_relax_function(state, node, private=private, pure=pure)
+    raise state.error(node, f"function '{node.name}' needs the decorator @T.prim_func or @R.function")
+
+
+def _check(result: Any) -> None:
+    """Verify the graph functions; those of the loop level are checked as they are read."""
+    if isinstance(result, IRModule) and not all(isinstance(f, PrimFunc) for _, f in result.functions_items()):
+        from autosched.relax.verify import verify
+
+        verify(result)

@@ -1,0 +1,180 @@
+"""Graph expressions from text."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from autosched.ir.module import GlobalVar
+from autosched.ir.node import FrozenDict
+from autosched.relax import expr as R
+from autosched.relax.op.call import call_tir
+from autosched.relax.op.registry import OPERATORS
+from autosched.relax.struct_info import Expr, ShapeExpr, StructInfo
+from autosched.script.parser import values
+from autosched.script.parser.relax_info import InfoReader
+from autosched.script.parser.state import State, arguments
+from autosched.script.parser.tir_expr import DTYPES
+from autosched.tir.expr import PrimExpr
+
+Bind = Callable[[Expr], Expr]  # gives a nested call a name of its own
+
+
+class RelaxExprReader:
+    """Reads expressions; `bind` is called for a call inside of another expression."""
+
+    def __init__(self, state: State, bind: Bind):
+        self.state = state
+        self.infos = InfoReader(state)
+        self.bind = bind
+
+    def expr(self, node: ast.AST) -> Expr:
+        """An expression. Raises ScriptError for anything else."""
+        value = self.value(node)
+        with self.state.source.at(node):
+            if isinstance(value, str):
+                return R.StringImm(value)
+            return R.as_expr(value)  # type: ignore[no-any-return]
+
+    def leaf(self, node: ast.AST) -> Any:
+        """What may stand inside another expression: calls are bound to a variable first."""
+        value = self.value(node)
+        return self.bind(value) if isinstance(value, R.Call | R.If) else value
+
+    def value(self, node: ast.AST) -> Any:
+        """An expression, or a Python value (numbers, strings, lists of numbers, None) that an operator may take."""
+        with self.state.source.at(node):
+            match node:
+                case ast.Name():
+                    return self.state.find(node)
+                case ast.Call():
+                    return self._call(node)
+                case ast.Attribute(value=ast.Name(id=name), attr=attr) if name in self.state.module_names:
+                    return self._global(node, attr)
+                case ast.Tuple(elts=items):
+                    return self._tuple(items)
+                case ast.Subscript(value=ast.Subscript(value=ast.Name(id="metadata"))):
+                    return R.Constant(values.metadata_item(self.state, node))
+                case ast.Subscript(value=base, slice=index):
+                    return R.TupleGetItem(self.leaf(base), values.integer(self.state, index))
+                case ast.List(elts=items):
+                    return tuple(self.leaf(i) for i in items)
+                case ast.BinOp():
+                    return self.infos.dim(node)
+                case ast.Dict():
+                    return values.attributes(self.state, node)
+        if (number := values.number(node)) is not None:
+            return number
+        if isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, str)):
+            return node.value
+        raise self.state.error(node, "this is not an expression of the R dialect")
+
+    def _tuple(self, items: Sequence[ast.AST]) -> Any:
+        fields = [self.leaf(i) for i in items]
+        if fields and all(isinstance(f, int | PrimExpr) and not isinstance(f, bool) for f in fields):
+            return tuple(fields)  # dimensions
+        return R.Tuple(tuple(R.as_expr(f) for f in fields))
+
+    def _global(self, node: ast.AST, name: str) -> GlobalVar:
+        if name not in self.state.functions:
+            known = ", ".join(sorted(self.state.functions))
+            raise self.state.error(node, f"the module has no function '{name}'; it has {known}")
+        return self.state.functions[name]  # type: ignore[no-any-return]
+
+    # --- calls
+
+    def _call(self, node: ast.Call) -> Any:
+        name = self.state.called(node, "R")
+        if not name:
+            return self._call_function(node)
+        if name in OPERATORS:
+            args = [self.leaf(a) for a in node.args]
+            words = {w.arg: self.leaf(w.value) for w in node.keywords if w.arg is not None}
+            return OPERATORS[name](*args, **words)
+        special = _SPECIAL.get(name)
+        if special is None:
+            raise self.state.error(node.func, f"unknown operator R.{name}")
+        return special(self, node)
+
+    def _call_function(self, node: ast.Call) -> Any:
+        if (constant := values.dtype_constant(self.state, node)) is not None:
+            return constant
+        found = self.state.dialect_name(node.func)
+        if found is not None and found[0] == "T":
+            return self.infos.dim(node)
+        callee = self.value(node.func)
+        if not isinstance(callee, GlobalVar | R.Var):
+            raise self.state.error(node.func, "expected an operator or a function")
+        return R.Call(callee, tuple(R.as_expr(self.leaf(a)) for a in node.args))
+
+    def _const(self, node: ast.Call) -> R.Constant:
+        args = arguments(self.state, node, "value", "dtype", required=1)
+        value = values.attribute(self.state, args["value"])
+        dtype = values.string(self.state, args["dtype"]) if "dtype" in args else None
+        if dtype is not None and dtype not in DTYPES:
+            raise self.state.error(args["dtype"], f"unknown dtype '{dtype}'")
+        return R.const(value, dtype)
+
+    def _shape(self, node: ast.Call) -> ShapeExpr:
+        return ShapeExpr(self.infos.dims(arguments(self.state, node, "values", required=1)["values"]))
+
+    def _prim_value(self, node: ast.Call) -> R.PrimValue:
+        return R.PrimValue(self.infos.dim(arguments(self.state, node, "value", required=1)["value"]))
+
+    def _string(self, node: ast.Call) -> R.StringImm:
+        return R.StringImm(values.string(self.state, arguments(self.state, node, "value", required=1)["value"]))
+
+    def _extern(self, node: ast.Call) -> R.ExternFunc:
+        return R.ExternFunc(values.string(self.state, arguments(self.state, node, "name", required=1)["name"]))
+
+    def _make_tuple(self, node: ast.Call) -> R.Tuple:
+        return R.Tuple(tuple(R.as_expr(self.leaf(a)) for a in node.args))
+
+    def _out_info(self, args: dict[str, ast.expr], node: ast.AST) -> StructInfo | list[StructInfo]:
+        out = args.get("out_sinfo", args.get("out_ty"))
+        if out is None:
+            raise self.state.error(node, "out_sinfo is missing: the call must say what it gives")
+        return list(self.infos.infos(out.elts)) if isinstance(out, ast.List | ast.Tuple) else self.infos.info(out)
+
+    def _inputs(self, node: ast.AST | None) -> R.Tuple:
+        if node is None:
+            return R.Tuple(())
+        items = node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
+        return R.Tuple(tuple(R.as_expr(self.leaf(i)) for i in items))
+
+    def _call_tir(self, node: ast.Call) -> R.Call:
+        args = arguments(self.state, node, "func", "args", "out_sinfo", "tir_vars", "out_ty", required=1)
+        tir_vars = self.expr(args["tir_vars"]) if "tir_vars" in args else None
+        return call_tir(
+            self.value(args["func"]), self._inputs(args.get("args")), self._out_info(args, node), tir_vars
+        )
+
+    def _call_dps_packed(self, node: ast.Call) -> R.Call:
+        args = arguments(self.state, node, "func", "args", "out_sinfo", "out_ty", required=1)
+        out = self._out_info(args, node)
+        outs = tuple(out) if isinstance(out, list) else (out,)
+        callee = R.ExternFunc(values.string(self.state, args["func"]))
+        info = outs[0] if len(outs) == 1 else None
+        op = R.Op("relax.call_dps_packed")
+        return R.Call(op, (callee, self._inputs(args.get("args"))), FrozenDict(), outs, info)
+
+    def _call_packed(self, node: ast.Call) -> R.Call:
+        words = {w.arg: w.value for w in node.keywords}
+        given = words.pop("sinfo_args", None)
+        if not node.args:
+            raise self.state.error(node, "expected the name of a function")
+        items = given.elts if isinstance(given, ast.Tuple | ast.List) else [given] if given is not None else []
+        infos = self.infos.infos(items)
+        attrs = FrozenDict({str(k): values.attribute(self.state, v) for k, v in words.items()})
+        callee = R.ExternFunc(values.string(self.state, node.args[0]))
+        args = tuple(R.as_expr(self.leaf(a)) for a in node.args[1:])
+        return R.Call(callee, args, attrs, infos, infos[0] if len(infos) == 1 else None)
+
+
+_SPECIAL: dict[str, Callable[[RelaxExprReader, ast.Call], Any]] = {
+    "const": RelaxExprReader._const, "shape": RelaxExprReader._shape, "prim_value": RelaxExprReader._prim_value,
+    "str": RelaxExprReader._string, "ExternFunc": RelaxExprReader._extern, "tuple": RelaxExprReader._make_tuple,
+    "call_tir": RelaxExprReader._call_tir, "call_dps_packed": RelaxExprReader._call_dps_packed,
+    "call_packed": RelaxExprReader._call_packed,
+}  # fmt: skip

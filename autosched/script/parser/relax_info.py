@@ -1,0 +1,90 @@
+"""Annotations of graph values from text: `R.Tensor((1, 8), dtype="float32")`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from autosched.relax import struct_info as S
+from autosched.script.parser import values
+from autosched.script.parser.state import State, arguments
+from autosched.script.parser.tir_expr import ExprReader
+from autosched.tir.expr import PrimExpr, Var
+
+
+class InfoReader:
+    """Reads annotations and dimensions in a State."""
+
+    def __init__(self, state: State):
+        self.state = state
+        self.scalars = ExprReader(state)
+
+    def dims(self, node: ast.AST) -> tuple[PrimExpr, ...]:
+        """A shape, its bare numbers int64; text in quotes may name symbols that are new here."""
+        if not isinstance(node, ast.Tuple | ast.List):
+            raise self.state.error(node, "expected a tuple of dimensions")
+        return tuple(self.dim(d) for d in node.elts)
+
+    def dim(self, node: ast.AST) -> PrimExpr:
+        """One dimension."""
+        if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
+            return self.scalars.expr(node, "int64")
+        try:
+            inside = ast.parse(node.value, mode="eval").body
+        except (SyntaxError, ValueError):
+            raise self.state.error(node, f"'{node.value}' is no expression") from None
+        for part in ast.walk(inside):
+            ast.copy_location(part, node)
+            if isinstance(part, ast.Name) and part.id not in self.state.prefixes and not self.state.knows(part.id):
+                self.state.define(part.id, Var(part.id, "int64"))
+        return self.scalars.expr(inside, "int64")
+
+    def info(self, node: ast.expr) -> S.StructInfo:
+        """An annotation. Raises ScriptError for anything else."""
+        call = node if isinstance(node, ast.Call) else ast.copy_location(ast.Call(node, [], []), node)
+        name = self.state.called(call, "R")
+        with self.state.source.at(node):
+            match name:
+                case "Tensor":
+                    return self._tensor(call)
+                case "Shape":
+                    args = arguments(self.state, call, "values", "ndim")
+                    ndim = values.integer(self.state, args["ndim"]) if "ndim" in args else -1
+                    return S.ShapeStructInfo(self.dims(args["values"]) if "values" in args else None, ndim)
+                case "Prim":
+                    args = arguments(self.state, call, "dtype", "value")
+                    if "value" in args:
+                        value = self.dim(args["value"])
+                        return S.PrimStructInfo(value.dtype, value)
+                    return S.PrimStructInfo(values.string(self.state, args["dtype"]) if "dtype" in args else "int64")
+                case "Tuple":
+                    return S.TupleStructInfo(self.infos(_items(call.args)))
+                case "Callable":
+                    return self._function(call)
+                case "Object":
+                    return S.ObjectStructInfo()
+        raise self.state.error(node, "expected an annotation such as R.Tensor((1, 8), dtype=\"float32\")")
+
+    def infos(self, nodes: Sequence[ast.expr]) -> tuple[S.StructInfo, ...]:
+        """Several annotations."""
+        return tuple(self.info(n) for n in nodes)
+
+    def _tensor(self, call: ast.Call) -> S.TensorStructInfo:
+        if call.args and isinstance(call.args[0], ast.Constant) and isinstance(call.args[0].value, str):
+            raise self.state.error(call.args[0], "the shape comes first; write dtype=… for the dtype")
+        args = arguments(self.state, call, "shape", "dtype", "vdevice", "ndim")
+        dtype = values.string(self.state, args["dtype"]) if "dtype" in args else "void"
+        ndim = values.integer(self.state, args["ndim"]) if "ndim" in args else -1
+        if "shape" not in args:
+            return S.TensorStructInfo(None, dtype, ndim)
+        return S.TensorStructInfo(S.ShapeExpr(self.dims(args["shape"])), dtype)
+
+    def _function(self, call: ast.Call) -> S.FuncStructInfo:
+        args = arguments(self.state, call, "params", "ret", "purity")
+        params = self.infos(_items([args["params"]])) if "params" in args else None
+        return S.FuncStructInfo(params, self.info(args["ret"]) if "ret" in args else S.ObjectStructInfo())
+
+
+def _items(nodes: Sequence[ast.expr]) -> Sequence[ast.expr]:
+    """Annotations given one by one or as one tuple or list."""
+    return nodes[0].elts if len(nodes) == 1 and isinstance(nodes[0], ast.Tuple | ast.List) else nodes

@@ -1,0 +1,96 @@
+"""Buffers, symbols and regions from text."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from autosched.script.parser import values
+from autosched.script.parser.state import State, arguments, keywords
+from autosched.script.parser.tir_expr import DTYPES, ExprReader
+from autosched.tir import expr as E
+from autosched.tir.expr import Buffer, PrimExpr, Range, SizeVar, Var
+from autosched.tir.simplify import Analyzer, form_key
+from autosched.tir.stmt import BufferRegion
+
+_BUFFER_WORDS = ("shape", "dtype", "strides", "elem_offset", "scope", "align", "offset_factor")
+
+
+def dims(exprs: ExprReader, node: ast.AST) -> tuple[PrimExpr, ...]:
+    """A shape: a tuple or list of dimensions, or one dimension."""
+    items = node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
+    return exprs.exprs(items)
+
+
+def buffer(exprs: ExprReader, node: ast.Call, name: str, *first: str, more: tuple[str, ...] = ()) -> Buffer:
+    """The buffer that a call of `T.Buffer`, `T.alloc_buffer`, `T.match_buffer` or `T.decl_buffer` describes.
+
+    first, more  names of arguments before and after those of the buffer itself
+    """
+    state = exprs.state
+    args = arguments(state, node, *first, *_BUFFER_WORDS, *more, required=len(first) + 1)
+    words: dict[str, Any] = {}
+    if "strides" in args:
+        words["strides"] = dims(exprs, args["strides"])
+    if "elem_offset" in args:
+        words["elem_offset"] = exprs.expr(args["elem_offset"])
+    if "scope" in args:
+        words["scope"] = values.string(state, args["scope"])
+    if "align" in args:
+        words["data_alignment"] = values.integer(state, args["align"])
+    if "offset_factor" in args:
+        words["offset_factor"] = values.integer(state, args["offset_factor"])
+    dtype = values.string(state, args["dtype"]) if "dtype" in args else "float32"
+    if dtype not in DTYPES:
+        raise state.error(args["dtype"], f"unknown dtype '{dtype}'")
+    return Buffer(name, dims(exprs, args["shape"]), dtype, **words)
+
+
+def symbol(state: State, node: ast.AST, name: str) -> Var | None:
+    """The variable that `T.int64()` or, in a signature, `T.int32` declares; None for anything else."""
+    found = state.dialect_name(node.func if isinstance(node, ast.Call) else node)
+    if found is None or found[0] != "T" or found[1] not in (*DTYPES, "handle"):
+        return None
+    if not isinstance(node, ast.Call):
+        return Var(name, found[1])
+    if node.args:
+        return None
+    words = keywords(state, node, "is_size_var")
+    is_size = "is_size_var" in words and values.truth(state, words["is_size_var"])
+    return SizeVar(name, found[1]) if is_size else Var(name, found[1])
+
+
+def extent_between(start: PrimExpr, end: PrimExpr) -> PrimExpr:
+    """The extent of [start, end): the one that the printer added to `start`."""
+    first = E.const_int(start)
+    if first == 0:
+        return end
+    if isinstance(end, E.Add) and form_key(end.a) == form_key(start):
+        return end.b
+    return Analyzer().simplify(E.sub(end, start))
+
+
+def region(exprs: ExprReader, node: ast.AST) -> BufferRegion:
+    """`A[i, 0:8]`: elements have extent 1. Raises ScriptError for anything else."""
+    state = exprs.state
+    if isinstance(node, ast.Name):
+        whole = exprs.buffer(node)
+        return BufferRegion(whole, tuple(Range(E.const(0, s.dtype), s) for s in whole.shape))
+    if not isinstance(node, ast.Subscript):
+        raise state.error(node, "expected a region such as A[i, 0:8]")
+    base = exprs.buffer(node.value)
+    items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    if len(items) != base.ndim:
+        raise state.error(node, f"buffer '{base.name}' has {base.ndim} dimensions, got {len(items)} indices")
+    return BufferRegion(base, tuple(_range(exprs, item, base.shape[i]) for i, item in enumerate(items)))
+
+
+def _range(exprs: ExprReader, node: ast.AST, dim: PrimExpr) -> Range:
+    if not isinstance(node, ast.Slice):
+        at = exprs.expr(node)
+        return Range(at, E.const(1, at.dtype))
+    if node.step is not None:
+        raise exprs.state.error(node.step, "a region has no step")
+    start = exprs.expr(node.lower) if node.lower is not None else E.const(0, dim.dtype)
+    end = exprs.expr(node.upper) if node.upper is not None else dim
+    return Range(start, extent_between(start, end))

@@ -1,0 +1,119 @@
+"""A PrimFunc from text."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Any
+
+from autosched.ir.node import FrozenDict, walk
+from autosched.script.parser import values
+from autosched.script.parser.state import State, arguments
+from autosched.script.parser.tir_block import ALLOCATE
+from autosched.script.parser.tir_buffer import buffer, symbol
+from autosched.script.parser.tir_stmt import StmtReader
+from autosched.tir.expr import Buffer, IntImm, Var
+from autosched.tir.function import PrimFunc, make_root
+from autosched.tir.stmt import Block, BlockRealize, Stmt
+
+
+def read_prim_func(state: State, node: ast.FunctionDef, *, private: bool = False) -> PrimFunc:
+    """`def name(A: T.Buffer(…), n: T.int32): …`; without `private` it gets its name as `global_symbol`."""
+    with state.scope():
+        return _Reader(state).read(node, private)
+
+
+class _Reader:
+    def __init__(self, state: State):
+        self.state = state
+        self.stmts = StmtReader(state)
+        self.matched: dict[Var, Buffer] = {}
+        self.allocated: list[Buffer] = []
+        self.attrs: dict[str, Any] = {}
+
+    def read(self, node: ast.FunctionDef, private: bool) -> PrimFunc:
+        if not private:
+            self.attrs["global_symbol"] = node.name
+        spec = node.args
+        if spec.vararg or spec.kwarg or spec.kwonlyargs or spec.posonlyargs or spec.defaults:
+            raise self.state.error(node, "a PrimFunc has plain parameters only")
+        params = tuple(self._param(a) for a in spec.args)
+        n_header = 0
+        while n_header < len(node.body) and self._header_line(node.body[n_header]):
+            n_header += 1
+        body = self._body(node, node.body[n_header:])
+        buffers: Any = FrozenDict({p: self.matched[p] for p in params if p in self.matched})  # type: ignore[misc]
+        span = self.state.source.span(node)
+        return PrimFunc(params, buffers, body, self._result(node.returns), FrozenDict(self.attrs), span)
+
+    def _result(self, node: ast.AST | None) -> str | None:
+        if node is None or (isinstance(node, ast.Constant) and node.value is None):
+            return None
+        found = self.state.dialect_name(node)
+        if found is None or found[0] != "T":
+            raise self.state.error(node, "expected a dtype of the T dialect")
+        return found[1]
+
+    def _param(self, node: ast.arg) -> Var:
+        annotation = node.annotation
+        if annotation is None:
+            raise self.state.error(node, f"parameter '{node.arg}' needs an annotation such as T.Buffer((4, 8))")
+        if isinstance(annotation, ast.Call) and self.state.called(annotation, "T") == "Buffer":
+            with self.state.source.at(annotation):
+                made = buffer(self.stmts.exprs, annotation, node.arg)
+            handle = Var(f"var_{node.arg}", "handle")
+            self.matched[handle] = made
+            self.state.define(node.arg, made)
+            return handle
+        var = symbol(self.state, annotation, node.arg)
+        if var is None:
+            raise self.state.error(annotation, "expected T.Buffer(…), T.handle or a dtype such as T.int32")
+        self.state.define(node.arg, var)
+        return var
+
+    def _header_line(self, node: ast.stmt) -> bool:
+        """Read attributes, matched buffers, symbols and allocations; whether the line was one of them."""
+        with self.state.source.at(node):
+            match node:
+                case ast.Expr(value=ast.Constant(value=str())):
+                    return True  # a docstring
+                case ast.Expr(value=ast.Call() as call) if self.state.called(call, "T") == "func_attr":
+                    args = arguments(self.state, call, "attrs", required=1)
+                    self.attrs |= values.attributes(self.state, args["attrs"])
+                    return True
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call):
+                    return self._definition(name, call)
+        return False
+
+    def _definition(self, name: str, call: ast.Call) -> bool:
+        called = self.state.called(call, "T")
+        made: Any
+        if called == "match_buffer":
+            made = buffer(self.stmts.exprs, call, name, "handle")
+            handle = self.stmts.exprs.value(call.args[0]) if call.args else None
+            if not isinstance(handle, Var) or handle.dtype != "handle":
+                raise self.state.error(call, "T.match_buffer takes a parameter annotated as T.handle")
+            self.matched[handle] = made
+        elif called in ALLOCATE:
+            made = buffer(self.stmts.exprs, call, name)
+            self.allocated.append(made)
+        else:
+            made = symbol(self.state, call, name)
+        if made is not None:
+            self.state.define(name, made)
+        return made is not None
+
+    def _body(self, node: ast.FunctionDef, lines: Sequence[ast.stmt]) -> Stmt:
+        if not lines:
+            raise self.state.error(node, f"function '{node.name}' has no body")
+        body = self.stmts.body(lines)
+        if not self.allocated and (_is_root(body) or not any(isinstance(x, Block) for x in walk(body))):
+            return body
+        return make_root(body, tuple(self.allocated))
+
+
+def _is_root(body: Stmt) -> bool:
+    """A lone block without variables is the root itself."""
+    if not isinstance(body, BlockRealize) or body.block.iter_vars:
+        return False
+    return isinstance(body.predicate, IntImm) and bool(body.predicate)

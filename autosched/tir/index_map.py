@@ -1,0 +1,117 @@
+"""IndexMap: how the indices of one layout become those of another."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autosched.errors import InvalidValueError
+from autosched.ir.node import Node, defines
+from autosched.tir import expr as E
+from autosched.tir.expr import PrimExpr, Range, Var
+from autosched.tir.functor import substitute
+from autosched.tir.simplify import Analyzer
+
+_OPS: dict[type[ast.operator], Callable[[Any, Any], PrimExpr]] = {
+    ast.Add: E.add, ast.Sub: E.sub, ast.Mult: E.mul, ast.FloorDiv: E.floordiv, ast.Mod: E.floormod,
+}  # fmt: skip
+_SIGNS: dict[type, str] = {E.Add: "+", E.Sub: "-", E.Mul: "*", E.FloorDiv: "//", E.FloorMod: "%"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IndexMap(Node):
+    """New indices as expressions of the old ones: `lambda n, c: (n, c // 16, c % 16)`."""
+
+    initial_indices: tuple[Var, ...] = defines()
+    final_indices: tuple[PrimExpr, ...]
+
+    @staticmethod
+    def from_func(func: Callable[..., Any], ndim: int | None = None, dtype: str = "int32") -> IndexMap:
+        """The map that a Python function of indices describes; `ndim` says how many `*args` takes."""
+        names: list[str] = []
+        for p in inspect.signature(func).parameters.values():
+            if p.kind is p.VAR_POSITIONAL:
+                names += [f"{p.name}_{i}" for i in range((ndim or 0) - len(names))]
+            else:
+                names.append(p.name)
+        variables = tuple(Var(n, dtype) for n in names)
+        result = func(*variables)
+        items = result if isinstance(result, list | tuple) else (result,)
+        return IndexMap(variables, tuple(E.to_expr(i, dtype) for i in items))
+
+    @staticmethod
+    def from_text(text: str) -> IndexMap:
+        """The map that `str()` wrote. Only names, integers and + - * // % are understood; nothing is run."""
+        try:
+            tree = ast.parse(text.strip(), mode="eval").body
+        except SyntaxError as e:
+            raise InvalidValueError(f"not an index map: {text!r}") from e
+        if not isinstance(tree, ast.Lambda) or not isinstance(tree.body, ast.Tuple):
+            raise InvalidValueError(f"not an index map: {text!r}", hint="write 'lambda i, j: (i // 4, j, i % 4)'")
+        variables = {a.arg: Var(a.arg) for a in tree.args.args}
+        return IndexMap(tuple(variables.values()), tuple(_expr(x, variables) for x in tree.body.elts))
+
+    @property
+    def ndim(self) -> int:
+        return len(self.initial_indices)
+
+    def map_indices(self, indices: Sequence[PrimExpr], analyzer: Analyzer | None = None) -> tuple[PrimExpr, ...]:
+        """The new indices of an element."""
+        self._check(indices)
+        values = dict(zip(self.initial_indices, indices, strict=True))
+        analyzer = analyzer or Analyzer()
+        return tuple(analyzer.simplify(substitute(x, values)) for x in self.final_indices)
+
+    def map_shape(self, shape: Sequence[PrimExpr | int]) -> tuple[PrimExpr, ...]:
+        """The smallest shape that holds every mapped element. Raises InvalidValueError for unknown bounds."""
+        sizes = [E.to_expr(s) for s in shape]
+        self._check(sizes)
+        analyzer = Analyzer({v: Range(E.const(0, s.dtype), s) for v, s in zip(self.initial_indices, sizes, strict=True)})
+        result = []
+        for x in self.final_indices:
+            low, high = analyzer.bound(x)
+            if low is None or high is None or low < 0:
+                raise InvalidValueError(f"index map {self}: index '{_text(x)}' has no bounds from 0 up for shape {[E.const_int(s) for s in sizes]}")
+            result.append(E.const(high + 1, sizes[0].dtype if sizes else "int32"))
+        return tuple(result)
+
+    def _check(self, items: Sequence[Any]) -> None:
+        if len(items) != self.ndim:
+            raise InvalidValueError(f"index map {self} takes {self.ndim} indices, got {len(items)}")
+
+    def __str__(self) -> str:
+        names = ", ".join(v.name for v in self.initial_indices)
+        body = ", ".join(_text(x) for x in self.final_indices)
+        return f"lambda {names}: ({body}{',' if len(self.final_indices) == 1 else ''})"
+
+
+def _text(x: PrimExpr) -> str:
+    match x:
+        case Var(name=name):
+            return name
+        case E.IntImm(value=value):
+            return str(value)
+        case E.BinaryOp() if type(x) in _SIGNS:
+            left, right = (f"({_text(y)})" if isinstance(y, E.BinaryOp) else _text(y) for y in (x.a, x.b))
+            return f"{left} {_SIGNS[type(x)]} {right}"
+        case E.Cast(value=value):
+            return _text(value)
+        case _:
+            raise InvalidValueError(f"an index map cannot hold a {type(x).__name__}")
+
+
+def _expr(node: ast.expr, variables: dict[str, Var]) -> PrimExpr:
+    match node:
+        case ast.Name(id=name) if name in variables:
+            return variables[name]
+        case ast.Constant(value=int() as value):
+            return E.const(value)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPS:
+            return _OPS[type(op)](_expr(left, variables), _expr(right, variables))
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return E.sub(0, _expr(operand, variables))
+        case _:
+            raise InvalidValueError(f"an index map cannot hold {ast.unparse(node)!r}")

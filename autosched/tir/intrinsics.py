@@ -1,0 +1,43 @@
+"""What the named functions of expressions compute, in NumPy: on scalars and arrays alike, keeping the dtype."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+def _like(result: Any, x: Any) -> Any:
+    dtype = getattr(x, "dtype", np.dtype(np.float64))
+    return np.asarray(result, dtype=dtype)[()]
+
+
+_erf = np.frompyfunc(math.erf, 1, 1)
+_log_gamma = np.frompyfunc(math.lgamma, 1, 1)
+
+
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x)), without overflow for large negative x."""
+    e = np.exp(-np.abs(x))
+    return _like(np.where(x >= 0, 1 / (1 + e), e / (1 + e)), x)
+
+
+NUMPY: dict[str, Callable[..., Any]] = {
+    "exp": np.exp, "exp2": np.exp2, "log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p,
+    "sqrt": np.sqrt, "tanh": np.tanh, "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos,
+    "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
+    "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "round": np.round, "nearbyint": np.rint,
+    "fabs": np.abs, "abs": np.abs, "pow": np.power, "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
+    "atan2": np.arctan2, "hypot": np.hypot, "copysign": np.copysign, "fmod": np.fmod,
+    "exp10": lambda x: _like(np.power(10.0, x), x),
+    "rsqrt": lambda x: _like(1 / np.sqrt(x), x),
+    "sigmoid": sigmoid,
+    "erf": lambda x: _like(_erf(x), x),
+    "lgamma": lambda x: _like(_log_gamma(x), x),
+    "fma": lambda a, b, c: _like(np.float64(a) * np.float64(b) + c, c),
+    "likely": lambda x: x,
+    "bitwise_and": lambda a, b: a & b, "bitwise_or": lambda a, b: a | b, "bitwise_xor": lambda a, b: a ^ b,
+    "bitwise_not": lambda a: ~a, "shift_left": lambda a, b: a << b, "shift_right": lambda a, b: a >> b,
+}  # fmt: skip

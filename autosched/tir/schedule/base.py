@@ -1,0 +1,193 @@
+"""The state of a schedule: its module, what the user's references mean, and the trace."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from autosched.errors import InvalidTypeError, InvalidValueError, ScheduleError
+from autosched.ir.module import GlobalVar, IRModule
+from autosched.tir.expr import Var
+from autosched.tir.function import PrimFunc
+from autosched.tir.schedule.rv import RV, BlockRV, ExprRV, LoopRV
+from autosched.tir.schedule.trace import Decision, Instruction, Trace
+from autosched.tir.schedule.tree import Tree, unique_names
+from autosched.tir.stmt import Block, For
+
+S = TypeVar("S", bound="ScheduleBase")
+
+
+class ScheduleBase:
+    """What all primitives share. A primitive computes a new tree first and stores it last: one that fails changes nothing."""
+
+    def __init__(
+        self, mod: IRModule | PrimFunc, *, seed: int | None = None, debug_mask: str | int = "none",
+        error_render_level: str = "detail", enable_check: bool = True,
+    ):  # fmt: skip
+        """mod  a PrimFunc (becomes "main") or an IRModule; it is not changed. Raises TypeError for anything else."""
+        if isinstance(mod, PrimFunc):
+            mod = IRModule({"main": mod})
+        if not isinstance(mod, IRModule):
+            raise InvalidTypeError(f"Schedule takes a PrimFunc or an IRModule, got {type(mod).__name__}")
+        if error_render_level not in ("detail", "fast", "none"):
+            raise InvalidValueError(f"error_render_level must be 'detail', 'fast' or 'none', got {error_render_level!r}")
+        del debug_mask, enable_check  # accepted for TVM's sake: our checks are always on
+        self._mod = mod.clone()
+        self._trees: dict[str, Tree] = {}
+        self._blocks: dict[BlockRV, tuple[str, str]] = {}  # reference -> (function, block name)
+        self._loops: dict[LoopRV, tuple[str, Var]] = {}
+        self._values: dict[ExprRV, int] = {}
+        self._trace = Trace()
+        self._recording = True
+        names = [gv.name for gv, f in mod.functions_items() if isinstance(f, PrimFunc)]
+        self._working_on: str | None = "main" if "main" in names else names[0] if len(names) == 1 else None
+        self._random = random.Random(seed)
+
+    # --- the state ------------------------------------------------------------------------------------------------
+
+    @property
+    def mod(self) -> IRModule:
+        """The module as it is now; a new one after each primitive."""
+        changed: dict[str | GlobalVar, Any] = {gv: self._function(gv) for gv in self._mod.functions}
+        return IRModule(changed, self._mod.attrs, self._mod.global_infos)
+
+    def _function(self, gv: GlobalVar) -> Any:
+        return self._trees[gv.name].func if gv.name in self._trees else self._mod[gv]
+
+    @property
+    def func(self) -> PrimFunc:
+        """The function that the schedule works on, as it is now."""
+        return self._tree(self._working()).func
+
+    @property
+    def trace(self) -> Trace:
+        return self._trace
+
+    @property
+    def func_working_on(self) -> GlobalVar | None:
+        return None if self._working_on is None else self._mod.get_global_var(self._working_on)
+
+    def work_on(self, func_name: str) -> None:
+        """Let `get_block` without a function name look in this function."""
+        if not isinstance(self._mod[func_name], PrimFunc):
+            raise InvalidTypeError(f"'{func_name}' is not a PrimFunc")
+        self._working_on = func_name
+
+    def copy(self: S) -> S:
+        """A schedule in the same state that goes its own way; references of this one are valid in it."""
+        other = object.__new__(type(self))
+        other._mod, other._trees = self._mod, dict(self._trees)
+        other._blocks, other._loops, other._values = dict(self._blocks), dict(self._loops), dict(self._values)
+        other._trace, other._recording, other._working_on = self._trace.copy(), True, self._working_on
+        other._random = random.Random(self._random.random())
+        return other
+
+    def seed(self, seed: int) -> None:
+        """Start the sampling anew."""
+        self._random.seed(seed)
+
+    def fork_seed(self) -> int:
+        """A seed for another schedule."""
+        return self._random.randrange(1, 2**30)
+
+    def show(self, **options: Any) -> None:
+        """Print the module and the trace."""
+        self.mod.show(**options)
+        self._trace.show()
+
+    # --- references -----------------------------------------------------------------------------------------------
+
+    def get(self, rv: RV) -> Any:
+        """BlockRV -> Block, LoopRV -> For, ExprRV -> int. Raises ValueError for a reference that is dead."""
+        if isinstance(rv, ExprRV):
+            return self._int(rv)
+        if isinstance(rv, LoopRV):
+            fn, var = self._loop(rv)
+            return self._tree(fn).loops[var]
+        fn, name = self._block(rv)
+        return self._tree(fn).block(name)
+
+    def get_sref(self, rv: Block | For | RV) -> Any:
+        """The node a reference stands for: nodes need no further handle here."""
+        return self.get(rv) if isinstance(rv, BlockRV | LoopRV | ExprRV) else rv
+
+    def remove_rv(self, rv: RV) -> None:
+        """Forget a reference."""
+        for table in (self._blocks, self._loops, self._values):
+            table.pop(rv, None)  # type: ignore[call-overload]
+
+    def _working(self) -> str:
+        if self._working_on is None:
+            raise InvalidValueError("the module has several functions", hint="name one with work_on or func_name=")
+        return self._working_on
+
+    def _tree(self, fn: str) -> Tree:
+        if fn not in self._trees:
+            func = self._mod[fn]
+            if not isinstance(func, PrimFunc):
+                raise InvalidTypeError(f"'{fn}' is not a PrimFunc")
+            self._trees[fn] = Tree(unique_names(func))
+        return self._trees[fn]
+
+    def _block(self, block: BlockRV | str) -> tuple[str, str]:
+        """(function, block name) of a reference or a name."""
+        if isinstance(block, str):
+            block = self.get_block(block)  # type: ignore[attr-defined]
+        if not isinstance(block, BlockRV):
+            raise InvalidTypeError(f"expected a block or its name, got {type(block).__name__}")
+        if block not in self._blocks or self._blocks[block][1] not in self._tree(self._blocks[block][0]).realizes:
+            raise InvalidValueError("this BlockRV no longer stands for a block", hint="the block was inlined or replaced")
+        return self._blocks[block]
+
+    def _rv_of(self, block: BlockRV | str) -> BlockRV:
+        """The reference itself, or one made (and recorded) for a name."""
+        return self.get_block(block) if isinstance(block, str) else block  # type: ignore[attr-defined,no-any-return]
+
+    def _loop(self, loop: LoopRV) -> tuple[str, Var]:
+        if not isinstance(loop, LoopRV):
+            raise InvalidTypeError(f"expected a LoopRV, got {type(loop).__name__}")
+        if loop not in self._loops or self._loops[loop][1] not in self._tree(self._loops[loop][0]).loops:
+            raise InvalidValueError("this LoopRV no longer stands for a loop", hint="split, fuse or compute_at has consumed it")
+        return self._loops[loop]
+
+    def _int(self, value: Any) -> int:
+        if isinstance(value, ExprRV):
+            if value not in self._values:
+                raise InvalidValueError("this ExprRV has no value in this schedule")
+            return self._values[value]
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise InvalidTypeError(f"expected an integer, got {type(value).__name__}")
+        return int(value.__index__())
+
+    def _same_function(self, *functions: str) -> str:
+        if len(set(functions)) != 1:
+            raise ScheduleError(f"blocks and loops of different functions: {sorted(set(functions))}")
+        return functions[0]
+
+    def _new_block(self, fn: str, name: str) -> BlockRV:
+        rv = BlockRV()
+        self._blocks[rv] = (fn, name)
+        return rv
+
+    def _new_loop(self, fn: str, var: Var) -> LoopRV:
+        rv = LoopRV()
+        self._loops[rv] = (fn, var)
+        return rv
+
+    def _new_value(self, value: int) -> ExprRV:
+        rv = ExprRV()
+        self._values[rv] = value
+        return rv
+
+    def _rename(self, fn: str, old: str, new: str) -> None:
+        """Let references to a block follow its new name."""
+        for rv, entry in self._blocks.items():
+            if entry == (fn, old):
+                self._blocks[rv] = (fn, new)
+
+    def _record(
+        self, kind: str, inputs: Sequence[Any] = (), attrs: dict[str, Any] | None = None, outputs: Sequence[RV] = (),
+        decision: Decision = None,
+    ) -> None:  # fmt: skip
+        self._trace.append(Instruction(kind, tuple(inputs), attrs or {}, tuple(outputs)), decision)

@@ -1,0 +1,217 @@
+"""cache_read, cache_write and set_scope: copies of buffers, and where buffers live."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from autosched.errors import ScheduleError
+from autosched.tir import expr as E
+from autosched.tir.access import point
+from autosched.tir.expr import SPATIAL, Buffer, BufferLoad, IntImm, IterVar, PrimExpr, Range, Var
+from autosched.tir.functor import replace_buffers
+from autosched.tir.schedule.check import body_statements, require_complete_or_reduction, where_block
+from autosched.tir.schedule.region import Box, touched
+from autosched.tir.schedule.tree import Tree
+from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, LoopKind, SeqStmt, Stmt, seq
+
+SCOPES = ("global", "local", "shared", "shared.dyn", "wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator")
+
+
+def buffer_at(tree: Tree, name: str, which: int | str | Buffer, *, written: bool, action: str) -> Buffer:
+    """The buffer a user means: a position in the block's reads or writes, a buffer's name, or the buffer."""
+    block = tree.block(name)
+    kind = "writes" if written else "reads"
+    regions = block.writes if written else block.reads
+    buffers = list(dict.fromkeys(r.buffer for r in regions))
+    if isinstance(which, int) and 0 <= which < len(buffers):
+        return buffers[which]
+    for b in buffers:
+        if b is which or b.name == which:
+            return b
+    shown = getattr(which, "name", which)
+    raise ScheduleError(
+        f"{action}: block '{name}' has no {kind[:-1]} buffer {shown!r}: it {kind} {[b.name for b in buffers]}",
+        where=where_block(tree, name),
+    )  # fmt: skip
+
+
+def require_scope(scope: str, action: str) -> None:
+    if scope not in SCOPES:
+        raise ScheduleError(f"{action}: unknown storage scope '{scope}'", hint=f"one of {', '.join(SCOPES)}")
+
+
+def _copy_nest(name: str, source: Buffer, target: Buffer, box: Box) -> Stmt:
+    """Loops ax0, ax1 … that copy a box."""
+    iter_vars, values, loops = [], [], []
+    for d, (interval, size) in enumerate(zip(box, source.shape, strict=True)):
+        v = Var(f"v{d}", size.dtype)
+        loop = Var(f"ax{d}", size.dtype)
+        iter_vars.append(IterVar(Range(IntImm(0, size.dtype), size), v, SPATIAL))
+        loops.append((loop, interval.width))
+        values.append(E.add(interval.base, loop))
+    at: tuple[PrimExpr, ...] = tuple(iv.var for iv in iter_vars)
+    guards = [
+        c
+        for interval, value, size in zip(box, values, source.shape, strict=True)
+        if interval.const_base is None
+        for c in (E.compare(E.GE, value, 0), E.compare(E.LT, value, size))
+    ]
+    block = Block(
+        iter_vars=tuple(iter_vars), alloc_buffers=(), reads=(point(source, at),), writes=(point(target, at),),
+        name_hint=name, body=BufferStore(target, BufferLoad(source, at), at),
+    )  # fmt: skip
+    body: Stmt = BlockRealize(tuple(values), E.all_of(*guards), block)
+    for loop, width in reversed(loops):
+        body = For(loop, IntImm(0, loop.dtype), IntImm(width, loop.dtype), LoopKind.SERIAL, body)
+    return body
+
+
+def _common_parent(tree: Tree, statements: Sequence[Stmt]) -> Stmt:
+    """The innermost statement around all of some."""
+    paths = [[s, *tree.ancestors(s)] for s in statements]
+    shared = [s for s in paths[0] if all(any(s is x for x in p) for p in paths[1:])]
+    return next(s for s in shared if not any(s is x for x in statements))
+
+
+def _insert(tree: Tree, parent: Stmt, nest: Stmt, place: int) -> Tree:
+    """Put a nest at a place among the statements that `parent` runs."""
+    holder = parent if isinstance(parent, SeqStmt) else parent.block.body if isinstance(parent, BlockRealize) else parent.body  # type: ignore[attr-defined]
+    items = body_statements(holder)
+    return tree.replace(holder, seq(*items[:place], nest, *items[place:]))
+
+
+def _place_of(tree: Tree, parent: Stmt, names: Sequence[str], *, last: bool) -> int:
+    holder = parent if isinstance(parent, SeqStmt) else parent.block.body if isinstance(parent, BlockRealize) else parent.body  # type: ignore[attr-defined]
+    places = [i for i, s in enumerate(body_statements(holder)) if any(tree.is_below(tree.realizes[n], s) for n in names)]
+    return max(places) if last else min(places)
+
+
+def _box(tree: Tree, names: Sequence[str], buffer: Buffer, parent: Stmt, *, written: bool) -> Box:
+    box = touched(tree, names, buffer, parent, written=written, analyzer=tree.analyzer(parent))
+    if box is None:
+        raise ScheduleError(f"the part of '{buffer.name}' that {', '.join(names)} use is not of constant size")
+    return box
+
+
+def _rename_in(tree: Tree, names: Sequence[str], old: Buffer, new: Buffer) -> Tree:
+    for n in names:
+        realize = tree.realizes[n]
+        tree = tree.replace(realize, BlockRealize(realize.iter_values, realize.predicate, replace_buffers(realize.block, {old: new})))
+    return tree
+
+
+def cache_read(
+    tree: Tree, name: str, which: int | str | Buffer, scope: str, consumers: Sequence[str] = ()
+) -> tuple[Tree, str]:
+    """Copy what blocks read of a buffer into a new one and let them read that; returns the copy block's name.
+
+        C[i] = A[i] + 1   ->   A_global[i] = A[i];  C[i] = A_global[i] + 1
+
+    The copy stands at the widest place; compute_at moves it. Without `consumers`, all readers use the copy.
+    """
+    require_scope(scope, "cache_read")
+    buffer = buffer_at(tree, name, which, written=False, action="cache_read")
+    if any(w.buffer is buffer for w in tree.block(name).writes):
+        raise ScheduleError(f"cache_read: block '{name}' writes '{buffer.name}' as well", where=where_block(tree, name))
+    writers = tree.writers.get(buffer, [])
+    readers = [r for r in tree.readers[buffer] if not consumers or r == name or r in consumers]
+    strangers = [c for c in consumers if c not in tree.readers[buffer]]
+    if strangers:
+        raise ScheduleError(f"cache_read: block '{strangers[0]}' does not read '{buffer.name}'", where=where_block(tree, name))
+    readers = [r for r in readers if r not in writers]
+    if writers and max(map(tree.position, writers)) > min(map(tree.position, readers)):
+        raise ScheduleError(f"cache_read: '{buffer.name}' is written after it is read", where=where_block(tree, name))
+    copy = Buffer(tree.unique_buffer_name(f"{buffer.name}_{scope}"), buffer.shape, buffer.dtype, scope=scope)
+    users = [*writers, *readers]
+    parent = _common_parent(tree, [tree.realizes[n] for n in users]) if writers else tree.root
+    parent = _holder(tree, parent)
+    place = _place_of(tree, parent, writers, last=True) + 1 if writers else _place_of(tree, parent, readers, last=False)
+    box = _box(tree, readers, buffer, parent, written=False)
+    copy_name = tree.unique_block_name(copy.name)
+    tree = _insert(tree, parent, _copy_nest(copy_name, buffer, copy, box), place)
+    return _rename_in(tree, readers, buffer, copy).add_buffers(copy), copy_name
+
+
+def _holder(tree: Tree, stmt: Stmt) -> Stmt:
+    """The nearest statement that may take another beside what it holds: a sequence, a loop or a block."""
+    while not isinstance(stmt, SeqStmt | For | BlockRealize):
+        stmt = tree.parents[stmt]
+    return stmt
+
+
+def cache_write(
+    tree: Tree, name: str, which: int | str | Buffer, scope: str, consumers: Sequence[str] = ()
+) -> tuple[Tree, str]:
+    """Let a block write into a new buffer that is copied to the old one; returns the copy block's name.
+
+        C[i] = A[i] + 1   ->   C_local[i] = A[i] + 1;  C[i] = C_local[i]
+
+    `consumers` read the new buffer directly.
+    """
+    require_scope(scope, "cache_write")
+    buffer = buffer_at(tree, name, which, written=True, action="cache_write")
+    require_complete_or_reduction(tree, name, "cache_write")
+    readers = tree.readers.get(buffer, [])
+    strangers = [c for c in consumers if c not in readers]
+    if strangers:
+        raise ScheduleError(f"cache_write: block '{strangers[0]}' does not read '{buffer.name}'", where=where_block(tree, name))
+    copy = Buffer(tree.unique_buffer_name(f"{buffer.name}_{scope}"), buffer.shape, buffer.dtype, scope=scope)
+    users = [tree.realizes[n] for n in (name, *readers)]
+    parent = _holder(tree, _common_parent(tree, users) if readers else tree.root)
+    place = _place_of(tree, parent, [name], last=True) + 1
+    box = _box(tree, [name], buffer, parent, written=True)
+    copy_name = tree.unique_block_name(copy.name)
+    tree = _insert(tree, parent, _copy_nest(copy_name, copy, buffer, box), place)
+    return _rename_in(tree, [name, *consumers], buffer, copy).add_buffers(copy), copy_name
+
+
+def set_scope(tree: Tree, name: str, which: int | str | Buffer, scope: str) -> Tree:
+    """Say where a buffer that the block writes lives ("global", "local" …)."""
+    require_scope(scope, "set_scope")
+    buffer = buffer_at(tree, name, which, written=True, action="set_scope")
+    if buffer in tree.interface:
+        raise ScheduleError(
+            f"set_scope: '{buffer.name}' belongs to the function's interface", where=where_block(tree, name), hint="cache_write first"
+        )  # fmt: skip
+    if buffer.scope == scope:
+        return tree
+    return replace_everywhere(tree, buffer, replace(buffer, scope=scope))
+
+
+def replace_everywhere(tree: Tree, old: Buffer, new: Buffer) -> Tree:
+    """One buffer for another, in the blocks that use it and where it is allocated."""
+    names = dict.fromkeys([*tree.writers.get(old, ()), *tree.readers.get(old, ())])
+    tree = _rename_in(tree, list(names), old, new)
+    holders = [r for r in tree.realizes.values() if old in r.block.alloc_buffers]
+    for r in holders:
+        current = tree.realizes[r.block.name_hint]
+        allocs = tuple(new if b is old else b for b in current.block.alloc_buffers)
+        tree = _replace_realize(tree, current, replace(current.block, alloc_buffers=allocs))
+    return tree
+
+
+def _replace_realize(tree: Tree, realize: BlockRealize, block: Block) -> Tree:
+    new = BlockRealize(realize.iter_values, realize.predicate, block)
+    return tree.with_root(new) if realize is tree.root else tree.replace(realize, new)
+
+
+def position_of(tree: Tree, name: str, which: int | str | Buffer, *, written: bool, action: str) -> int:
+    """The position of a buffer among those that a block reads (writes)."""
+    found = buffer_at(tree, name, which, written=written, action=action)
+    block = tree.block(name)
+    buffers = list(dict.fromkeys(r.buffer for r in (block.writes if written else block.reads)))
+    return next(i for i, b in enumerate(buffers) if b is found)
+
+
+def read_or_write(tree: Tree, name: str, which: tuple[str, int] | str | Buffer) -> tuple[str, int]:
+    """("read" or "write", position) of the buffer that a user means."""
+    if isinstance(which, tuple | list):
+        kind, index = which
+        if kind not in ("read", "write"):
+            raise ScheduleError(f"a buffer is given as ('read' or 'write', position), got {which!r}")
+        return kind, index
+    try:
+        return "write", position_of(tree, name, which, written=True, action="transform_layout")
+    except ScheduleError:
+        return "read", position_of(tree, name, which, written=False, action="transform_layout")

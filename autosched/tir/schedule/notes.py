@@ -1,0 +1,38 @@
+"""Annotations of loops and blocks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from autosched.errors import ScheduleError
+from autosched.ir.node import FrozenDict
+from autosched.tir.expr import Var
+from autosched.tir.schedule.tree import Tree
+
+
+def annotate(tree: Tree, place: str | Var, key: str, value: Any) -> Tree:
+    """Add an annotation to a block (by name) or loop (by variable); a second value of one key replaces the first."""
+    return _with_notes(tree, place, {**_notes(tree, place), key: value})
+
+
+def unannotate(tree: Tree, place: str | Var, key: str) -> Tree:
+    """Take an annotation away. Raises ScheduleError where there is none of that key."""
+    notes = dict(_notes(tree, place))
+    if key not in notes:
+        raise ScheduleError(f"unannotate: there is no annotation '{key}'", hint=f"there are {sorted(notes)}")
+    del notes[key]
+    return _with_notes(tree, place, notes)
+
+
+def _notes(tree: Tree, place: str | Var) -> dict[str, Any]:
+    return dict(tree.block(place).annotations if isinstance(place, str) else tree.loops[place].annotations)
+
+
+def _with_notes(tree: Tree, place: str | Var, notes: dict[str, Any]) -> Tree:
+    if isinstance(place, Var):
+        loop = tree.loops[place]
+        return tree.replace(loop, replace(loop, annotations=FrozenDict(notes)))
+    realize = tree.realizes[place]
+    new = replace(realize, block=replace(realize.block, annotations=FrozenDict(notes)))
+    return tree.with_root(new) if realize is tree.root else tree.replace(realize, new)

@@ -1,0 +1,55 @@
+"""Random choices of a schedule."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import cache
+from math import prod
+
+from autosched.errors import InvalidValueError, ScheduleError
+from autosched.tir.expr import const_int
+from autosched.tir.stmt import For
+
+
+def constant_extent(loop: For) -> int:
+    extent = const_int(loop.extent)
+    if extent is None:
+        raise ScheduleError(f"loop '{loop.loop_var.name}' has no constant extent")
+    return extent
+
+
+@cache
+def factorizations(extent: int, n: int) -> tuple[tuple[int, ...], ...]:
+    """All ways to write `extent` as an ordered product of n factors."""
+    if n == 1:
+        return ((extent,),)
+    divisors = [d for d in range(1, extent + 1) if extent % d == 0]
+    return tuple((d, *rest) for d in divisors for rest in factorizations(extent // d, n - 1))
+
+
+def perfect_tile(
+    rng: random.Random, extent: int, n: int, max_innermost: int, decision: Sequence[int] | None
+) -> list[int]:
+    """n factors whose product is `extent`, the last at most `max_innermost` (where there is such a choice)."""
+    if n < 1:
+        raise InvalidValueError(f"sample_perfect_tile: n must be positive, got {n}")
+    if decision is not None:
+        factors = [int(f) for f in decision]
+        if len(factors) != n or prod(factors) != extent:
+            raise ScheduleError(f"sample_perfect_tile: {factors} is no tiling of {extent} by {n} factors")
+        return factors
+    every = factorizations(extent, n)
+    small = [f for f in every if f[-1] <= max_innermost]
+    return list(rng.choice(small or list(every)))
+
+
+def categorical(rng: random.Random, candidates: Sequence[int], probs: Sequence[float], decision: int | None) -> int:
+    """The position of the candidate that is chosen."""
+    if not candidates or len(candidates) != len(probs):
+        raise InvalidValueError("sample_categorical: as many probabilities as candidates are needed, at least one")
+    if decision is not None:
+        if not 0 <= decision < len(candidates):
+            raise ScheduleError(f"sample_categorical: decision {decision} is out of range for {len(candidates)} candidates")
+        return decision
+    return rng.choices(range(len(candidates)), weights=probs)[0]

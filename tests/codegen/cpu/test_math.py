@@ -1,0 +1,84 @@
+"""Our own float32 functions: units in the last place against float64, and the corners."""
+
+import numpy as np
+import pytest
+
+from autosched import te
+from autosched.codegen import compile_func
+from tests.codegen.programs import aligned, run, with_kinds
+
+CORNERS = np.array(
+    [0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 1e-38, 88.7, 88.73, 89, -87.4, -103.9, -105, 200, 3e38, -3e38, 1],
+    "f",
+)
+
+
+def erf(x):
+    import math
+
+    return np.vectorize(math.erf)(x)
+
+
+def sigmoid(x):
+    return np.where(x < 0, np.exp(-abs(x)), 1) / (1 + np.exp(-abs(x)))
+
+
+def inputs(positive):
+    rng = np.random.default_rng(0)
+    spread = rng.uniform(-104, 89, 20_001)
+    values = np.exp(spread) if positive else np.concatenate([spread, rng.uniform(-1, 1, 10_000), rng.standard_normal(10_000) * 4])
+    return np.concatenate([CORNERS, values]).astype("f")
+
+
+def evaluate(op, x, target, kind):
+    a = te.placeholder(x.shape, str(x.dtype), name="A")
+    c = te.compute(x.shape, lambda i: getattr(te, op)(a[i]), name="C")
+    y = aligned(x.shape, str(x.dtype))
+    run(compile_func(with_kinds(te.create_prim_func([a, c]), i=kind), target, name=op), [x, y])
+    return y
+
+
+def ulps(y, exact):
+    rounded = exact.astype(y.dtype)
+    finite = np.isfinite(rounded) & np.isfinite(y)
+    same = (y == rounded) | (np.isnan(y) & np.isnan(rounded))
+    assert same[~finite].all(), "infinities and NaN are where they should be"
+    return (abs(y[finite] - exact[finite]) / np.spacing(abs(rounded[finite]))).max()
+
+
+@pytest.mark.parametrize("target", ["cpu", "llvm -mcpu=x86-64"])
+@pytest.mark.parametrize("op, exact", [("exp", np.exp), ("log", np.log), ("tanh", np.tanh), ("erf", erf), ("sigmoid", sigmoid)])
+def test_vector_functions_are_within_two_units_in_the_last_place(op, exact, target):
+    x = inputs(op == "log")
+    with np.errstate(all="ignore"):
+        assert ulps(evaluate(op, x, target, "vectorized"), exact(x.astype("d"))) <= 2.5
+
+
+@pytest.mark.parametrize("op", ["exp", "tanh", "erf", "log", "sigmoid"])
+def test_scalars_and_vectors_agree_to_the_bit(op):
+    x = abs(inputs(False)[:300])
+    np.testing.assert_array_equal(evaluate(op, x, "cpu", "serial"), evaluate(op, x, "cpu", "vectorized"))
+
+
+@pytest.mark.parametrize("op, exact", [("sqrt", np.sqrt), ("floor", np.floor), ("ceil", np.ceil), ("trunc", np.trunc), ("sin", np.sin), ("abs", abs)])
+def test_functions_of_the_cpu_and_of_libm(op, exact):
+    x = inputs(False)[18:]
+    x = abs(x) if op == "sqrt" else x
+    assert ulps(evaluate(op, x, "cpu", "vectorized"), exact(x.astype("d"))) <= 1.0
+
+
+def test_double_and_half_precision():
+    x = np.linspace(-9, 9, 501)
+    assert ulps(evaluate("exp", x, "cpu", "vectorized"), np.exp(x)) <= 1.0
+    half = x.astype("float16")
+    assert ulps(evaluate("tanh", half, "cpu", "vectorized"), np.tanh(half.astype("d"))) <= 0.51
+
+
+@pytest.mark.parametrize("exponent", [-1.0, -0.5, 0.5, 1.0, 2.0, 3.0, 4.0, 1.7])
+def test_powers_with_constant_exponents(exponent):
+    x = np.abs(np.linspace(0.01, 9, 77)).astype("f")
+    a = te.placeholder(x.shape, name="A")
+    c = te.compute(x.shape, lambda i: te.power(a[i], te.const(exponent, "float32")), name="C")
+    y = aligned(x.shape)
+    run(compile_func(with_kinds(te.create_prim_func([a, c]), i="vectorized"), "cpu", name="power"), [x, y])
+    np.testing.assert_allclose(y, x.astype("d") ** float(np.float32(exponent)), rtol=4e-7)

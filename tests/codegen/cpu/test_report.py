@@ -1,0 +1,34 @@
+from autosched.codegen.cpu.report import read_assembly
+
+LOOP = """
+kernel:
+	vmovaps	%ymm1, (%rsp)
+.LBB0_1:
+	vmovaps	{spilled}, %ymm2
+	vfmadd231ps	(%rdi), %ymm2, %ymm3
+	addq	$32, %rdi
+	jne	.LBB0_1
+	vmovaps	(%rsp), %ymm1
+	retq
+"""
+
+
+def test_stack_moves_count_inside_loops_with_multiply_adds_only():
+    clean, spilling = LOOP.format(spilled="(%rsi)"), LOOP.format(spilled="32(%rsp)")
+    assert read_assembly(clean).spills == 0
+    assert read_assembly(spilling).spills == 1
+    assert read_assembly(spilling).loops == read_assembly(spilling).fmas == 1
+    assert read_assembly(clean).vector_bits == 256
+
+
+def test_an_outer_loop_may_move_registers():
+    nest = """
+.LBB0_0:
+	vmovaps	%zmm1, 64(%rsp)
+.LBB0_1:
+	vfmadd231ps	(%rdi), %zmm2, %zmm3
+	jne	.LBB0_1
+	jne	.LBB0_0
+"""
+    report = read_assembly(nest)
+    assert (report.spills, report.loops, report.vector_bits) == (0, 1, 512)

@@ -1,0 +1,99 @@
+"""The kernel cache and compiling many kernels."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from autosched import te
+from autosched.codegen import compile_func, compile_funcs, counters
+from autosched.codegen.compile import Request
+from autosched.env import child_environment
+from autosched.errors import TargetError
+from autosched.runtime.cache import kernel_cache
+from tests.codegen.programs import aligned, run, with_kinds
+
+
+@pytest.fixture
+def empty_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "kernels"))
+    return tmp_path / "kernels"
+
+
+def scale(factor, extent=20):
+    a = te.placeholder((extent,), name="A")
+    return with_kinds(te.create_prim_func([a, te.compute((extent,), lambda i: a[i] * factor, name="C")]), i="vectorized")
+
+
+def check(compiled, factor):
+    x, y = np.arange(20, dtype="f"), aligned((20,))
+    run(compiled, [x, y])
+    np.testing.assert_array_equal(y, x * factor)
+
+
+def test_a_second_build_of_equal_input_reads_the_cache(empty_cache):
+    before = counters.COMPILES.value
+    first = compile_func(scale(2.0), "cpu", name="scale")
+    second = compile_func(scale(2.0), "cpu", name="scale")
+    assert (first.from_cache, second.from_cache) == (False, True)
+    assert counters.COMPILES.value == before + 1
+    assert second.kernel == first.kernel
+    assert second.source == first.source
+    assert second.asm == first.asm
+    check(second, 2)
+
+
+def test_what_differs_is_compiled_again(empty_cache):
+    compile_func(scale(2.0), "cpu", name="scale")
+    for other in (
+        compile_func(scale(3.0), "cpu", name="scale"),
+        compile_func(scale(2.0), "llvm -mcpu=x86-64", name="scale"),
+        compile_func(scale(2.0), "cpu", name="double"),
+        compile_func(scale(2.0), "cpu", name="scale", config='{"x": 1}'),
+    ):
+        assert not other.from_cache
+
+
+def test_a_damaged_entry_is_a_miss(empty_cache):
+    compile_func(scale(2.0), "cpu", name="scale")
+    for path, size, _ in kernel_cache().entries():
+        data = path.read_bytes()
+        path.write_bytes(data[: size // 2])
+    again = compile_func(scale(2.0), "cpu", name="scale")
+    assert not again.from_cache
+    check(again, 2)
+
+
+PROGRAM = """
+import sys
+sys.path.insert(0, ".")
+from tests.codegen.test_compile import scale
+from autosched.codegen import compile_func
+for factor in (1.5, 2.5, 3.5):
+    compile_func(scale(factor), "cpu", name="scale")
+"""
+
+
+def test_two_processes_may_build_the_same_kernels_at_once(empty_cache):
+    both = [subprocess.Popen([sys.executable, "-c", PROGRAM], env=child_environment()) for _ in range(2)]
+    assert [p.wait(120) for p in both] == [0, 0]
+    for factor in (1.5, 2.5, 3.5):
+        compiled = compile_func(scale(factor), "cpu", name="scale")
+        assert compiled.from_cache
+        check(compiled, factor)
+
+
+def test_many_kernels_in_a_pool_come_back_in_order(empty_cache):
+    factors = [1.0, 2.0, 3.0, 4.0, 5.0, 2.0]
+    before = counters.COMPILES.value
+    compiled = compile_funcs([Request(scale(f), "scale") for f in factors], "cpu", jobs=2)
+    assert counters.COMPILES.value == before + 5
+    for kernel, factor in zip(compiled, factors, strict=True):
+        check(kernel, factor)
+    assert all(k.from_cache for k in compile_funcs([Request(scale(f), "scale") for f in factors], "cpu"))
+
+
+def test_a_target_that_is_no_cpu_is_refused():
+    with pytest.raises(TargetError, match="cuda"):
+        compile_func(scale(2.0), "cuda")

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import random
+import statistics
+from types import SimpleNamespace
+
+import pytest
+
+from autosched.tuner.measure import sampling
+from autosched.tuner.measure.base import MeasureOptions
+from autosched.tuner.measure.sampling import Sample, calls_per_repeat, median_interval, sample
+
+
+class Machine:
+    """A clock that advances by each call's time."""
+
+    def __init__(self, call_s: float, noise: float = 0.0):
+        self.call_s, self.noise, self.now, self.calls = call_s, noise, 0.0, 0
+        self._rng = random.Random(0)
+
+    def run(self, number: int) -> None:
+        self.calls += number
+        self.now += number * self.call_s * (1 + abs(self._rng.gauss(0, self.noise)))
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> type[Machine]:
+    def make(*args: float) -> Machine:
+        made = Machine(*args)
+        monkeypatch.setattr(sampling, "time", SimpleNamespace(perf_counter=lambda: made.now))
+        return made
+
+    return make  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("call_s", [1e-7, 3e-6, 1e-4, 1.4e-3])
+def test_a_repeat_is_long_enough(machine: type[Machine], call_s: float) -> None:
+    number = calls_per_repeat(machine(call_s).run, 1.5e-3)
+    assert 1.2e-3 <= number * call_s <= 2.2e-3
+
+
+def test_long_kernels_are_called_once(machine: type[Machine]) -> None:
+    assert calls_per_repeat(machine(0.2).run, 1.5e-3) == 1
+
+
+def test_a_steady_kernel_needs_the_fewest_repeats(machine: type[Machine]) -> None:
+    found = sample(machine(1e-5).run, MeasureOptions())
+    assert len(found.times_s) == MeasureOptions().min_repeats and not found.was_cut
+    assert statistics.median(found.times_s) == pytest.approx(1e-5)
+
+
+def test_noise_needs_more_repeats_and_ends_with_the_budget(machine: type[Machine]) -> None:
+    some = sample(machine(1e-5, 0.04).run, MeasureOptions())
+    assert len(some.times_s) > MeasureOptions().min_repeats and some.interval <= 0.01
+    noisy = machine(1e-5, 0.5)
+    found = sample(noisy.run, MeasureOptions())
+    assert found.interval > 0.01 and 0.1 < noisy.now < 0.15
+
+
+def test_what_is_worse_than_the_best_is_cut_short(machine: type[Machine]) -> None:
+    assert sample(machine(1e-5).run, MeasureOptions(), best_s=8e-6).was_cut
+    assert len(sample(machine(1e-5).run, MeasureOptions(), best_s=8e-6).times_s) == 3
+    assert not sample(machine(1e-5).run, MeasureOptions(), best_s=9e-6).was_cut
+
+
+def test_a_slow_kernel_is_timed_three_times(machine: type[Machine]) -> None:
+    assert len(sample(machine(0.5).run, MeasureOptions()).times_s) == 3
+
+
+def test_the_interval_holds_the_median_19_times_of_20() -> None:
+    rng = random.Random(1)
+    for n in (8, 20, 60):
+        hits = 0
+        for _ in range(2000):
+            low, high = median_interval([rng.expovariate(1.0) for _ in range(n)])
+            hits += low <= 0.6931 <= high
+        assert hits / 2000 > 0.93
+
+
+def test_an_interval_is_half_its_width() -> None:
+    assert Sample((1.0, 1.1, 0.9), 1, False).interval == pytest.approx(0.1)
