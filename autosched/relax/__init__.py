@@ -6,13 +6,43 @@ from autosched.relax import op
 from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.evaluate import evaluate
 from autosched.relax.expr import (
-    Binding, BindingBlock, Call, Constant, DataflowBlock, DataflowVar, Expr, ExternFunc, Function, If, MatchCast, Op,
-    PrimValue, SeqExpr, ShapeExpr, StringImm, Tuple, TupleGetItem, Var, VarBinding, const,
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    ExternFunc,
+    Function,
+    If,
+    MatchCast,
+    Op,
+    PrimValue,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+    const,
 )
 from autosched.relax.op.call import call_tir
 from autosched.relax.struct_info import (
-    FuncStructInfo, FuncType, ObjectStructInfo, ObjectType, PrimStructInfo, PrimType, ShapeStructInfo, ShapeType,
-    StructInfo, TensorStructInfo, TensorType, TupleStructInfo, TupleType,
+    FuncStructInfo,
+    FuncType,
+    ObjectStructInfo,
+    ObjectType,
+    PrimStructInfo,
+    PrimType,
+    ShapeStructInfo,
+    ShapeType,
+    StructInfo,
+    TensorStructInfo,
+    TensorType,
+    TupleStructInfo,
+    TupleType,
 )
 from autosched.relax.verify import verify, well_formed
 

@@ -12,8 +12,25 @@ from autosched.ir.module import GlobalVar, IRModule
 from autosched.ir.node import FrozenDict
 from autosched.ir.structural import structural_key
 from autosched.relax.expr import (
-    Binding, BindingBlock, Call, Constant, DataflowBlock, DataflowVar, Expr, ExternFunc, Function, MatchCast, PrimValue,
-    SeqExpr, ShapeExpr, StringImm, Tuple, TupleGetItem, Var, VarBinding, as_expr,
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    ExternFunc,
+    Function,
+    MatchCast,
+    PrimValue,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+    as_expr,
 )  # fmt: skip
 from autosched.relax.names import UniqueNames
 from autosched.relax.op.call import call_tir
@@ -42,13 +59,13 @@ class _Scope:
 class BlockBuilder:
     """Builds an IRModule.
 
-        bb = relax.BlockBuilder()
-        with bb.function("main", [x, w]):
-            with bb.dataflow():
-                lv = bb.emit(relax.op.matmul(x, w))
-                gv = bb.emit_output(relax.op.nn.relu(lv))
-            bb.emit_func_output(gv)
-        mod = bb.get()
+    bb = relax.BlockBuilder()
+    with bb.function("main", [x, w]):
+        with bb.dataflow():
+            lv = bb.emit(relax.op.matmul(x, w))
+            gv = bb.emit_output(relax.op.nn.relu(lv))
+        bb.emit_func_output(gv)
+    mod = bb.get()
     """
 
     _stack: ClassVar[list[BlockBuilder]] = []
@@ -139,7 +156,9 @@ class BlockBuilder:
     def emit(self, expr: Any, name_hint: str = "") -> Var:
         """Bind an expression to a new variable, lv… inside dataflow blocks and gv… outside."""
         scope = self._scope
-        return self._bind(self.normalize(as_expr(expr)), name_hint or ("lv" if scope.in_dataflow else "gv"), scope.in_dataflow)
+        return self._bind(
+            self.normalize(as_expr(expr)), name_hint or ("lv" if scope.in_dataflow else "gv"), scope.in_dataflow
+        )
 
     def emit_output(self, output: Any, name_hint: str = "") -> Var:
         """Bind an expression to a variable that is seen after the dataflow block."""
@@ -205,7 +224,9 @@ class BlockBuilder:
             return type(x)(self._te_argument(v) for v in x)
         return self._argument(x) if isinstance(x, Expr) else x
 
-    def emit_te(self, func: Callable[..., Any], *args: Any, primfunc_name_hint: str = "", name_hint: str = "", **kwargs: Any) -> Var:
+    def emit_te(
+        self, func: Callable[..., Any], *args: Any, primfunc_name_hint: str = "", name_hint: str = "", **kwargs: Any
+    ) -> Var:
         """Bind the result of `call_te`."""
         return self.emit(self.call_te(func, *args, primfunc_name_hint=primfunc_name_hint, **kwargs), name_hint)
 

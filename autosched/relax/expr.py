@@ -14,7 +14,13 @@ from autosched.ir import printing
 from autosched.ir.module import GlobalVar
 from autosched.ir.node import FrozenDict, Node, Span, defines, ignored
 from autosched.relax.struct_info import (
-    Expr, ObjectStructInfo, PrimStructInfo, ShapeExpr, StructInfo, TensorStructInfo, TupleStructInfo,
+    Expr,
+    ObjectStructInfo,
+    PrimStructInfo,
+    ShapeExpr,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
 )  # fmt: skip
 from autosched.tir.expr import PrimExpr, to_expr
 
@@ -53,7 +59,7 @@ class Constant(Expr):
 
     @property
     def struct_info(self) -> TensorStructInfo:  # type: ignore[override]
-        return TensorStructInfo(self.data.shape, str(self.data.dtype))  # type: ignore[arg-type]
+        return TensorStructInfo(self.data.shape, str(self.data.dtype))
 
     @property
     def value(self) -> np.ndarray[Any, Any]:

@@ -8,9 +8,21 @@ from typing import Any
 
 from autosched.ir.module import GlobalVar, IRModule
 from autosched.relax.expr import (
-    Binding, BindingBlock, Call, DataflowBlock, DataflowVar, Expr, Function, If, MatchCast, SeqExpr, Tuple, TupleGetItem,
-    Var, VarBinding,
-)  # fmt: skip
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    Function,
+    If,
+    MatchCast,
+    SeqExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
 from autosched.relax.names import UniqueNames
 from autosched.relax.struct_info import same_info
 
@@ -135,10 +147,15 @@ class Rewriter:
                     return source.fields[x.index]
                 return x if source is x.tuple_value else TupleGetItem(source, x.index)
             case If():
-                return If(self.substitute(x.cond), self._sequence(x.true_branch), self._sequence(x.false_branch), x.struct_info)
+                return If(
+                    self.substitute(x.cond),
+                    self._sequence(x.true_branch),
+                    self._sequence(x.false_branch),
+                    x.struct_info,
+                )
         return x
 
-    # --- the walk ------------------------------------------------------------------------------------------------------
+    # --- the walk ---
 
     def rewrite(self, function: Function) -> Function:
         """The rewritten function; the same object when nothing changed."""
@@ -188,7 +205,9 @@ class Rewriter:
 def map_functions(module: IRModule, f: Callable[[Function], Function], skip: Iterable[str] = ()) -> IRModule:
     """The module with `f` applied to its graph functions; the same object when none changed."""
     left = set(skip)
-    functions = {gv: f(x) if isinstance(x, Function) and gv.name not in left else x for gv, x in module.functions.items()}
+    functions = {
+        gv: f(x) if isinstance(x, Function) and gv.name not in left else x for gv, x in module.functions.items()
+    }
     if all(functions[gv] is x for gv, x in module.functions.items()):
         return module
     return module.with_functions(functions)
@@ -227,5 +246,12 @@ def replace_global_vars(function: Function, names: dict[GlobalVar, GlobalVar]) -
 
 
 __all__ = [
-    "BindingBlock", "Rewriter", "bindings_of", "map_functions", "replace_global_vars", "rewrite_calls", "used_vars", "users",
-]  # fmt: skip
+    "BindingBlock",
+    "Rewriter",
+    "bindings_of",
+    "map_functions",
+    "replace_global_vars",
+    "rewrite_calls",
+    "used_vars",
+    "users",
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any
 
 from autosched.errors import InvalidTypeError, ShapeError
 from autosched.ir import printing
@@ -12,7 +12,7 @@ from autosched.ir.node import Node, Span, ignored
 from autosched.tir.expr import IntImm, PrimExpr, const_int
 from autosched.tir.simplify import form_key
 
-Dim = Union[int, PrimExpr]
+Dim = int | PrimExpr
 
 
 def to_dim(x: Any) -> PrimExpr:
@@ -54,7 +54,7 @@ class Expr(Node):
 class ShapeExpr(Expr):
     """A shape as a value: dimensions known (int64 constants) or symbolic."""
 
-    values: tuple[PrimExpr, ...]
+    values: tuple[Any, ...]  # int64 expressions; integers are accepted
     span: Span | None = ignored(default=None)
 
     def __post_init__(self) -> None:
@@ -91,7 +91,7 @@ class PrimStructInfo(StructInfo):
 class ShapeStructInfo(StructInfo):
     """A shape value; `values` None when only the number of dimensions (or not even that: -1) is known."""
 
-    values: tuple[PrimExpr, ...] | None = None
+    values: tuple[Any, ...] | None = None  # int64 expressions; integers are accepted
     ndim: int = -1
 
     def __post_init__(self) -> None:
@@ -104,7 +104,7 @@ class ShapeStructInfo(StructInfo):
 class TensorStructInfo(StructInfo):
     """A tensor: `shape` as a ShapeExpr (None: unknown), dtype, number of dimensions (-1: unknown)."""
 
-    shape: ShapeExpr | None = None
+    shape: Any = None  # ShapeExpr or None; a sequence of dimensions is accepted
     dtype: str = "float32"
     ndim: int = -1
 
@@ -169,7 +169,7 @@ def same_dim(a: Dim, b: Dim) -> bool:
     x, y = const_int(a), const_int(b)
     if x is not None or y is not None:
         return x == y
-    return form_key(a) == form_key(b)  # type: ignore[arg-type]
+    return bool(form_key(a) == form_key(b))  # type: ignore[arg-type]
 
 
 def same_dims(a: Sequence[Dim], b: Sequence[Dim]) -> bool:

@@ -10,7 +10,11 @@ from autosched import te
 from autosched.errors import InvalidTypeError
 from autosched.relax.expr import PrimValue, StringImm, Tuple, Var
 from autosched.relax.struct_info import (
-    Expr, ShapeExpr, StructInfo, TensorStructInfo, TupleStructInfo,
+    Expr,
+    ShapeExpr,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
 )  # fmt: skip
 from autosched.tir.function import PrimFunc
 
@@ -69,8 +73,8 @@ def make_te_call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mappin
     outputs = func(*(arguments.convert(a) for a in args), **{k: arguments.convert(v) for k, v in kwargs.items()})
     several = isinstance(outputs, list | tuple)
     results = list(outputs) if several else [outputs]
-    prim = te.create_prim_func([*arguments.tensors, *results], index_dtype_override="int64").without_attr("global_symbol")
+    prim = te.create_prim_func([*arguments.tensors, *results], index_dtype_override="int64").without_attr(
+        "global_symbol"
+    )
     infos = tuple(TensorStructInfo(t.shape, t.dtype) for t in results)
     return TECall(prim, tuple(arguments.values), TupleStructInfo(infos) if several else infos[0])
-
-

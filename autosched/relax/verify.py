@@ -7,8 +7,24 @@ from typing import Any
 from autosched.errors import VerifyError
 from autosched.ir.module import GlobalVar, IRModule
 from autosched.relax.expr import (
-    Binding, Call, Constant, DataflowBlock, DataflowVar, Expr, ExternFunc, Function, If, MatchCast, Op, PrimValue, SeqExpr,
-    ShapeExpr, StringImm, Tuple, TupleGetItem, Var,
+    Binding,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    ExternFunc,
+    Function,
+    If,
+    MatchCast,
+    Op,
+    PrimValue,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
 )  # fmt: skip
 from autosched.relax.op.call import is_call_tir, tir_inputs, tir_target
 from autosched.relax.op.registry import OPERATORS, definition_of
@@ -128,7 +144,9 @@ class _Verifier:
             self.refuse(f"'{tir_target(call).name}' takes {len(buffers)} tensors, the call passes {len(tensors)}")
         for t, b in zip(tensors, buffers, strict=True):
             if not _fits(t, b):
-                self.refuse(f"'{tir_target(call).name}' takes {TensorStructInfo(b.shape, b.dtype)!r} as '{b.name}', got {t!r}")  # type: ignore[arg-type]
+                self.refuse(
+                    f"'{tir_target(call).name}' takes {TensorStructInfo(b.shape, b.dtype)!r} as '{b.name}', got {t!r}"
+                )
 
 
 def _fits(t: TensorStructInfo, b: Buffer) -> bool:
@@ -136,7 +154,7 @@ def _fits(t: TensorStructInfo, b: Buffer) -> bool:
         return False
     if not t.is_static:
         return True
-    return same_info(t, TensorStructInfo(b.shape, b.dtype)) or not TensorStructInfo(b.shape).is_static  # type: ignore[arg-type]
+    return same_info(t, TensorStructInfo(b.shape, b.dtype)) or not TensorStructInfo(b.shape).is_static
 
 
 def verify(module: IRModule) -> None:

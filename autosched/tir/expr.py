@@ -528,6 +528,8 @@ def _common(a: str, b: str) -> str:
         if is_float(a) and is_float(b):
             return max(a, b, key=lambda d: int(d.lstrip("bfloat")))
         return a if is_float(a) else b
+    if a not in _RANK or b not in _RANK:
+        raise InvalidTypeError(f"no arithmetic between {a} and {b}")
     return max(a, b, key=lambda d: _RANK[d])
 
 

@@ -1,8 +1,25 @@
 """Computes of operators, written with `te`: a file a family."""
 
 from autosched.topi.broadcast import (
-    add, broadcast_to, cast, divide, equal, floor_divide, greater, greater_equal, less, less_equal, logical_and,
-    logical_or, maximum, minimum, multiply, not_equal, power, subtract, where,
+    add,
+    broadcast_to,
+    cast,
+    divide,
+    equal,
+    floor_divide,
+    greater,
+    greater_equal,
+    less,
+    less_equal,
+    logical_and,
+    logical_or,
+    maximum,
+    minimum,
+    multiply,
+    not_equal,
+    power,
+    subtract,
+    where,
 )
 from autosched.topi.conv2d import conv2d
 from autosched.topi.create import arange, full, full_like
@@ -10,7 +27,15 @@ from autosched.topi.indexing import gather, gather_nd, take
 from autosched.topi.layout import layout_transform
 from autosched.topi.linear import matmul
 from autosched.topi.manipulate import (
-    concatenate, expand_dims, pad, reshape, split, squeeze, strided_slice, tile, transpose,
+    concatenate,
+    expand_dims,
+    pad,
+    reshape,
+    split,
+    squeeze,
+    strided_slice,
+    tile,
+    transpose,
 )
 from autosched.topi.norm import batch_norm, layer_norm, lrn
 from autosched.topi.pool import adaptive_avg_pool2d, avg_pool2d, max_pool2d

@@ -29,53 +29,59 @@ def element(x: Tensor, indices: Sequence[Any]) -> PrimExpr:
     return x(*(IntImm(0, "int64") if const_int(s) == 1 else i for s, i in zip(x.shape, own, strict=True)))
 
 
-def elementwise(f: Callable[..., PrimExpr], name: str, *tensors: Tensor) -> Tensor:
-    """f of corresponding elements."""
+Operand = Tensor | int | float | bool
+
+
+def elementwise(f: Callable[..., PrimExpr], name: str, *operands: Operand) -> Tensor:
+    """f of corresponding elements; numbers take the dtype of the last tensor."""
+    tensors = [x for x in operands if isinstance(x, Tensor)]
     shape = broadcast_shape(*(t.shape for t in tensors))
-    result = te.compute(
-        shape, lambda *i: f(*(element(t, i) for t in tensors)), name=name, varargs_names=axis_names(len(shape))
-    )
-    return result  # type: ignore[no-any-return]
+    dtype = tensors[-1].dtype
+
+    def compute(*i: Any) -> PrimExpr:
+        return f(*(element(x, i) if isinstance(x, Tensor) else E.const(x, dtype) for x in operands))
+
+    return te.compute(shape, compute, name=name, varargs_names=axis_names(len(shape)))  # type: ignore[no-any-return]
 
 
-def add(x: Tensor, y: Tensor) -> Tensor:
+def add(x: Operand, y: Operand) -> Tensor:
     return elementwise(E.add, "T_add", x, y)
 
 
-def subtract(x: Tensor, y: Tensor) -> Tensor:
+def subtract(x: Operand, y: Operand) -> Tensor:
     return elementwise(E.sub, "T_subtract", x, y)
 
 
-def multiply(x: Tensor, y: Tensor) -> Tensor:
+def multiply(x: Operand, y: Operand) -> Tensor:
     return elementwise(E.mul, "T_multiply", x, y)
 
 
-def divide(x: Tensor, y: Tensor) -> Tensor:
+def divide(x: Operand, y: Operand) -> Tensor:
     """x / y; integers round to zero."""
     return elementwise(E.div, "T_divide", x, y)
 
 
-def floor_divide(x: Tensor, y: Tensor) -> Tensor:
+def floor_divide(x: Operand, y: Operand) -> Tensor:
     def f(a: PrimExpr, b: PrimExpr) -> PrimExpr:
         return te.floor(a / b) if E.is_float(a.dtype) else E.floordiv(a, b)
 
     return elementwise(f, "T_floor_divide", x, y)
 
 
-def power(x: Tensor, y: Tensor) -> Tensor:
+def power(x: Operand, y: Operand) -> Tensor:
     """x to the power y."""
     return elementwise(te.power, "T_power", x, y)
 
 
-def maximum(x: Tensor, y: Tensor) -> Tensor:
+def maximum(x: Operand, y: Operand) -> Tensor:
     return elementwise(E.maximum, "T_maximum", x, y)
 
 
-def minimum(x: Tensor, y: Tensor) -> Tensor:
+def minimum(x: Operand, y: Operand) -> Tensor:
     return elementwise(E.minimum, "T_minimum", x, y)
 
 
-def _compare(kind: type[E.CmpOp], name: str) -> Callable[[Tensor, Tensor], Tensor]:
+def _compare(kind: type[E.CmpOp], name: str) -> Callable[[Operand, Operand], Tensor]:
     return lambda x, y: elementwise(lambda a, b: E.compare(kind, a, b), name, x, y)
 
 
@@ -92,7 +98,7 @@ def logical_or(x: Tensor, y: Tensor) -> Tensor:
     return elementwise(E.logical_or, "T_logical_or", x, y)
 
 
-def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+def where(condition: Tensor, x: Operand, y: Operand) -> Tensor:
     """x where the condition holds, else y."""
     return elementwise(E.select, "T_where", condition, x, y)
 

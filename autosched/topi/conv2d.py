@@ -190,7 +190,9 @@ def _dense(data: Tensor, weight: Tensor, g: Geometry) -> Tensor:
         if g.block_in:
             value = data(n, ic + group_start(channel, chunks), row, column, ib)
             return te.sum(value * weight(out, ic * g.block_in + ib, ry, rx), axis=axes)
-        return te.sum(data(n, rc + group_start(channel, g.per_group_in), row, column) * weight(out, rc, ry, rx), axis=axes)
+        return te.sum(
+            data(n, rc + group_start(channel, g.per_group_in), row, column) * weight(out, rc, ry, rx), axis=axes
+        )
 
     return _output(g, body, name)
 

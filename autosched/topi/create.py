@@ -19,7 +19,7 @@ def full_like(x: Tensor, value: float) -> Tensor:
     return full(x.shape, x.dtype, value)
 
 
-def arange(start: int, stop: int, step: int, dtype: str) -> Tensor:
-    """start, start + step, … before stop."""
-    size = max(0, -(-(stop - start) // step))
+def arange(start: int, end: int, step: int, dtype: str) -> Tensor:
+    """start, start + step, … before end."""
+    size = max(0, -(-(end - start) // step))
     return te.compute(dims((size,)), lambda i: cast(dtype, i * step + start), name="T_arange")  # type: ignore[no-any-return]

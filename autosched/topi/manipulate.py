@@ -72,17 +72,13 @@ def concatenate(tensors: Sequence[Tensor], axis: int) -> Tensor:
 
 def split(x: Tensor, sections: Sequence[int], axis: int) -> list[Tensor]:
     """Pieces of the given sizes along `axis`."""
-    pieces, start = [], 0
-    for size in sections:
-        shape = list(x.shape)
-        shape[axis] = IntImm(size, "int64")
 
-        def compute(*i: Any, offset: int = start) -> Any:
-            return x(*(v + offset if a == axis else v for a, v in enumerate(i)))
+    def piece(start: int, size: int) -> Tensor:
+        shape = [IntImm(size, "int64") if a == axis else s for a, s in enumerate(x.shape)]
+        return _compute(shape, lambda *i: x(*(v + start if a == axis else v for a, v in enumerate(i))), "T_split")
 
-        pieces.append(_compute(shape, lambda *i, f=compute: f(*i), "T_split"))
-        start += size
-    return pieces
+    starts = [sum(sections[:n]) for n in range(len(sections))]
+    return [piece(start, size) for start, size in zip(starts, sections, strict=True)]
 
 
 def strided_slice(x: Tensor, shape: Sequence[int], begin: Sequence[int], strides: Sequence[int]) -> Tensor:

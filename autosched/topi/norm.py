@@ -14,7 +14,15 @@ from autosched.topi.shapes import axis_names, dims, int_shape
 
 
 def batch_norm(
-    x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, var: Tensor, axis: int, epsilon: float, center: bool, scale: bool
+    x: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    mean: Tensor,
+    var: Tensor,
+    axis: int,
+    epsilon: float,
+    center: bool,
+    scale: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Inference: (x - mean) / sqrt(var + epsilon) * gamma + beta along `axis`; and the statistics as they were."""
 
@@ -54,7 +62,10 @@ def layer_norm(
     k = over()
     names = axis_names(len(rest))
     total = te.compute(
-        rest, lambda *i: te.sum(x(*full_index(i, k, x.ndim, axes, False)), axis=k), name="layer_norm_sum", varargs_names=names
+        rest,
+        lambda *i: te.sum(x(*full_index(i, k, x.ndim, axes, False)), axis=k),
+        name="layer_norm_sum",
+        varargs_names=names,
     )
     mean = te.compute(rest, lambda *i: total(*i) / E.const(count, x.dtype), name="layer_norm_mean", varargs_names=names)
     k2 = over()

@@ -105,9 +105,7 @@ def adaptive_avg_pool2d(x: Tensor, output_size: Sequence[int]) -> Tensor:
     """
     shape = int_shape(x)
     size, result = shape[2:4], (*shape[:2], *output_size, *shape[4:])
-    widest = [
-        max(-(-(i + 1) * s // n) - i * s // n for i in range(n)) for s, n in zip(size, output_size, strict=True)
-    ]
+    widest = [max(-(-(i + 1) * s // n) - i * s // n for i in range(n)) for s, n in zip(size, output_size, strict=True)]
     ry, rx = _window_axes(widest)
     names = axis_names(len(shape))
 

@@ -99,9 +99,7 @@ def _argument(x: Tensor, axis: int, keepdims: bool, better: type[E.CmpOp], worst
     """The first position of the best value: a reduction of pairs (position, value)."""
 
     def combine(a: Any, b: Any) -> Any:
-        first = te.any(
-            E.compare(better, a[1], b[1]), te.all(E.compare(E.EQ, a[1], b[1]), E.compare(E.LT, a[0], b[0]))
-        )
+        first = te.any(E.compare(better, a[1], b[1]), te.all(E.compare(E.EQ, a[1], b[1]), E.compare(E.LT, a[0], b[0])))
         # the identity stands at the last position, so that a real element of the same value wins
         return E.select(first, a[0], b[0]), E.select(first, a[1], b[1])
 

@@ -17,7 +17,9 @@ def int_shape(x: Tensor) -> tuple[int, ...]:
 
 def dims(shape: Sequence[Any]) -> tuple[Any, ...]:
     """A shape with its constants as int64, the index dtype of operator computes."""
-    return tuple(s if isinstance(s, PrimExpr) and not isinstance(s, IntImm) else IntImm(as_int(s), "int64") for s in shape)
+    return tuple(
+        s if isinstance(s, PrimExpr) and not isinstance(s, IntImm) else IntImm(as_int(s), "int64") for s in shape
+    )
 
 
 def axis_names(ndim: int) -> list[str]:

@@ -102,7 +102,10 @@ def negative(x: Tensor) -> Tensor:
 def sign(x: Tensor) -> Tensor:
     """1, 0 or -1."""
     return elementwise(
-        x, lambda v: E.select(v > _number(v, 0), _number(v, 1), E.select(v < _number(v, 0), _number(v, -1), _number(v, 0)))
+        x,
+        lambda v: E.select(
+            v > _number(v, 0), _number(v, 1), E.select(v < _number(v, 0), _number(v, -1), _number(v, 0))
+        ),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from llvmlite import ir
@@ -10,7 +10,7 @@ from llvmlite import ir
 from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.index import Index, IndexEmitter, strides_of
 from autosched.codegen.cpu.types import (
-    I8, I32, VOID, call_intrinsic, constant, item_bytes, lanes_of, memory_type, splat, suffix, value_type,
+    I8, I32, I64, VOID, call_intrinsic, constant, item_bytes, lanes_of, memory_type, splat, suffix, value_type,
 )  # fmt: skip
 from autosched.tir.expr import Buffer, PrimExpr, const_int
 
@@ -25,11 +25,46 @@ class Place:
     read_only: bool
 
 
+@dataclass(slots=True)
+class LaneUse:
+    """Which elements of a local buffer lanes use, and which a masked vector leaves out, as ranges of positions."""
+
+    used: set[tuple[int, int]] = field(default_factory=set)
+    left_out: set[tuple[int, int]] = field(default_factory=set)
+    anywhere: bool = False  # an index is not constant
+
+    @property
+    def masks_matter(self) -> bool:
+        """Whether an element that one masked vector leaves out is used elsewhere."""
+        if self.anywhere:
+            return True
+        return any(a < d and c < b for a, b in self.left_out for c, d in self.used)
+
+
 class MemoryEmitter(IndexEmitter):
-    """Adds memory to the index arithmetic."""
+    """Adds memory to the index arithmetic.
+
+    unmasked  local buffers whose vectors may be stored whole, because nobody uses the lanes that a mask leaves out
+    """
 
     places: dict[Buffer, Place]
     entry: Any  # a builder at the end of the entry block's allocations
+    lane_use: dict[Buffer, LaneUse]
+    unmasked: frozenset[Buffer]
+
+    def note_lanes(self, buffer: Buffer, at: Index) -> None:
+        """Keep account of what is used of a local buffer."""
+        use = self.lane_use.setdefault(buffer, LaneUse())
+        if not isinstance(at, Affine) or at.terms or at.lane not in (0, 1):
+            use.anywhere = True
+        elif not at.lane:
+            use.used.add((at.const, at.const + 1))
+        else:
+            end = at.const + self.lanes
+            middle = at.const + (self.mask if isinstance(self.mask, int) else self.lanes)
+            use.used.add((at.const, middle))
+            if middle < end:
+                use.left_out.add((middle, end))
 
     # --- places -------------------------------------------------------------------------------------------------
 
@@ -41,7 +76,7 @@ class MemoryEmitter(IndexEmitter):
     def allocate(self, buffer: Buffer) -> None:
         """A local buffer: an array on the stack, which LLVM turns into registers where all indices are constant.
 
-        Rows are padded to whole vectors, so that masked vectors need no masks here.
+        Rows are padded to whole vectors, so that a masked vector may be loaded and stored whole.
         """
         if buffer in self.places and self.places[buffer].is_local:
             return
@@ -74,7 +109,7 @@ class MemoryEmitter(IndexEmitter):
             if known is None:
                 known = self.remember(key, self.builder.gep(pointer, [self.scalar(Affine(0, at.terms))], inbounds=True))
             pointer = known
-        return self.builder.gep(pointer, [ir.IntType(64)(at.const)], inbounds=True) if at.const else pointer
+        return self.builder.gep(pointer, [I64(at.const)], inbounds=True) if at.const else pointer
 
     # --- loads --------------------------------------------------------------------------------------------------
 
@@ -82,6 +117,8 @@ class MemoryEmitter(IndexEmitter):
         """The element, or a vector with one per lane; a scalar where it is the same in all lanes."""
         place = self.places[buffer]
         at = self.offset(place, indices)
+        if place.is_local:
+            self.note_lanes(buffer, at)
         key = None
         if place.read_only and isinstance(at, Affine):
             key = ("load", id(place.pointer), at.key, at.const, at.lane, self.lanes, self.mask_key())
@@ -131,8 +168,7 @@ class MemoryEmitter(IndexEmitter):
     def gather(self, dtype: str, place: Place, at: Index, align: int) -> Any:
         vector = memory_type(dtype, self.lanes)
         if self.mask is not None and not isinstance(self.mask, int) and not place.is_local:
-            pointers = self.builder.gep(place.pointer, [self.vector(at)], inbounds=True)
-            pointers.type = ir.VectorType(place.pointer.type, self.lanes)
+            pointers = self.lane_pointers(place, at, align)
             name = f"llvm.masked.gather.{suffix(vector)}.v{self.lanes}p0"
             return call_intrinsic(self.builder, name, vector, [pointers, I32(align), self.mask, constant(vector, 0)])
         result: Any = ir.Constant(vector, ir.Undefined) if self.mask is None else constant(vector, 0)
@@ -148,12 +184,21 @@ class MemoryEmitter(IndexEmitter):
             return self.address(place, Affine(int(at.constant[lane].constant)))
         return self.builder.gep(place.pointer, [self.builder.extract_element(at, I32(lane))], inbounds=True)
 
+    def lane_pointers(self, place: Place, at: Index, item: int) -> Any:
+        """A vector of pointers, one for each lane's element."""
+        offsets = self.vector(at)
+        start = splat(self.builder, self.builder.ptrtoint(place.pointer, I64), self.lanes)
+        address = self.builder.add(start, self.builder.mul(offsets, constant(offsets.type, item)))
+        return self.builder.inttoptr(address, ir.VectorType(place.pointer.type, self.lanes))
+
     # --- stores -------------------------------------------------------------------------------------------------
 
     def store(self, buffer: Buffer, value: Any, indices: tuple[PrimExpr, ...]) -> None:
         """Store the element, or one per lane."""
         place = self.places[buffer]
         at = self.offset(place, indices)
+        if place.is_local:
+            self.note_lanes(buffer, at)
         if buffer.dtype == "bool":
             value = self.builder.zext(value, value_type("uint8", lanes_of(value)))
         align = item_bytes(buffer.dtype)
@@ -164,15 +209,16 @@ class MemoryEmitter(IndexEmitter):
             return
         value = splat(self.builder, value, self.lanes)
         if isinstance(at, Affine) and at.lane == 1:
-            self.store_row(place, value, at, align)
+            self.store_row(buffer, value, at, align)
         else:
             self.scatter(place, value, at, align)
 
-    def store_row(self, place: Place, value: Any, at: Affine, align: int) -> None:
+    def store_row(self, buffer: Buffer, value: Any, at: Affine, align: int) -> None:
+        place = self.places[buffer]
         pointer = self.builder.bitcast(self.address(place, at.without_lane()), value.type.as_pointer())
         mask = self.mask_vector()
-        if place.is_local and isinstance(self.mask, int) and not at.terms and at.const % self.lanes == 0:
-            mask = None  # the rest of the vector is padding
+        if isinstance(self.mask, int) and buffer in self.unmasked:
+            mask = None
         if mask is None:
             self.builder.store(value, pointer, align=align)
         elif place.is_local:
@@ -184,8 +230,7 @@ class MemoryEmitter(IndexEmitter):
 
     def scatter(self, place: Place, value: Any, at: Index, align: int) -> None:
         if self.mask is not None and not isinstance(self.mask, int):
-            pointers = self.builder.gep(place.pointer, [self.vector(at)], inbounds=True)
-            pointers.type = ir.VectorType(place.pointer.type, self.lanes)
+            pointers = self.lane_pointers(place, at, align)
             name = f"llvm.masked.scatter.{suffix(value.type)}.v{self.lanes}p0"
             call_intrinsic(self.builder, name, VOID, [value, pointers, I32(align), self.mask])
             return

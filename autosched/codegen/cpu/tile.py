@@ -50,26 +50,34 @@ def define_tile(module: Any, tile: Tile, isa: Isa) -> Any:
     function.linkage = "internal"
     for attribute in ("noinline", "nounwind"):
         function.attributes.add(attribute)
+    for argument, named in zip(function.args, (*tile.buffers, *tile.variables), strict=True):
+        argument.name = f"{named.name}.p" if isinstance(named, Buffer) else named.name
+        if tile.no_alias and isinstance(named, Buffer):
+            argument.add_attribute("noalias")
+    _emit_body(function, tile, isa, frozenset())
+    return function
+
+
+def _emit_body(function: Any, tile: Tile, isa: Isa, unmasked: frozenset[Buffer]) -> None:
+    """The function's code; made a second time where the first shows that masks of local buffers can be left out."""
+    function.blocks.clear()
     entry = function.append_basic_block("entry")
     body = function.append_basic_block("body")
     emitter = TileEmitter(ir.IRBuilder(body), isa, tile.analyzer)
-    emitter.places, emitter.loop_facts = {}, {}
+    emitter.places, emitter.loop_facts, emitter.lane_use, emitter.unmasked = {}, {}, {}, unmasked
     emitter.entry = ir.IRBuilder(entry)
     written = {n.buffer for n in walk(tile.stmt) if isinstance(n, BufferStore)}
     arguments = list(function.args)
     for buffer in tile.buffers:
-        argument = arguments.pop(0)
-        argument.name = f"{buffer.name}.p"
-        if tile.no_alias:
-            argument.add_attribute("noalias")
-        emitter.declare(buffer, argument, buffer not in written)
+        emitter.declare(buffer, arguments.pop(0), buffer not in written)
     for var, argument in zip(tile.variables, arguments, strict=True):
-        argument.name = var.name
         emitter.env[var] = emitter.atom(argument)
     emitter.emit(tile.stmt)
     emitter.builder.ret_void()
     emitter.entry.branch(body)
-    return function
+    free = frozenset(b for b, use in emitter.lane_use.items() if use.left_out and not use.masks_matter)
+    if free and not unmasked:
+        _emit_body(function, tile, isa, free)
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,12 @@ def identifier(name: str) -> str:
 
 class _Importer:
     def __init__(
-        self, graph: onnx.GraphProto, opset: int, dtypes: str | Mapping[str, str] | None, keep_params: bool, sanitize: bool
+        self,
+        graph: onnx.GraphProto,
+        opset: int,
+        dtypes: str | Mapping[str, str] | None,
+        keep_params: bool,
+        sanitize: bool,
     ):
         self.graph, self.opset, self.dtypes = graph, opset, dtypes
         self.keep_params, self.sanitize = keep_params, sanitize
@@ -127,7 +132,7 @@ class _Importer:
     def initializer(self, name: str, array: np.ndarray[Any, Any]) -> Expr:
         if not self.keep_params or array.dtype.kind != "f":  # integers are shapes and positions: they stay constants
             return Constant(array)
-        var = Var(self.name(name), TensorStructInfo(array.shape, str(array.dtype)))  # type: ignore[arg-type]
+        var = Var(self.name(name), TensorStructInfo(array.shape, str(array.dtype)))
         self.params.append((var, array))
         return var
 
@@ -154,7 +159,7 @@ class _Importer:
         result = []
         for name, value in declared.items():
             shape = _dims(value, by_name.get(name))
-            var = Var(self.name(name), TensorStructInfo(shape, self.dtype(value)))  # type: ignore[arg-type]
+            var = Var(self.name(name), TensorStructInfo(shape, self.dtype(value)))
             self.values[name] = var
             result.append(var)
         return result
@@ -184,7 +189,9 @@ class _Importer:
         except ImportModelError:
             raise
         except AutoschedError as error:
-            raise ImportModelError(f"{proto.op_type}: {error.message}", where=f"node '{name}'", hint=error.hint) from error
+            raise ImportModelError(
+                f"{proto.op_type}: {error.message}", where=f"node '{name}'", hint=error.hint
+            ) from error
         outputs = result if isinstance(result, tuple) else (result,)
         for index, output in enumerate(proto.output):
             if not output:
@@ -222,7 +229,10 @@ def _dims(value: onnx.ValueInfoProto, given: tuple[int, ...] | None) -> tuple[in
 
 
 def _text(value: onnx.ValueInfoProto) -> str:
-    return "x".join(d.dim_param or (str(d.dim_value) if d.dim_value else "?") for d in value.type.tensor_type.shape.dim) or "?"
+    return (
+        "x".join(d.dim_param or (str(d.dim_value) if d.dim_value else "?") for d in value.type.tensor_type.shape.dim)
+        or "?"
+    )
 
 
 def _ask_for_shapes(declared: Mapping[str, Any], unclear: Sequence[tuple[str, Sequence[int | None]]]) -> str:

@@ -2,8 +2,24 @@
 
 from autosched.relax.op import nn
 from autosched.relax.op.binary import (
-    add, broadcast_to, divide, equal, floor_divide, greater, greater_equal, less, less_equal, logical_and, logical_or,
-    maximum, minimum, multiply, not_equal, power, subtract, where,
+    add,
+    broadcast_to,
+    divide,
+    equal,
+    floor_divide,
+    greater,
+    greater_equal,
+    less,
+    less_equal,
+    logical_and,
+    logical_or,
+    maximum,
+    minimum,
+    multiply,
+    not_equal,
+    power,
+    subtract,
+    where,
 )
 from autosched.relax.op.call import CALL_TIR, call_tir, is_call_tir, tir_inputs, tir_target
 from autosched.relax.op.create import arange, full, ones, zeros
@@ -11,7 +27,15 @@ from autosched.relax.op.indexing import gather_elements, gather_nd, take
 from autosched.relax.op.layout import layout_transform
 from autosched.relax.op.linear import matmul
 from autosched.relax.op.manipulate import (
-    concat, expand_dims, flatten, permute_dims, reshape, split, squeeze, strided_slice, tile,
+    concat,
+    expand_dims,
+    flatten,
+    permute_dims,
+    reshape,
+    split,
+    squeeze,
+    strided_slice,
+    tile,
 )
 from autosched.relax.op.reduce import argmax, argmin, max, mean, min, prod, sum, variance
 from autosched.relax.op.registry import OPERATORS, OpDef, Sample, define_op, definition_of, get_op, remake, sample

@@ -16,7 +16,9 @@ INT_PAIR = (((4,), "int32"), ((1,), "int32"))
 
 
 def _binary(name: str, compute: Any, reference: Any, infer: Any = broadcast, low: float = -2.0, **more: Any) -> OpDef:
-    samples = [sample(a, b, low=low) for a, b in PAIRS] + ([sample(*INT_PAIR, low=1, high=9)] if name != "power" else [])
+    samples = [sample(a, b, low=low) for a, b in PAIRS] + (
+        [sample(*INT_PAIR, low=1, high=9)] if name != "power" else []
+    )
     return define_op(
         name, inputs=("x1", "x2"), infer_type=infer, compute=compute, reference=reference, samples=samples, **more
     )
@@ -57,7 +59,7 @@ logical_or = define_op(
 
 def _where_type(condition: StructInfo, x1: StructInfo, x2: StructInfo) -> TensorStructInfo:
     c, a, b = tensor(condition), tensor(x1), tensor(x2)
-    return TensorStructInfo(broadcast_dims(c.dims, a.dims, b.dims), common_dtype(a, b))  # type: ignore[arg-type]
+    return TensorStructInfo(broadcast_dims(c.dims, a.dims, b.dims), common_dtype(a, b))
 
 
 where = define_op(
@@ -69,8 +71,8 @@ where = define_op(
 def _broadcast_to_type(x: StructInfo, shape: StructInfo) -> TensorStructInfo:
     t = tensor(x)
     assert isinstance(shape, ShapeStructInfo) and shape.values is not None, "the shape must be known"
-    target = TensorStructInfo(shape.values, t.dtype)  # type: ignore[arg-type]
-    return TensorStructInfo(broadcast_dims(t.dims, target.dims), t.dtype)  # type: ignore[arg-type]
+    target = TensorStructInfo(shape.values, t.dtype)
+    return TensorStructInfo(broadcast_dims(t.dims, target.dims), t.dtype)
 
 
 broadcast_to = define_op(

@@ -19,12 +19,12 @@ def _out(out_sinfo: StructInfo | Sequence[StructInfo] | None) -> StructInfo:
         return out_sinfo
     if isinstance(out_sinfo, Sequence) and out_sinfo and all(isinstance(s, StructInfo) for s in out_sinfo):
         return out_sinfo[0] if len(out_sinfo) == 1 else TupleStructInfo(tuple(out_sinfo))
-    raise InvalidTypeError("call_tir needs the type of its result", hint="pass out_sinfo=TensorStructInfo(shape, dtype)")
+    raise InvalidTypeError(
+        "call_tir needs the type of its result", hint="pass out_sinfo=TensorStructInfo(shape, dtype)"
+    )
 
 
-def call_tir(
-    gvar: GlobalVar, args: Any, out_sinfo: Any = None, tir_vars: Any = None, *, out_ty: Any = None
-) -> Call:
+def call_tir(gvar: GlobalVar, args: Any, out_sinfo: Any = None, tir_vars: Any = None, *, out_ty: Any = None) -> Call:
     """Run a PrimFunc of the module on tensors; the result is what it writes to its last parameters.
 
     args       an expression, or several (the inputs)

@@ -26,18 +26,38 @@ def _canonical(attrs: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _type(data: StructInfo, weight: StructInfo, strides: Any, padding: Any, dilation: Any, groups: int,
-          data_layout: str, kernel_layout: str, out_layout: str, out_dtype: str | None) -> TensorStructInfo:  # fmt: skip
+def _type(
+    data: StructInfo,
+    weight: StructInfo,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    data_layout: str,
+    kernel_layout: str,
+    out_layout: str,
+    out_dtype: str | None,
+) -> TensorStructInfo:
     d, w = tensor(data, "data"), tensor(weight, "weight")
     g = geometry(d.static_shape, w.static_shape, strides, padding, dilation, groups, data_layout, out_layout)
     dtype = out_dtype or common_dtype(d, w)
     if g.block_out:
-        return TensorStructInfo((g.batch, g.channels_out // g.block_out, *g.out_size, g.block_out), dtype)  # type: ignore[arg-type]
-    return TensorStructInfo((g.batch, g.channels_out, *g.out_size), dtype)  # type: ignore[arg-type]
+        return TensorStructInfo((g.batch, g.channels_out // g.block_out, *g.out_size, g.block_out), dtype)
+    return TensorStructInfo((g.batch, g.channels_out, *g.out_size), dtype)
 
 
-def _compute(data: Any, weight: Any, strides: Any, padding: Any, dilation: Any, groups: int,
-             data_layout: str, kernel_layout: str, out_layout: str, out_dtype: str | None) -> Any:  # fmt: skip
+def _compute(
+    data: Any,
+    weight: Any,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    data_layout: str,
+    kernel_layout: str,
+    out_layout: str,
+    out_dtype: str | None,
+) -> Any:
     return topi.conv2d(data, weight, strides, padding, dilation, groups, data_layout, out_layout)
 
 
@@ -57,7 +77,9 @@ def to_blocked(x: Array, block: int) -> Array:
     return np.ascontiguousarray(x.reshape(n, c // block, block, h, w).transpose(0, 1, 3, 4, 2))
 
 
-def windows(padded: Array, kernel: Sequence[int], strides: Sequence[int], dilation: Sequence[int], size: Sequence[int]) -> Array:
+def windows(
+    padded: Array, kernel: Sequence[int], strides: Sequence[int], dilation: Sequence[int], size: Sequence[int]
+) -> Array:
     """A view [N, C, KH, KW, OH, OW] of all windows of an image."""
     n, c, _, _ = padded.shape
     s = padded.strides
@@ -66,13 +88,25 @@ def windows(padded: Array, kernel: Sequence[int], strides: Sequence[int], dilati
     return np.lib.stride_tricks.as_strided(padded, shape, steps, writeable=False)
 
 
-def reference(data: Array, weight: Array, strides: Any, padding: Any, dilation: Any, groups: int,
-              data_layout: str, kernel_layout: str, out_layout: str, out_dtype: str | None) -> Array:  # fmt: skip
+def reference(
+    data: Array,
+    weight: Array,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    data_layout: str,
+    kernel_layout: str,
+    out_layout: str,
+    out_dtype: str | None,
+) -> Array:
     """Convolution by unfolding windows into a matrix, one product a group and image."""
     g = geometry(data.shape, weight.shape, strides, padding, dilation, groups, data_layout, out_layout)
     plain = to_plain(data, g.block_in)
     top, left, bottom, right = padding
-    padded = np.pad(plain, ((0, 0), (0, 0), (top, bottom), (left, right))) if any(padding) else np.ascontiguousarray(plain)
+    padded = (
+        np.pad(plain, ((0, 0), (0, 0), (top, bottom), (left, right))) if any(padding) else np.ascontiguousarray(plain)
+    )
     view = windows(padded, g.kernel, g.strides, g.dilation, g.out_size)
     if g.is_depthwise:
         out = _depthwise(view, weight, g)
@@ -97,13 +131,24 @@ def _depthwise(view: Array, weight: Array, g: Geometry) -> Array:
 
 
 ATTRIBUTES = {
-    "strides": 1, "padding": 0, "dilation": 1, "groups": 1, "data_layout": "NCHW", "kernel_layout": "OIHW",
-    "out_layout": None, "out_dtype": None,
-}  # fmt: skip
+    "strides": 1,
+    "padding": 0,
+    "dilation": 1,
+    "groups": 1,
+    "data_layout": "NCHW",
+    "kernel_layout": "OIHW",
+    "out_layout": None,
+    "out_dtype": None,
+}
 
 conv2d = define_op(
-    "nn.conv2d", inputs=("data", "weight"), attributes=ATTRIBUTES, canonical=_canonical, infer_type=_type,
-    compute=_compute, reference=reference,
+    "nn.conv2d",
+    inputs=("data", "weight"),
+    attributes=ATTRIBUTES,
+    canonical=_canonical,
+    infer_type=_type,
+    compute=_compute,
+    reference=reference,
     samples=[
         sample((1, 3, 6, 5), (4, 3, 3, 3), padding=1),
         sample((2, 3, 7, 7), (2, 3, 3, 2), strides=(2, 1), padding=(0, 1, 2, 0), dilation=(1, 2)),
@@ -116,4 +161,4 @@ conv2d = define_op(
         sample((1, 4, 4, 4, 2), (4, 4, 3, 3), groups=2, data_layout="NCHW2c"),
         sample((1, 2, 5, 5, 4), (8, 1, 3, 3), groups=8, padding=1, strides=2, data_layout="NCHW4c"),
     ],
-)  # fmt: skip
+)

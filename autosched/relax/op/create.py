@@ -16,15 +16,21 @@ from autosched.relax.struct_info import ShapeStructInfo, StructInfo, TensorStruc
 def _type(shape: StructInfo, dtype: str, fill_value: float = 0) -> TensorStructInfo:
     if not isinstance(shape, ShapeStructInfo) or shape.values is None:
         raise InvalidTypeError("the shape must be known")
-    return TensorStructInfo(shape.values, dtype)  # type: ignore[arg-type]
+    return TensorStructInfo(shape.values, dtype)
 
 
 full = define_op(
-    "full", inputs=("shape",), attributes={"fill_value": 0.0, "dtype": "float32"}, infer_type=_type,
+    "full",
+    inputs=("shape",),
+    attributes={"fill_value": 0.0, "dtype": "float32"},
+    infer_type=_type,
     compute=lambda shape, fill_value, dtype: topi.full(shape, dtype, fill_value),
     reference=lambda shape, fill_value, dtype: np.full(shape, fill_value, dtype),
-    samples=[sample(ShapeStructInfo((2, 3)), fill_value=1.5), sample(ShapeStructInfo((4,)), fill_value=3, dtype="int64")],
-)  # fmt: skip
+    samples=[
+        sample(ShapeStructInfo((2, 3)), fill_value=1.5),
+        sample(ShapeStructInfo((4,)), fill_value=3, dtype="int64"),
+    ],
+)
 
 
 def zeros(shape: Any, dtype: str = "float32") -> Call:
@@ -38,8 +44,11 @@ def ones(shape: Any, dtype: str = "float32") -> Call:
 
 
 arange = define_op(
-    "arange", inputs=(), attributes={"start": 0, "end": 0, "step": 1, "dtype": "int64"},
-    infer_type=lambda start, end, step, dtype: TensorStructInfo((len(range(start, end, step)),), dtype),  # type: ignore[arg-type]
-    compute=topi.arange, reference=lambda start, end, step, dtype: np.arange(start, end, step, dtype),
+    "arange",
+    inputs=(),
+    attributes={"start": 0, "end": 0, "step": 1, "dtype": "int64"},
+    infer_type=lambda start, end, step, dtype: TensorStructInfo((len(range(start, end, step)),), dtype),
+    compute=topi.arange,
+    reference=lambda start, end, step, dtype: np.arange(start, end, step, dtype),
     samples=[sample(start=1, end=8, step=2)],
-)  # fmt: skip
+)

@@ -23,18 +23,23 @@ def _positions(t: StructInfo) -> TensorStructInfo:
 def _take_type(x: StructInfo, indices: StructInfo, axis: int) -> TensorStructInfo:
     t, i = tensor(x), _positions(indices)
     a = axis_index(axis, t.ndim)
-    return TensorStructInfo((*t.dims[:a], *i.dims, *t.dims[a + 1 :]), t.dtype)  # type: ignore[arg-type]
+    return TensorStructInfo((*t.dims[:a], *i.dims, *t.dims[a + 1 :]), t.dtype)
 
 
 take = define_op(
-    "take", inputs=("x", "indices"), attributes={"axis": 0}, infer_type=_take_type,
+    "take",
+    inputs=("x", "indices"),
+    attributes={"axis": 0},
+    infer_type=_take_type,
     compute=lambda x, indices, axis: topi.take(x, indices, axis % x.ndim),
     reference=lambda x, indices, axis: np.take(x, indices, axis),
     samples=[
-        sample((4, 3), ((2,), "int64")), sample((3, 4, 2), ((2, 2), "int32"), axis=1), sample((4,), ((), "int64")),
+        sample((4, 3), ((2,), "int64")),
+        sample((3, 4, 2), ((2, 2), "int32"), axis=1),
+        sample((4,), ((), "int64")),
         sample((2, 4), ((3,), "int64"), axis=-1),
     ],
-)  # fmt: skip
+)
 
 
 def _gather_type(data: StructInfo, indices: StructInfo, axis: int) -> TensorStructInfo:
@@ -46,10 +51,14 @@ def _gather_type(data: StructInfo, indices: StructInfo, axis: int) -> TensorStru
 
 
 gather_elements = define_op(
-    "gather_elements", inputs=("data", "indices"), attributes={"axis": 0}, infer_type=_gather_type,
+    "gather_elements",
+    inputs=("data", "indices"),
+    attributes={"axis": 0},
+    infer_type=_gather_type,
     compute=lambda x, indices, axis: topi.gather(x, indices, axis % x.ndim),
-    reference=lambda x, indices, axis: np.take_along_axis(x, indices, axis), samples=[sample((3, 4), ((2, 4), "int64"))],
-)  # fmt: skip
+    reference=lambda x, indices, axis: np.take_along_axis(x, indices, axis),
+    samples=[sample((3, 4), ((2, 4), "int64"))],
+)
 
 
 def _gather_nd_type(data: StructInfo, indices: StructInfo) -> TensorStructInfo:
@@ -57,7 +66,7 @@ def _gather_nd_type(data: StructInfo, indices: StructInfo) -> TensorStructInfo:
     depth = i.static_shape[-1]
     if depth > t.ndim:
         raise ShapeError(f"index vectors of {depth} for {t.ndim} dimensions")
-    return TensorStructInfo((*i.dims[:-1], *t.dims[depth:]), t.dtype)  # type: ignore[arg-type]
+    return TensorStructInfo((*i.dims[:-1], *t.dims[depth:]), t.dtype)
 
 
 def _gather_nd(x: Any, indices: Any) -> Any:
@@ -65,6 +74,10 @@ def _gather_nd(x: Any, indices: Any) -> Any:
 
 
 gather_nd = define_op(
-    "gather_nd", inputs=("data", "indices"), infer_type=_gather_nd_type, compute=topi.gather_nd, reference=_gather_nd,
+    "gather_nd",
+    inputs=("data", "indices"),
+    infer_type=_gather_nd_type,
+    compute=topi.gather_nd,
+    reference=_gather_nd,
     samples=[sample((3, 4), ((5, 2), "int64")), sample((3, 4), ((2, 1), "int64"))],
-)  # fmt: skip
+)

@@ -30,8 +30,8 @@ def _type(x: StructInfo, src_layout: str, dst_layout: str, channels: int) -> Ten
         raise ShapeError(f"{t!r} is not of layout {src_layout}")
     count = _channels(shape, source, channels)
     if target:
-        return TensorStructInfo((shape[0], -(-count // target), *shape[2:4], target), t.dtype)  # type: ignore[arg-type]
-    return TensorStructInfo((shape[0], count, *shape[2:4]), t.dtype)  # type: ignore[arg-type]
+        return TensorStructInfo((shape[0], -(-count // target), *shape[2:4], target), t.dtype)
+    return TensorStructInfo((shape[0], count, *shape[2:4]), t.dtype)
 
 
 def _reference(x: Array, src_layout: str, dst_layout: str, channels: int) -> Array:

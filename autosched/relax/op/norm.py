@@ -32,12 +32,21 @@ def _axis_type(x: StructInfo, axis: int) -> TensorStructInfo:
 
 _ALONG = [sample((3, 5), axis=-1), sample((2, 3, 4), axis=1), sample((6,), axis=0)]
 softmax = define_op(
-    "nn.softmax", attributes={"axis": -1}, infer_type=_axis_type, compute=topi.softmax, reference=_softmax, samples=_ALONG
+    "nn.softmax",
+    attributes={"axis": -1},
+    infer_type=_axis_type,
+    compute=topi.softmax,
+    reference=_softmax,
+    samples=_ALONG,
 )
 log_softmax = define_op(
-    "nn.log_softmax", attributes={"axis": -1}, infer_type=_axis_type, compute=topi.log_softmax, reference=_log_softmax,
+    "nn.log_softmax",
+    attributes={"axis": -1},
+    infer_type=_axis_type,
+    compute=topi.log_softmax,
+    reference=_log_softmax,
     samples=_ALONG,
-)  # fmt: skip
+)
 
 
 def _layer_norm_type(x: StructInfo, gamma: StructInfo, beta: StructInfo, axes: Any, **_: Any) -> TensorStructInfo:
@@ -59,19 +68,30 @@ def _layer_norm(x: Array, gamma: Array, beta: Array, axes: Any, epsilon: float, 
 
 
 layer_norm = define_op(
-    "nn.layer_norm", inputs=("data", "gamma", "beta"),
-    attributes={"axes": -1, "epsilon": 1e-5, "center": True, "scale": True}, infer_type=_layer_norm_type,
+    "nn.layer_norm",
+    inputs=("data", "gamma", "beta"),
+    attributes={"axes": -1, "epsilon": 1e-5, "center": True, "scale": True},
+    infer_type=_layer_norm_type,
     compute=lambda x, gamma, beta, axes, **more: topi.layer_norm(x, gamma, beta, axes_tuple(axes, x.ndim), **more),
     reference=_layer_norm,
     samples=[
-        sample((3, 5), (5,), (5,), axes=-1), sample((2, 3, 4), (3, 4), (3, 4), axes=(1, 2)),
+        sample((3, 5), (5,), (5,), axes=-1),
+        sample((2, 3, 4), (3, 4), (3, 4), axes=(1, 2)),
         sample((3, 5), (5,), (5,), axes=(-1,), center=False, scale=False),
     ],
-)  # fmt: skip
+)
 
 
-def _batch_norm_type(data: StructInfo, gamma: StructInfo, beta: StructInfo, mean: StructInfo, var: StructInfo, axis: int,
-                     training: bool, **_: Any) -> TupleStructInfo:  # fmt: skip
+def _batch_norm_type(
+    data: StructInfo,
+    gamma: StructInfo,
+    beta: StructInfo,
+    mean: StructInfo,
+    var: StructInfo,
+    axis: int,
+    training: bool,
+    **_: Any,
+) -> TupleStructInfo:
     t = float_same(data)
     size = t.dims[axis_index(axis, t.ndim)]
     for what, p in (("gamma", gamma), ("beta", beta), ("moving_mean", mean), ("moving_var", var)):
@@ -82,8 +102,19 @@ def _batch_norm_type(data: StructInfo, gamma: StructInfo, beta: StructInfo, mean
     return TupleStructInfo((t, tensor(mean), tensor(var)))
 
 
-def _batch_norm(data: Array, gamma: Array, beta: Array, mean: Array, var: Array, axis: int, epsilon: float, center: bool,
-                scale: bool, momentum: float, training: bool) -> tuple[Array, Array, Array]:  # fmt: skip
+def _batch_norm(
+    data: Array,
+    gamma: Array,
+    beta: Array,
+    mean: Array,
+    var: Array,
+    axis: int,
+    epsilon: float,
+    center: bool,
+    scale: bool,
+    momentum: float,
+    training: bool,
+) -> tuple[Array, Array, Array]:
     shape = [-1 if i == axis % data.ndim else 1 for i in range(data.ndim)]
     factor = 1 / np.sqrt(var.astype(np.float64) + epsilon)
     out = (data - mean.reshape(shape)) * factor.reshape(shape)
@@ -93,9 +124,11 @@ def _batch_norm(data: Array, gamma: Array, beta: Array, mean: Array, var: Array,
 
 
 batch_norm = define_op(
-    "nn.batch_norm", inputs=("data", "gamma", "beta", "moving_mean", "moving_var"),
+    "nn.batch_norm",
+    inputs=("data", "gamma", "beta", "moving_mean", "moving_var"),
     attributes={"axis": 1, "epsilon": 1e-5, "center": True, "scale": True, "momentum": 0.1, "training": True},
-    infer_type=_batch_norm_type, reference=_batch_norm,
+    infer_type=_batch_norm_type,
+    reference=_batch_norm,
     compute=lambda x, g, b, m, v, axis, epsilon, center, scale, momentum, training: topi.batch_norm(
         x, g, b, m, v, axis % x.ndim, epsilon, center, scale
     ),
@@ -103,7 +136,7 @@ batch_norm = define_op(
         sample((2, 3, 4, 4), (3,), (3,), (3,), (3,), axis=1, training=False, low=0.1),
         sample((4, 3), (3,), (3,), (3,), (3,), axis=-1, training=False, epsilon=1e-3, low=0.1),
     ],
-)  # fmt: skip
+)
 
 
 def _lrn(x: Array, size: int, axis: int, alpha: float, beta: float, bias: float) -> Array:
@@ -120,14 +153,26 @@ def _lrn(x: Array, size: int, axis: int, alpha: float, beta: float, bias: float)
 
 
 lrn = define_op(
-    "nn.lrn", inputs=("data",), attributes={"size": 5, "axis": 1, "alpha": 1e-4, "beta": 0.75, "bias": 1.0},
-    infer_type=lambda data, size, axis, alpha, beta, bias: _axis_type(data, axis), compute=topi.lrn, reference=_lrn,
-    samples=[sample((1, 7, 2, 3)), sample((2, 4, 2, 2), size=3, alpha=0.5, beta=0.6, bias=2.0), sample((1, 3, 1, 2), size=4, alpha=1.0)],
-)  # fmt: skip
+    "nn.lrn",
+    inputs=("data",),
+    attributes={"size": 5, "axis": 1, "alpha": 1e-4, "beta": 0.75, "bias": 1.0},
+    infer_type=lambda data, size, axis, alpha, beta, bias: _axis_type(data, axis),
+    compute=topi.lrn,
+    reference=_lrn,
+    samples=[
+        sample((1, 7, 2, 3)),
+        sample((2, 4, 2, 2), size=3, alpha=0.5, beta=0.6, bias=2.0),
+        sample((1, 3, 1, 2), size=4, alpha=1.0),
+    ],
+)
 
 
 dropout = define_op(
-    "nn.dropout", inputs=("data",), attributes={"rate": 0.5}, infer_type=lambda x, rate: TupleStructInfo((tensor(x), tensor(x))),
+    "nn.dropout",
+    inputs=("data",),
+    attributes={"rate": 0.5},
+    infer_type=lambda x, rate: TupleStructInfo((tensor(x), tensor(x))),
     compute=lambda x, rate: (topi.identity(x), topi.full_like(x, 1.0)),
-    reference=lambda x, rate: (x, np.ones_like(x)), samples=[sample((3, 5), rate=0.3)],
-)  # fmt: skip
+    reference=lambda x, rate: (x, np.ones_like(x)),
+    samples=[sample((3, 5), rate=0.3)],
+)

@@ -20,9 +20,11 @@ WINDOW = {"pool_size": (1, 1), "strides": 1, "padding": 0, "dilation": 1, "ceil_
 
 def _canonical(attrs: dict[str, Any]) -> dict[str, Any]:
     changed = {
-        "pool_size": pair(attrs["pool_size"], "pool_size"), "strides": pair(attrs["strides"], "strides"),
-        "padding": four(attrs["padding"]), "dilation": pair(attrs["dilation"], "dilation"),
-    }  # fmt: skip
+        "pool_size": pair(attrs["pool_size"], "pool_size"),
+        "strides": pair(attrs["strides"], "strides"),
+        "padding": four(attrs["padding"]),
+        "dilation": pair(attrs["dilation"], "dilation"),
+    }
     return {**attrs, **changed, "out_layout": attrs["out_layout"] or attrs["layout"]}
 
 
@@ -31,8 +33,17 @@ def _check_layout(t: TensorStructInfo, layout: str) -> None:
         raise ShapeError(f"{t!r} is not of layout {layout}")
 
 
-def _type(data: StructInfo, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool,
-          layout: str, out_layout: str, count_include_pad: bool = False) -> TensorStructInfo:  # fmt: skip
+def _type(
+    data: StructInfo,
+    pool_size: Any,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    layout: str,
+    out_layout: str,
+    count_include_pad: bool = False,
+) -> TensorStructInfo:
     t = tensor(data)
     _check_layout(t, layout)
     shape = t.static_shape
@@ -40,10 +51,12 @@ def _type(data: StructInfo, pool_size: Any, strides: Any, padding: Any, dilation
         pooled_size(shape[2 + i], pool_size[i], strides[i], dilation[i], padding[i], padding[2 + i], ceil_mode)
         for i in (0, 1)
     ]
-    return TensorStructInfo((*shape[:2], *size, *shape[4:]), t.dtype)  # type: ignore[arg-type]
+    return TensorStructInfo((*shape[:2], *size, *shape[4:]), t.dtype)
 
 
-def _windows(x: Array, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool) -> tuple[Array, Array]:
+def _windows(
+    x: Array, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> tuple[Array, Array]:
     """All windows [N, C, OH, OW, rest, KH, KW], NaN outside the padded image; and which elements lie in the image."""
     sizes = [
         pooled_size(x.shape[2 + i], pool_size[i], strides[i], dilation[i], padding[i], padding[2 + i], ceil_mode)
@@ -64,15 +77,32 @@ def _fit(mask: Array, picked: Array) -> Array:
     return mask.reshape(1, 1, *mask.shape, *(1,) * (picked.ndim - 6))
 
 
-def _max(data: Array, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool,
-         layout: str, out_layout: str) -> Array:  # fmt: skip
+def _max(
+    data: Array,
+    pool_size: Any,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    layout: str,
+    out_layout: str,
+) -> Array:
     picked, inside = _windows(data, pool_size, strides, padding, dilation, ceil_mode)
     lowest = np.finfo(data.dtype).min if data.dtype.kind == "f" else np.iinfo(data.dtype).min
     return np.where(_fit(inside, picked), picked, np.asarray(lowest, data.dtype)).max(axis=(3, 5))  # type: ignore[no-any-return]
 
 
-def _avg(data: Array, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool,
-         layout: str, out_layout: str, count_include_pad: bool) -> Array:  # fmt: skip
+def _avg(
+    data: Array,
+    pool_size: Any,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    layout: str,
+    out_layout: str,
+    count_include_pad: bool,
+) -> Array:
     picked, inside = _windows(data, pool_size, strides, padding, dilation, ceil_mode)
     total = np.where(_fit(inside, picked), picked, 0).sum(axis=(3, 5), dtype=np.float64)
     if count_include_pad:
@@ -86,53 +116,77 @@ def _avg(data: Array, pool_size: Any, strides: Any, padding: Any, dilation: Any,
 LAYOUT = {"layout": "NCHW", "out_layout": None}
 
 
-def _max_compute(x: Any, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool, layout: str, out_layout: str) -> Any:
+def _max_compute(
+    x: Any, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool, layout: str, out_layout: str
+) -> Any:
     return topi.max_pool2d(x, pool_size, strides, padding, dilation, ceil_mode)
 
 
 max_pool2d = define_op(
-    "nn.max_pool2d", inputs=("data",), attributes={**WINDOW, **LAYOUT}, canonical=_canonical, infer_type=_type,
-    compute=_max_compute, reference=_max,
+    "nn.max_pool2d",
+    inputs=("data",),
+    attributes={**WINDOW, **LAYOUT},
+    canonical=_canonical,
+    infer_type=_type,
+    compute=_max_compute,
+    reference=_max,
     samples=[
-        sample((1, 2, 6, 6), pool_size=2, strides=2), sample((1, 2, 7, 6), pool_size=(3, 2), strides=2, padding=1),
+        sample((1, 2, 6, 6), pool_size=2, strides=2),
+        sample((1, 2, 7, 6), pool_size=(3, 2), strides=2, padding=1),
         sample((1, 2, 6, 6), pool_size=3, strides=2, ceil_mode=True),
         sample((1, 2, 7, 7), pool_size=2, strides=1, padding=(0, 1, 1, 0), dilation=2),
         sample((1, 2, 5, 5, 4), pool_size=3, strides=2, padding=1, layout="NCHW4c"),
     ],
-)  # fmt: skip
+)
 
 
-def _avg_compute(x: Any, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool, layout: str, out_layout: str,
-                 count_include_pad: bool) -> Any:  # fmt: skip
+def _avg_compute(
+    x: Any,
+    pool_size: Any,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    layout: str,
+    out_layout: str,
+    count_include_pad: bool,
+) -> Any:
     return topi.avg_pool2d(x, pool_size, strides, padding, dilation, ceil_mode, count_include_pad)
 
 
 avg_pool2d = define_op(
-    "nn.avg_pool2d", inputs=("data",), attributes={**WINDOW, **LAYOUT, "count_include_pad": False}, canonical=_canonical,
-    infer_type=_type, compute=_avg_compute, reference=_avg,
+    "nn.avg_pool2d",
+    inputs=("data",),
+    attributes={**WINDOW, **LAYOUT, "count_include_pad": False},
+    canonical=_canonical,
+    infer_type=_type,
+    compute=_avg_compute,
+    reference=_avg,
     samples=[
-        sample((1, 2, 6, 6), pool_size=2, strides=2), sample((1, 2, 7, 6), pool_size=(3, 2), strides=2, padding=1),
+        sample((1, 2, 6, 6), pool_size=2, strides=2),
+        sample((1, 2, 7, 6), pool_size=(3, 2), strides=2, padding=1),
         sample((1, 2, 7, 6), pool_size=3, strides=2, padding=1, count_include_pad=True),
         sample((1, 2, 6, 6), pool_size=3, strides=2, ceil_mode=True),
         sample((1, 2, 6, 6), pool_size=3, strides=2, padding=(0, 0, 1, 1), ceil_mode=True, count_include_pad=True),
         sample((1, 2, 5, 5, 4), pool_size=3, strides=2, padding=1, layout="NCHW4c"),
     ],
-)  # fmt: skip
+)
 
 
 def _adaptive_canonical(attrs: dict[str, Any]) -> dict[str, Any]:
     size = attrs["output_size"]
     return {
-        **attrs, "output_size": None if size is None else pair(size, "output_size"),
+        **attrs,
+        "output_size": None if size is None else pair(size, "output_size"),
         "out_layout": attrs["out_layout"] or attrs["layout"],
-    }  # fmt: skip
+    }
 
 
 def _adaptive_type(data: StructInfo, output_size: Any, layout: str, out_layout: str) -> TensorStructInfo:
     t = tensor(data)
     _check_layout(t, layout)
     size = output_size or t.dims[2:4]
-    return TensorStructInfo((*t.dims[:2], *size, *t.dims[4:]), t.dtype)  # type: ignore[arg-type]
+    return TensorStructInfo((*t.dims[:2], *size, *t.dims[4:]), t.dtype)
 
 
 def _adaptive(data: Array, output_size: Any, layout: str, out_layout: str) -> Array:
@@ -147,13 +201,19 @@ def _adaptive(data: Array, output_size: Any, layout: str, out_layout: str) -> Ar
 
 
 adaptive_avg_pool2d = define_op(
-    "nn.adaptive_avg_pool2d", inputs=("data",), attributes={"output_size": None, **LAYOUT}, canonical=_adaptive_canonical,
-    infer_type=_adaptive_type, reference=_adaptive,
+    "nn.adaptive_avg_pool2d",
+    inputs=("data",),
+    attributes={"output_size": None, **LAYOUT},
+    canonical=_adaptive_canonical,
+    infer_type=_adaptive_type,
+    reference=_adaptive,
     compute=lambda x, output_size, layout, out_layout: (
         topi.identity(x) if output_size is None else topi.adaptive_avg_pool2d(x, output_size)
     ),
     samples=[
-        sample((1, 2, 6, 6), output_size=1), sample((2, 3, 7, 5), output_size=(3, 2)), sample((1, 2, 6, 6), output_size=3),
+        sample((1, 2, 6, 6), output_size=1),
+        sample((2, 3, 7, 5), output_size=(3, 2)),
+        sample((1, 2, 6, 6), output_size=3),
         sample((1, 2, 3, 3, 4), output_size=1, layout="NCHW4c"),
     ],
-)  # fmt: skip
+)

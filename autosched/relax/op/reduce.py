@@ -20,7 +20,7 @@ SAMPLES = [
 
 def _type(x: StructInfo, axis: Any, keepdims: bool) -> TensorStructInfo:
     t = tensor(x)
-    return TensorStructInfo(reduced_shape(t.dims, axes_tuple(axis, t.ndim), keepdims), t.dtype)  # type: ignore[arg-type]
+    return TensorStructInfo(reduced_shape(t.dims, axes_tuple(axis, t.ndim), keepdims), t.dtype)
 
 
 def _float_type(x: StructInfo, axis: Any, keepdims: bool) -> TensorStructInfo:
@@ -52,7 +52,7 @@ variance = _reduction("variance", topi.variance, np.var, _float_type)
 def _arg_type(x: StructInfo, axis: int | None, keepdims: bool) -> TensorStructInfo:
     t = tensor(x)
     axes = axes_tuple(axis, t.ndim)
-    return TensorStructInfo(reduced_shape(t.dims, axes, keepdims), "int64")  # type: ignore[arg-type]
+    return TensorStructInfo(reduced_shape(t.dims, axes, keepdims), "int64")
 
 
 def _argument(name: str, compute: Any, reference: Any) -> OpDef:

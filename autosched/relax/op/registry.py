@@ -13,7 +13,13 @@ from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.node import FrozenDict
 from autosched.relax.expr import Call, Constant, Op, PrimValue, Tuple, as_expr, const, shape_expr
 from autosched.relax.struct_info import (
-    Expr, ObjectStructInfo, ShapeExpr, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo,
+    Expr,
+    ObjectStructInfo,
+    ShapeExpr,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
 )  # fmt: skip
 
 Attrs = Mapping[str, Any]
@@ -108,7 +114,9 @@ class OpDef:
         """A call with inferred type. Raises ShapeError or TypeError naming the operator."""
         unknown = set(attrs) - set(self.attributes)
         if unknown:
-            raise InvalidTypeError(f"{self.name} has no attribute {sorted(unknown)}", hint=f"it has {list(self.attributes)}")
+            raise InvalidTypeError(
+                f"{self.name} has no attribute {sorted(unknown)}", hint=f"it has {list(self.attributes)}"
+            )
         merged = {**self.attributes, **attrs}
         if self.canonical is not None:
             merged = self.canonical(merged)

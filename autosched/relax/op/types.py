@@ -55,7 +55,7 @@ def broadcast(x: StructInfo, y: StructInfo, **_: Any) -> TensorStructInfo:
     """Two tensors of one dtype, broadcast."""
     a, b = tensor(x), tensor(y)
     dtype = common_dtype(a, b)
-    return TensorStructInfo(broadcast_dims(a.dims, b.dims), dtype)  # type: ignore[arg-type]
+    return TensorStructInfo(broadcast_dims(a.dims, b.dims), dtype)
 
 
 def compare(x: StructInfo, y: StructInfo, **_: Any) -> TensorStructInfo:

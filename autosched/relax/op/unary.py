@@ -37,22 +37,32 @@ abs = define_op(  # noqa: A001
     "abs", infer_type=same, compute=topi.abs, reference=np.abs, samples=[sample((3, 5)), sample(((4,), "int32"))]
 )
 negative = define_op(
-    "negative", infer_type=same, compute=topi.negative, reference=np.negative,
+    "negative",
+    infer_type=same,
+    compute=topi.negative,
+    reference=np.negative,
     samples=[sample((3, 5)), sample(((4,), "int32"))],
-)  # fmt: skip
+)
 sign = define_op("sign", infer_type=same, compute=topi.sign, reference=np.sign, samples=[sample((3, 5))])
 identity = define_op(
     "identity", infer_type=same, compute=topi.identity, reference=lambda x: x, samples=[sample((3, 5))], is_view=True
 )
 logical_not = define_op(
-    "logical_not", infer_type=same, compute=topi.logical_not, reference=np.logical_not, samples=[sample(((3, 5), "bool"))]
+    "logical_not",
+    infer_type=same,
+    compute=topi.logical_not,
+    reference=np.logical_not,
+    samples=[sample(((3, 5), "bool"))],
 )
 
 clip = define_op(
-    "clip", attributes={"min": 0.0, "max": 6.0}, infer_type=same, compute=topi.clip,
+    "clip",
+    attributes={"min": 0.0, "max": 6.0},
+    infer_type=same,
+    compute=topi.clip,
     reference=lambda x, min, max: np.clip(x, np.asarray(min, x.dtype), np.asarray(max, x.dtype)),
     samples=[sample((3, 5), min=-0.5, max=1.0), sample((4,), min=0.0, max=6.0)],
-)  # fmt: skip
+)
 
 
 def _cast_type(x: StructInfo, dtype: str) -> TensorStructInfo:
@@ -61,27 +71,49 @@ def _cast_type(x: StructInfo, dtype: str) -> TensorStructInfo:
 
 
 astype = define_op(
-    "astype", attributes={"dtype": "float32"}, infer_type=_cast_type, compute=topi.cast, legal_name="cast",
+    "astype",
+    attributes={"dtype": "float32"},
+    infer_type=_cast_type,
+    compute=topi.cast,
+    legal_name="cast",
     reference=lambda x, dtype: x.astype(dtype),
     samples=[sample((3, 5), dtype="int32"), sample(((4,), "int64"), dtype="float32"), sample((4,), dtype="bool")],
-)  # fmt: skip
+)
 
 relu = define_op(
-    "nn.relu", infer_type=same, compute=topi.relu, reference=lambda x: np.maximum(x, 0),
+    "nn.relu",
+    infer_type=same,
+    compute=topi.relu,
+    reference=lambda x: np.maximum(x, 0),
     samples=[sample((3, 5)), sample((1,))],
-)  # fmt: skip
+)
 leakyrelu = define_op(
-    "nn.leakyrelu", attributes={"alpha": 0.01}, infer_type=float_same, compute=topi.leaky_relu, legal_name="leaky_relu",
-    reference=lambda x, alpha: np.where(x > 0, x, x * np.asarray(alpha, x.dtype)), samples=[sample((3, 5), alpha=0.1)],
-)  # fmt: skip
-gelu = _float("nn.gelu", topi.gelu, lambda x: x * (np_erf(x * np.asarray(0.5**0.5, x.dtype)) * 0.5 + 0.5).astype(x.dtype))
+    "nn.leakyrelu",
+    attributes={"alpha": 0.01},
+    infer_type=float_same,
+    compute=topi.leaky_relu,
+    legal_name="leaky_relu",
+    reference=lambda x, alpha: np.where(x > 0, x, x * np.asarray(alpha, x.dtype)),
+    samples=[sample((3, 5), alpha=0.1)],
+)
+gelu = _float(
+    "nn.gelu", topi.gelu, lambda x: x * (np_erf(x * np.asarray(0.5**0.5, x.dtype)) * 0.5 + 0.5).astype(x.dtype)
+)
 gelu_tanh = _float(
-    "nn.gelu_tanh", topi.gelu_tanh,
-    lambda x: 0.5 * x * (1 + np.tanh(np.asarray((2 / np.pi) ** 0.5, x.dtype) * (x + np.asarray(0.044715, x.dtype) * x * x * x))),
-)  # fmt: skip
+    "nn.gelu_tanh",
+    topi.gelu_tanh,
+    lambda x: (
+        0.5
+        * x
+        * (1 + np.tanh(np.asarray((2 / np.pi) ** 0.5, x.dtype) * (x + np.asarray(0.044715, x.dtype) * x * x * x)))
+    ),
+)
 silu = _float("nn.silu", topi.silu, lambda x: x / (1 + np.exp(-x)))
 hard_sigmoid = define_op(
-    "nn.hard_sigmoid", attributes={"alpha": 0.2, "beta": 0.5}, infer_type=float_same, compute=topi.hard_sigmoid,
+    "nn.hard_sigmoid",
+    attributes={"alpha": 0.2, "beta": 0.5},
+    infer_type=float_same,
+    compute=topi.hard_sigmoid,
     reference=lambda x, alpha, beta: np.clip(x * np.asarray(alpha, x.dtype) + np.asarray(beta, x.dtype), 0, 1),
     samples=[sample((3, 5), low=-4.0, high=4.0)],
-)  # fmt: skip
+)

@@ -1,4 +1,4 @@
-"""Give parameters their values."""
+"""Parameters given at build become constants."""
 
 from __future__ import annotations
 
@@ -10,47 +10,53 @@ import numpy as np
 
 from autosched.errors import InvalidValueError, ShapeError
 from autosched.ir.module import IRModule
-from autosched.ir.transform import Pass, PassInfo
-from autosched.relax.expr import Constant, Function, Var
+from autosched.ir.transform import Pass, graph_pass
+from autosched.relax.expr import Constant, Expr, Function, Var
 from autosched.relax.rewrite import Rewriter
 from autosched.relax.struct_info import TensorStructInfo
 
 
-def _array(value: Any) -> np.ndarray[Any, Any]:
-    return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+def _bound(function: Function, key: Any) -> Var:
+    if isinstance(key, Var):
+        found = [p for p in function.params if p is key]
+    else:
+        found = [p for p in function.params if p.name == key]
+    if not found:
+        raise InvalidValueError(f"no parameter '{getattr(key, 'name', key)}'", hint=f"there are {[p.name for p in function.params]}")
+    return found[0]
 
 
-def bind(function: Function, values: Mapping[str | Var, Any]) -> Function:
-    """The function without the parameters named; their values stand in it as constants.
+def _constant(param: Var, value: Any) -> Constant:
+    array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+    info = param.struct_info
+    if isinstance(info, TensorStructInfo):
+        if info.is_static and array.shape != info.static_shape:
+            raise ShapeError(f"parameter '{param.name}' is {info.static_shape}, got {array.shape}")
+        array = array.astype(info.dtype, copy=False)
+    return Constant(array)
 
-    Raises ValueError for a name that is no parameter, ShapeError for an array of another shape or dtype.
-    """
-    by_name = {p.name: p for p in function.params}
-    bound: dict[Var, Constant] = {}
-    for key, value in values.items():
-        param = by_name.get(key) if isinstance(key, str) else key
-        if param is None or param not in function.params:
-            raise InvalidValueError(f"no parameter '{key}'", hint=f"the parameters are {list(by_name)}")
-        array, info = _array(value), param.struct_info
-        if isinstance(info, TensorStructInfo) and info.is_static:
-            if array.shape != info.static_shape or str(array.dtype) != info.dtype:
-                raise ShapeError(f"parameter '{param.name}' is {info!r}, got {array.shape} of {array.dtype}")
-        bound[param] = Constant(array)
+
+def bind_function(function: Function, params: Mapping[Any, Any]) -> Function:
+    """The function without the parameters named, their values in their place."""
+    values: dict[Var, Expr] = {p: _constant(p, v) for key, v in params.items() for p in (_bound(function, key),)}
     rewriter = Rewriter()
-    rewriter.replaced.update(bound)
-    left = tuple(p for p in function.params if p not in bound)
-    rewritten = rewriter.rewrite(function)
-    if rewritten is function and bound:
-        rewritten = dataclasses.replace(function, body=rewriter._sequence(function.body))
-    return dataclasses.replace(rewritten, params=left)
+    rewriter.replaced = values
+    kept = tuple(p for p in function.params if p not in values)
+    attrs = function.attrs
+    if "num_input" in attrs:
+        inputs = function.params[: attrs["num_input"]]
+        function = function.with_attr("num_input", sum(p not in values for p in inputs))
+    return dataclasses.replace(rewriter.rewrite(function), params=kept)
 
 
-def BindParams(func_name: str, params: Mapping[str | Var, Any]) -> Pass:  # noqa: N802  (TVM's name)
-    """Replace parameters of a function, by name or Var, by the given arrays."""
+def BindParams(func_name: str, params: Mapping[Any, Any]) -> Pass:  # noqa: N802
+    """Bind parameters of a function, by name or Var, to arrays; they are parameters no longer.
 
-    def run(module: IRModule) -> IRModule:
-        result = module.clone()
-        result[func_name] = bind(module[func_name], params)
-        return result
+    Raises ValueError for a name that is none, or a shape that does not fit.
+    """
 
-    return Pass(run, PassInfo(0, "BindParams"))
+    def bind(module: IRModule) -> IRModule:
+        gv = module.get_global_var(func_name)
+        return module.with_functions({**module.functions, gv: bind_function(module[gv], params)})
+
+    return graph_pass("BindParams")(bind)

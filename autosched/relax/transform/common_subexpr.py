@@ -1,60 +1,86 @@
-"""Compute equal things once."""
+"""What is computed twice is computed once."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from autosched.ir.module import GlobalVar, IRModule
-from autosched.ir.transform import Pass, PassInfo
-from autosched.relax.expr import Call, Constant, Expr, Op, ShapeExpr, Tuple, TupleGetItem, Var
-from autosched.relax.op.call import CALL_TIR
-from autosched.relax.op.registry import definition_of
+from autosched.ir.transform import Pass, graph_pass
+from autosched.relax.expr import (
+    Call, Constant, Expr, If, Op, PrimValue, ShapeExpr, StringImm, Tuple, TupleGetItem, Var,
+)  # fmt: skip
 from autosched.relax.rewrite import Rewriter, map_functions
 from autosched.tir.simplify import form_key
 
-
-def _key(x: Any) -> Any:
-    """A hashable key, equal for expressions that certainly compute the same."""
-    match x:
-        case Constant():
-            return ("constant", id(x.data))
-        case Var() | GlobalVar() | Op():
-            return id(x)
-        case ShapeExpr():
-            return ("shape", *map(form_key, x.values))
-        case Tuple():
-            return ("tuple", *map(_key, x.fields))
-        case TupleGetItem():
-            return ("item", x.index, _key(x.tuple_value))
-        case Call():
-            return (_key(x.op), *map(_key, x.args), tuple(sorted((k, repr(v)) for k, v in x.attrs.items())))
-    return ("id", id(x))
+SMALL_BYTES = 256  # constants up to this size are compared by content
 
 
-class _Sharer(Rewriter):
-    def __init__(self, call_only: bool) -> None:
+class _Unifier(Rewriter):
+    def __init__(self, call_only: bool):
         super().__init__()
-        self.known: dict[Any, Var] = {}
         self.call_only = call_only
+        self.known: dict[Any, Var] = {}
+        self.block: Any = None  # the bindings of the block whose variables are known: others' may be out of scope
+
+    def key(self, x: Any) -> Any:
+        """A hashable form; None where there is none."""
+        match x:
+            case Var() | GlobalVar() | Op():
+                return ("id", id(x))
+            case Constant():
+                return _constant_key(x.data)
+            case ShapeExpr():
+                return ("shape", *map(form_key, x.values))
+            case PrimValue():
+                return ("value", form_key(x.value))
+            case StringImm():
+                return ("text", x.value)
+            case Tuple():
+                return ("tuple", *map(self.key, x.fields))
+            case TupleGetItem():
+                return ("item", x.index, self.key(x.tuple_value))
+            case Call():
+                attrs = tuple(sorted((k, repr(v)) for k, v in x.attrs.items()))
+                return ("call", self.key(x.op), *map(self.key, x.args), attrs)
+        return ("id", id(x))
 
     def value(self, value: Expr, var: Var) -> Expr:
-        pure = isinstance(value, Call) and (value.op is CALL_TIR or definition_of(value) is not None)
-        if not pure and not (isinstance(value, TupleGetItem) and not self.call_only):
+        if not isinstance(value, Call) and (self.call_only or not isinstance(value, TupleGetItem)):
             return value
-        return self.known.setdefault(_key(value), var) if self.known.get(_key(value), var) is not var else self._new(value, var)
-
-    def _new(self, value: Expr, var: Var) -> Expr:
-        self.known[_key(value)] = var
+        if isinstance(value, Call) and not isinstance(value.op, Op):
+            return value
+        if isinstance(value, Call) and value.op_name == "relax.call_packed":
+            return value
+        if self.block is not self._bindings:
+            self.block, self.known = self._bindings, {}
+        key = self.key(value)
+        if key in self.known:
+            return self.known[key]
+        self.known[key] = var
         return value
 
 
-def EliminateCommonSubexpr(call_only: bool = False) -> Pass:  # noqa: N802  (TVM's name)
-    """A call that repeats an earlier one becomes that one's variable. Constants count as equal if they are one array."""
-
-    def run(module: IRModule) -> IRModule:
-        return map_functions(module, lambda function: _Sharer(call_only).rewrite(function))
-
-    return Pass(run, PassInfo(0, "EliminateCommonSubexpr"))
+def _constant_key(array: np.ndarray[Any, Any]) -> Any:
+    if array.nbytes <= SMALL_BYTES:
+        return ("const", str(array.dtype), array.shape, array.tobytes())
+    return ("const", id(array))
 
 
-eliminate_common_subexpr = EliminateCommonSubexpr()
+def eliminate_common_subexpr(module: IRModule, call_only: bool = False) -> IRModule:
+    """Bind equal calls once. Functions with branches, whose scopes differ, are left as they are."""
+
+    def unify(function: Any) -> Any:
+        if any(isinstance(b.value, If) for b in function.bindings()):
+            return function
+        return _Unifier(call_only).rewrite(function)
+
+    return map_functions(module, unify)
+
+
+def EliminateCommonSubexpr(call_only: bool = False) -> Pass:  # noqa: N802
+    """See `eliminate_common_subexpr`."""
+    return graph_pass("EliminateCommonSubexpr")(lambda module: eliminate_common_subexpr(module, call_only))
+
+

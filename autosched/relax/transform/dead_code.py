@@ -1,85 +1,83 @@
-"""Remove what nothing uses."""
+"""What nobody uses goes."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from autosched.ir.module import GlobalVar, IRModule
 from autosched.ir.node import walk
-from autosched.ir.transform import Pass, PassInfo
-from autosched.relax.expr import Binding, BindingBlock, Call, Function, If, MatchCast, Var
+from autosched.ir.transform import Pass, graph_pass
+from autosched.relax.expr import BindingBlock, Call, Function, MatchCast, SeqExpr
 from autosched.relax.rewrite import map_functions, used_vars
 
 
-def _live(function: Function) -> Function:
-    needed: set[Var] = set(used_vars(function.body.body))
+def _is_pure(value: Any) -> bool:
+    return not isinstance(value, Call) or value.op_name not in ("relax.call_packed", "relax.print", "relax.assert_op")
+
+
+def remove_unused_bindings(function: Function) -> Function:
+    """The function without bindings whose variable is never read; the same object where there are none."""
+    used = set(used_vars(function.body.body))
     blocks: list[BindingBlock] = []
     for block in reversed(function.body.blocks):
-        kept: list[Binding] = []
+        kept = []
         for b in reversed(block.bindings):
-            if b.var in needed or isinstance(b, MatchCast) or _has_effects(b):
+            if b.var in used or isinstance(b, MatchCast) or not _is_pure(b.value):
                 kept.append(b)
-                needed.update(used_vars(b.value))
-        if kept:
-            same = len(kept) == len(block.bindings)
-            blocks.append(block if same else dataclasses.replace(block, bindings=tuple(reversed(kept))))
+                used.update(used_vars(b.value))
+        if len(kept) == len(block.bindings):
+            blocks.append(block)
+        elif kept:
+            blocks.append(dataclasses.replace(block, bindings=tuple(reversed(kept))))
     blocks.reverse()
     if len(blocks) == len(function.body.blocks) and all(a is b for a, b in zip(blocks, function.body.blocks, strict=True)):
         return function
-    return dataclasses.replace(function, body=dataclasses.replace(function.body, blocks=tuple(blocks)))
+    return dataclasses.replace(function, body=SeqExpr(tuple(blocks), function.body.body))
 
 
-def _has_effects(b: Binding) -> bool:
-    return isinstance(b.value, Call) and b.value.op_name in ("relax.call_packed",)
+def _called(function: Any) -> Iterator[GlobalVar]:
+    """The functions of the module that a function names."""
+    if isinstance(function, Function):
+        for x in walk(function.body):
+            if isinstance(x, GlobalVar):
+                yield x
 
 
-def called_functions(function: Function) -> set[str]:
-    """Names of the module's functions that a graph function mentions."""
-    names: set[str] = set()
-    stack = [function.body]
-    while stack:
-        body = stack.pop()
-        for block in body.blocks:
-            for b in block.bindings:
-                if isinstance(b.value, If):
-                    stack += [b.value.true_branch, b.value.false_branch]
-                elif isinstance(b.value, Call):
-                    names |= {a.name for a in (b.value.op, *b.value.args) if isinstance(a, GlobalVar)}
-    return names
+def _is_entry(function: Any) -> bool:
+    return "global_symbol" in function.attrs or (isinstance(function, Function) and not function.attrs.get("Primitive"))
 
 
-def dead_code_elimination(entry_functions: Sequence[str] | None = None) -> Pass:
-    """Remove bindings that nothing reads, and functions that no entry function reaches.
+def remove_unused_functions(module: IRModule, entries: Sequence[str] | None = None) -> IRModule:
+    """The module with what the entry functions reach.
 
-    entry_functions  names to keep; by default the functions with a global symbol, and `main`
+    entries  their names; by default all public functions (with a global symbol), and PrimFuncs if there is nothing else
     """
-
-    def run(module: IRModule) -> IRModule:
-        module = map_functions(module, _live)
-        entries = entry_functions or [
-            gv.name for gv, f in module.functions_items() if gv.name == "main" or "global_symbol" in getattr(f, "attrs", {})
-        ]
-        reached: set[str] = set()
-        stack = [name for name in entries if name in module]
-        while stack:
-            name = stack.pop()
-            if name in reached:
-                continue
-            reached.add(name)
-            function = module[name]
-            stack += called_functions(function) if isinstance(function, Function) else _called_by_prim(function)
-        if not stack and all(gv.name in reached for gv in module.functions):
-            return module
-        return module.with_functions({gv: f for gv, f in module.functions.items() if gv.name in reached})
-
-    return Pass(run, PassInfo(0, "DeadCodeElimination"))
+    if entries is None:
+        roots = [gv for gv, f in module.functions.items() if _is_entry(f)]
+    else:
+        roots = [module.get_global_var(name) for name in entries]
+    reached: set[GlobalVar] = set()
+    while roots:
+        gv = roots.pop()
+        if gv not in reached:
+            reached.add(gv)
+            roots += [module.get_global_var(g.name) for g in _called(module[gv])]
+    functions = {gv: f for gv, f in module.functions.items() if gv in reached}
+    return module if len(functions) == len(module) else module.with_functions(functions)
 
 
-def _called_by_prim(function: object) -> list[str]:
-    return [x.name for x in walk(function) if isinstance(x, GlobalVar)]  # type: ignore[arg-type]
+def dead_code_elimination(module: IRModule, entry_functions: Sequence[str] | None = None) -> IRModule:
+    """Remove bindings that are never read, and private functions that are never called."""
+    module = map_functions(module, remove_unused_bindings)
+    if not any(isinstance(f, Function) for f in module.functions.values()):
+        return module if entry_functions is None else remove_unused_functions(module, entry_functions)
+    return remove_unused_functions(module, entry_functions)
 
 
-def DeadCodeElimination(entry_functions: Sequence[str] | None = None) -> Pass:  # noqa: N802  (TVM's name)
-    """Remove unused bindings and functions."""
-    return dead_code_elimination(entry_functions)
+def DeadCodeElimination(entry_functions: Sequence[str] | None = None) -> Pass:  # noqa: N802
+    """See `dead_code_elimination`."""
+    return graph_pass("DeadCodeElimination")(lambda module: dead_code_elimination(module, entry_functions))
+
+

@@ -1,61 +1,65 @@
-"""Operators of training, as simple operators of inference."""
+"""Operators of training in their inference form: simple operators with what is constant computed ahead."""
 
 from __future__ import annotations
 
-from typing import Any
+import numpy as np
 
-from autosched.errors import InvalidValueError
 from autosched.ir.module import IRModule
-from autosched.ir.transform import Pass, PassInfo
+from autosched.ir.transform import Pass, graph_pass
 from autosched.relax import op
-from autosched.relax.expr import Call, Expr, Function, ShapeExpr, Tuple, Var, const
-from autosched.relax.rewrite import Rewriter
+from autosched.relax.expr import Call, Constant, Expr, Function, ShapeExpr, Tuple, Var
+from autosched.relax.rewrite import Rewriter, map_functions
 from autosched.relax.struct_info import TensorStructInfo
-
-
-def _batch_norm(call: Call, emit: Any) -> Expr:
-    """x * scale + shift with scale = gamma / sqrt(var + epsilon), shift = beta - mean * scale, a value a channel."""
-    x, gamma, beta, mean, var = call.args
-    info = x.struct_info
-    assert isinstance(info, TensorStructInfo)
-    if call.attrs["training"]:
-        raise InvalidValueError("batch_norm with training=True has no inference form", hint="pass training=False")
-    axis = call.attrs["axis"] % info.ndim
-    wide = ShapeExpr(tuple(d if i == axis else 1 for i, d in enumerate(info.dims)))
-    deviation = emit(op.sqrt(op.add(var, const(call.attrs["epsilon"], info.dtype))))
-    scale = emit(op.divide(gamma if call.attrs["scale"] else const(1.0, info.dtype), deviation))
-    shift = emit(op.negative(op.multiply(mean, scale)))
-    if call.attrs["center"]:
-        shift = emit(op.add(shift, beta))
-    out = op.add(op.multiply(x, op.reshape(scale, wide)), op.reshape(shift, wide))
-    return Tuple((emit(out), mean, var))
-
-
-def _dropout(call: Call, emit: Any) -> Expr:
-    x = call.args[0]
-    return Tuple((x, emit(op.ones(x.struct_info.shape, x.struct_info.dtype))))
-
-
-RULES = {"nn.batch_norm": _batch_norm, "nn.dropout": _dropout}
 
 
 class _Decomposer(Rewriter):
     def call(self, call: Call, var: Var) -> Expr:
-        rule = RULES.get(call.op_name.removeprefix("relax."))
-        return rule(call, self.emit) if rule else call
+        if call.op_name == "relax.nn.batch_norm" and not call.attrs["training"]:
+            return self.batch_norm(call)
+        return call
+
+    def batch_norm(self, call: Call) -> Expr:
+        """x * factor + shift, along the channels' axis."""
+        data, _, _, mean, var = call.args
+        info = data.struct_info
+        assert isinstance(info, TensorStructInfo), "batch_norm takes a tensor"
+        axis = call.attrs["axis"] % info.ndim
+        shape = tuple(d if i == axis else 1 for i, d in enumerate(info.static_shape))
+        constant = all(isinstance(a, Constant) for a in call.args[1:])
+        factor, shift = self.constants(call, shape) if constant else self.computed(call, shape)
+        scaled = self.emit(op.multiply(data, factor))
+        return Tuple((self.emit(op.add(scaled, shift)), mean, var))
+
+    def constants(self, call: Call, shape: tuple[int, ...]) -> tuple[Expr, Expr]:
+        """Factor and shift, computed in float64."""
+        gamma, beta, mean, var = (np.asarray(a.data, np.float64) for a in call.args[1:])
+        factor = 1 / np.sqrt(var + call.attrs["epsilon"])
+        factor = factor * gamma if call.attrs["scale"] else factor
+        shift = -mean * factor + (beta if call.attrs["center"] else 0)
+        dtype = call.args[0].struct_info.dtype
+        return Constant(factor.astype(dtype).reshape(shape)), Constant(shift.astype(dtype).reshape(shape))
+
+    def computed(self, call: Call, shape: tuple[int, ...]) -> tuple[Expr, Expr]:
+        """The same in the graph, where the statistics are not known at build."""
+        _, gamma, beta, mean, var = call.args
+        factor = self.emit(op.rsqrt(op.add(var, call.attrs["epsilon"])))
+        if call.attrs["scale"]:
+            factor = self.emit(op.multiply(factor, gamma))
+        moved = self.emit(op.negative(op.multiply(mean, factor)))
+        shift = self.emit(op.add(moved, beta)) if call.attrs["center"] else moved
+        return self.emit(op.reshape(factor, ShapeExpr(shape))), self.emit(op.reshape(shift, ShapeExpr(shape)))
 
 
-def DecomposeOpsForInference(func: str | None = None) -> Pass:  # noqa: N802  (TVM's name)
-    """batch_norm becomes a scale and a shift, dropout nothing; in all functions or the named one."""
+def decompose_ops(module: IRModule, func: str | None = None) -> IRModule:
+    """Replace every batch_norm (of `func`, or of all functions) by a multiplication and an addition."""
+    skip = () if func is None else [gv.name for gv in module.get_global_vars() if gv.name != func]
 
-    def run(module: IRModule) -> IRModule:
-        def apply(name: str, f: Any) -> Any:
-            wanted = isinstance(f, Function) and func in (None, name)
-            return _Decomposer().rewrite(f) if wanted else f
+    def decompose(function: Function) -> Function:
+        return _Decomposer().rewrite(function)
 
-        return module.with_functions({gv: apply(gv.name, f) for gv, f in module.functions.items()})
-
-    return Pass(run, PassInfo(0, "DecomposeOpsForInference"))
+    return map_functions(module, decompose, skip)
 
 
-decompose_for_inference = DecomposeOpsForInference()
+def DecomposeOpsForInference(func: str | None = None) -> Pass:  # noqa: N802
+    """See `decompose_ops`."""
+    return graph_pass("DecomposeOpsForInference")(lambda module: decompose_ops(module, func))

@@ -1,70 +1,52 @@
-"""Compute at build what depends on constants only."""
+"""What depends on constants alone is computed at build."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from autosched.ir.module import IRModule
-from autosched.ir.transform import Pass, PassInfo
+from autosched.ir.transform import Pass, graph_pass
 from autosched.relax.expr import Call, Constant, Expr, Tuple, TupleGetItem, Var
 from autosched.relax.op.call import is_call_tir, tir_inputs, tir_target
 from autosched.relax.op.registry import definition_of, is_constant, python_argument
 from autosched.relax.rewrite import Rewriter, map_functions
-from autosched.relax.struct_info import TensorStructInfo, tensor_infos
-from autosched.tir.function import PrimFunc
+from autosched.relax.struct_info import StructInfo, TensorStructInfo, tensor_infos
 
-FREE_BYTES = 1 << 16  # results up to this size are always kept as constants
-
-
-def _size_bytes(info: TensorStructInfo) -> int:
-    return int(np.prod(info.static_shape, dtype=np.int64)) * np.dtype(info.dtype).itemsize
+SMALL_BYTES = 1 << 16  # results up to this size are always kept; larger ones only where they replace as much
 
 
-def _argument_bytes(arg: Any) -> int:
-    if isinstance(arg, Tuple):
-        return sum(map(_argument_bytes, arg.fields))
-    return arg.data.nbytes if isinstance(arg, Constant) else 0
+def _size_bytes(info: StructInfo | None) -> int:
+    total = 0
+    for t in tensor_infos(info):
+        total += int(np.prod(t.static_shape, dtype=np.int64)) * np.dtype(t.dtype).itemsize
+    return total
 
 
-def _worthwhile(call: Call, inputs: Any) -> bool:
-    """A broadcast that would blow a constant up stays a computation."""
-    infos = tensor_infos(call.struct_info)
-    if not all(i.is_static for i in infos):
+def _constants(x: Any) -> list[Constant]:
+    if isinstance(x, Tuple):
+        return [c for f in x.fields for c in _constants(f)]
+    return [x] if isinstance(x, Constant) else []
+
+
+def is_worth_folding(args: Sequence[Any], result: StructInfo | None) -> bool:
+    """Whether the result is no larger than what it is computed from, or small."""
+    if not all(t.is_static for t in tensor_infos(result)):
         return False
-    size = sum(map(_size_bytes, infos))
-    return size <= FREE_BYTES or size <= sum(map(_argument_bytes, inputs))
+    given = sum(c.data.nbytes for a in args for c in _constants(a))
+    return _size_bytes(result) <= max(given, SMALL_BYTES)
 
 
-def fold_call(call: Call, module: IRModule) -> Expr | None:
-    """The constant (or tuple of them) that a call gives, or None where it depends on more or is better computed."""
-    if is_call_tir(call):
-        inputs = tir_inputs(call)
-        if not all(isinstance(a, Constant) for a in inputs) or not _worthwhile(call, inputs):
-            return None
-        return _fold_tir(module[tir_target(call)], [a.data for a in inputs])  # type: ignore[attr-defined]
-    definition = definition_of(call)
-    if definition is None or definition.reference is None or not all(map(is_constant, call.args)):
-        return None
-    if not _worthwhile(call, call.args):
-        return None
-    result = definition.run_reference([python_argument(a, lambda c: c.data) for a in call.args], call.attrs)
-    return Tuple(tuple(map(Constant, result))) if isinstance(result, tuple) else Constant(_contiguous(result))
-
-
-def _fold_tir(function: PrimFunc, inputs: list[Any]) -> Expr:
-    from autosched.tir.evaluate import evaluate
-
-    results = [
-        np.asarray(r).astype(b.dtype, copy=False)
-        for r, b in zip(evaluate(function, inputs), function.buffers[len(inputs) :], strict=True)
+def as_constants(result: Any, info: StructInfo | None) -> Expr:
+    """NumPy results as constants of the types that were inferred."""
+    arrays = result if isinstance(result, tuple | list) else (result,)
+    fields = [
+        Constant(np.ascontiguousarray(a, dtype=t.dtype).reshape(t.static_shape))
+        for a, t in zip(arrays, tensor_infos(info), strict=True)
     ]
-    return Constant(results[0]) if len(results) == 1 else Tuple(tuple(map(Constant, results)))
-
-
-def _contiguous(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return x if x.ndim == 0 or x.flags.c_contiguous else np.ascontiguousarray(x)
+    return Tuple(tuple(fields)) if not isinstance(info, TensorStructInfo) else fields[0]
 
 
 class _Folder(Rewriter):
@@ -72,24 +54,38 @@ class _Folder(Rewriter):
         super().__init__()
         self.module = module
 
+    def call(self, call: Call, var: Var) -> Expr:
+        if is_call_tir(call):
+            return self.call_tir(call)
+        definition = definition_of(call)
+        if definition is None or definition.reference is None or not all(map(is_constant, call.args)):
+            return call
+        if not is_worth_folding(call.args, call.struct_info):
+            return call
+        with np.errstate(all="ignore"):
+            result = definition.run_reference([python_argument(a, lambda c: c.data) for a in call.args], call.attrs)
+        return as_constants(result, call.struct_info)
+
+    def call_tir(self, call: Call) -> Expr:
+        inputs = tir_inputs(call)
+        if not inputs or not all(isinstance(a, Constant) for a in inputs) or not is_worth_folding(inputs, call.struct_info):
+            return call
+        from autosched.tir.evaluate import evaluate
+
+        results = evaluate(self.module[tir_target(call)], [a.data for a in inputs if isinstance(a, Constant)])
+        return as_constants(results, call.struct_info)
+
     def value(self, value: Expr, var: Var) -> Expr:
         if isinstance(value, TupleGetItem) and isinstance(value.tuple_value, Tuple):
             return value.tuple_value.fields[value.index]
         return super().value(value, var)
 
-    def call(self, call: Call, var: Var) -> Expr:
-        folded = fold_call(call, self.module)
-        return call if folded is None else folded
+
+def fold_constant(module: IRModule) -> IRModule:
+    """Replace calls whose arguments are all constants by their values, unless these would be much larger."""
+    return map_functions(module, lambda f: _Folder(module).rewrite(f))
 
 
-def _fold_constants(module: IRModule) -> IRModule:
-    """Replace calls of constants by their results. Keeps outputs, shapes and dtypes."""
-    return map_functions(module, lambda function: _Folder(module).rewrite(function))
-
-
-fold_constants = Pass(_fold_constants, PassInfo(0, "FoldConstant"))
-
-
-def FoldConstant() -> Pass:  # noqa: N802  (TVM's name)
-    """Evaluate operators and `call_tir`s whose arguments are all constants."""
-    return fold_constants
+def FoldConstant() -> Pass:  # noqa: N802
+    """See `fold_constant`."""
+    return graph_pass("FoldConstant")(fold_constant)

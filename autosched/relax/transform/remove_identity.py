@@ -1,82 +1,162 @@
-"""Drop operators that change nothing."""
+"""Calls that compute nothing go, and moves of moves become one."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from autosched.ir.module import IRModule
-from autosched.ir.transform import graph_pass
-from autosched.relax.expr import Call, Constant, Expr, Tuple
-from autosched.relax.op.registry import remake
+from autosched.ir.transform import Pass, graph_pass
+from autosched.relax import op
+from autosched.relax.expr import Call, Constant, Expr, ShapeExpr, Tuple, Var
+from autosched.relax.op.registry import definition_of, remake
 from autosched.relax.rewrite import Rewriter, map_functions
 from autosched.relax.struct_info import TensorStructInfo, same_info
 
-
-def _first_if_same(call: Call) -> Expr:
-    """The argument, where the result has its type (a reshape to the same shape, a cast to the same dtype)."""
-    first: Expr = call.args[0]
-    return first if same_info(first.struct_info, call.struct_info) else call
+VIEWS = frozenset({"reshape", "flatten", "expand_dims", "squeeze"})  # the same memory under another shape
 
 
-def _permute(call: Call) -> Expr:
-    first: Expr = call.args[0]
-    axes = call.attrs["axes"]
-    info = first.struct_info
-    assert isinstance(info, TensorStructInfo)
-    order = [a % info.ndim for a in axes] if axes is not None else list(range(info.ndim))[::-1]
-    return first if order == list(range(info.ndim)) else call
+def is_view(x: Any) -> bool:
+    """Whether an expression is a call that gives its argument's memory another shape."""
+    return isinstance(x, Call) and x.op_name.removeprefix("relax.") in VIEWS
 
 
-def _concat(call: Call) -> Expr:
-    parts = call.args[0]
-    return parts.fields[0] if isinstance(parts, Tuple) and len(parts) == 1 else call
+def _shape(x: Expr) -> tuple[int, ...]:
+    assert isinstance(x.struct_info, TensorStructInfo), "operators take tensors"
+    return x.struct_info.static_shape
 
 
-def _neutral(value: float, either_side: bool) -> Any:
-    """A rule for a binary operator that a constant `value` leaves as it is."""
-
-    def rule(call: Call) -> Expr:
-        for at, other in ((1, 0), (0, 1)) if either_side else ((1, 0),):
-            c, x = call.args[at], call.args[other]
-            if isinstance(c, Constant) and same_info(x.struct_info, call.struct_info) and np.all(c.data == value):
-                return x  # type: ignore[no-any-return]
-        return call
-
-    return rule
-
-
-RULES = {
-    "identity": lambda call: call.args[0], "reshape": _first_if_same, "flatten": _first_if_same, "squeeze": _first_if_same,
-    "astype": _first_if_same, "broadcast_to": _first_if_same, "permute_dims": _permute, "concat": _concat,
-    "layout_transform": lambda call: call.args[0] if call.attrs["src_layout"] == call.attrs["dst_layout"] else call,
-    "add": _neutral(0, True), "multiply": _neutral(1, True), "subtract": _neutral(0, False), "divide": _neutral(1, False),
-}  # fmt: skip
+def _is_filled(x: Any, value: float) -> bool:
+    return isinstance(x, Constant) and x.data.size > 0 and x.data.dtype.kind == "f" and bool(np.all(x.data == value))
 
 
 class _Remover(Rewriter):
     def __init__(self) -> None:
         super().__init__()
-        self.made: dict[Any, Call] = {}
+        self.calls: dict[Var, Call] = {}  # what variables are bound to, for moves of moves
 
-    def call(self, call: Call, var: Any) -> Expr:
-        rule = RULES.get(call.op_name.removeprefix("relax."))
-        result = rule(call) if rule else call
-        if isinstance(result, Call) and result.op_name == "relax.reshape":
-            result = self.reshape_of_reshape(result)
-        if isinstance(result, Call):
-            self.made[var] = result
-        return result
+    def call(self, call: Call, var: Var) -> Expr:
+        name = call.op_name.removeprefix("relax.")
+        rule = RULES.get(name) or (_view if name in VIEWS else None)
+        definition = definition_of(call)
+        static = definition is not None and isinstance(call.struct_info, TensorStructInfo) and call.struct_info.is_static
+        new = rule(call, self) if rule is not None and (static or name == "nn.dropout") else call
+        if isinstance(new, Call):
+            self.calls[var] = new
+        return new
 
-    def reshape_of_reshape(self, call: Call) -> Expr:
-        inner = self.made.get(call.args[0])
-        if inner is None or inner.op_name != "relax.reshape":
-            return call
-        return _first_if_same(remake(call, (inner.args[0], *call.args[1:])))
+    def source(self, x: Any, name: str) -> Call | None:
+        """The call of operator `name` that computed `x`."""
+        found = self.calls.get(x) if isinstance(x, Var) else None
+        return found if found is not None and found.op_name == f"relax.{name}" else None
+
+    def view_source(self, x: Any) -> Call | None:
+        found = self.calls.get(x) if isinstance(x, Var) else None
+        return found if is_view(found) else None
 
 
-@graph_pass("remove-identity")
+Rule = Callable[[Call, _Remover], Expr]
+
+
+def _first(call: Call, _: _Remover) -> Expr:
+    return call.args[0]  # type: ignore[no-any-return]
+
+
+def _dropout(call: Call, rewriter: _Remover) -> Expr:
+    info = call.args[0].struct_info
+    return Tuple((call.args[0], rewriter.emit(op.ones(info.shape, info.dtype))))
+
+
+def _view(call: Call, rewriter: _Remover) -> Expr:
+    """A view of a view is one view; a view under the same shape is nothing."""
+    x, shape = call.args[0], _shape(call)
+    inner = rewriter.view_source(x)
+    if inner is not None:
+        x = inner.args[0]
+    if _shape(x) == shape:
+        return x  # type: ignore[no-any-return]
+    if inner is None:
+        return call
+    return op.reshape(x, ShapeExpr(shape))
+
+
+def _permute(call: Call, rewriter: _Remover) -> Expr:
+    """Two reorderings are one; one that moves nothing but dimensions of size 1 is a view."""
+    x = call.args[0]
+    axes = tuple(call.attrs["axes"] or reversed(range(len(_shape(x)))))
+    axes = tuple(a % len(axes) for a in axes)
+    inner = rewriter.source(x, "permute_dims")
+    if inner is not None:
+        x = inner.args[0]
+        before = tuple(inner.attrs["axes"] or reversed(range(len(axes))))
+        axes = tuple(before[a] % len(axes) for a in axes)
+    if axes == tuple(range(len(axes))):
+        return x  # type: ignore[no-any-return]
+    wide = [a for a in axes if _shape(x)[a] != 1]
+    if wide == sorted(wide):
+        return op.reshape(x, ShapeExpr(tuple(_shape(x)[a] for a in axes)))
+    return op.permute_dims(x, axes=axes) if inner is not None else call
+
+
+def _cast(call: Call, _: _Remover) -> Expr:
+    same = call.args[0].struct_info.dtype == call.attrs["dtype"]
+    return call.args[0] if same else call  # type: ignore[no-any-return]
+
+
+def _neutral(value: float, sides: tuple[int, ...]) -> Rule:
+    """x op value -> x, on the given sides (1: the second argument is neutral)."""
+
+    def rule(call: Call, _: _Remover) -> Expr:
+        for side in sides:
+            kept = call.args[1 - side]
+            if _is_filled(call.args[side], value) and same_info(kept.struct_info, call.struct_info):
+                return kept  # type: ignore[no-any-return]
+        return call
+
+    return rule
+
+
+def _same_shape(call: Call, _: _Remover) -> Expr:
+    """Operators that, where the shape stays, copy: broadcast_to, tile, strided_slice with positive steps, pad."""
+    return call.args[0] if same_info(call.args[0].struct_info, call.struct_info) else call  # type: ignore[no-any-return]
+
+
+def _slice(call: Call, rewriter: _Remover) -> Expr:
+    steps = call.attrs["strides"]
+    return _same_shape(call, rewriter) if steps is None or min(steps, default=1) > 0 else call
+
+
+def _concat(call: Call, _: _Remover) -> Expr:
+    parts = call.args[0].fields if isinstance(call.args[0], Tuple) else ()
+    parts = tuple(p for p in parts if math.prod(_shape(p)))
+    if len(parts) == 1:
+        return parts[0]
+    return call if len(parts) in (0, len(call.args[0].fields)) else remake(call, [Tuple(parts)])
+
+
+def _relu(call: Call, rewriter: _Remover) -> Expr:
+    return call.args[0] if rewriter.source(call.args[0], "nn.relu") else call  # type: ignore[no-any-return]
+
+
+RULES: dict[str, Rule] = {
+    "identity": _first, "nn.dropout": _dropout, "permute_dims": _permute, "astype": _cast, "nn.relu": _relu,
+    "add": _neutral(0.0, (0, 1)), "subtract": _neutral(0.0, (1,)), "multiply": _neutral(1.0, (0, 1)),
+    "divide": _neutral(1.0, (1,)), "broadcast_to": _same_shape, "tile": _same_shape, "nn.pad": _same_shape,
+    "strided_slice": _slice, "concat": _concat,
+}  # fmt: skip
+
+
 def remove_identity(module: IRModule) -> IRModule:
-    """Replace `identity(x)`, a reshape to the same shape, `x + 0` and the like by x; join reshapes of reshapes."""
+    """Remove identity, dropout, casts to the same dtype, reshapes to the same shape, additions of zero and the like.
+
+    Afterwards no view is the argument of a view and no reordering that of a reordering.
+    """
     return map_functions(module, lambda function: _Remover().rewrite(function))
+
+
+def RemoveIdentity() -> Pass:  # noqa: N802
+    """See `remove_identity`."""
+    return graph_pass("RemoveIdentity")(remove_identity)

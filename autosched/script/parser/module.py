@@ -25,7 +25,7 @@ def from_source(text: str, extra_vars: Mapping[str, Any] | None = None, check_we
     """
     result = read(Source.of(text), extra_vars or {})
     if check_well_formed:
-        _check(result)
+        check(result)
     return result
 
 
@@ -96,7 +96,7 @@ def read_function(state: State, node: ast.FunctionDef) -> Any:
     raise state.error(node, f"function '{node.name}' needs the decorator @T.prim_func or @R.function")
 
 
-def _check(result: Any) -> None:
+def check(result: Any) -> None:
     """Verify the graph functions; those of the loop level are checked as they are read."""
     if isinstance(result, IRModule) and not all(isinstance(f, PrimFunc) for _, f in result.functions_items()):
         from autosched.relax.verify import verify

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from autosched.errors import AutoschedError
 from autosched.ir.module import GlobalVar
 from autosched.ir.node import FrozenDict
 from autosched.relax import expr as R
@@ -15,9 +16,12 @@ from autosched.relax.struct_info import Expr, ShapeExpr, StructInfo
 from autosched.script.parser import values
 from autosched.script.parser.relax_info import InfoReader
 from autosched.script.parser.state import State, arguments
-from autosched.script.parser.tir_expr import DTYPES
 from autosched.tir.expr import PrimExpr
 
+INFIX: dict[type[ast.operator], str] = {
+    ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide", ast.Pow: "power",
+    ast.FloorDiv: "floor_divide",
+}  # fmt: skip
 Bind = Callable[[Expr], Expr]  # gives a nested call a name of its own
 
 
@@ -60,8 +64,8 @@ class RelaxExprReader:
                     return R.TupleGetItem(self.leaf(base), values.integer(self.state, index))
                 case ast.List(elts=items):
                     return tuple(self.leaf(i) for i in items)
-                case ast.BinOp():
-                    return self.infos.dim(node)
+                case ast.BinOp(left=left, op=op, right=right):
+                    return self._binary(node, left, op, right)
                 case ast.Dict():
                     return values.attributes(self.state, node)
         if (number := values.number(node)) is not None:
@@ -69,6 +73,14 @@ class RelaxExprReader:
         if isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, str)):
             return node.value
         raise self.state.error(node, "this is not an expression of the R dialect")
+
+    def _binary(self, node: ast.AST, left: ast.AST, op: ast.operator, right: ast.AST) -> Any:
+        """`x + y` of tensors is R.add; of numbers and symbols it is a dimension."""
+        if type(op) in INFIX:
+            pair = self.leaf(left), self.leaf(right)
+            if any(isinstance(v, Expr) for v in pair):
+                return self._apply(node, INFIX[type(op)], pair, {})
+        return self.infos.dim(node)
 
     def _tuple(self, items: Sequence[ast.AST]) -> Any:
         fields = [self.leaf(i) for i in items]
@@ -89,13 +101,25 @@ class RelaxExprReader:
         if not name:
             return self._call_function(node)
         if name in OPERATORS:
-            args = [self.leaf(a) for a in node.args]
-            words = {w.arg: self.leaf(w.value) for w in node.keywords if w.arg is not None}
-            return OPERATORS[name](*args, **words)
+            return self._operator(node, name)
         special = _SPECIAL.get(name)
         if special is None:
             raise self.state.error(node.func, f"unknown operator R.{name}")
         return special(self, node)
+
+    def _operator(self, node: ast.Call, name: str) -> R.Call:
+        args = [self.leaf(a) for a in node.args]
+        words = {w.arg: self.leaf(w.value) for w in node.keywords if w.arg is not None}
+        return self._apply(node, name, args, words)
+
+    def _apply(self, node: ast.AST, name: str, args: Sequence[Any], words: Mapping[str, Any]) -> R.Call:
+        try:
+            return OPERATORS[name](*args, **words)
+        except AutoschedError:
+            raise
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+            # the operators' rules count on attributes of the right kind, a text may say anything
+            raise self.state.error(node, f"R.{name} cannot take these arguments: {error}") from error
 
     def _call_function(self, node: ast.Call) -> Any:
         if (constant := values.dtype_constant(self.state, node)) is not None:
@@ -111,9 +135,7 @@ class RelaxExprReader:
     def _const(self, node: ast.Call) -> R.Constant:
         args = arguments(self.state, node, "value", "dtype", required=1)
         value = values.attribute(self.state, args["value"])
-        dtype = values.string(self.state, args["dtype"]) if "dtype" in args else None
-        if dtype is not None and dtype not in DTYPES:
-            raise self.state.error(args["dtype"], f"unknown dtype '{dtype}'")
+        dtype = values.dtype(self.state, args["dtype"]) if "dtype" in args else None
         return R.const(value, dtype)
 
     def _shape(self, node: ast.Call) -> ShapeExpr:

@@ -31,7 +31,6 @@ class _Reader:
         self.blocks: list[R.BindingBlock] = []
         self.bindings: list[R.Binding] = []
         self.outputs: set[str] | None = None  # of the dataflow block being read; None outside
-        self.n_nested = 0
 
     def function(self, node: ast.FunctionDef, private: bool, pure: bool) -> R.Function:
         if not private:
@@ -140,8 +139,12 @@ class _Reader:
         return kind(name, info, self.state.source.span(node) if node is not None else None)
 
     def _bind_nested(self, value: Expr) -> Expr:
-        self.n_nested += 1
-        return self._bind(f"nested_{self.n_nested}", value, None, None)
+        base = name = "gv" if self.outputs is None else "lv"
+        n = 0
+        while self.state.knows(name):
+            n += 1
+            name = f"{base}{n}"
+        return self._bind(name, value, None, None)
 
     # --- blocks
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,7 +29,9 @@ class Source:
     def tree(self) -> ast.Module:
         """The syntax tree. Raises ScriptError where the text is not Python's grammar."""
         try:
-            return ast.parse(self.text)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SyntaxWarning)
+                return ast.parse(self.text)
         except SyntaxError as error:
             raise ScriptError(self._message(error.msg, error.lineno or 1, (error.offset or 1) - 1, 1)) from None
         except (ValueError, RecursionError, MemoryError) as error:  # null bytes; nesting beyond what Python reads

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 from autosched.script.parser.source import Source
@@ -23,8 +24,9 @@ class State:
 
     def __init__(self, source: Source, extra_vars: Mapping[str, Any]):
         self.source = source
-        self._scopes: list[dict[str, Any]] = [dict(extra_vars)]
-        self.prefixes = {"I": "I", "T": "T", "R": "R"}
+        dialects = {n: v.DIALECT for n, v in extra_vars.items() if isinstance(v, ModuleType) and hasattr(v, "DIALECT")}
+        self._scopes: list[dict[str, Any]] = [{n: v for n, v in extra_vars.items() if n not in dialects}]
+        self.prefixes = {"I": "I", "T": "T", "R": "R", **dialects}
         self.functions: dict[str, Any] = {}
         self.module_names: set[str] = set()
         self.metadata: Mapping[str, Any] = {}

@@ -7,7 +7,7 @@ from typing import Any
 
 from autosched.script.parser import values
 from autosched.script.parser.state import State, arguments, keywords
-from autosched.script.parser.tir_expr import DTYPES, ExprReader
+from autosched.script.parser.tir_expr import ExprReader
 from autosched.tir import expr as E
 from autosched.tir.expr import Buffer, PrimExpr, Range, SizeVar, Var
 from autosched.tir.simplify import Analyzer, form_key
@@ -40,16 +40,14 @@ def buffer(exprs: ExprReader, node: ast.Call, name: str, *first: str, more: tupl
         words["data_alignment"] = values.integer(state, args["align"])
     if "offset_factor" in args:
         words["offset_factor"] = values.integer(state, args["offset_factor"])
-    dtype = values.string(state, args["dtype"]) if "dtype" in args else "float32"
-    if dtype not in DTYPES:
-        raise state.error(args["dtype"], f"unknown dtype '{dtype}'")
+    dtype = values.dtype(state, args["dtype"]) if "dtype" in args else "float32"
     return Buffer(name, dims(exprs, args["shape"]), dtype, **words)
 
 
 def symbol(state: State, node: ast.AST, name: str) -> Var | None:
     """The variable that `T.int64()` or, in a signature, `T.int32` declares; None for anything else."""
     found = state.dialect_name(node.func if isinstance(node, ast.Call) else node)
-    if found is None or found[0] != "T" or found[1] not in (*DTYPES, "handle"):
+    if found is None or found[0] != "T" or found[1] not in (*values.DTYPES, "handle"):
         return None
     if not isinstance(node, ast.Call):
         return Var(name, found[1])

@@ -26,8 +26,6 @@ FUNCTIONS: dict[str, type[E.BinaryOp]] = {
     **{k.__name__: k for k in BINARY.values()}, "And": E.And, "Or": E.Or, "Min": E.Min, "Max": E.Max, "Mod": E.Mod,
     "min": E.Min, "max": E.Max, "truncdiv": E.Div, "truncmod": E.Mod, "floordiv": E.FloorDiv, "floormod": E.FloorMod,
 }  # fmt: skip
-DTYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
-          "bfloat16", "bool")  # fmt: skip
 
 
 class ExprReader:
@@ -82,7 +80,7 @@ class ExprReader:
         """Two operands of one dtype: a bare number takes the other's."""
         a, b = self.value(left), self.value(right)
         for value, node in ((a, left), (b, right)):
-            if isinstance(value, Buffer | str):
+            if isinstance(value, Buffer | str) or getattr(value, "dtype", "") in ("handle", "void"):
                 raise self.state.error(node, "expected a scalar expression")
         return E.match_types(a, b)
 
@@ -143,7 +141,7 @@ class ExprReader:
         if name in FUNCTIONS:
             args = arguments(self.state, node, "a", "b", required=2)
             return FUNCTIONS[name](*self.pair(args["a"], args["b"]))
-        if name in DTYPES and len(node.args) == 1:
+        if name in values.DTYPES and len(node.args) == 1:
             return E.Cast(self.expr(node.args[0]), name)
         special = getattr(self, f"_call_{name}", None)
         if special is not None:
@@ -165,7 +163,7 @@ class ExprReader:
 
     def _call_Cast(self, node: ast.Call) -> PrimExpr:  # noqa: N802
         args = arguments(self.state, node, "dtype", "value", required=2)
-        return E.Cast(self.expr(args["value"]), values.string(self.state, args["dtype"]))
+        return E.Cast(self.expr(args["value"]), values.dtype(self.state, args["dtype"]))
 
     def _call_Not(self, node: ast.Call) -> PrimExpr:  # noqa: N802
         return E.Not(self.expr(arguments(self.state, node, "a", required=1)["a"], "bool"))
@@ -184,14 +182,15 @@ class ExprReader:
     def _call_call_intrin(self, node: ast.Call) -> PrimExpr:
         if len(node.args) < 2 or node.keywords:
             raise self.state.error(node, 'expected T.call_intrin("dtype", "tir.name", …)')
-        dtype, name = (values.string(self.state, a) for a in node.args[:2])
+        dtype = values.dtype(self.state, node.args[0], "handle", "void")
+        name = values.string(self.state, node.args[1])
         return E.Call(name.removeprefix("tir."), self.exprs(node.args[2:]), dtype)
 
     def _call_call_extern(self, node: ast.Call) -> PrimExpr:
         if not node.args or node.keywords:
             raise self.state.error(node, 'expected T.call_extern("dtype", "name", …)')
         op = self.state.called(node, "T")
-        return E.Call(op, self.exprs(node.args[1:]), values.string(self.state, node.args[0]))
+        return E.Call(op, self.exprs(node.args[1:]), values.dtype(self.state, node.args[0], "handle", "void"))
 
     _call_call_pure_extern = _call_call_extern
 

@@ -11,6 +11,9 @@ from autosched.script.parser.state import State
 from autosched.target import Target
 from autosched.tir.expr import FloatImm, IntImm
 
+DTYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+          "bfloat16", "bool")  # fmt: skip
+
 
 def number(node: ast.AST) -> int | float | bool | None:
     """A number written out, with its sign; None for anything else."""
@@ -30,6 +33,14 @@ def string(state: State, node: ast.AST) -> str:
     if isinstance(value, str):
         return value
     raise state.error(node, "expected a string")
+
+
+def dtype(state: State, node: ast.AST, *also: str) -> str:
+    """A dtype's name in quotes. Raises ScriptError for an unknown one."""
+    name = string(state, node)
+    if name not in (*DTYPES, *also):
+        raise state.error(node, f"unknown dtype '{name}'")
+    return name
 
 
 def integer(state: State, node: ast.AST) -> int:
@@ -127,8 +138,8 @@ def dtype_constant(state: State, node: ast.AST) -> IntImm | FloatImm | None:
     if not name or not isinstance(node, ast.Call) or node.keywords:
         return None
     if name == "IntImm" and len(node.args) == 2:
-        return IntImm(integer(state, node.args[1]), string(state, node.args[0]))
-    if len(node.args) != 1:
+        return IntImm(integer(state, node.args[1]), dtype(state, node.args[0]))
+    if len(node.args) != 1 or name not in DTYPES:
         return None
     value = number(node.args[0])
     if name.startswith(("float", "bfloat")) and (value is not None or _is_string(node.args[0])):

@@ -114,23 +114,22 @@ class Conv2dBlocked:
         sch.unroll(oc_in)
         sch.unroll(ow_in)
         sch.vectorize(ob)
-        sch.compute_at(conv.chain.anchor.name_hint, ow_tile)
+        sch.compute_at(conv.chain.anchor.name_hint, ow_tile, True)
         _schedule_update(sch, conv.chain.anchor.name_hint, config, s)
-        return Applied(sch.func, tuple(packs), sch.trace.as_json_text())
+        return Applied(sch.func, tuple(packs), sch.trace.to_json_text())
 
 
 def _schedule_update(sch: Schedule, anchor: str, config: Config, sizes: dict[str, int]) -> None:
     loops = sch.get_loops(anchor)
     count = 4 if sizes["IB"] > 1 else 3
     reduction = list(loops[-count:])
-    tile = loops[-count - 3 : -count] if len(loops) >= count + 3 else loops[-count - 3 :]
+    n, oc_in, oh_in, ow_in, ob = loops[-count - 5 : -count]
     if config["unroll_kw"]:
         sch.unroll(reduction[2])
     if count == 4 and config["unroll_ic"] > 1:
         reduction[3:] = sch.split(reduction[3], [None, config["unroll_ic"]])
         sch.unroll(reduction[4])
-    oc_in, ow_in, ob = tile
-    sch.reorder(*reduction, oc_in, ow_in, ob)
+    sch.reorder(n, oh_in, *reduction, oc_in, ow_in, ob)
     sch.unroll(oc_in)
     sch.unroll(ow_in)
     sch.vectorize(ob)

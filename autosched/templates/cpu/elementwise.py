@@ -65,7 +65,7 @@ class Elementwise:
         _inline_all(sch, func)
         for block in blocks_of(sch.func):
             _schedule_nest(sch, block, config["width"])
-        return Applied(sch.func, (None,) * len(func.params), sch.trace.as_json_text())
+        return Applied(sch.func, (None,) * len(func.params), sch.trace.to_json_text())
 
 
 def _inline_all(sch: Schedule, func: PrimFunc) -> None:
@@ -87,7 +87,7 @@ def _schedule_nest(sch: Schedule, block: Block, width: int) -> None:
         if n_spatial:
             sch.parallel(sch.fuse(*loops[:n_spatial]) if n_spatial > 1 else loops[0])
         return
-    flat = alike_axes(block)
+    flat, width = _flat_axes(block, width)
     outer, inner = loops[: n_spatial - flat], loops[n_spatial - flat :]
     fused = sch.fuse(*inner) if len(inner) > 1 else inner[0]
     extent = as_int(sch.get(fused).extent)
@@ -102,6 +102,16 @@ def _schedule_nest(sch: Schedule, block: Block, width: int) -> None:
     sch.vectorize(vector)
     if outer:
         sch.parallel(_task_loop(sch, outer, extent))
+
+
+def _flat_axes(block: Block, width: int) -> tuple[int, int]:
+    """(innermost axes that become one loop, its vector width): several axes only where the vectors come out even."""
+    flat = alike_axes(block)
+    size = math.prod(extents(spatial(block))[-flat:])
+    even = width
+    while even > 4 and size % even:
+        even //= 2
+    return (flat, even) if flat == 1 or size % even == 0 else (1, width)
 
 
 def _task_loop(sch: Schedule, outer: list[LoopRV], inner_elements: int) -> LoopRV:

@@ -102,7 +102,7 @@ class Matmul:
         anchor = self.match(func, target)
         assert anchor is not None, "apply is called on a function that matched"
         operands, chain = anchor.details
-        width = config["vectors"] * target.lanes("float32")
+        width = min(config["vectors"] * target.lanes("float32"), anchor.sizes["N"])
         packs: list[Pack | None] = [None] * len(func.params)
         if operands.is_weight:
             pack = _weight_pack(operands, width)
@@ -111,7 +111,7 @@ class Matmul:
             func = repack(func, buffer, pack)
         sch = Schedule(func)
         self._schedule(sch, chain, operands, config, width)
-        return Applied(sch.func, tuple(packs), sch.trace.as_json_text())
+        return Applied(sch.func, tuple(packs), sch.trace.to_json_text())
 
     def _schedule(self, sch: Schedule, chain: Chain, operands: Operands, config: Config, width: int) -> None:
         out = schedule_epilogue(sch, chain)
@@ -130,13 +130,14 @@ class Matmul:
             # the copy of one batch's right-hand side serves all its tiles, so a task is a whole batch
             inner = sch.fuse(*tasks[len(batch) :])
             task = sch.fuse(*batch) if batch else sch.add_unit_loop(inner)
-            self._transpose_columns(sch, chain.anchor.name_hint, operands, task)
         else:
             task = sch.fuse(*tasks)
         sch.parallel(task)
         sch.unroll(m_in)
         sch.vectorize(n_in)
-        sch.compute_at(chain.anchor.name_hint, at)
+        sch.compute_at(chain.anchor.name_hint, at, True)
+        if transposed:
+            self._transpose_columns(sch, chain.anchor.name_hint, operands, task)
         _schedule_update(sch, chain.anchor.name_hint, config["unroll_k"])
 
     def _transpose_columns(self, sch: Schedule, anchor: str, operands: Operands, task: LoopRV) -> None:

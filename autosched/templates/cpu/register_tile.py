@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from autosched.target import Target
 
 FMA_PER_CYCLE, LOADS_PER_CYCLE, FMA_LATENCY = 2, 2, 4  # of the cores seen: Intel since Haswell, AMD since Zen 2
+L2_BYTES_PER_CYCLE, L3_BYTES_PER_CYCLE = 32, 12  # sustained, while computing
 TILE_OVERHEAD = 24  # cycles to start a tile: addresses, start values, epilogue
 
 
@@ -23,10 +24,18 @@ def fits(rows: int, vectors: int, registers: int) -> bool:
     return rows * vectors + vectors + 1 <= registers if rows > 1 else vectors + 2 <= registers
 
 
-def cycles_per_step(rows: int, vectors: int) -> float:
-    """Cycles of one step of the reduction over a tile."""
+def cycles_per_vector(panel_bytes: float, target: Target) -> float:
+    """Cycles to bring one vector of a panel that is read once a tile, from the cache that holds the whole panel."""
+    vector_bytes = target.vector_bits / 8
+    if panel_bytes <= target.cache.l1_bytes / 2:
+        return 1 / LOADS_PER_CYCLE
+    return vector_bytes / (L2_BYTES_PER_CYCLE if panel_bytes <= target.cache.l2_bytes / 2 else L3_BYTES_PER_CYCLE)
+
+
+def cycles_per_step(rows: int, vectors: int, cycles_a_vector: float = 0.0) -> float:
+    """Cycles of one step of the reduction over a tile; the panel's vectors come at `cycles_a_vector`."""
     fmas, loads = rows * vectors, rows + vectors
-    return max(fmas / FMA_PER_CYCLE, loads / LOADS_PER_CYCLE, FMA_LATENCY)
+    return max(fmas / FMA_PER_CYCLE, loads / LOADS_PER_CYCLE, FMA_LATENCY, vectors * cycles_a_vector)
 
 
 def _pieces(extent: int, tile: int) -> list[tuple[int, int]]:
@@ -35,10 +44,11 @@ def _pieces(extent: int, tile: int) -> list[tuple[int, int]]:
     return ([(tile, full)] if full else []) + ([(rest, 1)] if rest else [])
 
 
-def cycles(rows: int, vectors: int, m: int, n_vectors: int, steps: int) -> float:
+def cycles(rows: int, vectors: int, m: int, n_vectors: int, steps: int, target: Target) -> float:
     """Estimated cycles of a contraction [m, n_vectors vectors] over `steps`."""
+    per_vector = cycles_per_vector(steps * vectors * target.vector_bits / 8, target)
     return sum(
-        count_m * count_n * (steps * cycles_per_step(r, v) + TILE_OVERHEAD + r * v)
+        count_m * count_n * (steps * cycles_per_step(r, v, per_vector) + TILE_OVERHEAD + r * v)
         for r, count_m in _pieces(m, rows)
         for v, count_n in _pieces(n_vectors, vectors)
     )
@@ -51,7 +61,7 @@ def choose_tile(m: int, n_vectors: int, steps: int, target: Target, multiple: in
         for rows in range(1, min(m, 16) + 1):
             if not fits(rows, vectors, target.num_registers):
                 continue
-            key = (round(cycles(rows, vectors, m, n_vectors, steps)), -rows * vectors)
+            key = (round(cycles(rows, vectors, m, n_vectors, steps, target)), -rows * vectors)
             if best is None or key < best[:2]:
                 best = (*key, RegisterTile(rows, vectors))
     return best[2] if best else RegisterTile(1, multiple)

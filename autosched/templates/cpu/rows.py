@@ -18,7 +18,9 @@ from autosched.ir.node import walk
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
-from autosched.templates.classify import blocks_of, extents, is_injective, is_reduction, reduced, spatial
+from autosched.templates.classify import (
+    blocks_of, extents, find_contraction, is_injective, is_reduction, reduced, spatial,
+)  # fmt: skip
 from autosched.tir import Block, BufferStore, Call, PrimFunc, as_int
 from autosched.tir.functor import loads
 from autosched.tir.schedule import LoopRV, Schedule
@@ -58,7 +60,7 @@ class RowReduction:
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
         blocks = blocks_of(func)
         reductions = [b for b in blocks if is_reduction(b)]
-        if not reductions or not all(_reduces_innermost(b) for b in reductions):
+        if find_contraction(func) is not None or not reductions or not all(_reduces_innermost(b) for b in reductions):
             return None
         if not all(is_injective(b) or is_reduction(b) for b in blocks):
             return None
@@ -97,7 +99,7 @@ class RowReduction:
             sch.compute_at(block.name_hint, row)
         for block in blocks:
             _vectorize_block(sch, block, row, config["width"])
-        return Applied(sch.func, (None,) * len(func.params), sch.trace.as_json_text())
+        return Applied(sch.func, (None,) * len(func.params), sch.trace.to_json_text())
 
 
 def _inline_cheap(sch: Schedule, blocks: tuple[Block, ...]) -> None:
@@ -131,13 +133,7 @@ def _vectorize_block(sch: Schedule, block: Block, row: LoopRV, width: int) -> No
     lanes = _split_inner(sch, loop, width)
     partial = sch.rfactor(lanes, 0)
     sch.set_scope(partial, 0, "local")
-    *_, lane, step = _ordered(sch, sch.get(partial).name_hint)
-    sch.reorder(step, lane)
-    sch.vectorize(lane)
-
-
-def _ordered(sch: Schedule, name: str) -> list[LoopRV]:
-    return list(sch.get_loops(name))
+    sch.vectorize(sch.get_loops(partial)[-1])
 
 
 def _split_inner(sch: Schedule, loop: LoopRV, width: int) -> LoopRV:

@@ -45,6 +45,11 @@ def _reads_along(block: Block) -> bool:
     return any(last in free_vars(x.indices[-1]) for x in loads(block.body.value) if x.buffer is not own)
 
 
+def _is_windowed(block: Block) -> bool:
+    """Whether a contraction is a depthwise or a plain NCHW convolution; others have templates of their own."""
+    return len(reduced(block)) >= 2 and (len(spatial(block)) == 4 or len(reduced(block)) == 2)
+
+
 def _depthwise_weight(func: PrimFunc, block: Block) -> BufferLoad | None:
     c = contraction(block)
     if c is None or len(spatial(block)) != 5:
@@ -70,6 +75,8 @@ class WindowReduction:
             return None
         chain = chain_around(func, block)
         if chain is None:
+            return None
+        if contraction(block) is not None and not _is_windowed(block):
             return None
         weight = _depthwise_weight(func, block)
         out, window = extents(spatial(block)), extents(reduced(block))
@@ -116,7 +123,7 @@ class WindowReduction:
         sch.unroll(pixel_in)
         sch.vectorize(inner_in)
         name = window.chain.anchor.name_hint
-        sch.compute_at(name, inner_tile)
+        sch.compute_at(name, inner_tile, True)
         count = len(reduced(window.chain.anchor))
         loops = sch.get_loops(name)
         *_, pixel_in, inner_in = loops[:-count]
@@ -127,4 +134,4 @@ class WindowReduction:
         sch.unroll(pixel_in)
         sch.vectorize(inner_in)
         sch.decompose_reduction(name, steps[0])
-        return Applied(sch.func, tuple(packs), sch.trace.as_json_text())
+        return Applied(sch.func, tuple(packs), sch.trace.to_json_text())

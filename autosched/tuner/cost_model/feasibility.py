@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+LIKELY = 0.7  # probability of success from which a candidate is worth a measurement
+
 
 class Feasibility:
     """The probability that a configuration builds and runs; 1 for all while nothing has failed."""
@@ -32,6 +34,6 @@ class Feasibility:
 
 
 def likely(success: np.ndarray, n: int) -> np.ndarray:
-    """Positions of the candidates that will rather run than fail; the `n` likeliest where there are fewer than that."""
-    chosen = np.flatnonzero(success >= 0.5)
+    """Positions of the candidates that are likely to run; the `n` likeliest where there are fewer than that."""
+    chosen = np.flatnonzero(success >= LIKELY)
     return chosen if len(chosen) >= n else np.argsort(-success, kind="stable")[:n]

@@ -72,7 +72,7 @@ class Built:
 
     packs    per argument an object whose `pack(array)` turns the natural array into the one that the kernel takes
              (inputs) or gives (outputs); None: as it is
-    build_s  seconds that building took
+    build_s  seconds of processor time that building took
     """
 
     candidate: Candidate

@@ -62,7 +62,7 @@ def _is_poison(found: np.ndarray) -> np.ndarray:
     The NaN that an x86 processor makes by itself (0 / 0) has other bits.
     """
     whole = np.ascontiguousarray(found).view(np.dtype(f"u{found.dtype.itemsize}"))
-    return whole == np.iinfo(whole.dtype).max
+    return np.asarray(whole == np.iinfo(whole.dtype).max)
 
 
 def _wrong(

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from multiprocessing import connection
+from typing import Literal
 
 from autosched.task import Status
 from autosched.tuner.measure.process import Job, WorkerProcess
@@ -16,15 +17,27 @@ from autosched.tuner.measure.worker import Reply, Setup
 class Crew:
     """`size` workers and a spare; they start with the constructor and live until `close`.
 
+    spare                      "at once" where a new process is cheap; "after a loss": the first one that dies is
+                               missed, the others are not
     timeout_s, timeout_status  a job that takes longer ends with that status, and its worker is replaced
     most_jobs                  a worker that has done so many is replaced at the next `refresh`
     """
 
-    def __init__(self, setup: Setup, size: int, timeout_s: float, timeout_status: Status, most_jobs: int = 1000):
+    def __init__(
+        self,
+        setup: Setup,
+        size: int,
+        timeout_s: float,
+        timeout_status: Status,
+        *,
+        spare: Literal["at once", "after a loss"] = "at once",
+        most_jobs: int = 1000,
+    ):
         self._setup, self._timeout_s, self._timeout_status = setup, timeout_s, timeout_status
-        self._most_jobs = most_jobs
+        self._most_jobs, self._wants_spare = most_jobs, spare == "at once"
         self._spares: list[WorkerProcess] = []
         self._workers: list[WorkerProcess] = []
+        self._busy: dict[int, tuple[int, float]] = {}  # number of the worker -> position of its job, deadline
         self._is_closed = False
         try:
             for _ in range(size):
@@ -44,16 +57,15 @@ class Crew:
         return (*self._workers, *self._spares)
 
     def refresh(self) -> None:
-        """Start a spare if there is none, and let it take the place of a worker that has done its share of jobs.
+        """Start a spare if there is to be one, and let it take the place of a worker that has done its share of jobs.
 
-        Workers grow: loaded machine code stays (50 KB a kernel), and Numba keeps what it has compiled. New processes
-        warm up while others work, so this is not to be called while something is timed.
+        Workers grow: loaded machine code stays (50 KB a kernel), and Numba keeps what it has compiled.
         """
         assert not self._is_closed, "the crew has been closed"
         old = next((i for i, worker in enumerate(self._workers) if worker.n_jobs >= self._most_jobs), None)
         if old is not None:
             self._replace(old)
-        if not self._spares:
+        if not self._spares and self._wants_spare:
             self._spares.append(WorkerProcess(self._setup))
 
     def wait_ready(self) -> None:
@@ -64,30 +76,47 @@ class Crew:
     def run(self, jobs: Sequence[Job]) -> Iterator[tuple[int, Reply]]:
         """Do jobs on all workers and give (position of the job, reply) as the replies come.
 
-        Leaving the iteration early ends the workers that are busy. Raises AutoschedError if a worker cannot start.
+        Workers go on with the next jobs while the caller looks at a reply. Leaving the iteration early ends the workers
+        that are busy. Raises AutoschedError if a worker cannot start.
         """
-        assert not self._is_closed, "the crew has been closed"
+        assert not self._is_closed and not self._busy, "a crew does one list of jobs at a time, until it is closed"
         waiting = deque(enumerate(jobs))
         again: set[int] = set()  # jobs whose worker died before they began: each is sent a second time
-        busy: dict[int, tuple[int, float]] = {}  # number of the worker -> position of the job, deadline
         try:
-            while waiting or busy:
-                for number in range(len(self._workers)):
-                    if waiting and number not in busy:
-                        position, job = waiting.popleft()
-                        busy[number] = position, 0.0
-                        self._start(number, job)
-                        busy[number] = position, time.monotonic() + self._timeout_s
-                for number, reply in self._wait(busy):
-                    position, _ = busy.pop(number)
+            while waiting or self._busy:
+                self._send(waiting)
+                finished = []
+                for number, reply in self._wait():
+                    position, _ = self._busy.pop(number)
                     if reply.status is Status.LOST and position not in again:
                         again.add(position)
                         waiting.appendleft((position, jobs[position]))
                     else:
-                        yield position, reply
+                        finished.append((position, reply))
+                self._send(waiting)
+                yield from finished
         finally:
-            for number in busy:
+            for number in self._busy:
                 self._workers[number].kill()
+            self._busy.clear()
+
+    @contextlib.contextmanager
+    def paused(self, *, spares_only: bool = False) -> Iterator[None]:
+        """Stop the workers, also those that are starting, for as long as something is timed.
+
+        Their deadlines move by that time. Should we be killed meanwhile, the system wakes them (SIGHUP and SIGCONT to
+        an orphaned process group with stopped members), and they end.
+        """
+        start = time.monotonic()
+        stopped = [worker for worker in (self._spares if spares_only else self.workers) if worker.pause()]
+        try:
+            yield
+        finally:
+            for worker in stopped:
+                worker.resume()
+            late = time.monotonic() - start
+            if not spares_only:
+                self._busy.update({n: (position, deadline + late) for n, (position, deadline) in self._busy.items()})
 
     def close(self) -> None:
         """End all workers."""
@@ -95,21 +124,25 @@ class Crew:
         for worker in self.workers:
             worker.kill()
 
-    def _start(self, number: int, job: Job) -> None:
-        """Send a job to a worker; one that died while it was idle is replaced before."""
-        if not self._workers[number].is_alive:
-            self._replace(number)
-        worker = self._workers[number]
-        worker.wait_ready()
-        with contextlib.suppress(OSError):  # it has just died, which shows when its reply is awaited
-            worker.start(job)
+    def _send(self, waiting: deque[tuple[int, Job]]) -> None:
+        """Send jobs to the workers that have none; a worker that died while it was idle is replaced before."""
+        for number in range(len(self._workers)):
+            if not waiting or number in self._busy:
+                continue
+            if not self._workers[number].is_alive:
+                self._replace(number)
+            self._workers[number].wait_ready()
+            position, job = waiting.popleft()
+            self._busy[number] = position, time.monotonic() + self._timeout_s
+            with contextlib.suppress(OSError):  # it has just died, which shows when its reply is awaited
+                self._workers[number].start(job)
 
-    def _wait(self, busy: dict[int, tuple[int, float]]) -> list[tuple[int, Reply]]:
-        """Wait for replies, deaths and deadlines of busy workers."""
-        numbers = {self._workers[number].replies: number for number in busy}
-        next_deadline = min(deadline for _, deadline in busy.values())
+    def _wait(self) -> list[tuple[int, Reply]]:
+        """Wait for replies, deaths and deadlines of busy workers; gives (number of the worker, reply)."""
+        numbers = {self._workers[number].replies: number for number in self._busy}
+        next_deadline = min(deadline for _, deadline in self._busy.values())
         ready = connection.wait(list(numbers), max(0.0, next_deadline - time.monotonic()))
-        replies = []
+        replies: dict[int, Reply] = {}
         for pipe in ready:
             number = numbers[pipe]  # type: ignore[index]
             worker = self._workers[number]
@@ -117,15 +150,16 @@ class Crew:
                 continue
             if not worker.is_alive:
                 self._replace(number)
-            replies.append((number, reply))
-        answered, now = {number for number, _ in replies}, time.monotonic()
-        for number, (_, deadline) in busy.items():
-            if number not in answered and now >= deadline:
+            replies[number] = reply
+        now = time.monotonic()
+        for number, (_, deadline) in self._busy.items():
+            if number not in replies and now >= deadline:
                 text = f"not finished after {self._timeout_s:g} s; the worker process was ended"
                 self._replace(number)
-                replies.append((number, Reply(-1, status=self._timeout_status, error=text)))
-        return replies
+                replies[number] = Reply(-1, status=self._timeout_status, error=text)
+        return list(replies.items())
 
     def _replace(self, number: int) -> None:
+        self._wants_spare = True
         self._workers[number].kill()
         self._workers[number] = self._spares.pop() if self._spares else WorkerProcess(self._setup)

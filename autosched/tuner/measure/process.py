@@ -124,7 +124,9 @@ class WorkerProcess:
         try:
             reply = self._receive()
         except (EOFError, OSError, pickle.UnpicklingError):
-            return self.describe_death()
+            death = self.describe_death()
+            self.kill()
+            return death
         if reply.begun and reply.number == self._number:
             self._has_begun = True
         return reply if reply.number == self._number and not reply.begun else None
@@ -142,6 +144,18 @@ class WorkerProcess:
         elif any(words in text for words in _MEMORY_TEXTS) or (code == -signal.SIGKILL and not self._killed):
             status = Status.OUT_OF_MEMORY  # SIGKILL that is not ours comes from the system when memory runs out
         return Reply(self._number, status=status, error=f"the worker process {self._end()}\n{text}".rstrip())
+
+    def pause(self) -> bool:
+        """Stop the process until `resume`; tells whether it is stopped, which not every system can do."""
+        if not hasattr(signal, "SIGSTOP") or not self.is_alive:
+            return False
+        self._process.send_signal(signal.SIGSTOP)
+        return True
+
+    def resume(self) -> None:
+        """Let a stopped process go on."""
+        if self.is_alive:
+            self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """End the process and free what it holds; safe to call twice and from any thread."""

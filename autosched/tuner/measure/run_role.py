@@ -17,6 +17,7 @@ from autosched.tuner.measure.sampling import calls_per_repeat, sample, time_call
 from autosched.tuner.measure.workbench import Workbench, poison
 
 CHECKED_AGAINST = "float64 reference"
+NATIVE = "native"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +53,28 @@ class Interleave:
 
 
 class RunRole:
-    """Serves Run and Interleave. The native loop's object code comes with the options."""
+    """Serves Run and Interleave."""
 
     failure = Status.RUN_ERROR
 
-    def __init__(self, native: bytes, threads: int):
-        self._pool: ThreadPool = open_pool(native)
-        self._pool.ensure(threads)
+    def __init__(self) -> None:
+        import llvmlite.binding  # noqa: F401 (what the first kernel would wait for)
+
+        self._native: ThreadPool | None = None
         self._references: dict[str, StoredReference] = {}
         self._bench: tuple[str, Workbench] | None = None
 
-    def learn(self, key: str, value: StoredReference) -> None:
-        """Keep where a task's reference is."""
-        self._references[key] = value
+    def learn(self, key: str, value: StoredReference | bytes) -> None:
+        """Keep where a task's reference is; under the key NATIVE the native loop's object code."""
+        if isinstance(value, bytes):
+            self._native = open_pool(value)
+        else:
+            self._references[key] = value
+
+    @property
+    def _pool(self) -> ThreadPool:
+        assert self._native is not None, "the native loop is learnt before a kernel is run"
+        return self._native
 
     def do(self, message: Run | Interleave) -> Measurement | list[list[float]] | str:
         """Serve one message."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from autosched.errors import AutoschedError
@@ -15,7 +16,7 @@ from autosched.tuner.measure.memory import choose_memory_limit
 from autosched.tuner.measure.numbering import Numbering
 from autosched.tuner.measure.process import Job
 from autosched.tuner.measure.reference import Evaluate, StoredReference, make_reference, store_reference
-from autosched.tuner.measure.run_role import CHECKED_AGAINST, Entry, Interleave, Run, RunRole
+from autosched.tuner.measure.run_role import CHECKED_AGAINST, NATIVE, Entry, Interleave, Run, RunRole
 from autosched.tuner.measure.worker import Reply, Setup
 
 _MOST_STORED = 16  # references whose files are kept at the same time
@@ -24,17 +25,20 @@ _MOST_STORED = 16  # references whose files are kept at the same time
 class LocalRunner:
     """Runs kernels on this machine.
 
-    native    object code of the native loop
+    native    gives the object code of the native loop; called when the first kernel is run
     folder    an existing folder for the files of references, which workers map
     evaluate  gives float64 results of a task's function; None: `tir.evaluate`
     """
 
-    def __init__(self, options: MeasureOptions, native: bytes, folder: Path, *, evaluate: Evaluate | None = None):
+    def __init__(
+        self, options: MeasureOptions, native: Callable[[], bytes], folder: Path, *, evaluate: Evaluate | None = None
+    ):
         self._options, self._folder, self._evaluate = options, folder, evaluate
         role = f"{RunRole.__module__}:{RunRole.__name__}"
         memory = choose_memory_limit(options.memory_limit_bytes)
-        self._setup = Setup(role, {"native": native, "threads": options.threads}, memory, os.getpid(), str(folder))
+        self._setup = Setup(role, {}, memory, os.getpid(), str(folder))
         self._crew = Crew(self._setup, 1, options.run_timeout_s, Status.TIMEOUT)
+        self._native_loop = functools.cache(native)
         self._funcs = Numbering("func")
         self._stored: dict[str, StoredReference] = {}
         self._keys: dict[str, str] = {}
@@ -44,6 +48,11 @@ class LocalRunner:
     def crew(self) -> Crew:
         """The worker and its spare."""
         return self._crew
+
+    def wait_ready(self) -> None:
+        """Wait until kernels can be run, the native loop included. Raises AutoschedError if a worker cannot start."""
+        self._native_loop()
+        self._crew.wait_ready()
 
     def prepare(self, task: Task, seed: int | None = None) -> str:
         """Make a task's reference if it is not there; gives its key.
@@ -110,7 +119,7 @@ class LocalRunner:
 
     def _do(self, message: Run | Interleave, built: Built, seed: int | None) -> Reply:
         key = self._key(built, seed)
-        ((_, reply),) = self._crew.run([Job(message, {key: self._stored[key]})])
+        ((_, reply),) = self._crew.run([Job(message, {NATIVE: self._native_loop(), key: self._stored[key]})])
         return reply
 
     def _key(self, built: Built, seed: int | None) -> str:

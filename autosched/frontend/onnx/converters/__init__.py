@@ -1,7 +1,16 @@
 """Converters of ONNX operators; importing this package fills the table."""
 
 from autosched.frontend.onnx.converters import (
-    arrange, conv, elementwise, index, linear, logic, norm, pool, reduce, shape,
+    arrange,
+    conv,
+    elementwise,
+    index,
+    linear,
+    logic,
+    norm,
+    pool,
+    reduce,
+    shape,
 )
 
 __all__ = ["arrange", "conv", "elementwise", "index", "linear", "logic", "norm", "pool", "reduce", "shape"]

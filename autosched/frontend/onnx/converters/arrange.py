@@ -51,7 +51,9 @@ def slice_(node: Node) -> Expr:
         begin, end = node.integers(1), node.integers(2)
         axes = node.integers(3) if node.has(3) else tuple(range(len(begin)))
         steps = node.integers(4) if node.has(4) else (1,) * len(begin)
-    whole = all(s == 1 and b in (0, -dims[a]) and e >= dims[a] for a, b, e, s in zip(axes, begin, end, steps, strict=True))
+    whole = all(
+        s == 1 and b in (0, -dims[a]) and e >= dims[a] for a, b, e, s in zip(axes, begin, end, steps, strict=True)
+    )
     return node.input(0) if whole else op.strided_slice(node.input(0), axes=axes, begin=begin, end=end, strides=steps)
 
 

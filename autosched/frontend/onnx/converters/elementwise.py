@@ -30,7 +30,9 @@ def _binary(definition: Any) -> Any:
 
 
 def _variadic(definition: Any) -> Any:
-    return lambda node: reduce(lambda a, b: node.emit(definition(a, b)), [node.input(i) for i in range(len(node.inputs))])
+    return lambda node: reduce(
+        lambda a, b: node.emit(definition(a, b)), [node.input(i) for i in range(len(node.inputs))]
+    )
 
 
 for _name, _definition in UNARY.items():
@@ -72,7 +74,12 @@ def power(node: Node) -> Expr:
     if isinstance(y, Constant) and y.data.size == 1 and not isinstance(x, Constant):
         exponent = float(y.data.reshape(-1)[0])
         if y.data.ndim <= node.info(0).ndim:
-            simple = {1.0: lambda: x, 2.0: lambda: op.multiply(x, x), 0.5: lambda: op.sqrt(x), -0.5: lambda: op.rsqrt(x)}
+            simple = {
+                1.0: lambda: x,
+                2.0: lambda: op.multiply(x, x),
+                0.5: lambda: op.sqrt(x),
+                -0.5: lambda: op.rsqrt(x),
+            }
             if exponent == 3.0:
                 return op.multiply(node.emit(op.multiply(x, x)), x)
             if exponent in simple:

@@ -19,7 +19,12 @@ def constant(node: Node) -> Expr:
 
     if "value" in node.attrs:
         return Constant(numpy_helper.to_array(node.attrs["value"]))
-    for name, dtype in (("value_float", "float32"), ("value_floats", "float32"), ("value_int", "int64"), ("value_ints", "int64")):
+    for name, dtype in (
+        ("value_float", "float32"),
+        ("value_floats", "float32"),
+        ("value_int", "int64"),
+        ("value_ints", "int64"),
+    ):
         if name in node.attrs:
             return Constant(np.asarray(node.attrs[name], dtype))
     raise node.fail(f"a constant of kind {sorted(node.attrs)} is not supported")

@@ -1,0 +1,84 @@
+"""Bindings that only rename go."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from autosched.ir.module import IRModule
+from autosched.ir.transform import Pass, graph_pass
+from autosched.relax.expr import (
+    Binding, BindingBlock, Constant, DataflowBlock, DataflowVar, Expr, Function, Tuple, TupleGetItem, Var,
+    VarBinding,
+)  # fmt: skip
+from autosched.relax.rewrite import Rewriter, map_functions
+from autosched.relax.struct_info import same_info
+
+
+class _Canonicalizer(Rewriter):
+    """Replaces `y = x` by x everywhere, and items of known tuples by the items."""
+
+    def __init__(self, promoted: dict[Var, Var]):
+        super().__init__()
+        self.promoted = promoted
+        self.replaced = dict(promoted)
+
+    def _binding(self, b: Binding) -> None:
+        promoted = self.promoted.get(b.var)
+        if promoted is not None:
+            self._changed = True
+            b = dataclasses.replace(b, var=promoted)  # type: ignore[type-var]
+        value = self.substitute(b.value)
+        if isinstance(b, VarBinding) and self.is_name(value) and same_info(value.struct_info, b.var.struct_info):
+            outside = self._dataflow and not isinstance(b.var, DataflowVar) and isinstance(value, DataflowVar)
+            if value is b.var:
+                self._changed = True
+                return
+            if not outside:
+                self._changed = True
+                self.replaced[b.var] = value
+                return
+        super()._binding(b)
+
+    @staticmethod
+    def is_name(value: Any) -> bool:
+        return isinstance(value, Var | Constant)
+
+    def value(self, value: Expr, var: Var) -> Expr:
+        if isinstance(value, TupleGetItem) and isinstance(value.tuple_value, Tuple):
+            return value.tuple_value.fields[value.index]
+        return super().value(value, var)
+
+
+def _promotions(block: BindingBlock) -> dict[Var, Var]:
+    """Dataflow variables that get an output's name: for `lv = …; gv = lv` the pair (lv, gv)."""
+    own = {b.var for b in block.bindings}
+    result: dict[Var, Var] = {}
+    for b in block.bindings:
+        source = b.value
+        if isinstance(b.var, DataflowVar) or not isinstance(source, DataflowVar) or source not in own or source in result:
+            continue
+        if same_info(source.struct_info, b.var.struct_info):
+            result[source] = b.var
+    return result
+
+
+def canonicalize_function(function: Function) -> Function:
+    """The function without bindings that only give another name; outputs are bound to what computes them."""
+    promoted: dict[Var, Var] = {}
+    for block in function.body.blocks:
+        if isinstance(block, DataflowBlock):
+            promoted |= _promotions(block)
+    return _Canonicalizer(promoted).rewrite(function)
+
+
+def canonicalize_bindings(module: IRModule) -> IRModule:
+    """Remove renaming bindings and items of tuples that are known."""
+    return map_functions(module, canonicalize_function)
+
+
+def CanonicalizeBindings() -> Pass:  # noqa: N802
+    """See `canonicalize_bindings`."""
+    return graph_pass("CanonicalizeBindings")(canonicalize_bindings)
+
+

@@ -1,0 +1,176 @@
+"""Which kernel calls run as one: the grouping that FuseOps writes down.
+
+A group has at most one anchor (convolution, matrix product, reduction). Behind an anchor stand element-wise calls of
+the anchor's own shape, each reading the one before, so that a schedule computes them on the anchor's tile while it is
+in registers. Calls without an anchor join where every element is still computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from autosched.ir.module import IRModule
+from autosched.relax.expr import Call, Function, Var, VarBinding
+from autosched.relax.op.call import is_call_tir, tir_inputs, tir_target
+from autosched.relax.rewrite import used_vars, users
+from autosched.relax.struct_info import TensorStructInfo
+from autosched.relax.transform.annotate_patterns import OpPattern, pattern_of
+from autosched.tir.function import PrimFunc
+
+MAX_GROUP = 64  # calls in one kernel: code that nobody can read or compile is slower than memory
+
+
+@dataclass(eq=False)
+class Member:
+    """A kernel call: its position, variable, pattern, and the members that read it (None: somebody else does)."""
+
+    index: int
+    var: Var
+    call: Call
+    pattern: OpPattern
+    readers: list[Member | None] = field(default_factory=list)
+    group: Group | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """The result's shape; None for several results."""
+        info = self.var.struct_info
+        return info.static_shape if isinstance(info, TensorStructInfo) and info.is_static else None
+
+    def reads(self, other: Member) -> bool:
+        return any(v is other.var for a in tir_inputs(self.call) for v in used_vars(a))
+
+
+@dataclass(eq=False)
+class Group:
+    """Calls that become one kernel, in order; the last one's result is the kernel's."""
+
+    members: list[Member]
+    anchored: bool = False
+
+    def add(self, members: Sequence[Member]) -> None:
+        for m in members:
+            m.group = self
+        self.members = sorted({*self.members, *members}, key=lambda m: m.index)
+
+
+def find_members(module: IRModule, function: Function) -> list[Member]:
+    """The kernel calls of a function with who reads them."""
+    members: dict[Var, Member] = {}
+    for index, b in enumerate(function.bindings()):
+        if isinstance(b, VarBinding) and is_call_tir(b.value) and isinstance(module[tir_target(b.value)], PrimFunc):  # type: ignore[arg-type]
+            func = module[tir_target(b.value)]  # type: ignore[arg-type]
+            given = func.attrs.get("op_pattern")
+            pattern = pattern_of(func) if given is None else OpPattern(given)
+            members[b.var] = Member(index, b.var, b.value, pattern)  # type: ignore[arg-type]
+    readers = users(function)
+    for var, m in members.items():
+        m.readers = [members.get(r) if r is not None else None for r in dict.fromkeys(readers.get(var, [None]))]
+    return list(members.values())
+
+
+def post_dominators(members: Sequence[Member]) -> Mapping[Member, Member | None]:
+    """For each member the nearest one through which all uses of its result pass; None where there is none."""
+    parent: dict[Member, Member | None] = {}
+    depth: dict[Member | None, int] = {None: 0}
+    for m in reversed(members):
+        common: Member | None = m.readers[0] if m.readers else None
+        for r in m.readers[1:]:
+            common = _meet(common, r, parent, depth)
+        parent[m] = common
+        depth[m] = depth[common] + 1
+    return parent
+
+
+def _meet(
+    a: Member | None, b: Member | None, parent: Mapping[Member, Member | None], depth: Mapping[Member | None, int]
+) -> Member | None:
+    while a is not b:
+        if depth[a] < depth[b]:
+            a, b = b, a
+        assert a is not None, "the root is the shallowest"
+        a = parent[a]
+    return a
+
+
+def between(start: Member, end: Member) -> list[Member]:
+    """All members on the ways from `start` to its post-dominator `end`, which is the last of them."""
+    found: set[Member] = {end}
+    stack = [start]
+    while stack:
+        for r in stack.pop().readers:
+            assert r is not None, "all ways lead to the post-dominator"
+            if r not in found:
+                found.add(r)
+                stack.append(r)
+    return sorted(found, key=lambda m: m.index)
+
+
+def _is_chain(path: Sequence[Member]) -> bool:
+    """Whether each member reads the one before it."""
+    return all(b.reads(a) for a, b in zip(path, path[1:], strict=False))
+
+
+def _grow_anchor(anchor: Member, parents: Mapping[Member, Member | None]) -> None:
+    """Take in element-wise consumers of the anchor's shape for as long as they form a chain."""
+    group = Group([anchor], anchored=True)
+    anchor.group = group
+    last = anchor
+    while (end := parents[last]) is not None and len(group.members) < MAX_GROUP:
+        path = between(last, end)
+        fits = all(
+            m.group is None and m.pattern <= OpPattern.BROADCAST and m.shape == anchor.shape and m.shape is not None for m in path
+        )
+        if not fits or not _is_chain([last, *path]):
+            return
+        group.add(path)
+        last = end
+
+
+def _size(shape: Sequence[int]) -> int:
+    size = 1
+    for s in shape:
+        size *= s
+    return size
+
+
+def _computes_once(m: Member) -> bool:
+    """Whether a call reads no element of its inputs more often than about once: not so for tile or broadcast_to."""
+    infos = [v.struct_info for a in tir_inputs(m.call) for v in used_vars(a)]
+    read = sum(_size(i.static_shape) for i in infos if isinstance(i, TensorStructInfo))
+    return m.shape is not None and _size(m.shape) <= read
+
+
+def _join_plain(m: Member, parents: Mapping[Member, Member | None]) -> None:
+    """Join a call without anchor with the one through which all its uses pass, and those between."""
+    end = parents[m]
+    if end is None or m.shape is None:
+        return
+    path = between(m, end)
+    for p in path:
+        if p.pattern > OpPattern.INJECTIVE or p.shape is None or (p.group is not None and p.group.anchored):
+            return
+        if _size(p.shape) > _size(m.shape) and not (p.pattern is OpPattern.INJECTIVE and _computes_once(p)):
+            return
+    joined = {m, *path}
+    for p in list(joined):
+        if p.group is not None:
+            joined |= set(p.group.members)
+    if len(joined) <= MAX_GROUP:
+        Group([]).add(sorted(joined, key=lambda p: p.index))
+
+
+def find_groups(module: IRModule, function: Function) -> list[Group]:
+    """The groups of at least two calls, by the position of their last call."""
+    members = find_members(module, function)
+    parents = post_dominators(members)
+    for wanted in (OpPattern.OUT_FUSABLE, OpPattern.REDUCTION):
+        for m in members:
+            if m.group is None and m.pattern is wanted and m.shape is not None:
+                _grow_anchor(m, parents)
+    for m in members:
+        if m.pattern <= OpPattern.INJECTIVE and (m.group is None or not m.group.anchored):
+            _join_plain(m, parents)
+    groups = {id(m.group): m.group for m in members if m.group is not None and len(m.group.members) > 1}
+    return sorted(groups.values(), key=lambda g: g.members[-1].index)

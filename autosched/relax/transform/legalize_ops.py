@@ -1,0 +1,126 @@
+"""Operators become calls of PrimFuncs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from autosched.ir.module import IRModule
+from autosched.ir.node import FrozenDict
+from autosched.ir.transform import Pass, graph_pass
+from autosched.relax.block_builder import BlockBuilder
+from autosched.relax.expr import Call, Constant, Expr, Function, Tuple, Var
+from autosched.relax.op.call import call_tir
+from autosched.relax.op.registry import OpDef, definition_of
+from autosched.relax.rewrite import Rewriter
+from autosched.relax.struct_info import TensorStructInfo, TupleStructInfo, tensor_infos
+from autosched.relax.te_call import TECall, make_te_call
+from autosched.tir.expr import Buffer, BufferLoad, const
+from autosched.tir.function import PrimFunc
+from autosched.tir.functor import rewrite
+from autosched.tir.stmt import Block
+
+LegalizeRule = Callable[[BlockBuilder, Call], Expr]
+
+
+def bind_number(func: PrimFunc, buffer: Buffer, value: Any) -> PrimFunc:
+    """The function without the parameter `buffer`, which has one element, its value written into the code."""
+    number = const(value, buffer.dtype)
+
+    def step(x: Any) -> Any:
+        if isinstance(x, BufferLoad) and x.buffer is buffer:
+            return number
+        if isinstance(x, Block):
+            reads = tuple(r for r in x.reads if r.buffer is not buffer)
+            return x if len(reads) == len(x.reads) else dataclasses.replace(x, reads=reads)
+        return x
+
+    params = tuple(p for p in func.params if func.buffer_map.get(p) is not buffer)
+    buffers = FrozenDict({p: b for p, b in func.buffer_map.items() if b is not buffer})
+    return dataclasses.replace(func, params=params, buffer_map=buffers, body=rewrite(func.body, step))
+
+
+def _is_number(x: Expr) -> bool:
+    return isinstance(x, Constant) and x.data.size == 1 and x.data.dtype.kind in "fiu"
+
+
+def bind_numbers(call: TECall) -> TECall:
+    """The call with constants of one element written into the function."""
+    func, args = call.func, []
+    for arg, buffer in zip(call.args, call.func.buffers, strict=False):
+        if _is_number(arg) and len(call.args) > 1:
+            assert isinstance(arg, Constant)
+            func = bind_number(func, buffer, arg.data.reshape(-1)[0].item())
+        else:
+            args.append(arg)
+    return call if func is call.func else TECall(func, tuple(args), call.out)
+
+
+class _Legalizer(Rewriter):
+    def __init__(self, builder: BlockBuilder, rules: Mapping[str, LegalizeRule], skip: Collection[str]):
+        super().__init__()
+        self.builder, self.rules, self.skip = builder, rules, skip
+
+    def call(self, call: Call, var: Var) -> Expr:
+        name = call.op_name
+        if not name or name in self.skip:
+            return call
+        if name in self.rules:
+            return self.rules[name](self.builder, call)
+        definition = definition_of(call)
+        if definition is None or definition.compute is None or not self.is_known(call):
+            return call
+        return self.legal(definition, call)
+
+    @staticmethod
+    def is_known(call: Call) -> bool:
+        """Whether the result's shape is known, so that loops can be written."""
+        info = call.struct_info
+        if not isinstance(info, TensorStructInfo | TupleStructInfo):
+            return False
+        return all(t.is_static for t in tensor_infos(info))
+
+    def legal(self, definition: OpDef, call: Call) -> Expr:
+        assert definition.compute is not None, "the caller looked"
+        made = bind_numbers(make_te_call(definition.compute, call.args, call.attrs))
+        gvar = self.builder.add_func(made.func, definition.legal_name)
+        info = call.struct_info
+        out = list(info.fields) if isinstance(info, TupleStructInfo) else info
+        return call_tir(gvar, Tuple(made.args), out)
+
+
+def _full_name(name: str) -> str:
+    return name if name.startswith("relax.") else f"relax.{name}"
+
+
+def legalize_ops(
+    module: IRModule, rules: Mapping[str, LegalizeRule] | None = None, skip_ops: Collection[str] = ()
+) -> IRModule:
+    """Replace operators by `call_tir` of private PrimFuncs, equal ones shared.
+
+    rules     by operator name: rule(builder, call) gives the new value
+    skip_ops  operators that stay
+    """
+    builder = BlockBuilder(module)
+    own = {_full_name(name): rule for name, rule in (rules or {}).items()}
+    skip = {_full_name(name) for name in skip_ops}
+    legal: dict[Any, Function] = {}
+    for gv, function in module.functions.items():
+        if isinstance(function, Function):
+            legal[gv] = _Legalizer(builder, own, skip).rewrite(function)
+    if all(module[gv] is f for gv, f in legal.items()):
+        return module
+    result = builder.get()
+    for gv, function in legal.items():
+        result.update_func(gv, function)
+    return result
+
+
+def LegalizeOps(  # noqa: N802
+    customize_legalize_map: Mapping[str, LegalizeRule] | None = None,
+    skip_ops: Collection[str] | None = None,
+    enable_warning: bool = False,
+) -> Pass:
+    """See `legalize_ops`; `enable_warning` is accepted for TVM's signature."""
+    return graph_pass("LegalizeOps")(lambda module: legalize_ops(module, customize_legalize_map, skip_ops or ()))

@@ -1,0 +1,27 @@
+"""The dialect of modules: `from autosched.script import ir as I`."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from autosched.ir.module import GlobalVar as GlobalVar
+from autosched.script.decorate import read_object, visible_names
+from autosched.script.dialect import Inert, inert_name
+
+DIALECT = "I"
+
+
+def ir_module(cls: Any = None, *, check_well_formed: bool = True) -> Any:
+    """Make an IRModule of a class whose functions are under `@T.prim_func` and `@R.function`. Raises ScriptError."""
+    frame = inspect.currentframe()
+    names = visible_names(frame.f_back if frame is not None else None)
+
+    def decorate(c: Any) -> Any:
+        return read_object(c, names, check_well_formed)
+
+    return decorate if cls is None else decorate(cls)
+
+
+def __getattr__(name: str) -> Inert:
+    return inert_name(DIALECT, name)

@@ -1,0 +1,124 @@
+"""Functions that templates schedule in the tests: sizes that do not divide, with and without epilogues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from autosched import te, topi
+from autosched.te import Tensor
+from autosched.tir import PrimFunc, maximum
+
+
+def relu(x: Tensor) -> Tensor:
+    return te.compute(x.shape, lambda *i: maximum(x(*i), 0.0), name="relu")
+
+
+def dense(m: int, k: int, n: int, epilogue: bool = True) -> PrimFunc:
+    a, b, bias = te.placeholder((m, k), name="a"), te.placeholder((k, n), name="b"), te.placeholder((n,), name="bias")
+    axis = te.reduce_axis((0, k), "k")
+    c = te.compute((m, n), lambda i, j: te.sum(a[i, axis] * b[axis, j], axis=axis), name="matmul")
+    if not epilogue:
+        return te.create_prim_func([a, b, c], "int64")
+    d = te.compute((m, n), lambda i, j: c[i, j] + bias[j], name="T_add")
+    return te.create_prim_func([a, b, bias, relu(d)], "int64")
+
+
+def batched(transposed: bool) -> PrimFunc:
+    shape = (3, 13, 6) if transposed else (3, 6, 13)
+    a, b = te.placeholder((3, 7, 6), name="a"), te.placeholder(shape, name="b")
+    k = te.reduce_axis((0, 6), "k")
+    right = (lambda h, j: b[h, j, k]) if transposed else (lambda h, j: b[h, k, j])
+    c = te.compute((3, 7, 13), lambda h, i, j: te.sum(a[h, i, k] * right(h, j), axis=k), name="batch_matmul")
+    return te.create_prim_func([a, b, c], "int64")
+
+
+def conv(
+    n: int, c: int, size: int, o: int, kernel: int, stride: int, pad: int, *, groups: int = 1, block: int = 16, first: bool = False
+) -> PrimFunc:
+    shape = (n, c, size, size) if first else (n, c // block, size, size, block)
+    data = te.placeholder(shape, name="data")
+    weight = te.placeholder((o, c // groups, kernel, kernel), name="weight")
+    bias = te.placeholder((1, o // block, 1, 1, block), name="bias")
+    out = topi.conv2d(
+        data, weight, (stride, stride), (pad,) * 4, (1, 1), groups,
+        "NCHW" if first else f"NCHW{block}c", f"NCHW{block}c",
+    )  # fmt: skip
+    added = te.compute(out.shape, lambda b, q, y, x, r: out(b, q, y, x, r) + bias(0, q, 0, 0, r), name="T_add")
+    return te.create_prim_func([data, weight, bias, relu(added)], "int64")
+
+
+def plain_conv() -> PrimFunc:
+    data, weight = te.placeholder((1, 6, 9, 9), name="data"), te.placeholder((10, 3, 3, 3), name="weight")
+    out = topi.conv2d(data, weight, (1, 1), (1, 1, 1, 1), (1, 1), 2)
+    return te.create_prim_func([data, weight, out], "int64")
+
+
+def pool(kind: str) -> PrimFunc:
+    data = te.placeholder((1, 2, 9, 9, 16), name="data")
+    f = topi.max_pool2d if kind == "max" else topi.avg_pool2d
+    args = {"pool_size": (3, 3), "strides": (2, 2), "padding": (1, 1, 1, 1), "dilation": (1, 1), "ceil_mode": False}
+    if kind == "avg":
+        args["count_include_pad"] = False
+    return te.create_prim_func([data, f(data, **args)], "int64")
+
+
+def softmax(*shape: int) -> PrimFunc:
+    x = te.placeholder(shape, name="x")
+    return te.create_prim_func([x, topi.softmax(x, -1)], "int64")
+
+
+def mean(*shape: int) -> PrimFunc:
+    x = te.placeholder(shape, name="x")
+    return te.create_prim_func([x, topi.mean(x, (len(shape) - 1,), True)], "int64")
+
+
+def global_mean() -> PrimFunc:
+    x = te.placeholder((2, 3, 7, 7, 16), name="x")
+    return te.create_prim_func([x, topi.mean(x, (2, 3), True)], "int64")
+
+
+def chain(*shape: int) -> PrimFunc:
+    x, y = te.placeholder(shape, name="x"), te.placeholder((shape[-1],), name="y")
+    a = te.compute(shape, lambda *i: x(*i) * y(i[-1]), name="T_multiply")
+    b = te.compute(shape, lambda *i: te.exp(a(*i)), name="T_exp")
+    return te.create_prim_func([x, y, relu(b)], "int64")
+
+
+def transpose() -> PrimFunc:
+    x = te.placeholder((5, 7, 3, 9), name="x")
+    return te.create_prim_func([x, topi.transpose(x, (0, 2, 1, 3))], "int64")
+
+
+def concat() -> PrimFunc:
+    parts = [te.placeholder((1, c, 5, 5, 16), name=f"p{c}") for c in (2, 1, 3)]
+    return te.create_prim_func([*parts, topi.concatenate(parts, 1)], "int64")
+
+
+CASES: Mapping[str, tuple[str, Callable[[], PrimFunc]]] = {
+    "dense": ("matmul", lambda: dense(19, 33, 37)),
+    "dense_plain": ("matmul", lambda: dense(8, 16, 24, epilogue=False)),
+    "dense_row": ("matmul", lambda: dense(1, 20, 30)),
+    "dense_one": ("matmul", lambda: dense(1, 1, 1)),
+    "batched": ("matmul", lambda: batched(False)),
+    "batched_transposed": ("matmul", lambda: batched(True)),
+    "conv3": ("conv2d", lambda: conv(1, 32, 7, 32, 3, 1, 1)),
+    "conv3_batch": ("conv2d", lambda: conv(3, 16, 5, 16, 3, 1, 1)),
+    "conv_stride": ("conv2d", lambda: conv(1, 16, 9, 32, 3, 2, 1)),
+    "conv1": ("conv2d", lambda: conv(1, 32, 5, 48, 1, 1, 0)),
+    "conv_first": ("conv2d", lambda: conv(1, 3, 12, 16, 5, 2, 2, first=True)),
+    "conv_grouped": ("conv2d", lambda: conv(1, 32, 6, 32, 3, 1, 1, groups=2)),
+    "conv_block8": ("conv2d", lambda: conv(1, 16, 6, 24, 3, 1, 1, block=8)),
+    "depthwise": ("window", lambda: conv(1, 32, 7, 32, 3, 1, 1, groups=32)),
+    "depthwise_stride": ("window", lambda: conv(2, 16, 9, 16, 3, 2, 1, groups=16)),
+    "conv_plain": ("window", plain_conv),
+    "max_pool": ("window", lambda: pool("max")),
+    "avg_pool": ("window", lambda: pool("avg")),
+    "global_mean": ("window", global_mean),
+    "softmax": ("rows", lambda: softmax(5, 37)),
+    "softmax_wide": ("rows", lambda: softmax(2, 3, 128)),
+    "mean": ("rows", lambda: mean(4, 3, 50)),
+    "chain": ("elementwise", lambda: chain(3, 5, 21)),
+    "chain_scalar_row": ("elementwise", lambda: chain(7, 1)),
+    "transpose": ("elementwise", transpose),
+    "concat": ("elementwise", concat),
+}

@@ -1,0 +1,106 @@
+"""Random primitives on a schedule, driven by a stream of choices (hypothesis or a seeded generator)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from autosched.errors import InvalidValueError, ScheduleError
+from autosched.ir import structural_key
+from autosched.tir.schedule import Schedule
+
+Choose = Callable[[int], int]  # n -> a number in [0, n)
+
+PRIMITIVES = (
+    "split", "split", "split", "fuse", "reorder", "reorder", "parallel", "vectorize", "unroll", "compute_inline",
+    "reverse_compute_inline", "compute_at", "compute_at", "compute_at", "reverse_compute_at", "reverse_compute_at",
+    "cache_read", "cache_write", "set_scope", "decompose_reduction", "decompose_reduction", "rfactor",
+    "transform_layout", "transform_block_layout", "annotate", "add_unit_loop",
+)  # fmt: skip
+
+MAPS: dict[int, list[Callable[..., Any]]] = {
+    1: [lambda i: (i // 2, i % 2), lambda i: (i,), lambda i: (i // 4, i % 4)],
+    2: [lambda i, j: (j, i), lambda i, j: (i // 2, j, i % 2), lambda i, j: (i, j // 4, j % 4), lambda i, j: (i * 16 + j,)],
+    3: [lambda a, b, c: (c, a, b), lambda a, b, c: (a, b // 2, c, b % 2)],
+    4: [lambda a, b, c, d: (a, b // 2, c, d, b % 2), lambda a, b, c, d: (a, c, d, b)],
+    5: [lambda a, b, c, d, e: (a, c, d, b, e)],
+}
+
+
+def step(sch: Schedule, choose: Choose) -> str:
+    """One random primitive on random operands; returns what was tried. Raises what the primitive raises."""
+    name = PRIMITIVES[choose(len(PRIMITIVES))]
+    blocks = list(sch._tree("main").leaf_names)
+    block = blocks[choose(len(blocks))]
+    loops = sch.get_loops(block)
+
+    def loop() -> Any:
+        if not loops:
+            raise ScheduleError("no loop")
+        return loops[choose(len(loops))]
+
+    match name:
+        case "split":
+            x = loop()
+            factors: list[int | None] = [[None, 2], [None, 3], [None, 4], [2, None], [None, 2, 2], [3, 4], [8, 1], [None, 5]][choose(8)]
+            sch.split(x, factors)
+        case "fuse":
+            n = choose(max(len(loops) - 1, 1))
+            sch.fuse(*loops[n : n + 2 + choose(2)])
+        case "reorder":
+            order = list(loops)
+            for i in range(len(order) - 1, 0, -1):
+                j = choose(i + 1)
+                order[i], order[j] = order[j], order[i]
+            sch.reorder(*order[: 2 + choose(3)])
+        case "parallel" | "vectorize" | "unroll":
+            getattr(sch, name)(loop())
+        case "compute_inline" | "reverse_compute_inline":
+            getattr(sch, name)(block)
+        case "compute_at" | "reverse_compute_at":
+            other = blocks[choose(len(blocks))]
+            theirs = sch.get_loops(other)
+            if not theirs:
+                raise ScheduleError("no loop")
+            getattr(sch, name)(block, theirs[choose(len(theirs))], preserve_unit_loops=bool(choose(2)), index=(-1, -1, -2, 0)[choose(4)])
+        case "cache_read":
+            sch.cache_read(block, choose(2), "global")
+        case "cache_write":
+            sch.cache_write(block, 0, "local")
+        case "set_scope":
+            sch.set_scope(block, 0, "local")
+        case "decompose_reduction":
+            sch.decompose_reduction(block, loop())
+        case "rfactor":
+            sch.rfactor(loop(), choose(3) - 1)
+        case "transform_layout":
+            written = sch.get(sch.get_block(block)).writes[0].buffer
+            if any(written is b for b in sch.func.buffers):
+                raise ScheduleError("the results would have another shape")
+            maps = MAPS[min(written.ndim, 5)]
+            sch.transform_layout(block, ("write", 0), maps[choose(len(maps))], pad_value=0.0 if choose(2) else None)
+        case "transform_block_layout":
+            ndim = len(sch.get(sch.get_block(block)).iter_vars)
+            if ndim not in MAPS:
+                raise ScheduleError("no map")
+            sch.transform_block_layout(block, MAPS[ndim][choose(len(MAPS[ndim]))])
+        case "annotate":
+            sch.annotate(block, "note", choose(5))
+        case "add_unit_loop":
+            sch.add_unit_loop(block)
+    return f"{name} {block}"
+
+
+def walk(sch: Schedule, n_steps: int, choose: Choose) -> tuple[int, int]:
+    """Several steps; those refused must leave the function as it was. Returns (applied, refused)."""
+    applied = refused = 0
+    for _ in range(n_steps):
+        before = sch.func
+        key = structural_key(before)
+        try:
+            step(sch, choose)
+            applied += 1
+        except (ScheduleError, InvalidValueError):
+            refused += 1
+            assert structural_key(sch.func) == key == structural_key(before), "a refused primitive changed the function"
+    return applied, refused
