@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from autosched.codegen import cache, counters
 from autosched.codegen.cpu.compiled import CompiledKernel
+from autosched.codegen.pool import map_in_processes
 from autosched.errors import TargetError
 from autosched.target import Target
+from autosched.target.threads import choose_threads
 from autosched.tir.function import PrimFunc
-
-if TYPE_CHECKING:
-    from multiprocessing.context import SpawnContext
 
 WORTH_A_POOL = 4  # fewer kernels compile faster in this process than a new one takes to import Numba
 
@@ -57,7 +53,7 @@ def compile_func(
 def compile_funcs(requests: Sequence[Request], target: Target | str = "cpu", jobs: int | None = None) -> list[CompiledKernel]:
     """Compile many kernels, in order of the requests; in `jobs` processes where that pays.
 
-    jobs    None: as many as there are CPUs that this process may use; 1: in this process
+    jobs    None: as many as this process may use; 1: in this process
     Raises  what `compile_func` raises, for the first request that fails.
     """
     target = _cpu(target)
@@ -66,7 +62,7 @@ def compile_funcs(requests: Sequence[Request], target: Target | str = "cpu", job
     for _ in range(sum(key in results for key in keys)):
         counters.CACHE_HITS.add()
     missing = {key: r for key, r in zip(keys, requests, strict=True) if key not in results}
-    workers = min(jobs or len(os.sched_getaffinity(0)), len(missing))
+    workers = min(jobs or choose_threads(), len(missing))
     if workers > 1 and len(missing) > WORTH_A_POOL:
         results |= _compile_in_pool(missing, target, workers)
     else:
@@ -76,15 +72,17 @@ def compile_funcs(requests: Sequence[Request], target: Target | str = "cpu", job
 
 
 def _compile_in_pool(missing: dict[str, Request], target: Target, workers: int) -> dict[str, CompiledKernel]:
-    import multiprocessing
-
-    context: SpawnContext = multiprocessing.get_context("spawn")
-    items = list(missing.items())
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        compiled = list(pool.map(_compile_one, [r for _, r in items], [target] * len(items)))
-    for _ in compiled:
-        counters.COMPILES.add()
-    return {key: result for (key, _), result in zip(items, compiled, strict=True)}
+    compiled: dict[str, CompiledKernel] = {}
+    text = target.to_json()
+    before = counters.COMPILES.value
+    results = map_in_processes(missing, lambda r: _compile_one(r, target), lambda r: (r, text), workers - 1)
+    for key in missing:
+        if isinstance(results[key], Exception):
+            raise results[key]
+        compiled[key] = results[key]
+    here = counters.COMPILES.value - before
+    counters.COMPILES.add(sum(not c.from_cache for c in compiled.values()) - here)
+    return compiled
 
 
 def _compile_one(request: Request, target: Target) -> CompiledKernel:

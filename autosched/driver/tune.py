@@ -148,11 +148,13 @@ class Tuning:
             self._resume(i, task)
         with LocalMeasurer(self.target, MeasureOptions(threads=self.threads)) as measurer:
             try:
-                stop = self._search(measurer)
-                self.report.reason = str(stop)
-                self._finish(measurer)
+                self.report.reason = str(self._search(measurer))
             except KeyboardInterrupt:
                 self.report.interrupted, self.report.reason = True, "interrupted"
+            try:
+                self._finish(measurer)
+            except KeyboardInterrupt:  # the second one: trials are kept, the missing winners are not named
+                self.report.interrupted, self.report.reason = True, "interrupted before all winners were named"
         self._update()
         return self.report
 

@@ -140,7 +140,7 @@ def module_pass(
         if inspect.isclass(subject):
 
             def make(*args: Any, **kwargs: Any) -> Pass:
-                instance = subject(*args, **kwargs)
+                instance: Any = subject(*args, **kwargs)
                 return Pass(lambda mod, ctx: instance.transform_module(mod, ctx), info)
 
             make.__name__, make.__doc__ = subject.__name__, subject.__doc__

@@ -209,7 +209,7 @@ class VarBinding(Binding):
     """`var = value`."""
 
     var: Var = defines()
-    value: Expr
+    value: Expr  # type: ignore[misc]
     span: Span | None = ignored(default=None)
 
 
@@ -218,8 +218,8 @@ class MatchCast(Binding):
     """`var = value`, checked at run time against `struct_info`, whose symbolic dimensions it defines."""
 
     var: Var = defines()
-    value: Expr
-    struct_info: StructInfo
+    value: Expr  # type: ignore[misc]
+    struct_info: StructInfo  # type: ignore[misc]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -251,7 +251,7 @@ class Function(Node):
     """A function of the graph level."""
 
     params: tuple[Var, ...] = defines()
-    body: SeqExpr
+    body: SeqExpr  # type: ignore[misc]
     ret_struct_info: StructInfo | None = None
     is_pure: bool = True
     attrs: Mapping[str, Any] = field(default_factory=FrozenDict)

@@ -1,8 +1,13 @@
-"""What printer and parser both know of intrinsics: whose dtype their result has."""
+"""What printer and parser both know: the dtypes, and whose dtype the result of an intrinsic has."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+DTYPES = (
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+    "bfloat16", "bool",
+)  # fmt: skip
 
 _LIKE_FIRST = (
     "exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "floor", "ceil", "round", "trunc", "nearbyint", "sin",

@@ -241,11 +241,12 @@ class _Verifier:
         guarded = not isinstance(x.predicate, E.IntImm)
         if not guarded and (low < start or high >= start + extent):
             self.fail("bindings", f"'{iv.var.name}' reaches [{low}, {high}], outside of [{start}, {start + extent})")
-        if not self.conditional() and (low > start or high < start + extent - 1):
+        whole = iv.kind == REDUCE or any(b is w.buffer for w in x.block.writes for b in self.func.buffers)
+        if whole and not self.conditional() and (low > start or high < start + extent - 1):
             self.fail("bindings", f"'{iv.var.name}' reaches only [{low}, {high}] of [{start}, {start + extent})")
 
     def conditional(self) -> bool:
-        """Whether the place may be left out at run time, so that a domain need not be covered."""
+        """Whether loops of unknown extent are around: then nothing can be said about reaching all of a domain."""
         return any(b == (None, None) for b in self.analyzer.bounds.values())
 
     def block(self, block: Block) -> None:

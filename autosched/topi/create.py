@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from autosched import te
 from autosched.te import Tensor
@@ -10,7 +11,7 @@ from autosched.tir.expr import cast, const
 from autosched.topi.shapes import dims
 
 
-def full(shape: Sequence[int], dtype: str, value: float) -> Tensor:
+def full(shape: Sequence[Any], dtype: str, value: float) -> Tensor:
     """The same number everywhere."""
     return te.compute(dims(shape), lambda *_: const(value, dtype), name="T_full")  # type: ignore[no-any-return]
 

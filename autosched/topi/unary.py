@@ -133,7 +133,7 @@ def gelu(x: Tensor) -> Tensor:
 def gelu_tanh(x: Tensor) -> Tensor:
     """The approximation of gelu by tanh. Source: Hendrycks, Gimpel 2016, section 2."""
 
-    def f(v: Any) -> PrimExpr:
+    def f(v: Any) -> Any:
         inner = _number(v, math.sqrt(2 / math.pi)) * (v + _number(v, 0.044715) * v * v * v)
         return v * _number(v, 0.5) * (_number(v, 1) + te.tanh(inner))
 

@@ -97,3 +97,25 @@ def test_many_kernels_in_a_pool_come_back_in_order(empty_cache):
 def test_a_target_that_is_no_cpu_is_refused():
     with pytest.raises(TargetError, match="cuda"):
         compile_func(scale(2.0), "cuda")
+
+
+def test_a_kernel_that_fails_in_another_process_raises_here(empty_cache):
+    from autosched.errors import CodegenError
+    from autosched.tir import call
+    from tests.codegen.programs import BufferStore, buffer, const, function, loop
+
+    out = buffer("C", 4)
+    bad = function([out], loop("i", 4, lambda i: BufferStore(out, call("zeta", const(1.0)), (i,))))
+    requests = [Request(scale(float(f)), "scale") for f in range(5)] + [Request(bad, "bad")]
+    with pytest.raises(CodegenError, match="zeta"):
+        compile_funcs(requests, "cpu", jobs=2)
+
+
+def test_helpers_that_end_early_cost_nothing_but_time(empty_cache, monkeypatch):
+    from autosched.codegen import pool
+
+    ends = [sys.executable, "-c", "pass"]
+    start = lambda: subprocess.Popen(ends, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: E731
+    monkeypatch.setattr(pool, "_start", start)
+    found = pool.map_in_processes({i: i for i in range(20)}, lambda x: x * x, lambda x: x, 2)
+    assert found == {i: i * i for i in range(20)}

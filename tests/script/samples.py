@@ -9,8 +9,21 @@ from autosched.tir.access import infer_regions
 from autosched.tir.expr import Buffer, IntImm, IterVar, PrimExpr, Range, Var
 from autosched.tir.function import PrimFunc, make_root
 from autosched.tir.stmt import (
-    Allocate, AssertStmt, Block, BlockRealize, BufferRegion, BufferStore, Evaluate, For, IfThenElse, LetStmt, LoopKind,
-    MatchBufferRegion, Stmt, While, seq,
+    Allocate,
+    AssertStmt,
+    Block,
+    BlockRealize,
+    BufferRegion,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    LoopKind,
+    MatchBufferRegion,
+    Stmt,
+    While,
+    seq,
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,8 @@ from autosched.codegen.cpu.index import Index, IndexEmitter, strides_of
 from autosched.codegen.cpu.types import (
     I8, I32, I64, VOID, call_intrinsic, constant, item_bytes, lanes_of, memory_type, splat, suffix, value_type,
 )  # fmt: skip
-from autosched.tir.expr import Buffer, PrimExpr, const_int
+from autosched.ir.node import walk
+from autosched.tir.expr import Buffer, FloorDiv, FloorMod, PrimExpr, Var, add, cast, const, const_int, mul
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class MemoryEmitter(IndexEmitter):
     entry: Any  # a builder at the end of the entry block's allocations
     lane_use: dict[Buffer, LaneUse]
     unmasked: frozenset[Buffer]
+    flat: dict[Any, PrimExpr]
+    divided: dict[int, tuple[Any, list[Var] | None]]  # the variables of indices that are worth flattening
 
     def note_lanes(self, buffer: Buffer, at: Index) -> None:
         """Keep account of what is used of a local buffer."""
@@ -95,10 +99,30 @@ class MemoryEmitter(IndexEmitter):
 
     def offset(self, place: Place, indices: tuple[PrimExpr, ...]) -> Index:
         """The distance in elements from the buffer's start."""
+        flat = self.flattened(place, indices)
+        if flat is not None:
+            return self.index(flat)
         total: Index = Affine()
         for e, stride in zip(indices, place.strides, strict=False):
             total = self.sum(total, self.product(self.index(e), Affine(stride)))
         return total
+
+    def flattened(self, place: Place, indices: tuple[PrimExpr, ...]) -> PrimExpr | None:
+        """One simplified expression where indices have quotients and remainders, which often cancel: i // 9 * 9 + i % 9."""
+        if len(indices) < 2:
+            return None
+        if id(indices) not in self.divided:
+            divides = any(isinstance(x, FloorDiv | FloorMod) for i in indices for x in walk(i))
+            pure = divides and all(self.is_pure(i) for i in indices)
+            self.divided[id(indices)] = (indices, sorted_vars(indices) if pure else None)
+        variables = self.divided[id(indices)][1]
+        if variables is None:
+            return None
+        key = ("flat", id(indices), place.strides, *(self.analyzer.bounds.get(v) for v in variables))
+        if key not in self.flat:
+            parts = (mul(cast("int64", i), const(s, "int64")) for i, s in zip(indices, place.strides, strict=False))
+            self.flat[key] = self.analyzer.simplify(functools.reduce(add, parts))
+        return self.flat[key]
 
     def address(self, place: Place, at: Affine) -> Any:
         """A pointer to the element, which does not depend on the lane."""
@@ -242,3 +266,8 @@ class MemoryEmitter(IndexEmitter):
         """Ask for the cache line of an element, for reading, in all levels."""
         pointer = self.builder.bitcast(self.address(place, at.without_lane()), I8.as_pointer())
         call_intrinsic(self.builder, "llvm.prefetch.p0", VOID, [pointer, I32(0), I32(3), I32(1)])
+
+
+def sorted_vars(indices: tuple[PrimExpr, ...]) -> list[Var]:
+    """The variables of expressions in order of first use."""
+    return list(dict.fromkeys(x for i in indices for x in walk(i) if isinstance(x, Var)))

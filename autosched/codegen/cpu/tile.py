@@ -9,23 +9,27 @@ from typing import Any
 from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
+from autosched.codegen.cpu.cut import work
 from autosched.codegen.cpu.isa import Isa
-from autosched.codegen.cpu.types import BYTES, I64, VOID, lanes_of
+from autosched.codegen.cpu.types import BYTES, I64, VOID, item_bytes, lanes_of, splat
 from autosched.codegen.cpu.values import ValueEmitter
 from autosched.codegen.lower.loops import enter
 from autosched.errors import CodegenError
 from autosched.ir.node import walk
 from autosched.tir import expr as E
 from autosched.tir.expr import Buffer, BufferLoad, PrimExpr, Var, const_int
+from autosched.tir.functor import uses
 from autosched.tir.simplify import Analyzer, split_conditions
 from autosched.tir.stmt import (
     Allocate, AssertStmt, BufferStore, Evaluate, For, IfThenElse, LetStmt, LoopKind, SeqStmt, Stmt, While,
 )  # fmt: skip
 
-MOST_UNROLLED = 256  # an unrolled loop with more iterations runs as a loop
+MOST_UNROLLED = 4096  # stores: an unrolled loop with more of them runs as a loop
 MOST_VECTORS = 16  # a vectorised loop with more whole vectors runs as a loop over vectors
+VECTORS_AT_ONCE = 4  # in an iteration of that loop
 _LINE_BYTES = 64
 _MOST_LINES = 16  # prefetched at once
+_MOST_OFFSETS = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +68,8 @@ def _emit_body(function: Any, tile: Tile, isa: Isa, unmasked: frozenset[Buffer])
     entry = function.append_basic_block("entry")
     body = function.append_basic_block("body")
     emitter = TileEmitter(ir.IRBuilder(body), isa, tile.analyzer)
-    emitter.places, emitter.loop_facts, emitter.lane_use, emitter.unmasked = {}, {}, {}, unmasked
+    emitter.places, emitter.loop_facts, emitter.lane_use = {}, {}, {}
+    emitter.flat, emitter.divided, emitter.unmasked = {}, {}, unmasked
     emitter.entry = ir.IRBuilder(entry)
     written = {n.buffer for n in walk(tile.stmt) if isinstance(n, BufferStore)}
     arguments = list(function.args)
@@ -134,7 +139,7 @@ class TileEmitter(ValueEmitter):
             raise CodegenError(f"the loop '{loop.loop_var.name}' is bound to {loop.thread}, which a CPU lacks")
         outer = self.analyzer
         self.analyzer = enter(outer, loop)
-        if loop.kind == LoopKind.UNROLLED and count is not None and count <= MOST_UNROLLED:
+        if loop.kind == LoopKind.UNROLLED and count is not None and work(loop) <= MOST_UNROLLED:
             self.unroll(loop, count)
         elif loop.kind == LoopKind.VECTORIZED and count is not None and self.lanes == 1 and self.facts(loop).fills_lanes:
             self.vectorize(loop, count)
@@ -197,13 +202,20 @@ class TileEmitter(ValueEmitter):
         full, rest = divmod(count, widest)
         start = self.index(loop.start)
         assert isinstance(start, Affine), "outside of a vectorised loop no value depends on the lane"
+        straight = 0
         if full > MOST_VECTORS:
-            first = self.scalar(start)
-            end = self.scalar(start.plus(Affine(full * widest)))
-            self.repeat(first, end, widest, loop.loop_var.name, lambda i: self.vector_body(loop, body, self.atom(i), widest, None))
-        else:
-            for i in range(full):
-                self.vector_body(loop, body, start.plus(Affine(i * widest)), widest, None)
+            group = 1 if any(isinstance(n, For) for n in walk(body)) else VECTORS_AT_ONCE
+            straight = full // group * group
+            end = self.scalar(start.plus(Affine(straight * widest)))
+
+            def vectors(i: Any) -> None:
+                base = self.atom(i)
+                for k in range(group):
+                    self.vector_body(loop, body, base.plus(Affine(k * widest)), widest, None)
+
+            self.repeat(self.scalar(start), end, group * widest, loop.loop_var.name, vectors)
+        for i in range(straight, full):
+            self.vector_body(loop, body, start.plus(Affine(i * widest)), widest, None)
         if rest:
             lanes = 1 << (rest - 1).bit_length()
             base = start.plus(Affine(full * widest))
@@ -262,17 +274,13 @@ class TileEmitter(ValueEmitter):
                 self.emit(stmt.else_case)
             return
         if per_lane is not None:
-            condition = per_lane if scalar is None else self.builder.and_(per_lane, self.splat_mask(scalar))
+            lanes = lanes_of(per_lane)
+            condition = per_lane if scalar is None else self.builder.and_(per_lane, splat(self.builder, scalar, lanes))
             self.emit_masked(condition, stmt)
         elif scalar is not None:
             self.emit_branch(scalar, stmt)
         else:
             self.emit(stmt.then_case)
-
-    def splat_mask(self, scalar: Any) -> Any:
-        from autosched.codegen.cpu.types import splat
-
-        return splat(self.builder, scalar, self.lanes)
 
     def emit_masked(self, condition: Any, stmt: IfThenElse) -> None:
         outer = self.mask
@@ -314,9 +322,8 @@ class TileEmitter(ValueEmitter):
         wanted = loop.annotations.get("prefetch")
         if not wanted:
             return
-        pairs = wanted.items() if hasattr(wanted, "items") else [wanted]
-        for name, ahead in pairs:
-            self.env[loop.loop_var] = at.plus(Affine(int(ahead)))
+        for name, ahead in _prefetch_pairs(wanted):
+            self.env[loop.loop_var] = at.plus(Affine(ahead))
             loads = [n for n in walk(loop.body) if isinstance(n, BufferLoad) and n.buffer.name == name]
             if loads:
                 self.prefetch_lines(loads[0], loop.body)
@@ -327,22 +334,31 @@ class TileEmitter(ValueEmitter):
         place = self.places.get(load.buffer)
         if place is None or place.is_local:
             return
-        inner = [n for n in walk(body) if isinstance(n, For)]
-        known = Analyzer()
+        inner = [n for n in walk(body) if isinstance(n, For) and uses(load, {n.loop_var})]
         for n in inner:
             self.env[n.loop_var] = Affine(const_int(n.start) or 0)
-            known.bind(n.loop_var, (const_int(n.start) or 0, const_int(n.extent) or 1))
         start = self.offset(place, load.indices)
-        if not isinstance(start, Affine):
-            return
-        from autosched.codegen.cpu.types import item_bytes
+        offsets = {0}
+        for n in inner:  # where each inner loop takes the address, as far as it moves by equal steps
+            self.env[n.loop_var] = Affine((const_int(n.start) or 0) + 1)
+            step = self.sum(self.offset(place, load.indices), start, -1)
+            self.env[n.loop_var] = Affine(const_int(n.start) or 0)
+            count = const_int(n.extent) or 1
+            if isinstance(step, Affine) and step.is_const and len(offsets) * count <= _MOST_OFFSETS:
+                offsets = {o + step.const * i for o in offsets for i in range(count)}
+        line = _LINE_BYTES // item_bytes(load.buffer.dtype)
+        if isinstance(start, Affine):
+            for at in sorted({o // line for o in offsets})[:_MOST_LINES]:
+                self.prefetch(place, start.plus(Affine(at * line)))
 
-        last_axis = load.indices[-1]
-        own = {k: v for k, v in known.linear(last_axis).terms.items() if v[1] in set(known.bounds)}
-        span = sum(c * ((known.bounds[v][1] or 0) - (known.bounds[v][0] or 0)) for c, v in own.values() if c > 0) + 1  # type: ignore[index]
-        step = _LINE_BYTES // item_bytes(load.buffer.dtype)
-        for line in range(min(-(-span // step), _MOST_LINES)):
-            self.prefetch(place, start.plus(Affine(line * step)))
+
+def _prefetch_pairs(wanted: Any) -> list[tuple[str, int]]:
+    """(buffer name, iterations ahead) from {name: ahead}, [name, ahead] or a list of such pairs."""
+    if hasattr(wanted, "items"):
+        pairs = list(wanted.items())
+    else:
+        pairs = [tuple(wanted)] if isinstance(wanted[0], str | E.StringImm) else [tuple(w) for w in wanted]
+    return [(str(getattr(name, "value", name)), int(ahead)) for name, ahead in pairs]
 
 
 def _fills_lanes(loop: For) -> bool:
@@ -363,6 +379,4 @@ def _fills_lanes(loop: For) -> bool:
 def _vector_dtype(body: Stmt) -> str:
     """The widest dtype that the body stores: one vector of it fills a register."""
     dtypes = [n.buffer.dtype for n in walk(body) if isinstance(n, BufferStore)]
-    from autosched.codegen.cpu.types import item_bytes
-
     return max(dtypes, key=item_bytes) if dtypes else "float32"

@@ -42,7 +42,7 @@ def read_model(path: str | Path) -> onnx.ModelProto:
 def parse_model(data: bytes, name: str = "the model") -> onnx.ModelProto:
     """A model from its bytes. Raises ImportModelError for anything that is no complete ONNX model."""
     import onnx
-    from google.protobuf.message import DecodeError
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     try:
         model = onnx.load_model_from_string(data)

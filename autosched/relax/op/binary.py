@@ -24,7 +24,7 @@ def _binary(name: str, compute: Any, reference: Any, infer: Any = broadcast, low
     )
 
 
-def _divide(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _divide(x: Any, y: Any) -> Any:
     if np.issubdtype(x.dtype, np.integer):
         return np.trunc(x / y).astype(x.dtype)
     return x / y

@@ -49,6 +49,6 @@ arange = define_op(
     attributes={"start": 0, "end": 0, "step": 1, "dtype": "int64"},
     infer_type=lambda start, end, step, dtype: TensorStructInfo((len(range(start, end, step)),), dtype),
     compute=topi.arange,
-    reference=lambda start, end, step, dtype: np.arange(start, end, step, dtype),
+    reference=lambda start, end, step, dtype: np.arange(start, end, step, dtype=dtype),
     samples=[sample(start=1, end=8, step=2)],
 )

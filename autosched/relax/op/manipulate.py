@@ -71,7 +71,7 @@ def _order(axes: Any, ndim: int) -> tuple[int, ...]:
 
 
 def _transposed(x: Array, axes: Any) -> Array:
-    """The array with its dimensions in another order. A large matrix is copied in tiles, four times as fast as whole."""
+    """Dimensions in another order. A large matrix is copied in tiles, four times as fast as whole."""
     order = _order(axes, x.ndim)
     if order != (1, 0) or x.size < 1 << 20:
         return np.transpose(x, order)

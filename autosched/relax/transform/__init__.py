@@ -1,11 +1,17 @@
-"""Passes over graph functions: a file each."""
+"""Passes over modules, under TVM's names: each is called with its options and gives a pass."""
 
+from autosched.ir.transform import Pass, PassContext, Sequential, module_pass
+from autosched.relax.transform.annotate_patterns import AnnotateTIROpPattern, OpPattern, annotate_patterns, pattern_of
 from autosched.relax.transform.bind_params import BindParams
-from autosched.relax.transform.canonicalize import CanonicalizeBindings, canonicalize_bindings, canonicalize_operators
-from autosched.relax.transform.choose_layouts import choose_layouts
+from autosched.relax.transform.canonicalize_bindings import CanonicalizeBindings, canonicalize_bindings
+from autosched.relax.transform.choose_layouts import ChooseLayouts, choose_layouts
 from autosched.relax.transform.common_subexpr import EliminateCommonSubexpr, eliminate_common_subexpr
+from autosched.relax.transform.copy_outputs import CopyOutputs, copy_outputs
 from autosched.relax.transform.dead_code import DeadCodeElimination, dead_code_elimination
-from autosched.relax.transform.decompose import DecomposeOpsForInference, decompose_for_inference
-from autosched.relax.transform.fold_batchnorm import FoldBatchnormToConv2D, fold_batchnorm, fold_scales
-from autosched.relax.transform.fold_constant import FoldConstant, fold_constants
-from autosched.relax.transform.remove_identity import remove_identity
+from autosched.relax.transform.decompose import DecomposeOpsForInference, decompose_ops
+from autosched.relax.transform.fold_constant import FoldConstant, fold_constant
+from autosched.relax.transform.fold_scale import FoldBatchnormToConv2D, fold_scale
+from autosched.relax.transform.fuse_ops import FuseOps, fuse_ops
+from autosched.relax.transform.fuse_tir import FuseTIR, fuse_tir
+from autosched.relax.transform.legalize_ops import LegalizeOps, legalize_ops
+from autosched.relax.transform.remove_identity import VIEWS, RemoveIdentity, is_view, remove_identity

@@ -1,284 +1,254 @@
-"""Channels in blocks, [N, C / c, H, W, c], from convolution to convolution; plain layouts at the edges only.
+"""Convolutions compute on channels in blocks, and what stands between them follows.
 
-Convolutions decide; what lies between them follows where it can (element-wise operators, pooling, concatenation of
-whole blocks). A value may exist in both forms: the other one is made where it is first asked for. Channels that do
-not fill their last block are padded with zeros in the weights, and what the operators between make of them is
-multiplied by zero weights later, or cut off where the plain form is made.
+The pass walks the calls in order. A convolution takes and gives blocked values; a call that can work on them does so
+where an input is blocked already; every other call gets plain values. So layouts change at the edges of regions only.
+Channels that do not fill the last block are padded: their weights are zero, so whatever stands there is multiplied by
+zero by the next convolution, and dropped where the region is left.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from autosched.ir.module import IRModule
-from autosched.ir.transform import Pass, PassInfo
+from autosched.ir.transform import Pass, graph_pass
 from autosched.relax import op
-from autosched.relax.expr import Binding, Call, Constant, DataflowVar, Expr, Function, MatchCast, ShapeExpr, Tuple, Var, VarBinding
-from autosched.relax.op.registry import remake
-from autosched.relax.rewrite import Rewriter, map_functions, used_vars
+from autosched.relax.expr import Call, Constant, DataflowVar, Expr, Function, If, Tuple, Var
+from autosched.relax.op.registry import OpDef, definition_of, remake
+from autosched.relax.op.types import axis_index, broadcast, compare, float_same, same
+from autosched.relax.rewrite import map_functions
 from autosched.relax.struct_info import TensorStructInfo
+from autosched.relax.transform.blocked import BlockedRewriter, Form, pad_channels, shape_of
 
-LayoutOracle = Callable[[Call], int]  # a convolution -> channels in a block of its output; 0 leaves it plain
+FEW_CHANNELS = 4  # data of so few channels stay plain: a first layer's
+Blocks = int | Callable[[Call], int]
 
-# f(0) and f of any finite value are finite, so that garbage in padded channels stays harmless
-UNARY = {
-    "nn.relu", "clip", "sigmoid", "tanh", "nn.leakyrelu", "nn.hard_sigmoid", "nn.gelu", "nn.gelu_tanh", "nn.silu", "abs",
-    "negative", "erf", "identity",
-}  # fmt: skip
-BINARY = {"add", "subtract", "multiply", "maximum", "minimum", "divide"}
-POOLING = {"nn.max_pool2d", "nn.avg_pool2d", "nn.adaptive_avg_pool2d"}
-FEW_CHANNELS = 4  # an image's: a convolution reads them plain
+POOLS = ("nn.max_pool2d", "nn.avg_pool2d", "nn.adaptive_avg_pool2d")
+REDUCTIONS = ("sum", "mean", "max", "min")
+UNSAFE_PADDED = ("divide", "floor_divide", "power")  # 0 / 0 in a padded channel is no number, and stays none
 
 
-@dataclass
-class Forms:
-    """One value [N, C, H, W]: its blocked form, and its plain one where it was asked for."""
-
-    channels: int
-    block: int
-    blocked: Expr
-    plain: Expr | None = None
-
-    @property
-    def ragged(self) -> bool:
-        return self.channels % self.block != 0
+def is_elementwise(definition: OpDef) -> bool:
+    """Whether the operator computes every element from the same element of its one argument."""
+    return definition.infer_type in (same, float_same) or definition.name == "astype"
 
 
-def _info(x: Any) -> TensorStructInfo:
-    info = x.struct_info
-    assert isinstance(info, TensorStructInfo)
-    return info
+def is_binary(definition: OpDef) -> bool:
+    return definition.infer_type in (broadcast, compare)
 
 
-def _layout(block: int) -> str:
-    return f"NCHW{block}c" if block else "NCHW"
+def finite_at_zero(definition: OpDef, call: Call) -> bool:
+    """Whether a channel of zeros stays finite, so that a zero weight can hide it."""
+    zero = np.zeros(1, call.args[0].struct_info.dtype)
+    with np.errstate(all="ignore"):
+        return bool(np.all(np.isfinite(definition.run_reference([zero], call.attrs))))
 
 
-def pad_axis(array: np.ndarray[Any, Any], axis: int, size: int, value: float = 0.0) -> np.ndarray[Any, Any]:
-    """`array` grown at the end of an axis; itself where it has that size."""
-    missing = size - array.shape[axis]
-    if not missing:
-        return array
-    widths = [(0, missing if a == axis else 0) for a in range(array.ndim)]
-    return np.pad(array, widths, constant_values=value)
-
-
-def _up(n: int, block: int) -> int:
-    return -(-n // block) * block if block else n
-
-
-@dataclass
-class _Layouts(Rewriter):
-    oracle: LayoutOracle
-    forms: dict[Var, Forms] = field(default_factory=dict)
-    made: dict[tuple[Var, int], Expr] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
+class _Layouts(BlockedRewriter):
+    def __init__(self, blocks: Blocks):
         super().__init__()
+        self.blocks = blocks
 
-    # --- forms of values ---------------------------------------------------------------------------------------------
+    def block_of(self, call: Call) -> int:
+        return self.blocks if isinstance(self.blocks, int) else self.blocks(call)
 
-    def plain(self, x: Any) -> Any:
-        """The plain form of a value."""
-        forms = self.forms.get(x) if isinstance(x, Var) else None
-        if forms is None:
-            return self.substitute(x)
-        if forms.plain is None:
-            forms.plain = self.emit(self.to_plain(forms))
-            self.replaced[x] = forms.plain
-        return forms.plain
+    def value(self, value: Expr, var: Var) -> Expr:
+        """A value in blocked form under a variable of its own where possible; outputs are plain."""
+        result = self.in_blocks(value, var) if isinstance(value, Call) else None
+        if result is None:
+            return self.as_plain(value)
+        return result if isinstance(var, DataflowVar) else self.plain(result)  # type: ignore[no-any-return]
 
-    def to_plain(self, f: Forms) -> Expr:
-        n, _, h, w, _ = _info(f.blocked).static_shape
-        if h == w == 1 and not f.ragged:
-            return op.reshape(f.blocked, ShapeExpr((n, f.channels, 1, 1)))
-        return op.layout_transform(f.blocked, _layout(f.block), "NCHW", f.channels)
+    def as_plain(self, value: Expr) -> Expr:
+        if not isinstance(value, Call):
+            return self.plain(value)  # type: ignore[no-any-return]
+        args = [self.plain(a) for a in value.args]
+        if all(a is b for a, b in zip(args, value.args, strict=True)):
+            return value
+        if definition_of(value) is None:
+            return dataclasses.replace(value, args=tuple(args))
+        return remake(value, args)
 
-    def blocked(self, x: Any, block: int) -> Expr:
-        """The form of a value with `block` channels a block, zero-padded."""
-        forms = self.forms.get(x)
-        if forms is not None and forms.block == block:
-            return forms.blocked
-        key = (x, block)
-        if key not in self.made:
-            if forms is not None:
-                made: Expr = op.layout_transform(forms.blocked, _layout(forms.block), _layout(block), forms.channels)
-            else:
-                source = self.substitute(x)
-                n, c, h, w = _info(source).static_shape
-                if h == w == 1 and c % block == 0:
-                    made = op.reshape(source, ShapeExpr((n, c // block, 1, 1, block)))
-                else:
-                    made = op.layout_transform(source, "NCHW", _layout(block))
-            self.made[key] = self.emit(made)
-        return self.made[key]
-
-    def block_of(self, x: Any) -> int:
-        """The block of a value that has a blocked form; 0 for others."""
-        return self.forms[x].block if isinstance(x, Var) and x in self.forms else 0
-
-    # --- the walk ------------------------------------------------------------------------------------------------------
-
-    def _binding(self, b: Binding) -> None:
-        value = b.value
-        forms = self.handle(value) if isinstance(value, Call) and not isinstance(b, MatchCast) else None
-        if forms is None:
-            for v in used_vars(value):
-                self.plain(v)
-            super()._binding(b)
-            return
-        forms.blocked = self.emit(forms.blocked, b.var.name)
-        self.forms[b.var] = forms
-        if not isinstance(b.var, DataflowVar):  # seen after the block: its plain form keeps its name
-            forms.plain = b.var
-            self._bindings.append(VarBinding(b.var, self.to_plain(forms)))
-
-    def handle(self, call: Call) -> Forms | None:
-        """The call on blocked values, or None where it stays plain."""
-        name = call.op_name.removeprefix("relax.")
+    def in_blocks(self, call: Call, var: Var) -> Var | None:
+        """The call on blocked values; None where it has to be plain."""
+        definition = definition_of(call)
+        if definition is None:
+            return None
+        name = definition.name
         if name == "nn.conv2d":
-            return self.convolution(call)
-        if name in UNARY:
-            return self.unary(call)
-        if name in BINARY:
-            return self.binary(call, name)
-        if name in POOLING:
-            return self.pooling(call)
+            return self.conv2d(call, var)
+        if name in POOLS:
+            return self.pool(call, var)
         if name == "concat":
-            return self.concat(call)
+            return self.concat(call, var)
+        if not any(self.form(a) for a in call.args):
+            return None
+        if is_elementwise(definition):
+            return self.elementwise(definition, call, var)
+        if is_binary(definition):
+            return self.binary(definition, call, var)
+        if name == "nn.pad":
+            return self.pad(call, var)
+        if name in REDUCTIONS:
+            return self.reduction(call, var)
         return None
 
-    def convolution(self, call: Call) -> Forms | None:
+    # --- convolutions --------------------------------------------------------------------------------------------------
+
+    def conv2d(self, call: Call, var: Var) -> Var | None:
         data, weight = call.args
-        if call.attrs["data_layout"] != "NCHW" or call.attrs["out_layout"] != "NCHW" or not isinstance(weight, Constant):
+        if call.attrs["data_layout"] != "NCHW" or call.attrs["out_layout"] != "NCHW" or len(shape_of(weight)) != 4:
             return None
-        channels_out, per_group, *_ = weight.data.shape
+        if call.attrs["groups"] == 1:
+            return self.dense_conv(call, var)
+        out, per_group = shape_of(weight)[:2]
         groups = call.attrs["groups"]
-        channels_in = per_group * groups
-        if groups > 1 and per_group == 1:
-            return self.depthwise(call, channels_out)
-        block = self.oracle(call)
-        if not block:
-            return None
-        if groups > 1:
-            have = self.block_of(data)
-            if not have or per_group % have or (channels_out // groups) % block:
-                return None
-            return self.convolve(call, self.forms[data].blocked, weight.data, have, block, channels_out)
-        have = self.block_of(data)
-        if not have and channels_in > FEW_CHANNELS:
-            have = block
-        source = self.blocked(data, have) if have else self.plain(data)
-        padded = pad_axis(pad_axis(weight.data, 0, _up(channels_out, block)), 1, _up(channels_in, have))
-        return self.convolve(call, source, padded, have, block, channels_out)
+        if per_group == 1 and out == groups:
+            return self.depthwise_conv(call, var)
+        return self.grouped_conv(call, var, per_group, out // groups)
 
-    def depthwise(self, call: Call, channels: int) -> Forms | None:
+    def dense_conv(self, call: Call, var: Var) -> Var:
         data, weight = call.args
-        have = self.block_of(data)
-        if not have or channels != call.attrs["groups"]:
-            return None
-        padded = pad_axis(weight.data, 0, _up(channels, have))
-        return self.convolve(call, self.forms[data].blocked, padded, have, have, channels, groups=padded.shape[0])
+        out, channels = shape_of(weight)[:2]
+        form = Form(self.block_of(call), out)
+        old = self.form(data)
+        if old is None and channels <= FEW_CHANNELS:
+            layout, stored = "NCHW", channels
+        else:
+            data = self.blocked(data, old.block if old is not None else form.block)
+            layout, stored = self.forms[data].layout, self.forms[data].stored
+        weight = self.padded(self.padded(weight, 0, form.stored), 1, stored)
+        new = remake(call, [data, weight], {"data_layout": layout, "out_layout": form.layout})
+        return self.bind(new, form, var.name)
 
-    def convolve(
-        self, call: Call, data: Expr, weight: np.ndarray[Any, Any], have: int, block: int, channels: int, groups: int = 0
-    ) -> Forms:
-        attrs = {"data_layout": _layout(have), "out_layout": _layout(block)}
-        constant = call.args[1] if weight is call.args[1].data else Constant(weight)
-        more = {"groups": groups} if groups else {}
-        return Forms(channels, block, remake(call, (data, constant), {**attrs, **more}))
+    def depthwise_conv(self, call: Call, var: Var) -> Var | None:
+        data, weight = call.args
+        block = self.block_of(call)
+        channels = shape_of(weight)[0]
+        if self.form(data) is None and channels < block:
+            return None
+        data = self.blocked(data, block)
+        form = self.forms[data]
+        attrs = {"data_layout": form.layout, "out_layout": form.layout, "groups": form.stored}
+        return self.bind(remake(call, [data, self.padded(weight, 0, form.stored)], attrs), form, var.name)
 
-    def unary(self, call: Call) -> Forms | None:
-        x = call.args[0]
-        if not self.block_of(x):
+    def grouped_conv(self, call: Call, var: Var, per_group_in: int, per_group_out: int) -> Var | None:
+        block = self.block_of(call)
+        while block >= FEW_CHANNELS and (per_group_in % block or per_group_out % block):
+            block //= 2
+        if block < FEW_CHANNELS:
             return None
-        f = self.forms[x]
-        return Forms(f.channels, f.block, remake(call, (f.blocked,)))
+        data, weight = call.args
+        form = Form(block, shape_of(weight)[0])
+        attrs = {"data_layout": form.layout, "out_layout": form.layout}
+        return self.bind(remake(call, [self.blocked(data, block), weight], attrs), form, var.name)
 
-    def binary(self, call: Call, name: str) -> Forms | None:
-        a, b = call.args
-        block = self.block_of(a) or self.block_of(b)
-        if not block or (self.block_of(a) and self.block_of(b) and self.block_of(a) != self.block_of(b)):
-            return None
-        info = _info(call)
-        if info.ndim != 4:
-            return None
-        channels = info.static_shape[1]
-        if name == "divide" and channels % block and isinstance(b, Var):
-            return None  # zero divided by zero in the padding
-        sides = [self.operand(x, block, channels, 1.0 if name == "divide" else 0.0) for x in (a, b)]
-        if None in sides:
-            return None
-        return Forms(channels, block, remake(call, [s() for s in sides if s is not None]))
-
-    def operand(self, x: Any, block: int, channels: int, filler: float) -> Callable[[], Expr] | None:
-        """How to get an operand of a blocked operator, or None where it has no blocked form."""
-        info = _info(x)
+    def padded(self, x: Expr, axis: int, size: int) -> Expr:
+        """A weight with zeros up to `size` along an axis."""
+        missing = size - shape_of(x)[axis]
+        if not missing:
+            return x
         if isinstance(x, Constant):
-            array = _blocked_constant(x.data, block, channels, filler)
-            return None if array is None else lambda: Constant(array)
-        if not isinstance(x, Var) or info.ndim != 4 or info.static_shape[1] != channels:
+            return Constant(pad_channels(x.data, axis, size))
+        widths = [w for a in range(4) for w in (0, missing if a == axis else 0)]
+        return self.emit(op.nn.pad(x, pad_width=widths))
+
+    # --- what follows --------------------------------------------------------------------------------------------------
+
+    def pool(self, call: Call, var: Var) -> Var | None:
+        data, form = call.args[0], self.form(call.args[0])
+        if call.attrs["layout"] != "NCHW":
             return None
-        return lambda: self.blocked(x, block)
+        if form is None:
+            block = self.block_of(call)
+            if len(shape_of(data)) != 4 or shape_of(data)[1] % block or not isinstance(data, Var):
+                return None
+            data = self.blocked(data, block)
+            form = self.forms[data]
+        return self.bind(remake(call, [data], {"layout": form.layout, "out_layout": form.layout}), form, var.name)
 
-    def pooling(self, call: Call) -> Forms | None:
-        x = call.args[0]
-        if not self.block_of(x):
+    def elementwise(self, definition: OpDef, call: Call, var: Var) -> Var | None:
+        form = self.form(call.args[0])
+        if form is None or (form.is_padded and not finite_at_zero(definition, call)):
             return None
-        f = self.forms[x]
-        layout = _layout(f.block)
-        return Forms(f.channels, f.block, remake(call, (f.blocked,), {"layout": layout, "out_layout": layout}))
+        return self.bind(remake(call), form, var.name)
 
-    def concat(self, call: Call) -> Forms | None:
-        parts = call.args[0].fields
-        block = max((self.block_of(p) for p in parts), default=0)
-        if not block or _info(call).ndim != 4 or call.attrs["axis"] % 4 != 1 or not all(isinstance(p, Var) for p in parts):
+    def binary(self, definition: OpDef, call: Call, var: Var) -> Var | None:
+        form = max((f for f in map(self.form, call.args) if f is not None), key=lambda f: (f.channels, f.block))
+        if len(shape_of_result(call)) != 4 and not self.is_image(call):
             return None
-        if any(_info(p).static_shape[1] % block for p in parts):
+        if form.is_padded and definition.name in UNSAFE_PADDED and not isinstance(call.args[1], Constant):
             return None
-        joined = op.concat(Tuple(tuple(self.blocked(p, block) for p in parts)), axis=1)
-        return Forms(_info(call).static_shape[1], block, joined)
+        padding = 1.0 if definition.name in UNSAFE_PADDED else 0.0
+        args = [self.operand(a, form, padding) for a in call.args]
+        if any(a is None for a in args):
+            return None
+        return self.bind(remake(call, args), form, var.name)
+
+    def is_image(self, call: Call) -> bool:
+        """Whether no plain argument has more dimensions than the image has."""
+        return all(self.form(a) is not None or len(shape_of(a)) <= 4 for a in call.args)
+
+    def pad(self, call: Call, var: Var) -> Var | None:
+        widths = tuple(call.attrs["pad_width"])
+        form = self.form(call.args[0])
+        assert form is not None, "the caller looked"
+        if any(widths[:4]):
+            return None
+        return self.bind(remake(call, None, {"pad_width": (*widths, 0, 0)}), form, var.name)
+
+    def reduction(self, call: Call, var: Var) -> Var | None:
+        axes, form = call.attrs["axis"], self.form(call.args[0])
+        assert form is not None, "the caller looked"
+        if axes is None or not call.attrs["keepdims"]:
+            return None
+        axes = (axes,) if isinstance(axes, int) else tuple(axes)
+        axes = tuple(axis_index(a, 4) for a in axes)
+        if set(axes) - {2, 3}:
+            return None
+        return self.bind(remake(call, None, {"axis": axes}), form, var.name)
+
+    def concat(self, call: Call, var: Var) -> Var | None:
+        parts = call.args[0].fields if isinstance(call.args[0], Tuple) else ()
+        forms = [f for f in map(self.form, parts) if f is not None]
+        if not forms or any(self.form(p) is None and (len(shape_of(p)) != 4 or not isinstance(p, Var)) for p in parts):
+            return None
+        axis = axis_index(call.attrs["axis"], 4)
+        channels = [f.channels if (f := self.form(p)) is not None else shape_of(p)[1] for p in parts]
+        block = max(f.block for f in forms)
+        if axis == 1:
+            while block >= FEW_CHANNELS and any(c % block for c in channels[:-1]):
+                block //= 2
+            if block < FEW_CHANNELS:
+                return None
+        form = Form(block, sum(channels) if axis == 1 else channels[0])
+        new = remake(call, [Tuple(tuple(self.blocked(p, block) for p in parts))], {"axis": axis})
+        return self.bind(new, form, var.name)
 
 
-def _blocked_constant(array: np.ndarray[Any, Any], block: int, channels: int, filler: float) -> np.ndarray[Any, Any] | None:
-    """A constant that broadcasts against [N, C, H, W], as it broadcasts against the blocked form."""
-    if array.size == 1:
-        return array.reshape(())
-    shape = (1,) * (4 - array.ndim) + array.shape
-    if len(shape) != 4:
-        return None
-    n, c, h, w = shape
-    if c == 1:
-        return array.reshape(n, 1, h, w, 1)
-    if c != channels:
-        return None
-    padded = pad_axis(array.reshape(shape), 1, _up(channels, block), filler)
-    chunks = padded.shape[1] // block
-    return np.ascontiguousarray(padded.reshape(n, chunks, block, h, w).transpose(0, 1, 3, 4, 2))
+def shape_of_result(call: Call) -> tuple[int, ...]:
+    info = call.struct_info
+    return info.static_shape if isinstance(info, TensorStructInfo) and info.is_static else ()
 
 
-def choose_layouts(block: int | LayoutOracle) -> Pass:
-    """Give convolutions, and what lies between them, channels in blocks.
+def choose_layouts(module: IRModule, block: Blocks = 16) -> IRModule:
+    """Give connected regions of convolutions, pools and element-wise calls blocked channels; results keep their layout.
 
-    block  channels in a block for every convolution, or a function from a convolution's Call to that number (0: plain)
-    Keeps  the function's inputs and outputs in their layouts.
+    block  channels in a block, or a function that says so for a convolution or pool
     """
-    oracle: LayoutOracle = block if callable(block) else lambda _: block
 
-    def run(module: IRModule) -> IRModule:
-        def rewrite(function: Function) -> Function:
-            return _Layouts(oracle).rewrite(function) if _has_convolution(function) else function
+    def blocked(function: Function) -> Function:
+        if any(isinstance(b.value, If) for b in function.bindings()):
+            return function  # a converted value would have to be made in both branches
+        return _Layouts(block).rewrite(function)
 
-        return map_functions(module, rewrite)
-
-    return Pass(run, PassInfo(0, "choose-layouts"))
+    return map_functions(module, blocked)
 
 
-def _has_convolution(function: Function) -> bool:
-    return any(isinstance(b.value, Call) and b.value.op_name == "relax.nn.conv2d" for b in function.bindings())
-
+def ChooseLayouts(block: Blocks = 16) -> Pass:  # noqa: N802
+    """See `choose_layouts`."""
+    return graph_pass("ChooseLayouts")(lambda module: choose_layouts(module, block))
 

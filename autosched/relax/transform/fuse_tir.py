@@ -10,11 +10,11 @@ from autosched.ir.module import GlobalVar, IRModule
 from autosched.ir.node import FrozenDict, walk
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax.expr import Call, Expr, Function, Tuple, Var
-from autosched.relax.names import UniqueNames
 from autosched.relax.op.call import call_tir, tir_inputs, tir_target
 from autosched.relax.rewrite import Rewriter
 from autosched.relax.struct_info import TensorStructInfo, TupleStructInfo
 from autosched.relax.transform.dead_code import remove_unused_functions
+from autosched.te.prim_func import UniqueNames
 from autosched.tir.expr import Buffer, IntImm
 from autosched.tir.expr import Var as TirVar
 from autosched.tir.function import PrimFunc, make_root

@@ -2,4 +2,6 @@
 
 from autosched.script.parser.module import from_source
 
-__all__ = ["from_source"]
+parse = from_source  # TVM's newer name
+
+__all__ = ["from_source", "parse"]

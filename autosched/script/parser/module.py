@@ -6,6 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
+from autosched.errors import ScriptError
 from autosched.ir.module import GlobalVar, IRModule
 from autosched.script.parser import values
 from autosched.script.parser.source import Source
@@ -23,7 +24,10 @@ def from_source(text: str, extra_vars: Mapping[str, Any] | None = None, check_we
     returns            an IRModule for a class, a PrimFunc or relax Function for a function
     Raises ScriptError (a ValueError) showing the line with a caret. Nothing in the text is executed.
     """
-    result = read(Source.of(text), extra_vars or {})
+    try:
+        result = read(Source.of(text), extra_vars or {})
+    except RecursionError:
+        raise ScriptError("the text is nested too deeply to be read") from None
     if check_well_formed:
         check(result)
     return result
@@ -98,7 +102,8 @@ def read_function(state: State, node: ast.FunctionDef) -> Any:
 
 def check(result: Any) -> None:
     """Verify the graph functions; those of the loop level are checked as they are read."""
-    if isinstance(result, IRModule) and not all(isinstance(f, PrimFunc) for _, f in result.functions_items()):
+    module = result if isinstance(result, IRModule) else IRModule.from_expr(result)
+    if not all(isinstance(f, PrimFunc) for _, f in module.functions_items()):
         from autosched.relax.verify import verify
 
-        verify(result)
+        verify(module)

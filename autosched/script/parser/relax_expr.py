@@ -42,9 +42,9 @@ class RelaxExprReader:
             return R.as_expr(value)  # type: ignore[no-any-return]
 
     def leaf(self, node: ast.AST) -> Any:
-        """What may stand inside another expression: calls are bound to a variable first."""
+        """What may stand inside another expression: calls and items of tuples are bound first."""
         value = self.value(node)
-        return self.bind(value) if isinstance(value, R.Call | R.If) else value
+        return self.bind(value) if isinstance(value, R.Call | R.If | R.TupleGetItem) else value
 
     def value(self, node: ast.AST) -> Any:
         """An expression, or a Python value (numbers, strings, lists of numbers, None) that an operator may take."""
@@ -56,12 +56,14 @@ class RelaxExprReader:
                     return self._call(node)
                 case ast.Attribute(value=ast.Name(id=name), attr=attr) if name in self.state.module_names:
                     return self._global(node, attr)
+                case ast.Attribute(value=ast.Name() as base):
+                    self.state.find(base)
                 case ast.Tuple(elts=items):
                     return self._tuple(items)
                 case ast.Subscript(value=ast.Subscript(value=ast.Name(id="metadata"))):
                     return R.Constant(values.metadata_item(self.state, node))
                 case ast.Subscript(value=base, slice=index):
-                    return R.TupleGetItem(self.leaf(base), values.integer(self.state, index))
+                    return self._item(base, index)
                 case ast.List(elts=items):
                     return tuple(self.leaf(i) for i in items)
                 case ast.BinOp(left=left, op=op, right=right):
@@ -87,6 +89,11 @@ class RelaxExprReader:
         if fields and all(isinstance(f, int | PrimExpr) and not isinstance(f, bool) for f in fields):
             return tuple(fields)  # dimensions
         return R.Tuple(tuple(R.as_expr(f) for f in fields))
+
+    def _item(self, base: ast.AST, index: ast.AST) -> R.TupleGetItem:
+        item = R.TupleGetItem(R.as_expr(self.leaf(base)), values.integer(self.state, index))
+        assert item.struct_info is not None, "asking for the annotation refuses what is no item of a tuple"
+        return item
 
     def _global(self, node: ast.AST, name: str) -> GlobalVar:
         if name not in self.state.functions:

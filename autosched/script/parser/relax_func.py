@@ -86,8 +86,8 @@ class _Reader:
         return result
 
     def _result(self, node: ast.expr) -> Expr:
-        value = self.exprs.expr(node)
-        return self._bind("gv", value, None, node) if isinstance(value, R.Call) else value
+        with self.state.source.at(node):
+            return R.as_expr(self.exprs.leaf(node))  # type: ignore[no-any-return]
 
     def _line(self, node: ast.stmt) -> None:
         match node:
@@ -200,7 +200,7 @@ class _Reader:
             info = self.exprs.infos.info(last.annotation) if isinstance(last, ast.AnnAssign) else None
             infos.append(info)
             value = self.exprs.expr(last.value)
-            if isinstance(value, R.Call):
+            if isinstance(value, R.Call | R.TupleGetItem):
                 name = last.target if isinstance(last, ast.AnnAssign) else last.targets[0]
                 value = self._bind(f"{name.id}_{suffix}" if isinstance(name, ast.Name) else suffix, value, info, last)
             self._end_block()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from autosched.script.intrinsics import DTYPES
 from autosched.script.parser import values
 from autosched.script.parser.state import State, arguments, keywords
 from autosched.script.parser.tir_expr import ExprReader
@@ -47,7 +48,7 @@ def buffer(exprs: ExprReader, node: ast.Call, name: str, *first: str, more: tupl
 def symbol(state: State, node: ast.AST, name: str) -> Var | None:
     """The variable that `T.int64()` or, in a signature, `T.int32` declares; None for anything else."""
     found = state.dialect_name(node.func if isinstance(node, ast.Call) else node)
-    if found is None or found[0] != "T" or found[1] not in (*values.DTYPES, "handle"):
+    if found is None or found[0] != "T" or found[1] not in (*DTYPES, "handle"):
         return None
     if not isinstance(node, ast.Call):
         return Var(name, found[1])

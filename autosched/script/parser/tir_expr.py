@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from autosched.script.intrinsics import RESULT_LIKE
+from autosched.script.intrinsics import DTYPES, RESULT_LIKE
 from autosched.script.parser import values
 from autosched.script.parser.state import State, arguments
 from autosched.tir import expr as E
@@ -141,7 +141,7 @@ class ExprReader:
         if name in FUNCTIONS:
             args = arguments(self.state, node, "a", "b", required=2)
             return FUNCTIONS[name](*self.pair(args["a"], args["b"]))
-        if name in values.DTYPES and len(node.args) == 1:
+        if name in DTYPES and len(node.args) == 1:
             return E.Cast(self.expr(node.args[0]), name)
         special = getattr(self, f"_call_{name}", None)
         if special is not None:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from autosched.ir.node import FrozenDict
+from autosched.script.intrinsics import DTYPES
 from autosched.script.parser import values
 from autosched.script.parser.state import State, arguments, keywords
 from autosched.script.parser.tir_block import BLOCK, read_block
@@ -99,7 +100,7 @@ class StmtReader:
 
     def _let(self, name: str, value: ast.AST, rest: Sequence[ast.stmt], annotation: ast.AST | None = None) -> Stmt:
         found = self.state.dialect_name(annotation) if annotation is not None else None
-        if annotation is not None and (found is None or found[0] != "T" or found[1] not in values.DTYPES):
+        if annotation is not None and (found is None or found[0] != "T" or found[1] not in DTYPES):
             raise self.state.error(annotation, "expected a dtype such as T.float32")
         bound = self.exprs.expr(value, found[1] if found else None)
         var = Var(name, found[1] if found else bound.dtype)

@@ -7,12 +7,10 @@ from typing import Any
 
 from autosched.errors import TargetError
 from autosched.ir.node import FrozenDict
+from autosched.script.intrinsics import DTYPES
 from autosched.script.parser.state import State
 from autosched.target import Target
 from autosched.tir.expr import FloatImm, IntImm
-
-DTYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
-          "bfloat16", "bool")  # fmt: skip
 
 
 def number(node: ast.AST) -> int | float | bool | None:

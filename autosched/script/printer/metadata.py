@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from autosched.script.intrinsics import DTYPES
+
 
 def _entry(array: Any) -> dict[str, Any]:
     values = np.ascontiguousarray(array.numpy() if hasattr(array, "numpy") else array)
@@ -29,6 +31,8 @@ def load_json(text: str) -> dict[str, list[np.ndarray[Any, Any]]]:
     for kind, entries in json.loads(text).items():
         out[kind] = []
         for entry in entries:
+            if entry["dtype"] not in DTYPES:
+                raise ValueError(f"unknown dtype {entry['dtype']!r}")
             flat = np.frombuffer(base64.b64decode(entry["data"]), np.dtype(entry["dtype"]).newbyteorder("<"))
             out[kind].append(flat.astype(entry["dtype"]).reshape(entry["shape"]))
     return out

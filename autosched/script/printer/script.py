@@ -26,6 +26,13 @@ def script(node: Any, **options: Any) -> str:
     Variables that nothing inside defines stand as their names. Raises TypeError for an unknown option.
     """
     chosen = Options.of(**options)
+    try:
+        return _text(node, chosen)
+    except RecursionError:  # messages must not fail on what they are about
+        return f"{type(node).__name__}(…)"
+
+
+def _text(node: Any, chosen: Options) -> str:
     ctx = Context(chosen)
     if isinstance(node, IRModule):
         from autosched.script.printer.module import write_module

@@ -99,6 +99,8 @@ class WindowReduction:
         vectors = -(-width // lanes)
         pixels = max(1, min(s["row"], 8 // vectors))
         unroll = 2 if s["window"] <= MAX_UNROLLED else 1 if s["last_window"] <= 8 else 0
+        if anchor.details.weight is not None and (s["window"] + pixels) * vectors >= target.num_registers:
+            unroll = min(unroll, 1)  # the weights of the whole window would push the tile out of the registers
         return Config(self.name, {"pixels": pixels, "width": width, "unroll": unroll})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:

@@ -127,6 +127,11 @@ def cache_read(
     parent = _common_parent(tree, [tree.realizes[n] for n in users]) if writers else tree.root
     parent = _holder(tree, parent)
     place = _place_of(tree, parent, writers, last=True) + 1 if writers else _place_of(tree, parent, readers, last=False)
+    if place > _place_of(tree, parent, readers, last=False):
+        raise ScheduleError(
+            f"cache_read: '{readers[0]}' reads '{buffer.name}' in the loops that write it, '{readers[-1]}' outside of them",
+            where=where_block(tree, name), hint="name consumer_blocks that stand together",
+        )  # fmt: skip
     box = _box(tree, readers, buffer, parent, written=False)
     copy_name = tree.unique_block_name(copy.name)
     tree = _insert(tree, parent, _copy_nest(copy_name, buffer, copy, box), place)
@@ -160,6 +165,12 @@ def cache_write(
     users = [tree.realizes[n] for n in (name, *readers)]
     parent = _holder(tree, _common_parent(tree, users) if readers else tree.root)
     place = _place_of(tree, parent, [name], last=True) + 1
+    left = [r for r in readers if r not in consumers]
+    if left and place > _place_of(tree, parent, left, last=False):
+        raise ScheduleError(
+            f"cache_write: '{left[0]}' reads '{buffer.name}' in the loops that write it, others outside of them",
+            where=where_block(tree, name), hint="name consumer_blocks that read the new buffer",
+        )  # fmt: skip
     box = _box(tree, [name], buffer, parent, written=True)
     copy_name = tree.unique_block_name(copy.name)
     tree = _insert(tree, parent, _copy_nest(copy_name, copy, buffer, box), place)

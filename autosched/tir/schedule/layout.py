@@ -112,7 +112,8 @@ def _pad_producer(
     assert isinstance(block.body, BufferStore)
     fresh = [IterVar(Range(E.const(0, s.dtype), s), Var(f"v{d}", s.dtype), SPATIAL) for d, s in enumerate(buffer.shape)]
     old = _undo(tree, name, index_map, extents, [iv.var for iv in fresh])
-    values = {v: x for v, x in zip(order, old, strict=True) if v is not None}
+    values: dict[Var, PrimExpr] = {iv.var: iv.dom.min for iv in block.iter_vars}  # right for those of extent 1
+    values |= {v: x for v, x in zip(order, old, strict=True) if v is not None}
     analyzer = Analyzer({iv.var: iv.dom for iv in fresh})
     real = E.all_of(*(analyzer.simplify(E.compare(E.LT, x, n)) for x, n in zip(old, extents.values(), strict=True)))
     pad = E.to_expr(pad_value, buffer.dtype) if not callable(pad_value) else E.to_expr(pad_value(*(iv.var for iv in fresh)), buffer.dtype)
@@ -170,7 +171,7 @@ def transform_block_layout(tree: Tree, name: str, index_map: IndexMap) -> Tree:
     fresh = [IterVar(Range(E.const(0, s.dtype), s), Var(f"v{d}", s.dtype), kind) for d, (s, kind) in enumerate(zip(shape, kinds, strict=True))]
     old = _undo(tree, name, index_map, extents, [iv.var for iv in fresh])
     analyzer = Analyzer({iv.var: iv.dom for iv in fresh})
-    values = {iv.var: fold(E.add(analyzer.simplify(x), iv.dom.min)) for iv, x in zip(block.iter_vars, old, strict=True)}
+    values: dict[Var, PrimExpr] = {iv.var: fold(E.add(analyzer.simplify(x), iv.dom.min)) for iv, x in zip(block.iter_vars, old, strict=True)}
 
     def remade(stmt: Stmt) -> Stmt:
         return simplify_indices(substitute(stmt, values), analyzer)

@@ -138,7 +138,8 @@ def rfactor(tree: Tree, var: Var, factor_axis: int = 0) -> tuple[Tree, str, str]
     name = realize.block.name_hint
     require_reduction(tree, name, "rfactor")
     bound = [(iv, v) for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True) if var in free_vars(v)]
-    if not bound or any(iv.kind != REDUCE for iv, _ in bound):
+    unused_unit = not bound and E.const_int(loop.extent) == 1  # simplified away where it was bound
+    if (not bound and not unused_unit) or any(iv.kind != REDUCE for iv, _ in bound):
         raise ScheduleError(f"rfactor: loop '{var.name}' does not run over a reduction alone", where=where)
     extent = E.const_int(loop.extent)
     if extent is None or E.const_int(loop.start) != 0:
@@ -149,7 +150,7 @@ def rfactor(tree: Tree, var: Var, factor_axis: int = 0) -> tuple[Tree, str, str]
         raise ScheduleError(f"rfactor: factor_axis {factor_axis} is out of range for '{store.buffer.name}' of {rank} dimensions", where=where)
     axis = factor_axis + rank + 1 if factor_axis < 0 else factor_axis
     loops = tree.loops_of(name)
-    top = next(x for x in loops if feeds_reduction(realize, x.loop_var))
+    top = next(x for x in loops if x is loop or feeds_reduction(realize, x.loop_var))
     require_binds_once(tree, realize, top, "rfactor")
     return _rfactor(tree, realize, loops[loops.index(top) :], loop, axis, kind, value, store)
 
@@ -196,6 +197,7 @@ def _partial_block(
     block = realize.block
     touched = {iv.var for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if loop.loop_var in free_vars(v)}
     together = {x for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.var in touched for x in free_vars(v)}
+    together.add(loop.loop_var)
     for iv, v in zip(block.iter_vars, realize.iter_values, strict=True):
         if iv.var not in touched and together & free_vars(v):
             raise ScheduleError(

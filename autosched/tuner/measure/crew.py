@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from multiprocessing import connection
 from typing import Literal
 
+from autosched.errors import AutoschedError
 from autosched.task import Status
 from autosched.tuner.measure.process import Job, WorkerProcess
 from autosched.tuner.measure.worker import Reply, Setup
@@ -125,17 +126,26 @@ class Crew:
             worker.kill()
 
     def _send(self, waiting: deque[tuple[int, Job]]) -> None:
-        """Send jobs to the workers that have none; a worker that died while it was idle is replaced before."""
+        """Send jobs to the workers that have none."""
         for number in range(len(self._workers)):
             if not waiting or number in self._busy:
                 continue
-            if not self._workers[number].is_alive:
-                self._replace(number)
-            self._workers[number].wait_ready()
+            self._make_ready(number)
             position, job = waiting.popleft()
             self._busy[number] = position, time.monotonic() + self._timeout_s
             with contextlib.suppress(OSError):  # it has just died, which shows when its reply is awaited
                 self._workers[number].start(job)
+
+    def _make_ready(self, number: int) -> None:
+        """Wait until a worker is ready; one that died while it was idle is replaced, and so is a spare that did."""
+        for is_last in (False, True):
+            if not self._workers[number].is_alive:
+                self._replace(number)
+            try:
+                return self._workers[number].wait_ready()
+            except AutoschedError:
+                if is_last:
+                    raise
 
     def _wait(self) -> list[tuple[int, Reply]]:
         """Wait for replies, deaths and deadlines of busy workers; gives (number of the worker, reply)."""
@@ -162,4 +172,8 @@ class Crew:
     def _replace(self, number: int) -> None:
         self._wants_spare = True
         self._workers[number].kill()
-        self._workers[number] = self._spares.pop() if self._spares else WorkerProcess(self._setup)
+        if self._spares:
+            self._workers[number] = self._spares.pop()
+            self._workers[number].resume()  # it may have been paused as a spare
+        else:
+            self._workers[number] = WorkerProcess(self._setup)

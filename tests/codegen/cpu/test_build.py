@@ -1,5 +1,7 @@
 """Whole kernels against NumPy in float64, on this CPU and on older ones."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 
 from autosched import te
 from autosched.codegen import compile_func, lower_func
+from autosched.env import child_environment
 from autosched.errors import CodegenError
 from autosched.target import Target
 from autosched.target.host import host_cpu
@@ -268,3 +271,43 @@ def test_select_of_a_row_by_a_scalar_condition():
     x, y = np.arange(64, dtype="f").reshape(4, 16), aligned((4, 16))
     run(compile_func(function([a, c], loop("i", 4, element)), "cpu"), [x, y])
     np.testing.assert_array_equal(y, np.where(np.arange(4)[:, None] % 2 < 1, x, 0))
+
+
+DIGEST = """
+import hashlib, sys
+sys.path.insert(0, ".")
+from tests.codegen.programs import matmul
+from autosched.codegen import compile_func
+print(hashlib.sha256(compile_func(matmul(13, 25, 8, 6, 2, 8), "cpu", name="dense", use_cache=False).kernel.object_code).hexdigest())
+"""
+
+
+def test_equal_input_gives_equal_bytes_in_every_process():
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", DIGEST], env=child_environment({"PYTHONHASHSEED": seed}), capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(digests) == 1
+
+
+def test_a_fused_loop_is_vectorised_where_quotients_and_remainders_cancel():
+    a, c = buffer("A", 7, 9), buffer("C", 7, 9)
+
+    def element(f):
+        return BufferStore(c, a[f // 9, f % 9] * 2.0, (f // 9, f % 9))
+
+    compiled = compile_func(function([a, c], loop("f", 63, element, "vectorized")), "llvm -mcpu=x86-64-v3", name="fused")
+    assert "vpinsr" not in compiled.asm and "vinsertps" not in compiled.asm
+    x, y = np.arange(63, dtype="f").reshape(7, 9), aligned((7, 9))
+    run(compiled, [x, y])
+    np.testing.assert_array_equal(y, x * 2)
+
+
+def test_scalars_are_arrays_without_dimensions():
+    a = te.placeholder((), name="A")
+    c = te.compute((5,), lambda i: a[()] + 1.0, name="C")
+    x, y = np.array(3, "f"), aligned((5,))
+    run(compile_func(te.create_prim_func([a, c]), "cpu"), [x, y])
+    assert (y == 4).all()

@@ -110,23 +110,46 @@ def test_branches_and_tuples() -> None:
     assert str(branching()).endswith(BRANCHING)
 
 
+def taking() -> R.Function:
+    """Every kind of value that a binding may have, outside of a dataflow block too."""
+    x, t = R.Var("x", tensor(2, 6)), R.Var("t", info.TupleStructInfo((tensor(2, 3), tensor(2, 3))))
+    halves = op("split", x, indices_or_sections=2, axis=1)
+    first, same, pair, one, ext = (R.Var(n) for n in ("first", "same", "pair", "one", "ext"))
+    bindings = [
+        (t, halves, t.struct_info), (first, R.TupleGetItem(t, 0), tensor(2, 3)), (same, first, tensor(2, 3)),
+        (pair, R.Tuple((first, R.Tuple((x,)), R.Tuple(()))), None), (one, R.const(np.int64(3)), tensor(dtype="int64")),
+        (ext, R.Call(R.ExternFunc("f"), (x,), FrozenDict(mode=1), (tensor(2),), tensor(2)), tensor(2)),
+    ]  # fmt: skip
+    renamed: dict[R.Var, R.Var] = {}
+    made = []
+    for var, value, annotation in bindings:
+        value = tir.functor.rewrite(value, lambda node: renamed.get(node, node) if isinstance(node, R.Var) else node)
+        new = var if var is t else R.Var(var.name, annotation or value.struct_info)
+        renamed[var] = new
+        made.append(R.VarBinding(new, value))
+    inner = R.DataflowVar("inner", tensor(2, 6))
+    block = R.DataflowBlock((R.VarBinding(inner, op("nn.relu", x)),))
+    body = R.SeqExpr((R.BindingBlock(tuple(made)), block), renamed[pair])
+    return R.Function((x,), body, renamed[pair].struct_info, attrs=FrozenDict(Primitive=True, sizes=(1, 2)))
+
+
 def symbolic() -> R.Function:
     n, m = tir.Var("n", "int64"), tir.Var("m", "int64")
     x = R.Var("x", tensor(n, 4))
     y, z = R.Var("y", tensor(n, 4)), R.Var("z", tensor(m, 4))
     block = R.BindingBlock((R.VarBinding(y, op("add", x, x)), R.MatchCast(z, y, tensor(m, 4))))
-    body = R.SeqExpr((block,), R.Tuple((z, R.shape_expr([n * 2, 3]), R.PrimValue(3), R.StringImm("s"))))
-    return R.Function((x,), body, info.ObjectStructInfo(), is_pure=False)
+    body = R.SeqExpr((block,), R.Tuple((R.shape_expr([n * 2, 3]), R.PrimValue(3), R.StringImm("s"))))
+    return R.Function((x,), body, body.struct_info, is_pure=False)
 
 
 SYMBOLIC = """\
 @R.function(private=True, pure=False)
-def main(x: R.Tensor(("n", 4), dtype="float32")) -> R.Object:
+def main(x: R.Tensor(("n", 4), dtype="float32")) -> R.Tuple(R.Shape(["n * 2", 3]), R.Prim(value=3), R.Object):
     n = T.int64()
     y: R.Tensor((n, 4), dtype="float32") = R.add(x, x)
     m = T.int64()
     z: R.Tensor((m, 4), dtype="float32") = R.match_cast(y, R.Tensor((m, 4), dtype="float32"))
-    return (z, R.shape([n * 2, 3]), R.prim_value(3), R.str("s"))"""
+    return (R.shape([n * 2, 3]), R.prim_value(3), R.str("s"))"""
 
 
 def test_symbols_stand_in_quotes_before_they_are_declared() -> None:

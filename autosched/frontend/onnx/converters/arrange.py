@@ -98,5 +98,6 @@ def space_to_depth(node: Node) -> Expr:
     n, c, h, w = require_images(node)
     b = node.attr("blocksize")
     parts = op.reshape(node.input(0), ShapeExpr((n, c, h // b, b, w // b, b)))
-    moved = op.permute_dims(node.emit(parts), axes=(0, 3, 5, 1, 2, 4))
+    order = (0, 3, 5, 1, 2, 4) if node.attr("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    moved = op.permute_dims(node.emit(parts), axes=order)
     return op.reshape(node.emit(moved), ShapeExpr((n, c * b * b, h // b, w // b)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -74,7 +75,7 @@ def power(node: Node) -> Expr:
     if isinstance(y, Constant) and y.data.size == 1 and not isinstance(x, Constant):
         exponent = float(y.data.reshape(-1)[0])
         if y.data.ndim <= node.info(0).ndim:
-            simple = {
+            simple: dict[float, Callable[[], Expr]] = {
                 1.0: lambda: x,
                 2.0: lambda: op.multiply(x, x),
                 0.5: lambda: op.sqrt(x),
@@ -83,7 +84,7 @@ def power(node: Node) -> Expr:
             if exponent == 3.0:
                 return op.multiply(node.emit(op.multiply(x, x)), x)
             if exponent in simple:
-                return simple[exponent]()  # type: ignore[no-any-return]
+                return simple[exponent]()
     return op.power(x, y if node.info(1).dtype == dtype else node.emit(op.astype(y, dtype)))
 
 
@@ -147,7 +148,14 @@ def hard_swish(node: Node) -> Expr:
     return op.multiply(node.input(0), op.nn.hard_sigmoid(node.input(0), alpha=1 / 6, beta=0.5))
 
 
-@converter("Identity", "Dropout")
+@converter("Identity")
 def identity(node: Node) -> Expr:
-    """Dropout does nothing at inference."""
+    return node.input(0)
+
+
+@converter("Dropout")
+def dropout(node: Node) -> Expr:
+    """Nothing, at inference."""
+    if node.has(2) and node.number(2):
+        raise node.fail("training_mode=1 is not supported")
     return node.input(0)

@@ -1,0 +1,41 @@
+"""The order of a build at the graph level, and the runner that verifies and prints between passes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from autosched.env import AUTOSCHED_PRINT_AFTER, AUTOSCHED_VERIFY
+from autosched.ir.module import IRModule
+from autosched.ir.transform import Pass
+from autosched.ir.transform import run_passes as run
+from autosched.relax.transform import (
+    VIEWS, AnnotateTIROpPattern, CanonicalizeBindings, ChooseLayouts, CopyOutputs, DeadCodeElimination,
+    EliminateCommonSubexpr, FoldBatchnormToConv2D, FoldConstant, FuseOps, FuseTIR, LegalizeOps, RemoveIdentity,
+)  # fmt: skip
+from autosched.relax.verify import verify
+from autosched.target import Target
+
+MIN_BLOCK = 8  # channels in a block where vectors are shorter
+
+
+def graph_passes(target: Target) -> tuple[Pass, ...]:
+    """What turns a model into calls of fused kernels, in order."""
+    block = max(MIN_BLOCK, target.lanes("float32"))
+    return (
+        CanonicalizeBindings(), FoldConstant(), RemoveIdentity(), FoldConstant(), FoldBatchnormToConv2D(),
+        EliminateCommonSubexpr(), DeadCodeElimination(),
+        ChooseLayouts(block), FoldConstant(), RemoveIdentity(), CanonicalizeBindings(), DeadCodeElimination(),
+        LegalizeOps(skip_ops=VIEWS), AnnotateTIROpPattern(), FuseOps(), FuseTIR(), CopyOutputs(), DeadCodeElimination(),
+    )  # fmt: skip
+
+
+def run_passes(module: IRModule, passes: Sequence[Pass]) -> IRModule:
+    """Run passes in order; AUTOSCHED_VERIFY checks after each, AUTOSCHED_PRINT_AFTER prints (names, or "all")."""
+    wanted = {name.strip() for name in AUTOSCHED_PRINT_AFTER.get().split(",")}
+
+    def watch(name: str, result: IRModule, seconds: float) -> None:
+        if name in wanted or "all" in wanted:
+            print(f"# after {name}, {seconds * 1e3:.1f} ms\n{result.script()}", file=sys.stderr)
+
+    return run(module, passes, verify=verify if AUTOSCHED_VERIFY.get() else None, watch=watch)

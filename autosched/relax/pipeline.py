@@ -1,0 +1,37 @@
+"""Named pipelines, as TVM calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from autosched.errors import InvalidValueError
+from autosched.ir.transform import Sequential
+from autosched.relax.transform import AnnotateTIROpPattern, FoldConstant, FuseOps, FuseTIR, LegalizeOps
+
+PIPELINES: dict[str, Callable[..., Sequential]] = {}
+
+
+def register_pipeline(name: str) -> Callable[[Callable[..., Sequential]], Callable[..., Sequential]]:
+    """Decorator: the function makes the pipeline called `name`. Raises ValueError where there is one already."""
+
+    def register(make: Callable[..., Sequential]) -> Callable[..., Sequential]:
+        if name in PIPELINES:
+            raise InvalidValueError(f"pipeline '{name}' is registered already")
+        PIPELINES[name] = make
+        return make
+
+    return register
+
+
+@register_pipeline("zero")
+def zero_pipeline() -> Sequential:
+    """Operators to kernels, fused: no layouts, no schedules."""
+    return Sequential([LegalizeOps(), AnnotateTIROpPattern(), FoldConstant(), FuseOps(), FuseTIR()], name="zero")
+
+
+def get_pipeline(name: str = "zero", **options: Any) -> Sequential:
+    """The pipeline of a name. Raises ValueError listing those there are."""
+    if name not in PIPELINES:
+        raise InvalidValueError(f"unknown pipeline '{name}'", hint=f"there are {sorted(PIPELINES)}")
+    return PIPELINES[name](**options)

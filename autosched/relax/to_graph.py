@@ -1,0 +1,138 @@
+"""From a module whose `main` calls kernels to the static graph that the runtime executes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autosched.errors import InvalidTypeError
+from autosched.ir.module import IRModule
+from autosched.relax.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from autosched.relax.memory_plan import Lifetime, plan_memory
+from autosched.relax.op.call import is_call_tir, tir_inputs, tir_target
+from autosched.relax.struct_info import TensorStructInfo, tensor_infos
+from autosched.relax.transform.remove_identity import is_view
+from autosched.runtime.graph import NOP, Graph, Node, Storage, Value
+
+UNPLACED = Storage("arena", -1)
+
+
+class _Builder:
+    def __init__(self, main: Function):
+        self.main = main
+        self.values: list[Value] = []
+        self.nodes: list[Node] = []
+        self.numbers: dict[Any, Any] = {}  # Var -> value number, or a tuple of them; id(array) -> number of a constant
+        self.constants: list[np.ndarray[Any, Any]] = []
+
+    def add(self, name: str, info: TensorStructInfo, storage: Storage) -> int:
+        self.values.append(Value(name, info.static_shape, info.dtype, storage))
+        return len(self.values) - 1
+
+    def number(self, x: Expr) -> Any:
+        """The value (or tuple of values) of an expression."""
+        match x:
+            case Var():
+                return self.numbers[x]
+            case Constant():
+                return self.constant(x)
+            case Tuple():
+                return tuple(self.number(f) for f in x.fields)
+            case TupleGetItem():
+                return self.number(x.tuple_value)[x.index]
+        raise InvalidTypeError(f"a graph holds no {type(x).__name__}")
+
+    def constant(self, x: Constant) -> int:
+        key = id(x.data)
+        if key not in self.numbers:
+            self.constants.append(x.data)
+            self.numbers[key] = self.add(f"const_{len(self.constants) - 1}", x.struct_info, Storage("const", len(self.constants) - 1))
+        return self.numbers[key]  # type: ignore[no-any-return]
+
+    def bind(self, var: Var, value: Expr) -> None:
+        if is_call_tir(value):
+            assert isinstance(value, Call)
+            self.numbers[var] = self.kernel(var, value)
+        elif is_view(value):
+            assert isinstance(value, Call)
+            self.numbers[var] = self.view(var, value)
+        elif isinstance(value, Call):
+            raise InvalidTypeError(f"'{var.name}' is computed by {value.op}, which is no kernel", hint="run LegalizeOps first")
+        else:
+            self.numbers[var] = self.number(value)
+
+    def kernel(self, var: Var, call: Call) -> Any:
+        inputs = tuple(self.number(a) for a in tir_inputs(call))
+        infos = tensor_infos(call.struct_info)
+        several = not isinstance(call.struct_info, TensorStructInfo)
+        names = [f"{var.name}_{i}" for i in range(len(infos))] if several else [var.name]
+        outputs = tuple(self.add(n, i, UNPLACED) for n, i in zip(names, infos, strict=True))
+        self.nodes.append(Node(var.name, tir_target(call).name, inputs, outputs))
+        return outputs if several else outputs[0]
+
+    def view(self, var: Var, call: Call) -> int:
+        source = self.number(call.args[0])
+        assert isinstance(var.struct_info, TensorStructInfo)
+        number = self.add(var.name, var.struct_info, Storage("alias", source))
+        self.nodes.append(Node(var.name, NOP, (source,), (number,)))
+        return number
+
+    def root(self, number: int) -> int:
+        while self.values[number].storage.kind == "alias":
+            number = self.values[number].storage.index
+        return number
+
+    def place(self, number: int, storage: Storage) -> None:
+        old = self.values[number]
+        self.values[number] = Value(old.name, old.shape, old.dtype, storage)
+
+    def graph(self) -> Graph:
+        inputs = []
+        for position, p in enumerate(self.main.params):
+            assert isinstance(p.struct_info, TensorStructInfo), "parameters are tensors"
+            self.numbers[p] = self.add(p.name, p.struct_info, Storage("input", position))
+            inputs.append(self.numbers[p])
+        for b in self.main.bindings():
+            self.bind(b.var, b.value)
+        result = self.number(self.main.body.body)
+        outputs = _flat(result)
+        for position, number in enumerate(outputs):
+            if self.values[self.root(number)].storage is UNPLACED:
+                self.place(self.root(number), Storage("output", position))
+        arena_bytes = self.plan()
+        return Graph(tuple(self.values), tuple(self.nodes), tuple(inputs), outputs, arena_bytes)
+
+    def plan(self) -> int:
+        """Give every value without a place one in the arena; the arena's size."""
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        for step, node in enumerate(self.nodes):
+            if node.kernel == NOP:
+                continue
+            for number in node.outputs:
+                first[number] = last[number] = step
+            for number in node.inputs:
+                last[self.root(number)] = step
+        waiting = [n for n, v in enumerate(self.values) if v.storage is UNPLACED]
+        offsets, size = plan_memory([Lifetime(self.values[n].size_bytes, first[n], last[n]) for n in waiting])
+        for n, offset in zip(waiting, offsets, strict=True):
+            self.place(n, Storage("arena", offset))
+        return size
+
+
+def _flat(x: Any) -> tuple[int, ...]:
+    return tuple(n for f in x for n in _flat(f)) if isinstance(x, tuple) else (x,)
+
+
+def to_graph(module: IRModule) -> tuple[Graph, tuple[np.ndarray[Any, Any], ...], tuple[str, ...]]:
+    """(graph, constants, names of inputs that are parameters) of a module's `main`.
+
+    Nodes call kernels named after the module's PrimFuncs. Views share the storage of what they show. Raises TypeError
+    for a call that is no kernel.
+    """
+    main = module["main"]
+    builder = _Builder(main)
+    graph = builder.graph()
+    count = main.attrs.get("num_input", len(main.params))
+    return graph, tuple(builder.constants), tuple(p.name for p in main.params[count:])

@@ -1,0 +1,55 @@
+"""Annotations, expressions and their equality by form."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autosched import relax
+from autosched.errors import ShapeError
+from autosched.ir import structural_equal, structural_key
+from autosched.relax import TensorStructInfo, Tuple, TupleGetItem, Var, op
+from autosched.relax.struct_info import same_info
+from autosched.tir import Var as TirVar
+
+
+def test_dimensions_are_int64() -> None:
+    info = TensorStructInfo((2, np.int32(3)))
+    assert [d.dtype for d in info.shape] == ["int64", "int64"] and info.static_shape == (2, 3) and info.ndim == 2
+
+
+def test_symbolic_dimensions() -> None:
+    n = TirVar("n", "int64")
+    info = TensorStructInfo((n, 4))
+    assert not info.is_static and same_info(info, TensorStructInfo((n, 4)))
+    assert not same_info(info, TensorStructInfo((TirVar("n", "int64"), 4)))
+    with pytest.raises(ShapeError, match="no known size"):
+        _ = info.static_shape
+    assert same_info(op.add(Var("x", info), Var("y", TensorStructInfo((4,)))).struct_info, info)
+
+
+def test_tuples() -> None:
+    t = Tuple((relax.const(1.0), relax.const(2)))
+    assert [f.dtype for f in t.struct_info.fields] == ["float32", "int32"]
+    assert TupleGetItem(t, 1).struct_info.dtype == "int32"
+    with pytest.raises(IndexError):
+        _ = TupleGetItem(t, 2).struct_info
+
+
+def test_a_constant_keeps_the_array() -> None:
+    data = np.zeros((3, 4), "float32")
+    assert relax.Constant(data).data is data and relax.const(data).data is data
+
+
+def test_form_ignores_names() -> None:
+    def function(name: str, scale: float) -> relax.Function:
+        x = Var(name, TensorStructInfo((3,)))
+        bb = relax.BlockBuilder()
+        with bb.function("main", [x]):
+            bb.emit_func_output(bb.emit(op.multiply(x, relax.const(scale)), f"out_{name}"))
+        return bb.get()["main"]
+
+    assert structural_equal(function("a", 1.0), function("b", 1.0))
+    assert structural_key(function("a", 1.0)) == structural_key(function("b", 1.0))
+    assert not structural_equal(function("a", 1.0), function("b", 2.0))
+    assert structural_key(function("a", 1.0)) != structural_key(function("a", 2.0))

@@ -1,0 +1,104 @@
+"""cache_read, cache_write, set_scope."""
+
+from __future__ import annotations
+
+import pytest
+
+from autosched.errors import ScheduleError
+from autosched.tir import Schedule
+from autosched.tir.verify import verify
+from tests.tir.programs import assert_same_result, dense, matmul, softmax
+
+
+def test_cache_read_of_an_input() -> None:
+    sch = Schedule(matmul())
+    copy = sch.cache_read("C", 1, "global")
+    assert sch.get(copy).name == "B_global"
+    assert [sch.get(x).loop_var.name for x in sch.get_loops(copy)] == ["ax0", "ax1"]
+    assert [r.buffer.name for r in sch.get(sch.get_block("C")).reads] == ["A", "B_global"]
+    assert_same_result(matmul(), sch.func)
+    verify(sch.func)
+
+
+def test_cache_read_for_one_consumer() -> None:
+    sch = Schedule(softmax())
+    sch.cache_read("out", "e", "local", consumer_blocks=["out"])
+    assert [r.buffer.name for r in sch.get(sch.get_block("total")).reads] == ["e"]
+    assert [r.buffer.name for r in sch.get(sch.get_block("out")).reads] == ["e_local", "total"]
+    assert_same_result(softmax(), sch.func)
+
+
+def test_cache_read_between_producer_and_consumer_in_one_nest() -> None:
+    sch = Schedule(dense())
+    i, _ = sch.get_loops("E")
+    sch.compute_at("D", i)
+    sch.cache_read("E", 0, "local")
+    assert "for ax0, ax1 in T.grid(1, 9)" in sch.func.script()
+    assert_same_result(dense(), sch.func)
+    verify(sch.func)
+
+
+def test_cache_read_moves_with_compute_at() -> None:
+    sch = Schedule(matmul())
+    i, _, _ = sch.get_loops("C")
+    i_0, _ = sch.split(i, [None, 4])
+    copy = sch.cache_read("C", "A", "global")
+    sch.compute_at(copy, i_0)
+    assert "i_0 * 4 + ax0 < 7" in sch.func.script()
+    assert_same_result(matmul(), sch.func)
+
+
+def test_cache_write() -> None:
+    sch = Schedule(matmul())
+    copy = sch.cache_write("C", 0, "local")
+    assert sch.get(copy).name == "C_local" and sch.get(sch.get_block("C")).writes[0].buffer.scope == "local"
+    i, j = sch.get_loops(copy)
+    i_0, _ = sch.split(i, [None, 4])
+    sch.compute_at("C", i_0)
+    assert_same_result(matmul(), sch.func)
+    verify(sch.func)
+
+
+def test_cache_write_refuses_after_decomposition() -> None:
+    sch = Schedule(matmul())
+    sch.decompose_reduction("C", sch.get_loops("C")[-1])
+    with pytest.raises(ScheduleError, match="C_init"):
+        sch.cache_write("C_update", 0, "local")
+
+
+def test_readers_at_different_depths_are_refused() -> None:
+    sch = Schedule(softmax())
+    sch.reverse_compute_at("total", sch.get_loops("e")[0])
+    before = sch.func
+    with pytest.raises(ScheduleError, match="outside of them"):
+        sch.cache_read("total", "e", "global")
+    with pytest.raises(ScheduleError, match="outside of them|others outside"):
+        sch.cache_write("e", 0, "global")
+    assert sch.func is before
+
+
+def test_set_scope() -> None:
+    sch = Schedule(dense())
+    sch.set_scope("C", 0, "local")
+    (c,) = [b for b in sch.func.root.alloc_buffers if b.name == "C"]
+    assert c.scope == "local" and sch.get(sch.get_block("D")).reads[0].buffer is c
+    verify(sch.func)
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        (lambda s: s.set_scope("E", 0, "local"), "interface"),
+        (lambda s: s.set_scope("C", 0, "nowhere"), "unknown storage scope"),
+        (lambda s: s.cache_read("C", 7, "global"), "no read buffer 7"),
+        (lambda s: s.cache_read("C", "nothing", "global"), "it reads \\['A', 'B'\\]"),
+        (lambda s: s.cache_write("C", 1, "global"), "no write buffer 1"),
+        (lambda s: s.cache_read("C", 0, "global", ["E"]), "'E' does not read"),
+    ],
+)
+def test_refusals(call, reason: str) -> None:  # type: ignore[no-untyped-def]
+    sch = Schedule(dense())
+    before = sch.func
+    with pytest.raises(ScheduleError, match=reason):
+        call(sch)
+    assert sch.func is before

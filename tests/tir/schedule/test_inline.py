@@ -1,0 +1,92 @@
+"""compute_inline and reverse_compute_inline."""
+
+from __future__ import annotations
+
+import pytest
+
+from autosched import te
+from autosched.errors import ScheduleError
+from autosched.tir import Schedule
+from autosched.tir.verify import verify
+from tests.tir.programs import assert_same_result, chain, conv, conv_nchwc, dense, softmax
+
+
+@pytest.mark.parametrize("make", [conv, conv_nchwc])
+def test_padding_goes_into_the_convolution(make) -> None:  # type: ignore[no-untyped-def]
+    sch = Schedule(make())
+    sch.compute_inline("pad")
+    assert "pad" not in sch.func.script()
+    assert sch.get(sch.get_block("conv")).reads[0].buffer.name == "A"
+    assert_same_result(make(), sch.func)
+    verify(sch.func)
+
+
+def test_chain_becomes_one_block() -> None:
+    sch = Schedule(chain())
+    sch.compute_inline("B")
+    sch.compute_inline("C")
+    assert not sch.func.root.alloc_buffers
+    assert "T.exp(A[v_j, v_i] * T.float32(2.0) + V[v_j])" in sch.func.script()
+    assert_same_result(chain(), sch.func)
+
+
+def test_into_several_consumers() -> None:
+    sch = Schedule(softmax())
+    sch.compute_inline("e")
+    assert [sch.get(b).name for b in sch.get_consumers("top")] == ["total", "out"]
+    assert_same_result(softmax(), sch.func)
+
+
+def test_after_a_split_with_a_tail() -> None:
+    sch = Schedule(chain())
+    sch.split(sch.get_loops("B")[0], [None, 3])
+    sch.compute_inline("B")
+    assert_same_result(chain(), sch.func)
+
+
+@pytest.mark.parametrize(("block", "reason"), [("C", "reduces"), ("E", "output")])
+def test_compute_inline_refuses(block: str, reason: str) -> None:
+    sch = Schedule(dense())
+    before = sch.func
+    with pytest.raises(ScheduleError, match=reason):
+        sch.compute_inline(block)
+    assert sch.func is before
+
+
+def test_compute_inline_refuses_writes_that_are_not_element_by_element() -> None:
+    sch = Schedule(chain())
+    sch.transform_layout("B", ("write", 0), lambda i, j: (j, i // 5, i % 5))
+    with pytest.raises(ScheduleError, match="each once"):
+        sch.compute_inline("B")
+
+
+def test_reverse() -> None:
+    sch = Schedule(chain())
+    sch.reverse_compute_inline("D")  # a transposition
+    sch.reverse_compute_inline("C")
+    assert [sch.get(b).name for b in sch.get_child_blocks("root")] == ["B"]
+    assert_same_result(chain(), sch.func)
+    verify(sch.func)
+
+
+def test_reverse_refuses_a_reduction_and_a_shared_producer() -> None:
+    sch = Schedule(dense())
+    with pytest.raises(ScheduleError, match="reduces"):
+        sch.reverse_compute_inline("D")
+    sch = Schedule(softmax())
+    with pytest.raises(ScheduleError, match="needs one producer"):
+        sch.reverse_compute_inline("out")
+
+
+def test_reverse_refuses_a_broadcast_and_a_part() -> None:
+    a = te.placeholder((4,), name="A")
+    b = te.compute((4,), lambda i: a[i] + 1.0, name="B")
+    wide = te.create_prim_func([a, te.compute((4, 3), lambda i, j: b[i], name="C")])
+    with pytest.raises(ScheduleError, match="more than once"):
+        Schedule(wide).reverse_compute_inline("C")
+    part = te.create_prim_func([a, te.compute((3,), lambda i: b[i], name="C")])
+    with pytest.raises(ScheduleError, match="all of"):
+        Schedule(part).reverse_compute_inline("C")
+    moved = te.create_prim_func([a, te.compute((3,), lambda i: b[i + 1], name="C")])
+    with pytest.raises(ScheduleError, match="own place"):
+        Schedule(moved).reverse_compute_inline("C")

@@ -1,0 +1,229 @@
+"""split, fuse, reorder, add_unit_loop, parallel, vectorize, unroll, bind."""
+
+from __future__ import annotations
+
+import pytest
+
+from autosched.errors import InvalidValueError, ScheduleError
+from autosched.tir import For, LoopKind, Schedule
+from autosched.tir.verify import verify
+from tests.tir.programs import assert_same_result, chain, conv, dense, matmul, softmax
+
+# what TVM 0.27 prints for this schedule of a 7 x 9 x 5 matmul
+TVM_TILED = '''
+    for i_0 in T.parallel(2):
+        for i_1_init in range(4):
+            for j_init in T.vectorized(9):
+                with T.block("C_init"):
+                    v_i = T.axis.spatial(7, i_0 * 4 + i_1_init)
+                    v_j = T.axis.spatial(9, j_init)
+                    T.where(i_0 * 4 + i_1_init < 7)
+                    T.reads()
+                    T.writes(C[v_i, v_j])
+                    C[v_i, v_j] = T.float32(0.0)
+        for k, i_1 in T.grid(5, 4):
+            for j in T.vectorized(9):
+                with T.block("C_update"):
+                    v_i = T.axis.spatial(7, i_0 * 4 + i_1)
+                    v_j, v_k = T.axis.remap("SR", [j, k])
+                    T.where(i_0 * 4 + i_1 < 7)
+                    T.reads(C[v_i, v_j], A[v_i, v_k], B[v_k, v_j])
+                    T.writes(C[v_i, v_j])
+                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+'''
+
+
+def names(sch: Schedule, block: str) -> list[str]:
+    return [sch.get(x).loop_var.name for x in sch.get_loops(block)]
+
+
+def extents(sch: Schedule, block: str) -> list[int]:
+    return [sch.get(x).extent.value for x in sch.get_loops(block)]
+
+
+def test_the_schedule_that_tvm_documents() -> None:
+    sch = Schedule(matmul())
+    i, j, k = sch.get_loops("C")
+    i_0, i_1 = sch.split(i, [None, 4])
+    sch.reorder(i_0, k, i_1, j)
+    sch.parallel(i_0)
+    sch.vectorize(j)
+    sch.decompose_reduction("C", k)
+    assert TVM_TILED.strip() in sch.func.script()
+    assert_same_result(matmul(), sch.func)
+    verify(sch.func)
+
+
+@pytest.mark.parametrize(
+    ("factors", "made"),
+    [([None, 4], [2, 4]), ([4, 4], [4, 4]), ([7, 1], [7, 1]), ([None, 2, 2], [2, 2, 2]), ([3, None], [3, 3]), ([None, 16], [1, 16])],
+)  # fmt: skip
+def test_split(factors: list[int | None], made: list[int]) -> None:
+    sch = Schedule(matmul())
+    i, _, _ = sch.get_loops("C")
+    parts = sch.split(i, factors)
+    assert [sch.get(x).extent.value for x in parts] == made
+    assert names(sch, "C")[: len(made)] == [f"i_{n}" for n in range(len(made))]
+    assert_same_result(matmul(), sch.func)
+    verify(sch.func)
+
+
+def test_split_of_a_split_simplifies() -> None:
+    sch = Schedule(matmul(8, 9, 5))
+    i, _, _ = sch.get_loops("C")
+    _, i_1 = sch.split(i, [None, 4])
+    sch.split(i_1, [2, 2])
+    assert "i_0 * 4 + i_1_0 * 2 + i_1_1" in sch.func.script()
+    assert "T.where" not in sch.func.script()
+
+
+def test_split_without_unit_iterations() -> None:
+    sch = Schedule(matmul())
+    sch.split(sch.get_loops("C")[0], [7, 1], preserve_unit_iters=False)
+    assert "i_1" in names(sch, "C") and "remap(\"SSR\", [i_0, j, k])" in sch.func.script()
+
+
+@pytest.mark.parametrize("factors", [[2, 2], [None, None], [0, None], [], [-1, 7]])
+def test_split_refuses(factors: list[int | None]) -> None:
+    sch = Schedule(matmul())
+    before = sch.func
+    with pytest.raises(ScheduleError, match="split"):
+        sch.split(sch.get_loops("C")[0], factors)
+    assert sch.func is before
+
+
+def test_split_refuses_annotated_and_bound_loops() -> None:
+    sch = Schedule(matmul())
+    i, j, _ = sch.get_loops("C")
+    sch.annotate(i, "pragma", 1)
+    with pytest.raises(ScheduleError, match="annotations"):
+        sch.split(i, [None, 2])
+    sch.bind(j, "threadIdx.x")
+    with pytest.raises(ScheduleError, match="bound to threadIdx.x"):
+        sch.split(j, [None, 2])
+    sch.unannotate(i, "pragma")
+    sch.split(i, [None, 2])
+
+
+def test_fuse_names_and_values() -> None:
+    sch = Schedule(matmul())
+    i, j, _ = sch.get_loops("C")
+    sch.fuse(i, j)
+    assert names(sch, "C") == ["i_j_fused", "k"]
+    assert "i_j_fused // 9" in sch.func.script() and "i_j_fused % 9" in sch.func.script()
+    assert_same_result(matmul(), sch.func)
+
+
+def test_fuse_three_and_split_again() -> None:
+    sch = Schedule(matmul())
+    fused = sch.fuse(*sch.get_loops("C"))
+    assert extents(sch, "C") == [315]
+    sch.split(fused, [None, 16])
+    assert_same_result(matmul(), sch.func)
+
+
+def test_split_then_fuse_back() -> None:
+    sch = Schedule(matmul(8, 9, 5))
+    i_0, i_1 = sch.split(sch.get_loops("C")[0], [None, 4])
+    sch.fuse(i_0, i_1)
+    assert 'remap("SSR", [i_0_i_1_fused, j, k])' in sch.func.script()
+
+
+def test_fuse_refuses_loops_that_are_no_chain() -> None:
+    sch = Schedule(matmul())
+    i, _, k = sch.get_loops("C")
+    with pytest.raises(ScheduleError, match="not the only child"):
+        sch.fuse(i, k)
+
+
+def test_reorder_keeps_other_loops_in_place() -> None:
+    sch = Schedule(conv())
+    _, o, h, _, rc, _, _ = sch.get_loops("conv")
+    sch.reorder(rc, h, o)
+    assert names(sch, "conv") == ["n", "rc", "h", "x", "o", "rh", "rw"]
+    assert_same_result(conv(), sch.func)
+
+
+def test_reorder_refuses() -> None:
+    sch = Schedule(softmax())
+    i, _ = sch.get_loops("out")
+    sch.compute_at("e", i)
+    sch.compute_at("top", i)
+    j = sch.get_loops("out")[-1]
+    with pytest.raises(ScheduleError, match="more than the next loop"):
+        sch.reorder(j, i)
+    with pytest.raises(ScheduleError, match="given twice"):
+        sch.reorder(i, i)
+    with pytest.raises(ScheduleError, match="not in one chain"):
+        sch.reorder(i, sch.get_loops("total")[0])
+
+
+def test_reorder_refuses_a_reduction_that_runs_twice() -> None:
+    sch = Schedule(matmul())
+    u = sch.add_unit_loop("C")
+    i, j, k = sch.get_loops("C")[:3]
+    sch.reorder(k, u)  # extent 1: each point still once
+    assert_same_result(matmul(), sch.func)
+
+
+@pytest.mark.parametrize("kind", ["parallel", "vectorize"])
+def test_no_threads_over_reductions(kind: str) -> None:
+    sch = Schedule(matmul())
+    before = sch.func
+    with pytest.raises(ScheduleError, match="reduction of block 'C'"):
+        getattr(sch, kind)(sch.get_loops("C")[-1])
+    assert sch.func is before
+
+
+def test_kinds() -> None:
+    sch = Schedule(matmul())
+    i, j, k = sch.get_loops("C")
+    sch.parallel(i)
+    sch.vectorize(j)
+    sch.unroll(k)
+    assert [sch.get(x).kind for x in (i, j, k)] == [LoopKind.PARALLEL, LoopKind.VECTORIZED, LoopKind.UNROLLED]
+    sch.unroll(j)  # a second kind replaces the first
+    assert sch.get(j).kind is LoopKind.UNROLLED
+    assert_same_result(matmul(), sch.func)
+
+
+def test_parallel_is_refused_after_decompose_reduction() -> None:
+    sch = Schedule(matmul())
+    i, _, k = sch.get_loops("C")
+    sch.decompose_reduction("C", k)
+    with pytest.raises(ScheduleError, match="as well|no initialisation|not a"):
+        sch.parallel(i)
+
+
+def test_parallel_allows_private_buffers_and_vectorize_does_not() -> None:
+    sch = Schedule(softmax())
+    i, j = sch.get_loops("out")
+    sch.compute_at("total", i)
+    sch.parallel(i)
+    assert sch.get(i).kind is LoopKind.PARALLEL
+    sch = Schedule(dense())
+    i, j = sch.get_loops("E")
+    i_0, i_1 = sch.split(i, [None, 2])
+    sch.compute_at("D", i_1)
+    sch.vectorize(i_1)  # row by row, each row written once
+    assert_same_result(dense(), sch.func)
+
+
+def test_bind() -> None:
+    sch = Schedule(matmul())
+    i, j, k = sch.get_loops("C")
+    sch.bind(i, "blockIdx.x")
+    sch.bind(k, "threadIdx.x")  # cooperation: allowed for reductions
+    assert sch.get(i).thread == "blockIdx.x"
+    with pytest.raises(InvalidValueError, match="unknown thread axis"):
+        sch.bind(j, "nowhere")
+    with pytest.raises(ScheduleError, match="bound to blockIdx.x"):
+        sch.parallel(i)
+
+
+def test_add_unit_loop() -> None:
+    sch = Schedule(chain())
+    u = sch.add_unit_loop("B")
+    v = sch.add_unit_loop(u)
+    assert names(sch, "B") == ["i", "j", "u", "u"] and isinstance(sch.get(v), For)
+    assert_same_result(chain(), sch.func)

@@ -1,0 +1,145 @@
+"""decompose_reduction and rfactor."""
+
+from __future__ import annotations
+
+import pytest
+
+from autosched import te
+from autosched.errors import ScheduleError
+from autosched.tir import LoopKind, Schedule
+from autosched.tir.verify import verify
+from tests.tir.programs import argmax, assert_same_result, dense, matmul, pool, softmax
+
+
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_decompose_at_every_loop(position: int) -> None:
+    sch = Schedule(matmul())
+    block = sch.get_block("C")
+    init = sch.decompose_reduction(block, sch.get_loops("C")[position])
+    assert (sch.get(init).name, sch.get(block).name) == ("C_init", "C_update")
+    assert sch.get(block).init is None
+    assert len(sch.get_loops(init)) == 2
+    assert_same_result(matmul(), sch.func)
+    verify(sch.func)
+
+
+def test_loop_kinds_go_along() -> None:
+    sch = Schedule(matmul())
+    i, j, k = sch.get_loops("C")
+    sch.reorder(k, i, j)
+    sch.vectorize(j)
+    init = sch.decompose_reduction("C", k)
+    i_init, j_init = sch.get_loops(init)
+    assert sch.get(j_init).kind is LoopKind.VECTORIZED
+    assert (sch.get(i_init).loop_var.name, sch.get(j_init).loop_var.name) == ("i_init", "j_init")
+
+
+def test_tails_of_the_reduction_leave_the_init_alone() -> None:
+    sch = Schedule(matmul())
+    _, _, k = sch.get_loops("C")
+    k_0, k_1 = sch.split(k, [None, 3])
+    sch.decompose_reduction("C", k_0)
+    assert sch.func.script().count("T.where") == 1
+    assert_same_result(matmul(), sch.func)
+
+
+def test_two_outputs() -> None:
+    sch = Schedule(argmax())
+    sch.decompose_reduction("best", sch.get_loops("best")[0])
+    assert_same_result(argmax(), sch.func)
+    verify(sch.func)
+
+
+def test_decompose_refuses() -> None:
+    sch = Schedule(dense())
+    i, j, k = sch.get_loops("C")
+    sch.reorder(k, i, j)
+    before = sch.func
+    with pytest.raises(ScheduleError, match="belongs to the reduction"):
+        sch.decompose_reduction("C", i)
+    with pytest.raises(ScheduleError, match="not around"):
+        sch.decompose_reduction("C", sch.get_loops("E")[0])
+    with pytest.raises(ScheduleError, match="no initialisation"):
+        sch.decompose_reduction("E", sch.get_loops("E")[0])
+    assert sch.func is before
+
+
+@pytest.mark.parametrize("factors", [[None, 4], [4, 4], [2, None], [None, 8], [16, 1]])
+@pytest.mark.parametrize("which", [0, 1])
+def test_rfactor_of_every_tiling(factors: list[int | None], which: int) -> None:
+    """Tails leave some partial results without any element: they must still be neutral."""
+    func = softmax(3, 7)
+    for block in ("top", "total"):
+        sch = Schedule(func)
+        loops = sch.split(sch.get_loops(block)[-1], factors)
+        partial = sch.rfactor(loops[which], 0)
+        assert sch.get(partial).name == f"{block}_rf"
+        assert_same_result(func, sch.func)
+        verify(sch.func)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+def test_factor_axis(axis: int) -> None:
+    sch = Schedule(matmul())
+    _, k_1 = sch.split(sch.get_loops("C")[-1], [None, 2])
+    sch.rfactor(k_1, axis)
+    (rf,) = [b for b in sch.func.root.alloc_buffers if b.name == "C_rf"]
+    assert rf.const_shape()[axis] == 2
+    assert_same_result(matmul(), sch.func)
+
+
+def test_partial_sums_can_be_vectorized() -> None:
+    sch = Schedule(softmax(3, 10))
+    i, _ = sch.get_loops("out")
+    sch.compute_at("total", i)
+    k_0, k_1 = sch.split(sch.get_loops("total")[-1], [None, 4])
+    partial = sch.rfactor(k_1, 0)
+    sch.vectorize(sch.get_loops(partial)[-1])
+    sch.decompose_reduction(partial, sch.get_loops(partial)[1])
+    assert_same_result(softmax(3, 10), sch.func)
+    verify(sch.func)
+
+
+def test_whole_reduction_becomes_spatial() -> None:
+    sch = Schedule(matmul())
+    partial = sch.rfactor(sch.get_loops("C")[-1], 0)
+    assert sch.get(partial).init is None
+    assert_same_result(matmul(), sch.func)
+
+
+def test_several_reduction_axes() -> None:
+    func = pool()
+    sch = Schedule(func)
+    *_, rh, rw = sch.get_loops("pool")
+    sch.rfactor(rw, 0)
+    assert_same_result(func, sch.func)
+    sch = Schedule(func)
+    *_, rh, rw = sch.get_loops("pool")
+    fused = sch.fuse(rh, rw)
+    _, inner = sch.split(fused, [None, 2])
+    sch.rfactor(inner, 0)
+    assert_same_result(func, sch.func)
+
+
+def test_products_have_one_as_neutral_element() -> None:
+    a = te.placeholder((2, 6), name="A")
+    r = te.reduce_axis((0, 6), "r")
+    func = te.create_prim_func([a, te.compute((2,), lambda i: te.prod(a[i, r], axis=r), name="P")])
+    sch = Schedule(func)
+    _, r_1 = sch.split(sch.get_loops("P")[-1], [None, 4])
+    sch.rfactor(r_1, 0)
+    assert_same_result(func, sch.func)
+
+
+def test_rfactor_refuses() -> None:
+    sch = Schedule(matmul())
+    i, _, k = sch.get_loops("C")
+    before = sch.func
+    with pytest.raises(ScheduleError, match="does not run over a reduction alone"):
+        sch.rfactor(i)
+    with pytest.raises(ScheduleError, match="out of range"):
+        sch.rfactor(k, 5)
+    assert sch.func is before
+    best = Schedule(argmax())
+    with pytest.raises(ScheduleError, match="not a sum"):
+        best.rfactor(best.get_loops("best")[-1])
