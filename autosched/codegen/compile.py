@@ -50,7 +50,9 @@ def compile_func(
     return compiled
 
 
-def compile_funcs(requests: Sequence[Request], target: Target | str = "cpu", jobs: int | None = None) -> list[CompiledKernel]:
+def compile_funcs(
+    requests: Sequence[Request], target: Target | str = "cpu", jobs: int | None = None
+) -> list[CompiledKernel]:
     """Compile many kernels, in order of the requests; in `jobs` processes where that pays.
 
     jobs    None: as many as this process may use; 1: in this process

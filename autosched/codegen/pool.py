@@ -80,7 +80,10 @@ def _drive(todo: deque[tuple[K, Any]], results: dict[K, Any], message: Callable[
 def _start() -> subprocess.Popen[bytes]:
     """A helper that finds the package where this process found it."""
     environment = child_environment()
-    paths = [str(Path(autosched.__file__).parent.parent), *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
+    paths = [
+        str(Path(autosched.__file__).parent.parent),
+        *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)),
+    ]
     environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     command = [sys.executable, "-m", "autosched.codegen.worker"]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)

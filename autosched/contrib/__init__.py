@@ -1,1 +1,3 @@
 """Modules that TVM keeps under `contrib`."""
+
+from autosched.contrib import graph_executor as graph_executor

@@ -13,8 +13,26 @@ from autosched.codegen import CompiledKernel
 from autosched.ir.node import FrozenDict
 from autosched.runtime.loader import load_objects
 from autosched.tir import (
-    REDUCE, SPATIAL, Block, BlockRealize, Buffer, BufferStore, For, IntImm, IterVar, LoopKind, PrimExpr, PrimFunc, Range,
-    SeqStmt, Stmt, Var, all_of, const, make_root, maximum,
+    REDUCE,
+    SPATIAL,
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferStore,
+    For,
+    IntImm,
+    IterVar,
+    LoopKind,
+    PrimExpr,
+    PrimFunc,
+    Range,
+    SeqStmt,
+    Stmt,
+    Var,
+    all_of,
+    const,
+    make_root,
+    maximum,
 )  # fmt: skip
 from autosched.tir.functor import rewrite
 
@@ -42,7 +60,11 @@ def run(compiled: CompiledKernel, arrays: Sequence[np.ndarray[Any, Any]], pieces
 
 
 def loop(
-    name: str, extent: int, body: Callable[[Var], Stmt], kind: str = "serial", annotations: Mapping[str, Any] | None = None
+    name: str,
+    extent: int,
+    body: Callable[[Var], Stmt],
+    kind: str = "serial",
+    annotations: Mapping[str, Any] | None = None,
 ) -> For:
     """A loop from 0; `body` gets its variable."""
     var = Var(name)
@@ -98,7 +120,9 @@ def matmul(m: int, n: int, k: int, rows: int, vectors: int, lanes: int) -> PrimF
                 return block(name, domain, values, all_of(row < m, column < n), body)
 
             def columns(i: Var) -> Stmt:
-                return loop("j", vectors, lambda j: loop("lane", lanes, lambda v: element(i, j, v), "vectorized"), "unrolled")
+                return loop(
+                    "j", vectors, lambda j: loop("lane", lanes, lambda v: element(i, j, v), "vectorized"), "unrolled"
+                )
 
             return loop("i", rows, columns, "unrolled")
 

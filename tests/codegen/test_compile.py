@@ -23,7 +23,9 @@ def empty_cache(tmp_path, monkeypatch):
 
 def scale(factor, extent=20):
     a = te.placeholder((extent,), name="A")
-    return with_kinds(te.create_prim_func([a, te.compute((extent,), lambda i: a[i] * factor, name="C")]), i="vectorized")
+    return with_kinds(
+        te.create_prim_func([a, te.compute((extent,), lambda i: a[i] * factor, name="C")]), i="vectorized"
+    )
 
 
 def check(compiled, factor):

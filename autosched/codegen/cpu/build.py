@@ -20,6 +20,7 @@ from autosched.target import Target
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BufferStore
 
+
 def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, config: str) -> CompiledKernel:
     """Compile without looking into the cache. Raises CodegenError for what no CPU code exists for."""
     from autosched.codegen.cpu.intrinsics import offset, tile_intrinsic

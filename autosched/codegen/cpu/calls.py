@@ -87,12 +87,16 @@ def _power(emitter: ValueEmitter, e: E.Call) -> Any:
     x, b = emitter.value(e.args[0]), emitter.builder
     if abs(exponent) == 0.5:  # pow(-inf, 0.5) is inf and pow(-0.0, 0.5) is 0.0, unlike sqrt
         infinite = b.fcmp_ordered("==", x, constant(x.type, float("-inf")))
-        root = b.select(infinite, constant(x.type, float("inf")), apply(emitter, "sqrt", [b.fadd(x, constant(x.type, 0.0))]))
+        root = b.select(
+            infinite, constant(x.type, float("inf")), apply(emitter, "sqrt", [b.fadd(x, constant(x.type, 0.0))])
+        )
         return root if exponent > 0 else b.fdiv(constant(x.type, 1.0), root)
     if exponent == -1.0:
         return b.fdiv(constant(x.type, 1.0), x)
     square = b.fmul(x, x)
-    return {1.0: lambda: x, 2.0: lambda: square, 3.0: lambda: b.fmul(square, x), 4.0: lambda: b.fmul(square, square)}[exponent]()
+    return {1.0: lambda: x, 2.0: lambda: square, 3.0: lambda: b.fmul(square, x), 4.0: lambda: b.fmul(square, square)}[
+        exponent
+    ]()
 
 
 def _fma(emitter: ValueEmitter, e: E.Call) -> Any:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from autosched.ir.node import walk
 from autosched.tir.expr import Buffer, BufferLoad, Var, const_int
 from autosched.tir.stmt import (
-    Allocate, AssertStmt, BufferStore, Evaluate, For, IfThenElse, LetStmt, LoopKind, SeqStmt, Stmt,
+    Allocate,
+    AssertStmt,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    LoopKind,
+    SeqStmt,
+    Stmt,
 )  # fmt: skip
 
 SMALL_WORK = 256  # stores (or vector stores): a loop nest below that is one tile, so that calls cost little

@@ -152,7 +152,9 @@ class IndexEmitter:
             return splat(self.builder, a, self.lanes)
         if self.lanes == 1:
             return self.scalar(a)
-        steps = ir.Constant(ir.VectorType(I64, self.lanes), [I64(a.lane * i + (0 if a.terms else a.const)) for i in range(self.lanes)])
+        steps = ir.Constant(
+            ir.VectorType(I64, self.lanes), [I64(a.lane * i + (0 if a.terms else a.const)) for i in range(self.lanes)]
+        )
         if not a.terms:
             return steps
         base = splat(self.builder, self.scalar(a.without_lane()), self.lanes)

@@ -86,7 +86,9 @@ def _exp(m: _Maker, x: Any) -> Any:
     n = b.fsub(shifted, m.number(_ROUND))
     r = m.fma(n, m.number(-_LN2_HIGH), x)
     r = m.fma(n, m.number(-_LN2_LOW), r)
-    p = m.polynomial(r, (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1))
+    p = m.polynomial(
+        r, (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
+    )
     p = m.fma(p, b.fmul(r, r), r)
     p = b.fadd(p, m.number(1.0))
     whole = b.sub(m.bits(shifted), m.bits(m.number(_ROUND)))
@@ -150,7 +152,9 @@ def _erf(m: _Maker, x: Any) -> Any:
         r = m.fma(r, size, m.number(c))
     r = m.fma(r, size, b.fneg(size))
     large = b.fsub(m.number(1.0), _exp(m, r))
-    p = m.polynomial(square, (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1))
+    p = m.polynomial(
+        square, (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1)
+    )
     small = m.fma(p, size, size)
     result = b.select(b.fcmp_ordered(">", size, m.number(0.927734375)), large, small)
     return m.with_sign_of(result, x)

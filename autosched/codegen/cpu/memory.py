@@ -11,7 +11,18 @@ from llvmlite import ir
 from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.index import Index, IndexEmitter, strides_of
 from autosched.codegen.cpu.types import (
-    I8, I32, I64, VOID, call_intrinsic, constant, item_bytes, lanes_of, memory_type, splat, suffix, value_type,
+    I8,
+    I32,
+    I64,
+    VOID,
+    call_intrinsic,
+    constant,
+    item_bytes,
+    lanes_of,
+    memory_type,
+    splat,
+    suffix,
+    value_type,
 )  # fmt: skip
 from autosched.ir.node import walk
 from autosched.tir.expr import Buffer, FloorDiv, FloorMod, PrimExpr, Var, add, cast, const, const_int, mul
@@ -228,7 +239,9 @@ class MemoryEmitter(IndexEmitter):
         align = item_bytes(buffer.dtype)
         if isinstance(at, Affine) and not at.lane:
             if lanes_of(value) > 1:  # every lane stores to one place: the last one stays
-                value = self.builder.extract_element(value, I32((self.mask if isinstance(self.mask, int) else self.lanes) - 1))
+                value = self.builder.extract_element(
+                    value, I32((self.mask if isinstance(self.mask, int) else self.lanes) - 1)
+                )
             self.builder.store(value, self.address(place, at), align=align)
             return
         value = splat(self.builder, value, self.lanes)

@@ -1,12 +1,12 @@
 """Writes the Numba source of a kernel: a function for each phase, whose hot parts are calls of tiles.
 
-    # dense, float32 [128, 784] x [784, 256] | llvm x86-64-v3 | default | autosched 0.1
-    def dense_p0(slots, first, last, worker):  # 22 tasks
-        A = slots[0]
-        …
-        for task in range(first, last):
-            # for k in range(784): …
-            C_6x16(A, B, C, task)
+# dense, float32 [128, 784] x [784, 256] | llvm x86-64-v3 | default | autosched 0.1
+def dense_p0(slots, first, last, worker):  # 22 tasks
+    A = slots[0]
+    …
+    for task in range(first, last):
+        # for k in range(784): …
+        C_6x16(A, B, C, task)
 """
 
 from __future__ import annotations

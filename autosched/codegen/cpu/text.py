@@ -7,7 +7,16 @@ from collections.abc import Iterator, Mapping
 from autosched.tir import expr as E
 from autosched.tir.expr import PrimExpr, Var, const_int
 from autosched.tir.stmt import (
-    Allocate, AssertStmt, BufferStore, Evaluate, For, IfThenElse, LetStmt, LoopKind, SeqStmt, Stmt,
+    Allocate,
+    AssertStmt,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    LoopKind,
+    SeqStmt,
+    Stmt,
 )  # fmt: skip
 
 _INFIX: dict[type, tuple[str, int]] = {

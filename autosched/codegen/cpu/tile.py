@@ -21,7 +21,17 @@ from autosched.tir.expr import Buffer, BufferLoad, PrimExpr, Var, const_int
 from autosched.tir.functor import uses
 from autosched.tir.simplify import Analyzer, split_conditions
 from autosched.tir.stmt import (
-    Allocate, AssertStmt, BufferStore, Evaluate, For, IfThenElse, LetStmt, LoopKind, SeqStmt, Stmt, While,
+    Allocate,
+    AssertStmt,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    LoopKind,
+    SeqStmt,
+    Stmt,
+    While,
 )  # fmt: skip
 
 MOST_UNROLLED = 4096  # stores: an unrolled loop with more of them runs as a loop
@@ -141,7 +151,9 @@ class TileEmitter(ValueEmitter):
         self.analyzer = enter(outer, loop)
         if loop.kind == LoopKind.UNROLLED and count is not None and work(loop) <= MOST_UNROLLED:
             self.unroll(loop, count)
-        elif loop.kind == LoopKind.VECTORIZED and count is not None and self.lanes == 1 and self.facts(loop).fills_lanes:
+        elif (
+            loop.kind == LoopKind.VECTORIZED and count is not None and self.lanes == 1 and self.facts(loop).fills_lanes
+        ):
             self.vectorize(loop, count)
         elif loop.kind == LoopKind.VECTORIZED and count is not None and count <= MOST_VECTORS:
             self.unroll(loop, count)

@@ -93,4 +93,6 @@ def splat(builder: Any, value: Any, lanes: int) -> Any:
         return ir.Constant(ir.VectorType(value.type, lanes), [value] * lanes)
     vector = ir.VectorType(value.type, lanes)
     one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, I32(0))
-    return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(I32, lanes), [I32(0)] * lanes))
+    return builder.shuffle_vector(
+        one, ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(I32, lanes), [I32(0)] * lanes)
+    )

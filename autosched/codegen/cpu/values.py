@@ -10,7 +10,14 @@ from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.calls import emit_call
 from autosched.codegen.cpu.memory import MemoryEmitter
 from autosched.codegen.cpu.types import (
-    I1, call_intrinsic, constant, is_signed, lanes_of, splat, suffix, value_type,
+    I1,
+    call_intrinsic,
+    constant,
+    is_signed,
+    lanes_of,
+    splat,
+    suffix,
+    value_type,
 )  # fmt: skip
 from autosched.errors import CodegenError
 from autosched.ir.node import walk
@@ -42,7 +49,9 @@ class ValueEmitter(MemoryEmitter):
                 return self.logical(e)
             case E.Not():
                 x = self.value(e.a)
-                return I1(int(not x.constant)) if isinstance(x, ir.Constant) and lanes_of(x) == 1 else self.builder.not_(x)
+                return (
+                    I1(int(not x.constant)) if isinstance(x, ir.Constant) and lanes_of(x) == 1 else self.builder.not_(x)
+                )
             case E.BinaryOp():
                 return self.binary(e)
             case E.Select():

@@ -224,7 +224,9 @@ def _scope(scope: str, shape: Sequence[PrimExpr], dtype: str, path: tuple[Stmt, 
     sizes = [const_int(s) for s in shape]
     if any(s is None for s in sizes):
         return "global"
-    size = int(np.prod([s for s in sizes if s is not None], dtype=np.int64)) * (1 if dtype == "bool" else np.dtype(dtype).itemsize)
+    size = int(np.prod([s for s in sizes if s is not None], dtype=np.int64)) * (
+        1 if dtype == "bool" else np.dtype(dtype).itemsize
+    )
     if scope == "local":
         return "global" if size > STACK_BYTES else "local"
     in_a_loop = any(isinstance(s, For) for s in path[:-1])

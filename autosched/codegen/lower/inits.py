@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from autosched.codegen.lower.loops import guarded
 from autosched.ir.node import Node, children, map_children, walk
-from autosched.tir.expr import REDUCE, BufferLoad, PrimExpr, Var, all_of, compare
 from autosched.tir.expr import EQ as EQUAL
+from autosched.tir.expr import REDUCE, BufferLoad, PrimExpr, Var, all_of, compare
 from autosched.tir.functor import free_vars, stores, substitute
 from autosched.tir.simplify import split_conditions
 from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LoopKind, SeqStmt, Stmt, seq
@@ -105,9 +105,7 @@ def _without_init(block: Block, tested: bool) -> Block:
     body = block.body
     if tested:
         assert block.init is not None, "only blocks with start values come here"
-        at_start: list[PrimExpr] = [
-            compare(EQUAL, iv.var, iv.dom.min) for iv in block.iter_vars if iv.kind == REDUCE
-        ]
+        at_start: list[PrimExpr] = [compare(EQUAL, iv.var, iv.dom.min) for iv in block.iter_vars if iv.kind == REDUCE]
         body = seq(_tested(all_of(*at_start), block.init), body)
     return dataclasses.replace(block, init=None, body=body)
 

@@ -15,7 +15,17 @@ from autosched.tir.expr import PrimExpr, Var, all_of, const_int
 from autosched.tir.functor import substitute, uses
 from autosched.tir.simplify import Analyzer, Linear, split_conditions
 from autosched.tir.stmt import (
-    Allocate, AssertStmt, BufferStore, Evaluate, For, IfThenElse, LetStmt, LoopKind, SeqStmt, Stmt, While,
+    Allocate,
+    AssertStmt,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    LoopKind,
+    SeqStmt,
+    Stmt,
+    While,
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from autosched.script.parser.state import State, arguments
 from autosched.script.parser.tir_func import read_prim_func
 from autosched.script.printer.metadata import load_json
 from autosched.tir.function import PrimFunc
+from autosched.tir.verify import verify as tir_verify
 
 
 def from_source(text: str, extra_vars: Mapping[str, Any] | None = None, check_well_formed: bool = True) -> Any:
@@ -101,9 +102,12 @@ def read_function(state: State, node: ast.FunctionDef) -> Any:
 
 
 def check(result: Any) -> None:
-    """Verify the graph functions; those of the loop level are checked as they are read."""
+    """Verify every function. Raises VerifyError naming the rule that is broken."""
     module = result if isinstance(result, IRModule) else IRModule.from_expr(result)
-    if not all(isinstance(f, PrimFunc) for _, f in module.functions_items()):
-        from autosched.relax.verify import verify
+    prim_funcs = [f for _, f in module.functions_items() if isinstance(f, PrimFunc)]
+    for func in prim_funcs:
+        tir_verify(func)
+    if len(prim_funcs) < len(module):
+        from autosched.relax.verify import verify as relax_verify
 
-        verify(module)
+        relax_verify(module)

@@ -47,8 +47,10 @@ def why_not_dominant(tree: Tree, name: str) -> str | None:
 def why_not_complete(tree: Tree, name: str) -> str | None:
     """Why a block is not complete: all its variables spatial, the only writer of what it writes, reading none of it."""
     block = tree.block(name)
-    if any(iv.kind == REDUCE for iv in block.iter_vars) or block.init is not None:
+    if block.init is not None:
         return "it reduces"
+    if any(iv.kind == REDUCE for iv in block.iter_vars):
+        return "it reduces, and its initialisation is a block of its own"
     written = {w.buffer for w in block.writes}
     for r in block.reads:
         if r.buffer in written:

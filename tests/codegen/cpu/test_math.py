@@ -26,7 +26,11 @@ def sigmoid(x):
 def inputs(positive):
     rng = np.random.default_rng(0)
     spread = rng.uniform(-104, 89, 20_001)
-    values = np.exp(spread) if positive else np.concatenate([spread, rng.uniform(-1, 1, 10_000), rng.standard_normal(10_000) * 4])
+    values = (
+        np.exp(spread)
+        if positive
+        else np.concatenate([spread, rng.uniform(-1, 1, 10_000), rng.standard_normal(10_000) * 4])
+    )
     return np.concatenate([CORNERS, values]).astype("f")
 
 
@@ -47,7 +51,9 @@ def ulps(y, exact):
 
 
 @pytest.mark.parametrize("target", ["cpu", "llvm -mcpu=x86-64"])
-@pytest.mark.parametrize("op, exact", [("exp", np.exp), ("log", np.log), ("tanh", np.tanh), ("erf", erf), ("sigmoid", sigmoid)])
+@pytest.mark.parametrize(
+    "op, exact", [("exp", np.exp), ("log", np.log), ("tanh", np.tanh), ("erf", erf), ("sigmoid", sigmoid)]
+)
 def test_vector_functions_are_within_two_units_in_the_last_place(op, exact, target):
     x = inputs(op == "log")
     with np.errstate(all="ignore"):
@@ -60,7 +66,10 @@ def test_scalars_and_vectors_agree_to_the_bit(op):
     np.testing.assert_array_equal(evaluate(op, x, "cpu", "serial"), evaluate(op, x, "cpu", "vectorized"))
 
 
-@pytest.mark.parametrize("op, exact", [("sqrt", np.sqrt), ("floor", np.floor), ("ceil", np.ceil), ("trunc", np.trunc), ("sin", np.sin), ("abs", abs)])
+@pytest.mark.parametrize(
+    "op, exact",
+    [("sqrt", np.sqrt), ("floor", np.floor), ("ceil", np.ceil), ("trunc", np.trunc), ("sin", np.sin), ("abs", abs)],
+)
 def test_functions_of_the_cpu_and_of_libm(op, exact):
     x = inputs(False)[18:]
     x = abs(x) if op == "sqrt" else x

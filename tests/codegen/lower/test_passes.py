@@ -21,7 +21,9 @@ def text(stmt):
 def matrix_product(m, n, k):
     a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
     axis = te.reduce_axis((0, k), "k")
-    return te.create_prim_func([a, b, te.compute((m, n), lambda i, j: te.sum(a[i, axis] * b[axis, j], axis=axis), name="C")])
+    return te.create_prim_func(
+        [a, b, te.compute((m, n), lambda i, j: te.sum(a[i, axis] * b[axis, j], axis=axis), name="C")]
+    )
 
 
 def test_start_values_stand_before_the_outermost_reduction_loop():
@@ -78,17 +80,28 @@ def test_a_buffer_that_carries_values_between_iterations_stays_outside():
 
 def test_a_ragged_loop_becomes_full_tiles_and_a_rest():
     a = buffer("A", 20)
-    nest = loop("o", 4, lambda o: loop("i", 6, lambda i: IfThenElse(o * 6 + i < 20, BufferStore(a, const(1.0), (o * 6 + i,))), "unrolled"))
+    nest = loop(
+        "o",
+        4,
+        lambda o: loop(
+            "i", 6, lambda i: IfThenElse(o * 6 + i < 20, BufferStore(a, const(1.0), (o * 6 + i,))), "unrolled"
+        ),
+    )
     assert text(partition_loops(nest)) == (
-        "for o in range(3):\n"
-        "    for i in unroll(6): A[o * 6 + i] = 1\n"
-        "for i in unroll(2): A[i + 18] = 1"
+        "for o in range(3):\n    for i in unroll(6): A[o * 6 + i] = 1\nfor i in unroll(2): A[i + 18] = 1"
     )
 
 
 def test_a_ragged_parallel_loop_tests_for_its_last_task():
     a = buffer("A", 20)
-    nest = loop("o", 4, lambda o: loop("i", 6, lambda i: IfThenElse(o * 6 + i < 20, BufferStore(a, const(1.0), (o * 6 + i,))), "vectorized"), "parallel")
+    nest = loop(
+        "o",
+        4,
+        lambda o: loop(
+            "i", 6, lambda i: IfThenElse(o * 6 + i < 20, BufferStore(a, const(1.0), (o * 6 + i,))), "vectorized"
+        ),
+        "parallel",
+    )
     assert text(partition_loops(nest)) == (
         "for o in range(4):\n"
         "    if o < 3:\n"
@@ -108,12 +121,14 @@ def test_two_ragged_dimensions_give_four_tiles_without_conditions_inside():
 def test_conditions_shorten_loops_and_move_out_of_them():
     a = buffer("A", 8, 8)
     n = buffer("n", 1, dtype="int32")
-    nest = loop("i", 8, lambda i: loop("j", 8, lambda j: IfThenElse(all_of(j < 5, i < 3, n[0] > 2), BufferStore(a, const(1.0), (i, j)))))
-    assert text(tidy(nest)) == (
-        "if n[0] > 2:\n"
-        "    for i in range(3):\n"
-        "        for j in range(5): A[i, j] = 1"
+    nest = loop(
+        "i",
+        8,
+        lambda i: loop(
+            "j", 8, lambda j: IfThenElse(all_of(j < 5, i < 3, n[0] > 2), BufferStore(a, const(1.0), (i, j)))
+        ),
     )
+    assert text(tidy(nest)) == ("if n[0] > 2:\n    for i in range(3):\n        for j in range(5): A[i, j] = 1")
 
 
 def test_phases_and_tasks():

@@ -62,7 +62,7 @@ def test_cache_write() -> None:
 def test_cache_write_refuses_after_decomposition() -> None:
     sch = Schedule(matmul())
     sch.decompose_reduction("C", sch.get_loops("C")[-1])
-    with pytest.raises(ScheduleError, match="C_init"):
+    with pytest.raises(ScheduleError, match="initialisation is a block of its own"):
         sch.cache_write("C_update", 0, "local")
 
 

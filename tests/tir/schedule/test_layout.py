@@ -108,7 +108,7 @@ def test_index_map_text() -> None:
     assert str(m) == "lambda n, c, h: (n, c // 16, h, c % 16)"
     assert str(IndexMap.from_text(str(m))) == str(m)
     assert [s.value for s in m.map_shape([2, 30, 7])] == [2, 2, 7, 16]
-    assert str(IndexMap.from_text("lambda i: ((i + 1) * 2 - 1,)")) == "lambda i: ((i + 1) * 2 - 1,)"
+    assert str(IndexMap.from_text("lambda i: (((i + 1) * 2) - 1,)")) == "lambda i: (((i + 1) * 2) - 1,)"
 
 
 @pytest.mark.parametrize("text", ["1", "lambda i: i", "lambda i: (open(i),)", "lambda i: (j,)", "lambda i: (i ** 2,)", "lambda i: ("])

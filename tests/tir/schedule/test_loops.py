@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from autosched import te
 from autosched.errors import InvalidValueError, ScheduleError
-from autosched.tir import For, LoopKind, Schedule
+from autosched.tir import For, LoopKind, PrimFunc, Schedule, Var, const
 from autosched.tir.verify import verify
 from tests.tir.programs import assert_same_result, chain, conv, dense, matmul, softmax
 
@@ -147,23 +150,39 @@ def test_reorder_keeps_other_loops_in_place() -> None:
 def test_reorder_refuses() -> None:
     sch = Schedule(softmax())
     i, _ = sch.get_loops("out")
+    sch.compute_at("total", i)
     sch.compute_at("e", i)
-    sch.compute_at("top", i)
     j = sch.get_loops("out")[-1]
     with pytest.raises(ScheduleError, match="more than the next loop"):
         sch.reorder(j, i)
     with pytest.raises(ScheduleError, match="given twice"):
         sch.reorder(i, i)
     with pytest.raises(ScheduleError, match="not in one chain"):
-        sch.reorder(i, sch.get_loops("total")[0])
+        sch.reorder(i, sch.get_loops("top")[0])
 
 
 def test_reorder_refuses_a_reduction_that_runs_twice() -> None:
     sch = Schedule(matmul())
     u = sch.add_unit_loop("C")
-    i, j, k = sch.get_loops("C")[:3]
+    i, j, k, _ = sch.get_loops("C")
     sch.reorder(k, u)  # extent 1: each point still once
     assert_same_result(matmul(), sch.func)
+    wide = Schedule(repeated())
+    t, i, k = wide.get_loops("S")
+    with pytest.raises(ScheduleError, match="each of its points once"):
+        wide.reorder(k, t)
+    with pytest.raises(ScheduleError, match="each of its points once"):
+        wide.decompose_reduction("S", t)
+    wide.decompose_reduction("S", k)
+    assert_same_result(repeated(), wide.func)
+
+
+def repeated() -> PrimFunc:
+    """Row sums that are computed twice over, by a loop that nothing depends on."""
+    a, r = te.placeholder((3, 4), name="A"), te.reduce_axis((0, 4), "k")
+    func = te.create_prim_func([a, te.compute((3,), lambda i: te.sum(a[i, r], axis=r), name="S")])
+    again = For(Var("t"), const(0), const(2), LoopKind.SERIAL, func.root.body)
+    return func.with_body(replace(func.body, block=replace(func.root, body=again)))
 
 
 @pytest.mark.parametrize("kind", ["parallel", "vectorize"])
