@@ -10,8 +10,8 @@ from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass
 from autosched.ir.transform import run_passes as run
 from autosched.relax.transform import (
-    VIEWS, AnnotateTIROpPattern, CanonicalizeBindings, ChooseLayouts, CopyOutputs, DeadCodeElimination,
-    EliminateCommonSubexpr, FoldBatchnormToConv2D, FoldConstant, FuseOps, FuseTIR, LegalizeOps, RemoveIdentity,
+    AnnotateTIROpPattern, CanonicalizeBindings, ChooseLayouts, CopyOutputs, DeadCodeElimination,
+    EliminateCommonSubexpr, FoldBatchnormToConv2D, FoldConstant, FuseOps, FuseTIR, LegalizeKernels, RemoveIdentity,
 )  # fmt: skip
 from autosched.relax.verify import verify
 from autosched.target import Target
@@ -26,7 +26,7 @@ def graph_passes(target: Target) -> tuple[Pass, ...]:
         CanonicalizeBindings(), FoldConstant(), RemoveIdentity(), FoldConstant(), FoldBatchnormToConv2D(),
         EliminateCommonSubexpr(), DeadCodeElimination(),
         ChooseLayouts(block), FoldConstant(), RemoveIdentity(), CanonicalizeBindings(), DeadCodeElimination(),
-        LegalizeOps(skip_ops=VIEWS), AnnotateTIROpPattern(), FuseOps(), FuseTIR(), CopyOutputs(), DeadCodeElimination(),
+        LegalizeKernels(), AnnotateTIROpPattern(), FuseOps(), FuseTIR(), CopyOutputs(), DeadCodeElimination(),
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from autosched.relax.expr import Call, Constant, Expr, Function, Tuple, TupleGet
 from autosched.relax.memory_plan import Lifetime, plan_memory
 from autosched.relax.op.call import is_call_tir, tir_inputs, tir_target
 from autosched.relax.struct_info import TensorStructInfo, tensor_infos
-from autosched.relax.transform.remove_identity import is_view
+from autosched.relax.transform.views import is_concat, is_view, part_offsets
 from autosched.runtime.graph import NOP, Graph, Node, Storage, Value
 
 UNPLACED = Storage("arena", -1)
@@ -25,6 +25,7 @@ class _Builder:
         self.nodes: list[Node] = []
         self.numbers: dict[Any, Any] = {}  # Var -> value number, or a tuple of them; id(array) -> number of a constant
         self.constants: list[np.ndarray[Any, Any]] = []
+        self.inside: dict[int, tuple[int, int]] = {}  # part -> the concatenation in whose memory it lies, and where
 
     def add(self, name: str, info: TensorStructInfo, storage: Storage) -> int:
         self.values.append(Value(name, info.static_shape, info.dtype, storage))
@@ -57,6 +58,9 @@ class _Builder:
         elif is_view(value):
             assert isinstance(value, Call)
             self.numbers[var] = self.view(var, value)
+        elif is_concat(value):
+            assert isinstance(value, Call)
+            self.numbers[var] = self.join(var, value)
         elif isinstance(value, Call):
             raise InvalidTypeError(f"'{var.name}' is computed by {value.op}, which is no kernel", hint="run LegalizeOps first")
         else:
@@ -78,10 +82,29 @@ class _Builder:
         self.nodes.append(Node(var.name, NOP, (source,), (number,)))
         return number
 
+    def join(self, var: Var, call: Call) -> int:
+        """A concatenation whose parts are written into its memory at once."""
+        offsets = part_offsets(call)
+        assert offsets is not None and isinstance(var.struct_info, TensorStructInfo), "LegalizeKernels left it for its form"
+        whole = self.add(var.name, var.struct_info, UNPLACED)
+        for part, offset in zip(self.number(call.args[0]), offsets, strict=True):
+            assert self.values[part].storage is UNPLACED and part not in self.inside, "a part lies where its kernel writes it"
+            self.inside[part] = (whole, offset)
+        return whole
+
     def root(self, number: int) -> int:
+        """The value whose storage it shares, aliases followed."""
         while self.values[number].storage.kind == "alias":
             number = self.values[number].storage.index
         return number
+
+    def owner(self, number: int) -> tuple[int, int]:
+        """The value that has memory of its own, and where in it `number` lies."""
+        number, offset = self.root(number), 0
+        while number in self.inside:
+            number, more = self.inside[number]
+            offset += more
+        return number, offset
 
     def place(self, number: int, storage: Storage) -> None:
         old = self.values[number]
@@ -108,16 +131,19 @@ class _Builder:
         first: dict[int, int] = {}
         last: dict[int, int] = {}
         for step, node in enumerate(self.nodes):
-            if node.kernel == NOP:
-                continue
-            for number in node.outputs:
-                first[number] = last[number] = step
-            for number in node.inputs:
-                last[self.root(number)] = step
+            if node.kernel != NOP:
+                for number in (*node.inputs, *node.outputs):
+                    owner, _ = self.owner(number)
+                    first.setdefault(owner, step)
+                    last[owner] = step
         waiting = [n for n, v in enumerate(self.values) if v.storage is UNPLACED]
-        offsets, size = plan_memory([Lifetime(self.values[n].size_bytes, first[n], last[n]) for n in waiting])
-        for n, offset in zip(waiting, offsets, strict=True):
-            self.place(n, Storage("arena", offset))
+        owners = [n for n in waiting if n not in self.inside]
+        lives = [Lifetime(self.values[n].size_bytes, first[n], last[n]) for n in owners]
+        offsets, size = plan_memory(lives)
+        begin = dict(zip(owners, offsets, strict=True))
+        for n in waiting:
+            owner, offset = self.owner(n)
+            self.place(n, Storage("arena", begin[owner] + offset))
         return size
 
 

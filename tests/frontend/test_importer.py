@@ -85,7 +85,7 @@ SINGLE: dict[str, Callable[[], onnx.ModelProto]] = {
     "pow": lambda: single("Pow", (3, 4), weights={"e": np.array(2.0, "f")}),
     "div by power of two": lambda: single("Div", (3, 4), weights={"d": np.array(8.0, "f")}),
     "slice": lambda: single(
-        "Slice", (5, 6), weights={"b": np.array([-1, 1]), "e": np.array([-9, 5]), "a": np.array([0, 1]), "s": np.array([-2, 2])}
+        "Slice", (5, 6), weights=dict(zip("beas", map(np.array, ([-1, 1], [-9, 5], [0, 1], [-2, 2])), strict=True))
     ),
     "slice 9": lambda: single("Slice", (5, 6), opset=9, starts=[1], ends=[1000], axes=[1]),
     "pad": lambda: single("Pad", (2, 3), weights={"p": np.array([0, 1, 2, 0]), "v": np.array(1.5, "f")}),

@@ -16,7 +16,7 @@ class Affine:
 
     @staticmethod
     def of(value: Any, number: int) -> Affine:
-        """The LLVM value itself; `number` says in which order values came to be, so that equal input gives equal code."""
+        """The LLVM value itself; values are numbered as they come, so that equal input gives equal code."""
         return Affine(0, ((number, 1, value),))
 
     @property

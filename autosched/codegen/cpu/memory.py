@@ -119,7 +119,7 @@ class MemoryEmitter(IndexEmitter):
         return total
 
     def flattened(self, place: Place, indices: tuple[PrimExpr, ...]) -> PrimExpr | None:
-        """One simplified expression where indices have quotients and remainders, which often cancel: i // 9 * 9 + i % 9."""
+        """One simplified expression where quotients and remainders may cancel: i // 9 * 9 + i % 9."""
         if len(indices) < 2:
             return None
         if id(indices) not in self.divided:

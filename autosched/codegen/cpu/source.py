@@ -24,7 +24,7 @@ from autosched.codegen.cpu.tile import Tile
 from autosched.codegen.lower.loops import enter
 from autosched.codegen.lower.phases import LoweredPhase
 from autosched.errors import CodegenError
-from autosched.ir.node import walk
+from autosched.ir.node import children, walk
 from autosched.ir.structural import structural_key
 from autosched.tir.expr import Buffer, PrimExpr, Var, as_int, const_int
 from autosched.tir.simplify import Analyzer
@@ -197,24 +197,32 @@ class Writer:
             self.tiles[name] = Tile(name, stmt, buffers, variables, a.copy(), self.no_alias)
         for text in loop_lines(stmt):
             self.line(depth, f"# {text}")
-        arguments = [self.name_of(x) for x in (*buffers, *variables)]
+        arguments = [self.name_of(b) for b in buffers] + [self.name_of(v) for v in variables]
         self.line(depth, f"{name}({', '.join(arguments)})")
 
     def tile_name(self, stmt: Stmt) -> str:
         """What the tile writes, with the extents of its unrolled and vectorised loops: dense_6x16."""
-        own = {n.buffer for n in walk(stmt) if isinstance(n, Allocate)}
-        stored = [n.buffer for n in walk(stmt) if isinstance(n, BufferStore)]
-        target = next((b for b in reversed(stored) if b not in own), stored[-1] if stored else None)
-        last = [n for n in walk(stmt) if isinstance(n, For) and n.kind in (LoopKind.VECTORIZED, LoopKind.UNROLLED)]
-        sizes: list[str] = []
-        for loop in last:
-            if loop.loop_var.name not in [s.split(":")[0] for s in sizes]:
-                sizes.append(f"{loop.loop_var.name}:{const_int(loop.extent)}")
-        extents = "x".join(s.split(":")[1] for s in sizes[:4])
-        base = re.sub(r"\W", "_", f"{target.name if target is not None else 'tile'}_{extents or 'loop'}")
+        target, extents = _main_store(stmt)
+        base = re.sub(r"\W", "_", f"{target}_{extents or 'loop'}")
         name, n = base, 0
         taken = {*self.tiles, *self.names.values(), *_RESERVED}
         while name in taken or keyword.iskeyword(name):
             n += 1
             name = f"{base}_{chr(ord('a') + n)}" if n < 25 else f"{base}_{n}"
         return name
+
+
+def _main_store(stmt: Stmt) -> tuple[str, str]:
+    """(buffer, extents of the unrolled and vectorised loops around its store) of the last store to an argument."""
+    own = {n.buffer for n in walk(stmt) if isinstance(n, Allocate)}
+    found = ("tile", "")
+    stack: list[tuple[Stmt, tuple[str, ...]]] = [(stmt, ())]
+    last_is_own = True
+    while stack:  # in program order
+        node, sizes = stack.pop()
+        if isinstance(node, For) and node.kind in (LoopKind.VECTORIZED, LoopKind.UNROLLED):
+            sizes = (*sizes, str(const_int(node.extent)))
+        if isinstance(node, BufferStore) and (last_is_own or node.buffer not in own):
+            found, last_is_own = (node.buffer.name, "x".join(sizes)), node.buffer in own
+        stack.extend((c, sizes) for c in reversed([c for c in children(node) if isinstance(c, Stmt)]))
+    return found

@@ -11,6 +11,7 @@ from llvmlite import ir
 from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.cut import work
 from autosched.codegen.cpu.isa import Isa
+from autosched.codegen.cpu.prefetch import emit_prefetches
 from autosched.codegen.cpu.types import BYTES, I64, VOID, item_bytes, lanes_of, splat
 from autosched.codegen.cpu.values import ValueEmitter
 from autosched.codegen.lower.loops import enter
@@ -18,7 +19,6 @@ from autosched.errors import CodegenError
 from autosched.ir.node import walk
 from autosched.tir import expr as E
 from autosched.tir.expr import Buffer, BufferLoad, PrimExpr, Var, const_int
-from autosched.tir.functor import uses
 from autosched.tir.simplify import Analyzer, split_conditions
 from autosched.tir.stmt import (
     Allocate,
@@ -37,9 +37,6 @@ from autosched.tir.stmt import (
 MOST_UNROLLED = 4096  # stores: an unrolled loop with more of them runs as a loop
 MOST_VECTORS = 16  # a vectorised loop with more whole vectors runs as a loop over vectors
 VECTORS_AT_ONCE = 4  # in an iteration of that loop
-_LINE_BYTES = 64
-_MOST_LINES = 16  # prefetched at once
-_MOST_OFFSETS = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,9 +61,10 @@ def define_tile(module: Any, tile: Tile, isa: Isa) -> Any:
     function.linkage = "internal"
     for attribute in ("noinline", "nounwind"):
         function.attributes.add(attribute)
-    for argument, named in zip(function.args, (*tile.buffers, *tile.variables), strict=True):
-        argument.name = f"{named.name}.p" if isinstance(named, Buffer) else named.name
-        if tile.no_alias and isinstance(named, Buffer):
+    names = [f"{b.name}.p" for b in tile.buffers] + [v.name for v in tile.variables]
+    for i, (argument, name) in enumerate(zip(function.args, names, strict=True)):
+        argument.name = name
+        if tile.no_alias and i < len(tile.buffers):
             argument.add_attribute("noalias")
     _emit_body(function, tile, isa, frozenset())
     return function
@@ -182,7 +180,7 @@ class TileEmitter(ValueEmitter):
 
     def iteration(self, loop: For, at: Affine) -> None:
         self.env[loop.loop_var] = at
-        self.emit_prefetches(loop, at)
+        emit_prefetches(self, loop, at)
         self.emit(loop.body)
 
     def repeat(self, first: Any, end: Any, step: int, name: str, body: Any) -> None:
@@ -326,51 +324,6 @@ class TileEmitter(ValueEmitter):
             self.scopes.pop()
             b.branch(after)
         b.position_at_end(after)
-
-    # --- prefetching --------------------------------------------------------------------------------------------
-
-    def emit_prefetches(self, loop: For, at: Affine) -> None:
-        """The annotation "prefetch": {buffer name: iterations ahead} of a loop, as code at the start of its body."""
-        wanted = loop.annotations.get("prefetch")
-        if not wanted:
-            return
-        for name, ahead in _prefetch_pairs(wanted):
-            self.env[loop.loop_var] = at.plus(Affine(ahead))
-            loads = [n for n in walk(loop.body) if isinstance(n, BufferLoad) and n.buffer.name == name]
-            if loads:
-                self.prefetch_lines(loads[0], loop.body)
-        self.env[loop.loop_var] = at
-
-    def prefetch_lines(self, load: BufferLoad, body: Stmt) -> None:
-        """The cache lines that one load touches over all inner loops of constant extent."""
-        place = self.places.get(load.buffer)
-        if place is None or place.is_local:
-            return
-        inner = [n for n in walk(body) if isinstance(n, For) and uses(load, {n.loop_var})]
-        for n in inner:
-            self.env[n.loop_var] = Affine(const_int(n.start) or 0)
-        start = self.offset(place, load.indices)
-        offsets = {0}
-        for n in inner:  # where each inner loop takes the address, as far as it moves by equal steps
-            self.env[n.loop_var] = Affine((const_int(n.start) or 0) + 1)
-            step = self.sum(self.offset(place, load.indices), start, -1)
-            self.env[n.loop_var] = Affine(const_int(n.start) or 0)
-            count = const_int(n.extent) or 1
-            if isinstance(step, Affine) and step.is_const and len(offsets) * count <= _MOST_OFFSETS:
-                offsets = {o + step.const * i for o in offsets for i in range(count)}
-        line = _LINE_BYTES // item_bytes(load.buffer.dtype)
-        if isinstance(start, Affine):
-            for at in sorted({o // line for o in offsets})[:_MOST_LINES]:
-                self.prefetch(place, start.plus(Affine(at * line)))
-
-
-def _prefetch_pairs(wanted: Any) -> list[tuple[str, int]]:
-    """(buffer name, iterations ahead) from {name: ahead}, [name, ahead] or a list of such pairs."""
-    if hasattr(wanted, "items"):
-        pairs = list(wanted.items())
-    else:
-        pairs = [tuple(wanted)] if isinstance(wanted[0], str | E.StringImm) else [tuple(w) for w in wanted]
-    return [(str(getattr(name, "value", name)), int(ahead)) for name, ahead in pairs]
 
 
 def _fills_lanes(loop: For) -> bool:

@@ -117,7 +117,8 @@ def _plan(buffer: Buffer, accesses: list[_Access]) -> _Plan:
         if not enclosing or _written_here(buffer, accesses, outer):
             break
         path = path[: enclosing[-1] + 1]
-    shape, bases = [], []
+    shape: list[PrimExpr] = []
+    bases: list[PrimExpr] = []
     for dim, size in zip(dims, buffer.shape, strict=True):
         full = const_int(size)
         used = dim.high - dim.low + 1

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from autosched.codegen.lower.loops import guarded
 from autosched.ir.node import Node, children, map_children, walk
 from autosched.tir.expr import EQ as EQUAL
-from autosched.tir.expr import REDUCE, BufferLoad, PrimExpr, Var, all_of, compare
+from autosched.tir.expr import REDUCE, Buffer, BufferLoad, PrimExpr, Var, all_of, compare
 from autosched.tir.functor import free_vars, stores, substitute
 from autosched.tir.simplify import split_conditions
 from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LoopKind, SeqStmt, Stmt, seq
@@ -74,7 +74,7 @@ def _place(path: list[Node]) -> int | None:
     return at
 
 
-def _touches(stmt: Stmt, buffers: set[object]) -> bool:
+def _touches(stmt: Stmt, buffers: set[Buffer]) -> bool:
     return any(isinstance(n, BufferLoad | BufferStore) and n.buffer in buffers for n in walk(stmt))
 
 

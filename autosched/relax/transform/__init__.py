@@ -13,5 +13,6 @@ from autosched.relax.transform.fold_constant import FoldConstant, fold_constant
 from autosched.relax.transform.fold_scale import FoldBatchnormToConv2D, fold_scale
 from autosched.relax.transform.fuse_ops import FuseOps, fuse_ops
 from autosched.relax.transform.fuse_tir import FuseTIR, fuse_tir
-from autosched.relax.transform.legalize_ops import LegalizeOps, legalize_ops
-from autosched.relax.transform.remove_identity import VIEWS, RemoveIdentity, is_view, remove_identity
+from autosched.relax.transform.legalize_ops import LegalizeKernels, LegalizeOps, legalize_ops
+from autosched.relax.transform.remove_identity import RemoveIdentity, remove_identity
+from autosched.relax.transform.views import VIEWS, is_view, without_kernel

@@ -12,7 +12,7 @@ from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import Constant, DataflowBlock, Expr, Function, SeqExpr, Tuple, Var, VarBinding
 from autosched.relax.op.call import call_tir, is_call_tir
 from autosched.relax.te_call import make_te_call
-from autosched.relax.transform.remove_identity import is_view
+from autosched.relax.transform.views import is_view
 
 
 class _Copier:

@@ -16,6 +16,7 @@ from autosched.relax.op.registry import OpDef, definition_of
 from autosched.relax.rewrite import Rewriter
 from autosched.relax.struct_info import TensorStructInfo, TupleStructInfo, tensor_infos
 from autosched.relax.te_call import TECall, make_te_call
+from autosched.relax.transform.views import without_kernel
 from autosched.tir.expr import Buffer, BufferLoad, const
 from autosched.tir.function import PrimFunc
 from autosched.tir.functor import rewrite
@@ -58,13 +59,15 @@ def bind_numbers(call: TECall) -> TECall:
 
 
 class _Legalizer(Rewriter):
-    def __init__(self, builder: BlockBuilder, rules: Mapping[str, LegalizeRule], skip: Collection[str]):
+    def __init__(
+        self, builder: BlockBuilder, rules: Mapping[str, LegalizeRule], skip: Collection[str], leave: Collection[Var]
+    ):
         super().__init__()
-        self.builder, self.rules, self.skip = builder, rules, skip
+        self.builder, self.rules, self.skip, self.leave = builder, rules, skip, leave
 
     def call(self, call: Call, var: Var) -> Expr:
         name = call.op_name
-        if not name or name in self.skip:
+        if not name or name in self.skip or var in self.leave:
             return call
         if name in self.rules:
             return self.rules[name](self.builder, call)
@@ -95,12 +98,16 @@ def _full_name(name: str) -> str:
 
 
 def legalize_ops(
-    module: IRModule, rules: Mapping[str, LegalizeRule] | None = None, skip_ops: Collection[str] = ()
+    module: IRModule,
+    rules: Mapping[str, LegalizeRule] | None = None,
+    skip_ops: Collection[str] = (),
+    leave: Callable[[Function], Collection[Var]] = lambda _: (),
 ) -> IRModule:
     """Replace operators by `call_tir` of private PrimFuncs, equal ones shared.
 
     rules     by operator name: rule(builder, call) gives the new value
     skip_ops  operators that stay
+    leave     gives the variables of a function whose calls stay
     """
     builder = BlockBuilder(module)
     own = {_full_name(name): rule for name, rule in (rules or {}).items()}
@@ -108,7 +115,7 @@ def legalize_ops(
     legal: dict[Any, Function] = {}
     for gv, function in module.functions.items():
         if isinstance(function, Function):
-            legal[gv] = _Legalizer(builder, own, skip).rewrite(function)
+            legal[gv] = _Legalizer(builder, own, skip, leave(function)).rewrite(function)
     if all(module[gv] is f for gv, f in legal.items()):
         return module
     result = builder.get()
@@ -124,3 +131,8 @@ def LegalizeOps(  # noqa: N802
 ) -> Pass:
     """See `legalize_ops`; `enable_warning` is accepted for TVM's signature."""
     return graph_pass("LegalizeOps")(lambda module: legalize_ops(module, customize_legalize_map, skip_ops or ()))
+
+
+def LegalizeKernels() -> Pass:  # noqa: N802
+    """LegalizeOps for a static graph: calls that need no kernel stay operators, see `views`."""
+    return graph_pass("LegalizeOps")(lambda module: legalize_ops(module, leave=without_kernel))

@@ -15,14 +15,7 @@ from autosched.relax.expr import Call, Constant, Expr, ShapeExpr, Tuple, Var
 from autosched.relax.op.registry import definition_of, remake
 from autosched.relax.rewrite import Rewriter, map_functions
 from autosched.relax.struct_info import TensorStructInfo, same_info
-
-VIEWS = frozenset({"reshape", "flatten", "expand_dims", "squeeze"})  # the same memory under another shape
-
-
-def is_view(x: Any) -> bool:
-    """Whether an expression is a call that gives its argument's memory another shape."""
-    return isinstance(x, Call) and x.op_name.removeprefix("relax.") in VIEWS
-
+from autosched.relax.transform.views import VIEWS, is_view
 
 def _shape(x: Expr) -> tuple[int, ...]:
     assert isinstance(x.struct_info, TensorStructInfo), "operators take tensors"

@@ -17,6 +17,8 @@ def around(text: str) -> str:
 
 def _columns(line: str) -> tuple[str, list[tuple[int, int]]]:
     """The line without marks, and the marked [start, end) columns."""
+    if START not in line:
+        return line, []
     plain: list[str] = []
     spans: list[tuple[int, int]] = []
     starts: list[int] = []

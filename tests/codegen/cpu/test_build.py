@@ -254,7 +254,7 @@ def test_a_prefetch_annotation_becomes_prefetch_instructions():
 
 
 def test_what_cannot_be_expressed_is_said():
-    a, c = te.placeholder((4,), name="A"), te.placeholder((4,), name="C")
+    a = te.placeholder((4,), name="A")
     func = function(
         [buffer("A", 4), out := buffer("C", 4)],
         loop("i", 4, lambda i: BufferStore(out, call("zeta", const(1.0)), (i,))),
@@ -264,7 +264,6 @@ def test_what_cannot_be_expressed_is_said():
     bound = with_kinds(te.create_prim_func([a, te.compute((4,), lambda i: a[i], name="D")]), i="thread_binding")
     with pytest.raises(CodegenError, match="bound"):
         compile_func(bound, "cpu")
-    assert c is not a
 
 
 def test_lowering_twice_changes_nothing():
@@ -298,7 +297,8 @@ import hashlib, sys
 sys.path.insert(0, ".")
 from tests.codegen.programs import matmul
 from autosched.codegen import compile_func
-print(hashlib.sha256(compile_func(matmul(13, 25, 8, 6, 2, 8), "cpu", name="dense", use_cache=False).kernel.object_code).hexdigest())
+compiled = compile_func(matmul(13, 25, 8, 6, 2, 8), "cpu", name="dense", use_cache=False)
+print(hashlib.sha256(compiled.kernel.object_code).hexdigest())
 """
 
 

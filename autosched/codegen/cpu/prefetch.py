@@ -1,0 +1,65 @@
+"""Emits prefetches: the annotation "prefetch" of a loop names a buffer and how many iterations ahead to fetch it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from autosched.codegen.cpu.affine import Affine
+from autosched.codegen.cpu.types import item_bytes
+from autosched.ir.node import walk
+from autosched.tir import expr as E
+from autosched.tir.expr import BufferLoad, const_int
+from autosched.tir.functor import uses
+from autosched.tir.stmt import For, Stmt
+
+if TYPE_CHECKING:
+    from autosched.codegen.cpu.tile import TileEmitter
+
+_LINE_BYTES = 64
+_MOST_LINES = 16  # prefetched at once
+_MOST_OFFSETS = 4096
+
+
+def emit_prefetches(emitter: TileEmitter, loop: For, at: Affine) -> None:
+    """The annotation "prefetch": {buffer name: iterations ahead} of a loop, as code at the start of its body."""
+    wanted = loop.annotations.get("prefetch")
+    if not wanted:
+        return
+    for name, ahead in _prefetch_pairs(wanted):
+        emitter.env[loop.loop_var] = at.plus(Affine(ahead))
+        loads = [n for n in walk(loop.body) if isinstance(n, BufferLoad) and n.buffer.name == name]
+        if loads:
+            _prefetch_lines(emitter, loads[0], loop.body)
+    emitter.env[loop.loop_var] = at
+
+
+def _prefetch_lines(emitter: TileEmitter, load: BufferLoad, body: Stmt) -> None:
+    """The cache lines that one load touches over all inner loops of constant extent."""
+    place = emitter.places.get(load.buffer)
+    if place is None or place.is_local:
+        return
+    inner = [n for n in walk(body) if isinstance(n, For) and uses(load, {n.loop_var})]
+    for n in inner:
+        emitter.env[n.loop_var] = Affine(const_int(n.start) or 0)
+    start = emitter.offset(place, load.indices)
+    offsets = {0}
+    for n in inner:  # where each inner loop takes the address, as far as it moves by equal steps
+        emitter.env[n.loop_var] = Affine((const_int(n.start) or 0) + 1)
+        step = emitter.sum(emitter.offset(place, load.indices), start, -1)
+        emitter.env[n.loop_var] = Affine(const_int(n.start) or 0)
+        count = const_int(n.extent) or 1
+        if isinstance(step, Affine) and step.is_const and len(offsets) * count <= _MOST_OFFSETS:
+            offsets = {o + step.const * i for o in offsets for i in range(count)}
+    line = _LINE_BYTES // item_bytes(load.buffer.dtype)
+    if isinstance(start, Affine):
+        for at in sorted({o // line for o in offsets})[:_MOST_LINES]:
+            emitter.prefetch(place, start.plus(Affine(at * line)))
+
+
+def _prefetch_pairs(wanted: Any) -> list[tuple[str, int]]:
+    """(buffer name, iterations ahead) from {name: ahead}, [name, ahead] or a list of such pairs."""
+    if hasattr(wanted, "items"):
+        pairs = list(wanted.items())
+    else:
+        pairs = [tuple(wanted)] if isinstance(wanted[0], str | E.StringImm) else [tuple(w) for w in wanted]
+    return [(str(getattr(name, "value", name)), int(ahead)) for name, ahead in pairs]

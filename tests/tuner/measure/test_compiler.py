@@ -1,0 +1,78 @@
+"""Candidates of real templates, compiled by the real code generator, measured by real workers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from autosched import te, topi
+from autosched.space import Config
+from autosched.target import Target
+from autosched.task import Status, Task, Workload
+from autosched.templates.registry import default_config, space_for
+from autosched.tir import PrimFunc
+from autosched.tuner.measure import LocalMeasurer, MeasureOptions
+
+TARGET = Target("cpu")
+
+
+def dense() -> PrimFunc:
+    a, b = te.placeholder((33, 40), name="A"), te.placeholder((40, 37), name="B")
+    k = te.reduce_axis((0, 40), "k")
+    return te.create_prim_func([a, b, te.compute((33, 37), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")])
+
+
+def conv() -> PrimFunc:
+    data, weight = te.placeholder((1, 1, 9, 9, 16), name="data"), te.placeholder((32, 16, 3, 3), name="weight")
+    out = topi.conv2d(data, weight, (1, 1), (1, 1, 1, 1), (1, 1), 1, "NCHW16c", "NCHW16c")
+    return te.create_prim_func([data, weight, out])
+
+
+def softmax() -> PrimFunc:
+    data = te.placeholder((6, 50), name="data")
+    return te.create_prim_func([data, topi.softmax(data, -1)])
+
+
+def task_of(func: PrimFunc) -> Task:
+    shapes = tuple(buffer.const_shape() for buffer in func.buffers)
+    return Task(Workload("test", ("float32",) * len(shapes), shapes), TARGET, func=func)
+
+
+@pytest.fixture(scope="module")
+def measurer() -> Iterator[LocalMeasurer]:
+    with LocalMeasurer(TARGET, MeasureOptions(builders=1, run_timeout_s=5)) as measurer:
+        yield measurer
+
+
+@pytest.mark.parametrize("make", [dense, conv, softmax])
+def test_the_default_and_samples_are_right(measurer: LocalMeasurer, make: object) -> None:
+    func = make()  # type: ignore[operator]
+    configs = [default_config(func, TARGET), *space_for(func, TARGET).sample(np.random.default_rng(0), 2)]
+    trials = list(measurer.measure(task_of(func), configs))
+    assert [t.config for t in trials] == configs
+    assert trials[0].is_ok, trials[0].measurement.error
+    for trial in trials:
+        assert trial.measurement.status in (Status.OK, Status.INVALID), trial.measurement.error
+    assert trials[0].measurement.how["build_s"] > 0
+
+
+def test_a_template_that_does_not_fit_is_refused(measurer: LocalMeasurer) -> None:
+    (trial,) = measurer.measure(task_of(dense()), [Config("no_such_template", {"rows": 1})])
+    assert trial.measurement.status is Status.INVALID
+    assert "'no_such_template' does not fit" in trial.measurement.error and "matmul" in trial.measurement.error
+
+
+def test_an_impossible_knob_is_a_failure_with_its_text(measurer: LocalMeasurer) -> None:
+    func = dense()
+    config = default_config(func, TARGET)
+    (trial,) = measurer.measure(task_of(func), [Config(config.template, {})])
+    assert trial.measurement.status is Status.INVALID and trial.measurement.error
+
+
+def test_the_runner_never_imports_numba() -> None:
+    code = "import sys, autosched.tuner.measure.run_role, autosched.templates.pack; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
