@@ -66,6 +66,8 @@ FACES: Mapping[str, Mapping[str, str]] = {
     "autosched.relax": {
         "frontend": "autosched.relax.frontend",
         "transform": "autosched.relax.transform",
+        "get_pipeline": "autosched.relax.pipeline:get_pipeline",
+        "register_pipeline": "autosched.relax.pipeline:register_pipeline",
         "build": "autosched.driver:relax_build",
     },
     "autosched.relax.frontend": {

@@ -182,7 +182,11 @@ def _fresh(code: str, environment: dict[str, str] | None = None, runs: int = 5) 
     times = []
     for _ in range(runs):
         done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, **(environment or {})}
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, **(environment or {})},
         )
         times.append(float(done.stdout.split()[-1]))
     return times
@@ -240,4 +244,3 @@ if __name__ == "__main__":
     table = Table("First build of ResNet-18, untuned, from nothing, s (bar: <= 30)", ("median", "max"))
     table.rows.append((f"{statistics.median(times):.1f}", f"{max(times):.1f}"))
     return table
-

@@ -13,9 +13,9 @@ from autosched.codegen.native import native_object
 from autosched.driver.choose import Choice, choose_all
 from autosched.driver.compile import compile_functions, stored_functions
 from autosched.driver.models import as_module
+from autosched.driver.packed_call import graph_with_packing
 from autosched.driver.pipeline import graph_passes, run_passes
 from autosched.driver.report import BuildReport
-from autosched.driver.packed_call import graph_with_packing
 from autosched.driver.schedules import CALL_TIR, apply_schedules, packing_function, schedule_attrs
 from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
 from autosched.errors import UsageError
@@ -184,4 +184,3 @@ class Plan:
 def build_report(executable: Executable) -> BuildReport:
     """The report of the build that made an executable."""
     return BuildReport(tuple(executable.manifest.get("report", ())), float(executable.manifest.get("compile_s", 0.0)))
-

@@ -74,7 +74,12 @@ def _objection(func: PrimFunc, target: Target, config: Config) -> str:
 
 
 def choose_all(
-    module: IRModule, target: Target, records: RecordReader | None, *, threads: int, weights: dict[str, int] | None = None
+    module: IRModule,
+    target: Target,
+    records: RecordReader | None,
+    *,
+    threads: int,
+    weights: dict[str, int] | None = None,
 ) -> dict[str, Choice]:
     """A choice for every PrimFunc of the module, by its name; functions of one workload share their look-up."""
     by_key: dict[str, Choice] = {}

@@ -10,8 +10,18 @@ from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass
 from autosched.ir.transform import run_passes as run
 from autosched.relax.transform import (
-    AnnotateTIROpPattern, CanonicalizeBindings, ChooseLayouts, CopyOutputs, DeadCodeElimination,
-    EliminateCommonSubexpr, FoldBatchnormToConv2D, FoldConstant, FuseOps, FuseTIR, LegalizeKernels, RemoveIdentity,
+    AnnotateTIROpPattern,
+    CanonicalizeBindings,
+    ChooseLayouts,
+    CopyOutputs,
+    DeadCodeElimination,
+    EliminateCommonSubexpr,
+    FoldBatchnormToConv2D,
+    FoldConstant,
+    FuseOps,
+    FuseTIR,
+    LegalizeKernels,
+    RemoveIdentity,
 )  # fmt: skip
 from autosched.relax.verify import verify
 from autosched.target import Target

@@ -66,7 +66,12 @@ def onnxruntime_program(path: Path, threads: int, shapes: Mapping[str, tuple[int
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
     session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    dtypes = {"tensor(float)": "float32", "tensor(int64)": "int64", "tensor(int32)": "int32", "tensor(double)": "float64"}
+    dtypes = {
+        "tensor(float)": "float32",
+        "tensor(int64)": "int64",
+        "tensor(int32)": "int32",
+        "tensor(double)": "float64",
+    }
     specs = {i.name: (_fixed(i.shape, i.name, shapes), dtypes.get(i.type, "float32")) for i in session.get_inputs()}
     binding = session.io_binding()
     kept = random_inputs(specs)
@@ -99,9 +104,7 @@ PEERS: Mapping[str, Callable[[Path, int, Mapping[str, tuple[int, ...]] | None], 
 }
 
 
-def peer_program(
-    name: str, path: Path, threads: int, shapes: Mapping[str, tuple[int, ...]] | None = None
-) -> Program:
+def peer_program(name: str, path: Path, threads: int, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Program:
     """The model of an .onnx file in another runtime. Raises UsageError where that cannot be."""
     if name not in PEERS:
         raise UsageError(f"{name} cannot run an .onnx file", hint=f"use --with {','.join(PEERS)}")

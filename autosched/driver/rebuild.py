@@ -29,9 +29,7 @@ def rebuild(contents: Contents) -> Executable | Module:
     manifest["target"] = target.to_json()
     if contents.kind == "graph":
         params = tuple(contents.info["params"])
-        return Executable(
-            kernels, contents.graphs["main"], contents.constants, native_object(), manifest, params
-        )
+        return Executable(kernels, contents.graphs["main"], contents.constants, native_object(), manifest, params)
     return Module(
         kernels,
         native_object(),

@@ -21,7 +21,7 @@ CALL_TIR = "relax.call_tir"
 
 
 def apply_schedules(module: IRModule, choices: Mapping[str, Choice], target: Target) -> IRModule:
-    """Schedule every PrimFunc as chosen and rewrite its calls: constants are packed, other arguments packed by a kernel.
+    """Schedule every PrimFunc as chosen and rewrite its calls: constants are packed, other arguments by a kernel.
 
     Afterwards every PrimFunc carries the attributes "tir.is_scheduled", "autosched.config" and "autosched.trace".
     """
@@ -107,12 +107,12 @@ class _Rewriter:
             self.added[gv] = packing_function(pack, dtype, self.target).with_attr("global_symbol", gv.name)
             self.pack_functions[pack, dtype] = gv
         info = TensorStructInfo(pack.packed_shape, dtype)
-        call = Call(self.op_of_call_tir(), (self.pack_functions[pack, dtype], Tuple((value,))), FrozenDict(), (info,), info)
+        call = Call(
+            self.op_of_call_tir(), (self.pack_functions[pack, dtype], Tuple((value,))), FrozenDict(), (info,), info
+        )
         return VarBinding(call, Var(f"packed_{len(self.added)}", info))
 
     def op_of_call_tir(self) -> Any:
         from autosched.relax.op.registry import get_op
 
         return get_op(CALL_TIR)
-
-

@@ -221,9 +221,7 @@ class Tuning:
             results = measurer.compare(task, [self.defaults[i], *finalists])
             winner = self._winner(results)
             trial = results[winner].trial
-            record = make_record(
-                task, trial, session=self.session, is_default=winner == 0, is_winner=trial.is_ok
-            )
+            record = make_record(task, trial, session=self.session, is_default=winner == 0, is_winner=trial.is_ok)
             self.store.add([record])
             self.report.tasks[i].config = str(trial.config)
             if results[0].trial.is_ok:

@@ -66,7 +66,9 @@ class IRModule(Node):
         for gv in self._functions:
             if gv.name == name:
                 return gv
-        raise InvalidValueError(f"no function '{name}' in the module", hint=f"it has {sorted(g.name for g in self._functions)}")
+        raise InvalidValueError(
+            f"no function '{name}' in the module", hint=f"it has {sorted(g.name for g in self._functions)}"
+        )
 
     def _key(self, key: str | GlobalVar) -> GlobalVar:
         if isinstance(key, GlobalVar):

@@ -86,7 +86,9 @@ class _Matcher:
         else:
             skip = set()
         return all(
-            self.step(name, getattr(a, name), getattr(b, name), marked or defines)  # a buffer's shape defines its symbols
+            self.step(
+                name, getattr(a, name), getattr(b, name), marked or defines
+            )  # a buffer's shape defines its symbols
             for name, marked in form_fields(type(a))
             if name not in skip
         )

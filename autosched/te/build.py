@@ -74,7 +74,7 @@ def compute(
 ) -> Any:
     """A tensor whose element at (i, j, …) is `fcompute(i, j, …)`; a list of expressions makes several tensors.
 
-        C = te.compute((m, n), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    C = te.compute((m, n), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
     """
     extents = _shape(shape)
     names = _axis_names(fcompute, len(extents), varargs_names)
@@ -85,7 +85,9 @@ def compute(
     several = isinstance(value, list | tuple)
     bodies = tuple(_body(v) for v in (value if several else (value,)))
     if any(_has_nested_reduce(b) for b in bodies):
-        raise InvalidValueError(f"compute '{name}': a reduction must be the whole expression", hint="give it a compute of its own")
+        raise InvalidValueError(
+            f"compute '{name}': a reduction must be the whole expression", hint="give it a compute of its own"
+        )
     op = ComputeOp(name, axis, bodies, tag, FrozenDict(attrs or {}))
     outputs = tuple(op.output(i) for i in range(op.num_outputs))
     return outputs if several and len(outputs) > 1 else outputs[0]
@@ -137,7 +139,7 @@ def max_value(dtype: str) -> PrimExpr:
     return E.const(float(np.finfo(dtype).max) if E.is_float(dtype) else int(np.iinfo(dtype).max), dtype)
 
 
-sum = comm_reducer(lambda x, y: x + y, lambda t: E.const(0, t), name="sum")  # noqa: A001  (TVM's names)
+sum = comm_reducer(lambda x, y: x + y, lambda t: E.const(0, t), name="sum")
 prod = comm_reducer(lambda x, y: x * y, lambda t: E.const(1, t), name="prod")
-max = comm_reducer(E.maximum, min_value, name="max")  # noqa: A001
-min = comm_reducer(E.minimum, max_value, name="min")  # noqa: A001
+max = comm_reducer(E.maximum, min_value, name="max")
+min = comm_reducer(E.minimum, max_value, name="min")

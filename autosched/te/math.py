@@ -19,17 +19,15 @@ def _unary(name: str) -> Any:
 
 
 exp, log, sqrt, rsqrt, tanh, sigmoid, erf = map(_unary, ("exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf"))
-floor, ceil, round, trunc, nearbyint = map(_unary, ("floor", "ceil", "round", "trunc", "nearbyint"))  # noqa: A001
-sin, cos, tan, asin, acos, atan, sinh, cosh = map(
-    _unary, ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh")
-)
+floor, ceil, round, trunc, nearbyint = map(_unary, ("floor", "ceil", "round", "trunc", "nearbyint"))
+sin, cos, tan, asin, acos, atan, sinh, cosh = map(_unary, ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh"))
 exp2, exp10, log2, log10, log1p = map(_unary, ("exp2", "exp10", "log2", "log10", "log1p"))
 isnan, isinf, isfinite = (
     (lambda x, _n=n: E.call(_n, to_expr_like(x), dtype="bool")) for n in ("isnan", "isinf", "isfinite")
 )
 
 
-def abs(x: Any) -> PrimExpr:  # noqa: A001
+def abs(x: Any) -> PrimExpr:
     """The absolute value of an integer or float."""
     e = to_expr_like(x)
     return E.call("fabs", e) if E.is_float(e.dtype) else E.select(e >= 0, e, -e)
@@ -46,4 +44,4 @@ def fma(a: Any, b: Any, c: Any) -> PrimExpr:
     return E.call("fma", to_expr_like(a), to_expr_like(b), to_expr_like(c))
 
 
-pow = power  # noqa: A001
+pow = power

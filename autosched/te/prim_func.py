@@ -65,7 +65,9 @@ def create_prim_func(tensors: Sequence[Tensor], index_dtype_override: str | None
     for t in params:
         builder.buffer_of(t)
     body = seq(*(builder.nest(op) for op in ops))
-    handles = {Var(builder.handle_names(f"var_{builder.buffers[t].name}"), "handle"): builder.buffers[t] for t in params}
+    handles = {
+        Var(builder.handle_names(f"var_{builder.buffers[t].name}"), "handle"): builder.buffers[t] for t in params
+    }
     local = tuple(b for t, b in builder.buffers.items() if t not in params)
     attrs = FrozenDict({"global_symbol": "main", "tir.noalias": True})
     return PrimFunc(tuple(handles), FrozenDict(handles), make_root(body, local), attrs=attrs)
@@ -127,6 +129,7 @@ class _Builder:
         """Index constants in the index dtype, so that both sides of every operation agree."""
         if not self.index_dtype:
             return x
+
         def step(node: Any) -> Any:
             if isinstance(node, E.BinaryOp) and node.a.dtype != node.b.dtype:
                 a, b = E.match_types(node.a, node.b)

@@ -6,7 +6,18 @@ from dataclasses import dataclass
 
 from autosched.ir.node import walk
 from autosched.tir import (
-    REDUCE, Add, Block, BufferLoad, BufferStore, Cast, IterVar, Mul, PrimExpr, PrimFunc, Var, as_int,
+    REDUCE,
+    Add,
+    Block,
+    BufferLoad,
+    BufferStore,
+    Cast,
+    IterVar,
+    Mul,
+    PrimExpr,
+    PrimFunc,
+    Var,
+    as_int,
 )  # fmt: skip
 from autosched.tir.functor import blocks as blocks_below
 from autosched.tir.functor import free_vars

@@ -65,7 +65,9 @@ def infer_regions(
                 reads[buffer] = kept
             else:
                 del reads[buffer]
-    inner = {n.loop_var for n in walk(body) if isinstance(n, For)} | {n.var for n in walk(body) if isinstance(n, LetStmt)}
+    inner = {n.loop_var for n in walk(body) if isinstance(n, For)} | {
+        n.var for n in walk(body) if isinstance(n, LetStmt)
+    }
     read_regions = [union_point_regions(b, i, inner) for b, i in reads.items()]
     write_regions = [union_point_regions(b, i, inner) for b, i in writes.items()]
     for block in nested:

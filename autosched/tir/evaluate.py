@@ -40,7 +40,9 @@ def evaluate(func: PrimFunc, inputs: Sequence[Array]) -> list[Array]:
     written = {w.buffer for b in blocks for w in b.writes}
     read_only = [b for b in func.buffers if b not in written]
     if len(inputs) != len(read_only):
-        raise InvalidValueError(f"expected {len(read_only)} inputs ({', '.join(b.name for b in read_only)}), got {len(inputs)}")
+        raise InvalidValueError(
+            f"expected {len(read_only)} inputs ({', '.join(b.name for b in read_only)}), got {len(inputs)}"
+        )
     arrays: dict[Buffer, Array] = {}
     for b, x in zip(read_only, inputs):
         if tuple(x.shape) != b.const_shape():
@@ -81,7 +83,8 @@ def _blocks(stmt: Stmt) -> Iterator[Block]:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The points to evaluate: for each iteration variable a range, and whether it is an axis or (a reduction) a number."""
+    """The points to evaluate: for each iteration variable a range, and whether it is an axis or (a "
+    "reduction) a number."""
 
     start: Mapping[Var, int]
     stop: Mapping[Var, int]

@@ -61,7 +61,9 @@ class PrimFunc(Node):
         return self.script()
 
 
-def make_root(body: Stmt, alloc_buffers: tuple[Buffer, ...] = (), annotations: Mapping[str, Any] | None = None) -> BlockRealize:
+def make_root(
+    body: Stmt, alloc_buffers: tuple[Buffer, ...] = (), annotations: Mapping[str, Any] | None = None
+) -> BlockRealize:
     """The root block around a function's loops."""
     root = Block(
         iter_vars=(), alloc_buffers=alloc_buffers, reads=(), writes=(), name_hint="root", body=body,

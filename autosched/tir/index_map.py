@@ -69,12 +69,17 @@ class IndexMap(Node):
         """The smallest shape that holds every mapped element. Raises InvalidValueError for unknown bounds."""
         sizes = [E.to_expr(s) for s in shape]
         self._check(sizes)
-        analyzer = Analyzer({v: Range(E.const(0, s.dtype), s) for v, s in zip(self.initial_indices, sizes, strict=True)})
+        analyzer = Analyzer(
+            {v: Range(E.const(0, s.dtype), s) for v, s in zip(self.initial_indices, sizes, strict=True)}
+        )
         result = []
         for x in self.final_indices:
             low, high = analyzer.bound(x)
             if low is None or high is None or low < 0:
-                raise InvalidValueError(f"index map {self}: index '{_text(x)}' has no bounds from 0 up for shape {[E.const_int(s) for s in sizes]}")
+                raise InvalidValueError(
+                    f"index map {self}: index '{_text(x)}' has no bounds from 0 up for shape "
+                    f"{[E.const_int(s) for s in sizes]}"
+                )
             result.append(E.const(high + 1, sizes[0].dtype if sizes else "int32"))
         return tuple(result)
 

@@ -18,8 +18,19 @@ from autosched.tir.expr import REDUCE, Buffer, PrimExpr, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.intrinsics import NUMPY
 from autosched.tir.stmt import (
-    Allocate, AssertStmt, Block, BlockRealize, BufferStore, Evaluate, For, IfThenElse, LetStmt, LoopKind, SeqStmt,
-    Stmt, While,
+    Allocate,
+    AssertStmt,
+    Block,
+    BlockRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    LoopKind,
+    SeqStmt,
+    Stmt,
+    While,
 )  # fmt: skip
 
 Frame = list[Any]  # values of variables and arrays of buffers, by slot
@@ -27,9 +38,7 @@ Value = Callable[[Frame], Any]
 Action = Callable[[Frame], None]
 
 
-def interpret(
-    func: PrimFunc, arrays: Mapping[str, Any] | Sequence[Any], *, backward: bool = False
-) -> None:
+def interpret(func: PrimFunc, arrays: Mapping[str, Any] | Sequence[Any], *, backward: bool = False) -> None:
     """Run a function on arrays, in place.
 
     arrays    one per parameter, in order or by name (of the buffer, or of a scalar parameter)
@@ -79,7 +88,10 @@ def _check_array(buffer: Buffer, array: Any, bound: dict[int, Any]) -> None:
         elif E.const_int(size) is not None:
             fits &= E.const_int(size) == n
     if not fits:
-        raise ShapeError(f"'{buffer.name}' must have shape {[str(E.const_int(s) or s) for s in buffer.shape]}, got {list(array.shape)}")
+        raise ShapeError(
+            f"'{buffer.name}' must have shape {[str(E.const_int(s) or s) for s in buffer.shape]}, got "
+            f"{list(array.shape)}"
+        )
 
 
 def _poison(buffer: Buffer, shape: tuple[int, ...]) -> np.ndarray:
@@ -147,10 +159,12 @@ class _Compiler:
                 return lambda f: rounded
             case Var():
                 s, name = self.slot(x), x.name
+
                 def variable(f: Frame) -> Any:
                     if f[s] is None:
                         raise VerifyError(f"variable '{name}' is used where it has no value")
                     return f[s]
+
                 return variable
             case E.BufferLoad():
                 return self.load(x)
@@ -173,9 +187,11 @@ class _Compiler:
                 return lambda f: _wrap(value_of(f), dtype)
             case E.Let():
                 s, value_of, body = self.slot(x.var), self.expr(x.value), self.expr(x.body)
+
                 def let(f: Frame) -> Any:
                     f[s] = value_of(f)
                     return body(f)
+
                 return let
             case E.Call():
                 return self.call(x)
@@ -230,7 +246,9 @@ class _Compiler:
             if array is None:
                 raise VerifyError(f"buffer '{buffer.name}' is used where it is not allocated")
             if len(at) != array.ndim or any(not 0 <= i < n for i, n in zip(at, array.shape)):
-                raise IndexError(f"{buffer.name}{list(map(int, at))} is out of bounds: its shape is {list(array.shape)}")
+                raise IndexError(
+                    f"{buffer.name}{list(map(int, at))} is out of bounds: its shape is {list(array.shape)}"
+                )
             return at
 
         return position
@@ -241,54 +259,73 @@ class _Compiler:
         match x:
             case SeqStmt():
                 parts = [self.stmt(s) for s in x.seq]
+
                 def sequence(f: Frame) -> None:
                     for p in parts:
                         p(f)
+
                 return sequence
             case For():
                 return self.loop(x)
             case BlockRealize():
                 return self.realize(x)
             case BufferStore():
-                s, value, at, dtype = self.slot(x.buffer), self.expr(x.value), self.place(x.buffer, x.indices), x.buffer.dtype
+                s, value, at, dtype = (
+                    self.slot(x.buffer),
+                    self.expr(x.value),
+                    self.place(x.buffer, x.indices),
+                    x.buffer.dtype,
+                )
+
                 def store(f: Frame) -> None:
                     v = value(f)
                     f[s][at(f)] = _wrap(v, dtype)
+
                 return store
             case IfThenElse():
                 c, t = self.expr(x.condition), self.stmt(x.then_case)
                 e = None if x.else_case is None else self.stmt(x.else_case)
+
                 def choice(f: Frame) -> None:
                     if c(f):
                         t(f)
                     elif e is not None:
                         e(f)
+
                 return choice
             case LetStmt():
                 s, value, body = self.slot(x.var), self.expr(x.value), self.stmt(x.body)
+
                 def let(f: Frame) -> None:
                     f[s] = value(f)
                     body(f)
+
                 return let
             case While():
                 c, body = self.expr(x.condition), self.stmt(x.body)
+
                 def repeat(f: Frame) -> None:
                     while c(f):
                         body(f)
+
                 return repeat
             case Allocate():
                 return self.allocating([x.buffer], self.stmt(x.body))
             case Evaluate():
                 value = self.expr(x.value)
+
                 def evaluate(f: Frame) -> None:
                     value(f)
+
                 return evaluate
             case AssertStmt():
                 c, body, message = self.expr(x.condition), self.stmt(x.body), x.message
+
                 def check(f: Frame) -> None:
                     if not c(f):
                         raise AssertionError(message)
                     body(f)
+
                 return check
             case _:
                 raise InvalidTypeError(f"the interpreter has no rule for {type(x).__name__}")

@@ -122,13 +122,14 @@ class Linear:
 class Analyzer:
     """Knows ranges of variables; simplifies and proves with them."""
 
-    def __init__(self, ranges: Mapping[Var, Range | tuple[int, int]] | None = None):
+    def __init__(self, ranges: Mapping[Var, Range | tuple[int, int]] | None = None, *, keep_units: bool = False):
         self.bounds: dict[Var, Bound] = {}
+        self.keep_units = keep_units  # a variable of one value stays a variable (its value is still known to proofs)
         for var, r in (ranges or {}).items():
             self.bind(var, r)
 
     def copy(self) -> Analyzer:
-        other = Analyzer()
+        other = Analyzer(keep_units=self.keep_units)
         other.bounds = dict(self.bounds)
         return other
 
@@ -222,7 +223,7 @@ class Analyzer:
                 return self._floormod(self.linear(x.a), c, x.dtype)
             case Var():
                 low, high = self.bounds.get(x, (None, None))
-                return Linear(low) if low is not None and low == high else Linear.of(x)
+                return Linear(low) if low is not None and low == high and not self.keep_units else Linear.of(x)
             case E.Min() | E.Max():
                 return self._extremum(x)
             case _:

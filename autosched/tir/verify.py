@@ -16,8 +16,20 @@ from autosched.tir.expr import OPAQUE, REDUCE, SCAN, SPATIAL, Buffer, BufferLoad
 from autosched.tir.function import PrimFunc
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import (
-    Allocate, AssertStmt, Block, BlockRealize, BufferRegion, BufferStore, Evaluate, For, IfThenElse, LetStmt,
-    LoopKind, SeqStmt, Stmt, While,
+    Allocate,
+    AssertStmt,
+    Block,
+    BlockRealize,
+    BufferRegion,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    LoopKind,
+    SeqStmt,
+    Stmt,
+    While,
 )  # fmt: skip
 
 RULES = (
@@ -91,7 +103,9 @@ class _Verifier:
         match x:
             case Var():
                 if x in self.hidden:
-                    self.fail("block-isolation", f"a block uses the loop variable '{x.name}' other than through its bindings")
+                    self.fail(
+                        "block-isolation", f"a block uses the loop variable '{x.name}' other than through its bindings"
+                    )
                 if x not in self.vars:
                     self.fail("variables", f"'{x.name}' is used where it is not defined")
             case BufferLoad():
@@ -196,7 +210,10 @@ class _Verifier:
         if bool(x.thread) != (x.kind is LoopKind.THREAD_BINDING):
             self.fail("loops", f"loop '{x.loop_var.name}' is {x.kind} with thread axis {x.thread!r}")
         if not E.is_int(x.loop_var.dtype) or x.start.dtype != x.loop_var.dtype or x.extent.dtype != x.loop_var.dtype:
-            self.fail("loops", f"loop '{x.loop_var.name}' runs from {x.start.dtype} over {x.extent.dtype} in {x.loop_var.dtype}")
+            self.fail(
+                "loops",
+                f"loop '{x.loop_var.name}' runs from {x.start.dtype} over {x.extent.dtype} in {x.loop_var.dtype}",
+            )
         extent = E.const_int(x.extent)
         if extent is not None and extent < 0:
             self.fail("loops", f"loop '{x.loop_var.name}' has the negative extent {extent}")

@@ -109,7 +109,8 @@ CASES: dict[Callable[[], Function], str] = {
     unknown_variable: "not defined", bound_twice: "bound twice", escapes: "not defined",
     outside_dataflow: "outside of a dataflow block", nested_call: "only variables and constants",
     wrong_variable_type: "the variable is", wrong_call_type: "its operator gives",
-    wrong_result_type: "the function says", unknown_operator: "unknown operator", missing_function: "no function 'nowhere'", parameter_twice: "listed twice",
+    wrong_result_type: "the function says",
+    unknown_operator: "unknown operator", missing_function: "no function 'nowhere'", parameter_twice: "listed twice",
     untyped_parameter: "has no type", branch_in_dataflow: "branch inside",
 }  # fmt: skip
 

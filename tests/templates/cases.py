@@ -33,7 +33,17 @@ def batched(transposed: bool) -> PrimFunc:
 
 
 def conv(
-    n: int, c: int, size: int, o: int, kernel: int, stride: int, pad: int, *, groups: int = 1, block: int = 16, first: bool = False
+    n: int,
+    c: int,
+    size: int,
+    o: int,
+    kernel: int,
+    stride: int,
+    pad: int,
+    *,
+    groups: int = 1,
+    block: int = 16,
+    first: bool = False,
 ) -> PrimFunc:
     shape = (n, c, size, size) if first else (n, c // block, size, size, block)
     data = te.placeholder(shape, name="data")

@@ -20,7 +20,12 @@ PRIMITIVES = (
 
 MAPS: dict[int, list[Callable[..., Any]]] = {
     1: [lambda i: (i // 2, i % 2), lambda i: (i,), lambda i: (i // 4, i % 4)],
-    2: [lambda i, j: (j, i), lambda i, j: (i // 2, j, i % 2), lambda i, j: (i, j // 4, j % 4), lambda i, j: (i * 16 + j,)],
+    2: [
+        lambda i, j: (j, i),
+        lambda i, j: (i // 2, j, i % 2),
+        lambda i, j: (i, j // 4, j % 4),
+        lambda i, j: (i * 16 + j,),
+    ],
     3: [lambda a, b, c: (c, a, b), lambda a, b, c: (a, b // 2, c, b % 2)],
     4: [lambda a, b, c, d: (a, b // 2, c, d, b % 2), lambda a, b, c, d: (a, c, d, b)],
     5: [lambda a, b, c, d, e: (a, c, d, b, e)],
@@ -42,7 +47,16 @@ def step(sch: Schedule, choose: Choose) -> str:
     match name:
         case "split":
             x = loop()
-            factors: list[int | None] = [[None, 2], [None, 3], [None, 4], [2, None], [None, 2, 2], [3, 4], [8, 1], [None, 5]][choose(8)]
+            factors: list[int | None] = [
+                [None, 2],
+                [None, 3],
+                [None, 4],
+                [2, None],
+                [None, 2, 2],
+                [3, 4],
+                [8, 1],
+                [None, 5],
+            ][choose(8)]
             sch.split(x, factors)
         case "fuse":
             n = choose(max(len(loops) - 1, 1))
@@ -62,7 +76,12 @@ def step(sch: Schedule, choose: Choose) -> str:
             theirs = sch.get_loops(other)
             if not theirs:
                 raise ScheduleError("no loop")
-            getattr(sch, name)(block, theirs[choose(len(theirs))], preserve_unit_loops=bool(choose(2)), index=(-1, -1, -2, 0)[choose(4)])
+            getattr(sch, name)(
+                block,
+                theirs[choose(len(theirs))],
+                preserve_unit_loops=bool(choose(2)),
+                index=(-1, -1, -2, 0)[choose(4)],
+            )
         case "cache_read":
             sch.cache_read(block, choose(2), "global")
         case "cache_write":

@@ -53,7 +53,9 @@ def test_integers_wrap_in_casts() -> None:
 def test_depthwise_and_grouped_products() -> None:
     a, w = te.placeholder((4, 6, 6), name="A"), te.placeholder((4, 3), name="W")
     r = te.reduce_axis((0, 3), "r")
-    func = te.create_prim_func([a, w, te.compute((4, 4, 6), lambda c, h, x: te.sum(a[c, h + r, x] * w[c, r], axis=r), name="D")])
+    func = te.create_prim_func(
+        [a, w, te.compute((4, 4, 6), lambda c, h, x: te.sum(a[c, h + r, x] * w[c, r], axis=r), name="D")]
+    )
     arrays = run(func)
     np.testing.assert_allclose(evaluate(func, arrays[:2])[0], arrays[2], rtol=1e-5, atol=1e-5)
 

@@ -9,8 +9,24 @@ from autosched import te, tir
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, VerifyError
 from autosched.ir.node import FrozenDict
 from autosched.tir import (
-    Allocate, AssertStmt, Buffer, BufferLoad, BufferStore, Call, Evaluate, For, IfThenElse, LetStmt, LoopKind, PrimFunc,
-    Stmt, Var, While, const, interpret, seq,
+    Allocate,
+    AssertStmt,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    Call,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    LoopKind,
+    PrimFunc,
+    Stmt,
+    Var,
+    While,
+    const,
+    interpret,
+    seq,
 )  # fmt: skip
 from tests.tir.programs import argmax, conv, dense, layer_norm, pool, run, softmax
 
@@ -91,7 +107,12 @@ def test_statements() -> None:
     counter = Buffer("n", (const(1),), "int32")
     n = BufferLoad(counter, (const(0),))
     assert result(For(i, const(1), const(2), LoopKind.UNROLLED, store(i, i.astype("float32")))) == [9, 1, 2, 9]
-    assert result(For(i, const(0), const(4), LoopKind.SERIAL, IfThenElse(i < 2, store(i, 1.0), store(i, 2.0)))) == [1, 1, 2, 2]
+    assert result(For(i, const(0), const(4), LoopKind.SERIAL, IfThenElse(i < 2, store(i, 1.0), store(i, 2.0)))) == [
+        1,
+        1,
+        2,
+        2,
+    ]
     assert result(LetStmt(x, tir.const(3.0), store(0, x + 1.0))) == [4, 9, 9, 9]
     loop = While(n < 3, seq(store(n, 5.0), BufferStore(counter, n + 1, (const(0),))))
     assert result(Allocate(counter, seq(BufferStore(counter, const(0), (const(0),)), loop))) == [5, 5, 5, 9]
@@ -157,4 +178,6 @@ def test_functions(name: str) -> None:
         "sigmoid": lambda v: 1 / (1 + math.exp(-v)), "rsqrt": lambda v: v**-0.5, "fabs": abs, "erf": math.erf,
         "tanh": math.tanh, "exp": math.exp, "sqrt": math.sqrt, "floor": math.floor,
     }[name]  # fmt: skip
-    np.testing.assert_allclose(out, [np.float32(want(float(v))) if v < 80 or name != "exp" else np.exp(v) for v in given], rtol=1e-5)
+    np.testing.assert_allclose(
+        out, [np.float32(want(float(v))) if v < 80 or name != "exp" else np.exp(v) for v in given], rtol=1e-5
+    )

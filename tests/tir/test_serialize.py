@@ -30,7 +30,9 @@ def test_a_changed_constant_is_another_function():
     assert not structural_equal(func, from_json(text))
 
 
-@pytest.mark.parametrize("text", ["", "[]", "[1]", '[["os", {}]]', '[["Var", {"nam": "x"}]]', '[["Var", {"name": "x"}]]'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "[1]", '[["os", {}]]', '[["Var", {"nam": "x"}]]', '[["Var", {"name": "x"}]]']
+)
 def test_anything_else_is_refused(text):
     with pytest.raises(InvalidValueError, match="stored function"):
         from_json(text)

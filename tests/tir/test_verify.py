@@ -12,8 +12,23 @@ from autosched import tir
 from autosched.errors import VerifyError
 from autosched.ir.node import FrozenDict
 from autosched.tir import (
-    Allocate, Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, Evaluate, For, IntImm, IterVar,
-    LoopKind, PrimFunc, Range, Var, const, seq,
+    Allocate,
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    Evaluate,
+    For,
+    IntImm,
+    IterVar,
+    LoopKind,
+    PrimFunc,
+    Range,
+    Var,
+    const,
+    seq,
 )  # fmt: skip
 from autosched.tir.functor import rewrite
 from autosched.tir.verify import RULES, verify
@@ -144,9 +159,7 @@ def test_binding_out_of_the_domain_is_fine_under_a_predicate() -> None:
 
 def test_access_outside_of_its_region() -> None:
     def shift(b: Block) -> Block:
-        writes = tuple(
-            BufferRegion(w.buffer, tuple(Range(r.min + 1, r.extent) for r in w.region)) for w in b.writes
-        )
+        writes = tuple(BufferRegion(w.buffer, tuple(Range(r.min + 1, r.extent) for r in w.region)) for w in b.writes)
         return replace(b, writes=writes)
 
     with pytest.raises(VerifyError, match="outside of the declared region"):

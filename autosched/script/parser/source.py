@@ -24,7 +24,8 @@ class Source:
     @staticmethod
     def of(text: str, file: str = "<script>", first_line: int = 1) -> Source:
         """A source from text that may be indented as a whole."""
-        return Source(textwrap.dedent(text), file, first_line)
+        first = next((line for line in text.splitlines() if line.strip()), "")
+        return Source(textwrap.dedent(text) if first[:1].isspace() else text, file, first_line)
 
     def tree(self) -> ast.Module:
         """The syntax tree. Raises ScriptError where the text is not Python's grammar."""

@@ -60,12 +60,14 @@ def read_block(exprs: ExprReader, node: ast.With, domains: Domains, read_body: R
         reads = _regions(exprs, header.reads)
         writes = _regions(exprs, header.writes)
         body = read_body(node.body[n_header:])
-    inferred = infer_regions(body, header.init, header.alloc_buffers)
+    if reads is None or writes is None:
+        inferred = infer_regions(body, header.init, header.alloc_buffers)
+        reads, writes = inferred[0] if reads is None else reads, inferred[1] if writes is None else writes
     block = Block(
         iter_vars=tuple(header.iter_vars), alloc_buffers=tuple(header.alloc_buffers),
-        reads=inferred[0] if reads is None else reads, writes=inferred[1] if writes is None else writes,
-        name_hint=name, body=body, init=header.init, match_buffers=tuple(header.match_buffers),
-        annotations=header.annotations, span=state.source.span(node),
+        reads=reads, writes=writes, name_hint=name, body=body, init=header.init,
+        match_buffers=tuple(header.match_buffers), annotations=header.annotations,
+        span=state.source.span(node),
     )  # fmt: skip
     return BlockRealize(tuple(header.iter_values), header.predicate, block)
 

@@ -90,7 +90,13 @@ class Conv2dBlocked:
         while rows * 2 <= s["OH"] and s["N"] * (s["OC"] // oc_blocks) * -(-s["OH"] // (rows * 2)) >= 16:
             rows *= 2
         unroll = next(u for u in (4, 2, 1) if s["IB"] % u == 0)
-        knobs = {"ow_tile": tile.rows, "oc_blocks": oc_blocks, "oh_chunk": rows, "unroll_ic": unroll, "unroll_kw": False}
+        knobs = {
+            "ow_tile": tile.rows,
+            "oc_blocks": oc_blocks,
+            "oh_chunk": rows,
+            "unroll_ic": unroll,
+            "unroll_kw": False,
+        }
         return Config(self.name, knobs)
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:

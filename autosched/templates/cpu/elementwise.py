@@ -31,7 +31,9 @@ def alike_axes(block: Block) -> int:
     for depth in range(1, len(out) + 1):
         shape = block.body.buffer.const_shape()[-depth:]
         if not all(
-            len(i) >= depth and b.const_shape()[-depth:] == shape and all(x is y for x, y in zip(i[-depth:], out[-depth:], strict=True))
+            len(i) >= depth
+            and b.const_shape()[-depth:] == shape
+            and all(x is y for x, y in zip(i[-depth:], out[-depth:], strict=True))
             for b, i in accesses
         ):
             break

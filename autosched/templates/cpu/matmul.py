@@ -95,7 +95,13 @@ class Matmul:
         unroll = next(u for u in (4, 2, 1) if k % u == 0)
         return Config(
             self.name,
-            {"rows": tile.rows, "vectors": tile.vectors, "order": "nm", "chunk": _power_of_two(chunk), "unroll_k": unroll},
+            {
+                "rows": tile.rows,
+                "vectors": tile.vectors,
+                "order": "nm",
+                "chunk": _power_of_two(chunk),
+                "unroll_k": unroll,
+            },
         )
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:

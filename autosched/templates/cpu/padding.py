@@ -8,7 +8,7 @@ from autosched.tir.schedule import Schedule
 
 
 def schedule_before(sch: Schedule, chain: Chain) -> None:
-    """Inline all producers into the last one, which gets a parallel loop nest of its own with a vectorised last axis."""
+    """Inline all producers into the last one, which gets a parallel nest of its own with a vectorised last axis."""
     for block in chain.before[:-1]:
         require(is_injective(block), f"block '{block.name_hint}' before the anchor is not element-wise")
         sch.compute_inline(block.name_hint)

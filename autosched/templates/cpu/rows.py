@@ -19,7 +19,13 @@ from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import (
-    blocks_of, extents, find_contraction, is_injective, is_reduction, reduced, spatial,
+    blocks_of,
+    extents,
+    find_contraction,
+    is_injective,
+    is_reduction,
+    reduced,
+    spatial,
 )  # fmt: skip
 from autosched.tir import Block, BufferStore, Call, PrimFunc, as_int
 from autosched.tir.functor import loads

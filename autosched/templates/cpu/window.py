@@ -17,7 +17,13 @@ from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import (
-    blocks_of, contraction, extents, is_parameter, is_reduction, reduced, spatial,
+    blocks_of,
+    contraction,
+    extents,
+    is_parameter,
+    is_reduction,
+    reduced,
+    spatial,
 )  # fmt: skip
 from autosched.templates.cpu.padding import schedule_before
 from autosched.templates.cpu.parts import Chain, chain_around, schedule_epilogue

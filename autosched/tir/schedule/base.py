@@ -19,7 +19,8 @@ S = TypeVar("S", bound="ScheduleBase")
 
 
 class ScheduleBase:
-    """What all primitives share. A primitive computes a new tree first and stores it last: one that fails changes nothing."""
+    """What all primitives share. A primitive computes a new tree first and stores it last: one that fails "
+    "changes nothing."""
 
     def __init__(
         self, mod: IRModule | PrimFunc, *, seed: int | None = None, debug_mask: str | int = "none",
@@ -31,7 +32,9 @@ class ScheduleBase:
         if not isinstance(mod, IRModule):
             raise InvalidTypeError(f"Schedule takes a PrimFunc or an IRModule, got {type(mod).__name__}")
         if error_render_level not in ("detail", "fast", "none"):
-            raise InvalidValueError(f"error_render_level must be 'detail', 'fast' or 'none', got {error_render_level!r}")
+            raise InvalidValueError(
+                f"error_render_level must be 'detail', 'fast' or 'none', got {error_render_level!r}"
+            )
         del debug_mask, enable_check  # accepted for TVM's sake: our checks are always on
         self._mod = mod.clone()
         self._trees: dict[str, Tree] = {}
@@ -114,8 +117,12 @@ class ScheduleBase:
 
     def remove_rv(self, rv: RV) -> None:
         """Forget a reference."""
-        for table in (self._blocks, self._loops, self._values):
-            table.pop(rv, None)  # type: ignore[call-overload]
+        if isinstance(rv, BlockRV):
+            self._blocks.pop(rv, None)
+        elif isinstance(rv, LoopRV):
+            self._loops.pop(rv, None)
+        else:
+            self._values.pop(rv, None)
 
     def _working(self) -> str:
         if self._working_on is None:
@@ -137,7 +144,9 @@ class ScheduleBase:
         if not isinstance(block, BlockRV):
             raise InvalidTypeError(f"expected a block or its name, got {type(block).__name__}")
         if block not in self._blocks or self._blocks[block][1] not in self._tree(self._blocks[block][0]).realizes:
-            raise InvalidValueError("this BlockRV no longer stands for a block", hint="the block was inlined or replaced")
+            raise InvalidValueError(
+                "this BlockRV no longer stands for a block", hint="the block was inlined or replaced"
+            )
         return self._blocks[block]
 
     def _rv_of(self, block: BlockRV | str) -> BlockRV:
@@ -148,7 +157,9 @@ class ScheduleBase:
         if not isinstance(loop, LoopRV):
             raise InvalidTypeError(f"expected a LoopRV, got {type(loop).__name__}")
         if loop not in self._loops or self._loops[loop][1] not in self._tree(self._loops[loop][0]).loops:
-            raise InvalidValueError("this LoopRV no longer stands for a loop", hint="split, fuse or compute_at has consumed it")
+            raise InvalidValueError(
+                "this LoopRV no longer stands for a loop", hint="split, fuse or compute_at has consumed it"
+            )
         return self._loops[loop]
 
     def _int(self, value: Any) -> int:

@@ -76,14 +76,28 @@ def _common_parent(tree: Tree, statements: Sequence[Stmt]) -> Stmt:
 
 def _insert(tree: Tree, parent: Stmt, nest: Stmt, place: int) -> Tree:
     """Put a nest at a place among the statements that `parent` runs."""
-    holder = parent if isinstance(parent, SeqStmt) else parent.block.body if isinstance(parent, BlockRealize) else parent.body  # type: ignore[attr-defined]
+    holder = (
+        parent
+        if isinstance(parent, SeqStmt)
+        else parent.block.body
+        if isinstance(parent, BlockRealize)
+        else parent.body
+    )  # type: ignore[attr-defined]
     items = body_statements(holder)
     return tree.replace(holder, seq(*items[:place], nest, *items[place:]))
 
 
 def _place_of(tree: Tree, parent: Stmt, names: Sequence[str], *, last: bool) -> int:
-    holder = parent if isinstance(parent, SeqStmt) else parent.block.body if isinstance(parent, BlockRealize) else parent.body  # type: ignore[attr-defined]
-    places = [i for i, s in enumerate(body_statements(holder)) if any(tree.is_below(tree.realizes[n], s) for n in names)]
+    holder = (
+        parent
+        if isinstance(parent, SeqStmt)
+        else parent.block.body
+        if isinstance(parent, BlockRealize)
+        else parent.body
+    )  # type: ignore[attr-defined]
+    places = [
+        i for i, s in enumerate(body_statements(holder)) if any(tree.is_below(tree.realizes[n], s) for n in names)
+    ]
     return max(places) if last else min(places)
 
 
@@ -97,7 +111,9 @@ def _box(tree: Tree, names: Sequence[str], buffer: Buffer, parent: Stmt, *, writ
 def _rename_in(tree: Tree, names: Sequence[str], old: Buffer, new: Buffer) -> Tree:
     for n in names:
         realize = tree.realizes[n]
-        tree = tree.replace(realize, BlockRealize(realize.iter_values, realize.predicate, replace_buffers(realize.block, {old: new})))
+        tree = tree.replace(
+            realize, BlockRealize(realize.iter_values, realize.predicate, replace_buffers(realize.block, {old: new}))
+        )
     return tree
 
 
@@ -118,7 +134,9 @@ def cache_read(
     readers = [r for r in tree.readers[buffer] if not consumers or r == name or r in consumers]
     strangers = [c for c in consumers if c not in tree.readers[buffer]]
     if strangers:
-        raise ScheduleError(f"cache_read: block '{strangers[0]}' does not read '{buffer.name}'", where=where_block(tree, name))
+        raise ScheduleError(
+            f"cache_read: block '{strangers[0]}' does not read '{buffer.name}'", where=where_block(tree, name)
+        )
     readers = [r for r in readers if r not in writers]
     if writers and max(map(tree.position, writers)) > min(map(tree.position, readers)):
         raise ScheduleError(f"cache_read: '{buffer.name}' is written after it is read", where=where_block(tree, name))
@@ -129,7 +147,8 @@ def cache_read(
     place = _place_of(tree, parent, writers, last=True) + 1 if writers else _place_of(tree, parent, readers, last=False)
     if place > _place_of(tree, parent, readers, last=False):
         raise ScheduleError(
-            f"cache_read: '{readers[0]}' reads '{buffer.name}' in the loops that write it, '{readers[-1]}' outside of them",
+            f"cache_read: '{readers[0]}' reads '{buffer.name}' in the loops that write it, '{readers[-1]}' "
+            "outside of them",
             where=where_block(tree, name), hint="name consumer_blocks that stand together",
         )  # fmt: skip
     box = _box(tree, readers, buffer, parent, written=False)
@@ -160,7 +179,9 @@ def cache_write(
     readers = tree.readers.get(buffer, [])
     strangers = [c for c in consumers if c not in readers]
     if strangers:
-        raise ScheduleError(f"cache_write: block '{strangers[0]}' does not read '{buffer.name}'", where=where_block(tree, name))
+        raise ScheduleError(
+            f"cache_write: block '{strangers[0]}' does not read '{buffer.name}'", where=where_block(tree, name)
+        )
     copy = Buffer(tree.unique_buffer_name(f"{buffer.name}_{scope}"), buffer.shape, buffer.dtype, scope=scope)
     users = [tree.realizes[n] for n in (name, *readers)]
     parent = _holder(tree, _common_parent(tree, users) if readers else tree.root)
@@ -183,7 +204,8 @@ def set_scope(tree: Tree, name: str, which: int | str | Buffer, scope: str) -> T
     buffer = buffer_at(tree, name, which, written=True, action="set_scope")
     if buffer in tree.interface:
         raise ScheduleError(
-            f"set_scope: '{buffer.name}' belongs to the function's interface", where=where_block(tree, name), hint="cache_write first"
+            f"set_scope: '{buffer.name}' belongs to the function's interface",
+            where=where_block(tree, name), hint="cache_write first",
         )  # fmt: skip
     if buffer.scope == scope:
         return tree

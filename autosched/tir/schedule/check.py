@@ -59,7 +59,8 @@ def why_not_complete(tree: Tree, name: str) -> str | None:
 
 
 def why_not_reduction(tree: Tree, name: str) -> str | None:
-    """Why a block is not a reduction block: with an init, the only writer, its reducing variables not in what it writes."""
+    """Why a block is not a reduction block: with an init, the only writer, its reducing variables not in "
+    "what it writes."""
     block = tree.block(name)
     if block.init is None:
         return "it has no initialisation"
@@ -71,13 +72,17 @@ def why_not_reduction(tree: Tree, name: str) -> str | None:
 def require_complete(tree: Tree, name: str, action: str) -> None:
     reason = why_not_complete(tree, name)
     if reason:
-        raise ScheduleError(f"{action}: block '{name}' is not a complete block: {reason}", where=where_block(tree, name))
+        raise ScheduleError(
+            f"{action}: block '{name}' is not a complete block: {reason}", where=where_block(tree, name)
+        )
 
 
 def require_reduction(tree: Tree, name: str, action: str) -> None:
     reason = why_not_reduction(tree, name)
     if reason:
-        raise ScheduleError(f"{action}: block '{name}' is not a reduction block: {reason}", where=where_block(tree, name))
+        raise ScheduleError(
+            f"{action}: block '{name}' is not a reduction block: {reason}", where=where_block(tree, name)
+        )
 
 
 def require_complete_or_reduction(tree: Tree, name: str, action: str) -> None:
@@ -126,7 +131,8 @@ def require_binds_once(tree: Tree, realize: BlockRealize, top: For, action: str)
     if not binds_once(tree, realize, top):
         name = realize.block.name_hint
         raise ScheduleError(
-            f"{action}: the loops from '{top.loop_var.name}' to block '{name}' are not proven to reach each of its points once",
+            f"{action}: the loops from '{top.loop_var.name}' to block '{name}' are not proven to reach each "
+            "of its points once",
             where=where_block(tree, name),
         )  # fmt: skip
 

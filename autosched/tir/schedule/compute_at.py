@@ -8,11 +8,22 @@ from autosched.errors import ScheduleError
 from autosched.tir import expr as E
 from autosched.tir.expr import REDUCE, Buffer, PrimExpr, Var
 from autosched.tir.schedule.check import (
-    body_statements, feeds_reduction, reduce_vars, require_block_parallel, require_complete_or_reduction,
-    require_not_output, where_block,
+    body_statements,
+    feeds_reduction,
+    reduce_vars,
+    require_block_parallel,
+    require_complete_or_reduction,
+    require_not_output,
+    where_block,
 )  # fmt: skip
 from autosched.tir.schedule.domain import (
-    Index, classify_all, clip_domain, covers_buffer, is_full, solve, whole_domain,
+    Index,
+    classify_all,
+    clip_domain,
+    covers_buffer,
+    is_full,
+    solve,
+    whole_domain,
 )  # fmt: skip
 from autosched.tir.schedule.loops import join_conditions
 from autosched.tir.schedule.region import Box, Interval, hull, touched
@@ -24,19 +35,21 @@ from autosched.tir.stmt import Block, BlockRealize, For, LoopKind, Stmt, seq
 def compute_at(tree: Tree, name: str, var: Var, preserve_unit_loops: bool = False, index: int = -1) -> Tree:
     """Move a producer under a loop of its consumers: per iteration, it computes what they read there.
 
-        for i in range(64): B[i] = A[i] * 2
-        for i_0 in range(16):
-            for i_1 in range(4): C[i_0 * 4 + i_1] = B[i_0 * 4 + i_1] + 1
-     -> for i_0 in range(16):
-            for ax0 in range(4): B[i_0 * 4 + ax0] = A[i_0 * 4 + ax0] * 2
-            for i_1 in range(4): C[i_0 * 4 + i_1] = B[i_0 * 4 + i_1] + 1
+       for i in range(64): B[i] = A[i] * 2
+       for i_0 in range(16):
+           for i_1 in range(4): C[i_0 * 4 + i_1] = B[i_0 * 4 + i_1] + 1
+    -> for i_0 in range(16):
+           for ax0 in range(4): B[i_0 * 4 + ax0] = A[i_0 * 4 + ax0] * 2
+           for i_1 in range(4): C[i_0 * 4 + i_1] = B[i_0 * 4 + i_1] + 1
     """
     loop, realize = _check_move(tree, name, var, "compute_at")
     require_not_output(tree, name, "compute_at")
     consumers = tree.consumers(name)
     outside = [c for c in consumers if not tree.is_below(tree.realizes[c], loop)]
     if not consumers or outside:
-        what = f"its consumer '{outside[0]}' is not below loop '{var.name}'" if outside else "nothing reads what it writes"
+        what = (
+            f"its consumer '{outside[0]}' is not below loop '{var.name}'" if outside else "nothing reads what it writes"
+        )
         raise ScheduleError(f"compute_at of block '{name}': {what}", where=where_block(tree, name))
     analyzer = tree.analyzer(loop)
     block = realize.block
@@ -67,12 +80,12 @@ def _join(a: Mapping[Var, Interval], b: Mapping[Var, Interval], analyzer: Analyz
 def reverse_compute_at(tree: Tree, name: str, var: Var, preserve_unit_loops: bool = False, index: int = -1) -> Tree:
     """Move a consumer under a loop of its producers: per iteration, it works on what they have just finished.
 
-        for i_0 in range(16):
-            for i_1 in range(4): B[i_0 * 4 + i_1] = A[i_0 * 4 + i_1] * 2
-        for i in range(64): C[i] = B[i] + 1
-     -> for i_0 in range(16):
-            for i_1 in range(4): B[i_0 * 4 + i_1] = A[i_0 * 4 + i_1] * 2
-            for ax0 in range(4): C[i_0 * 4 + ax0] = B[i_0 * 4 + ax0] + 1
+       for i_0 in range(16):
+           for i_1 in range(4): B[i_0 * 4 + i_1] = A[i_0 * 4 + i_1] * 2
+       for i in range(64): C[i] = B[i] + 1
+    -> for i_0 in range(16):
+           for i_1 in range(4): B[i_0 * 4 + i_1] = A[i_0 * 4 + i_1] * 2
+           for ax0 in range(4): C[i_0 * 4 + ax0] = B[i_0 * 4 + ax0] + 1
     """
     loop, realize = _check_move(tree, name, var, "reverse_compute_at")
     inside = _producers_below(tree, name, loop)
@@ -84,7 +97,8 @@ def reverse_compute_at(tree: Tree, name: str, var: Var, preserve_unit_loops: boo
             found = _finished_part(tree, name, writers, buffer, loop, analyzer)
             if domain is not None and not _same_domain(domain, found, analyzer):
                 raise ScheduleError(
-                    f"reverse_compute_at of block '{name}': its producers finish different parts per iteration of '{var.name}'",
+                    f"reverse_compute_at of block '{name}': its producers finish different parts per "
+                    f"iteration of '{var.name}'",
                     where=where_block(tree, name),
                 )  # fmt: skip
             domain = found
@@ -93,7 +107,8 @@ def reverse_compute_at(tree: Tree, name: str, var: Var, preserve_unit_loops: boo
         iv = next(iv for iv in realize.block.iter_vars if iv.var is v)
         if not is_full(domain[v], iv.dom.extent):
             raise ScheduleError(
-                f"reverse_compute_at of block '{name}': only a part of its reduction over '{v.name}' is ready below '{var.name}'",
+                f"reverse_compute_at of block '{name}': only a part of its reduction over '{v.name}' is ready "
+                f"below '{var.name}'",
                 where=where_block(tree, name),
             )  # fmt: skip
     nest = _nest(tree, realize.block, domain, analyzer, preserve_unit_loops)
@@ -103,7 +118,9 @@ def reverse_compute_at(tree: Tree, name: str, var: Var, preserve_unit_loops: boo
     new = moved.realizes[name]
     for s in moved.ancestors(new):
         if isinstance(s, For) and s.kind in (LoopKind.PARALLEL, LoopKind.VECTORIZED, LoopKind.THREAD_BINDING):
-            require_block_parallel(moved, s, new, "reverse_compute_at", private_copies=s.kind is not LoopKind.VECTORIZED)
+            require_block_parallel(
+                moved, s, new, "reverse_compute_at", private_copies=s.kind is not LoopKind.VECTORIZED
+            )
     return moved
 
 
@@ -131,16 +148,19 @@ def _producers_below(tree: Tree, name: str, loop: For) -> list[str]:
             culprit = next((x for x in around if feeds_reduction(realize, x.loop_var)), None)
             if culprit is not None:
                 raise ScheduleError(
-                    f"reverse_compute_at of block '{name}': its producer '{p}' still reduces over loop '{culprit.loop_var.name}'",
+                    f"reverse_compute_at of block '{name}': its producer '{p}' still reduces over loop "
+                    f"'{culprit.loop_var.name}'",
                     where=where,
                 )  # fmt: skip
         elif tree.is_below(realize, around[0]) or not _precedes(tree, p, around[0]):
             raise ScheduleError(
-                f"reverse_compute_at of block '{name}': its producer '{p}' is not below loop '{loop.loop_var.name}'", where=where
+                f"reverse_compute_at of block '{name}': its producer '{p}' is not below loop '{loop.loop_var.name}'",
+                where=where,
             )  # fmt: skip
     if not inside:
         raise ScheduleError(
-            f"reverse_compute_at of block '{name}': none of its producers is below loop '{loop.loop_var.name}'", where=where
+            f"reverse_compute_at of block '{name}': none of its producers is below loop '{loop.loop_var.name}'",
+            where=where,
         )  # fmt: skip
     return inside
 
@@ -175,7 +195,8 @@ def _finished_part(
         limited = {v: i for v, i in found.items() if not _follows_whole(indices, v, box, buffer)}
         if result is not None and not _same_domain(result, limited, analyzer):
             raise ScheduleError(
-                f"reverse_compute_at of block '{name}': it reads '{buffer.name}' in two places that do not fit together", where=where
+                f"reverse_compute_at of block '{name}': it reads '{buffer.name}' in two places that do not fit together",
+                where=where,
             )  # fmt: skip
         result = limited
     assert result is not None
@@ -188,7 +209,8 @@ def _follows_whole(indices: list[Index], v: Var, box: Box | None, buffer: Buffer
 
 
 def _covered(tree: Tree, writers: list[str], buffer: Buffer, indices: list[Index], d: int) -> bool:
-    """Whether all iterations together write dimension `d` wholly, by a variable of its own or by the reader's own form."""
+    """Whether all iterations together write dimension `d` wholly, by a variable of its own or by the "
+    "reader's own form."""
     for w in writers:
         block = tree.block(w)
         for region in block.writes:
@@ -219,7 +241,10 @@ def _nest(
     for iv in block.iter_vars:
         whole = whole_domain(iv)
         if whole is None:
-            raise ScheduleError(f"block '{block.name}': the domain of '{iv.var.name}' is not constant", where=where_block(tree, block.name))
+            raise ScheduleError(
+                f"block '{block.name}': the domain of '{iv.var.name}' is not constant",
+                where=where_block(tree, block.name),
+            )
         interval = clip_domain(domain[iv.var], iv) if iv.var in domain and iv.kind != REDUCE else whole
         value = interval.base
         if interval.width > 1 or preserve_unit_loops:
@@ -240,9 +265,7 @@ def _nest(
 def _position(tree: Tree, loop: For, names: list[str], *, last: bool) -> int:
     """The place in the loop's body of the last (first) of some blocks; -1 (the length) where none is there."""
     statements = body_statements(loop.body)
-    places = [
-        i for i, s in enumerate(statements) if any(tree.is_below(tree.realizes[n], s) for n in names)
-    ]
+    places = [i for i, s in enumerate(statements) if any(tree.is_below(tree.realizes[n], s) for n in names)]
     if last:
         return max(places, default=-1)
     return min(places, default=len(statements))
@@ -251,11 +274,13 @@ def _position(tree: Tree, loop: For, names: list[str], *, last: bool) -> int:
 def _move(
     tree: Tree, realize: BlockRealize, loop: For, nest: Stmt, first: int, end: int, index: int, action: str
 ) -> Tree:
-    """Take a block out and put its new nest into the loop's body, at place `index` of [first, end] (-1: end, -2: first)."""
+    """Take a block out and put its new nest into the loop's body, at place `index` of [first, end] (-1: "
+    "end, -2: first)."""
     place = end if index == -1 else first if index == -2 else index
     if not first <= place <= end:
         raise ScheduleError(
-            f"{action} of block '{realize.block.name}': place {place} in loop '{loop.loop_var.name}' is not between its "
+            f"{action} of block '{realize.block.name}': place {place} in loop '{loop.loop_var.name}' is not "
+            "between its "
             f"producers and consumers ({first} to {end})", where=where_block(tree, realize.block.name),
         )  # fmt: skip
     statements = body_statements(loop.body)

@@ -18,7 +18,7 @@ from autosched.tir.stmt import Block, BlockRealize, BufferStore, Stmt
 def compute_inline(tree: Tree, name: str) -> Tree:
     """Put what a block computes in place of every read of it, and take the block away.
 
-        B[i] = A[i] * 2;  C[i] = B[i] + 1   ->   C[i] = A[i] * 2 + 1
+    B[i] = A[i] * 2;  C[i] = B[i] + 1   ->   C[i] = A[i] * 2 + 1
     """
     require_complete(tree, name, "compute_inline")
     require_not_output(tree, name, "compute_inline")
@@ -27,7 +27,8 @@ def compute_inline(tree: Tree, name: str) -> Tree:
     variables = _distinct_vars(store.indices, block)
     if variables is None or not {iv.var for iv in block.iter_vars if E.const_int(iv.dom.extent) != 1} <= set(variables):
         raise ScheduleError(
-            f"compute_inline: block '{name}' does not write at its own iteration variables, each once", where=where_block(tree, name)
+            f"compute_inline: block '{name}' does not write at its own iteration variables, each once",
+            where=where_block(tree, name),
         )  # fmt: skip
     _require_inputs_settled(tree, name)
     units: dict[Var, PrimExpr] = {iv.var: iv.dom.min for iv in block.iter_vars if iv.var not in variables}
@@ -46,14 +47,17 @@ def _require_inputs_settled(tree: Tree, name: str) -> None:
         late = [w for w in tree.writers.get(r.buffer, ()) if tree.position(w) > place]
         if late:
             raise ScheduleError(
-                f"compute_inline: '{late[0]}' writes '{r.buffer.name}' after block '{name}' has read it", where=where_block(tree, name)
+                f"compute_inline: '{late[0]}' writes '{r.buffer.name}' after block '{name}' has read it",
+                where=where_block(tree, name),
             )  # fmt: skip
 
 
 def _single_store(tree: Tree, name: str, action: str) -> BufferStore:
     body = tree.block(name).body
     if not isinstance(body, BufferStore):
-        raise ScheduleError(f"{action}: the body of block '{name}' is more than one store", where=where_block(tree, name))
+        raise ScheduleError(
+            f"{action}: the body of block '{name}' is more than one store", where=where_block(tree, name)
+        )
     return body
 
 
@@ -90,7 +94,7 @@ def _rewrite_reads(block: Block, buffer: Buffer, variables: list[Var | None], va
 
 
 def _analyzer(block: Block) -> Analyzer:
-    analyzer = Analyzer()
+    analyzer = Analyzer(keep_units=True)
     for iv in block.iter_vars:
         analyzer.bind(iv.var, iv.dom)
     return analyzer
@@ -124,7 +128,7 @@ def with_regions(block: Block) -> Block:
 def reverse_compute_inline(tree: Tree, name: str) -> Tree:
     """Apply an element-wise block where its only producer stores its result, and take the block away.
 
-        B[i] = A[i] * 2;  C[i] = B[i] + 1   ->   C[i] = A[i] * 2 + 1
+    B[i] = A[i] * 2;  C[i] = B[i] + 1   ->   C[i] = A[i] * 2 + 1
     """
     require_complete(tree, name, "reverse_compute_inline")
     store, block = _single_store(tree, name, "reverse_compute_inline"), tree.block(name)
@@ -138,14 +142,13 @@ def reverse_compute_inline(tree: Tree, name: str) -> Tree:
     require_not_output(tree, producer, "reverse_compute_inline into its producer")
     if tree.consumers(producer) != [name]:
         raise ScheduleError(
-            f"reverse_compute_inline: what '{producer}' writes is read by other blocks: {tree.consumers(producer)}", where=where
+            f"reverse_compute_inline: what '{producer}' writes is read by other blocks: {tree.consumers(producer)}",
+            where=where,
         )  # fmt: skip
     source = _single_store(tree, producer, "reverse_compute_inline into its producer")
     at = _inverse_of_read(tree, name, source.buffer)
     realize = tree.realizes[producer]
-    placed: dict[Var, PrimExpr] = {
-        v: i for v, i in zip(at, source.indices, strict=True) if v is not None
-    }
+    placed: dict[Var, PrimExpr] = {v: i for v, i in zip(at, source.indices, strict=True) if v is not None}
     placed |= {iv.var: iv.dom.min for iv in block.iter_vars if iv.var not in placed}
 
     def step(x: object) -> object:
@@ -166,7 +169,9 @@ def _inverse_of_read(tree: Tree, name: str, buffer: Buffer) -> list[Var | None]:
     for load in (x for x in loads(block.body) if x.buffer is buffer):
         variables = _distinct_vars(load.indices, block)
         if variables is None or (found is not None and any(a is not b for a, b in zip(found, variables, strict=True))):
-            raise ScheduleError(f"reverse_compute_inline: block '{name}' does not read '{buffer.name}' at its own place", where=where)
+            raise ScheduleError(
+                f"reverse_compute_inline: block '{name}' does not read '{buffer.name}' at its own place", where=where
+            )
         found = variables
     assert found is not None
     domains = {iv.var: iv.dom for iv in block.iter_vars}
@@ -174,11 +179,15 @@ def _inverse_of_read(tree: Tree, name: str, buffer: Buffer) -> list[Var | None]:
         n = 1 if v is None else E.const_int(domains[v].extent)
         start = 0 if v is None else E.const_int(domains[v].min)
         if start != 0 or n is None or n != E.const_int(size):
-            raise ScheduleError(f"reverse_compute_inline: block '{name}' does not read all of '{buffer.name}'", where=where)
+            raise ScheduleError(
+                f"reverse_compute_inline: block '{name}' does not read all of '{buffer.name}'", where=where
+            )
     rest = [iv for iv in block.iter_vars if iv.var not in found and E.const_int(iv.dom.extent) != 1]
     if rest:
         raise ScheduleError(
-            f"reverse_compute_inline: block '{name}' reads elements of '{buffer.name}' more than once (over '{rest[0].var.name}')", where=where
+            f"reverse_compute_inline: block '{name}' reads elements of '{buffer.name}' more than once "
+            f"(over '{rest[0].var.name}')",
+            where=where,
         )  # fmt: skip
     return found
 

@@ -47,11 +47,10 @@ class DigitMap:
     """The digits of `values` over `variables` (with their extents); other variables count as constants."""
 
     def __init__(self, values: Iterable[PrimExpr], variables: Mapping[Var, int], analyzer: Analyzer):
-        self.analyzer = analyzer
+        self.analyzer = analyzer = analyzer.copy()
+        analyzer.keep_units = False
         self.variables = {v: n for v, n in variables.items() if n > 1}
-        self.sources: dict[object, Source] = {
-            form_key(v): Source(v, n) for v, n in self.variables.items()
-        }
+        self.sources: dict[object, Source] = {form_key(v): Source(v, n) for v, n in self.variables.items()}
         self.digits: list[Digit] = []
         self.constants: list[PrimExpr | int] = []
         for i, value in enumerate(values):
@@ -135,7 +134,7 @@ def is_injective(values: Iterable[PrimExpr], variables: Mapping[Var, int], analy
 def invert(values: Sequence[PrimExpr], variables: Mapping[Var, int], into: Sequence[PrimExpr]) -> list[PrimExpr]:
     """Each variable in terms of `into`, which stand for `values`. Raises NotAffine where no inverse is found.
 
-        (i // 4, i % 4) named (a, b)  ->  i = a * 4 + b
+    (i // 4, i % 4) named (a, b)  ->  i = a * 4 + b
     """
     analyzer = Analyzer({v: (0, n) for v, n in variables.items()})
     digits = DigitMap(values, variables, analyzer)

@@ -41,7 +41,9 @@ def transform_layout(
     extents = {v: E.as_int(s) for v, s in zip(index_map.initial_indices, buffer.shape, strict=True)}
     ranges = Analyzer({v: (0, n) for v, n in extents.items()})
     if not assume_injective and not is_injective(index_map.final_indices, extents, ranges):
-        raise ScheduleError(f"transform_layout of '{buffer.name}': {index_map} may put two elements in one place", where=where)
+        raise ScheduleError(
+            f"transform_layout of '{buffer.name}': {index_map} may put two elements in one place", where=where
+        )
     padding = prod(map(E.as_int, shape)) - prod(extents.values())
     new = replace(buffer, shape=shape, strides=())
     if padding:
@@ -71,20 +73,26 @@ def _require_paddable(tree: Tree, name: str, buffer: Buffer, pad_value: Any) -> 
             f"transform_layout: '{buffer.name}' belongs to the function's interface and cannot be padded", where=where
         )  # fmt: skip
     if pad_value is None:
-        raise ScheduleError(f"transform_layout: the new layout of '{buffer.name}' has padding", where=where, hint="give pad_value")
+        raise ScheduleError(
+            f"transform_layout: the new layout of '{buffer.name}' has padding", where=where, hint="give pad_value"
+        )
     writers = tree.writers.get(buffer, [])
     if len(writers) != 1:
-        raise ScheduleError(f"transform_layout: '{buffer.name}' has {len(writers)} writers; padding needs one", where=where)
+        raise ScheduleError(
+            f"transform_layout: '{buffer.name}' has {len(writers)} writers; padding needs one", where=where
+        )
     require_complete(tree, writers[0], "transform_layout with padding")
     block = tree.block(writers[0])
     indices = classify_all([r.min for r in block.writes[0].region], block)
     plain = isinstance(block.body, BufferStore) and all(covers_buffer(block, buffer, indices))
     if not plain or len(block.iter_vars) != buffer.ndim:
-        raise ScheduleError(f"transform_layout: block '{writers[0]}' does not write '{buffer.name}' element by element", where=where)
+        raise ScheduleError(
+            f"transform_layout: block '{writers[0]}' does not write '{buffer.name}' element by element", where=where
+        )
 
 
 def _map_accesses(block: Block, old: Buffer, new: Buffer, index_map: IndexMap) -> Block:
-    analyzer = Analyzer()
+    analyzer = Analyzer(keep_units=True)
     for iv in block.iter_vars:
         analyzer.bind(iv.var, iv.dom)
 
@@ -101,11 +109,17 @@ def _map_accesses(block: Block, old: Buffer, new: Buffer, index_map: IndexMap) -
 
 def _replace_in_interface(tree: Tree, old: Buffer, new: Buffer) -> Tree:
     mapping = {p: new if b is old else b for p, b in tree.func.buffer_map.items()}
-    return Tree(replace(tree.func, buffer_map=FrozenDict(mapping)))
+    return Tree(replace(tree.func, buffer_map=FrozenDict(mapping)))  # type: ignore[arg-type]
 
 
 def _pad_producer(
-    tree: Tree, name: str, buffer: Buffer, index_map: IndexMap, extents: dict[Var, int], order: list[Var | None], pad_value: Any
+    tree: Tree,
+    name: str,
+    buffer: Buffer,
+    index_map: IndexMap,
+    extents: dict[Var, int],
+    order: list[Var | None],
+    pad_value: Any,
 ) -> Tree:
     """Let a producer run over the new shape and write the pad value where no old element lies."""
     block = tree.block(name)
@@ -116,14 +130,20 @@ def _pad_producer(
     values |= {v: x for v, x in zip(order, old, strict=True) if v is not None}
     analyzer = Analyzer({iv.var: iv.dom for iv in fresh})
     real = E.all_of(*(analyzer.simplify(E.compare(E.LT, x, n)) for x, n in zip(old, extents.values(), strict=True)))
-    pad = E.to_expr(pad_value, buffer.dtype) if not callable(pad_value) else E.to_expr(pad_value(*(iv.var for iv in fresh)), buffer.dtype)
+    pad = (
+        E.to_expr(pad_value, buffer.dtype)
+        if not callable(pad_value)
+        else E.to_expr(pad_value(*(iv.var for iv in fresh)), buffer.dtype)
+    )
     value = E.if_then_else(real, substitute(block.body.value, values), E.cast(buffer.dtype, pad))
     body = simplify_indices(BufferStore(buffer, value, tuple(iv.var for iv in fresh)), analyzer)
     new = with_regions(replace(block, iter_vars=tuple(fresh), body=body))
     return _replace_whole_nest(tree, name, new)
 
 
-def _undo(tree: Tree, name: str, index_map: IndexMap, extents: dict[Var, int], into: Sequence[PrimExpr]) -> list[PrimExpr]:
+def _undo(
+    tree: Tree, name: str, index_map: IndexMap, extents: dict[Var, int], into: Sequence[PrimExpr]
+) -> list[PrimExpr]:
     try:
         return invert(index_map.final_indices, extents, into)
     except NotAffine as e:
@@ -142,16 +162,20 @@ def _replace_whole_nest(tree: Tree, name: str, block: Block) -> Tree:
     for v, iv in zip(reversed(loops), reversed(block.iter_vars), strict=True):
         nest = For(v, E.const(0, v.dtype), iv.dom.extent, LoopKind.SERIAL, nest)
     if any(isinstance(s, For) for s in tree.ancestors(top)):
-        raise ScheduleError(f"block '{name}' shares loops with other blocks", where=where_block(tree, name), hint="do this before compute_at")
+        raise ScheduleError(
+            f"block '{name}' shares loops with other blocks",
+            where=where_block(tree, name),
+            hint="do this before compute_at",
+        )
     return tree.replace(top, nest)
 
 
 def transform_block_layout(tree: Tree, name: str, index_map: IndexMap) -> Tree:
     """Let a block iterate over other variables, each old one an expression of the new; the loops are made anew.
 
-        for i in range(8): B[i] = …   with lambda i: (i // 4, i % 4)
-     -> for ax0 in range(2):
-            for ax1 in range(4): B[ax0 * 4 + ax1] = …
+       for i in range(8): B[i] = …   with lambda i: (i // 4, i % 4)
+    -> for ax0 in range(2):
+           for ax1 in range(4): B[ax0 * 4 + ax1] = …
     """
     realize, where = tree.realizes[name], where_block(tree, name)
     block = realize.block
@@ -159,19 +183,30 @@ def transform_block_layout(tree: Tree, name: str, index_map: IndexMap) -> Tree:
     if loops:
         require_binds_once(tree, realize, loops[0], "transform_block_layout")
     if len(block.iter_vars) != index_map.ndim:
-        raise ScheduleError(f"transform_block_layout: {index_map} takes {index_map.ndim} variables, block '{name}' has {len(block.iter_vars)}", where=where)
+        raise ScheduleError(
+            f"transform_block_layout: {index_map} takes {index_map.ndim} variables, block '{name}' has "
+            f"{len(block.iter_vars)}",
+            where=where,
+        )
     extents = {v: E.as_int(iv.dom.extent) for v, iv in zip(index_map.initial_indices, block.iter_vars, strict=True)}
     try:
         shape = index_map.map_shape([iv.dom.extent for iv in block.iter_vars])
     except InvalidValueError as e:
         raise ScheduleError(f"transform_block_layout: {e.message}", where=where) from e
     if prod(map(E.as_int, shape)) != prod(extents.values()):
-        raise ScheduleError(f"transform_block_layout: {index_map} is not a bijection of {list(extents.values())}", where=where)
+        raise ScheduleError(
+            f"transform_block_layout: {index_map} is not a bijection of {list(extents.values())}", where=where
+        )
     kinds = _new_kinds(tree, name, index_map, block)
-    fresh = [IterVar(Range(E.const(0, s.dtype), s), Var(f"v{d}", s.dtype), kind) for d, (s, kind) in enumerate(zip(shape, kinds, strict=True))]
+    fresh = [
+        IterVar(Range(E.const(0, s.dtype), s), Var(f"v{d}", s.dtype), kind)
+        for d, (s, kind) in enumerate(zip(shape, kinds, strict=True))
+    ]
     old = _undo(tree, name, index_map, extents, [iv.var for iv in fresh])
     analyzer = Analyzer({iv.var: iv.dom for iv in fresh})
-    values: dict[Var, PrimExpr] = {iv.var: fold(E.add(analyzer.simplify(x), iv.dom.min)) for iv, x in zip(block.iter_vars, old, strict=True)}
+    values: dict[Var, PrimExpr] = {
+        iv.var: fold(E.add(analyzer.simplify(x), iv.dom.min)) for iv, x in zip(block.iter_vars, old, strict=True)
+    }
 
     def remade(stmt: Stmt) -> Stmt:
         return simplify_indices(substitute(stmt, values), analyzer)
@@ -188,7 +223,8 @@ def _new_kinds(tree: Tree, name: str, index_map: IndexMap, block: Block) -> list
         found = {kind_of[v] for v in free_vars(x)}
         if len(found) > 1:
             raise ScheduleError(
-                f"transform_block_layout: an index of {index_map} mixes spatial and reducing variables", where=where_block(tree, name)
+                f"transform_block_layout: an index of {index_map} mixes spatial and reducing variables",
+                where=where_block(tree, name),
             )  # fmt: skip
         kinds.append(found.pop() if found else SPATIAL)
     return kinds

@@ -12,18 +12,30 @@ from autosched.tir import expr as E
 from autosched.tir.expr import IntImm, PrimExpr, Var
 from autosched.tir.functor import free_vars, substitute
 from autosched.tir.schedule.check import (
-    only_child_chain, require_binds_once, require_iter_kinds, require_parallel, starts_at_zero, where_loop,
+    only_child_chain,
+    require_binds_once,
+    require_iter_kinds,
+    require_parallel,
+    starts_at_zero,
+    where_loop,
 )  # fmt: skip
 from autosched.tir.schedule.tree import Tree, realizes_below, simplify_values
 from autosched.tir.simplify import Analyzer, form_key, split_conditions
 from autosched.tir.stmt import (
-    BlockRealize, BufferStore, Evaluate, For, IfThenElse, LetStmt, LoopKind, SeqStmt, Stmt, While,
+    BlockRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    LoopKind,
+    SeqStmt,
+    Stmt,
+    While,
 )  # fmt: skip
 
 
-def rebind(
-    stmt: Stmt, values: Mapping[Var, PrimExpr], analyzer: Analyzer, guards: Sequence[PrimExpr] = ()
-) -> Stmt:
+def rebind(stmt: Stmt, values: Mapping[Var, PrimExpr], analyzer: Analyzer, guards: Sequence[PrimExpr] = ()) -> Stmt:
     """Replace loop variables where loops and blocks use them, and add `guards` to the blocks' predicates.
 
     Bodies of blocks are left alone: they see their iteration variables only.
@@ -31,7 +43,9 @@ def rebind(
     match stmt:
         case BlockRealize():
             bound = simplify_values(analyzer, (substitute(v, values) for v in stmt.iter_values))
-            return BlockRealize(bound, join_conditions(analyzer, [substitute(stmt.predicate, values), *guards]), stmt.block)
+            return BlockRealize(
+                bound, join_conditions(analyzer, [substitute(stmt.predicate, values), *guards]), stmt.block
+            )
         case For():
             inner = analyzer.copy()
             start, extent = (analyzer.simplify(substitute(x, values)) for x in (stmt.start, stmt.extent))
@@ -71,10 +85,10 @@ def split(
 ) -> tuple[Tree, list[Var]]:
     """Divide a loop into one per factor, outer to inner; one factor may be None (as many as needed).
 
-        for i in range(7): s(i)
-     -> for i_0 in range(2):
-            for i_1 in range(4):
-                if i_0 * 4 + i_1 < 7: s(i_0 * 4 + i_1)
+       for i in range(7): s(i)
+    -> for i_0 in range(2):
+           for i_1 in range(4):
+               if i_0 * 4 + i_1 < 7: s(i_0 * 4 + i_1)
     """
     loop = tree.loops[var]
     _require_plain(tree, loop, "split")
@@ -87,7 +101,7 @@ def split(
             for s in sizes[i + 1 :]:
                 stride = E.mul(stride, s)
             value = E.add(value, E.mul(v, stride))
-    analyzer = tree.analyzer(tree.parents[loop]) if loop in tree.parents else Analyzer()
+    analyzer = tree.analyzer(tree.parents[loop])
     for v, size in zip(new_vars, sizes, strict=True):
         analyzer.bind(v, E.Range(E.const(0, v.dtype), size))
     guards = [] if covered or not predicated else [E.compare(E.LT, value, loop.extent)]
@@ -110,11 +124,14 @@ def _split_sizes(tree: Tree, loop: For, factors: Sequence[int | None]) -> tuple[
     if len(known) == len(factors):
         if extent is None or inner < extent:
             raise ScheduleError(
-                f"split: the product of factors {list(factors)} is smaller than the extent {loop.extent if extent is None else extent}",
+                f"split: the product of factors {list(factors)} is smaller than the extent "
+                f"{loop.extent if extent is None else extent}",
                 where=where, hint="give one factor as None",
             )  # fmt: skip
         return [IntImm(f, dtype) for f in known], inner == extent
-    rest = IntImm(-(-extent // inner), dtype) if extent is not None else E.floordiv(E.add(loop.extent, inner - 1), inner)
+    rest = (
+        IntImm(-(-extent // inner), dtype) if extent is not None else E.floordiv(E.add(loop.extent, inner - 1), inner)
+    )
     covered = inner == 1 or (extent is not None and extent % inner == 0)
     return [rest if f is None else IntImm(f, dtype) for f in factors], covered
 
@@ -131,9 +148,9 @@ def _require_plain(tree: Tree, loop: For, action: str) -> None:
 def fuse(tree: Tree, variables: Sequence[Var], preserve_unit_iters: bool = True) -> tuple[Tree, Var]:
     """Make one loop of several, outer to inner, each the only child of the one before.
 
-        for i in range(7):
-            for j in range(9): s(i, j)
-     -> for i_j_fused in range(63): s(i_j_fused // 9, i_j_fused % 9)
+       for i in range(7):
+           for j in range(9): s(i, j)
+    -> for i_j_fused in range(63): s(i_j_fused // 9, i_j_fused % 9)
     """
     if not variables:
         raise ScheduleError("fuse: no loops given")
@@ -183,7 +200,8 @@ def reorder(tree: Tree, variables: Sequence[Var]) -> Tree:
     chain = around[min(around.index(x) for x in loops) :]
     if only_child_chain(chain[0], bottom) is None:
         raise ScheduleError(
-            f"reorder: a loop between '{chain[0].loop_var.name}' and '{bottom.loop_var.name}' holds more than the next loop",
+            f"reorder: a loop between '{chain[0].loop_var.name}' and '{bottom.loop_var.name}' holds more than "
+            "the next loop",
             where=where_loop(tree, chain[0].loop_var),
         )  # fmt: skip
     blocks = list(realizes_below(bottom.body))
@@ -197,7 +215,9 @@ def reorder(tree: Tree, variables: Sequence[Var]) -> Tree:
     chained = {x.loop_var for x in chain}
     for x in order:
         if ((free_vars(x.extent) | free_vars(x.start)) & chained) - seen:
-            raise ScheduleError(f"reorder: the bounds of loop '{x.loop_var.name}' depend on a loop that would come inside of it")
+            raise ScheduleError(
+                f"reorder: the bounds of loop '{x.loop_var.name}' depend on a loop that would come inside of it"
+            )
         seen.add(x.loop_var)
     body = bottom.body
     for x in reversed(order):
@@ -214,7 +234,9 @@ def add_unit_loop(tree: Tree, stmt: Stmt) -> tuple[Tree, Var]:
 def set_kind(tree: Tree, var: Var, kind: LoopKind, thread: str = "") -> Tree:
     """Say who runs a loop; a second kind replaces the first."""
     loop = tree.loops[var]
-    action = {LoopKind.VECTORIZED: "vectorize", LoopKind.THREAD_BINDING: "bind", LoopKind.UNROLLED: "unroll"}.get(kind, "parallel")
+    action = {LoopKind.VECTORIZED: "vectorize", LoopKind.THREAD_BINDING: "bind", LoopKind.UNROLLED: "unroll"}.get(
+        kind, "parallel"
+    )
     if kind is not LoopKind.UNROLLED:
         if loop.kind is LoopKind.THREAD_BINDING and kind is not LoopKind.THREAD_BINDING:
             raise ScheduleError(f"{action}: loop '{var.name}' is bound to {loop.thread}", where=where_loop(tree, var))
@@ -224,7 +246,12 @@ def set_kind(tree: Tree, var: Var, kind: LoopKind, thread: str = "") -> Tree:
     return tree.replace(loop, replace(loop, kind=kind, thread=thread))
 
 
-THREADS = tuple(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx") for axis in "xyz") + ("vthread", "vthread.x", "vthread.y", "vthread.z")
+THREADS = tuple(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx") for axis in "xyz") + (
+    "vthread",
+    "vthread.x",
+    "vthread.y",
+    "vthread.z",
+)
 
 
 def bind(tree: Tree, var: Var, thread: str) -> Tree:

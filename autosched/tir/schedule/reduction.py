@@ -13,7 +13,11 @@ from autosched.tir import expr as E
 from autosched.tir.expr import REDUCE, SPATIAL, Buffer, BufferLoad, IterVar, PrimExpr, Range, Var
 from autosched.tir.functor import free_vars, substitute
 from autosched.tir.schedule.check import (
-    feeds_reduction, require_binds_once, require_reduction, where_block, where_loop,
+    feeds_reduction,
+    require_binds_once,
+    require_reduction,
+    where_block,
+    where_loop,
 )  # fmt: skip
 from autosched.tir.schedule.inline import with_regions
 from autosched.tir.schedule.loops import join_conditions
@@ -25,11 +29,11 @@ from autosched.tir.stmt import Block, BlockRealize, BufferRegion, BufferStore, F
 def decompose_reduction(tree: Tree, name: str, var: Var) -> tuple[Tree, str, str]:
     """Move a reduction's initialisation in front of a loop; returns the names of the init and the update block.
 
-        for k in range(5):
-            for j in range(9): C[j] (init 0) += A[k, j]
-     -> for j_init in range(9): C[j_init] = 0
-        for k in range(5):
-            for j in range(9): C[j] += A[k, j]
+       for k in range(5):
+           for j in range(9): C[j] (init 0) += A[k, j]
+    -> for j_init in range(9): C[j_init] = 0
+       for k in range(5):
+           for j in range(9): C[j] += A[k, j]
     """
     require_reduction(tree, name, "decompose_reduction")
     realize, loop = tree.realizes[name], tree.loops[var]
@@ -40,7 +44,8 @@ def decompose_reduction(tree: Tree, name: str, var: Var) -> tuple[Tree, str, str
     culprit = next((x for x in above if feeds_reduction(realize, x.loop_var)), None)
     if culprit is not None:
         raise ScheduleError(
-            f"decompose_reduction: loop '{culprit.loop_var.name}' above '{var.name}' belongs to the reduction of '{name}'",
+            f"decompose_reduction: loop '{culprit.loop_var.name}' above '{var.name}' belongs to the reduction "
+            f"of '{name}'",
             where=where, hint=f"decompose at '{culprit.loop_var.name}' or above",
         )  # fmt: skip
     require_binds_once(tree, realize, loop, "decompose_reduction")
@@ -66,7 +71,12 @@ def _with_own(block: Block) -> tuple[BufferRegion, ...]:
 
 
 def spatial_nest(
-    tree: Tree, realize: BlockRealize, loops: list[For], block: Block, suffix: str, extra: Mapping[Var, PrimExpr] | None = None
+    tree: Tree,
+    realize: BlockRealize,
+    loops: list[For],
+    block: Block,
+    suffix: str,
+    extra: Mapping[Var, PrimExpr] | None = None,
 ) -> tuple[Stmt, dict[Var, PrimExpr]]:
     """Copies of the loops that bind a block's spatial variables, around another block over the same variables.
 
@@ -109,7 +119,11 @@ def _reducer(tree: Tree, name: str) -> tuple[type[E.BinaryOp], PrimExpr, BufferS
     """(combination, combined value, store) of a reduction block's update. Raises unless it is a known reducer."""
     block = tree.block(name)
     store, init = block.body, block.init
-    if isinstance(store, BufferStore) and isinstance(init, BufferStore) and isinstance(store.value, E.Add | E.Mul | E.Max | E.Min):
+    if (
+        isinstance(store, BufferStore)
+        and isinstance(init, BufferStore)
+        and isinstance(store.value, E.Add | E.Mul | E.Max | E.Min)
+    ):
         key = (store.buffer, *map(form_key, store.indices))
         sides = (store.value.a, store.value.b)
         for own, other in (sides, sides[::-1]):
@@ -124,11 +138,11 @@ def _reducer(tree: Tree, name: str) -> tuple[type[E.BinaryOp], PrimExpr, BufferS
 def rfactor(tree: Tree, var: Var, factor_axis: int = 0) -> tuple[Tree, str, str]:
     """Split a reduction: partial results per iteration of a loop, then their combination; returns both block names.
 
-        for k_0 in range(8):
-            for k_1 in range(4): S[] (init 0) += A[k_0 * 4 + k_1]
-     -> for k_0 in range(8):
-            for k_1 in range(4): S_rf[k_1] (init 0) += A[k_0 * 4 + k_1]
-        for k_1 in range(4): S[] (init 0) += S_rf[k_1]
+       for k_0 in range(8):
+           for k_1 in range(4): S[] (init 0) += A[k_0 * 4 + k_1]
+    -> for k_0 in range(8):
+           for k_1 in range(4): S_rf[k_1] (init 0) += A[k_0 * 4 + k_1]
+       for k_1 in range(4): S[] (init 0) += S_rf[k_1]
     """
     loop, where = tree.loops[var], where_loop(tree, var)
     realizes = [r for r in tree.realizes.values() if loop in tree.loops_of(r.block.name_hint)]
@@ -147,7 +161,10 @@ def rfactor(tree: Tree, var: Var, factor_axis: int = 0) -> tuple[Tree, str, str]
     kind, value, store = _reducer(tree, name)
     rank = store.buffer.ndim
     if not -rank - 1 <= factor_axis <= rank:
-        raise ScheduleError(f"rfactor: factor_axis {factor_axis} is out of range for '{store.buffer.name}' of {rank} dimensions", where=where)
+        raise ScheduleError(
+            f"rfactor: factor_axis {factor_axis} is out of range for '{store.buffer.name}' of {rank} dimensions",
+            where=where,
+        )
     axis = factor_axis + rank + 1 if factor_axis < 0 else factor_axis
     loops = tree.loops_of(name)
     top = next(x for x in loops if x is loop or feeds_reduction(realize, x.loop_var))
@@ -160,7 +177,11 @@ def _rfactor(
     kind: type[E.BinaryOp], value: PrimExpr, store: BufferStore,
 ) -> tuple[Tree, str, str]:  # fmt: skip
     block, buffer = realize.block, store.buffer
-    shape = (*buffer.shape[:axis], E.cast(buffer.shape[0].dtype if buffer.shape else "int32", loop.extent), *buffer.shape[axis:])
+    shape = (
+        *buffer.shape[:axis],
+        E.cast(buffer.shape[0].dtype if buffer.shape else "int32", loop.extent),
+        *buffer.shape[axis:],
+    )
     partial = replace(buffer, name=tree.unique_buffer_name(f"{buffer.name}_rf"), shape=shape)
     neutral = identity_of(kind, buffer.dtype)
     rf_name = tree.unique_block_name(f"{block.name_hint}_rf")
@@ -193,15 +214,21 @@ def _partial_block(
     tree: Tree, realize: BlockRealize, loops: list[For], loop: For, axis: int, partial: Buffer,
     neutral: PrimExpr, kind: type[E.BinaryOp], value: PrimExpr, store: BufferStore, name: str,
 ) -> BlockRealize:  # fmt: skip
-    """The block of partial results: the loop becomes spatial, loops that share its variable's binding bind themselves."""
+    """The block of partial results: the loop becomes spatial, loops that share its variable's binding bind "
+    "themselves."""
     block = realize.block
-    touched = {iv.var for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if loop.loop_var in free_vars(v)}
-    together = {x for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.var in touched for x in free_vars(v)}
+    touched = {
+        iv.var for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if loop.loop_var in free_vars(v)
+    }
+    together = {
+        x for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.var in touched for x in free_vars(v)
+    }
     together.add(loop.loop_var)
     for iv, v in zip(block.iter_vars, realize.iter_values, strict=True):
         if iv.var not in touched and together & free_vars(v):
             raise ScheduleError(
-                f"rfactor: the binding of '{iv.var.name}' shares a loop with the reduction", where=where_block(tree, block.name)
+                f"rfactor: the binding of '{iv.var.name}' shares a loop with the reduction",
+                where=where_block(tree, block.name),
             )  # fmt: skip
     own: dict[Var, PrimExpr] = {}
     iter_vars: list[IterVar] = []
@@ -243,14 +270,17 @@ def _partial_block(
 def _predicates(
     realize: BlockRealize, loops: list[For], loop: For, own: Mapping[Var, PrimExpr], analyzer: Analyzer
 ) -> tuple[PrimExpr, list[PrimExpr]]:
-    """(predicate, guards): conditions that could keep a partial result from being initialised guard the value instead."""
+    """(predicate, guards): conditions that could keep a partial result from being initialised guard the "
+    "value instead."""
     others = {x.loop_var for x in loops if feeds_reduction(realize, x.loop_var)} - {loop.loop_var}
     start: dict[Var, PrimExpr] = {v: E.const(0, v.dtype) for v in others}
     predicates, guards = [], []
     for c in split_conditions(realize.predicate):
         if loop.loop_var in free_vars(c) and not analyzer.can_prove(substitute(c, start)):
             if not free_vars(c) <= own.keys():
-                raise ScheduleError(f"rfactor: the bound on loop '{loop.loop_var.name}' depends on loops that are not reduced")
+                raise ScheduleError(
+                    f"rfactor: the bound on loop '{loop.loop_var.name}' depends on loops that are not reduced"
+                )
             guards.append(substitute(c, own))
         else:
             predicates.append(c)

@@ -1,4 +1,5 @@
-"""Boxes of buffers that blocks touch, seen from a loop: what lies inside of it widens, what lies outside stays a name."""
+"""Boxes of buffers that blocks touch, seen from a loop: what lies inside of it widens, what lies outside "
+"stays a name."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ Box = tuple[Interval, ...]
 
 
 def interval_of(x: PrimExpr, inner: frozenset[Var], analyzer: Analyzer) -> Interval | None:
-    """The values of `x` while the `inner` variables run over their ranges (known to the analyzer); None if unbounded."""
+    """The values of `x` while the `inner` variables run over their ranges (known to the analyzer); None if "
+    "unbounded."""
     linear = analyzer.linear(x)
     base, width = Linear(linear.const), 1
     for key, (scale, atom) in linear.terms.items():
@@ -108,6 +110,7 @@ def box_at(tree: Tree, realize: BlockRealize, region: BufferRegion, top: Stmt) -
     """What a block touches of a buffer while the loops between `top` and the block run."""
     inner = frozenset(x.loop_var for x in inner_loops(tree, realize, top))
     analyzer = tree.analyzer(realize)
+    analyzer.keep_units = False
     values = bindings(realize)
     box = []
     for r, extent in zip(region.region, region.buffer.shape, strict=True):

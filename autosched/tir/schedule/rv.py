@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Union
-
 
 class BlockRV:
     """Refers to a block of a schedule; follows it through renamings."""
@@ -23,4 +21,4 @@ class ExprRV:
     __slots__ = ("__weakref__",)
 
 
-RV = Union[BlockRV, LoopRV, ExprRV]
+RV = BlockRV | LoopRV | ExprRV

@@ -50,6 +50,8 @@ def categorical(rng: random.Random, candidates: Sequence[int], probs: Sequence[f
         raise InvalidValueError("sample_categorical: as many probabilities as candidates are needed, at least one")
     if decision is not None:
         if not 0 <= decision < len(candidates):
-            raise ScheduleError(f"sample_categorical: decision {decision} is out of range for {len(candidates)} candidates")
+            raise ScheduleError(
+                f"sample_categorical: decision {decision} is out of range for {len(candidates)} candidates"
+            )
         return decision
     return rng.choices(range(len(candidates)), weights=probs)[0]

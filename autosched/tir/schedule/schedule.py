@@ -35,7 +35,9 @@ class Schedule(ScheduleBase):
         fn = func_name or self._working()
         tree = self._tree(fn)
         if name not in tree.realizes:
-            raise ScheduleError(f"no block '{name}' in function '{fn}'", hint=f"its blocks are {', '.join(tree.realizes)}")
+            raise ScheduleError(
+                f"no block '{name}' in function '{fn}'", hint=f"its blocks are {', '.join(tree.realizes)}"
+            )
         rv = self._new_block(fn, name)
         self._record("GetBlock", (), {"name": name, "func_name": fn}, (rv,))
         return rv
@@ -114,14 +116,18 @@ class Schedule(ScheduleBase):
     # --- loops ----------------------------------------------------------------------------------------------------
 
     def split(
-        self, loop: LoopRV, factors: Sequence[Factor], preserve_unit_iters: bool = True, disable_predication: bool = False
+        self,
+        loop: LoopRV,
+        factors: Sequence[Factor],
+        preserve_unit_iters: bool = True,
+        disable_predication: bool = False,
     ) -> list[LoopRV]:
         """Divide a loop into one per factor; one may be None. A surplus is kept out by the blocks' predicates.
 
-            for i in range(7): s(i)   with [None, 4]
-         -> for i_0 in range(2):
-                for i_1 in range(4):
-                    if i_0 * 4 + i_1 < 7: s(i_0 * 4 + i_1)
+           for i in range(7): s(i)   with [None, 4]
+        -> for i_0 in range(2):
+               for i_1 in range(4):
+                   if i_0 * 4 + i_1 < 7: s(i_0 * 4 + i_1)
         """
         fn, var = self._loop(loop)
         sizes = [None if f is None else self._int(f) for f in factors]
@@ -288,7 +294,8 @@ class Schedule(ScheduleBase):
     # --- layouts and notes ----------------------------------------------------------------------------------------
 
     def transform_layout(
-        self, block: BlockRV | str, buffer: tuple[str, int] | str | Buffer, index_map: IndexMap | Callable[..., Any] | str,
+        self, block: BlockRV | str, buffer: tuple[str, int] | str | Buffer,
+        index_map: IndexMap | Callable[..., Any] | str,
         pad_value: float | int | Callable[..., Any] | None = None, *, assume_injective_transform: bool = False,
     ) -> None:  # fmt: skip
         """Store a buffer in another layout: `index_map` gives new indices for old ones.

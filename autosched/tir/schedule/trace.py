@@ -68,7 +68,8 @@ KINDS: dict[str, Kind] = {
     "DecomposeReduction": Kind("decompose_reduction"),
     "RFactor": Kind("rfactor", ("factor_axis",)),
     "TransformLayout": Kind(
-        "transform_layout", ("buffer_index", "buffer_index_type", "index_map", "pad_value", "assume_injective_transform")
+        "transform_layout",
+        ("buffer_index", "buffer_index_type", "index_map", "pad_value", "assume_injective_transform"),
     ),
     "TransformBlockLayout": Kind("transform_block_layout", ("index_map",)),
 }
@@ -198,7 +199,8 @@ class Trace:
 
     @staticmethod
     def apply_json_to_schedule(json_obj: Any, sch: Schedule) -> None:
-        """Do what `as_json` (or its text) says. Raises InvalidValueError for anything malformed; nothing is evaluated."""
+        """Do what `as_json` (or its text) says. Raises InvalidValueError for anything malformed; nothing is "
+        "evaluated."""
         if isinstance(json_obj, str):
             try:
                 json_obj = json.loads(json_obj)
@@ -215,11 +217,15 @@ class Trace:
             if kind not in KINDS:
                 raise InvalidValueError(f"unknown instruction '{kind}' in a trace", hint=f"known: {', '.join(KINDS)}")
             if len(attrs) != len(KINDS[kind].attrs):
-                raise InvalidValueError(f"instruction '{kind}' takes {len(KINDS[kind].attrs)} attributes, the trace has {len(attrs)}")
+                raise InvalidValueError(
+                    f"instruction '{kind}' takes {len(KINDS[kind].attrs)} attributes, the trace has {len(attrs)}"
+                )
             options = dict(zip(KINDS[kind].attrs, attrs, strict=True))
             results = run_instruction(sch, kind, tuple(_parsed(x, made) for x in inputs), options, chosen.get(n))
             if len(results) != len(outputs):
-                raise ScheduleError(f"replay of a trace: {kind} gave {len(results)} results where {len(outputs)} were recorded")
+                raise ScheduleError(
+                    f"replay of a trace: {kind} gave {len(results)} results where {len(outputs)} were recorded"
+                )
             made |= dict(zip(outputs, results, strict=True))
 
 

@@ -15,7 +15,18 @@ from autosched.tir.expr import Buffer, IntImm, PrimExpr, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import (
-    Allocate, AssertStmt, Block, BlockRealize, Evaluate, For, IfThenElse, LetStmt, SeqStmt, Stmt, While, seq,
+    Allocate,
+    AssertStmt,
+    Block,
+    BlockRealize,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    While,
+    seq,
 )  # fmt: skip
 
 
@@ -51,7 +62,7 @@ def with_children(stmt: Stmt, new: tuple[Stmt, ...]) -> Stmt:
         case IfThenElse():
             return replace(stmt, then_case=new[0], else_case=new[1] if len(new) > 1 else None)
         case _:
-            return replace(stmt, body=new[0])  # type: ignore[call-arg]
+            return replace(stmt, body=new[0])  # type: ignore[call-arg,type-var]
 
 
 def rewrite_stmts(stmt: Stmt, f: Callable[[Stmt], Stmt], *, into_blocks: bool = False) -> Stmt:
@@ -149,8 +160,8 @@ class Tree:
         return stmt is above or any(s is above for s in self.ancestors(stmt))
 
     def analyzer(self, stmt: Stmt) -> Analyzer:
-        """Knows the ranges of all loops around (and, for a loop, of itself)."""
-        analyzer = Analyzer()
+        """Knows the ranges of all loops around (and, for a loop, of itself); loops of one iteration stay visible."""
+        analyzer = Analyzer(keep_units=True)
         around = [s for s in self.ancestors(stmt) if isinstance(s, For)]
         for loop in reversed(around):
             bind_loop(analyzer, loop)
@@ -206,7 +217,9 @@ class Tree:
         return unique
 
     def unique_buffer_name(self, name: str) -> str:
-        taken = {b.name for b in self.func.buffers} | {b.name for r in self.realizes.values() for b in r.block.alloc_buffers}
+        taken = {b.name for b in self.func.buffers} | {
+            b.name for r in self.realizes.values() for b in r.block.alloc_buffers
+        }
         unique, n = name, 0
         while unique in taken:
             n += 1
@@ -219,7 +232,8 @@ class Tree:
         return Tree(self.func.with_body(root))
 
     def replace(self, old: Stmt, new: Stmt | None) -> Tree:
-        """The tree with one statement replaced, or taken away (with what becomes empty around it) where `new` is None."""
+        """The tree with one statement replaced, or taken away (with what becomes empty around it) where "
+        "`new` is None."""
         while old in self.parents:
             parent = self.parents[old]
             old, new = parent, _put(parent, old, new)

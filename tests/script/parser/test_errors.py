@@ -134,3 +134,10 @@ def test_broken_text_gives_our_error_or_a_function(seed: int) -> None:
             assert str(error)
             outcomes[False] += 1
     assert min(outcomes.values()) > 0
+
+
+def test_a_loop_nest_must_be_well_formed() -> None:
+    block = ["for i in range(4):", "  with T.block('b'):", "    v = T.axis.spatial(4, i)", "    A[v, i] = 1.0"]
+    with pytest.raises(AutoschedError, match="block-isolation"):
+        from_source(t_function(*block))
+    assert from_source(t_function(*block), check_well_formed=False) is not None

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosched.tir import IntImm, PrimExpr, Var, floordiv, floormod
-from autosched.tir.simplify import Analyzer
 from autosched.tir.functor import substitute
 from autosched.tir.schedule.iter_map import NotAffine, invert, is_injective
+from autosched.tir.simplify import Analyzer
 
 A, B, C = Var("a"), Var("b"), Var("c")
 
@@ -95,7 +95,9 @@ def test_inverse(exprs: list[PrimExpr], extents: dict[Var, int]) -> None:
     into = [Var(f"y{i}") for i in range(len(exprs))]
     back = invert(exprs, extents, into)
     analyzer = Analyzer()
-    for point, image in zip(itertools.product(*(range(n) for n in extents.values())), values(exprs, extents), strict=True):
+    for point, image in zip(
+        itertools.product(*(range(n) for n in extents.values())), values(exprs, extents), strict=True
+    ):
         at = {v: IntImm(x) for v, x in zip(into, image, strict=True)}
         assert [analyzer.simplify(substitute(x, at)).value for x in back] == list(point)  # type: ignore[attr-defined]
 

@@ -75,9 +75,7 @@ def test_a_reduction_cannot_be_padded() -> None:
         sch.transform_layout("C", ("write", 0), lambda i, j: (i // 4, j, i % 4), pad_value=0.0)
 
 
-@pytest.mark.parametrize(
-    "index_map", [lambda i, j: (i * 6 + j,), lambda i, j: (j // 2, i, j % 2), lambda i, j: (j, i)]
-)
+@pytest.mark.parametrize("index_map", [lambda i, j: (i * 6 + j,), lambda i, j: (j // 2, i, j % 2), lambda i, j: (j, i)])
 def test_block_layout(index_map) -> None:  # type: ignore[no-untyped-def]
     sch = Schedule(chain(5, 6))
     sch.transform_block_layout("B", index_map)
@@ -111,7 +109,9 @@ def test_index_map_text() -> None:
     assert str(IndexMap.from_text("lambda i: (((i + 1) * 2) - 1,)")) == "lambda i: (((i + 1) * 2) - 1,)"
 
 
-@pytest.mark.parametrize("text", ["1", "lambda i: i", "lambda i: (open(i),)", "lambda i: (j,)", "lambda i: (i ** 2,)", "lambda i: ("])
+@pytest.mark.parametrize(
+    "text", ["1", "lambda i: i", "lambda i: (open(i),)", "lambda i: (j,)", "lambda i: (i ** 2,)", "lambda i: ("]
+)
 def test_index_map_text_runs_nothing(text: str) -> None:
     with pytest.raises(InvalidValueError, match="index map"):
         IndexMap.from_text(text)

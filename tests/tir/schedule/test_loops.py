@@ -13,7 +13,7 @@ from autosched.tir.verify import verify
 from tests.tir.programs import assert_same_result, chain, conv, dense, matmul, softmax
 
 # what TVM 0.27 prints for this schedule of a 7 x 9 x 5 matmul
-TVM_TILED = '''
+TVM_TILED = """
     for i_0 in T.parallel(2):
         for i_1_init in range(4):
             for j_init in T.vectorized(9):
@@ -33,7 +33,7 @@ TVM_TILED = '''
                     T.reads(C[v_i, v_j], A[v_i, v_k], B[v_k, v_j])
                     T.writes(C[v_i, v_j])
                     C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-'''
+"""
 
 
 def names(sch: Schedule, block: str) -> list[str]:
@@ -59,7 +59,10 @@ def test_the_schedule_that_tvm_documents() -> None:
 
 @pytest.mark.parametrize(
     ("factors", "made"),
-    [([None, 4], [2, 4]), ([4, 4], [4, 4]), ([7, 1], [7, 1]), ([None, 2, 2], [2, 2, 2]), ([3, None], [3, 3]), ([None, 16], [1, 16])],
+    [
+        ([None, 4], [2, 4]), ([4, 4], [4, 4]), ([7, 1], [7, 1]), ([None, 2, 2], [2, 2, 2]), ([3, None], [3, 3]),
+        ([None, 16], [1, 16]),
+    ],
 )  # fmt: skip
 def test_split(factors: list[int | None], made: list[int]) -> None:
     sch = Schedule(matmul())
@@ -83,7 +86,7 @@ def test_split_of_a_split_simplifies() -> None:
 def test_split_without_unit_iterations() -> None:
     sch = Schedule(matmul())
     sch.split(sch.get_loops("C")[0], [7, 1], preserve_unit_iters=False)
-    assert "i_1" in names(sch, "C") and "remap(\"SSR\", [i_0, j, k])" in sch.func.script()
+    assert "i_1" in names(sch, "C") and 'remap("SSR", [i_0, j, k])' in sch.func.script()
 
 
 @pytest.mark.parametrize("factors", [[2, 2], [None, None], [0, None], [], [-1, 7]])

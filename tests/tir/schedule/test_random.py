@@ -37,7 +37,7 @@ def test_every_program_has_sizes() -> None:
     assert set(SIZES) == set(PROGRAMS)
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(func=programs(), data=st.data())
 def test_random_primitives(func: PrimFunc, data: st.DataObject) -> None:
     sch = Schedule(func)
@@ -50,7 +50,7 @@ def test_random_primitives(func: PrimFunc, data: st.DataObject) -> None:
     assert structural_equal(again.func, sch.func)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(
     m=st.integers(1, 13), n=st.integers(1, 19), k=st.integers(1, 9),
     tile=st.tuples(st.integers(1, 6), st.integers(1, 12), st.integers(1, 4), st.integers(1, 8)),

@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosched.tir import IntImm, PrimExpr, Var, const, floordiv, floormod
-from autosched.tir.simplify import Analyzer
 from autosched.tir.functor import substitute
 from autosched.tir.schedule.region import Interval, clip, hull, interval_of
+from autosched.tir.simplify import Analyzer
 
-O, I, J = Var("o"), Var("i"), Var("j")
-RANGES = {O: 5, I: 3, J: 4}
-INNER = frozenset({I, J})
+OUTER, LEFT, RIGHT = Var("o"), Var("i"), Var("j")
+RANGES = {OUTER: 5, LEFT: 3, RIGHT: 4}
+INNER = frozenset({LEFT, RIGHT})
 
 
 def number(x: PrimExpr, **at: int) -> int:
@@ -34,7 +34,16 @@ def check(x: PrimExpr, *, exact: bool) -> None:
 
 
 def test_affine_expressions_are_exact() -> None:
-    for x in (O * 4 + J, O * 3 + I + J - 1, O * 2 - J, I * 2 + J, O + 3, (O * 4 + J) // 4, (O * 4 + J) // 2, (O * 4 + J) % 4):
+    for x in (
+        OUTER * 4 + RIGHT,
+        OUTER * 3 + LEFT + RIGHT - 1,
+        OUTER * 2 - RIGHT,
+        LEFT * 2 + RIGHT,
+        OUTER + 3,
+        (OUTER * 4 + RIGHT) // 4,
+        (OUTER * 4 + RIGHT) // 2,
+        (OUTER * 4 + RIGHT) % 4,
+    ):
         check(x, exact=True)
 
 
@@ -42,10 +51,10 @@ def test_affine_expressions_are_exact() -> None:
 @given(st.data())
 def test_nothing_is_missed(data: st.DataObject) -> None:
     small = st.integers(-3, 5)
-    x: PrimExpr = O * data.draw(small) + I * data.draw(small) + J * data.draw(small) + data.draw(small)
+    x: PrimExpr = OUTER * data.draw(small) + LEFT * data.draw(small) + RIGHT * data.draw(small) + data.draw(small)
     for _ in range(data.draw(st.integers(0, 2))):
         x = (floordiv if data.draw(st.booleans()) else floormod)(x, data.draw(st.integers(1, 5)))
-        x = x + O * data.draw(small) if data.draw(st.booleans()) else x
+        x = x + OUTER * data.draw(small) if data.draw(st.booleans()) else x
     check(x, exact=False)
 
 
@@ -54,7 +63,7 @@ def test_clip() -> None:
 
     clipped = clip(Interval(const(-1), 4), size)
     assert clipped is not None and (clipped.const_base, clipped.width) == (0, 3)
-    whole = clip(Interval(O * 4, 9), size)
+    whole = clip(Interval(OUTER * 4, 9), size)
     assert whole is not None and (whole.const_base, whole.width) == (0, 8)
     nothing = clip(None, size)
     assert nothing is not None and nothing.width == 8
@@ -62,7 +71,7 @@ def test_clip() -> None:
 
 
 def test_hull() -> None:
-    analyzer = Analyzer({O: (0, 5)})
-    joined = hull(Interval(O * 2, 3), Interval(O * 2 + 2, 3), analyzer)
+    analyzer = Analyzer({OUTER: (0, 5)})
+    joined = hull(Interval(OUTER * 2, 3), Interval(OUTER * 2 + 2, 3), analyzer)
     assert joined is not None and joined.width == 5
-    assert hull(Interval(O, 1), Interval(O * 2, 1), analyzer) is None
+    assert hull(Interval(OUTER, 1), Interval(OUTER * 2, 1), analyzer) is None

@@ -112,7 +112,9 @@ def test_repeated_block_names_are_made_unique() -> None:
     first, *rest = func.root.body.seq
     twice = replace(rest[0].body.body, block=replace(rest[0].body.body.block, name_hint="B"))
     again = replace(rest[0], body=replace(rest[0].body, body=twice))
-    wrong = func.with_body(replace(func.body, block=replace(func.root, body=replace(func.root.body, seq=(first, again, rest[1])))))
+    wrong = func.with_body(
+        replace(func.body, block=replace(func.root, body=replace(func.root.body, seq=(first, again, rest[1]))))
+    )
     sch = Schedule(wrong)
     assert names(sch, sch.get_child_blocks("root")) == ["B", "B_1", "D"]
     assert_same_result(func, sch.func)

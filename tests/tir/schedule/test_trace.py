@@ -124,7 +124,9 @@ def test_decisions_can_be_changed() -> None:
         assert [i for i in sch.trace.insts if i.kind == "SampleCategorical"][0] in sch.trace.decisions
         assert sch.trace.as_json()[1][-1][1] == decision
     sch = Schedule(softmax())
-    done.trace.apply_to_schedule(sch, decision_provider=lambda i, inputs, attrs, d: 1 if i.kind == "SampleCategorical" else d)
+    done.trace.apply_to_schedule(
+        sch, decision_provider=lambda i, inputs, attrs, d: 1 if i.kind == "SampleCategorical" else d
+    )
     assert sch.trace.as_json()[1][-1][1] == 1
 
 
@@ -152,7 +154,14 @@ def test_append_and_pop() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    ["not json", 3, [[["Nonsense", [], [], []]], []], [[["GetBlock", [], [], []]], []], [[["Parallel", ["l1"], [], []]], []], [[["Split"]], []]],
+    [
+        "not json",
+        3,
+        [[["Nonsense", [], [], []]], []],
+        [[["GetBlock", [], [], []]], []],
+        [[["Parallel", ["l1"], [], []]], []],
+        [[["Split"]], []],
+    ],
 )
 def test_malformed(wrong) -> None:  # type: ignore[no-untyped-def]
     sch = Schedule(matmul())
