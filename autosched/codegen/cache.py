@@ -7,6 +7,7 @@ import hashlib
 import json
 import zlib
 from importlib.metadata import version
+from pathlib import Path
 
 from autosched.codegen.cpu.compiled import CompiledKernel
 from autosched.codegen.generator import GENERATOR
@@ -20,8 +21,11 @@ from autosched.tir.function import PrimFunc
 
 @functools.cache
 def toolchain() -> str:
-    """The versions that decide what code comes out."""
-    return f"{GENERATOR} numba {version('numba')} llvmlite {version('llvmlite')}"
+    """What decides what code comes out: versions, and the text of the passes and emitters themselves."""
+    folder = Path(__file__).parent
+    sources = sorted(path for room in ("cpu", "lower") for path in (folder / room).glob("*.py"))
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+    return f"{GENERATOR} {digest} numba {version('numba')} llvmlite {version('llvmlite')}"
 
 
 def kernel_key(func: PrimFunc, target: Target, name: str, trace: str, config: str) -> str:

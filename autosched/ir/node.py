@@ -71,9 +71,14 @@ def form_fields(kind: type) -> tuple[tuple[str, bool], ...]:
     return tuple(sorted(marked, key=lambda field: not field[1]))
 
 
+_LEAVES = frozenset({str, int, float, bool, type(None)})  # known at once: asking an ABC about them costs more
+
+
 def _map_value(value: Any, f: Callable[[Any], Any]) -> Any:
     if isinstance(value, Node):
         return f(value)
+    if type(value) in _LEAVES:
+        return value
     if isinstance(value, tuple):
         new = tuple(_map_value(v, f) for v in value)
         return value if all(a is b for a, b in zip(new, value, strict=True)) else new
@@ -108,7 +113,11 @@ def _iter_value(value: Any) -> Iterator[Any]:
 def children(node: Node) -> Iterator[Any]:
     """The direct child nodes, in field order."""
     for name, _ in form_fields(type(node)):
-        yield from _iter_value(getattr(node, name))
+        value = getattr(node, name)
+        if isinstance(value, Node):
+            yield value
+        elif type(value) not in _LEAVES:
+            yield from _iter_value(value)
 
 
 def walk(node: Node) -> Iterator[Any]:

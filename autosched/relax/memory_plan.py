@@ -34,7 +34,9 @@ def plan_memory(values: Sequence[Lifetime]) -> tuple[tuple[int, ...], int]:
     placed: list[int] = []
     end = 0
     for i in sorted(range(len(values)), key=lambda i: (-values[i].size_bytes, values[i].first)):
-        taken = sorted((offsets[j], offsets[j] + align(values[j].size_bytes)) for j in placed if values[i].overlaps(values[j]))
+        taken = sorted(
+            (offsets[j], offsets[j] + align(values[j].size_bytes)) for j in placed if values[i].overlaps(values[j])
+        )
         offsets[i] = _best_gap(taken, align(values[i].size_bytes))
         placed.append(i)
         end = max(end, offsets[i] + align(values[i].size_bytes))

@@ -48,7 +48,9 @@ class _Builder:
         key = id(x.data)
         if key not in self.numbers:
             self.constants.append(x.data)
-            self.numbers[key] = self.add(f"const_{len(self.constants) - 1}", x.struct_info, Storage("const", len(self.constants) - 1))
+            self.numbers[key] = self.add(
+                f"const_{len(self.constants) - 1}", x.struct_info, Storage("const", len(self.constants) - 1)
+            )
         return self.numbers[key]  # type: ignore[no-any-return]
 
     def bind(self, var: Var, value: Expr) -> None:
@@ -62,7 +64,9 @@ class _Builder:
             assert isinstance(value, Call)
             self.numbers[var] = self.join(var, value)
         elif isinstance(value, Call):
-            raise InvalidTypeError(f"'{var.name}' is computed by {value.op}, which is no kernel", hint="run LegalizeOps first")
+            raise InvalidTypeError(
+                f"'{var.name}' is computed by {value.op}, which is no kernel", hint="run LegalizeOps first"
+            )
         else:
             self.numbers[var] = self.number(value)
 
@@ -85,10 +89,14 @@ class _Builder:
     def join(self, var: Var, call: Call) -> int:
         """A concatenation whose parts are written into its memory at once."""
         offsets = part_offsets(call)
-        assert offsets is not None and isinstance(var.struct_info, TensorStructInfo), "LegalizeKernels left it for its form"
+        assert offsets is not None and isinstance(var.struct_info, TensorStructInfo), (
+            "LegalizeKernels left it for its form"
+        )
         whole = self.add(var.name, var.struct_info, UNPLACED)
         for part, offset in zip(self.number(call.args[0]), offsets, strict=True):
-            assert self.values[part].storage is UNPLACED and part not in self.inside, "a part lies where its kernel writes it"
+            assert self.values[part].storage is UNPLACED and part not in self.inside, (
+                "a part lies where its kernel writes it"
+            )
             self.inside[part] = (whole, offset)
         return whole
 

@@ -116,7 +116,7 @@ class _Builder:
         if isinstance(first, Reduce):
             init, body = _reduction(first, outputs, at)
         else:
-            init, body = None, seq(*(BufferStore(o, b, at) for o, b in zip(outputs, bodies, strict=True)))
+            init, body = None, seq(*(BufferStore(o, E.cast(o.dtype, b), at) for o, b in zip(outputs, bodies, strict=True)))
         reads, writes = infer_regions(body, init)
         annotations = dict(op.attrs) | ({"tag": op.tag} if op.tag else {})
         block = Block(
@@ -151,12 +151,12 @@ def _reduction(reduce: Reduce, outputs: Sequence[Buffer], at: tuple[Var, ...]) -
     values |= dict(zip(combiner.rhs, source, strict=True))
     results = [substitute(r, values) for r in combiner.result]
     if len(results) == 1:
-        return init, BufferStore(outputs[0], results[0], at)
+        return init, BufferStore(outputs[0], E.cast(outputs[0].dtype, results[0]), at)
     # all results are computed before any is stored: an argmax reads both old values
     temps = [Var(f"v_{o.name}", o.dtype) for o in outputs]
     body: Stmt = seq(*(BufferStore(o, t, at) for o, t in zip(outputs, temps, strict=True)))
     for t, r in zip(reversed(temps), reversed(results), strict=True):
-        body = LetStmt(t, r, body)
+        body = LetStmt(t, E.cast(t.dtype, r), body)
     return init, body
 
 

@@ -24,7 +24,7 @@ from autosched.tir.intrinsics import NUMPY
 from autosched.tir.simplify import Analyzer, Linear, form_key
 from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, SeqStmt, Stmt
 
-Array = np.ndarray
+Array = Any  # np.ndarray: its stubs type most results as Any
 CHUNK_ELEMENTS = 1 << 22  # largest operand that is built at once: 32 MiB of float64
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from autosched.codegen.cpu.compiled import CompiledKernel
 from autosched.codegen.cpu.isa import Isa
+from autosched.codegen.cpu.order import order_unrolled
 from autosched.codegen.cpu.source import Scratch, Writer, align_bytes
 from autosched.codegen.generator import GENERATOR
 from autosched.codegen.lower import lower_func, split_phases
@@ -28,7 +29,9 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
 
     if len(func.buffers) != len(func.params):
         raise CodegenError(f"'{name}' has scalar parameters", hint="pass scalars as buffers of shape ()")
+    isa = Isa.of(target)
     lowered = lower_func(func)
+    lowered = lowered.with_body(order_unrolled(lowered.body, isa))
     phases, shared = split_phases(lowered)
     scratch = Scratch()
     for buffer in shared:
@@ -45,7 +48,6 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
     source = header + "\n" + body.rstrip() + "\n"
     digest = hashlib.sha256("\x1f".join((source, target.to_json(), GENERATOR)).encode()).hexdigest()[:12]
     unique = [f"{python_name}_{digest}_p{i}" for i in range(len(phases))]
-    isa = Isa.of(target)
     names: dict[str, Any] = {tile.name: tile_intrinsic(tile, isa) for tile in writer.tiles.values()}
     names["offset"] = offset
     texts = lower_source(source, symbols, unique, names, f"<autosched {name} {digest}>") if phases else []

@@ -14,6 +14,15 @@ from numba import types
 from numba.core import codegen as numba_codegen
 from numba.core import compiler, registry
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.compiler_machinery import PassManager
+from numba.core.typed_passes import (
+    AnnotateTypes,
+    NativeLowering,
+    NoPythonBackend,
+    NopythonTypeInference,
+    PreLowerStripPhis,
+)
+from numba.core.untyped_passes import FixupArgs, IRProcessing, ReconstructSSA, TranslateByteCode
 
 from autosched.codegen.cpu.types import BYTES, I32, I64, VOID
 from autosched.errors import CodegenError
@@ -46,6 +55,19 @@ class _Listener(numba_codegen.CodeLibrary):  # type: ignore[misc]
 
     def get_asm_str(self) -> str:
         return ""
+
+
+class _Pipeline(compiler.CompilerBase):  # type: ignore[misc]
+    """Numba's passes without those that generated source has no use for: closures, inlining, rewrites, literals."""
+
+    def define_pipelines(self) -> list[Any]:
+        passes = PassManager("autosched")
+        for step in (TranslateByteCode, FixupArgs, IRProcessing, ReconstructSSA, NopythonTypeInference):
+            passes.add_pass(step, step.__name__)
+        for step in (PreLowerStripPhis, AnnotateTypes, NativeLowering, NoPythonBackend):
+            passes.add_pass(step, step.__name__)
+        passes.finalize()
+        return [passes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +119,7 @@ def _lower_function(function: Any, symbol: str) -> str:
     library = _Listener(context.codegen(), symbol)
     with global_compiler_lock:
         result = compiler.compile_extra(
-            cpu.typing_context, context, function, _ARGUMENTS, types.void, _flags(), {}, library=library
+            cpu.typing_context, context, function, _ARGUMENTS, types.void, _flags(), {}, library, _Pipeline
         )
     inner = result.fndesc.llvm_func_name
     text = library.get_llvm_str() + _entry_text(symbol, inner)

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 _LABEL = re.compile(r"^(\.L\w+|[\w$.\"]+):")
 _JUMP = re.compile(r"^\s+j\w+\s+(\.L\w+)")
 _FMA = re.compile(r"^\s+vfn?m(?:add|sub)\w*")
-_STACK = re.compile(r"\((?:%rsp|%rbp)")
+_STACK = re.compile(r"\(%rsp")
+_STACK_BY_FRAME = re.compile(r"\(%r[sb]p")
+_FRAME = re.compile(r"^\s+movq\s+%rsp, %rbp")  # without this, %rbp is a register like any other
 _MOVE = re.compile(r"^\s+v?mov\w*\s")
 _VECTOR = re.compile(r"%([xyz])mm\d+")
 _BITS = {"x": 128, "y": 256, "z": 512}
@@ -30,6 +32,7 @@ def read_assembly(asm: str) -> AsmReport:
     lines = asm.splitlines()
     widths = {m for line in lines for m in _VECTOR.findall(line)}
     labels = {m[1]: i for i, line in enumerate(lines) if (m := _LABEL.match(line))}
+    stack = _STACK_BY_FRAME if any(_FRAME.match(line) for line in lines) else _STACK
     spilled: set[int] = set()
     loops = 0
     for i, line in enumerate(lines):
@@ -41,7 +44,7 @@ def read_assembly(asm: str) -> AsmReport:
         if not any(_FMA.match(lines[k]) for k in body) or _has_inner_loop(lines, labels, start, i):
             continue
         loops += 1
-        spilled |= {k for k in body if _STACK.search(lines[k]) and _MOVE.match(lines[k]) and _VECTOR.search(lines[k])}
+        spilled |= {k for k in body if stack.search(lines[k]) and _MOVE.match(lines[k]) and _VECTOR.search(lines[k])}
     return AsmReport(
         vector_bits=max((_BITS[w] for w in widths), default=0),
         fmas=sum(1 for line in lines if _FMA.match(line)),

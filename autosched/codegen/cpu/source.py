@@ -189,12 +189,13 @@ class Writer:
     def tile(self, stmt: Stmt, depth: int, a: Analyzer) -> None:
         """A call of a tile, below its loop nest as a comment; tiles of one form share their code."""
         buffers, variables = tuple(outside_buffers(stmt)), tuple(outside_vars(stmt))
-        ranges = str([a.bound(v) for v in variables])
-        key = structural_key((buffers, variables, stmt)) + ranges
+        key = structural_key((buffers, variables, stmt))
         name = self.keys.get(key)
         if name is None:
             name = self.keys[key] = self.tile_name(stmt)
             self.tiles[name] = Tile(name, stmt, buffers, variables, a.copy(), self.no_alias)
+        else:
+            widen(self.tiles[name], variables, a)
         for text in loop_lines(stmt):
             self.line(depth, f"# {text}")
         arguments = [self.name_of(b) for b in buffers] + [self.name_of(v) for v in variables]
@@ -213,16 +214,27 @@ class Writer:
 
 
 def _main_store(stmt: Stmt) -> tuple[str, str]:
-    """(buffer, extents of the unrolled and vectorised loops around its store) of the last store to an argument."""
+    """(buffer, extents of the unrolled and vectorised loops around it) of the first store to an argument, if any."""
     own = {n.buffer for n in walk(stmt) if isinstance(n, Allocate)}
     found = ("tile", "")
     stack: list[tuple[Stmt, tuple[str, ...]]] = [(stmt, ())]
-    last_is_own = True
     while stack:  # in program order
         node, sizes = stack.pop()
         if isinstance(node, For) and node.kind in (LoopKind.VECTORIZED, LoopKind.UNROLLED):
             sizes = (*sizes, str(const_int(node.extent)))
-        if isinstance(node, BufferStore) and (last_is_own or node.buffer not in own):
-            found, last_is_own = (node.buffer.name, "x".join(sizes)), node.buffer in own
+        if isinstance(node, BufferStore):
+            found = (node.buffer.name, "x".join(sizes))
+            if node.buffer not in own:
+                break
         stack.extend((c, sizes) for c in reversed([c for c in children(node) if isinstance(c, Stmt)]))
     return found
+
+
+def widen(tile: Tile, variables: Sequence[Var], a: Analyzer) -> None:
+    """Let the tile's variables take the values that they have at another call as well."""
+    for own, other in zip(tile.variables, variables, strict=True):
+        (low, high), (other_low, other_high) = tile.analyzer.bound(own), a.bound(other)
+        tile.analyzer.bounds[own] = (
+            None if low is None or other_low is None else min(low, other_low),
+            None if high is None or other_high is None else max(high, other_high),
+        )

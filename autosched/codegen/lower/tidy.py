@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 
 from autosched.codegen.lower.loops import NOTHING, const_range, enter, is_nothing
-from autosched.ir.node import FrozenDict
+from autosched.ir.node import FrozenDict, walk
 from autosched.tir import expr as E
-from autosched.tir.expr import PrimExpr, Var, all_of, const_int
+from autosched.tir.expr import BufferLoad, PrimExpr, Var, all_of, const_int
 from autosched.tir.functor import substitute, uses
-from autosched.tir.simplify import Analyzer, Linear, split_conditions
+from autosched.tir.simplify import Analyzer, Linear, form_key, split_conditions
 from autosched.tir.stmt import (
     Allocate,
     AssertStmt,
@@ -34,7 +34,7 @@ def tidy(stmt: Stmt, analyzer: Analyzer | None = None) -> Stmt:
     a = analyzer or Analyzer()
     match stmt:
         case SeqStmt():
-            return _sequence([tidy(s, a) for s in stmt.seq])
+            return _factor(_sequence([tidy(s, a) for s in stmt.seq]))
         case For():
             return _loop(stmt, a)
         case IfThenElse():
@@ -44,7 +44,12 @@ def tidy(stmt: Stmt, analyzer: Analyzer | None = None) -> Stmt:
             return BufferStore(stmt.buffer, a.simplify(stmt.value), indices)
         case Allocate() | AssertStmt():
             body = tidy(stmt.body, a)
-            return NOTHING if is_nothing(body) else dataclasses.replace(stmt, body=body)
+            if is_nothing(body):
+                return NOTHING
+            if isinstance(stmt, Allocate) and isinstance(body, IfThenElse) and body.else_case is None:
+                if _may_move(body.condition, body):
+                    return IfThenElse(body.condition, dataclasses.replace(stmt, body=body.then_case))
+            return dataclasses.replace(stmt, body=body)
         case LetStmt():
             value = a.simplify(stmt.value)
             inner = a.copy()
@@ -65,6 +70,30 @@ def _sequence(parts: list[Stmt]) -> Stmt:
     for part in parts:
         flat.extend(part.seq if isinstance(part, SeqStmt) else (part,))
     return flat[0] if len(flat) == 1 else SeqStmt(tuple(flat))
+
+
+def _factor(stmt: Stmt) -> Stmt:
+    """Take conditions that guard every statement of a sequence out of it."""
+    if not isinstance(stmt, SeqStmt) or not stmt.seq:
+        return stmt
+    if not all(isinstance(s, IfThenElse) and s.else_case is None for s in stmt.seq):
+        return stmt
+    guards = [{form_key(c): c for c in split_conditions(s.condition)} for s in stmt.seq]  # type: ignore[attr-defined]
+    common = {key: c for key, c in guards[0].items() if all(key in g for g in guards) and _may_move(c, stmt)}
+    if not common:
+        return stmt
+    parts: list[Stmt] = []
+    for s, guard in zip(stmt.seq, guards, strict=True):
+        assert isinstance(s, IfThenElse), "seen above"
+        rest = [c for key, c in guard.items() if key not in common]
+        parts.append(IfThenElse(all_of(*rest), s.then_case) if rest else s.then_case)
+    return IfThenElse(all_of(*common.values()), _sequence(parts))
+
+
+def _may_move(condition: PrimExpr, body: Stmt) -> bool:
+    """Whether running `body` cannot change the condition."""
+    read = {x.buffer for x in walk(condition) if isinstance(x, BufferLoad)}
+    return not read or not any(isinstance(x, BufferStore) and x.buffer in read for x in walk(body))
 
 
 def _loop(loop: For, a: Analyzer) -> Stmt:
@@ -114,7 +143,7 @@ def _shorten(loop: For, body: IfThenElse, a: Analyzer) -> Stmt:
     end = None if bounds is None else bounds[0] + bounds[1]
     for condition in split_conditions(body.condition):
         limit = upper_limit(condition, loop.loop_var, a)
-        if not uses(condition, {loop.loop_var}):
+        if not uses(condition, {loop.loop_var}) and _may_move(condition, body):
             outside.append(condition)
         elif limit is not None and end is not None:
             end = min(end, limit)

@@ -94,7 +94,9 @@ def pattern_of(func: PrimFunc) -> OpPattern:
 def annotate_patterns(module: IRModule) -> IRModule:
     """Give every PrimFunc without one the attribute `op_pattern`."""
     functions = {
-        gv: f.with_attr("op_pattern", int(pattern_of(f))) if isinstance(f, PrimFunc) and "op_pattern" not in f.attrs else f
+        gv: f.with_attr("op_pattern", int(pattern_of(f)))
+        if isinstance(f, PrimFunc) and "op_pattern" not in f.attrs
+        else f
         for gv, f in module.functions.items()
     }
     return module.with_functions(functions)

@@ -8,7 +8,16 @@ from typing import Any
 from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax.expr import (
-    Binding, BindingBlock, Constant, DataflowBlock, DataflowVar, Expr, Function, Tuple, TupleGetItem, Var,
+    Binding,
+    BindingBlock,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    Function,
+    Tuple,
+    TupleGetItem,
+    Var,
     VarBinding,
 )  # fmt: skip
 from autosched.relax.rewrite import Rewriter, map_functions
@@ -52,11 +61,18 @@ class _Canonicalizer(Rewriter):
 
 def _promotions(block: BindingBlock) -> dict[Var, Var]:
     """Dataflow variables that get an output's name: for `lv = …; gv = lv` the pair (lv, gv)."""
-    own = {b.var for b in block.bindings}
+    own = {b.var: b.value for b in block.bindings}
     result: dict[Var, Var] = {}
     for b in block.bindings:
         source = b.value
-        if isinstance(b.var, DataflowVar) or not isinstance(source, DataflowVar) or source not in own or source in result:
+        while isinstance(source, DataflowVar) and isinstance(own.get(source), DataflowVar):
+            source = own[source]
+        if (
+            isinstance(b.var, DataflowVar)
+            or not isinstance(source, DataflowVar)
+            or source not in own
+            or source in result
+        ):
             continue
         if same_info(source.struct_info, b.var.struct_info):
             result[source] = b.var
@@ -80,5 +96,3 @@ def canonicalize_bindings(module: IRModule) -> IRModule:
 def CanonicalizeBindings() -> Pass:  # noqa: N802
     """See `canonicalize_bindings`."""
     return graph_pass("CanonicalizeBindings")(canonicalize_bindings)
-
-

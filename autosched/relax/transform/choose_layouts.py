@@ -96,7 +96,7 @@ class _Layouts(BlockedRewriter):
             return self.reduction(call, var)
         return None
 
-    # --- convolutions --------------------------------------------------------------------------------------------------
+    # --- convolutions -----------------------------------------------------------------------------------------------
 
     def conv2d(self, call: Call, var: Var) -> Var | None:
         data, weight = call.args
@@ -156,7 +156,7 @@ class _Layouts(BlockedRewriter):
         widths = [w for a in range(4) for w in (0, missing if a == axis else 0)]
         return self.emit(op.nn.pad(x, pad_width=widths))
 
-    # --- what follows --------------------------------------------------------------------------------------------------
+    # --- what follows -----------------------------------------------------------------------------------------------
 
     def pool(self, call: Call, var: Var) -> Var | None:
         data, form = call.args[0], self.form(call.args[0])
@@ -251,4 +251,3 @@ def choose_layouts(module: IRModule, block: Blocks = 16) -> IRModule:
 def ChooseLayouts(block: Blocks = 16) -> Pass:  # noqa: N802
     """See `choose_layouts`."""
     return graph_pass("ChooseLayouts")(lambda module: choose_layouts(module, block))
-

@@ -9,7 +9,17 @@ import numpy as np
 from autosched.ir.module import GlobalVar, IRModule
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax.expr import (
-    Call, Constant, Expr, If, Op, PrimValue, ShapeExpr, StringImm, Tuple, TupleGetItem, Var,
+    Call,
+    Constant,
+    Expr,
+    If,
+    Op,
+    PrimValue,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
 )  # fmt: skip
 from autosched.relax.rewrite import Rewriter, map_functions
 from autosched.tir.simplify import form_key
@@ -82,5 +92,3 @@ def eliminate_common_subexpr(module: IRModule, call_only: bool = False) -> IRMod
 def EliminateCommonSubexpr(call_only: bool = False) -> Pass:  # noqa: N802
     """See `eliminate_common_subexpr`."""
     return graph_pass("EliminateCommonSubexpr")(lambda module: eliminate_common_subexpr(module, call_only))
-
-

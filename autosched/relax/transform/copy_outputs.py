@@ -80,4 +80,3 @@ def copy_outputs(module: IRModule) -> IRModule:
 def CopyOutputs() -> Pass:  # noqa: N802
     """See `copy_outputs`."""
     return graph_pass("CopyOutputs")(copy_outputs)
-

@@ -32,7 +32,9 @@ def remove_unused_bindings(function: Function) -> Function:
         elif kept:
             blocks.append(dataclasses.replace(block, bindings=tuple(reversed(kept))))
     blocks.reverse()
-    if len(blocks) == len(function.body.blocks) and all(a is b for a, b in zip(blocks, function.body.blocks, strict=True)):
+    if len(blocks) == len(function.body.blocks) and all(
+        a is b for a, b in zip(blocks, function.body.blocks, strict=True)
+    ):
         return function
     return dataclasses.replace(function, body=SeqExpr(tuple(blocks), function.body.body))
 
@@ -79,5 +81,3 @@ def dead_code_elimination(module: IRModule, entry_functions: Sequence[str] | Non
 def DeadCodeElimination(entry_functions: Sequence[str] | None = None) -> Pass:  # noqa: N802
     """See `dead_code_elimination`."""
     return graph_pass("DeadCodeElimination")(lambda module: dead_code_elimination(module, entry_functions))
-
-

@@ -68,7 +68,11 @@ class _Folder(Rewriter):
 
     def call_tir(self, call: Call) -> Expr:
         inputs = tir_inputs(call)
-        if not inputs or not all(isinstance(a, Constant) for a in inputs) or not is_worth_folding(inputs, call.struct_info):
+        if (
+            not inputs
+            or not all(isinstance(a, Constant) for a in inputs)
+            or not is_worth_folding(inputs, call.struct_info)
+        ):
             return call
         from autosched.tir.evaluate import evaluate
 

@@ -1,6 +1,6 @@
 """Constant factors and shifts behind a convolution or matrix product move into its weight and bias.
 
-    (x * w + b) * c + d  ->  x * (w * c) + (b * c + d)
+(x * w + b) * c + d  ->  x * (w * c) + (b * c + d)
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from autosched.relax.transform.decompose import decompose_ops
 
 Array = np.ndarray[Any, Any]
 LINEAR = {"relax.nn.conv2d": 1, "relax.matmul": -1}  # operator -> the output axis that its weight scales
+PRODUCTS = (*LINEAR, "relax.multiply")
 
 
 def along(array: Array, ndim: int, axis: int, size: int) -> Array | None:
@@ -55,16 +56,17 @@ class _Folder(Rewriter):
         x, factor = self.sides(call, "relax.multiply")
         if factor is None or factor.dtype.kind != "f":
             return call
-        values = 1 / factor.astype(np.float64) if call.op_name == "relax.divide" else factor.astype(np.float64)
+        with np.errstate(divide="ignore"):
+            values = factor.astype(np.float64) if call.op_name == "relax.multiply" else 1 / factor.astype(np.float64)
         if not np.all(np.isfinite(values)):
             return call
-        product = self.inner(x, tuple(LINEAR))
+        product = self.inner(x, PRODUCTS)
         if product is not None:
             return self.scaled(product, values, call) or call
         sum_ = self.inner(x, ("relax.add",))
         if sum_ is None or not isinstance(sum_.args[1], Constant):
             return call
-        product = self.inner(sum_.args[0], tuple(LINEAR))
+        product = self.inner(sum_.args[0], PRODUCTS)
         scaled = self.scaled(product, values, call) if product is not None else None
         if scaled is None:
             return call
@@ -76,7 +78,9 @@ class _Folder(Rewriter):
         return remake(sum_, [weighted, Constant((bias * values).astype(bias.dtype))])
 
     def scaled(self, product: Call, values: Array, outer: Call) -> Call | None:
-        """The convolution or matrix product with a scaled weight; None where that cannot be."""
+        """The convolution or product with a scaled weight or factor; None where that cannot be."""
+        if product.op_name == "relax.multiply":
+            return self.merged(product, values)
         weight, info = product.args[1], product.struct_info
         if not isinstance(weight, Constant) or not isinstance(info, TensorStructInfo):
             return None
@@ -90,7 +94,17 @@ class _Folder(Rewriter):
             return None
         shape = [1] * weight.data.ndim
         shape[0 if axis == 1 else -1] = -1
-        return remake(product, [product.args[0], Constant((weight.data * factors.reshape(shape)).astype(weight.data.dtype))])
+        return remake(
+            product, [product.args[0], Constant((weight.data * factors.reshape(shape)).astype(weight.data.dtype))]
+        )
+
+    def merged(self, product: Call, values: Array) -> Call | None:
+        """(x * w) * c -> x * (w * c), where w * c is no larger than the two."""
+        x, factor = self.sides(product, "relax.multiply")
+        if factor is None:
+            return None
+        total = (factor * values).astype(factor.dtype)
+        return op.multiply(x, Constant(total)) if total.size <= max(factor.size, values.size) else None
 
     def shift(self, call: Call) -> Call:
         """(x + b) + d -> x + (b + d), behind a convolution or matrix product."""

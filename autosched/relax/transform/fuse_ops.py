@@ -10,7 +10,17 @@ from autosched.ir.node import FrozenDict
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import (
-    BindingBlock, Call, Constant, DataflowBlock, DataflowVar, Expr, Function, SeqExpr, Tuple, Var, VarBinding,
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    Function,
+    SeqExpr,
+    Tuple,
+    Var,
+    VarBinding,
 )  # fmt: skip
 from autosched.relax.names import UniqueNames
 from autosched.relax.op.call import call_tir, tir_inputs, tir_target

@@ -66,7 +66,7 @@ class _Merger:
         params = {TirVar(f"p_{b.name}", "handle"): b for b in [*(self.buffers[p] for p in self.function.params), out]}
         local = tuple(b for b in self.local if b is not out)
         body = make_root(seq(*self.bodies), local)
-        return PrimFunc(tuple(params), FrozenDict(params), body, attrs=FrozenDict({"tir.noalias": True}))
+        return PrimFunc(tuple(params), params, body, attrs=FrozenDict({"tir.noalias": True}))
 
     def inline(self, var: Var, call: Call) -> None:
         """Append the body of a kernel, its buffers replaced by the caller's and its variables by new ones."""
@@ -140,4 +140,3 @@ def fuse_tir(module: IRModule) -> IRModule:
 def FuseTIR() -> Pass:  # noqa: N802
     """See `fuse_tir`."""
     return graph_pass("FuseTIR")(fuse_tir)
-

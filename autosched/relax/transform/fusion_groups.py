@@ -120,7 +120,8 @@ def _grow_anchor(anchor: Member, parents: Mapping[Member, Member | None]) -> Non
     while (end := parents[last]) is not None and len(group.members) < MAX_GROUP:
         path = between(last, end)
         fits = all(
-            m.group is None and m.pattern <= OpPattern.BROADCAST and m.shape == anchor.shape and m.shape is not None for m in path
+            m.group is None and m.pattern <= OpPattern.BROADCAST and m.shape == anchor.shape and m.shape is not None
+            for m in path
         )
         if not fits or not _is_chain([last, *path]):
             return

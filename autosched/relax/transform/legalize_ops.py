@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from autosched.ir.module import IRModule
-from autosched.ir.node import FrozenDict
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import Call, Constant, Expr, Function, Tuple, Var
@@ -38,7 +37,7 @@ def bind_number(func: PrimFunc, buffer: Buffer, value: Any) -> PrimFunc:
         return x
 
     params = tuple(p for p in func.params if func.buffer_map.get(p) is not buffer)
-    buffers = FrozenDict({p: b for p, b in func.buffer_map.items() if b is not buffer})
+    buffers = {p: b for p, b in func.buffer_map.items() if b is not buffer}
     return dataclasses.replace(func, params=params, buffer_map=buffers, body=rewrite(func.body, step))
 
 

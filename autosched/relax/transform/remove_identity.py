@@ -17,6 +17,7 @@ from autosched.relax.rewrite import Rewriter, map_functions
 from autosched.relax.struct_info import TensorStructInfo, same_info
 from autosched.relax.transform.views import VIEWS, is_view
 
+
 def _shape(x: Expr) -> tuple[int, ...]:
     assert isinstance(x.struct_info, TensorStructInfo), "operators take tensors"
     return x.struct_info.static_shape
@@ -35,7 +36,9 @@ class _Remover(Rewriter):
         name = call.op_name.removeprefix("relax.")
         rule = RULES.get(name) or (_view if name in VIEWS else None)
         definition = definition_of(call)
-        static = definition is not None and isinstance(call.struct_info, TensorStructInfo) and call.struct_info.is_static
+        static = (
+            definition is not None and isinstance(call.struct_info, TensorStructInfo) and call.struct_info.is_static
+        )
         new = rule(call, self) if rule is not None and (static or name == "nn.dropout") else call
         if isinstance(new, Call):
             self.calls[var] = new

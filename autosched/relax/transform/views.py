@@ -38,8 +38,8 @@ def _is_move(x: Any) -> bool:
 def part_offsets(call: Call) -> tuple[int, ...] | None:
     """Where in a concatenation's memory each part begins, in bytes; None where parts are not contiguous or aligned."""
     parts = call.args[0].fields if isinstance(call.args[0], Tuple) else ()
-    infos = [p.struct_info for p in parts]
-    if len(infos) < 2 or not all(isinstance(i, TensorStructInfo) and i.is_static for i in infos):
+    infos = [p.struct_info for p in parts if isinstance(p.struct_info, TensorStructInfo) and p.struct_info.is_static]
+    if len(infos) < 2 or len(infos) != len(parts):
         return None
     axis = call.attrs["axis"] % infos[0].ndim
     if math.prod(infos[0].static_shape[:axis]) != 1:
@@ -65,7 +65,9 @@ class _Finder:
             if is_concat(value) and self.can_join(var, value):
                 self.joined.add(var)
                 self.claimed.update(value.args[0].fields)
-        return self.joined | {v for v, value in self.values.items() if is_view(value) and not self.stands_between_moves(v, value)}
+        return self.joined | {
+            v for v, value in self.values.items() if is_view(value) and not self.stands_between_moves(v, value)
+        }
 
     def can_join(self, var: Var, call: Call) -> bool:
         parts = call.args[0].fields if isinstance(call.args[0], Tuple) else ()

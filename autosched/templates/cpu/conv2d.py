@@ -2,8 +2,8 @@
 
     phase 1, where there is padding: copy the data into scratch with its zero border
     phase 2: for (n, oc tile, oh chunk) in parallel:
-        for oh, ow tile:
-            tile[ow_tile, oc_blocks * block] = 0          # stays in registers
+        for oh tile, ow tile:
+            tile[oh_tile * ow_tile, oc_blocks * block] = 0          # stays in registers
             for ic, kh, kw, ib: tile += data[…] (broadcast) * weight_packed[oc tile, ic, kh, kw, ib, :]
             out = epilogue(tile)
 
@@ -12,6 +12,8 @@ Weights are packed from their natural [O, I, KH, KW] into [O / width, I / block,
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autosched.space import Config, ConfigSpace, load_space
@@ -20,7 +22,7 @@ from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import Contraction, extents, find_contraction, is_parameter, reduced, spatial
 from autosched.templates.cpu.padding import schedule_before
 from autosched.templates.cpu.parts import Chain, chain_around, schedule_epilogue
-from autosched.templates.cpu.register_tile import choose_tile
+from autosched.templates.cpu.register_tile import cycles, default_unroll, fits, pieces
 from autosched.templates.pack import Pack, repack
 from autosched.tir import BufferLoad, PrimFunc, Var
 from autosched.tir.functor import free_vars
@@ -81,20 +83,17 @@ class Conv2dBlocked:
     def default(self, anchor: Anchor, target: Target) -> Config:
         s = anchor.sizes
         per_block = -(-s["block"] // target.lanes("float32"))
-        steps = s["IC"] * s["IB"] * s["KH"] * s["KW"]
-        tile = choose_tile(s["OW"], s["OC"] * per_block, steps, target, multiple=per_block)
-        oc_blocks = max(1, tile.vectors // per_block)
-        while s["OC"] % oc_blocks:
-            oc_blocks -= 1
-        rows = 1
-        while rows * 2 <= s["OH"] and s["N"] * (s["OC"] // oc_blocks) * -(-s["OH"] // (rows * 2)) >= 16:
-            rows *= 2
-        unroll = next(u for u in (4, 2, 1) if s["IB"] % u == 0)
+        oh_tile, ow_tile, oc_blocks = _choose_tile(s, per_block, target)
+        chunk = 1
+        tiles = -(-s["OH"] // oh_tile)
+        while chunk * 2 <= tiles and s["N"] * (s["OC"] // oc_blocks) * -(-tiles // (chunk * 2)) >= 16:
+            chunk *= 2
         knobs = {
-            "ow_tile": tile.rows,
+            "oh_tile": oh_tile,
+            "ow_tile": ow_tile,
             "oc_blocks": oc_blocks,
-            "oh_chunk": rows,
-            "unroll_ic": unroll,
+            "oh_chunk": chunk,
+            "unroll_ic": default_unroll(oh_tile * ow_tile * oc_blocks * per_block, s["IB"]),
             "unroll_kw": False,
         }
         return Config(self.name, knobs)
@@ -113,19 +112,40 @@ class Conv2dBlocked:
         out = schedule_epilogue(sch, conv.chain)
         n, oc, oh, ow, ob = sch.get_loops(out)
         oc_tile, oc_in = sch.split(oc, [None, config["oc_blocks"]])
-        oh_chunk, oh_in = sch.split(oh, [None, config["oh_chunk"]])
+        oh_chunk, oh_tile, oh_in = sch.split(oh, [None, config["oh_chunk"], config["oh_tile"]])
         ow_tile, ow_in = sch.split(ow, [None, config["ow_tile"]])
-        sch.reorder(n, oc_tile, oh_chunk, oh_in, ow_tile, oc_in, ow_in, ob)
+        sch.reorder(n, oc_tile, oh_chunk, oh_tile, ow_tile, oc_in, oh_in, ow_in, ob)
         sch.parallel(sch.fuse(n, oc_tile, oh_chunk))
-        sch.unroll(oc_in)
-        sch.unroll(ow_in)
+        for loop in (oc_in, oh_in, ow_in):
+            sch.unroll(loop)
         sch.vectorize(ob)
         sch.compute_at(conv.chain.anchor.name_hint, ow_tile, True)
         _schedule_update(sch, conv.chain.anchor.name_hint, config, s)
         return Applied(sch.func, tuple(packs), sch.trace.to_json_text())
 
 
-def _schedule_update(sch: Schedule, anchor: str, config: Config, sizes: dict[str, int]) -> None:
+def _choose_tile(s: Mapping[str, int], per_block: int, target: Target) -> tuple[int, int, int]:
+    """(rows, pixels of a row, channel blocks) of the tile of least estimated time; the larger one wins a tie."""
+    steps = s["IC"] * s["IB"] * s["KH"] * s["KW"]
+    best: tuple[tuple[int, int, int], tuple[int, int, int]] | None = None
+    for oh_tile, ow_tile, oc_blocks in itertools.product(range(1, 4), range(1, 17), range(1, 5)):
+        if oh_tile > s["OH"] or ow_tile > s["OW"] or s["OC"] % oc_blocks:
+            continue
+        if not fits(oh_tile * ow_tile, oc_blocks * per_block, target.num_registers):
+            continue
+        rows = [
+            (h * w, many_h * many_w)
+            for h, many_h in pieces(s["OH"], oh_tile)
+            for w, many_w in pieces(s["OW"], ow_tile)
+        ]
+        estimate = cycles(rows, oc_blocks * per_block, s["OC"] * per_block, steps, target)
+        key = (round(estimate), oh_tile, -oh_tile * ow_tile * oc_blocks)
+        if best is None or key < best[0]:
+            best = (key, (oh_tile, ow_tile, oc_blocks))
+    return best[1] if best else (1, 1, 1)
+
+
+def _schedule_update(sch: Schedule, anchor: str, config: Config, sizes: Mapping[str, int]) -> None:
     loops = sch.get_loops(anchor)
     count = 4 if sizes["IB"] > 1 else 3
     reduction = list(loops[-count:])
@@ -135,9 +155,9 @@ def _schedule_update(sch: Schedule, anchor: str, config: Config, sizes: dict[str
     if count == 4 and config["unroll_ic"] > 1:
         reduction[3:] = sch.split(reduction[3], [None, config["unroll_ic"]])
         sch.unroll(reduction[4])
-    sch.reorder(n, oh_in, *reduction, oc_in, ow_in, ob)
-    sch.unroll(oc_in)
-    sch.unroll(ow_in)
+    sch.reorder(n, *reduction, oc_in, oh_in, ow_in, ob)
+    for loop in (oc_in, oh_in, ow_in):
+        sch.unroll(loop)
     sch.vectorize(ob)
     sch.decompose_reduction(anchor, reduction[0])
 

@@ -19,7 +19,7 @@ from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import Contraction, find_contraction, index_vars, is_parameter, reduced, spatial
 from autosched.templates.cpu.parts import Chain, chain_around, schedule_epilogue
-from autosched.templates.cpu.register_tile import choose_tile
+from autosched.templates.cpu.register_tile import choose_tile, default_unroll
 from autosched.templates.pack import Pack, repack
 from autosched.tir import BufferLoad, PrimFunc, Var, as_int
 from autosched.tir.schedule import LoopRV, Schedule
@@ -92,7 +92,7 @@ class Matmul:
         chunk = max(1, min(tiles_m, 64))
         while chunk > 1 and anchor.sizes["batch"] * tiles_n * -(-tiles_m // chunk) < 8:
             chunk //= 2
-        unroll = next(u for u in (4, 2, 1) if k % u == 0)
+        unroll = default_unroll(tile.rows * tile.vectors, k)
         return Config(
             self.name,
             {

@@ -11,6 +11,9 @@ L2_BYTES_PER_CYCLE, L3_BYTES_PER_CYCLE = 32, 12  # sustained, while computing
 TILE_OVERHEAD = 24  # cycles to start a tile: addresses, start values, epilogue
 
 
+Pieces = list[tuple[int, int]]  # (size, how many)
+
+
 @dataclass(frozen=True)
 class RegisterTile:
     """`rows` times `vectors` accumulators."""
@@ -38,19 +41,19 @@ def cycles_per_step(rows: int, vectors: int, cycles_a_vector: float = 0.0) -> fl
     return max(fmas / FMA_PER_CYCLE, loads / LOADS_PER_CYCLE, FMA_LATENCY, vectors * cycles_a_vector)
 
 
-def _pieces(extent: int, tile: int) -> list[tuple[int, int]]:
+def pieces(extent: int, tile: int) -> Pieces:
     """(size, how many) of the whole tiles and of the last, smaller one."""
     full, rest = divmod(extent, tile)
     return ([(tile, full)] if full else []) + ([(rest, 1)] if rest else [])
 
 
-def cycles(rows: int, vectors: int, m: int, n_vectors: int, steps: int, target: Target) -> float:
-    """Estimated cycles of a contraction [m, n_vectors vectors] over `steps`."""
+def cycles(row_pieces: Pieces, vectors: int, n_vectors: int, steps: int, target: Target) -> float:
+    """Estimated cycles of a contraction over `steps`: tiles of so many rows, each so often, times [n_vectors]."""
     per_vector = cycles_per_vector(steps * vectors * target.vector_bits / 8, target)
     return sum(
         count_m * count_n * (steps * cycles_per_step(r, v, per_vector) + TILE_OVERHEAD + r * v)
-        for r, count_m in _pieces(m, rows)
-        for v, count_n in _pieces(n_vectors, vectors)
+        for r, count_m in row_pieces
+        for v, count_n in pieces(n_vectors, vectors)
     )
 
 
@@ -61,7 +64,14 @@ def choose_tile(m: int, n_vectors: int, steps: int, target: Target, multiple: in
         for rows in range(1, min(m, 16) + 1):
             if not fits(rows, vectors, target.num_registers):
                 continue
-            key = (round(cycles(rows, vectors, m, n_vectors, steps, target)), -rows * vectors)
+            key = (round(cycles(pieces(m, rows), vectors, n_vectors, steps, target)), -rows * vectors)
             if best is None or key < best[:2]:
                 best = (*key, RegisterTile(rows, vectors))
     return best[2] if best else RegisterTile(1, multiple)
+
+
+def default_unroll(accumulators: int, steps: int) -> int:
+    """Steps in the innermost body: one for a tile that fills the pipelines (more only cost compile time), else 4."""
+    if accumulators >= FMA_PER_CYCLE * FMA_LATENCY:
+        return 1
+    return next(u for u in (4, 2, 1) if steps % u == 0)

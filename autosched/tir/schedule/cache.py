@@ -74,27 +74,26 @@ def _common_parent(tree: Tree, statements: Sequence[Stmt]) -> Stmt:
     return next(s for s in shared if not any(s is x for x in statements))
 
 
+def _body_of(holder: Stmt) -> Stmt:
+    """What a sequence, loop or block runs; a sequence stands for itself."""
+    match holder:
+        case For(body=body):
+            return body
+        case BlockRealize(block=block):
+            return block.body
+        case _:
+            return holder
+
+
 def _insert(tree: Tree, parent: Stmt, nest: Stmt, place: int) -> Tree:
     """Put a nest at a place among the statements that `parent` runs."""
-    holder = (
-        parent
-        if isinstance(parent, SeqStmt)
-        else parent.block.body
-        if isinstance(parent, BlockRealize)
-        else parent.body
-    )  # type: ignore[attr-defined]
+    holder = _body_of(parent)
     items = body_statements(holder)
     return tree.replace(holder, seq(*items[:place], nest, *items[place:]))
 
 
 def _place_of(tree: Tree, parent: Stmt, names: Sequence[str], *, last: bool) -> int:
-    holder = (
-        parent
-        if isinstance(parent, SeqStmt)
-        else parent.block.body
-        if isinstance(parent, BlockRealize)
-        else parent.body
-    )  # type: ignore[attr-defined]
+    holder = _body_of(parent)
     places = [
         i for i, s in enumerate(body_statements(holder)) if any(tree.is_below(tree.realizes[n], s) for n in names)
     ]

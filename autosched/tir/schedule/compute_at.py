@@ -186,7 +186,8 @@ def _finished_part(
         exact = [points and d not in loose for d in range(len(indices))]
         for d, extent in enumerate(buffer.shape):
             whole = box is not None and is_full(box[d], extent)
-            if not whole and not (exact[d] and _covered(tree, writers, buffer, indices, d)):
+            inside = _stays_inside(block, region.region[d].min, extent)
+            if not whole and not (exact[d] and inside and _covered(tree, writers, buffer, indices, d)):
                 raise ScheduleError(
                     f"reverse_compute_at of block '{name}': dimension {d} of '{buffer.name}' is read in a way "
                     f"that reaches beyond what one iteration of '{loop.loop_var.name}' has written", where=where,
@@ -195,12 +196,20 @@ def _finished_part(
         limited = {v: i for v, i in found.items() if not _follows_whole(indices, v, box, buffer)}
         if result is not None and not _same_domain(result, limited, analyzer):
             raise ScheduleError(
-                f"reverse_compute_at of block '{name}': it reads '{buffer.name}' in two places that do not fit together",
+                f"reverse_compute_at of block '{name}': it reads '{buffer.name}' in two places that do not fit",
                 where=where,
             )  # fmt: skip
         result = limited
     assert result is not None
     return result
+
+
+def _stays_inside(block: Block, index: PrimExpr, extent: PrimExpr) -> bool:
+    """Whether an index stays in [0, extent) over all of a block's domain: an iteration that reads elsewhere (guarded
+    by its body) would belong to no part of the buffer, and never run."""
+    analyzer = Analyzer({iv.var: iv.dom for iv in block.iter_vars})
+    (low, high), size = analyzer.bound(index), E.const_int(extent)
+    return low is not None and high is not None and size is not None and low >= 0 and high < size
 
 
 def _follows_whole(indices: list[Index], v: Var, box: Box | None, buffer: Buffer) -> bool:

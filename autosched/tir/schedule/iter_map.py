@@ -71,13 +71,15 @@ class DigitMap:
 
     def _digit(self, atom: PrimExpr, scale: int, binding: object) -> Digit:
         low, high = 1, None
-        if isinstance(atom, E.FloorMod) and isinstance(atom.b, IntImm):
-            atom, high = atom.a, atom.b.value
-        if isinstance(atom, E.FloorDiv) and isinstance(atom.b, IntImm):
-            atom, low = atom.a, atom.b.value
-            high = None if high is None else high * low
-            if high is None and isinstance(atom, E.FloorMod) and isinstance(atom.b, IntImm) and atom.b.value % low == 0:
-                atom, high = atom.a, atom.b.value
+        match atom:
+            case E.FloorMod(a=E.FloorDiv(a=inner, b=IntImm(value=n)), b=IntImm(value=m)):
+                atom, low, high = inner, n, n * m
+            case E.FloorMod(a=inner, b=IntImm(value=m)):
+                atom, high = inner, m
+            case E.FloorDiv(a=E.FloorMod(a=inner, b=IntImm(value=m)), b=IntImm(value=n)) if m % n == 0:
+                atom, low, high = inner, n, m
+            case E.FloorDiv(a=inner, b=IntImm(value=n)):
+                atom, low = inner, n
         source = self._source(atom)
         high = -(-source.extent // low) * low if high is None else high
         source.digits.append((low, high))

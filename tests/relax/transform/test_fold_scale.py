@@ -47,6 +47,11 @@ def test_without_a_convolution_two_calls_remain():
     _folded(graph({"x": (4, 3)}, lambda bb, x: _norm(bb, x, 3, axis=-1)), ["multiply", "add"])
 
 
+def test_two_norms_in_a_row_are_one():
+    _folded(graph(CONV, lambda bb, x: op.nn.relu(_norm(bb, _norm(bb, x, 3), 3))), ["multiply", "add", "nn.relu"])
+    _folded(graph(CONV, lambda bb, x: op.multiply(op.multiply(x, W(3, 1, 1)), W(5, 5))), ["multiply", "multiply"])
+
+
 def test_a_convolution_that_others_read_stays():
     def build(bb, x):
         conv = bb.emit(op.nn.conv2d(x, W(4, 3, 3, 3)))

@@ -8,7 +8,12 @@ from autosched.ir import IRModule
 from autosched.relax import op
 from autosched.relax.expr import Constant
 from autosched.relax.transform import (
-    CanonicalizeBindings, DeadCodeElimination, EliminateCommonSubexpr, FoldConstant, LegalizeOps, RemoveIdentity,
+    CanonicalizeBindings,
+    DeadCodeElimination,
+    EliminateCommonSubexpr,
+    FoldConstant,
+    LegalizeOps,
+    RemoveIdentity,
 )
 from tests.relax.transform.graphs import Weights, assert_same_results, calls, graph
 

@@ -203,3 +203,15 @@ def test_reverse_under_a_parallel_loop_must_not_race() -> None:
     sch.parallel(i)
     sch.reverse_compute_at("C", i)
     assert_same_result(func, sch.func)
+
+
+def test_reverse_keeps_iterations_that_read_outside() -> None:
+    """A padding block runs over more than its producer writes: those iterations belong to no part of it."""
+    sch = Schedule(conv())
+    copy = sch.cache_read("pad", 0, "global")
+    loops = sch.get_loops(copy)
+    for loop in loops[2:]:
+        with pytest.raises(ScheduleError, match="reaches beyond"):
+            sch.reverse_compute_at("pad", loop)
+    sch.reverse_compute_at("pad", loops[1])
+    assert_same_result(conv(), sch.func)

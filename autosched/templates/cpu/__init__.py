@@ -1,0 +1,1 @@
+"""Templates for CPUs, one file each."""

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autosched import relax
+from autosched.errors import InvalidTypeError
+from autosched.ir import IRModule
+from autosched.relax import op
+from autosched.relax.to_graph import to_graph
+from autosched.relax.transform import (
+    AnnotateTIROpPattern,
+    BindParams,
+    CanonicalizeBindings,
+    ChooseLayouts,
+    CopyOutputs,
+    FuseOps,
+    FuseTIR,
+    LegalizeKernels,
+)
+from autosched.runtime.graph import NOP, Graph
+from autosched.tir.evaluate import evaluate
+from tests.relax.transform.graphs import Weights, graph, run, small_network
+
+W = Weights()
+
+
+def _lower(module: IRModule) -> IRModule:
+    for p in (CanonicalizeBindings(), LegalizeKernels(), AnnotateTIROpPattern(), FuseOps(), FuseTIR(), CopyOutputs()):
+        module = p(module)
+        relax.verify(module)
+    return module
+
+
+def _execute(graph: Graph, module: IRModule, constants, inputs) -> list[np.ndarray]:
+    """Run a graph in real memory, so that values placed wrongly overwrite each other."""
+    arena = np.full(graph.arena_bytes + 64, 0xFF, np.uint8)
+    own = {i: np.full(graph.values[graph.root(n)].size_bytes, 0xFF, np.uint8) for i, n in enumerate(graph.outputs)}
+
+    def memory(number: int) -> np.ndarray:
+        value = graph.values[number]
+        at = graph.values[graph.root(number)].storage
+        raw = {
+            "arena": lambda: arena[at.index :], "output": lambda: own[at.index],
+            "input": lambda: inputs[at.index].reshape(-1).view(np.uint8),
+            "const": lambda: np.ascontiguousarray(constants[at.index]).reshape(-1).view(np.uint8),
+        }[at.kind]()  # fmt: skip
+        return raw[: value.size_bytes].view(value.dtype).reshape(value.shape)
+
+    for node in graph.nodes:
+        if node.kernel != NOP:
+            results = evaluate(module[node.kernel], [memory(n).copy() for n in node.inputs])
+            for number, result in zip(node.outputs, results, strict=True):
+                memory(number)[...] = result
+    return [memory(n).copy() for n in graph.outputs]
+
+
+def _check(module: IRModule) -> Graph:
+    lowered = _lower(module)
+    made, constants, _ = to_graph(lowered)
+    rng = np.random.default_rng(1)
+    inputs = [rng.standard_normal(p.struct_info.static_shape).astype(np.float32) for p in module["main"].params]
+    for got, expected in zip(_execute(made, lowered, constants, inputs), run(module), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+    return made
+
+
+def _storages(made: Graph) -> list[str]:
+    return [made.values[n].storage.kind for n in made.outputs]
+
+
+def test_a_network():
+    made = _check(small_network())
+    assert _storages(made) == ["output"]
+    assert "fused_conv2d1_add_relu1" in [n.kernel for n in _check(ChooseLayouts(8)(small_network())).nodes]
+
+
+def test_a_chain_alternates_between_two_places():
+    def build(bb, x):
+        for _ in range(5):
+            x = op.nn.relu(op.matmul(x, W(8, 8)))
+        return x
+
+    made = _check(graph({"x": (4, 8)}, build))
+    assert made.arena_bytes == 2 * 4 * 8 * 4
+
+
+def test_views_share_storage():
+    made = _check(graph({"x": (4, 8)}, lambda bb, x: op.matmul(op.reshape(op.exp(x), (8, 4)), W(4, 3))))
+    assert [n.kernel for n in made.nodes] == ["exp", NOP, "matmul"]
+    assert made.values[made.nodes[1].outputs[0]].storage.kind == "alias"
+
+
+def test_a_viewed_value_lives_as_long_as_the_view():
+    def build(bb, x):
+        first = bb.emit(op.nn.softmax(x))
+        view = bb.emit(op.reshape(first, (8, 4)))
+        other = x
+        for _ in range(3):
+            other = op.nn.softmax(other)
+        return op.matmul(view, other)
+
+    _check(graph({"x": (4, 8)}, build))
+
+
+def test_outputs_of_every_kind():
+    def build(bb, x):
+        y = bb.emit(op.exp(x))
+        return y, x, W(2), op.reshape(y, (8, 4)), y, op.reshape(op.tanh(x), (32,))
+
+    made = _check(graph({"x": (4, 8)}, build))
+    assert _storages(made) == ["output"] * 5 + ["alias"]
+    assert sum(n.kernel.startswith("copy") for n in made.nodes) == 4
+
+
+def test_several_results_of_one_kernel():
+    def build(bb, x):
+        parts = bb.emit(op.split(x, indices_or_sections=2, axis=1))
+        return op.exp(relax.TupleGetItem(parts, 1)), relax.TupleGetItem(parts, 0)
+
+    _check(graph({"x": (4, 8)}, build))
+
+
+def test_concat_without_a_copy():
+    def build(bb, x):
+        left, right = bb.emit(op.nn.softmax(x)), bb.emit(op.exp(x))
+        both = bb.emit(op.concat([left, right], axis=0))
+        more = bb.emit(op.concat([both, bb.emit(op.nn.softmax(right))], axis=0))
+        return op.matmul(more, W(16, 3)), op.matmul(right, W(16, 2)), op.matmul(both, W(16, 2))
+
+    made = _check(graph({"x": (4, 16)}, build))
+    assert not any("concat" in n.kernel for n in made.nodes)
+    assert made.arena_bytes == 3 * 4 * 16 * 4
+
+
+def test_scalars():
+    _check(graph({"x": (), "y": (3,)}, lambda bb, x, y: (op.add(op.exp(x), 1.0), op.multiply(op.sum(y), x))))
+
+
+def test_parameters_are_inputs_with_names():
+    module = graph({"x": (2, 3), "w": (3, 4), "b": (4,)}, lambda bb, x, w, b: op.add(op.matmul(x, w), b))
+    module["main"] = module["main"].with_attr("num_input", 1)
+    made, constants, params = to_graph(_lower(module))
+    assert params == ("w", "b") and constants == () and len(made.inputs) == 3
+    bound = BindParams("main", {"w": np.ones((3, 4)), "b": np.ones(4)})(module)
+    made, constants, params = to_graph(_lower(bound))
+    assert params == () and [c.shape for c in constants] == [(3, 4), (4,)] and len(made.inputs) == 1
+
+
+def test_a_constant_that_is_used_twice_is_stored_once():
+    weight = W(4, 4)
+    _, constants, _ = to_graph(_lower(graph({"x": (2, 4)}, lambda bb, x: op.matmul(op.matmul(x, weight), weight))))
+    assert len(constants) == 1
+
+
+def test_operators_are_refused():
+    with pytest.raises(InvalidTypeError, match="no kernel; run LegalizeOps first"):
+        to_graph(graph({"x": (2, 4)}, lambda bb, x: op.exp(x)))

@@ -1,0 +1,209 @@
+import numpy as np
+import pytest
+
+from autosched import relax
+from autosched.ir import IRModule
+from autosched.relax import op
+from autosched.relax.transform import ChooseLayouts, FoldConstant
+from tests.relax.transform.graphs import Weights, assert_same_results, calls, graph, small_network
+
+W = Weights()
+
+
+def _blocked(module: IRModule, block: int = 8) -> IRModule:
+    result = ChooseLayouts(block)(module)
+    assert_same_results(module, result)
+    return result
+
+
+def _names(shapes, build, block=8) -> list[str]:
+    return calls(_blocked(graph(shapes, build), block))
+
+
+def _layouts(module: IRModule) -> list[tuple[str, str]]:
+    values = [b.value for b in module["main"].bindings()]
+    return [
+        (v.attrs["data_layout"], v.attrs["out_layout"])
+        for v in values
+        if getattr(v, "op_name", "") == "relax.nn.conv2d"
+    ]
+
+
+IMAGE = {"x": (2, 16, 6, 6)}
+
+
+def test_layouts_change_at_the_edges_only():
+    def build(bb, x):
+        a = op.nn.relu(op.add(op.nn.conv2d(x, W(16, 16, 3, 3), padding=1), W(1, 16, 1, 1)))
+        return op.nn.relu(op.nn.conv2d(op.nn.max_pool2d(a, pool_size=2), W(8, 16, 1, 1)))
+
+    names = _names(IMAGE, build)
+    assert names == [
+        "layout_transform",
+        "nn.conv2d",
+        "add",
+        "nn.relu",
+        "nn.max_pool2d",
+        "nn.conv2d",
+        "nn.relu",
+        "layout_transform",
+    ]
+
+
+def test_a_first_layer_reads_plain_data():
+    module = _blocked(graph({"x": (1, 3, 8, 8)}, lambda bb, x: op.nn.conv2d(x, W(8, 3, 3, 3))))
+    assert calls(module) == ["nn.conv2d", "layout_transform"] and _layouts(module) == [("NCHW", "NCHW8c")]
+
+
+def test_channels_are_padded_with_zero_weights():
+    module = _blocked(small_network())
+    weights = [
+        b.value.args[1].data for b in module["main"].bindings() if getattr(b.value, "op_name", "") == "relax.nn.conv2d"
+    ]
+    assert [w.shape for w in weights] == [(24, 3, 3, 3), (24, 24, 3, 3)]
+    assert not weights[0][20:].any() and not weights[1][20:].any() and not weights[1][:, 20:].any()
+
+
+def test_padded_channels_are_never_infinite():
+    """log(0) times a weight of zero is no number: such a call leaves the region."""
+
+    def build(bb, x):
+        a = op.nn.relu(op.nn.conv2d(x, W(12, 16, 1, 1)))
+        return op.nn.conv2d(op.log(op.add(op.sigmoid(a), relax.const(0.5))), W(8, 12, 1, 1))
+
+    names = _names(IMAGE, build)
+    inside, outside = ["layout_transform", "nn.conv2d", "nn.relu", "sigmoid", "add"], ["layout_transform", "log"]
+    assert names == [*inside, *outside, "layout_transform", "nn.conv2d", "layout_transform"]
+
+    def divide(bb, x):
+        a, b = (bb.emit(op.nn.conv2d(x, W(12, 16, 1, 1))) for _ in range(2))
+        return op.nn.conv2d(op.divide(a, op.add(op.multiply(b, b), relax.const(1.0))), W(8, 12, 1, 1))
+
+    assert np.isfinite(_blocked(graph(IMAGE, divide))["main"].body.body.struct_info.static_shape).all()
+
+
+def test_depthwise_and_grouped_convolutions():
+    def build(bb, x):
+        wide = op.nn.relu(op.nn.conv2d(x, W(20, 16, 1, 1)))
+        deep = op.nn.conv2d(wide, W(20, 1, 3, 3), groups=20, padding=1, strides=2)
+        return op.nn.conv2d(deep, W(16, 20, 1, 1))
+
+    assert _names(IMAGE, build).count("layout_transform") == 2
+    grouped = _blocked(graph(IMAGE, lambda bb, x: op.nn.conv2d(x, W(16, 8, 3, 3), groups=2)))
+    assert _layouts(grouped) == [("NCHW8c", "NCHW8c")]
+    narrow = _blocked(graph(IMAGE, lambda bb, x: op.nn.conv2d(x, W(8, 4, 3, 3), groups=4)))
+    assert _layouts(narrow) == [("NCHW", "NCHW")]  # groups of two output channels fill no block
+
+
+def test_shortcuts_and_broadcast_operands():
+    def build(bb, x):
+        a = bb.emit(op.nn.conv2d(x, W(16, 16, 3, 3), padding=1))
+        b = bb.emit(op.add(a, x))
+        gate = bb.emit(op.sigmoid(op.nn.conv2d(op.nn.adaptive_avg_pool2d(b, output_size=1), W(16, 16, 1, 1))))
+        place = bb.emit(op.mean(x, axis=1, keepdims=True))
+        scaled = op.multiply(op.multiply(b, gate), op.add(place, W(1, 1, 6, 6)))
+        return op.add(scaled, W(16, 6, 6))
+
+    assert _names(IMAGE, build).count("layout_transform") == 2
+
+
+@pytest.mark.parametrize(
+    ("channels", "joined"), [((8, 16), True), ((16, 12), True), ((12, 16), True), ((6, 16), False)]
+)
+def test_concat_where_parts_fill_their_blocks(channels, joined):
+    def build(bb, x):
+        parts = [bb.emit(op.nn.relu(op.nn.conv2d(x, W(c, 16, 1, 1)))) for c in channels]
+        return op.nn.conv2d(bb.emit(op.concat(parts, axis=1)), W(8, sum(channels), 1, 1))
+
+    module = _blocked(graph(IMAGE, build))
+    shape = next(b.var.struct_info for b in module["main"].bindings() if b.value.op_name == "relax.concat").static_shape
+    assert (len(shape) == 5) is joined
+
+
+def test_concat_along_rows():
+    def build(bb, x):
+        a, b = (bb.emit(op.nn.conv2d(x, W(12, 16, 1, 1))) for _ in range(2))
+        return op.nn.conv2d(op.concat([a, b], axis=2), W(8, 12, 1, 1))
+
+    assert _names(IMAGE, build).count("layout_transform") == 2
+
+
+def test_means_over_the_image():
+    def build(bb, x):
+        conv = bb.emit(op.nn.conv2d(x, W(8, 16, 1, 1)))
+        return op.mean(conv, axis=(-2, -1), keepdims=True), op.max(conv, axis=(2, 3), keepdims=False)
+
+    module = _blocked(graph(IMAGE, build))
+    assert calls(module) == ["layout_transform", "nn.conv2d", "mean", "reshape", "layout_transform", "max"]
+
+
+def test_one_pixel_needs_no_copy():
+    def build(bb, x):
+        mean = bb.emit(op.nn.adaptive_avg_pool2d(op.nn.conv2d(x, W(16, 16, 1, 1)), output_size=1))
+        return op.matmul(op.reshape(mean, (2, 16)), W(16, 4))
+
+    module = _blocked(graph(IMAGE, build))
+    assert calls(module).count("layout_transform") == 1
+
+
+def test_padding_stays_in_the_region():
+    def build(bb, x):
+        conv = bb.emit(op.nn.conv2d(x, W(16, 16, 1, 1)))
+        return op.nn.conv2d(op.nn.pad(conv, pad_width=(0, 0, 0, 0, 1, 1, 1, 1)), W(8, 16, 3, 3))
+
+    assert _names(IMAGE, build) == ["layout_transform", "nn.conv2d", "nn.pad", "nn.conv2d", "layout_transform"]
+
+
+def test_other_operators_get_plain_values():
+    def build(bb, x):
+        conv = bb.emit(op.nn.conv2d(x, W(16, 16, 1, 1)))
+        shuffled = op.reshape(op.permute_dims(op.reshape(conv, (2, 4, 4, 6, 6)), axes=(0, 2, 1, 3, 4)), (2, 16, 6, 6))
+        return op.nn.softmax(op.nn.lrn(shuffled), axis=1)
+
+    names = _names(IMAGE, build)
+    assert names == [
+        "layout_transform",
+        "nn.conv2d",
+        "layout_transform",
+        "reshape",
+        "permute_dims",
+        "reshape",
+        "nn.lrn",
+        "nn.softmax",
+    ]
+
+
+def test_a_way_out_and_back_is_made_once():
+    def build(bb, x):
+        conv = bb.emit(op.nn.conv2d(x, W(16, 16, 1, 1)))
+        return op.nn.softmax(conv, axis=1), op.nn.lrn(conv), op.nn.conv2d(conv, W(8, 16, 1, 1)), conv
+
+    assert _names(IMAGE, build).count("layout_transform") == 3
+
+
+def test_values_read_plain_and_blocked():
+    def build(bb, x):
+        both = bb.emit(op.exp(x))
+        return op.nn.softmax(both, axis=1), op.nn.conv2d(both, W(8, 16, 1, 1)), op.nn.conv2d(both, W(8, 16, 3, 3))
+
+    assert _names(IMAGE, build).count("layout_transform") == 3
+
+
+def test_weights_that_are_parameters():
+    shapes = {"x": (1, 16, 5, 5), "w": (12, 16, 3, 3), "v": (8, 12, 1, 1)}
+    names = _names(shapes, lambda bb, x, w, v: op.nn.conv2d(op.nn.relu(op.nn.conv2d(x, w)), v))
+    assert names == ["layout_transform", "nn.pad", "nn.conv2d", "nn.relu", "nn.pad", "nn.conv2d", "layout_transform"]
+
+
+def test_blocks_chosen_for_each_call():
+    sizes = iter((8, 4))
+    module = graph(IMAGE, lambda bb, x: op.nn.conv2d(op.nn.conv2d(x, W(16, 16, 1, 1)), W(12, 16, 1, 1)))
+    result = ChooseLayouts(lambda call: next(sizes))(module)
+    assert_same_results(module, result)
+    assert _layouts(result) == [("NCHW8c", "NCHW8c"), ("NCHW8c", "NCHW4c")]
+
+
+def test_graphs_without_images_stay():
+    module = graph({"x": (2, 3)}, lambda bb, x: op.nn.relu(op.matmul(x, W(3, 3))))
+    assert ChooseLayouts(8)(module) is module
+    assert FoldConstant()(module) is module

@@ -1,0 +1,97 @@
+"""The analyzer: what it simplifies, and that it never changes a value."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autosched import tir
+from autosched.tir import IntImm, PrimExpr, Var, const, floordiv, floormod
+from autosched.tir.functor import substitute
+from autosched.tir.simplify import Analyzer, form_key, simplify
+
+X, Y = Var("x"), Var("y")
+RANGES = {X: (0, 6), Y: (0, 4)}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (floordiv(X * 4 + Y, 4), X),
+        (floormod(X * 4 + Y, 4), Y),
+        (floordiv(X, 4) * 4 + floormod(X, 4), X),
+        (X + Y - X, Y),
+        (X * 2 + X * 3, X * 5),
+        (floordiv(X * 8 + Y * 2, 4), X * 2 + floordiv(Y, 2)),
+        (floordiv(floordiv(X, 2), 3), const(0)),
+        (tir.minimum(X, const(10)), X),
+        (tir.maximum(X, const(-1)), X),
+        (floormod(X, 6), X),
+    ],
+)  # fmt: skip
+def test_simplifies(before: PrimExpr, after: PrimExpr) -> None:
+    assert form_key(simplify(before, RANGES)) == form_key(after)
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        (X < 6, True),
+        (X < 5, False),
+        (X * 4 + Y < 24, True),
+        (X >= 0, True),
+        (X * 4 + Y < 23, False),
+        (X - Y <= 5, True),
+    ],
+)
+def test_proofs(condition: PrimExpr, holds: bool) -> None:
+    assert Analyzer(RANGES).can_prove(condition) is holds
+
+
+def test_units_can_be_kept() -> None:
+    unit = {X: (0, 1)}
+    assert isinstance(Analyzer(unit).simplify(X + Y), Var)
+    kept = Analyzer(unit, keep_units=True)
+    assert form_key(kept.simplify(X + Y)) == form_key(X + Y) and kept.can_prove(X < 1)
+    assert kept.copy().keep_units
+
+
+def _value(x: PrimExpr, at: dict[Var, PrimExpr]) -> int:
+    result = substitute(x, at)
+    assert isinstance(result, IntImm), f"{result} is not folded"
+    return result.value
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_values_stay(data: st.DataObject) -> None:
+    def expr(depth: int) -> PrimExpr:
+        kind = data.draw(st.integers(0, 7 if depth else 2))
+        if kind == 0:
+            return X
+        if kind == 1:
+            return Y
+        if kind == 2:
+            return const(data.draw(st.integers(-4, 9)))
+        left = expr(depth - 1)
+        if kind == 3:
+            return left + expr(depth - 1)
+        if kind == 4:
+            return left - expr(depth - 1)
+        if kind == 5:
+            return left * data.draw(st.integers(-3, 6))
+        if kind == 6:
+            return floordiv(left, data.draw(st.integers(1, 8)))
+        return floormod(left, data.draw(st.integers(1, 8)))
+
+    x = expr(4)
+    analyzer = Analyzer(RANGES, keep_units=data.draw(st.booleans()))
+    new, (low, high) = analyzer.simplify(x), analyzer.bound(x)
+    for a, b in itertools.product(range(6), range(4)):
+        at: dict[Var, PrimExpr] = {X: IntImm(a), Y: IntImm(b)}
+        value = _value(x, at)
+        assert _value(new, at) == value
+        assert (low is None or low <= value) and (high is None or value <= high)
