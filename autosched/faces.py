@@ -58,6 +58,7 @@ FACES: Mapping[str, Mapping[str, str]] = {
         "templates": "autosched.templates",
         "tir": "autosched.tir",
         "topi": "autosched.topi",
+        "transform": "autosched.ir.transform",
         "tuner": "autosched.tuner",
     },
     "autosched.contrib": {

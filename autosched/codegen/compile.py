@@ -13,7 +13,7 @@ from autosched.target import Target
 from autosched.target.threads import choose_threads
 from autosched.tir.function import PrimFunc
 
-WORTH_A_POOL = 4  # fewer kernels compile faster in this process than a new one takes to import Numba
+WORTH_A_POOL = 8  # fewer kernels compile faster in this process than a new one takes to import Numba
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,7 +15,6 @@ from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import autosched
 from autosched.codegen.worker import read_frame, write_frame
 from autosched.env import child_environment
 
@@ -81,7 +80,7 @@ def _start() -> subprocess.Popen[bytes]:
     """A helper that finds the package where this process found it."""
     environment = child_environment()
     paths = [
-        str(Path(autosched.__file__).parent.parent),
+        str(Path(__file__).parents[2]),
         *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)),
     ]
     environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))

@@ -11,13 +11,14 @@ import numpy as np
 from autosched.driver.choose import Choice
 from autosched.ir import FrozenDict, GlobalVar, IRModule
 from autosched.relax.expr import Call, Constant, Function, SeqExpr, Tuple, Var, VarBinding
+from autosched.relax.op.call import CALL_TIR as OP_CALL_TIR
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.space import Config
 from autosched.target import Target
 from autosched.templates import Applied, Pack, apply_config, default_config
 from autosched.tir import PrimFunc
 
-CALL_TIR = "relax.call_tir"
+CALL_TIR = OP_CALL_TIR.name
 
 
 def apply_schedules(module: IRModule, choices: Mapping[str, Choice], target: Target) -> IRModule:
@@ -108,11 +109,6 @@ class _Rewriter:
             self.pack_functions[pack, dtype] = gv
         info = TensorStructInfo(pack.packed_shape, dtype)
         call = Call(
-            self.op_of_call_tir(), (self.pack_functions[pack, dtype], Tuple((value,))), FrozenDict(), (info,), info
+            OP_CALL_TIR, (self.pack_functions[pack, dtype], Tuple((value,))), FrozenDict(), (info,), info
         )
-        return VarBinding(call, Var(f"packed_{len(self.added)}", info))
-
-    def op_of_call_tir(self) -> Any:
-        from autosched.relax.op.registry import get_op
-
-        return get_op(CALL_TIR)
+        return VarBinding(Var(f"packed_{len(self.added)}", info), call)

@@ -281,13 +281,13 @@ class Analyzer:
         if c == 1:
             return Linear()
         _, r = self._split_multiples(x, c)
-        for key, (k, atom) in list(r.terms.items()):
-            if not 0 < k < c:
-                r.terms[key] = (k % c, atom)
-        low, high = self._linear_bound(r)
+        small = Linear(r.const, {key: (k if 0 < k < c else k % c, atom) for key, (k, atom) in r.terms.items()})
+        low, high = self._linear_bound(small)
         if low is not None and high is not None and low // c == high // c:
-            r.const -= low // c * c
-            return r
+            small.const -= low // c * c
+            return small
+        if len(r.terms) == 1:  # a sum keeps its coefficients: `x // c` has the same ones, and both are digits of one x
+            r = small
         coarse = self._coarse_part(r, c)
         if coarse is not None:
             g, big, rest = coarse

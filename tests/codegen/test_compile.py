@@ -18,6 +18,7 @@ from tests.codegen.programs import aligned, run, with_kinds
 @pytest.fixture
 def empty_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "kernels"))
+    monkeypatch.setattr("autosched.codegen.compile.WORTH_A_POOL", 4)  # few kernels are enough for a test
     return tmp_path / "kernels"
 
 

@@ -86,7 +86,7 @@ class Conv2dBlocked:
         oh_tile, ow_tile, oc_blocks = _choose_tile(s, per_block, target)
         chunk = 1
         tiles = -(-s["OH"] // oh_tile)
-        while chunk * 2 <= tiles and s["N"] * (s["OC"] // oc_blocks) * -(-tiles // (chunk * 2)) >= 16:
+        while chunk * 2 <= tiles and s["N"] * -(-s["OC"] // oc_blocks) * -(-tiles // (chunk * 2)) >= 16:
             chunk *= 2
         knobs = {
             "oh_tile": oh_tile,
@@ -129,7 +129,7 @@ def _choose_tile(s: Mapping[str, int], per_block: int, target: Target) -> tuple[
     steps = s["IC"] * s["IB"] * s["KH"] * s["KW"]
     best: tuple[tuple[int, int, int], tuple[int, int, int]] | None = None
     for oh_tile, ow_tile, oc_blocks in itertools.product(range(1, 4), range(1, 17), range(1, 5)):
-        if oh_tile > s["OH"] or ow_tile > s["OW"] or s["OC"] % oc_blocks:
+        if oh_tile > s["OH"] or ow_tile > s["OW"] or oc_blocks > s["OC"]:
             continue
         if not fits(oh_tile * ow_tile, oc_blocks * per_block, target.num_registers):
             continue
