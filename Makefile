@@ -10,7 +10,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SETUP  := setup.cfg setup.py pyproject.toml
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help demo test test-all bench lint dist clean
+.PHONY: help demo test test-all bench lint format dist clean
 .DELETE_ON_ERROR:
 
 help:
@@ -19,6 +19,7 @@ help:
 	@echo "make test-all  all tests"
 	@echo "make bench     the performance tables"
 	@echo "make lint      ruff and mypy"
+	@echo "make format    lays the code out as make lint wants it"
 	@echo "make dist      wheel and sdist, tried in a clean environment"
 
 $(BIN)/python:
@@ -45,7 +46,12 @@ bench: $(VENV)/.installed-bench
 
 lint: $(VENV)/.installed-lint
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
+
+format: $(VENV)/.installed-lint
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
 
 dist: $(VENV)/.installed-dist
 	rm -rf build dist

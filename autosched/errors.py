@@ -22,6 +22,11 @@ class AutoschedError(Exception):
         self.message, self.where, self.hint = message, where, hint
 
     def __str__(self) -> str:
+        return self.line
+
+    @property
+    def line(self) -> str:
+        """Message, place and hint; without the pictures that some errors show below."""
         text = self.message
         if self.where:
             text += f" (in {self.where})"
@@ -76,7 +81,15 @@ class VerifyError(TVMError):
 
 
 class ScheduleError(TVMError):
-    """A schedule primitive would change the result, or was given something it cannot apply to."""
+    """A schedule primitive would change the result, or was given something it cannot apply to.
+
+    Where `where` can draw the place (it has a method `picture`), the text shows that below the line. It is drawn when
+    the error is shown, not when it is raised: schedules are tried by the thousand, and most errors are caught.
+    """
+
+    def __str__(self) -> str:
+        picture = getattr(self.where, "picture", None)
+        return self.line if picture is None else f"{self.line}\n{picture()}"
 
 
 class CodegenError(TVMError):

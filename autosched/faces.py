@@ -69,7 +69,7 @@ FACES: Mapping[str, Mapping[str, str]] = {
         "transform": "autosched.relax.transform",
         "get_pipeline": "autosched.relax.pipeline:get_pipeline",
         "register_pipeline": "autosched.relax.pipeline:register_pipeline",
-        "build": "autosched.driver:relax_build",
+        "build": "autosched.driver:build",
     },
     "autosched.relax.frontend": {
         "onnx": "autosched.relax.frontend.onnx",

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import UsageError, VerificationFailed
+from autosched.runtime.names import known_name
 
 FILLS = ("zeros", "ones", "random")
 
@@ -39,6 +40,7 @@ def collect_inputs(
         if not path:
             raise UsageError(f"--input {text!r} names no file", hint="write --input NAME=FILE.npy")
         given[name] = _read_npy(Path(path))
+    given = {known_name(name, wanted): array for name, array in given.items()}
     check_arrays(given, wanted)
     if not given and fill is None:
         fill = "random"

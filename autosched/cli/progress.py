@@ -100,11 +100,14 @@ def status_line(state: TuneState) -> str:
     return "   ".join(parts)
 
 
+PASSING = ("", "verifying")  # states that are worth no line: the next one comes at once
+
+
 class TuneDisplay:
     """Shows the states that it is called with; use it in a `with` block.
 
-    quiet  show nothing
-    every_s  elsewhere than on a terminal, the least time between two lines about the same task
+    quiet    show nothing
+    every_s  elsewhere than on a terminal, the longest silence: a line about the whole tuning ends it
     """
 
     def __init__(self, *, quiet: bool = False, out: IO[str] | None = None, every_s: float = 10.0):
@@ -112,7 +115,8 @@ class TuneDisplay:
         self.quiet = quiet
         self.every_s = every_s
         self._live: Any = None
-        self._shown: dict[str, tuple[str, float]] = {}  # task -> state and time of its last line
+        self._shown: dict[str, str] = {}  # task -> the state that its last line told
+        self._when = time.monotonic()  # of the last line
 
     def __enter__(self) -> TuneDisplay:
         if not self.quiet and self.out.isatty():
@@ -137,19 +141,17 @@ class TuneDisplay:
             table = make_rich(Table(COLUMNS, [task_row(task) for task in state.tasks]))
             self._live.update(Group(table, status_line(state)))
             return
-        now = time.monotonic()
         for number, task in enumerate(state.tasks, start=1):
-            last, when = self._shown.get(task.name, ("", now))
             started = task.n_trials > 0 or task.state.startswith("done")
-            if started and (task.state != last or now - when >= self.every_s) and (last or task.state):
-                if task.state == last and task.state.startswith("done"):
-                    continue
-                self._shown[task.name] = task.state, now
-                print(
-                    f"[{clock(state.elapsed_s)}] {number}/{len(state.tasks)} {task_line(task)}",
-                    file=self.out,
-                    flush=True,
-                )
+            if started and task.state not in (self._shown.get(task.name, ""), *PASSING):
+                self._shown[task.name] = task.state
+                self._say(state, f"{number}/{len(state.tasks)} {task_line(task)}")
+        if time.monotonic() - self._when >= self.every_s:
+            self._say(state, status_line(state))
+
+    def _say(self, state: TuneState, text: str) -> None:
+        self._when = time.monotonic()
+        print(f"[{clock(state.elapsed_s)}] {text}", file=self.out, flush=True)
 
 
 def task_line(task: TaskState) -> str:

@@ -54,13 +54,13 @@ def load(key: str) -> CompiledKernel | None:
         kernel = Kernel.from_manifest(entry["kernel"], data[8 + head_size :])
         if hashlib.sha256(kernel.object_code).hexdigest() != entry["kernel"]["object_sha256"]:
             return None
-        return CompiledKernel(kernel, entry["llvm"], from_cache=True)
+        return CompiledKernel(kernel, from_cache=True)
     except (AutoschedError, ValueError, KeyError, TypeError, zlib.error):
         return None
 
 
 def store(key: str, compiled: CompiledKernel) -> None:
     """Keep a kernel under a key."""
-    entry = {"kernel": compiled.kernel.to_manifest(), "llvm": compiled.llvm}
+    entry = {"kernel": compiled.kernel.to_manifest()}
     head = zlib.compress(json.dumps(entry, sort_keys=True).encode(), 1)
     kernel_cache().put(key, len(head).to_bytes(8, "little") + head + compiled.kernel.object_code)

@@ -1,7 +1,8 @@
-"""Where compiler, tuner and records meet: `build`, `tune`, `bench`."""
+"""Where compiler, tuner and records meet: `build`, `lower`, `tune`, `bench`."""
 
 from autosched.driver.bench import BenchReport, bench
 from autosched.driver.build import build, build_report
+from autosched.driver.lower import lower
 from autosched.driver.models import load_model
 from autosched.driver.rebuild import rebuild
 from autosched.driver.report import BuildReport

@@ -9,7 +9,7 @@ from typing import Any
 from autosched.errors import InvalidTypeError, UsageError
 from autosched.ir import IRModule
 from autosched.te import Tensor, create_prim_func
-from autosched.tir import PrimFunc
+from autosched.tir import PrimFunc, Schedule
 
 
 def load_model(path: str | Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -> IRModule:
@@ -26,12 +26,14 @@ def load_model(path: str | Path, shapes: Mapping[str, tuple[int, ...]] | None = 
 
 
 def as_module(what: Any, args: Sequence[Tensor] | None = None, name: str = "main") -> IRModule:
-    """An IRModule from an IRModule, a PrimFunc, tensors, or (with `args`) whatever is scheduled over them.
+    """An IRModule from an IRModule, a schedule, a PrimFunc, or tensors (whose order in the call `args` gives).
 
     Raises  TypeError for anything else.
     """
     if isinstance(what, IRModule):
         return what
+    if isinstance(what, Schedule):
+        return what.mod
     if isinstance(what, PrimFunc):
         return IRModule({name: what.with_attr("global_symbol", name)})
     if isinstance(what, Tensor):
@@ -39,5 +41,6 @@ def as_module(what: Any, args: Sequence[Tensor] | None = None, name: str = "main
     if isinstance(what, Sequence) and what and all(isinstance(t, Tensor) for t in what):
         return as_module(create_prim_func(list(args or what)), name=name)
     raise InvalidTypeError(
-        f"cannot build a {type(what).__name__}", hint="give an IRModule, a PrimFunc or the tensors of an expression"
+        f"cannot build a {type(what).__name__}",
+        hint="give an IRModule, a schedule, a PrimFunc or the tensors of an expression",
     )

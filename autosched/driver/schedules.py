@@ -108,7 +108,5 @@ class _Rewriter:
             self.added[gv] = packing_function(pack, dtype, self.target).with_attr("global_symbol", gv.name)
             self.pack_functions[pack, dtype] = gv
         info = TensorStructInfo(pack.packed_shape, dtype)
-        call = Call(
-            OP_CALL_TIR, (self.pack_functions[pack, dtype], Tuple((value,))), FrozenDict(), (info,), info
-        )
+        call = Call(OP_CALL_TIR, (self.pack_functions[pack, dtype], Tuple((value,))), FrozenDict(), (info,), info)
         return VarBinding(Var(f"packed_{len(self.added)}", info), call)

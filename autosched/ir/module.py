@@ -39,7 +39,7 @@ class IRModule(Node):
 
     def __init__(
         self,
-        functions: Mapping[str | GlobalVar, Any] | None = None,
+        functions: Mapping[str, Any] | Mapping[GlobalVar, Any] | Mapping[str | GlobalVar, Any] | None = None,
         attrs: Mapping[str, Any] | None = None,
         global_infos: Mapping[str, Any] | None = None,
     ):

@@ -1,7 +1,7 @@
 """The base of all IR nodes, and generic walks over them.
 
 A node is a frozen dataclass with `eq=False`: nodes compare by identity, and by form through `structural_equal`.
-Field metadata says what a walk needs to know: `defines()` marks the variables that a node introduces.
+Field metadata says what a walk needs to know: `DEFINES` marks the variables that a node introduces.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 N = TypeVar("N")
@@ -24,7 +25,7 @@ class Span:
     column: int = 1
 
 
-class FrozenDict(dict[str, Any]):
+class FrozenDict(dict[Any, Any]):
     """A dict that refuses change; the default of every attribute mapping."""
 
     def _refuse(self, *_: Any, **__: Any) -> None:
@@ -53,22 +54,20 @@ class Node:
         return self is other
 
 
-def defines(**kwargs: Any) -> Any:
-    """A dataclass field that introduces variables (loop variables, parameters, buffers)."""
-    return dataclasses.field(metadata={"defines": True}, **kwargs)
+# What a node's field may say of itself: `loop_var: Var = field(metadata=DEFINES)`.
+DEFINES: Mapping[str, bool] = MappingProxyType({"defines": True})  # it introduces variables: loop variables, parameters
+IGNORED: Mapping[str, bool] = MappingProxyType({"ignored": True})  # it is no part of the node's form: a span, a cache
 
 
-def ignored(**kwargs: Any) -> Any:
-    """A dataclass field that is not part of a node's form (a source span, a cache)."""
-    return dataclasses.field(metadata={"ignored": True}, **kwargs)
-
-
-@cache
-def form_fields(kind: type) -> tuple[tuple[str, bool], ...]:
+def _form_fields(kind: type) -> tuple[tuple[str, bool], ...]:
     """(name, defines variables) of each field that belongs to the form of `kind`, definitions before uses."""
     fields = (f for f in dataclasses.fields(kind) if not f.metadata.get("ignored"))  # type: ignore[arg-type]
     marked = ((f.name, bool(f.metadata.get("defines"))) for f in fields)
     return tuple(sorted(marked, key=lambda field: not field[1]))
+
+
+# cached, and typed by hand: a class whose instances have a `__hash__` of their own is no `Hashable` to mypy
+form_fields: Callable[[type], tuple[tuple[str, bool], ...]] = cache(_form_fields)
 
 
 _LEAVES = frozenset({str, int, float, bool, type(None)})  # known at once: asking an ABC about them costs more

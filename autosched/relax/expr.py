@@ -12,7 +12,7 @@ import numpy as np
 from autosched.errors import IndexOutOfRangeError, InvalidTypeError
 from autosched.ir import printing
 from autosched.ir.module import GlobalVar
-from autosched.ir.node import FrozenDict, Node, Span, defines, ignored
+from autosched.ir.node import DEFINES, IGNORED, FrozenDict, Node, Span
 from autosched.relax.struct_info import (
     Expr,
     ObjectStructInfo,
@@ -32,7 +32,7 @@ class Var(Expr):
     is_variable: ClassVar[bool] = True
     name: str
     struct_info: StructInfo | None = None
-    span: Span | None = ignored(default=None)
+    span: Span | None = field(default=None, metadata=IGNORED)
 
     @property
     def name_hint(self) -> str:
@@ -55,7 +55,7 @@ class Constant(Expr):
     """An array known at build. The array is kept by reference and must not be changed."""
 
     data: np.ndarray[Any, Any]
-    span: Span | None = ignored(default=None)
+    span: Span | None = field(default=None, metadata=IGNORED)
 
     @property
     def struct_info(self) -> TensorStructInfo:  # type: ignore[override]
@@ -108,7 +108,7 @@ class Tuple(Expr):
     """Several values together."""
 
     fields: tuple[Expr, ...]
-    span: Span | None = ignored(default=None)
+    span: Span | None = field(default=None, metadata=IGNORED)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fields", tuple(self.fields))
@@ -162,7 +162,7 @@ class ExternFunc(Expr):
     """A function that is found by name at run time."""
 
     global_symbol: str
-    struct_info: StructInfo | None = ignored(default=None)
+    struct_info: StructInfo | None = field(default=None, metadata=IGNORED)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,8 +177,8 @@ class Call(Expr):
     args: tuple[Any, ...]
     attrs: Mapping[str, Any] = field(default_factory=FrozenDict)
     sinfo_args: tuple[StructInfo, ...] = ()
-    struct_info: StructInfo | None = ignored(default=None)
-    span: Span | None = ignored(default=None)
+    struct_info: StructInfo | None = field(default=None, metadata=IGNORED)
+    span: Span | None = field(default=None, metadata=IGNORED)
 
     @property
     def op_name(self) -> str:
@@ -193,7 +193,7 @@ class If(Expr):
     cond: Expr
     true_branch: SeqExpr
     false_branch: SeqExpr
-    struct_info: StructInfo | None = ignored(default=None)
+    struct_info: StructInfo | None = field(default=None, metadata=IGNORED)
 
 
 class Binding(Node):
@@ -208,16 +208,16 @@ class Binding(Node):
 class VarBinding(Binding):
     """`var = value`."""
 
-    var: Var = defines()
+    var: Var = field(metadata=DEFINES)
     value: Expr  # type: ignore[misc]
-    span: Span | None = ignored(default=None)
+    span: Span | None = field(default=None, metadata=IGNORED)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchCast(Binding):
     """`var = value`, checked at run time against `struct_info`, whose symbolic dimensions it defines."""
 
-    var: Var = defines()
+    var: Var = field(metadata=DEFINES)
     value: Expr  # type: ignore[misc]
     struct_info: StructInfo  # type: ignore[misc]
 
@@ -250,12 +250,12 @@ class SeqExpr(Expr):
 class Function(Node):
     """A function of the graph level."""
 
-    params: tuple[Var, ...] = defines()
+    params: tuple[Var, ...] = field(metadata=DEFINES)
     body: SeqExpr  # type: ignore[misc]
     ret_struct_info: StructInfo | None = None
     is_pure: bool = True
     attrs: Mapping[str, Any] = field(default_factory=FrozenDict)
-    span: Span | None = ignored(default=None)
+    span: Span | None = field(default=None, metadata=IGNORED)
 
     @property
     def ret_ty(self) -> StructInfo | None:

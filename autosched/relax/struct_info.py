@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from autosched.errors import InvalidTypeError, ShapeError
 from autosched.ir import printing
-from autosched.ir.node import Node, Span, ignored
+from autosched.ir.node import IGNORED, Node, Span
 from autosched.tir.expr import IntImm, PrimExpr, const_int
 from autosched.tir.simplify import form_key
 
@@ -55,7 +55,7 @@ class ShapeExpr(Expr):
     """A shape as a value: dimensions known (int64 constants) or symbolic."""
 
     values: tuple[Any, ...]  # int64 expressions; integers are accepted
-    span: Span | None = ignored(default=None)
+    span: Span | None = field(default=None, metadata=IGNORED)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", tuple(to_dim(v) for v in self.values))

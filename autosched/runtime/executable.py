@@ -16,6 +16,7 @@ from autosched.runtime.device import Device
 from autosched.runtime.graph import Graph, Value, check_graph
 from autosched.runtime.kernel import Kernel
 from autosched.runtime.memory import as_aligned
+from autosched.runtime.names import known_name
 
 if TYPE_CHECKING:
     from autosched.runtime.graph_executor import GraphExecutor
@@ -83,7 +84,8 @@ class Executable:
         if len(args) > len(wanted):
             raise InvalidTypeError(f"{len(args)} inputs instead of {len(wanted)}", hint=f"inputs are {signature}")
         given = dict(zip(wanted, args))
-        for name, value in named.items():
+        for own_name, value in named.items():
+            name = known_name(own_name, wanted)
             if name not in wanted or name in given:
                 problem = "given twice" if name in given else "unknown"
                 raise InvalidTypeError(f"input '{name}' is {problem}", hint=f"inputs are {signature}")

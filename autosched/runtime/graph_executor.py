@@ -24,6 +24,7 @@ from autosched.runtime.device import CPU, Device, cpu
 from autosched.runtime.executable import Executable
 from autosched.runtime.graph import Node
 from autosched.runtime.memory import ALIGNMENT, empty_aligned
+from autosched.runtime.names import known_name
 from autosched.runtime.params import load_param_dict
 from autosched.runtime.program import Program
 from autosched.runtime.timing import BenchmarkResult, measure
@@ -85,6 +86,7 @@ class GraphExecutor:
 
     def _position(self, key: int | str) -> int:
         if isinstance(key, str):
+            key = known_name(key, self._index)
             if key not in self._index:
                 names = ", ".join(value.name for value in self.executable.inputs)
                 raise TVMError(f"could not find '{key}' in graph's inputs", hint=f"inputs are {names}")
@@ -112,7 +114,7 @@ class GraphExecutor:
             self._replaced.add(number)
 
     def _set_known_input(self, key: int | str, value: Any) -> None:
-        if not (isinstance(key, str) and key not in self._index):
+        if not (isinstance(key, str) and known_name(key, self._index) not in self._index):
             self.set_input(key, value)
 
     def set_input_zero_copy(self, key: int | str, value: NDArray | np.ndarray) -> None:
@@ -145,7 +147,7 @@ class GraphExecutor:
 
     def get_input(self, key: int | str, out: NDArray | None = None) -> NDArray | None:
         """Give an input's own array, or copy it into `out`; an unknown name gives None."""
-        if isinstance(key, str) and key not in self._index:
+        if isinstance(key, str) and known_name(key, self._index) not in self._index:
             return None
         found = NDArray(self.program.view(self._args[self._position(key)]), self.device)
         return found if out is None else out.copyfrom(found)
@@ -156,7 +158,7 @@ class GraphExecutor:
 
     def get_input_index(self, name: str) -> int:
         """Give the position of an input, -1 if there is none of that name."""
-        return self._index.get(name, -1)
+        return self._index.get(known_name(name, self._index), -1)
 
     def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
         """Give shapes and dtypes by name of the inputs that are not parameters."""

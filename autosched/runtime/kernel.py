@@ -11,13 +11,27 @@ function
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from autosched.target import Target
+
 ABI_VERSION = 1
+
+
+def pack_text(text: str) -> str:
+    """Compress a long text for a manifest."""
+    return base64.b85encode(zlib.compress(text.encode(), 6)).decode() if text else ""
+
+
+def unpack_text(packed: str) -> str:
+    """Give back what `pack_text` compressed."""
+    return zlib.decompress(base64.b85decode(packed)).decode() if packed else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +77,30 @@ class Kernel:
     features: tuple[str, ...] = ()  # instruction sets that the code needs, in LLVM's names
     flops: int = 0
     generator: str = ""  # version of the code generator
+    llvm_packed: str = field(default="", repr=False)  # the optimised LLVM text, see `pack_text`
 
     def __post_init__(self) -> None:
         sizes = self.scratch_bytes, self.scratch_bytes_per_worker
         assert sizes[0] % 64 == 0 and sizes[1] % 64 == 0, f"scratch sizes {sizes} are multiples of 64"
+
+    @property
+    def llvm(self) -> str:
+        """The optimised LLVM text that the object code was made from."""
+        return unpack_text(self.llvm_packed)
+
+    @property
+    def asm(self) -> str:
+        """The assembly text, made from the LLVM text for the kernel's target."""
+        import llvmlite.binding as llvm
+
+        target = Target(self.target)
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        kind = llvm.Target.from_triple(llvm.get_process_triple())
+        machine = kind.create_target_machine(
+            cpu=target.mcpu, features=target.llvm_features, opt=3, reloc="pic", codemodel="default"
+        )
+        return str(machine.emit_assembly(llvm.parse_assembly(self.llvm))) if self.llvm_packed else ""
 
     @property
     def inputs(self) -> tuple[ArgSpec, ...]:
@@ -102,6 +136,7 @@ class Kernel:
             "features": list(self.features),
             "flops": self.flops,
             "generator": self.generator,
+            "llvm": self.llvm_packed,
             "object_sha256": hashlib.sha256(self.object_code).hexdigest(),
         }
 
@@ -125,4 +160,5 @@ class Kernel:
             features=tuple(str(name) for name in entry.get("features", ())),
             flops=int(entry.get("flops", 0)),
             generator=str(entry.get("generator", "")),
+            llvm_packed=str(entry.get("llvm", "")),
         )

@@ -1,13 +1,13 @@
 """The text form of modules and functions, a dialect of TVMScript: printer, parser and the names `I`, `T` and `R`.
 
-    from autosched.script import ir as I, tir as T, relax as R
+from autosched.script import ir as I, tir as T, relax as R
 
-    @T.prim_func
-    def double(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
-        for i in range(4):
-            with T.block("B"):
-                v_i = T.axis.spatial(4, i)
-                B[v_i] = A[v_i] * T.float32(2)
+@T.prim_func
+def double(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    for i in range(4):
+        with T.block("B"):
+            v_i = T.axis.spatial(4, i)
+            B[v_i] = A[v_i] * T.float32(2)
 """
 
 from autosched.script.parser import from_source

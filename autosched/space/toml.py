@@ -74,13 +74,11 @@ def list_spaces(target_kind: str, folder: Path | None = None) -> tuple[str, ...]
     return tuple(sorted(path.stem for path in ((folder or search_spaces_folder()) / target_kind).glob("*.toml")))
 
 
-def load_space(
-    target_kind: str, name: str, *, folder: Path | None = None, **values: int | float | str | bool
-) -> ConfigSpace:
+def load_space(target_kind: str, name: str, values: Values, *, folder: Path | None = None) -> ConfigSpace:
     """The space of template `name` for the given shape and target values.
 
+    values  what the file's `values` lists: {"M": 128, "lanes": 8, "registers": 16, …}; others are ignored
     folder  looked into first; what it does not have comes from the project's own folder
-    values  what the file's `values` lists: M=128, lanes=8, registers=16, …; others are ignored
     Raises  SpaceError with file, line and reason if the file is missing or malformed, or a value is not given.
     """
     relative = Path(target_kind) / f"{name}.toml"

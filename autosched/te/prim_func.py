@@ -116,7 +116,8 @@ class _Builder:
         if isinstance(first, Reduce):
             init, body = _reduction(first, outputs, at)
         else:
-            init, body = None, seq(*(BufferStore(o, E.cast(o.dtype, b), at) for o, b in zip(outputs, bodies, strict=True)))
+            stores = (BufferStore(o, E.cast(o.dtype, b), at) for o, b in zip(outputs, bodies, strict=True))
+            init, body = None, seq(*stores)
         reads, writes = infer_regions(body, init)
         annotations = dict(op.attrs) | ({"tag": op.tag} if op.tag else {})
         block = Block(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autosched.errors import InvalidValueError
-from autosched.ir.node import FrozenDict, Node, ignored, walk
+from autosched.ir.node import IGNORED, FrozenDict, Node, walk
 from autosched.tir import expr as E
 from autosched.tir.expr import IterVar, PrimExpr, ProducerLoad, to_expr
 
@@ -152,7 +152,7 @@ class PlaceholderOp(Operation):
 
     shape: tuple[PrimExpr, ...] = ()
     dtype: str = "float32"
-    _cache: dict[int, Any] = ignored(default_factory=dict, repr=False)
+    _cache: dict[int, Any] = field(default_factory=dict, repr=False, metadata=IGNORED)
 
     @property
     def _outputs(self) -> tuple[Tensor, ...]:
@@ -169,7 +169,7 @@ class ComputeOp(Operation):
     body: tuple[PrimExpr, ...] = ()
     tag: str = ""
     attrs: Mapping[str, Any] = field(default_factory=FrozenDict)
-    _cache: dict[int, Any] = ignored(default_factory=dict, repr=False)
+    _cache: dict[int, Any] = field(default_factory=dict, repr=False, metadata=IGNORED)
 
     @property
     def num_outputs(self) -> int:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Union
 
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir import printing
-from autosched.ir.node import Node, Span, defines, ignored
+from autosched.ir.node import DEFINES, IGNORED, Node, Span
 
 ExprLike = Union["PrimExpr", int, float, bool]
 
@@ -114,7 +114,7 @@ class Var(PrimExpr):
     is_variable: ClassVar[bool] = True
     name: str
     dtype: str = "int32"
-    span: Span | None = ignored(default=None)
+    span: Span | None = field(default=None, metadata=IGNORED)
 
     @property
     def name_hint(self) -> str:
@@ -301,7 +301,7 @@ class Call(PrimExpr):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Let(PrimExpr):
-    var: Var = defines()
+    var: Var = field(metadata=DEFINES)
     value: PrimExpr
     body: PrimExpr
 
@@ -356,7 +356,7 @@ class BufferLoad(PrimExpr):
 class ProducerLoad(PrimExpr):
     """An element of a tensor expression (te.Tensor), before it has a buffer."""
 
-    producer: Any = ignored()
+    producer: Any = field(metadata=IGNORED)
     indices: tuple[PrimExpr, ...]
 
     @property
@@ -384,7 +384,7 @@ class IterVar(Node):
     """A block's (or te axis's) iteration variable: its domain and kind, SPATIAL ("S") or REDUCE ("R")."""
 
     dom: Range
-    var: Var = defines()
+    var: Var = field(metadata=DEFINES)
     kind: str = SPATIAL
     thread_tag: str = ""
 
@@ -431,8 +431,8 @@ class IterVar(Node):
 class CommReducer(Node):
     """A commutative, associative combination: `result[i]` in terms of `lhs` and `rhs`, and its identity."""
 
-    lhs: tuple[Var, ...] = defines()
-    rhs: tuple[Var, ...] = defines()
+    lhs: tuple[Var, ...] = field(metadata=DEFINES)
+    rhs: tuple[Var, ...] = field(metadata=DEFINES)
     result: tuple[PrimExpr, ...]
     identity_element: tuple[PrimExpr, ...]
 
@@ -465,8 +465,11 @@ def is_float(dtype: str) -> bool:
     return dtype.startswith(("float", "bfloat"))
 
 
-def _unwrap(x: Any) -> Any:
-    return x.var if isinstance(x, IterVar) else x
+def _unwrap(x: Any) -> ExprLike:
+    if isinstance(x, IterVar):
+        return x.var
+    plain: ExprLike = x
+    return plain
 
 
 def const(value: float | int | bool, dtype: str | None = None) -> PrimExpr:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autosched.ir import printing
-from autosched.ir.node import FrozenDict, Node, Span, defines, ignored
+from autosched.ir.node import DEFINES, IGNORED, FrozenDict, Node, Span
 from autosched.tir.expr import Buffer, IntImm, Var
 from autosched.tir.stmt import Block, BlockRealize, Stmt
 
@@ -22,12 +22,12 @@ class PrimFunc(Node):
     body        before lowering: the BlockRealize of the root block; after it: plain statements
     """
 
-    params: tuple[Var, ...] = defines()
-    buffer_map: Mapping[Var, Buffer] = defines()
+    params: tuple[Var, ...] = field(metadata=DEFINES)
+    buffer_map: Mapping[Var, Buffer] = field(metadata=DEFINES)
     body: Stmt
     ret_type: Any = None
     attrs: Mapping[str, Any] = field(default_factory=FrozenDict)
-    span: Span | None = ignored(default=None)
+    span: Span | None = field(default=None, metadata=IGNORED)
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:

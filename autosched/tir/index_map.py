@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from autosched.errors import InvalidValueError
-from autosched.ir.node import Node, defines
+from autosched.ir.node import DEFINES, Node
 from autosched.tir import expr as E
 from autosched.tir.expr import PrimExpr, Range, Var
 from autosched.tir.functor import substitute
@@ -25,7 +25,7 @@ _SIGNS: dict[type, str] = {E.Add: "+", E.Sub: "-", E.Mul: "*", E.FloorDiv: "//",
 class IndexMap(Node):
     """New indices as expressions of the old ones: `lambda n, c: (n, c // 16, c % 16)`."""
 
-    initial_indices: tuple[Var, ...] = defines()
+    initial_indices: tuple[Var, ...] = field(metadata=DEFINES)
     final_indices: tuple[PrimExpr, ...]
 
     @staticmethod
@@ -43,7 +43,7 @@ class IndexMap(Node):
         return IndexMap(variables, tuple(E.to_expr(i, dtype) for i in items))
 
     @staticmethod
-    def from_text(text: str) -> IndexMap:
+    def from_text(text: str, dtype: str = "int32") -> IndexMap:
         """The map that `str()` wrote. Only names, integers and + - * // % are understood; nothing is run."""
         try:
             tree = ast.parse(text.strip(), mode="eval").body
@@ -51,8 +51,8 @@ class IndexMap(Node):
             raise InvalidValueError(f"not an index map: {text!r}") from e
         if not isinstance(tree, ast.Lambda) or not isinstance(tree.body, ast.Tuple):
             raise InvalidValueError(f"not an index map: {text!r}", hint="write 'lambda i, j: (i // 4, j, i % 4)'")
-        variables = {a.arg: Var(a.arg) for a in tree.args.args}
-        return IndexMap(tuple(variables.values()), tuple(_expr(x, variables) for x in tree.body.elts))
+        variables = {a.arg: Var(a.arg, dtype) for a in tree.args.args}
+        return IndexMap(tuple(variables.values()), tuple(_expr(x, variables, dtype) for x in tree.body.elts))
 
     @property
     def ndim(self) -> int:
@@ -108,15 +108,15 @@ def _text(x: PrimExpr) -> str:
             raise InvalidValueError(f"an index map cannot hold a {type(x).__name__}")
 
 
-def _expr(node: ast.expr, variables: dict[str, Var]) -> PrimExpr:
+def _expr(node: ast.expr, variables: dict[str, Var], dtype: str) -> PrimExpr:
     match node:
         case ast.Name(id=name) if name in variables:
             return variables[name]
         case ast.Constant(value=int() as value):
-            return E.const(value)
+            return E.const(value, dtype)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPS:
-            return _OPS[type(op)](_expr(left, variables), _expr(right, variables))
+            return _OPS[type(op)](_expr(left, variables, dtype), _expr(right, variables, dtype))
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return E.sub(0, _expr(operand, variables))
+            return E.sub(0, _expr(operand, variables, dtype))
         case _:
             raise InvalidValueError(f"an index map cannot hold {ast.unparse(node)!r}")

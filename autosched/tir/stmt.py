@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from autosched.ir import printing
-from autosched.ir.node import FrozenDict, Node, Span, defines, ignored
+from autosched.ir.node import DEFINES, IGNORED, FrozenDict, Node, Span
 from autosched.tir.expr import Buffer, IterVar, PrimExpr, Range, Var
 
 
@@ -42,14 +42,14 @@ class BufferStore(Stmt):
 class For(Stmt):
     """Run `body` for each `loop_var` in [start, start + extent); `kind` says who runs the iterations."""
 
-    loop_var: Var = defines()
+    loop_var: Var = field(metadata=DEFINES)
     start: PrimExpr
     extent: PrimExpr
     kind: LoopKind
     body: Stmt
     thread: str = ""  # for THREAD_BINDING: "threadIdx.x", …
     annotations: Mapping[str, Any] = field(default_factory=FrozenDict)
-    span: Span | None = ignored(default=None)
+    span: Span | None = field(default=None, metadata=IGNORED)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +72,7 @@ class IfThenElse(Stmt):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LetStmt(Stmt):
-    var: Var = defines()
+    var: Var = field(metadata=DEFINES)
     value: PrimExpr
     body: Stmt
 
@@ -95,7 +95,7 @@ class AssertStmt(Stmt):
 class Allocate(Stmt):
     """After lowering: `buffer` lives during `body`. Before, allocations stand in `Block.alloc_buffers`."""
 
-    buffer: Buffer = defines()
+    buffer: Buffer = field(metadata=DEFINES)
     body: Stmt
     annotations: Mapping[str, Any] = field(default_factory=FrozenDict)
 
@@ -112,7 +112,7 @@ class BufferRegion(Node):
 class MatchBufferRegion(Node):
     """A second name for a region of a buffer."""
 
-    buffer: Buffer = defines()
+    buffer: Buffer = field(metadata=DEFINES)
     source: BufferRegion
 
 
@@ -123,16 +123,16 @@ class Block(Stmt):
     `init` runs where all reduction variables are at their start; `body` is the update.
     """
 
-    iter_vars: tuple[IterVar, ...] = defines()
-    alloc_buffers: tuple[Buffer, ...] = defines()
+    iter_vars: tuple[IterVar, ...] = field(metadata=DEFINES)
+    alloc_buffers: tuple[Buffer, ...] = field(metadata=DEFINES)
     reads: tuple[BufferRegion, ...]
     writes: tuple[BufferRegion, ...]
     name_hint: str
     body: Stmt
     init: Stmt | None = None
-    match_buffers: tuple[MatchBufferRegion, ...] = defines(default=())
+    match_buffers: tuple[MatchBufferRegion, ...] = field(default=(), metadata=DEFINES)
     annotations: Mapping[str, Any] = field(default_factory=FrozenDict)
-    span: Span | None = ignored(default=None)
+    span: Span | None = field(default=None, metadata=IGNORED)
 
     @property
     def name(self) -> str:

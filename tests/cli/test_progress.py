@@ -50,6 +50,15 @@ def test_a_line_for_each_step_where_there_is_no_terminal() -> None:
     ]
 
 
+def test_a_long_silence_ends_with_a_line_about_all() -> None:
+    out = io.StringIO()
+    with TuneDisplay(out=out, every_s=0) as display:
+        display(State([Task(state="searching"), Task(name="softmax", state="verifying")]))
+    first, *rest = out.getvalue().splitlines()
+    assert first.startswith("[0:42] 1/2 conv2d")
+    assert rest == [f"[0:42] {status_line(State([Task(), Task()]))}"]
+
+
 def test_a_task_that_waits_says_nothing() -> None:
     out = io.StringIO()
     with TuneDisplay(out=out) as display:

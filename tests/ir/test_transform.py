@@ -1,97 +1,85 @@
-"""Passes, sequences of them, and the context that steers them."""
-
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 from autosched.errors import InvalidTypeError, VerifyError
 from autosched.ir import IRModule
-from autosched.ir.transform import Pass, PassContext, PassInfo, Sequential, graph_pass, module_pass, run_passes
+from autosched.ir.transform import Pass, PassContext, Sequential, graph_pass, module_pass, run_passes
 
 
-def mark(name: str, opt_level: int = 0) -> Pass:
-    """A pass that writes its name into the attribute `seen`."""
-
-    def run(mod: IRModule) -> IRModule:
-        return mod.with_attr("seen", (*mod.attrs.get("seen", ()), name))
-
-    return Pass(run, PassInfo(opt_level, name))
+def _marking(name: str, opt_level: int = 0) -> Pass:
+    """A pass that appends its name to the module's attribute `trail`."""
+    return graph_pass(name, opt_level)(lambda mod: mod.with_attr("trail", (*(mod.attrs.get("trail") or ()), name)))
 
 
-def test_a_pass_leaves_its_input_alone() -> None:
+def test_passes_run_in_order_and_leave_their_input_alone():
     module = IRModule()
-    assert mark("a")(module).attrs["seen"] == ("a",) and "seen" not in module.attrs
+    assert Sequential([_marking("a"), _marking("b")])(module).attrs["trail"] == ("a", "b")
+    assert "trail" not in module.attrs
 
 
-def test_levels_and_names_choose() -> None:
-    passes = Sequential([mark("a"), mark("b", 3), mark("c")])
-    assert passes(IRModule()).attrs["seen"] == ("a", "c")
-    with PassContext(opt_level=3, disabled_pass=["c"]):
-        assert passes(IRModule()).attrs["seen"] == ("a", "b")
-        with PassContext(opt_level=0, required_pass=["b"]):
-            assert passes(IRModule()).attrs["seen"] == ("a", "b", "c")
-    assert passes(IRModule()).attrs["seen"] == ("a", "c")
+def test_the_context_chooses_what_runs():
+    sequence = Sequential([_marking("a"), _marking("slow", opt_level=3)])
+    assert sequence(IRModule()).attrs["trail"] == ("a",)
+    with PassContext(opt_level=3, disabled_pass=["a"]):
+        assert sequence(IRModule()).attrs["trail"] == ("slow",)
+    with PassContext(required_pass=["slow"]):
+        assert sequence(IRModule()).attrs["trail"] == ("a", "slow")
+    assert PassContext.current().opt_level == 2
 
 
-def test_instruments_see_every_pass() -> None:
+def test_instruments_see_every_pass():
+    seen = []
+
     class Watch:
-        def __init__(self) -> None:
-            self.seen: list[str] = []
+        def run_before_pass(self, mod, info):
+            seen.append(("before", info.name))
 
-        def should_run(self, mod: IRModule, info: PassInfo) -> bool:
+        def run_after_pass(self, mod, info):
+            seen.append(("after", info.name))
+
+        def should_run(self, mod, info):
             return info.name != "b"
 
-        def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-            self.seen.append(f"before {info.name}")
-
-        def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-            self.seen.append(f"after {info.name} {mod.attrs['seen']}")
-
-    watch = Watch()
-    with PassContext(instruments=[watch]):
-        Sequential([mark("a"), mark("b")], name="both")(IRModule())
-    assert watch.seen == ["before both", "before a", "after a ('a',)", "after both ('a',)"]
+    with PassContext(instruments=[Watch()]):
+        result = Sequential([_marking("a"), _marking("b")], name="both")(IRModule())
+    assert result.attrs["trail"] == ("a",)
+    assert seen == [("before", "both"), ("before", "a"), ("after", "a"), ("after", "both")]
 
 
-def test_decorators() -> None:
-    @module_pass(opt_level=1, name="mine")
-    def function(mod: IRModule, ctx: PassContext) -> IRModule:
+def test_decorators():
+    @module_pass(opt_level=1, name="named")
+    def change(mod, ctx):
         return mod.with_attr("level", ctx.opt_level)
 
-    @module_pass(opt_level=2)
-    class WithOptions:
-        def __init__(self, value: int):
+    assert change.info.name == "named" and change.info.opt_level == 1
+    assert change(IRModule()).attrs["level"] == 2
+
+    @module_pass(opt_level=1)
+    class Add:
+        def __init__(self, value):
             self.value = value
 
-        def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        def transform_module(self, mod, ctx):
             return mod.with_attr("value", self.value)
 
-    @graph_pass("ours")
-    def ours(mod: IRModule) -> IRModule:
-        """Do nothing."""
-        return mod
-
-    assert function.info == PassInfo(1, "mine") and function(IRModule()).attrs["level"] == 2
-    assert WithOptions(7)(IRModule()).attrs["value"] == 7 and WithOptions(7).info == PassInfo(2, "WithOptions")
-    assert ours.name == "ours" and ours.__doc__ == "Do nothing."
+    assert Add(3)(IRModule()).attrs["value"] == 3 and Add(3).info.name == "Add"
 
 
-@pytest.mark.parametrize(
-    "use", [lambda: mark("a")(42), lambda: Sequential([print]), lambda: Pass(id, PassInfo(0, "x"))(IRModule())]
-)
-def test_wrong_types_are_refused(use: Any) -> None:
-    with pytest.raises(InvalidTypeError):
-        use()
+def test_wrong_use():
+    with pytest.raises(InvalidTypeError, match="pass 'a' takes an IRModule, got str"):
+        _marking("a")("module")
+    with pytest.raises(InvalidTypeError, match="pass 'none' returned NoneType"):
+        graph_pass("none")(lambda mod: None)(IRModule())
+    with pytest.raises(InvalidTypeError, match="takes a list of passes"):
+        Sequential([len])
 
 
-def test_the_runner_names_the_pass_whose_result_is_malformed() -> None:
-    def verify(mod: IRModule) -> None:
-        if "b" in mod.attrs["seen"]:
-            raise VerifyError("broken", where="here")
+def test_the_runner_verifies_and_tells():
+    seen = []
 
-    seen: list[str] = []
-    with pytest.raises(VerifyError, match="the result of pass 'b': here"):
-        run_passes(IRModule(), [mark("a"), mark("b"), mark("c")], verify=verify, watch=lambda n, m, s: seen.append(n))
+    def verify(module):
+        if module.attrs.get("trail") == ("a", "b"):
+            raise VerifyError("two are too many", where="main")
+
+    with pytest.raises(VerifyError, match=r"two are too many \(in the result of pass 'b': main\)"):
+        run_passes(IRModule(), (_marking("a"), _marking("b")), verify=verify, watch=lambda name, *_: seen.append(name))
     assert seen == ["a"]

@@ -66,6 +66,14 @@ def test_batch_of_three(name, tmp_path):
     check_executable(executable, inputs, reference(model, inputs), tmp_path)
 
 
+@pytest.mark.parametrize("name", quick_or_slow(EXPORTED))
+def test_older_exporter(name, tmp_path):
+    model = get_model(name, softmax=False, exporter="legacy")
+    inputs = make_inputs(model, seed=6)
+    executable = autosched.build(from_onnx(model), target="cpu", records=FallbackContext())
+    check_executable(executable, inputs, reference(model, inputs), tmp_path)
+
+
 @pytest.mark.parametrize("name", ["mlp", *(pytest.param(n, marks=pytest.mark.slow) for n in (*LIGHT, *EXPORTED[1:]))])
 def test_tuned_model_agrees_with_onnxruntime(name, tmp_path):
     model = get_model(name, softmax=False)

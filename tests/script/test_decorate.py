@@ -64,7 +64,7 @@ def test_a_class_becomes_a_module() -> None:
     assert isinstance(Module, IRModule)
     assert [gv.name for gv in Module.get_global_vars()] == ["double", "main"]
     assert "global_symbol" not in Module["double"].attrs
-    assert "z: R.Tensor((4,), dtype=\"float32\") = R.add(lv1, x)" in Module.script()
+    assert 'z: R.Tensor((4,), dtype="float32") = R.add(lv1, x)' in Module.script()
     assert structural_equal(Module, from_source(Module.script()))
 
 

@@ -101,10 +101,10 @@ def test_not_toml_and_missing_values(tmp_path: Path) -> None:
 def test_a_users_folder_overrides_and_the_rest_comes_from_the_project(tmp_path: Path) -> None:
     (tmp_path / "cpu").mkdir()
     write(tmp_path / "cpu", GOOD)
-    assert load_space("cpu", "demo", folder=tmp_path, M=48, registers=16).name == "demo"
+    assert load_space("cpu", "demo", {"M": 48, "registers": 16}, folder=tmp_path).name == "demo"
     assert "matmul" in list_spaces("cpu")
     with pytest.raises(SpaceError, match="there are .*matmul"):
-        load_space("cpu", "nonsense", folder=tmp_path)
+        load_space("cpu", "nonsense", {}, folder=tmp_path)
 
 
 def test_every_shipped_file_can_be_read() -> None:

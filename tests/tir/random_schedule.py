@@ -18,6 +18,8 @@ PRIMITIVES = (
     "transform_layout", "transform_block_layout", "annotate", "add_unit_loop",
 )  # fmt: skip
 
+SCOPES = ("local", "global")
+
 MAPS: dict[int, list[Callable[..., Any]]] = {
     1: [lambda i: (i // 2, i % 2), lambda i: (i,), lambda i: (i // 4, i % 4)],
     2: [
@@ -36,6 +38,9 @@ def step(sch: Schedule, choose: Choose) -> str:
     """One random primitive on random operands; returns what was tried. Raises what the primitive raises."""
     name = PRIMITIVES[choose(len(PRIMITIVES))]
     blocks = list(sch._tree("main").leaf_names)
+    reductions = [b for b in blocks if sch._tree("main").block(b).init is not None]
+    if name in ("decompose_reduction", "rfactor") and choose(4):
+        blocks = reductions or blocks
     block = blocks[choose(len(blocks))]
     loops = sch.get_loops(block)
 
@@ -72,8 +77,10 @@ def step(sch: Schedule, choose: Choose) -> str:
         case "compute_inline" | "reverse_compute_inline":
             getattr(sch, name)(block)
         case "compute_at" | "reverse_compute_at":
-            other = blocks[choose(len(blocks))]
-            theirs = sch.get_loops(other)
+            related = (sch.get_consumers if name == "compute_at" else sch.get_producers)(block)
+            near = [sch.get(b).name_hint for b in related] if choose(4) else []
+            around = near or blocks
+            theirs = sch.get_loops(around[choose(len(around))])
             if not theirs:
                 raise ScheduleError("no loop")
             getattr(sch, name)(
@@ -83,11 +90,13 @@ def step(sch: Schedule, choose: Choose) -> str:
                 index=(-1, -1, -2, 0)[choose(4)],
             )
         case "cache_read":
-            sch.cache_read(block, choose(2), "global")
+            readers = [b for b in blocks if choose(2)] if choose(2) else []
+            sch.cache_read(block, choose(2), SCOPES[choose(2)], readers)
         case "cache_write":
-            sch.cache_write(block, 0, "local")
+            readers = [b for b in blocks if choose(2)] if choose(2) else []
+            sch.cache_write(block, 0, SCOPES[choose(2)], readers)
         case "set_scope":
-            sch.set_scope(block, 0, "local")
+            sch.set_scope(block, 0, SCOPES[choose(2)])
         case "decompose_reduction":
             sch.decompose_reduction(block, loop())
         case "rfactor":

@@ -15,7 +15,7 @@ from autosched.codegen.lower import lower_func, split_phases
 from autosched.codegen.lower.flops import count_flops
 from autosched.errors import CodegenError
 from autosched.ir.node import walk
-from autosched.runtime.kernel import ArgSpec, Kernel, Phase
+from autosched.runtime.kernel import ArgSpec, Kernel, Phase, pack_text
 from autosched.runtime.loader import check_object
 from autosched.target import Target
 from autosched.tir.function import PrimFunc
@@ -71,8 +71,9 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
         features=tuple(sorted(target.features)),
         flops=int(func.attrs.get("flops", 0)) or count_flops(lowered.body),
         generator=GENERATOR,
+        llvm_packed=pack_text(text),
     )
-    return CompiledKernel(kernel, text)
+    return CompiledKernel(kernel)
 
 
 def arg_specs(func: PrimFunc) -> tuple[ArgSpec, ...]:

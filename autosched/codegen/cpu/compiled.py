@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from autosched.codegen.cpu.report import AsmReport, read_assembly
 from autosched.runtime.kernel import Kernel
-from autosched.target import Target
 
 
 @dataclass(slots=True)
@@ -15,7 +13,6 @@ class CompiledKernel:
     """kernel: what runs; `source`: the readable Numba source; `llvm`: its optimised LLVM text; `asm`: its assembly."""
 
     kernel: Kernel
-    llvm: str = field(repr=False)
     from_cache: bool = False
     _asm: str = field(default="", repr=False)
 
@@ -24,10 +21,14 @@ class CompiledKernel:
         return self.kernel.source
 
     @property
+    def llvm(self) -> str:
+        return self.kernel.llvm
+
+    @property
     def asm(self) -> str:
-        """The assembly text, made from the LLVM text when asked for."""
+        """The assembly text, made from the LLVM text when first asked for."""
         if not self._asm:
-            self._asm = _assemble(self.llvm, Target(self.kernel.target))
+            self._asm = self.kernel.asm
         return self._asm
 
     def report(self) -> AsmReport:
@@ -35,12 +36,3 @@ class CompiledKernel:
         return read_assembly(self.asm)
 
     features_report = report
-
-
-def _assemble(text: str, target: Target) -> str:
-    import llvmlite.binding as llvm
-
-    from autosched.codegen.cpu.machine import Machine
-
-    machine: Any = Machine.of(target).llvm
-    return str(machine.emit_assembly(llvm.parse_assembly(text)))

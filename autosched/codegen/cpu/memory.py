@@ -136,15 +136,20 @@ class MemoryEmitter(IndexEmitter):
         return self.flat[key]
 
     def address(self, place: Place, at: Affine) -> Any:
-        """A pointer to the element, which does not depend on the lane."""
-        pointer = place.pointer
+        """A pointer to the element, which does not depend on the lane.
+
+        LLVM is not told that pointers stay inside of local arrays, whose size it sees: lanes that a condition leaves
+        out may lie outside.
+        """
+        pointer, inbounds = place.pointer, not place.is_local
         if at.terms:
             key = ("address", id(pointer), at.key)
             known = self.known(key)
             if known is None:
-                known = self.remember(key, self.builder.gep(pointer, [self.scalar(Affine(0, at.terms))], inbounds=True))
+                offset = self.scalar(Affine(0, at.terms))
+                known = self.remember(key, self.builder.gep(pointer, [offset], inbounds=inbounds))
             pointer = known
-        return self.builder.gep(pointer, [I64(at.const)], inbounds=True) if at.const else pointer
+        return self.builder.gep(pointer, [I64(at.const)], inbounds=inbounds) if at.const else pointer
 
     # --- loads --------------------------------------------------------------------------------------------------
 
@@ -194,7 +199,10 @@ class MemoryEmitter(IndexEmitter):
     def load_row(self, dtype: str, place: Place, at: Affine, align: int) -> Any:
         vector = memory_type(dtype, self.lanes)
         pointer = self.builder.bitcast(self.address(place, at.without_lane()), vector.as_pointer())
-        mask = None if place.is_local else self.mask_vector()
+        # A local row is padded at its end, so that a tail may be loaded whole; lanes that a condition leaves out may
+        # lie before its start as well.
+        is_whole = place.is_local and (self.mask is None or isinstance(self.mask, int))
+        mask = None if is_whole else self.mask_vector()
         if mask is None:
             return self.builder.load(pointer, align=align)
         name = f"llvm.masked.load.{suffix(vector)}.p0"

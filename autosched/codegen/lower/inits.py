@@ -54,7 +54,7 @@ def _place(path: list[Node]) -> int | None:
         (reduce_vars if iter_var.kind == REDUCE else spatial_vars).update(free_vars(value))
     for condition in split_conditions(realize.predicate):
         used = free_vars(condition)
-        if used & reduce_vars and used & spatial_vars - reduce_vars:
+        if used & reduce_vars and used - reduce_vars:
             return None
     if reduce_vars & spatial_vars:
         return None
@@ -87,6 +87,7 @@ def _init_nest(loops: list[Node], realize: BlockRealize) -> Stmt:
     for iter_var, value in zip(block.iter_vars, realize.iter_values, strict=True):
         (reduced if iter_var.kind == REDUCE else spatial).update(free_vars(value))
     conditions = [c for c in split_conditions(realize.predicate) if not free_vars(c) & reduced]
+    spatial.update(v for c in conditions for v in free_vars(c))  # a loop may be bound nowhere but in a condition
     stmt = guarded(all_of(*conditions), substitute(block.init, values))
     for loop in reversed(loops):
         if isinstance(loop, For) and loop.loop_var in spatial:

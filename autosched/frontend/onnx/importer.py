@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from autosched.ir.module import IRModule
 from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import Constant, Expr, Tuple, Var
 from autosched.relax.struct_info import TensorStructInfo
+from autosched.runtime.names import identifier
 
 if TYPE_CHECKING:
     import onnx
@@ -84,12 +84,6 @@ def _refuse_unsupported(graph: onnx.GraphProto) -> None:
 def node_name(node: onnx.NodeProto, index: int) -> str:
     """A node's name, or what identifies it where it has none."""
     return node.name or (node.output[0] if node.output else "") or f"{node.op_type}_{index}"
-
-
-def identifier(name: str) -> str:
-    """A name made of letters, digits and underscores."""
-    text = re.sub(r"[^0-9a-zA-Z_]", "_", name)
-    return text if text[:1].isalpha() or text[:1] == "_" else f"input_{text}"
 
 
 class _Importer:

@@ -175,9 +175,7 @@ class RelaxExprReader:
     def _call_tir(self, node: ast.Call) -> R.Call:
         args = arguments(self.state, node, "func", "args", "out_sinfo", "tir_vars", "out_ty", required=1)
         tir_vars = self.expr(args["tir_vars"]) if "tir_vars" in args else None
-        return call_tir(
-            self.value(args["func"]), self._inputs(args.get("args")), self._out_info(args, node), tir_vars
-        )
+        return call_tir(self.value(args["func"]), self._inputs(args.get("args")), self._out_info(args, node), tir_vars)
 
     def _call_dps_packed(self, node: ast.Call) -> R.Call:
         args = arguments(self.state, node, "func", "args", "out_sinfo", "out_ty", required=1)

@@ -63,7 +63,7 @@ class InfoReader:
                     return self._function(call)
                 case "Object":
                     return S.ObjectStructInfo()
-        raise self.state.error(node, "expected an annotation such as R.Tensor((1, 8), dtype=\"float32\")")
+        raise self.state.error(node, 'expected an annotation such as R.Tensor((1, 8), dtype="float32")')
 
     def infos(self, nodes: Sequence[ast.expr]) -> tuple[S.StructInfo, ...]:
         """Several annotations."""

@@ -44,7 +44,7 @@ def float_constant(ctx: Context, value: float, dtype: str) -> str:
 def int_node(ctx: Context, value: IntImm) -> str:
     """An integer constant among Python values: `T.int32(3)`; bool ones apart from Python's truths."""
     if value.dtype == "bool":
-        return f"{ctx.t('IntImm')}(\"bool\", {value.value})"
+        return f'{ctx.t("IntImm")}("bool", {value.value})'
     return f"{ctx.t(value.dtype)}({value.value})"
 
 

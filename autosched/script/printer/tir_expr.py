@@ -25,8 +25,6 @@ INFIX: dict[type, tuple[str, int]] = {
 FUNCTIONS: dict[type, str] = {E.Min: "min", E.Max: "max", E.Mod: "truncmod"}
 
 
-
-
 def dtype_of(e: Any) -> str:
     """The expression's dtype; "void" where a part of it is missing, since error messages print such parts too."""
     try:

@@ -59,7 +59,7 @@ def _write_body(ctx: Context, body: Stmt) -> None:
     if not isinstance(body, BlockRealize) or not _is_implied(body):
         writer.body(ctx, body)
         return
-    ctx.line(f"# with {ctx.t('block')}(\"root\"):", body, body.block)
+    ctx.line(f'# with {ctx.t("block")}("root"):', body, body.block)
     write_allocations(ctx, body.block)
     writer.body(ctx, body.block.body)
 

@@ -1,7 +1,7 @@
 """Direct convolution with blocked channels: out[n, oc, oh, ow, ob] += data[…] * weight[o, i, kh, kw].
 
     phase 1, where there is padding: copy the data into scratch with its zero border
-    phase 2: for (n, oc tile, oh chunk) in parallel:
+    phase 2: for (n, oc tile, oh chunk) in parallel:                # or (n, oh chunk, oc tile)
         for oh tile, ow tile:
             tile[oh_tile * ow_tile, oc_blocks * block] = 0          # stays in registers
             for ic, kh, kw, ib: tile += data[…] (broadcast) * weight_packed[oc tile, ic, kh, kw, ib, :]
@@ -13,20 +13,24 @@ Weights are packed from their natural [O, I, KH, KW] into [O / width, I / block,
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from autosched.space import Config, ConfigSpace, load_space
+from autosched.space import Config, ConfigSpace, KnobValue, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import Contraction, extents, find_contraction, is_parameter, reduced, spatial
 from autosched.templates.cpu.padding import schedule_before
 from autosched.templates.cpu.parts import Chain, chain_around, schedule_epilogue
 from autosched.templates.cpu.register_tile import cycles, default_unroll, fits, pieces
+from autosched.templates.cpu.task_order import Traffic, choose_order
 from autosched.templates.pack import Pack, repack
 from autosched.tir import BufferLoad, PrimFunc, Var
 from autosched.tir.functor import free_vars
 from autosched.tir.schedule import Schedule
+
+FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -77,22 +81,21 @@ class Conv2dBlocked:
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         vectors = -(-anchor.sizes["block"] // target.lanes("float32"))
-        space = load_space("cpu", self.name, **anchor.sizes, block_vectors=vectors, registers=target.num_registers)
+        values = {**anchor.sizes, "block_vectors": vectors, "registers": target.num_registers}
+        space = load_space("cpu", self.name, values)
         return space.with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         s = anchor.sizes
         per_block = -(-s["block"] // target.lanes("float32"))
         oh_tile, ow_tile, oc_blocks = _choose_tile(s, per_block, target)
-        chunk = 1
-        tiles = -(-s["OH"] // oh_tile)
-        while chunk * 2 <= tiles and s["N"] * -(-s["OC"] // oc_blocks) * -(-tiles // (chunk * 2)) >= 16:
-            chunk *= 2
-        knobs = {
+        order = choose_order(_traffic(anchor, oh_tile, oc_blocks), target)
+        knobs: dict[str, KnobValue] = {
             "oh_tile": oh_tile,
             "ow_tile": ow_tile,
             "oc_blocks": oc_blocks,
-            "oh_chunk": chunk,
+            "outer": order.outer,
+            "oh_chunk": order.chunk,
             "unroll_ic": default_unroll(oh_tile * ow_tile * oc_blocks * per_block, s["IB"]),
             "unroll_kw": False,
         }
@@ -114,14 +117,21 @@ class Conv2dBlocked:
         oc_tile, oc_in = sch.split(oc, [None, config["oc_blocks"]])
         oh_chunk, oh_tile, oh_in = sch.split(oh, [None, config["oh_chunk"], config["oh_tile"]])
         ow_tile, ow_in = sch.split(ow, [None, config["ow_tile"]])
-        sch.reorder(n, oc_tile, oh_chunk, oh_tile, ow_tile, oc_in, oh_in, ow_in, ob)
-        sch.parallel(sch.fuse(n, oc_tile, oh_chunk))
+        tasks = (oc_tile, oh_chunk) if config["outer"] == "weight" else (oh_chunk, oc_tile)
+        sch.reorder(n, *tasks, oh_tile, ow_tile, oc_in, oh_in, ow_in, ob)
+        sch.parallel(sch.fuse(n, *tasks))
         for loop in (oc_in, oh_in, ow_in):
             sch.unroll(loop)
         sch.vectorize(ob)
         sch.compute_at(conv.chain.anchor.name_hint, ow_tile, True)
         _schedule_update(sch, conv.chain.anchor.name_hint, config, s)
         return Applied(sch.func, tuple(packs), sch.trace.to_json_text())
+
+
+def _traffic(anchor: Anchor, oh_tile: int, oc_blocks: int) -> Traffic:
+    s, conv = anchor.sizes, anchor.details
+    data, weight = (math.prod(x.buffer.const_shape()) * FLOAT_BYTES for x in (conv.data, conv.weight))
+    return Traffic(s["N"], -(-s["OH"] // oh_tile), -(-s["OC"] // oc_blocks), data / s["N"], weight)
 
 
 def _choose_tile(s: Mapping[str, int], per_block: int, target: Target) -> tuple[int, int, int]:
@@ -134,9 +144,7 @@ def _choose_tile(s: Mapping[str, int], per_block: int, target: Target) -> tuple[
         if not fits(oh_tile * ow_tile, oc_blocks * per_block, target.num_registers):
             continue
         rows = [
-            (h * w, many_h * many_w)
-            for h, many_h in pieces(s["OH"], oh_tile)
-            for w, many_w in pieces(s["OW"], ow_tile)
+            (h * w, many_h * many_w) for h, many_h in pieces(s["OH"], oh_tile) for w, many_w in pieces(s["OW"], ow_tile)
         ]
         estimate = cycles(rows, oc_blocks * per_block, s["OC"] * per_block, steps, target)
         key = (round(estimate), oh_tile, -oh_tile * ow_tile * oc_blocks)

@@ -54,7 +54,8 @@ class Elementwise:
         return Anchor("", kind, {"inner": inner, "elements": math.prod(extents(spatial(last)))})
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        space = load_space("cpu", self.name, **anchor.sizes, lanes=target.lanes("float32"))
+        values = {**anchor.sizes, "lanes": target.lanes("float32")}
+        space = load_space("cpu", self.name, values)
         return space.with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:

@@ -79,9 +79,8 @@ class Matmul:
         return Anchor(c.block.name_hint, "matmul", sizes, (operands, chain))
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        space = load_space(
-            "cpu", self.name, **anchor.sizes, lanes=target.lanes("float32"), registers=target.num_registers
-        )
+        values = {**anchor.sizes, "lanes": target.lanes("float32"), "registers": target.num_registers}
+        space = load_space("cpu", self.name, values)
         return space.with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:

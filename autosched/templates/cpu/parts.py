@@ -53,7 +53,8 @@ def schedule_epilogue(sch: Schedule, chain: Chain) -> str:
         sch.compute_inline(block.name_hint)
     anchor = chain.anchor.name_hint
     if not chain.after:
-        return sch.get(sch.cache_write(anchor, 0, "local")).name_hint
+        copy: Block = sch.get(sch.cache_write(anchor, 0, "local"))
+        return copy.name_hint
     sch.set_scope(anchor, 0, "local")
     return chain.after[-1].name_hint
 

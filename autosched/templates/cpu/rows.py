@@ -80,7 +80,8 @@ class RowReduction:
         return Anchor(reductions[0].name_hint, op, sizes, Rows(axes, blocks))
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        space = load_space("cpu", self.name, **anchor.sizes, lanes=target.lanes("float32"))
+        values = {**anchor.sizes, "lanes": target.lanes("float32")}
+        space = load_space("cpu", self.name, values)
         return space.with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:

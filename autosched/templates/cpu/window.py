@@ -94,9 +94,8 @@ class WindowReduction:
         return Anchor(block.name_hint, op, sizes, Window(chain, weight))
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        space = load_space(
-            "cpu", self.name, **anchor.sizes, lanes=target.lanes("float32"), registers=target.num_registers
-        )
+        values = {**anchor.sizes, "lanes": target.lanes("float32"), "registers": target.num_registers}
+        space = load_space("cpu", self.name, values)
         return space.with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:

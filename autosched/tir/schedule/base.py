@@ -26,7 +26,14 @@ class ScheduleBase:
         self, mod: IRModule | PrimFunc, *, seed: int | None = None, debug_mask: str | int = "none",
         error_render_level: str = "detail", enable_check: bool = True,
     ):  # fmt: skip
-        """mod  a PrimFunc (becomes "main") or an IRModule; it is not changed. Raises TypeError for anything else."""
+        """A schedule of a function or module, which is not changed.
+
+        mod                 a PrimFunc (becomes "main") or an IRModule
+        seed                for the sampling primitives
+        error_render_level  "detail": the text of a ScheduleError shows the function with the loop or block marked,
+                            drawn when the text is asked for; "fast" and "none": its text is one line
+        Raises              TypeError for another kind of `mod`, ValueError for an unknown level
+        """
         if isinstance(mod, PrimFunc):
             mod = IRModule({"main": mod})
         if not isinstance(mod, IRModule):
@@ -36,6 +43,7 @@ class ScheduleBase:
                 f"error_render_level must be 'detail', 'fast' or 'none', got {error_render_level!r}"
             )
         del debug_mask, enable_check  # accepted for TVM's sake: our checks are always on
+        self._draws_errors = error_render_level == "detail"
         self._mod = mod.clone()
         self._trees: dict[str, Tree] = {}
         self._blocks: dict[BlockRV, tuple[str, str]] = {}  # reference -> (function, block name)
@@ -84,6 +92,7 @@ class ScheduleBase:
         other._blocks, other._loops, other._values = dict(self._blocks), dict(self._loops), dict(self._values)
         other._trace, other._recording, other._working_on = self._trace.copy(), True, self._working_on
         other._random = random.Random(self._random.random())
+        other._draws_errors = self._draws_errors
         return other
 
     def seed(self, seed: int) -> None:
@@ -134,7 +143,7 @@ class ScheduleBase:
             func = self._mod[fn]
             if not isinstance(func, PrimFunc):
                 raise InvalidTypeError(f"'{fn}' is not a PrimFunc")
-            self._trees[fn] = Tree(unique_names(func))
+            self._trees[fn] = Tree(unique_names(func), draws_errors=self._draws_errors)
         return self._trees[fn]
 
     def _block(self, block: BlockRV | str) -> tuple[str, str]:

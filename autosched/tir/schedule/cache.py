@@ -10,7 +10,8 @@ from autosched.tir import expr as E
 from autosched.tir.access import point
 from autosched.tir.expr import SPATIAL, Buffer, BufferLoad, IntImm, IterVar, PrimExpr, Range, Var
 from autosched.tir.functor import replace_buffers
-from autosched.tir.schedule.check import body_statements, require_complete_or_reduction, where_block
+from autosched.tir.schedule.check import body_statements, require_complete_or_reduction
+from autosched.tir.schedule.place import where_block
 from autosched.tir.schedule.region import Box, touched
 from autosched.tir.schedule.tree import Tree
 from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, LoopKind, SeqStmt, Stmt, seq

@@ -8,18 +8,10 @@ from autosched.errors import ScheduleError
 from autosched.tir.expr import REDUCE, SPATIAL, Buffer, IntImm, Var
 from autosched.tir.functor import free_vars
 from autosched.tir.schedule.iter_map import is_injective
+from autosched.tir.schedule.place import where_block
 from autosched.tir.schedule.tree import Tree, realizes_below
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import Block, BlockRealize, For, SeqStmt, Stmt
-
-
-def where_block(tree: Tree, name: str) -> str:
-    return f"block '{name}' of function '{tree.func.attrs.get('global_symbol', 'main')}'"
-
-
-def where_loop(tree: Tree, var: Var) -> str:
-    names = [r.block.name_hint for r in realizes_below(tree.loops[var])][:3]
-    return f"loop '{var.name}' around {', '.join(names)}"
 
 
 def reduce_vars(block: Block) -> set[Var]:

@@ -14,7 +14,6 @@ from autosched.tir.schedule.check import (
     require_block_parallel,
     require_complete_or_reduction,
     require_not_output,
-    where_block,
 )  # fmt: skip
 from autosched.tir.schedule.domain import (
     Index,
@@ -26,6 +25,7 @@ from autosched.tir.schedule.domain import (
     whole_domain,
 )  # fmt: skip
 from autosched.tir.schedule.loops import join_conditions
+from autosched.tir.schedule.place import where_block
 from autosched.tir.schedule.region import Box, Interval, hull, touched
 from autosched.tir.schedule.tree import Tree
 from autosched.tir.simplify import Analyzer
@@ -184,16 +184,17 @@ def _finished_part(
         indices = classify_all([r.min for r in region.region], block)
         found, loose = solve(indices, box) if box is not None else ({}, list(range(len(indices))))
         exact = [points and d not in loose for d in range(len(indices))]
+        # a dimension that is whole does not limit the iterations
+        limited = {v: i for v, i in found.items() if not _follows_whole(indices, v, box, buffer)}
         for d, extent in enumerate(buffer.shape):
             whole = box is not None and is_full(box[d], extent)
             inside = _stays_inside(block, region.region[d].min, extent)
-            if not whole and not (exact[d] and inside and _covered(tree, writers, buffer, indices, d)):
+            follows = whole or (exact[d] and _covered(tree, writers, buffer, indices, d))
+            if not follows or not (inside or (whole and indices[d].var not in limited)):
                 raise ScheduleError(
                     f"reverse_compute_at of block '{name}': dimension {d} of '{buffer.name}' is read in a way "
                     f"that reaches beyond what one iteration of '{loop.loop_var.name}' has written", where=where,
                 )  # fmt: skip
-        # a dimension that is whole does not limit the iterations
-        limited = {v: i for v, i in found.items() if not _follows_whole(indices, v, box, buffer)}
         if result is not None and not _same_domain(result, limited, analyzer):
             raise ScheduleError(
                 f"reverse_compute_at of block '{name}': it reads '{buffer.name}' in two places that do not fit",

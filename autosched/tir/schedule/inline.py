@@ -9,7 +9,8 @@ from autosched.tir import expr as E
 from autosched.tir.access import infer_regions
 from autosched.tir.expr import Buffer, BufferLoad, IntImm, PrimExpr, Var
 from autosched.tir.functor import free_vars, loads, rewrite, substitute
-from autosched.tir.schedule.check import require_complete, require_not_output, where_block
+from autosched.tir.schedule.check import require_complete, require_not_output
+from autosched.tir.schedule.place import where_block
 from autosched.tir.schedule.tree import Tree
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import Block, BlockRealize, BufferStore, Stmt

@@ -22,6 +22,7 @@ class Source:
     value: PrimExpr
     extent: int
     digits: list[tuple[int, int]] = field(default_factory=list)  # (low, high): value // low % (high // low)
+    linear: Linear | None = None  # of a sum
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +54,45 @@ class DigitMap:
         self.sources: dict[object, Source] = {form_key(v): Source(v, n) for v, n in self.variables.items()}
         self.digits: list[Digit] = []
         self.constants: list[PrimExpr | int] = []
+        self.is_exact = True  # whether every binding is a sum of digits and constants
         for i, value in enumerate(values):
             linear = analyzer.linear(value)
-            mine, rest = self._digits(linear, i)
+            kept = dict(self.sources), {key: list(s.digits) for key, s in self.sources.items()}, list(self.digits)
+            try:
+                mine, rest = self._digits(linear, i)
+            except NotAffine:
+                self.is_exact = False
+                self._restore(*kept)
+                self._shifted(linear, i)
+                continue
             self.digits += mine
             self.constants.append(rest.build(value.dtype))
+
+    def _restore(
+        self, sources: dict[object, Source], digits: dict[object, list[tuple[int, int]]], every: list[Digit]
+    ) -> None:
+        """Forget what a binding that is no sum of digits has left behind."""
+        self.sources, self.digits = sources, every
+        for key, source in sources.items():
+            source.digits = digits[key]
+
+    def _shifted(self, linear: Linear, binding: object) -> None:
+        """Digits of y in a binding (c + y) % m, where y is below m and only c, which is constant here, is unknown."""
+        terms = [atom for _, atom in linear.terms.values() if free_vars(atom) & self.variables.keys()]
+        match terms:
+            case [E.FloorMod(a=inner, b=IntImm(value=m))]:
+                y = Linear()
+                for key, (scale, atom) in self.analyzer.linear(inner).terms.items():
+                    if free_vars(atom) & self.variables.keys():
+                        y.terms[key] = (scale, atom)
+                kept = dict(self.sources), {key: list(s.digits) for key, s in self.sources.items()}, list(self.digits)
+                try:
+                    mine, _ = self._digits(y, binding)
+                except NotAffine:
+                    self._restore(*kept)
+                    return
+                if any(d.scale < 0 for d in mine) or 1 + sum(d.scale * (d.extent - 1) for d in mine) > m:
+                    self._restore(*kept)
 
     def _digits(self, linear: Linear, binding: object) -> tuple[list[Digit], Linear]:
         mine, rest = [], Linear(linear.const)
@@ -98,12 +133,51 @@ class DigitMap:
         if rest.terms or rest.const or any(d.scale < 0 for d in mine):
             raise NotAffine
         self.digits += mine
-        self.sources[key] = Source(x, 1 + sum(d.scale * (d.extent - 1) for d in mine))
+        self.sources[key] = Source(x, 1 + sum(d.scale * (d.extent - 1) for d in mine), linear=linear)
         return self.sources[key]
 
     def is_injective(self) -> bool:
         """Whether different values of the variables give different bindings."""
-        return all(covers(s) for s in self.sources.values())
+        sources = list(self.sources.values())
+        sums = sorted((s for s in sources if s.linear is not None), key=lambda s: s.extent)
+        for s in sums:
+            self._take_parts(s)
+        for i, coarse in enumerate(sums):
+            for fine in sums[i + 1 :]:
+                factor = self._ratio(coarse, fine)
+                if factor is not None:  # digits of `fine // factor` are digits of `fine`
+                    fine.digits += [(low * factor, high * factor) for low, high in coarse.digits]
+                    sources.remove(coarse)
+                    break
+        return all(covers(s) for s in sources)
+
+    def _take_parts(self, source: Source) -> None:
+        """Add to a sum the digits that bindings take of its parts: in a * 12 + b, b % 4 is the sum % 4."""
+        parts = [d for d in self.digits if d.binding == form_key(source.value)]
+        for part in parts:
+            larger = [d.scale for d in parts if d.scale > part.scale]
+            for d in self.digits:
+                if not isinstance(d.binding, int) or d.source is not part.source or d.low % part.low:
+                    continue
+                if d.high > part.high or (part.high % d.high and part.high < part.source.extent):
+                    continue
+                low, high = (part.scale * x // part.low for x in (d.low, d.high))
+                if all(scale % high == 0 for scale in larger):
+                    source.digits.append((low, high))
+
+    def _ratio(self, coarse: Source, fine: Source) -> int | None:
+        """The factor g for which `coarse` is provably `fine // g`; simplifying divides sums by common factors."""
+        assert coarse.linear is not None and fine.linear is not None, "only sums are compared"
+        key, (own, _) = next(iter(coarse.linear.terms.items()))
+        other = fine.linear.terms.get(key, (0, None))[0]
+        if other <= own or other % own:
+            return None
+        quotient = self.analyzer.linear(E.floordiv(fine.value, other // own))
+        return other // own if _same(quotient, coarse.linear) else None
+
+
+def _same(a: Linear, b: Linear) -> bool:
+    return a.const == b.const and {k: c for k, (c, _) in a.terms.items()} == {k: c for k, (c, _) in b.terms.items()}
 
 
 def check_radix(digits: Sequence[Digit]) -> None:
@@ -140,7 +214,7 @@ def invert(values: Sequence[PrimExpr], variables: Mapping[Var, int], into: Seque
     """
     analyzer = Analyzer({v: (0, n) for v, n in variables.items()})
     digits = DigitMap(values, variables, analyzer)
-    if not digits.is_injective() or any(_overlap(s) for s in digits.sources.values()):
+    if not digits.is_exact or not digits.is_injective() or any(_overlap(s) for s in digits.sources.values()):
         raise NotAffine
     found: dict[int, PrimExpr] = {}
     for b, value in enumerate(into):

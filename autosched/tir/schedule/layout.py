@@ -14,10 +14,11 @@ from autosched.tir.expr import SPATIAL, Buffer, BufferLoad, IterVar, PrimExpr, R
 from autosched.tir.functor import free_vars, rewrite, substitute
 from autosched.tir.index_map import IndexMap
 from autosched.tir.schedule.cache import replace_everywhere
-from autosched.tir.schedule.check import require_binds_once, require_complete, where_block
+from autosched.tir.schedule.check import require_binds_once, require_complete
 from autosched.tir.schedule.domain import classify_all, covers_buffer
 from autosched.tir.schedule.inline import simplify_indices, with_regions
 from autosched.tir.schedule.iter_map import NotAffine, invert, is_injective
+from autosched.tir.schedule.place import where_block
 from autosched.tir.schedule.tree import Tree
 from autosched.tir.simplify import Analyzer, fold
 from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, LoopKind, Stmt
@@ -109,7 +110,7 @@ def _map_accesses(block: Block, old: Buffer, new: Buffer, index_map: IndexMap) -
 
 def _replace_in_interface(tree: Tree, old: Buffer, new: Buffer) -> Tree:
     mapping = {p: new if b is old else b for p, b in tree.func.buffer_map.items()}
-    return Tree(replace(tree.func, buffer_map=FrozenDict(mapping)))  # type: ignore[arg-type]
+    return tree.with_func(replace(tree.func, buffer_map=FrozenDict(mapping)))  # type: ignore[arg-type]
 
 
 def _pad_producer(
@@ -233,5 +234,5 @@ def _new_kinds(tree: Tree, name: str, index_map: IndexMap, block: Block) -> list
 def to_index_map(index_map: IndexMap | Callable[..., Any] | str, ndim: int, dtype: str = "int32") -> IndexMap:
     """An IndexMap from one, from a function of indices, or from text."""
     if isinstance(index_map, str):
-        return IndexMap.from_text(index_map)
+        return IndexMap.from_text(index_map, dtype)
     return index_map if isinstance(index_map, IndexMap) else IndexMap.from_func(index_map, ndim, dtype)

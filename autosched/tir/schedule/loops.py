@@ -17,8 +17,8 @@ from autosched.tir.schedule.check import (
     require_iter_kinds,
     require_parallel,
     starts_at_zero,
-    where_loop,
 )  # fmt: skip
+from autosched.tir.schedule.place import where_block, where_loop
 from autosched.tir.schedule.tree import Tree, realizes_below, simplify_values
 from autosched.tir.simplify import Analyzer, form_key, split_conditions
 from autosched.tir.stmt import (
@@ -163,6 +163,12 @@ def fuse(tree: Tree, variables: Sequence[Var], preserve_unit_iters: bool = True)
                 f"fuse: loop '{inner.loop_var.name}' is not the only child of loop '{outer.loop_var.name}'",
                 where=where_loop(tree, outer.loop_var),
             )  # fmt: skip
+        if inner.loop_var.dtype != outer.loop_var.dtype:
+            raise ScheduleError(
+                f"fuse: loop '{outer.loop_var.name}' counts in {outer.loop_var.dtype}, "
+                f"loop '{inner.loop_var.name}' in {inner.loop_var.dtype}",
+                where=where_loop(tree, outer.loop_var),
+            )  # fmt: skip
         if free_vars(inner.extent) & set(variables):
             raise ScheduleError(f"fuse: the extent of loop '{inner.loop_var.name}' depends on an outer loop")
     top = loops[0]
@@ -211,6 +217,9 @@ def reorder(tree: Tree, variables: Sequence[Var]) -> Tree:
             require_binds_once(tree, r, chain[0], "reorder")
     queue = list(loops)
     order = [queue.pop(0) if x in loops else x for x in chain]
+    for r in blocks:
+        if r.block.init is not None:
+            _require_start_first(tree, r, chain, order)
     seen: set[Var] = set()
     chained = {x.loop_var for x in chain}
     for x in order:
@@ -225,10 +234,47 @@ def reorder(tree: Tree, variables: Sequence[Var]) -> Tree:
     return tree.replace(chain[0], body)
 
 
+def _require_start_first(tree: Tree, realize: BlockRealize, chain: Sequence[For], order: Sequence[For]) -> None:
+    """Check that each point of a reduction still begins at its start, where it is initialised.
+
+    Loops that only reduce or only choose points may change places. Of `i = (f_0 * 5 + f_1) // 3, k = … % 3` with `f_1`
+    outside, the second point would begin at f = 5, in the middle of its reduction.
+    """
+    tangled = _tangled_vars(realize)
+    old, new = ([x.loop_var for x in loops if x.loop_var in tangled] for loops in (chain, order))
+    if old != new:
+        name = realize.block.name_hint
+        raise ScheduleError(
+            f"reorder: loops {', '.join(v.name for v in old)} run over points and reduction of block '{name}' at once: "
+            "in another order, a point would not begin at its initialisation",
+            where=where_block(tree, name), hint="decompose_reduction first",
+        )  # fmt: skip
+
+
+def _tangled_vars(realize: BlockRealize) -> set[Var]:
+    """The loop variables that bind, alone or together with others, both spatial and reducing variables of a block."""
+    groups: list[tuple[set[Var], set[str]]] = []  # variables that share bindings, kinds that they bind
+    for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        variables, kinds = set(free_vars(value)), {iv.kind}
+        for group in [g for g in groups if g[0] & variables]:
+            groups.remove(group)
+            variables, kinds = variables | group[0], kinds | group[1]
+        groups.append((variables, kinds))
+    return {v for variables, kinds in groups if len(kinds) > 1 for v in variables}
+
+
 def add_unit_loop(tree: Tree, stmt: Stmt) -> tuple[Tree, Var]:
-    """A loop of extent 1 around a loop or block."""
-    var = Var("u", "int32")
-    return tree.replace(stmt, For(var, IntImm(0), IntImm(1), LoopKind.SERIAL, stmt)), var
+    """A loop of extent 1 around a loop or block, of the dtype that the loops there have."""
+    var = Var("u", _dtype_at(tree, stmt))
+    return tree.replace(stmt, For(var, E.const(0, var.dtype), E.const(1, var.dtype), LoopKind.SERIAL, stmt)), var
+
+
+def _dtype_at(tree: Tree, stmt: Stmt) -> str:
+    near = [stmt, *reversed(tree.loops_above(stmt))]
+    found = [x.loop_var.dtype for x in near if isinstance(x, For)]
+    if isinstance(stmt, BlockRealize):
+        found += [iv.var.dtype for iv in stmt.block.iter_vars]
+    return found[0] if found else "int32"
 
 
 def set_kind(tree: Tree, var: Var, kind: LoopKind, thread: str = "") -> Tree:

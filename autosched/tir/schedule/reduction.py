@@ -12,18 +12,14 @@ from autosched.ir.node import walk
 from autosched.tir import expr as E
 from autosched.tir.expr import REDUCE, SPATIAL, Buffer, BufferLoad, IterVar, PrimExpr, Range, Var
 from autosched.tir.functor import free_vars, substitute
-from autosched.tir.schedule.check import (
-    feeds_reduction,
-    require_binds_once,
-    require_reduction,
-    where_block,
-    where_loop,
-)  # fmt: skip
+from autosched.tir.schedule.check import feeds_reduction, require_binds_once, require_reduction
 from autosched.tir.schedule.inline import with_regions
 from autosched.tir.schedule.loops import join_conditions
+from autosched.tir.schedule.place import where_block, where_loop
+from autosched.tir.schedule.project import seen_without
 from autosched.tir.schedule.tree import Tree, simplify_values
 from autosched.tir.simplify import Analyzer, form_key, split_conditions
-from autosched.tir.stmt import Block, BlockRealize, BufferRegion, BufferStore, For, LoopKind, Stmt, seq
+from autosched.tir.stmt import Block, BlockRealize, BufferRegion, BufferStore, For, IfThenElse, LoopKind, Stmt, seq
 
 
 def decompose_reduction(tree: Tree, name: str, var: Var) -> tuple[Tree, str, str]:
@@ -92,9 +88,9 @@ def spatial_nest(
         new = renamed[x.loop_var]
         assert isinstance(new, Var)
         analyzer.bounds[new] = analyzer.bounds[x.loop_var]
-    conditions = [c for c in split_conditions(realize.predicate) if not free_vars(c) & dropped]
-    predicate = join_conditions(analyzer, [substitute(c, renamed) for c in conditions])
-    values = simplify_values(analyzer, (substitute(v, renamed) for v in spatial)) + tuple((extra or {}).values())
+    values = simplify_values(analyzer, (substitute(v, renamed) for v in spatial))
+    predicate = join_conditions(analyzer, seen_without(tree, realize, loops, dropped, renamed, values, analyzer))
+    values += tuple((extra or {}).values())
     body: Stmt = BlockRealize(values, predicate, block)
     for x in reversed(kept):
         new = renamed[x.loop_var]
@@ -253,35 +249,46 @@ def _partial_block(
     for iv, v in zip(block.iter_vars, realize.iter_values, strict=True):
         if iv.var in touched:
             inner[iv.var] = analyzer.simplify(substitute(v, own))
-    predicate, guards = _predicates(realize, loops, loop, own, analyzer)
+    predicate, around, guards = _predicates(tree, realize, loops, loop, own, analyzer)
     at = tuple(substitute(i, inner) for i in store.indices)
     step = own[loop.loop_var]
     place = (*at[:axis], step, *at[axis:])
-    source = E.if_then_else(E.all_of(*guards), substitute(value, inner), neutral)
-    body = BufferStore(partial, kind(BufferLoad(partial, place), source), place)
     has_reduction = any(iv.kind == REDUCE for iv in iter_vars)
-    init = BufferStore(partial, neutral, place)
-    new = replace(block, iter_vars=tuple(iter_vars), body=body, init=init, name_hint=name)
-    if not has_reduction:
+    guard = E.all_of(*guards) if has_reduction else E.all_of(*guards, *around)
+    source = E.if_then_else(guard, substitute(value, inner), neutral)
+    new = replace(block, iter_vars=tuple(iter_vars), name_hint=name)
+    if has_reduction:
+        update: Stmt = BufferStore(partial, kind(BufferLoad(partial, place), source), place)
+        body = IfThenElse(E.all_of(*around), update) if around else update
+        new = replace(new, body=body, init=BufferStore(partial, neutral, place))
+    else:
         new = replace(new, body=BufferStore(partial, source, place), init=None, reads=(), writes=())
     return BlockRealize(tuple(values), predicate, with_regions(new))
 
 
 def _predicates(
-    realize: BlockRealize, loops: list[For], loop: For, own: Mapping[Var, PrimExpr], analyzer: Analyzer
-) -> tuple[PrimExpr, list[PrimExpr]]:
-    """(predicate, guards): conditions that could keep a partial result from being initialised guard the "
-    "value instead."""
+    tree: Tree, realize: BlockRealize, loops: list[For], loop: For, own: Mapping[Var, PrimExpr], analyzer: Analyzer
+) -> tuple[PrimExpr, list[PrimExpr], list[PrimExpr]]:
+    """(predicate, conditions that the update stands under, conditions that choose between value and neutral element).
+
+    Conditions on the loops that became variables of the block say more than the domains of these variables: as a
+    predicate they would be lost where the loops are made anew. Those that always let a partial result begin can stand
+    around the update, which loops can be cut by; the others guard the value.
+    """
     others = {x.loop_var for x in loops if feeds_reduction(realize, x.loop_var)} - {loop.loop_var}
     start: dict[Var, PrimExpr] = {v: E.const(0, v.dtype) for v in others}
-    predicates, guards = [], []
+    predicates: list[PrimExpr] = []
+    around: list[PrimExpr] = []
+    guards: list[PrimExpr] = []
     for c in split_conditions(realize.predicate):
-        if loop.loop_var in free_vars(c) and not analyzer.can_prove(substitute(c, start)):
-            if not free_vars(c) <= own.keys():
-                raise ScheduleError(
-                    f"rfactor: the bound on loop '{loop.loop_var.name}' depends on loops that are not reduced"
-                )
-            guards.append(substitute(c, own))
-        else:
+        if not free_vars(c) & own.keys():
             predicates.append(c)
-    return E.all_of(*predicates), guards
+        elif free_vars(c) <= own.keys():
+            begins = analyzer.can_prove(substitute(c, start))
+            (around if begins else guards).append(substitute(c, own))
+        else:
+            raise ScheduleError(
+                f"rfactor: the bound on loop '{loop.loop_var.name}' depends on loops that are not reduced",
+                where=where_block(tree, realize.block.name),
+            )  # fmt: skip
+    return E.all_of(*predicates), around, guards

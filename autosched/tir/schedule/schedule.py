@@ -320,8 +320,8 @@ class Schedule(ScheduleBase):
         """Let a block iterate over other variables: a bijection of the old ones; its loops are made anew."""
         block = self._rv_of(block)
         fn, name = self._block(block)
-        ndim = len(self._tree(fn).block(name).iter_vars)
-        mapping = layout.to_index_map(index_map, ndim)
+        iter_vars = self._tree(fn).block(name).iter_vars
+        mapping = layout.to_index_map(index_map, len(iter_vars), iter_vars[0].var.dtype if iter_vars else "int32")
         self._trees[fn] = layout.transform_block_layout(self._tree(fn), name, mapping)
         self._record("TransformBlockLayout", (block,), {"index_map": str(mapping)})
 

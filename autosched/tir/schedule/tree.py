@@ -98,10 +98,13 @@ class Tree:
     loops      loop variable -> For
     realizes   block name -> BlockRealize, in program order, "root" included
     parents    statement -> the statement around it
+
+    draws_errors  whether messages about it show the function
     """
 
-    def __init__(self, func: PrimFunc):
+    def __init__(self, func: PrimFunc, *, draws_errors: bool = False):
         self.func = func
+        self.draws_errors = draws_errors
         self.loops: dict[Var, For] = {}
         self.realizes: dict[str, BlockRealize] = {}
         self.parents: dict[Stmt, Stmt] = {}
@@ -229,7 +232,11 @@ class Tree:
     # --- editing --------------------------------------------------------------------------------------------------
 
     def with_root(self, root: Stmt) -> Tree:
-        return Tree(self.func.with_body(root))
+        return self.with_func(self.func.with_body(root))
+
+    def with_func(self, func: PrimFunc) -> Tree:
+        """The tree of another function, with this one's settings."""
+        return Tree(func, draws_errors=self.draws_errors)
 
     def replace(self, old: Stmt, new: Stmt | None) -> Tree:
         """The tree with one statement replaced, or taken away (with what becomes empty around it) where "

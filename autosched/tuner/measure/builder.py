@@ -80,7 +80,7 @@ class BuildRole:
         try:
             kernel, packs = self._compiler.compile(self._funcs[message.func_key], message.config, self._target)
         except (SpaceError, ScheduleError) as error:
-            raise CandidateError(Status.INVALID, f"{type(error).__name__}: {error}") from error
+            raise CandidateError(Status.INVALID, f"{type(error).__name__}: {error.line}") from error
         return kernel, packs, time.process_time() - start
 
 

@@ -45,9 +45,23 @@ def r_function(*lines: str) -> str:
         (t_function("for i in T.serial(4, step=2): pass"), "unexpected keyword 'step'", "step=2"),
         (t_function("for i in T.serial(1, 2, 3): pass"), "expected an extent", "T.serial(1, 2, 3)"),
         (t_function("with T.block('b'):", "    T.reads()"), "block 'b' has no body", None),
-        (t_function("with T.block('b'):", "    v = T.axis.remap('S', [n])", "    A[v, 0] = 1.0"), "takes loop variables", "n"),  # noqa: E501
-        (t_function("for i in range(4):", "  with T.block('b'):", "    v = T.axis.remap('SR', [i])", "    A[v, 0] = 1.0"), "do not match", None),  # noqa: E501
-        (t_function("for i in range(4):", "  with T.block('b'):", "    v = T.axis.spatial(4)", "    A[v, 0] = 1.0"), "argument 'value' is missing", None),  # noqa: E501
+        (
+            t_function("with T.block('b'):", "    v = T.axis.remap('S', [n])", "    A[v, 0] = 1.0"),
+            "takes loop variables",
+            "n",
+        ),  # noqa: E501
+        (
+            t_function(
+                "for i in range(4):", "  with T.block('b'):", "    v = T.axis.remap('SR', [i])", "    A[v, 0] = 1.0"
+            ),
+            "do not match",
+            None,
+        ),  # noqa: E501
+        (
+            t_function("for i in range(4):", "  with T.block('b'):", "    v = T.axis.spatial(4)", "    A[v, 0] = 1.0"),
+            "argument 'value' is missing",
+            None,
+        ),  # noqa: E501
         (t_function("with T.block('b'):", "    T.reads(A[0])", "    A[0, 0] = 1.0"), "got 1 indices", "A[0]"),
         (t_function("B = T.match_buffer(n, (4,))", "B[0] = 1.0"), "T.handle", "T.match_buffer(n, (4,))"),
         (t_function("B = T.match_buffer(p)", "B[0] = 1.0"), "argument 'shape' is missing", "T.match_buffer(p)"),
@@ -61,7 +75,11 @@ def r_function(*lines: str) -> str:
         ("x = 1", "expected one class", "x = 1"),
         ("", "no class and no function", None),
         ("@T.prim_func\ndef f(:", "invalid syntax", None),
-        ("@I.ir_module\nclass M:\n    @T.prim_func\n    def f(): T.evaluate(0)\n    @T.prim_func\n    def f(): T.evaluate(0)", "defined twice", None),  # noqa: E501
+        (
+            "@I.ir_module\nclass M:\n" + "    @T.prim_func\n    def f(): T.evaluate(0)\n" * 2,
+            "defined twice",
+            None,
+        ),  # noqa: E501
         ("@I.ir_module\nclass M:\n    x = 3", "a module holds functions", "x = 3"),
         (r_function("y = R.frobnicate(x)", "return y"), "unknown operator R.frobnicate", "R.frobnicate"),
         (r_function("y = R.matmul(x, x)", "return y"), "matmul", "R.matmul(x, x)"),

@@ -45,7 +45,7 @@ def test_graph_level(make: Callable[[], object]) -> None:
 
 def test_items_of_tuples_inside_expressions_get_names() -> None:
     again = from_source(script(graphs.branching()))
-    assert "y_then: R.Tensor((2, 3), dtype=\"float32\") = R.add(gv, R.const(1.0, \"float32\"))" in str(again)
+    assert 'y_then: R.Tensor((2, 3), dtype="float32") = R.add(gv, R.const(1.0, "float32"))' in str(again)
     assert_round_trip(again)
 
 

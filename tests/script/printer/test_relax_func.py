@@ -23,7 +23,9 @@ def op(name: str, *args: object, **attrs: object) -> R.Call:
 
 def imported() -> R.Function:
     x, bias, weight = R.Var("inp_0", tensor(1, 8)), R.Var("fc1.bias", tensor(6)), R.Var("fc1.weight", tensor(6, 8))
-    lv, lv1, lv2 = (R.DataflowVar(n, s) for n, s in (("lv", tensor(8, 6)), ("lv1", tensor(1, 6)), ("lv2", tensor(1, 6))))  # noqa: E501
+    lv, lv1, lv2 = (
+        R.DataflowVar(n, s) for n, s in (("lv", tensor(8, 6)), ("lv1", tensor(1, 6)), ("lv2", tensor(1, 6)))
+    )  # noqa: E501
     gv = R.Var("gv", tensor(1, 6))
     block = R.DataflowBlock((
         R.VarBinding(lv, op("permute_dims", weight, axes=None)),
@@ -166,13 +168,25 @@ def test_symbols_stand_in_quotes_before_they_are_declared() -> None:
         (info.ShapeStructInfo((1, 2)), "R.Shape([1, 2])"),
         (info.ShapeStructInfo(None, 3), "R.Shape(ndim=3)"),
         (info.PrimStructInfo("int64"), 'R.Prim("int64")'),
-        (info.TupleStructInfo((tensor(1), info.ObjectStructInfo())), 'R.Tuple(R.Tensor((1,), dtype="float32"), R.Object)'),  # noqa: E501
-        (info.FuncStructInfo((tensor(1),), tensor(2)), 'R.Callable((R.Tensor((1,), dtype="float32"),), R.Tensor((2,), dtype="float32"))'),  # noqa: E501
+        (
+            info.TupleStructInfo((tensor(1), info.ObjectStructInfo())),
+            'R.Tuple(R.Tensor((1,), dtype="float32"), R.Object)',
+        ),  # noqa: E501
+        (
+            info.FuncStructInfo((tensor(1),), tensor(2)),
+            'R.Callable((R.Tensor((1,), dtype="float32"),), R.Tensor((2,), dtype="float32"))',
+        ),  # noqa: E501
         (R.const(2, "int64"), 'R.const(2, "int64")'),
         (R.const(float("inf")), 'R.const(float("inf"), "float32")'),
         (R.const(True), 'R.const(True, "bool")'),
-        (op("nn.conv2d", R.Var("x"), strides=(1, 2), layout="NCHW", flag=True), 'R.nn.conv2d(x, strides=[1, 2], layout="NCHW", flag=True)'),  # noqa: E501
-        (R.Call(R.ExternFunc("f"), (R.Var("x"),), sinfo_args=(tensor(1),)), 'R.call_packed("f", x, sinfo_args=(R.Tensor((1,), dtype="float32"),))'),  # noqa: E501
+        (
+            op("nn.conv2d", R.Var("x"), strides=(1, 2), layout="NCHW", flag=True),
+            'R.nn.conv2d(x, strides=[1, 2], layout="NCHW", flag=True)',
+        ),  # noqa: E501
+        (
+            R.Call(R.ExternFunc("f"), (R.Var("x"),), sinfo_args=(tensor(1),)),
+            'R.call_packed("f", x, sinfo_args=(R.Tensor((1,), dtype="float32"),))',
+        ),  # noqa: E501
         (R.Call(GlobalVar("g"), (R.Var("x"),)), "cls.g(x)"),
     ],
 )

@@ -151,10 +151,14 @@ def test_methods_of_a_function_print_it(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_root_block_that_a_reader_could_not_infer_is_printed() -> None:
     func = samples.every_block_part()
-    plain = dataclasses.replace(func.root, annotations={}, body=samples.BufferStore(func.buffers[1], func.buffers[0][0, 0], (IntImm(0), IntImm(0))))  # noqa: E501
+    plain = dataclasses.replace(
+        func.root,
+        annotations={},
+        body=samples.BufferStore(func.buffers[1], func.buffers[0][0, 0], (IntImm(0), IntImm(0))),
+    )  # noqa: E501
     text = script(func.with_body(dataclasses.replace(func.body, block=plain)))
     assert '    with T.block("root"):' in text
-    assert '# with' not in text
+    assert "# with" not in text
 
 
 def test_sugar_can_be_left_out() -> None:

@@ -77,6 +77,27 @@ def test_readers_at_different_depths_are_refused() -> None:
     assert sch.func is before
 
 
+def test_a_copy_for_the_readers_outside_of_the_producers_loops() -> None:
+    sch = Schedule(softmax())
+    sch.reverse_compute_at("total", sch.get_loops("e")[0])
+    for reader in ("total", "out"):
+        with pytest.raises(ScheduleError, match="name consumer_blocks that stand together"):
+            sch.cache_read(reader, "e", "global")
+    sch.cache_read("out", "e", "global", consumer_blocks=["out"])
+    sch.cache_read("total", "e", "local", consumer_blocks=["total"])
+    verify(sch.func)
+    assert_same_result(softmax(), sch.func)
+
+
+def test_a_copy_of_what_was_moved_below_its_producer() -> None:
+    sch = Schedule(softmax(1, 5))
+    sch.reverse_compute_at("total", sch.get_loops("e")[0])
+    copy = sch.cache_write("total", 0, "global")
+    sch.cache_write(copy, 0, "global")
+    verify(sch.func)
+    assert_same_result(softmax(1, 5), sch.func)
+
+
 def test_set_scope() -> None:
     sch = Schedule(dense())
     sch.set_scope("C", 0, "local")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from autosched import te
@@ -215,3 +217,22 @@ def test_reverse_keeps_iterations_that_read_outside() -> None:
             sch.reverse_compute_at("pad", loop)
     sch.reverse_compute_at("pad", loops[1])
     assert_same_result(conv(), sch.func)
+
+
+def test_reverse_compute_at_refuses_iterations_that_read_beyond_the_buffer() -> None:
+    """Concatenation of two parts, flattened: those of the second part read nothing of the first."""
+    a, b = te.placeholder((1, 2), name="A"), te.placeholder((1, 2), name="B")
+    first = te.compute((1, 2), lambda i, j: a[i, j] * 2.0, name="first")
+    joined = te.compute(
+        (4,), lambda f: te.if_then_else(f // 2 < 1, first[f // 2, f % 2], b[f // 2 - 1, f % 2]), name="joined"
+    )
+    func = te.create_prim_func([a, b, joined])
+    for depth in (0, 1):
+        sch = Schedule(func)
+        with contextlib.suppress(ScheduleError):
+            sch.reverse_compute_at("joined", sch.get_loops("first")[depth])
+        verify(sch.func)
+        assert_same_result(func, sch.func)
+    with pytest.raises(ScheduleError, match="reaches beyond"):
+        sch = Schedule(func)
+        sch.reverse_compute_at("joined", sch.get_loops("first")[1])

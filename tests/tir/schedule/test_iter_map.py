@@ -46,6 +46,12 @@ def values(exprs: list[PrimExpr], variables: dict[Var, int]) -> list[tuple[int, 
         ([A + B], {A: 4, B: 4}, False),
         ([A * 4 + B, C * 2 + A % 2], {A: 2, B: 4, C: 3}, True),
         ([A * A], {A: 4}, False),  # true, and not proven
+        # sums that a common factor was divided out of, as fusing and splitting leaves them
+        ([(A * 12 + B) // 20, (A * 3 + B // 4) % 5, B % 4], {A: 5, B: 12}, True),
+        ([(A * 12 + B) // 20, B % 4], {A: 5, B: 12}, False),
+        ([(A * 2 + B // 4) // 7, (A * 4 + B // 2) % 14, B % 2], {A: 28, B: 8}, True),
+        ([(A * 2 + B // 4) // 7, (A * 4 + B // 2) % 14], {A: 28, B: 8}, False),
+        ([(A * 2 + B // 4) // 7, (A * 4 + B // 2) % 7, B % 2], {A: 28, B: 8}, False),
     ],
 )
 def test_injectivity(exprs: list[PrimExpr], extents: dict[Var, int], injective: bool) -> None:
@@ -54,6 +60,16 @@ def test_injectivity(exprs: list[PrimExpr], extents: dict[Var, int], injective: 
     if injective:
         reached = values(exprs, extents)
         assert len(set(reached)) == len(reached)
+
+
+def test_a_shift_by_something_constant() -> None:
+    """(c + y) % m tells y where y is below m, whatever c is."""
+    for extent, injective in ((32, True), (14 * 8, True), (15 * 8, False)):
+        analyzer = Analyzer({B: (0, extent), C: (0, 100)})
+        exprs = [floordiv(C * 4 + floordiv(B, 8), 14), floormod(C * 4 + floordiv(B, 8), 14), floormod(B, 8)]
+        assert is_injective(exprs, {B: extent}, analyzer) is injective
+    with pytest.raises(NotAffine):
+        invert([floormod(C * 4 + B, 14)], {B: 8}, [A])
 
 
 def test_outer_variables_are_constants() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from autosched import te
 from autosched.errors import InvalidValueError, ScheduleError
-from autosched.tir import For, LoopKind, PrimFunc, Schedule, Var, const
+from autosched.tir import For, IntImm, LoopKind, PrimFunc, Schedule, Var, const
 from autosched.tir.verify import verify
 from tests.tir.programs import assert_same_result, chain, conv, dense, matmul, softmax
 
@@ -164,6 +164,29 @@ def test_reorder_refuses() -> None:
         sch.reorder(i, sch.get_loops("top")[0])
 
 
+def test_reorder_keeps_the_start_of_a_reduction_first() -> None:
+    func = softmax(4, 3)
+    sch = Schedule(func)
+    i, k = sch.get_loops("total")
+    outer, inner = sch.split(sch.fuse(i, k), [None, 5])
+    with pytest.raises(ScheduleError, match="would not begin at its initialisation"):
+        sch.reorder(inner, outer)
+    sch.decompose_reduction("total", outer)
+    sch.reorder(inner, outer)
+    verify(sch.func)
+    assert_same_result(func, sch.func)
+
+
+def test_reorder_among_the_loops_of_one_reduction() -> None:
+    func = matmul()
+    sch = Schedule(func)
+    _, j, k = sch.get_loops("C")
+    k_0, k_1 = sch.split(k, [None, 3])
+    sch.reorder(k_1, j, k_0)
+    verify(sch.func)
+    assert_same_result(func, sch.func)
+
+
 def test_reorder_refuses_a_reduction_that_runs_twice() -> None:
     sch = Schedule(matmul())
     u = sch.add_unit_loop("C")
@@ -249,3 +272,28 @@ def test_add_unit_loop() -> None:
     v = sch.add_unit_loop(u)
     assert names(sch, "B") == ["i", "j", "u", "u"] and isinstance(sch.get(v), For)
     assert_same_result(chain(), sch.func)
+
+
+def test_add_unit_loop_counts_as_the_loops_around_it() -> None:
+    n = IntImm(6, "int64")
+    a = te.placeholder((n,), name="A")
+    func = te.create_prim_func([a, te.compute((n,), lambda i: a[i] + 1.0, name="B")])
+    sch = Schedule(func)
+    (i,) = sch.get_loops("B")
+    unit = sch.add_unit_loop("B")
+    sch.add_unit_loop(i)
+    assert {sch.get(x).loop_var.dtype for x in sch.get_loops("B")} == {"int64"}
+    sch.fuse(i, unit)
+    verify(sch.func)
+    assert_same_result(func, sch.func)
+
+
+def test_fuse_refuses_loops_of_different_dtypes() -> None:
+    sch = Schedule(chain())
+    inner = sch.get(sch.get_loops("B")[1])
+    wide = Var("w", "int64")
+    outer = For(wide, const(0, "int64"), const(1, "int64"), LoopKind.SERIAL, inner.body)
+    body = sch._tree("main").replace(inner, replace(inner, body=outer)).func
+    sch = Schedule(body)
+    with pytest.raises(ScheduleError, match="counts in int32, loop 'w' in int64"):
+        sch.fuse(*sch.get_loops("B")[1:])

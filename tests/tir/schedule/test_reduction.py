@@ -6,7 +6,7 @@ import pytest
 
 from autosched import te
 from autosched.errors import ScheduleError
-from autosched.tir import LoopKind, Schedule
+from autosched.tir import LoopKind, PrimFunc, Schedule
 from autosched.tir.verify import verify
 from tests.tir.programs import argmax, assert_same_result, dense, matmul, pool, softmax
 
@@ -143,3 +143,42 @@ def test_rfactor_refuses() -> None:
     best = Schedule(argmax())
     with pytest.raises(ScheduleError, match="not a sum"):
         best.rfactor(best.get_loops("best")[-1])
+
+
+def test_the_init_stays_in_bounds_where_points_and_reduction_share_a_loop() -> None:
+    func = softmax(3, 10)
+    sch = Schedule(func)
+    i, k = sch.get_loops("total")
+    sch.decompose_reduction("total", sch.split(sch.fuse(i, k), [None, 2, 2])[0])
+    verify(sch.func)
+    assert "< 3" in sch.func.script()
+    assert_same_result(func, sch.func)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_partial_sums_keep_their_bound_when_they_move(which: int) -> None:
+    func = matmul(3, 4, 8)
+    sch = Schedule(func)
+    k_0, k_1 = sch.split(sch.get_loops("C")[-1], [None, 3])
+    partial = sch.rfactor((k_0, k_1)[which])
+    sch.compute_at(partial, sch.get_loops("C")[-1])
+    verify(sch.func)
+    assert_same_result(func, sch.func)
+
+
+def test_the_init_does_not_run_where_the_update_does_not() -> None:
+    """The split leaves the outer loop in nothing but the condition, beside a loop that the init does not have."""
+    func = chain_into_a_sum()
+    sch = Schedule(func)
+    sch.reverse_compute_at("total", sch.get_loops("twice")[0])
+    _, inner = sch.split(sch.get_loops("twice")[0], [2, None])
+    sch.decompose_reduction("total", inner)
+    verify(sch.func)
+    assert_same_result(func, sch.func)
+
+
+def chain_into_a_sum() -> PrimFunc:
+    a = te.placeholder((1, 6), name="A")
+    twice = te.compute((1, 6), lambda i, j: a[i, j] * 2.0, name="twice")
+    k = te.reduce_axis((0, 6), "k")
+    return te.create_prim_func([a, te.compute((1,), lambda i: te.sum(twice[i, k], axis=k), name="total")])

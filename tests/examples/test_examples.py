@@ -1,0 +1,46 @@
+"""The examples run and come to the right numbers."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from examples import model, operator
+
+ROOT = Path(__file__).parents[2]
+
+
+def largest_difference(text: str) -> float:
+    found = re.search(r"largest difference from NumPy: (\S+)", text)
+    assert found, text
+    return float(found[1])
+
+
+def test_operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    operator.main(["--trials", "4", "--db", str(tmp_path / "operator.db")])
+    text = capsys.readouterr().out
+    assert "4 trials, 0 failed" in text
+    assert largest_difference(text) < 1e-3
+
+
+def test_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model.main(["--trials", "4", "--folder", str(tmp_path)])
+    text = capsys.readouterr().out
+    assert "4 trials, 0 failed" in text
+    assert largest_difference(text) < 1e-3
+    assert {path.name for path in tmp_path.iterdir()} >= {"two_layers.asx", "model.db"}
+
+
+@pytest.mark.slow
+def test_demo(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "examples.demo", "--budget", "5s", "--time", "0.5", "--folder", str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}  # its commands run in another folder
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    table = done.stdout[done.stdout.index("SqueezeNet, batch 1") :]
+    assert all(name in table for name in ("autosched, untuned", "autosched, tuned", "ONNX Runtime"))
