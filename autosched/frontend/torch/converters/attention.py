@@ -1,0 +1,49 @@
+"""Attention."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from autosched.frontend.torch.converters.linear import product
+from autosched.frontend.torch.emitter import Emitter, constant, info_of
+from autosched.frontend.torch.registry import converter
+from autosched.relax import op
+from autosched.relax.expr import Constant, Expr
+
+
+@converter("scaled_dot_product_attention", "_scaled_dot_product_attention_math")
+def attention(
+    t: Emitter,
+    query: Expr,
+    key: Expr,
+    value: Expr,
+    attn_mask: Expr | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """softmax(Q K' * scale + mask) V over [..., tokens, dim], as the operators that fusion recognises."""
+    if enable_gqa:
+        raise t.fail("attention with enable_gqa is not supported")
+    shape, dtype = t.shape(query), info_of(query).dtype
+    axes = list(range(len(shape)))
+    axes[-1], axes[-2] = axes[-2], axes[-1]
+    scores = product(t, query, t(op.permute_dims(key, axes=axes)))
+    factor = 1.0 / math.sqrt(shape[-1]) if scale is None else float(scale)
+    scores = t(op.multiply(scores, constant(factor, dtype)))
+    if is_causal:
+        lower = np.tril(np.ones((shape[-2], t.shape(key)[-2]), bool))
+        scores = t(op.add(scores, Constant(np.where(lower, 0.0, -np.inf).astype(dtype))))
+    if attn_mask is not None:
+        scores = t(_masked(scores, attn_mask, dtype))
+    return product(t, t(op.nn.softmax(scores, axis=-1)), value)
+
+
+def _masked(scores: Expr, mask: Expr, dtype: str) -> Any:
+    if info_of(mask).dtype == "bool":
+        return op.where(mask, scores, constant(-np.inf, dtype))
+    return op.add(scores, mask)

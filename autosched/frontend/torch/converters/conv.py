@@ -1,0 +1,93 @@
+"""Convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from autosched.frontend.torch.emitter import Emitter
+from autosched.frontend.torch.registry import converter
+from autosched.relax import op
+from autosched.relax.expr import Expr
+
+
+def several(value: Any, count: int) -> list[int]:
+    """A number, or a sequence of one or `count` numbers, as `count` numbers."""
+    values = [value] if isinstance(value, int) else list(value)
+    return values * count if len(values) == 1 else values
+
+
+def same_padding(kernel: Sequence[int], dilation: Sequence[int]) -> list[int]:
+    """PyTorch's padding="same": before and after each dimension, the odd one after."""
+    totals = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
+    return [p // 2 for p in totals] + [p - p // 2 for p in totals]
+
+
+@converter("conv2d")
+def conv2d(
+    t: Emitter,
+    input: Expr,
+    weight: Expr,
+    bias: Expr | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Any:
+    dilation = several(dilation, 2)
+    if padding == "same":
+        pads = same_padding(t.shape(weight)[2:], dilation)
+    else:
+        pads = [0, 0] if padding == "valid" else several(padding, 2)
+    x: Any = input
+    if len(t.shape(x)) == 3:
+        x = t.reshape(x, (1, *t.shape(x)))
+    result = t(op.nn.conv2d(x, weight, strides=several(stride, 2), padding=pads, dilation=dilation, groups=groups))
+    if bias is not None:
+        result = t(op.add(result, t.reshape(bias, (1, t.shape(bias)[0], 1, 1))))
+    return t.reshape(result, t.shape(result)[1:]) if len(t.shape(input)) == 3 else result
+
+
+@converter("conv1d")
+def conv1d(
+    t: Emitter,
+    input: Expr,
+    weight: Expr,
+    bias: Expr | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Any:
+    """A convolution of images with one row."""
+    shape, kernel = t.shape(input), t.shape(weight)
+    n, c, width = (1, *shape) if len(shape) == 2 else shape
+    wide = t.reshape(input, (n, c, 1, width))
+    pads: Any = padding if isinstance(padding, str) else [0, *several(padding, 1)]
+    result = conv2d(
+        t, wide, t.reshape(weight, (*kernel[:2], 1, kernel[2])), bias, [1, *several(stride, 1)], pads,
+        [1, *several(dilation, 1)], groups,
+    )  # fmt: skip
+    out = t.shape(result)
+    return t.reshape(result, (out[1], out[3]) if len(shape) == 2 else (out[0], out[1], out[3]))
+
+
+@converter("convolution")
+def convolution(
+    t: Emitter,
+    input: Expr,
+    weight: Expr,
+    bias: Expr | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> Any:
+    if transposed:
+        raise t.fail("transposed convolutions are not supported")
+    dims = len(t.shape(weight)) - 2
+    if dims not in (1, 2):
+        raise t.fail(f"convolutions over {dims} dimensions are not supported")
+    return (conv1d if dims == 1 else conv2d)(t, input, weight, bias, stride, padding, dilation, groups)

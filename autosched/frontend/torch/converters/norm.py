@@ -1,0 +1,120 @@
+"""Normalisations and softmax."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from autosched.frontend.torch.emitter import Emitter, constant, info_of
+from autosched.frontend.torch.registry import converter
+from autosched.relax import op
+from autosched.relax.expr import Constant, Expr, TupleGetItem
+
+
+def filled(shape: tuple[int, ...], value: float, dtype: str) -> Constant:
+    """A constant of one value."""
+    return Constant(np.full(shape, value, dtype))
+
+
+@converter("batch_norm")
+def batch_norm(
+    t: Emitter,
+    input: Expr,
+    weight: Expr | None = None,
+    bias: Expr | None = None,
+    running_mean: Expr | None = None,
+    running_var: Expr | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Any:
+    if training or running_mean is None or running_var is None:
+        raise t.fail("batch_norm in training mode is not supported", hint="call model.eval() before exporting")
+    channels, dtype = t.shape(running_mean), info_of(input).dtype
+    normed = op.nn.batch_norm(
+        input, filled(channels, 1.0, dtype) if weight is None else weight,
+        filled(channels, 0.0, dtype) if bias is None else bias, running_mean, running_var, axis=1, epsilon=eps,
+        training=False,
+    )  # fmt: skip
+    return TupleGetItem(t(normed), 0)
+
+
+@converter("_native_batch_norm_legit_no_training")
+def native_batch_norm(
+    t: Emitter, input: Expr, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float
+) -> Any:
+    """The decomposed form; of its three results only the first means something at inference."""
+    return (batch_norm(t, input, weight, bias, mean, var, eps=eps), None, None)
+
+
+@converter("layer_norm")
+def layer_norm(
+    t: Emitter,
+    input: Expr,
+    normalized_shape: Any,
+    weight: Expr | None = None,
+    bias: Expr | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Any:
+    own, dtype, ndim = tuple(normalized_shape), info_of(input).dtype, len(t.shape(input))
+    return op.nn.layer_norm(
+        input, filled(own, 1.0, dtype) if weight is None else weight,
+        filled(own, 0.0, dtype) if bias is None else bias, axes=tuple(range(ndim - len(own), ndim)), epsilon=eps,
+    )  # fmt: skip
+
+
+@converter("native_layer_norm")
+def native_layer_norm(t: Emitter, input: Expr, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
+    return (layer_norm(t, input, normalized_shape, weight, bias, eps), None, None)
+
+
+@converter("group_norm")
+def group_norm(
+    t: Emitter,
+    input: Expr,
+    num_groups: int,
+    weight: Expr | None = None,
+    bias: Expr | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Any:
+    shape, dtype = t.shape(input), info_of(input).dtype
+    rest = math.prod(shape[1:]) // num_groups
+    grouped = t.reshape(input, (shape[0], num_groups, rest))
+    ones, zeros = filled((rest,), 1.0, dtype), filled((rest,), 0.0, dtype)
+    result = t.reshape(t(op.nn.layer_norm(grouped, ones, zeros, axes=(2,), epsilon=eps)), shape)
+    wide = (1, shape[1], *(1,) * (len(shape) - 2))
+    if weight is not None:
+        result = t(op.multiply(result, t.reshape(weight, wide)))
+    return result if bias is None else op.add(result, t.reshape(bias, wide))
+
+
+@converter("native_group_norm")
+def native_group_norm(
+    t: Emitter, input: Expr, weight: Any, bias: Any, n: int, c: int, hxw: int, group: int, eps: float
+) -> Any:
+    return (group_norm(t, input, group, weight, bias, eps), None, None)
+
+
+@converter("rms_norm")
+def rms_norm(t: Emitter, input: Expr, normalized_shape: Any, weight: Expr | None = None, eps: Any = None) -> Any:
+    dtype, ndim = info_of(input).dtype, len(t.shape(input))
+    axes = tuple(range(ndim - len(normalized_shape), ndim))
+    epsilon = float(np.finfo(dtype).eps) if eps is None else eps
+    mean = t(op.mean(op.multiply(input, input), axis=axes, keepdims=True))
+    scaled = t(op.multiply(input, op.rsqrt(op.add(mean, constant(epsilon, dtype)))))
+    return scaled if weight is None else op.multiply(scaled, weight)
+
+
+@converter("softmax", "_softmax")
+def softmax(t: Emitter, input: Expr, dim: int = -1, *_: Any, **__: Any) -> Any:
+    return op.nn.softmax(input, axis=dim)
+
+
+@converter("log_softmax", "_log_softmax")
+def log_softmax(t: Emitter, input: Expr, dim: int = -1, *_: Any, **__: Any) -> Any:
+    return op.nn.log_softmax(input, axis=dim)

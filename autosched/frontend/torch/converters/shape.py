@@ -1,0 +1,174 @@
+"""Views, permutations, joining and cutting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from autosched.frontend.torch.emitter import Emitter, common_dtype, positive
+from autosched.frontend.torch.registry import converter
+from autosched.relax import op
+from autosched.relax.expr import Expr, ShapeExpr, TupleGetItem
+
+
+def _numbers(args: tuple[Any, ...]) -> list[int]:
+    """view(2, 3) and view([2, 3]) alike."""
+    return list(args[0]) if len(args) == 1 and not isinstance(args[0], int) else list(args)
+
+
+@converter("view", "reshape", "_unsafe_view", "view_copy", "_reshape_copy")
+def view(t: Emitter, input: Expr, *args: Any, shape: Sequence[int] | None = None, size: Any = None) -> Any:
+    wanted = list(shape or size or _numbers(args))
+    total = math.prod(t.shape(input))
+    if -1 in wanted:
+        known = math.prod(d for d in wanted if d != -1)
+        wanted[wanted.index(-1)] = total // known if known else 0
+    return t.reshape(input, wanted)
+
+
+@converter("flatten")
+def flatten(t: Emitter, input: Expr, start_dim: int = 0, end_dim: int = -1) -> Any:
+    shape = t.shape(input)
+    first, last = positive(start_dim, len(shape)), positive(end_dim, len(shape))
+    return t.reshape(input, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
+
+
+@converter("unflatten")
+def unflatten(t: Emitter, input: Expr, dim: int, sizes: Sequence[int]) -> Any:
+    shape = t.shape(input)
+    dim = positive(dim, len(shape))
+    return view(t, input, (*shape[:dim], *_filled(sizes, shape[dim]), *shape[dim + 1 :]))
+
+
+def _filled(sizes: Sequence[int], total: int) -> list[int]:
+    known = math.prod(s for s in sizes if s != -1)
+    return [total // known if s == -1 else s for s in sizes]
+
+
+@converter("permute", "permute_copy")
+def permute(t: Emitter, input: Expr, *args: Any, dims: Any = None) -> Any:
+    axes = list(dims or _numbers(args))
+    return op.permute_dims(input, axes=[positive(a, len(axes)) for a in axes])
+
+
+@converter("transpose", "transpose_copy", "swapaxes")
+def transpose(t: Emitter, input: Expr, dim0: int, dim1: int) -> Any:
+    axes = list(range(len(t.shape(input))))
+    axes[dim0], axes[dim1] = axes[dim1], axes[dim0]
+    return op.permute_dims(input, axes=axes)
+
+
+@converter("unsqueeze", "unsqueeze_copy")
+def unsqueeze(t: Emitter, input: Expr, dim: int) -> Any:
+    return op.expand_dims(input, axis=positive(dim, len(t.shape(input)) + 1))
+
+
+@converter("squeeze", "squeeze_copy")
+def squeeze(t: Emitter, input: Expr, dim: Any = None) -> Any:
+    shape = t.shape(input)
+    axes = range(len(shape)) if dim is None else [dim] if isinstance(dim, int) else dim
+    gone = {positive(a, len(shape)) for a in axes}
+    return t.reshape(input, [s for a, s in enumerate(shape) if a not in gone or s != 1])
+
+
+@converter("expand", "expand_copy")
+def expand(t: Emitter, input: Expr, *args: Any, size: Any = None, implicit: bool = False) -> Any:
+    own, wanted = t.shape(input), list(size or _numbers(args))
+    for back in range(1, len(own) + 1):
+        if wanted[-back] == -1:
+            wanted[-back] = own[-back]
+    return input if own == tuple(wanted) else op.broadcast_to(input, ShapeExpr(tuple(wanted)))
+
+
+@converter("expand_as")
+def expand_as(t: Emitter, input: Expr, other: Expr) -> Any:
+    return expand(t, input, t.shape(other))
+
+
+@converter("repeat", "tile")
+def repeat(t: Emitter, input: Expr, *args: Any, repeats: Any = None, dims: Any = None) -> Any:
+    counts = list(repeats or dims or _numbers(args))
+    shape = t.shape(input)
+    return op.tile(t.reshape(input, (*(1,) * (len(counts) - len(shape)), *shape)), repeats=counts)
+
+
+@converter("cat", "concat", "concatenate")
+def cat(t: Emitter, tensors: Sequence[Expr], dim: int = 0) -> Any:
+    dtype = common_dtype(*tensors)
+    return op.concat([t.cast(x, dtype) for x in tensors], axis=dim)
+
+
+@converter("stack")
+def stack(t: Emitter, tensors: Sequence[Expr], dim: int = 0) -> Any:
+    axis = positive(dim, len(t.shape(tensors[0])) + 1)
+    return op.concat([t(op.expand_dims(x, axis=axis)) for x in tensors], axis=axis)
+
+
+@converter("split", "split_with_sizes", "split_copy", "split_with_sizes_copy")
+def split(t: Emitter, input: Expr, split_size: Any = None, dim: int = 0, **kwargs: Any) -> Any:
+    """In pieces of one size (the last may be smaller), or of the sizes given."""
+    sizes = kwargs.get("split_size_or_sections", kwargs.get("split_sizes", split_size))
+    extent = t.shape(input)[dim]
+    if isinstance(sizes, int):
+        cuts = list(range(sizes, extent, sizes))
+    else:
+        cuts, at = [], 0
+        for s in sizes[:-1]:
+            at += s
+            cuts.append(at)
+    if not cuts:
+        return (input,)
+    pieces = t(op.split(input, indices_or_sections=cuts, axis=positive(dim, len(t.shape(input)))))
+    return tuple(TupleGetItem(pieces, i) for i in range(len(cuts) + 1))
+
+
+@converter("chunk")
+def chunk(t: Emitter, input: Expr, chunks: int, dim: int = 0) -> Any:
+    return split(t, input, -(-t.shape(input)[dim] // chunks), dim)
+
+
+@converter("unbind")
+def unbind(t: Emitter, input: Expr, dim: int = 0) -> Any:
+    shape = t.shape(input)
+    axis = positive(dim, len(shape))
+    pieces = split(t, input, 1, axis)
+    return tuple(t.reshape(t(p), (*shape[:axis], *shape[axis + 1 :])) for p in pieces)
+
+
+@converter("pad", "constant_pad_nd")
+def pad(t: Emitter, input: Expr, pad: Sequence[int], mode: Any = "constant", value: Any = None) -> Any:
+    """Widths come from the last dimension on; the decomposed form gives the value in the place of the mode."""
+    if isinstance(mode, int | float):
+        mode, value = "constant", mode
+    if mode != "constant":
+        raise t.fail(f"pad with mode '{mode}' is not supported")
+    ndim = len(t.shape(input))
+    widths = [0] * (2 * ndim)
+    for i in range(len(pad) // 2):
+        widths[2 * (ndim - 1 - i)], widths[2 * (ndim - 1 - i) + 1] = pad[2 * i], pad[2 * i + 1]
+    if any(w < 0 for w in widths):
+        raise t.fail("pad with negative widths is not supported")
+    return op.nn.pad(input, pad_width=widths, pad_value=float(value or 0.0))
+
+
+@converter("size")
+def size(t: Emitter, input: Expr, dim: int | None = None) -> Any:
+    """Known when the model is imported."""
+    return t.shape(input) if dim is None else t.shape(input)[dim]
+
+
+@converter("channel_shuffle")
+def channel_shuffle(t: Emitter, input: Expr, groups: int) -> Any:
+    n, c, *rest = t.shape(input)
+    grouped = t.reshape(input, (n, groups, c // groups, *rest))
+    axes = [0, 2, 1, *range(3, 3 + len(rest))]
+    return t.reshape(t(op.permute_dims(grouped, axes=axes)), (n, c, *rest))
+
+
+@converter("pixel_shuffle")
+def pixel_shuffle(t: Emitter, input: Expr, upscale_factor: int) -> Any:
+    n, c, h, w = t.shape(input)
+    r = upscale_factor
+    split_up = t.reshape(input, (n, c // (r * r), r, r, h, w))
+    return t.reshape(t(op.permute_dims(split_up, axes=[0, 1, 4, 2, 5, 3])), (n, c // (r * r), h * r, w * r))

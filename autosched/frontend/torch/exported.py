@@ -1,0 +1,181 @@
+"""From an exported program (torch.export) to an IRModule with one function, `main`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from autosched.errors import ImportModelError, InvalidTypeError
+from autosched.frontend.torch.graph import (
+    CustomConverters,
+    array_of,
+    bound,
+    make_emitter,
+    map_arguments,
+    operator_name,
+    refuse_unsupported,
+    run_converter,
+)
+from autosched.frontend.torch.registry import CONVERTERS
+from autosched.ir.module import IRModule
+from autosched.relax.expr import Constant, Expr, Tuple, Var
+from autosched.relax.struct_info import TensorStructInfo
+
+KEPT_WHOLE = (  # operators for which we have something better than their decomposition
+    "linear", "conv1d", "conv2d", "scaled_dot_product_attention", "layer_norm", "group_norm", "batch_norm", "gelu",
+    "silu", "hardswish", "hardsigmoid", "relu6", "softmax", "log_softmax", "matmul", "einsum", "rms_norm", "embedding",
+    "adaptive_avg_pool2d", "max_pool2d", "avg_pool2d", "dropout", "split", "chunk", "pad", "channel_shuffle",
+    "pixel_shuffle", "elu", "leaky_relu", "softplus", "mish", "addmm", "stack", "unbind",
+)  # fmt: skip
+CHECKS = ("_assert_scalar", "sym_constrain_range_for_size", "_assert_async", "_assert_tensor_metadata")
+
+
+def from_exported_program(
+    exported_program: Any,
+    *,
+    keep_params_as_input: bool = False,
+    unwrap_unit_return_tuple: bool = False,
+    no_bind_return_tuple: bool = False,
+    custom_convert_map: CustomConverters | None = None,
+    run_ep_decomposition: bool = True,
+) -> IRModule:
+    """Import what torch.export.export made; the result is a tuple even for one output, unless unwrapped.
+
+    keep_params_as_input      weights become parameters after the inputs; their values are the attribute `params`
+    unwrap_unit_return_tuple  one output is returned as it is
+    no_bind_return_tuple      a tuple result is returned without a variable of its own
+    custom_convert_map        operator name -> function of (graph node, Emitter) that gives an expression
+    run_ep_decomposition      bring unusual operators down to simpler ones first
+    Raises  TypeError for anything else; ImportModelError that lists all unsupported operators at once, or names an
+            input with dynamic dimensions.
+    """
+    import torch
+
+    if not isinstance(exported_program, torch.export.ExportedProgram):
+        raise InvalidTypeError(
+            f"from_exported_program takes a torch.export.ExportedProgram, not a {type(exported_program).__name__}"
+        )
+    program = _decomposed(exported_program) if run_ep_decomposition else exported_program
+    importer = _Importer(program, keep_params_as_input, custom_convert_map or {})
+    return importer.run(unwrap_unit_return_tuple, no_bind_return_tuple)
+
+
+def _decomposed(program: Any) -> Any:
+    """The program with what we have no converter for taken apart, as far as PyTorch knows how."""
+    import torch
+
+    if all(_is_known(n, {}) for n in program.graph.nodes):
+        return program
+    table = torch.export.default_decompositions()
+    for op in list(table.keys()):
+        name = operator_name(op)
+        if name in KEPT_WHOLE and name in CONVERTERS:
+            del table[op]
+    return program.run_decompositions(table)
+
+
+def _is_known(node: Any, custom: Mapping[Any, Any]) -> bool:
+    if node.op != "call_function":
+        return True
+    name = operator_name(node.target)
+    return name in CONVERTERS or name in custom or node.target in custom or name in CHECKS
+
+
+class _Importer:
+    def __init__(self, program: Any, keep_params: bool, custom: CustomConverters):
+        self.program, self.keep_params, self.custom = program, keep_params, custom
+        self.emitter = make_emitter()
+        self.values: dict[Any, Any] = {}
+        self.inputs: list[Var] = []
+        self.params: list[tuple[Var, Any]] = []
+
+    def run(self, unwrap: bool, no_bind: bool) -> IRModule:
+        missing: dict[str, list[str]] = {}
+        for node in self.program.graph.nodes:
+            if not _is_known(node, self.custom):
+                missing.setdefault(str(node.target), []).append(node.name)
+        refuse_unsupported(missing)
+        builder = self.emitter.builder
+        self.placeholders()
+        with builder.function("main"):
+            with builder.dataflow():
+                for node in self.program.graph.nodes:
+                    if node.op == "call_function":
+                        self.call(node)
+                outputs = self.outputs()
+                if len(outputs) == 1 and unwrap:
+                    result: Any = builder.emit_output(outputs[0])
+                elif no_bind:
+                    result = Tuple(tuple(builder.emit_output(o) for o in outputs))
+                else:
+                    result = builder.emit_output(Tuple(tuple(outputs)))
+            builder.emit_func_output(result, [*self.inputs, *(v for v, _ in self.params)])
+        return self.finished(builder.get())
+
+    def finished(self, module: IRModule) -> IRModule:
+        if self.keep_params:
+            main = module["main"].with_attr("num_input", len(self.inputs))
+            module["main"] = main.with_attr("params", tuple(value for _, value in self.params))
+        return module
+
+    def placeholders(self) -> None:
+        signature = self.program.graph_signature
+        stored = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+        lifted = signature.inputs_to_lifted_tensor_constants
+        for node in self.program.graph.nodes:
+            if node.op != "placeholder":
+                continue
+            if node.name in stored or node.name in lifted:
+                self.weight(node, stored.get(node.name) or lifted[node.name], node.name in lifted)
+            else:
+                self.input(node)
+
+    def weight(self, node: Any, target: str, is_lifted: bool) -> None:
+        program = self.program
+        tensor = program.constants[target] if target in program.constants else program.state_dict[target]
+        array = array_of(tensor, target)
+        if not self.keep_params or is_lifted or array.dtype.kind != "f":
+            self.values[node] = Constant(array)
+            return
+        var = Var(node.name, TensorStructInfo(array.shape, str(array.dtype)))
+        self.params.append((var, array))
+        self.values[node] = var
+
+    def input(self, node: Any) -> None:
+        value = node.meta["val"]
+        if not hasattr(value, "shape"):
+            self.values[node] = value  # a number that was fixed when the program was exported
+            return
+        if any(not isinstance(d, int) for d in value.shape):
+            raise ImportModelError(
+                f"input '{node.name}' has dynamic dimensions: {tuple(map(str, value.shape))}",
+                hint="export the program without dynamic_shapes",
+            )
+        var = Var(node.name, TensorStructInfo(tuple(value.shape), self.emitter.dtype(value.dtype)))
+        self.inputs.append(var)
+        self.values[node] = var
+
+    def call(self, node: Any) -> None:
+        self.emitter.node = node.name
+        name = operator_name(node.target)
+        if name in CHECKS:
+            return
+        custom = self.custom.get(name) or self.custom.get(node.target)
+        if custom is not None:
+            self.values[node] = bound(self.emitter, custom(node, self.emitter))
+            return
+        args = map_arguments(tuple(node.args), self.values.__getitem__)
+        kwargs = {k: map_arguments(v, self.values.__getitem__) for k, v in node.kwargs.items()}
+        self.values[node] = run_converter(self.emitter, name, args, _without_devices(kwargs))
+
+    def outputs(self) -> list[Expr]:
+        """The user's outputs: what the program also gives (changed buffers) is left out."""
+        (node,) = (n for n in self.program.graph.nodes if n.op == "output")
+        wanted = set(self.program.graph_signature.user_outputs)
+        return [self.values[n] for n in node.args[0] if hasattr(n, "name") and n.name in wanted and n in self.values]
+
+
+def _without_devices(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        k: v for k, v in kwargs.items() if k not in ("device", "pin_memory", "layout", "memory_format", "non_blocking")
+    }

@@ -1,0 +1,31 @@
+"""Exported programs in files (.pt2)."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+from autosched.errors import ImportModelError
+from autosched.frontend.torch.exported import from_exported_program
+from autosched.ir.module import IRModule
+
+
+def load_program_file(path: str | Path) -> IRModule:
+    """Import what torch.export.save wrote. Raises ImportModelError for a file that is none."""
+    path = Path(path)
+    if not path.exists():
+        raise ImportModelError(f"no file '{path}'")
+    if not path.is_file() or not zipfile.is_zipfile(path):
+        raise ImportModelError(
+            f"'{path}' is no exported program", hint="write it with torch.export.save(program, path)"
+        )
+    try:
+        import torch
+    except ImportError:
+        raise ImportModelError("reading .pt2 files takes PyTorch", hint="pip install 'autosched[torch]'") from None
+    try:
+        program = torch.export.load(path)
+    except Exception as error:  # PyTorch raises whatever the broken part of the archive leads to
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ImportModelError(f"'{path}' cannot be read: {first[:200]}") from error
+    return from_exported_program(program, unwrap_unit_return_tuple=True)

@@ -1,0 +1,104 @@
+"""What the importers of both kinds of PyTorch graph share: dtypes, arrays, the dispatch of one node."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from autosched.errors import AutoschedError, ImportModelError, InvalidTypeError
+from autosched.frontend.torch.emitter import Emitter
+from autosched.frontend.torch.registry import CONVERTERS
+from autosched.relax.block_builder import BlockBuilder
+from autosched.relax.expr import Expr
+
+CustomConverters = Mapping[Any, Callable[[Any, Any], Any]]
+SUPPORTED_DTYPES = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "bool")
+
+
+def make_emitter() -> Emitter:
+    """An emitter into a new module, which knows PyTorch's dtypes."""
+    import torch
+
+    import autosched.frontend.torch.converters  # noqa: F401  (fills the table)
+
+    return Emitter(BlockBuilder(), {getattr(torch, name): name for name in SUPPORTED_DTYPES})
+
+
+def array_of(tensor: Any, name: str) -> np.ndarray[Any, Any]:
+    """A tensor's values. Raises ImportModelError for a dtype that NumPy lacks."""
+    try:
+        return np.ascontiguousarray(tensor.detach().cpu().numpy()).reshape(tuple(tensor.shape))
+    except TypeError:
+        raise ImportModelError(f"tensor '{name}' is {tensor.dtype}, which is not supported") from None
+
+
+def map_arguments(value: Any, lookup: Callable[[Any], Any]) -> Any:
+    """Graph nodes inside arguments, replaced by what they became."""
+    import torch
+
+    if isinstance(value, torch.fx.Node):
+        return lookup(value)
+    if isinstance(value, tuple | list):
+        mapped = [map_arguments(v, lookup) for v in value]
+        return mapped if isinstance(value, list) else tuple(mapped)
+    if isinstance(value, slice):
+        return slice(*(map_arguments(v, lookup) for v in (value.start, value.stop, value.step)))
+    return value
+
+
+def operator_name(target: Any) -> str:
+    """A node's operator under the table's name: ATen's without overload, a function's without trailing underscore."""
+    if isinstance(target, str):
+        name = target
+    elif hasattr(target, "_schema"):
+        name = target._schema.name.rpartition("::")[2]
+    else:
+        name = getattr(target, "__name__", str(target))
+    return name if name in CONVERTERS else name.rstrip("_")
+
+
+def run_converter(emitter: Emitter, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """The bound result of one node; tuples field by field. Raises ImportModelError naming the node."""
+    if name == "getitem" and isinstance(args[0], tuple | list):
+        return args[0][args[1]]
+    if name in SHAPE_ARITHMETIC and not any(isinstance(a, Expr) for a in args):
+        return SHAPE_ARITHMETIC[name](*args)
+    try:
+        return bound(emitter, CONVERTERS[name](emitter, *args, **kwargs))
+    except ImportModelError:
+        raise
+    except (AutoschedError, InvalidTypeError) as error:
+        raise ImportModelError(f"{name}: {error.message}", where=f"node '{emitter.node}'") from error
+    except TypeError as error:
+        raise ImportModelError(
+            f"{name}: this use is not supported ({error})", where=f"node '{emitter.node}'"
+        ) from error
+
+
+def bound(emitter: Emitter, value: Any) -> Any:
+    """A converter's result with everything that is computed bound to a variable."""
+    if isinstance(value, tuple):
+        return tuple(bound(emitter, v) for v in value)
+    return emitter(value) if isinstance(value, Expr) and not _is_leaf(value) else value
+
+
+def _is_leaf(value: Expr) -> bool:
+    from autosched.relax.block_builder import LEAVES
+
+    return isinstance(value, LEAVES)
+
+
+SHAPE_ARITHMETIC: Mapping[str, Callable[..., Any]] = {  # numbers that a traced program computes from shapes
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv,
+    "truediv": operator.truediv, "mod": operator.mod, "neg": operator.neg, "pow": operator.pow,
+}  # fmt: skip
+
+
+def refuse_unsupported(missing: Mapping[str, list[str]]) -> None:
+    """Raise ImportModelError that lists all operators without converter at once, with the nodes that use them."""
+    if missing:
+        parts = [f"{op} ({', '.join(names[:3])})" for op, names in sorted(missing.items())]
+        raise ImportModelError(f"operators that are not supported: {'; '.join(parts)}")

@@ -1,0 +1,32 @@
+"""The table of converters: PyTorch operator name -> function of its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Converter = Callable[..., Any]
+CONVERTERS: dict[str, Converter] = {}
+
+
+def converter(*names: str) -> Callable[[Converter], Converter]:
+    """Register the converter of one or several operators, named as in ATen without overload ("add", "_softmax").
+
+    It takes an Emitter and the operator's arguments under PyTorch's names: tensors as expressions, everything else as
+    Python values. It returns an expression, or a tuple of them for several outputs.
+    """
+
+    def register(function: Converter) -> Converter:
+        for name in names:
+            assert name not in CONVERTERS, f"two converters for {name}"
+            CONVERTERS[name] = function
+        return function
+
+    return register
+
+
+def supported_operators() -> tuple[str, ...]:
+    """Names of the PyTorch operators that can be imported, sorted."""
+    import autosched.frontend.torch.converters  # noqa: F401  (fills the table)
+
+    return tuple(sorted(CONVERTERS))

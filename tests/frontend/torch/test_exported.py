@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import autosched
+from autosched.errors import ImportModelError
+from autosched.frontend.torch import from_exported_program, load_program_file
+from autosched.records import FallbackContext
+from benchmarks.torch_models import EncoderLayer
+
+
+def exported() -> torch.export.ExportedProgram:
+    model = nn.Sequential(nn.Linear(8, 6), nn.ReLU()).eval()
+    return torch.export.export(model, (torch.zeros(1, 8),))
+
+
+def test_the_result_is_a_tuple_unless_unwrapped():
+    assert "R.Tuple" in str(from_exported_program(exported())["main"].script())
+    unwrapped = from_exported_program(exported(), unwrap_unit_return_tuple=True)
+    assert unwrapped["main"].ret_struct_info.static_shape == (1, 6)
+
+
+def test_parameters_as_inputs_in_the_programs_order():
+    main = from_exported_program(exported(), keep_params_as_input=True)["main"]
+    assert [p.name for p in main.params] == ["input", "p_0_weight", "p_0_bias"]
+    assert main.attrs["num_input"] == 1 and len(main.attrs["params"]) == 2
+
+
+def test_dynamic_shapes_are_refused():
+    model = nn.ReLU()
+    program = torch.export.export(model, (torch.zeros(3, 8),), dynamic_shapes=({0: torch.export.Dim("n")},))
+    with pytest.raises(ImportModelError, match="dynamic dimensions"):
+        from_exported_program(program)
+
+
+def test_other_objects_are_refused():
+    with pytest.raises(TypeError, match="ExportedProgram"):
+        from_exported_program(nn.ReLU())
+
+
+def test_a_transformer_layer_builds_and_runs():
+    model = EncoderLayer(32, 4).eval()
+    x = torch.randn(1, 6, 32, generator=torch.Generator().manual_seed(1))
+    module = from_exported_program(torch.export.export(model, (x,)), unwrap_unit_return_tuple=True)
+    executable = autosched.build(module, target="cpu", records=FallbackContext())
+    with torch.no_grad():
+        expected = model(x).numpy()
+    np.testing.assert_allclose(np.asarray(executable(x.numpy())), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_files(tmp_path):
+    torch.export.save(exported(), tmp_path / "model.pt2")
+    assert load_program_file(tmp_path / "model.pt2")["main"].ret_struct_info.static_shape == (1, 6)
+    (tmp_path / "text.pt2").write_text("no archive")
+    with pytest.raises(ImportModelError, match="no exported program"):
+        load_program_file(tmp_path / "text.pt2")
+    whole = (tmp_path / "model.pt2").read_bytes()
+    (tmp_path / "half.pt2").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ImportModelError):
+        load_program_file(tmp_path / "half.pt2")
+    with pytest.raises(ImportModelError, match="no file"):
+        load_program_file(tmp_path / "missing.pt2")
