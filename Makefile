@@ -10,14 +10,14 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SETUP  := setup.cfg setup.py pyproject.toml
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help demo test test-all bench lint format dist clean
+.PHONY: help demo test test-all bench bench-kernels bench-models lint format dist clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo      tune, build and run SqueezeNet and compare it with ONNX Runtime (about three minutes)"
 	@echo "make test      the tests for every day (under ten minutes on two cores)"
 	@echo "make test-all  all tests"
-	@echo "make bench     the performance tables"
+	@echo "make bench     the performance tables; make bench-kernels, make bench-models: against all peers"
 	@echo "make lint      ruff and mypy"
 	@echo "make format    lays the code out as make lint wants it"
 	@echo "make dist      wheel and sdist, tried in a clean environment"
@@ -43,6 +43,12 @@ test-all: $(VENV)/.installed-test
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-kernels: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks.kernels --threads 1,2 $(ARGS)
+
+bench-models: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks.networks --threads 1,2 $(ARGS)
 
 lint: $(VENV)/.installed-lint
 	$(BIN)/ruff check .

@@ -109,7 +109,7 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return parse
 
 
-TUNE_MODES = ("off", "lookup", "tune", "force")
+TUNE_MODES = ("off", "lookup")
 
 AUTOSCHED_DB = switch(
     "AUTOSCHED_DB",
@@ -146,23 +146,15 @@ AUTOSCHED_NUM_THREADS = switch(
 AUTOSCHED_TUNE = switch(
     "AUTOSCHED_TUNE",
     "lookup",
-    "off: never touch the database; lookup: read it; tune: tune what is missing; force: tune everything again",
+    "lookup: a build reads the usual databases; off: it reads none and every kernel has its default",
     Kind.SETTING,
     parse=_one_of(*TUNE_MODES),
     allowed=f"one of {', '.join(TUNE_MODES)}",
 )
-AUTOSCHED_TARGET_AS = switch(
-    "AUTOSCHED_TARGET_AS",
-    "",
-    "look records up as if this machine were that target",
-    Kind.SETTING,
-    parse=str,
-    allowed="a target such as 'llvm -mcpu=x86-64-v3'",
-)
 AUTOSCHED_STRICT = switch(
     "AUTOSCHED_STRICT",
     False,
-    "make a compilation at run time, or an untrusted record at build time, an error",
+    "make loading an artifact an error where its kernels would have to be built again for this machine",
     Kind.SETTING,
     parse=_boolean,
     allowed="a boolean (1 or 0)",
@@ -210,7 +202,7 @@ NUMBA_DISABLE_JIT = switch(
 TOPHUB_LOCATION = switch(
     "TOPHUB_LOCATION",
     "",
-    "TVM's variable for where shipped logs are; 'NONE' turns them off",
+    "TVM's variable for where shipped logs are; 'NONE' turns ours off, a folder is read instead of ours",
     Kind.FOREIGN,
     parse=str,
     allowed="a folder path or NONE",

@@ -56,6 +56,10 @@ class InvalidTypeError(TVMError, TypeError):
     exit_code = 2
 
 
+class WrongInputError(InvalidTypeError, ValueError):
+    """Something that is no program: TVM says ValueError where Python says TypeError."""
+
+
 class NameNotFoundError(TVMError, AttributeError):
     """A function or attribute of that name does not exist."""
 
@@ -96,7 +100,7 @@ class CodegenError(TVMError):
     """A loop nest that the code generator cannot express."""
 
 
-class ImportModelError(AutoschedError):
+class ImportModelError(TVMError):
     """A model file that cannot be read or uses something unsupported."""
 
     exit_code = 2
@@ -110,19 +114,19 @@ class ScriptError(InvalidValueError):
     """Text that is no legal script; the message shows the line with a caret."""
 
 
-class RecordError(AutoschedError):
+class RecordError(TVMError):
     """A tuning database or log that cannot be used."""
 
     exit_code = 2
 
 
-class ArtifactError(AutoschedError):
+class ArtifactError(TVMError):
     """A saved artifact that cannot be loaded."""
 
     exit_code = 2
 
 
-class UsageError(AutoschedError):
+class UsageError(InvalidValueError):
     """Wrong use of a command or function."""
 
     exit_code = 2

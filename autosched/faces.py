@@ -8,10 +8,17 @@ The table for "autosched" itself is what makes `import autosched` fast: nothing 
 from __future__ import annotations
 
 import importlib
+import importlib.abc
+import importlib.machinery
 import logging
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
+
+_DEVICES = (
+    *("cpu", "cuda", "gpu", "rocm", "opencl", "metal", "vulkan", "vpi", "hexagon", "ext_dev", "webgpu"),
+    *("device", "context"),
+)
 
 # package -> name -> "module" (the module itself) or "module:attribute"
 FACES: Mapping[str, Mapping[str, str]] = {
@@ -21,6 +28,7 @@ FACES: Mapping[str, Mapping[str, str]] = {
         "lower": "autosched.driver:lower",
         "tune": "autosched.driver:tune",
         "bench": "autosched.driver:bench",
+        "compile": "autosched.driver:build",
         "TuneOptions": "autosched.driver:TuneOptions",
         "TuneReport": "autosched.driver:TuneReport",
         "BenchReport": "autosched.driver:BenchReport",
@@ -34,25 +42,29 @@ FACES: Mapping[str, Mapping[str, str]] = {
         "load": "autosched.faces:load",
         "Executable": "autosched.runtime:Executable",
         "Module": "autosched.runtime:Module",
-        "cpu": "autosched.runtime:cpu",
-        "device": "autosched.runtime:device",
-        "nd": "autosched.runtime.array",
+        "BenchmarkResult": "autosched.runtime:BenchmarkResult",
+        "nd": "autosched.runtime.ndarray",
+        **{name: f"autosched.runtime.ndarray:{name}" for name in _DEVICES},
         # errors
         "AutoschedError": "autosched.errors:AutoschedError",
         "TVMError": "autosched.errors:TVMError",
         # packages
         "codegen": "autosched.codegen",
+        "autotvm": "autosched.autotvm",
         "contrib": "autosched.contrib",
         "driver": "autosched.driver",
+        "error": "autosched.errors",
         "errors": "autosched.errors",
         "frontend": "autosched.frontend",
         "ir": "autosched.ir",
         "records": "autosched.records",
+        "relay": "autosched.relay",
         "relax": "autosched.relax",
         "runtime": "autosched.runtime",
         "script": "autosched.script",
         "space": "autosched.space",
         "target": "autosched.target",
+        "testing": "autosched.testing",
         "task": "autosched.task",
         "te": "autosched.te",
         "templates": "autosched.templates",
@@ -62,7 +74,32 @@ FACES: Mapping[str, Mapping[str, str]] = {
         "tuner": "autosched.tuner",
     },
     "autosched.contrib": {
+        "debugger": "autosched.contrib.debugger",
         "graph_executor": "autosched.contrib.graph_executor",
+        "graph_runtime": "autosched.contrib.graph_executor",
+        "utils": "autosched.contrib.utils",
+    },
+    "autosched.relay": {
+        "Branch": "autosched.relay.expr:Branch",
+        "analysis": "autosched.relay.analysis",
+        "backend": "autosched.relay.backend",
+        "build_module": "autosched.relay.build_module",
+        "frontend": "autosched.relay.frontend",
+        "testing": "autosched.relay.testing",
+        "transform": "autosched.relay.transform",
+        "vm": "autosched.relay.vm",
+    },
+    "autosched.runtime": {
+        "ndarray": "autosched.runtime.ndarray",
+        "profiler_vm": "autosched.runtime.profiler_vm",
+        "vm": "autosched.runtime.vm",
+    },
+    "autosched.runtime.module": {
+        "BenchmarkResult": "autosched.runtime.timing:BenchmarkResult",
+        "enabled": "autosched.runtime.library:enabled",
+        "load_module": "autosched.runtime.library:load_module",
+        "num_threads": "autosched.runtime.library:num_threads",
+        "system_lib": "autosched.runtime.library:system_lib",
     },
     "autosched.relax": {
         "frontend": "autosched.relax.frontend",
@@ -72,7 +109,13 @@ FACES: Mapping[str, Mapping[str, str]] = {
         "build": "autosched.driver:build",
     },
     "autosched.relax.frontend": {
+        "nn": "autosched.frontend.nn",
         "onnx": "autosched.relax.frontend.onnx",
+        "torch": "autosched.relax.frontend.torch",
+    },
+    "autosched.relax.frontend.torch": {
+        "from_exported_program": "autosched.frontend.torch:from_exported_program",
+        "from_fx": "autosched.frontend.torch:from_fx",
     },
     "autosched.relax.frontend.onnx": {
         "from_onnx": "autosched.frontend.onnx:from_onnx",
@@ -82,8 +125,52 @@ FACES: Mapping[str, Mapping[str, str]] = {
     },
 }
 
+# TVM's paths of modules that stand elsewhere here: `import autosched.nd`, `from autosched.tirx import …`.
+ALIASES: Mapping[str, str] = {
+    "autosched.nd": "autosched.runtime.ndarray",
+    "autosched.transform": "autosched.ir.transform",
+    "autosched.contrib.graph_runtime": "autosched.contrib.graph_executor",
+    "autosched.error": "autosched.errors",
+}
+
 # The printer lies above `ir`; its hook there is filled on first use.
 PRINTER = "autosched.script.printer:script"
+
+
+class _AliasFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Lets `import` find a module under a second name; both names give one module."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        """Answer for the names of the table and everything below them."""
+        return None if _real_name(name) is None else importlib.machinery.ModuleSpec(name, self)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> Any:
+        """Give the module itself."""
+        real = _real_name(spec.name)
+        assert real is not None, "find_spec knew the name"
+        module = importlib.import_module(real)
+        self._specs[spec.name] = module.__spec__
+        return module
+
+    def exec_module(self, module: Any) -> None:
+        """Nothing: the module has run under its own name; it gets back the spec that `import` has exchanged."""
+        module.__spec__ = self._specs.get(module.__spec__.name, module.__spec__)
+
+    def __init__(self) -> None:
+        self._specs: dict[str, Any] = {}
+
+
+def _real_name(name: str) -> str | None:
+    for alias, real in ALIASES.items():
+        if name == alias or name.startswith(f"{alias}."):
+            return real + name[len(alias) :]
+    return None
+
+
+def install_aliases() -> None:
+    """Let `import` find the names of `ALIASES`."""
+    if not any(isinstance(finder, _AliasFinder) for finder in sys.meta_path):
+        sys.meta_path.append(_AliasFinder())
 
 
 def resolve(where: str) -> Any:
@@ -117,12 +204,16 @@ def load(path: Any) -> Any:
     """Read an artifact: the Executable or Module that `save` or `export_library` wrote.
 
     Where its machine code runs here no compiler is needed; elsewhere its kernels are built again, with a warning.
-    Raises  InvalidValueError if there is no such file; ArtifactError if it is damaged or from a newer version.
+    Raises  InvalidValueError if there is no such file; ArtifactError if it is damaged or from a newer version, and,
+            with AUTOSCHED_STRICT, if its kernels would have to be built again.
     """
     runtime = resolve("autosched.runtime")
     try:
         return runtime.load_module(path)
     except runtime.NeedsRebuildError as error:
+        if resolve("autosched.env:AUTOSCHED_STRICT").get():
+            hint = "unset AUTOSCHED_STRICT, or build the model on this machine"
+            raise resolve("autosched.errors:ArtifactError")(error.message, hint=hint) from None
         logging.getLogger("autosched").warning("%s; its kernels are built again for this machine", error.message)
         return resolve("autosched.driver:rebuild")(error.contents)
 

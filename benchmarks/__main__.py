@@ -8,17 +8,13 @@ The tables are printed and written to benchmarks/results/.
 from __future__ import annotations
 
 import argparse
-import datetime
-import platform
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from autosched.target import Target
 from benchmarks import tables
-from benchmarks.tables import Settings, Table
-
-RESULTS = Path(__file__).parent / "results"
+from benchmarks.machine import Table, describe, result_file, write
+from benchmarks.tables import Settings
 
 SUITES: dict[str, Callable[[Settings], Table]] = {
     "import": tables.import_time,
@@ -43,23 +39,15 @@ def main() -> None:
     wanted = args.only.split(",")
     if unknown := [name for name in wanted if name not in SUITES]:
         parser.error(f"no suite {unknown[0]}; there are {', '.join(SUITES)}")
-    fingerprint = Target("cpu").fingerprint()
-    head = (
-        f"{fingerprint.vendor} {fingerprint.model_name}, {fingerprint.isa_level}, {fingerprint.cores} cores, "
-        f"L1 {fingerprint.l1_bytes // 1024} KiB, L2 {fingerprint.l2_bytes // 1024} KiB, "
-        f"L3 {fingerprint.l3_bytes // 1024} KiB; Python {platform.python_version()}; "
-        f"{datetime.date.today().isoformat()}; {tables.versions()}"
-    )
+    head = describe()
     print(head)
-    RESULTS.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(Path(folder), args.threads, args.time, args.trials, tuple(args.models.split(",")))
         for name in wanted:
             table = SUITES[name](settings)
             print(f"\n{table.markdown()}", flush=True)
-            text = f"{head}\n\n`python -m benchmarks --only {name} --threads {args.threads}`\n\n{table.markdown()}\n"
-            suffix = f"{fingerprint.isa_level}-{args.threads}t"
-            (RESULTS / f"{name}-{suffix}.md").write_text(text)
+            command = f"python -m benchmarks --only {name} --threads {args.threads}"
+            write(result_file(name, args.threads), command, [table])
 
 
 if __name__ == "__main__":

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import statistics
-import subprocess
-import sys
 import time
-from dataclasses import dataclass, field
-from importlib import metadata
+from dataclasses import dataclass
 from pathlib import Path
 
 import autosched
 from autosched.driver import TuneOptions, load_model
-from autosched.driver.bench import Timing, measure
 from autosched.driver.programs import autosched_program, input_specs, peer_program
+from autosched.driver.rounds import Timing, measure
 from autosched.records import FallbackContext
 from autosched.runtime import Executable
+from benchmarks.fresh import fresh
+from benchmarks.machine import Table
 from benchmarks.models import get_model
 from benchmarks.peers import dense_model, dense_programs, save
 
@@ -30,30 +28,6 @@ class Settings:
     time_s: float
     trials: int
     models: tuple[str, ...]
-
-
-@dataclass
-class Table:
-    """A table with a title that names its bar."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: list[tuple[str, ...]] = field(default_factory=list)
-
-    def markdown(self) -> str:
-        lines = [f"### {self.title}", "", f"| {' | '.join(self.columns)} |", f"|{'---|' * len(self.columns)}"]
-        return "\n".join(lines + [f"| {' | '.join(row)} |" for row in self.rows])
-
-
-def versions() -> str:
-    """The versions of the packages that the tables compare."""
-    found = []
-    for package in ("numba", "llvmlite", "onnxruntime", "openvino", "torch", "numpy"):
-        try:
-            found.append(f"{package} {metadata.version(package)}")
-        except metadata.PackageNotFoundError:
-            continue
-    return ", ".join(found)
 
 
 def _ms(timing: Timing) -> str:
@@ -177,25 +151,10 @@ def executor_overhead(settings: Settings) -> Table:
     return table
 
 
-def _fresh(code: str, environment: dict[str, str] | None = None, runs: int = 5) -> list[float]:
-    """Seconds that `code` says it took, in new processes."""
-    times = []
-    for _ in range(runs):
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True,
-            text=True,
-            check=True,
-            env={**os.environ, **(environment or {})},
-        )
-        times.append(float(done.stdout.split()[-1]))
-    return times
-
-
 def import_time(settings: Settings) -> Table:
     """`import autosched` in a new process."""
     code = "import time; t = time.perf_counter(); import autosched; print(time.perf_counter() - t)"
-    times = _fresh(code, runs=9)
+    times = fresh(code, runs=9)
     table = Table("import autosched, s (bar: <= 0.3)", ("median", "max"))
     table.rows.append((f"{statistics.median(times):.3f}", f"{max(times):.3f}"))
     return table
@@ -217,7 +176,7 @@ ex(numpy.zeros({shape}, "float32"))
 import sys; assert "numba" not in sys.modules
 print(time.perf_counter() - t)
 """
-    times = _fresh(code)
+    times = fresh(code)
     table = Table(
         "Load of a saved ResNet-18 and its first inference in a new process, s (bar: <= 1.5)", ("median", "max", "MB")
     )
@@ -240,7 +199,7 @@ if __name__ == "__main__":
 """
     times = []
     for i in range(3):
-        times += _fresh(code, {"AUTOSCHED_CACHE_DIR": str(settings.folder / f"cache{i}")}, runs=1)
+        times += fresh(code, {"AUTOSCHED_CACHE_DIR": str(settings.folder / f"cache{i}")}, runs=1)
     table = Table("First build of ResNet-18, untuned, from nothing, s (bar: <= 30)", ("median", "max"))
     table.rows.append((f"{statistics.median(times):.1f}", f"{max(times):.1f}"))
     return table

@@ -63,7 +63,19 @@ def test_child_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "PATH" in child
 
 
-def test_the_page_lists_every_variable_as_it_is() -> None:
+def test_the_page_lists_every_variable_as_it_is_and_no_other() -> None:
     page = (Path(__file__).parents[1] / "docs" / "environment.md").read_text(encoding="utf-8")
-    for entry in SWITCHES.values():
-        assert f"| `{entry.name}` | {entry.kind.value} | {entry.help} | {entry.allowed} |" in page
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    assert rows == [
+        f"| `{entry.name}` | {entry.kind.value} | {entry.help} | {entry.allowed} | {entry.default!r} |"
+        for entry in SWITCHES.values()
+    ]
+
+
+def test_every_variable_is_used_and_nothing_else_reads_the_environment() -> None:
+    package = Path(env.__file__).parent
+    texts = {path: path.read_text(encoding="utf-8") for path in package.rglob("*.py") if path.name != "env.py"}
+    readers = [str(path) for path, text in texts.items() if "os.environ" in text or "getenv" in text]
+    assert not readers
+    unused = [name for name in SWITCHES if not any(f"{name}.get()" in text for text in texts.values())]
+    assert [name for name in unused if f'env:{name}").get()' not in texts[package / "faces.py"]] == []

@@ -1,72 +1,172 @@
-"""`autosched bench`: models and other runtimes side by side."""
+"""`autosched bench`: models and other runtimes side by side, or one model kernel by kernel."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from autosched.cli.common import Common, make_command
-from autosched.cli.model import Shapes, check_file
-from autosched.cli.output import Column, Table, factor, milliseconds, say, show
-from autosched.cli.values import DURATION, SHAPES, SWEEP
+from autosched.cli.export import export
+from autosched.cli.model import Shapes, check_model, is_built
+from autosched.cli.output import Column, Table, count, factor, milliseconds, say, show, size
+from autosched.cli.paths import check_output
+from autosched.cli.profile import show_profiles
+from autosched.cli.values import DURATION, PERCENTILES, SHAPES, SHARE, SWEEP, Count
+from autosched.cli.waiting import Waiting
 from autosched.errors import UsageError
+
+if TYPE_CHECKING:
+    from autosched.driver import BenchReport
 
 EXAMPLE = """
 autosched bench model.asx model.onnx --with onnxruntime
 autosched bench untuned.asx tuned.asx --time 10s --sweep threads=1,2
+autosched bench model.asx --baseline old.json --fail-if +5%
+autosched bench model.asx --profile --trace trace.json
 """
-RUNTIMES = ("onnxruntime", "torch", "openvino")
-
-COLUMNS = (
-    Column("name", "what"),
-    Column("threads", "threads", right=True),
-    Column("median_s", "median ms", milliseconds, right=True),
-    Column("p90_s", "p90 ms", milliseconds, right=True),
-    Column("p99_s", "p99 ms", milliseconds, right=True),
-    Column("min_s", "min ms", milliseconds, right=True),
-    Column("interval_s", "± ms", milliseconds, right=True),
-    Column("n_runs", "runs", right=True),
-    Column("speed_up", "speed-up", factor, right=True),
-)
+RUNTIMES = ("onnxruntime", "openvino")
 
 
 @make_command("bench", example=EXAMPLE)
 @click.argument("models", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option("--with", "others", metavar="NAMES", help=f"Also run each .onnx in these: {', '.join(RUNTIMES)}.")
 @click.option("--time", "time_s", type=DURATION, default="5s", show_default=True, help="Measuring time for each row.")
-@click.option("--sweep", type=SWEEP, help="Repeat for numbers of threads: threads=1,2.")
+@click.option("--runs", type=Count(min=1), metavar="N", help="Make N runs for each row, instead of --time.")
+@click.option("--warmup", type=DURATION, help="Run so long before measuring (default: until it gets no faster).")
+@click.option("--percentiles", type=PERCENTILES, default="50,90,99", show_default=True, help="Of the runs' times.")
+@click.option("--sweep", type=SWEEP, help="Repeat for numbers: threads=1,2 or batch=1,8 (dynamic first dimensions).")
 @click.option("--shapes", type=SHAPES, help='Shapes of dynamic inputs: "x:1x3x224x224".')
+@click.option("--profile", is_flag=True, help="Show each kernel's time, rates and share of the machine's peak.")
+@click.option("--trace", type=click.Path(path_type=Path), help="With --profile: write a Chrome trace (JSON).")
+@click.option("--export-json", "json_file", type=click.Path(path_type=Path), help="Write the results as JSON, too.")
+@click.option("--export-csv", "csv_file", type=click.Path(path_type=Path), help="Write the table as CSV, too.")
+@click.option("--export-markdown", "markdown_file", type=click.Path(path_type=Path), help="Write it as Markdown, too.")
+@click.option("--baseline", type=click.Path(path_type=Path), help="Compare with an earlier --export-json.")
+@click.option("--fail-if", type=SHARE, metavar="+5%", help="End with 1 where a row is slower than --baseline by more.")
 def command(
     common: Common,
     models: tuple[Path, ...],
     others: str | None,
     time_s: float,
-    sweep: tuple[int, ...] | None,
+    runs: int | None,
+    warmup: float | None,
+    percentiles: tuple[float, ...],
+    sweep: tuple[str, tuple[int, ...]] | None,
     shapes: Shapes | None,
-) -> None:
+    profile: bool,
+    trace: Path | None,
+    json_file: Path | None,
+    csv_file: Path | None,
+    markdown_file: Path | None,
+    baseline: Path | None,
+    fail_if: float | None,
+) -> int | None:
     """Measure MODELS (.asx or .onnx) interleaved, so that a change of clock speed meets all of them alike."""
+    files = {form: f for form, f in (("json", json_file), ("csv", csv_file), ("markdown", markdown_file)) if f}
+    names = _check_names(others, models)
+    threads, batches = _read_sweep(sweep, common)
+    if fail_if is not None and baseline is None:
+        raise UsageError("--fail-if compares with a baseline", hint="give --baseline old.json")
+    if trace and not profile:
+        raise UsageError("--trace belongs to --profile")
+    for path in models:
+        check_model(path)
+    for path in (*files.values(), *([trace] if trace else [])):
+        check_output(path, inputs=models)
+    if profile:
+        if names or sweep or baseline:
+            raise UsageError("--profile looks at one thing", hint="leave out --with, --sweep and --baseline")
+        show_profiles(models, common, shapes, time_s, files, trace)
+        return None
+    from autosched.driver.baseline import read_baseline
+
+    before = read_baseline(baseline) if baseline else None
+    n_rows = (len(models) + sum(not is_built(path) for path in models) * len(names)) * len(threads) * len(batches)
+    with Waiting(f"measuring {count(n_rows, 'row')}, {time_s:g} s each", quiet=common.is_quiet):
+        from autosched import driver
+
+        report = driver.bench(
+            models,
+            target=common.target,
+            records=list(common.db) or None,
+            threads=threads,
+            batches=batches,
+            others=names,
+            time_s=time_s,
+            runs=runs,
+            warmup_s=warmup,
+            percentiles=percentiles,
+            shapes=shapes,
+        )
+    _show_report(report, percentiles, common, files)
+    return _judge(report, before, fail_if, common) if before else None
+
+
+def _check_names(others: str | None, models: tuple[Path, ...]) -> tuple[str, ...]:
     names = tuple(name.strip() for name in (others or "").split(",") if name.strip())
     if unknown := [name for name in names if name not in RUNTIMES]:
         raise UsageError(f"unknown runtime {', '.join(unknown)}", hint=f"there are {', '.join(RUNTIMES)}")
-    if sweep and common.threads:
-        raise UsageError("--threads and --sweep exclude each other")
-    for path in models:
-        check_file(path)
-    from autosched import driver
+    if names and all(is_built(path) for path in models):
+        raise UsageError("--with needs an .onnx file among the models", hint="artifacts run in autosched alone")
+    return names
 
-    report = driver.bench(
-        models,
-        target=common.target,
-        records=list(common.db) or None,
-        threads=sweep or (common.threads,),
-        others=names,
-        time_s=time_s,
-        shapes=shapes,
+
+def _read_sweep(
+    sweep: tuple[str, tuple[int, ...]] | None, common: Common
+) -> tuple[tuple[int | None, ...], tuple[int | None, ...]]:
+    """(numbers of threads, batch sizes) to measure with."""
+    kind, numbers = sweep or ("", ())
+    if kind == "threads" and common.threads:
+        raise UsageError("--threads and --sweep exclude each other")
+    return (numbers if kind == "threads" else (common.threads,)), (numbers if kind == "batch" else (None,))
+
+
+def columns(percentiles: tuple[float, ...], *, batch: bool = False) -> tuple[Column, ...]:
+    """The columns of a report's table."""
+    return (
+        Column("name", "what"),
+        Column("threads", "threads", right=True),
+        *((Column("batch", "batch", right=True),) if batch else ()),
+        Column("median_s", "median ms", milliseconds, right=True),
+        *(Column(f"p{p:g}_s", f"p{p:g} ms", milliseconds, right=True) for p in percentiles if p != 50),
+        Column("min_s", "min ms", milliseconds, right=True),
+        Column("interval_s", "± ms", milliseconds, right=True),
+        Column("cpu_s", "CPU ms", milliseconds, right=True),
+        Column("memory_bytes", "memory", size, right=True),
+        Column("load_s", "load ms", milliseconds, right=True),
+        Column("first_run_s", "first run ms", milliseconds, right=True),
+        Column("n_runs", "runs", right=True),
+        Column("speed_up", "speed-up", factor, right=True),
     )
-    show(
-        Table(COLUMNS, report.rows, title=report.environment, summary={"environment": report.environment}),
-        common.format,
-    )
+
+
+def _show_report(
+    report: BenchReport, percentiles: tuple[float, ...], common: Common, files: Mapping[str, Path]
+) -> None:
+    has_batch = any("batch" in row for row in report.rows)
+    summary: dict[str, Any] = {key: value for key, value in report.to_json().items() if key != "rows"}
+    table = Table(columns(percentiles, batch=has_batch), report.rows, title=report.environment, summary=summary)
+    show(table, common.format)
     for line in report.verdicts:
         say(line, quiet=common.is_quiet)
+    for line in report.warnings:
+        say(f"warning: {line}", quiet=common.is_quiet)
+    export(table, files, report.to_json())
+
+
+def _judge(report: BenchReport, before: Mapping[str, Any], fail_if: float | None, common: Common) -> int:
+    """Say how each row differs from the baseline; 1 where one is slower by more than is allowed."""
+    from autosched.driver.baseline import compare_with_baseline
+
+    changes, warnings = compare_with_baseline(report, before)
+    for line in warnings:
+        say(f"warning: {line}", quiet=common.is_quiet)
+    worse = [change for change in changes if fail_if is not None and change.is_worse(fail_if)]
+    for change in changes:
+        say(f"against the baseline: {change.text}", quiet=common.is_quiet and change not in worse)
+    if worse:
+        say(f"failed: {count(len(worse), 'row')} slower than the baseline by more than {100 * (fail_if or 0):g} %")
+    return 1 if worse else 0

@@ -8,9 +8,11 @@ from typing import Any
 import click
 
 from autosched.cli.common import Common, make_command
-from autosched.cli.model import Shapes, load_module
+from autosched.cli.model import Shapes, check_source, load_module
 from autosched.cli.output import Column, Table, milliseconds, print_json, say, show
+from autosched.cli.paths import check_output
 from autosched.cli.values import SHAPES
+from autosched.cli.waiting import compiling
 from autosched.errors import UsageError
 
 EXAMPLE = """
@@ -46,14 +48,17 @@ def command(
     if no_db and common.db:
         raise UsageError("--db and --no-db exclude each other")
     path = output or model.with_suffix(".asx")
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise UsageError(f"cannot write {path}", hint="give a file in a folder that is there")
-    module = load_module(model, shapes)
+    check_source(model)
+    check_output(path, inputs=[model, *map(Path, common.db)])
+    module = load_module(model, shapes, quiet=common.is_quiet)
     from autosched import driver
     from autosched.records import FallbackContext
 
     records: Any = FallbackContext() if no_db else list(common.db) or None
-    executable = driver.build(module, target=common.target, records=records, threads=common.threads, accuracy=accuracy)
+    with compiling(f"building {model.name}", quiet=common.is_quiet):
+        executable = driver.build(
+            module, target=common.target, records=records, threads=common.threads, accuracy=accuracy
+        )
     executable.save(path)
     report = driver.build_report(executable)
     if common.format == "json":

@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 from autosched.cli.process import Process, set_up_logging
+from autosched.cli.values import Count
 from autosched.env import AUTOSCHED_LOG
 
-FORMATS = ("table", "json", "csv")
+FORMATS = ("table", "json", "csv", "markdown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ def common_options() -> list[click.Parameter]:
         click.Option(
             ["--target"], default="cpu", show_default=True, help="What to compile for: cpu or an LLVM target."
         ),
-        click.Option(["--threads"], type=click.IntRange(min=1), help="Threads (default: as many as are allowed)."),
+        click.Option(["--threads"], type=Count(min=1), metavar="K", help="Threads (default: as many as are allowed)."),
         click.Option(["--db"], multiple=True, metavar="FILE", help="Tuning database, file or URL; repeatable."),
         click.Option(
             ["-f", "--format"], type=click.Choice(FORMATS), default="table", show_default=True, help="Form of tables."

@@ -59,7 +59,7 @@ def examine(common: Common) -> dict[str, Any]:
             report[name] = section()
         except AutoschedError as error:
             report[name] = {"error": str(error)}
-    report["traps"] = find_traps(common.target)
+    report["traps"] = find_traps("cpu" if "error" in report["target"] else common.target)
     return report
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import tempfile
+import uuid
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -12,9 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from autosched.cli.paths import check_file, check_output
 from autosched.errors import UsageError, VerificationFailed
 from autosched.runtime.names import known_name
 
+SMALL = 2  # integers below it are valid as masks and as positions of almost anything
 FILLS = ("zeros", "ones", "random")
 
 
@@ -25,6 +28,7 @@ def collect_inputs(
     files: Sequence[str] = (),
     fill: str | None = None,
     seed: int = 0,
+    ranges: Mapping[str, int] | None = None,
 ) -> dict[str, np.ndarray]:
     """Give an array for each input of a model.
 
@@ -32,22 +36,25 @@ def collect_inputs(
     archive  .npz with arrays by name, or .npy for a model with one input
     files    NAME=FILE.npy each; they win over the archive
     fill     what the remaining inputs are made of; None: random where nothing at all was given
+    ranges   random integers lie in [0, ranges[name]), which is known of inputs that select elements of something
     Raises   UsageError for a file that cannot be read, an unknown or missing input, another shape or dtype.
     """
     given = read_arrays(archive, wanted) if archive else {}
     for text in files:
-        name, _, path = text.partition("=")
-        if not path:
+        name, _, path = text.rpartition("=")  # names may hold an equals sign
+        if not (name and path):
             raise UsageError(f"--input {text!r} names no file", hint="write --input NAME=FILE.npy")
         given[name] = _read_npy(Path(path))
     given = {known_name(name, wanted): array for name, array in given.items()}
     check_arrays(given, wanted)
-    if not given and fill is None:
+    given = {name: native_order(array) for name, array in given.items()}
+    if archive is None and not files and fill is None:
         fill = "random"
     missing = [name for name in wanted if name not in given]
     if missing and fill is None:
         raise UsageError(f"no data for input {', '.join(map(repr, missing))}", hint="give it, or use --fill random")
-    made = {name: make_array(name, *wanted[name], fill or "random", seed) for name in missing}
+    limits = ranges or {}
+    made = {name: make_array(name, *wanted[name], fill or "random", seed, limits.get(name, SMALL)) for name in missing}
     return {name: given[name] if name in given else made[name] for name in wanted}
 
 
@@ -59,12 +66,17 @@ def check_arrays(given: Mapping[str, np.ndarray], wanted: Mapping[str, tuple[tup
         shape, dtype = wanted[name]
         if array.shape != tuple(shape):
             raise UsageError(f"input '{name}' has shape {list(array.shape)}, the model takes {list(shape)}")
-        if array.dtype != np.dtype(dtype):
+        if array.dtype.newbyteorder("=") != np.dtype(dtype):
             raise UsageError(f"input '{name}' is {array.dtype}, the model takes {dtype}", hint="convert it when saving")
 
 
-def make_array(name: str, shape: tuple[int, ...], dtype: str, fill: str, seed: int) -> np.ndarray:
-    """Make an input up; random ones are standard normal (small numbers for integers) and depend on name and seed."""
+def native_order(array: np.ndarray) -> np.ndarray:
+    """Give the same values in this machine's byte order."""
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def make_array(name: str, shape: tuple[int, ...], dtype: str, fill: str, seed: int, limit: int = SMALL) -> np.ndarray:
+    """Make an input up; random ones are standard normal (integers: in [0, limit)) and depend on name and seed."""
     if fill == "zeros":
         return np.zeros(shape, dtype)
     if fill == "ones":
@@ -73,7 +85,7 @@ def make_array(name: str, shape: tuple[int, ...], dtype: str, fill: str, seed: i
     kind = np.dtype(dtype).kind
     if kind == "f":
         return generator.standard_normal(shape).astype(dtype)
-    return generator.integers(0, 2 if kind == "b" else 10, shape).astype(dtype)
+    return generator.integers(0, 2 if kind == "b" else limit, shape).astype(dtype)
 
 
 def read_arrays(path: Path, wanted: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -87,9 +99,12 @@ def read_arrays(path: Path, wanted: Mapping[str, Any]) -> dict[str, np.ndarray]:
         raise UsageError(f"{path} holds one array without a name", hint="name it .npy, or save it with numpy.savez")
     try:
         with loaded:
-            return {name: loaded[name] for name in loaded.files}
-    except (ValueError, OSError, zipfile.BadZipFile, zlib.error) as error:
-        raise UsageError(f"cannot read {path}: {error}") from None
+            arrays = {name: loaded[name] for name in loaded.files}
+    except (ValueError, OSError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+        raise UsageError(f"cannot read {path}: {_reason(error)}") from None
+    if strange := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
+        raise UsageError(f"'{strange[0]}' in {path} is no array", hint="write it with numpy.savez")
+    return arrays
 
 
 def _read_npy(path: Path) -> np.ndarray:
@@ -100,27 +115,34 @@ def _read_npy(path: Path) -> np.ndarray:
 
 
 def _load(path: Path) -> Any:
-    if not path.is_file():
-        raise UsageError(f"no file {path}")
+    check_file(path)
     try:
         return np.load(path, allow_pickle=False)  # a pickle could run anything
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise UsageError(f"cannot read {path} as .npy or .npz: {error}") from None
+        raise UsageError(f"cannot read {path} as .npy or .npz: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    """Say what NumPy means; its own text advises to unpickle what cannot be trusted."""
+    text = str(error)
+    if "Object arrays" in text:
+        return "it holds Python objects, which are not loaded"
+    return "it is no NumPy file" if "pickle" in text else text
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write an .npz whole or not at all."""
-    if path.parent != Path() and not path.parent.is_dir():
-        raise UsageError(f"no folder {path.parent}")
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    """Write an .npz whole or not at all. Raises UsageError where it cannot be written."""
+    check_output(path)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(temporary, "xb") as file:  # with the permissions that the user's umask gives
             np.savez(file, **arrays)  # type: ignore[arg-type]  # names of outputs are keywords of savez
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+        os.replace(temporary, path)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
 
 
 def largest(array: np.ndarray, count: int) -> list[tuple[tuple[int, ...], float]]:
@@ -130,23 +152,43 @@ def largest(array: np.ndarray, count: int) -> list[tuple[tuple[int, ...], float]
     return [(tuple(map(int, np.unravel_index(i, array.shape))), flat[i].item()) for i in order]
 
 
-def compare(outputs: Mapping[str, np.ndarray], path: Path, rtol: float, atol: float) -> None:
+def compare(outputs: Mapping[str, np.ndarray], path: Path, rtol: float, atol: float) -> str:
     """Compare outputs with those of an .npz: |a - b| <= rtol * max|b| + atol for each element.
 
-    Raises  VerificationFailed with the first difference; UsageError if names differ.
+    Gives   the largest error of each output, in words.
+    Raises  VerificationFailed with the first and the largest difference; UsageError if names differ.
     """
-    expected = read_arrays(path, outputs)
+    expected = {known_name(name, outputs): array for name, array in read_arrays(path, outputs).items()}
+    if not expected:
+        raise UsageError(f"{path} holds no array to compare with")
+    errors = []
     for name, want in expected.items():
         if name not in outputs:
             raise UsageError(f"{path} has output '{name}', the model has {', '.join(map(repr, outputs))}")
         got = outputs[name]
         if got.shape != want.shape:
             raise VerificationFailed(f"output '{name}' has shape {list(got.shape)}, expected {list(want.shape)}")
-        limit = rtol * float(np.abs(want).max(initial=0)) + atol
-        wrong = ~(np.abs(got.astype(np.float64) - want.astype(np.float64)) <= limit)
-        if wrong.any():
-            first = tuple(map(int, np.argwhere(wrong)[0]))
-            raise VerificationFailed(
-                f"output '{name}' differs in {int(wrong.sum())} of {wrong.size} elements, first at {list(first)}: "
-                f"{got[first].item():.7g} instead of {want[first].item():.7g}, limit {limit:.2g}"
-            )
+        if want.dtype.kind not in "biuf":
+            raise UsageError(f"'{name}' in {path} is {want.dtype}, no numbers")
+        errors.append(_compare_one(name, got, want, rtol, atol))
+    return ", ".join(errors)
+
+
+def _compare_one(name: str, got: np.ndarray, want: np.ndarray, rtol: float, atol: float) -> str:
+    a, b = got.astype(np.float64), want.astype(np.float64)
+    largest_value = float(np.abs(b[np.isfinite(b)]).max(initial=0))
+    limit = rtol * largest_value + atol
+    with np.errstate(invalid="ignore"):  # infinities that are equal have no difference
+        error = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+    error = np.where(np.isnan(error), np.inf, error)  # a number where none is expected, or the other way round
+    worst = float(error.max(initial=0))
+    if worst > limit:
+        wrong = error > limit
+        first, place = (tuple(map(int, i)) for i in (np.argwhere(wrong)[0], np.unravel_index(error.argmax(), a.shape)))
+        raise VerificationFailed(
+            f"output '{name}' differs in {int(wrong.sum())} of {wrong.size} elements, first at {list(first)}: "
+            f"{got[first].item():.7g} instead of {want[first].item():.7g}; largest error {worst:.3g} at {list(place)}, "
+            f"limit {limit:.2g}"
+        )
+    relative = f" ({worst / largest_value:.1e} of the largest value)" if worst and largest_value else ""
+    return f"largest error of '{name}' {worst:.2g}{relative}"

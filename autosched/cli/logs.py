@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from autosched.cli.common import Common, make_command
-from autosched.cli.output import Column, Row, Table, factor, milliseconds, print_json, say, show
+from autosched.cli.output import Column, Row, Table, count, factor, milliseconds, print_json, say, show
+from autosched.cli.paths import check_file, check_output
+from autosched.cli.values import Count
 from autosched.errors import UsageError
 
 if TYPE_CHECKING:
     from autosched.records import Record, RecordFilter
+    from autosched.records.query import TaskSummary
     from autosched.records.sql import SqlStore
 
 
@@ -111,7 +114,7 @@ def list_tasks(common: Common) -> None:
             for task in store.tasks()
         ]
         show(Table(TASK_COLUMNS, rows), common.format)
-        say(f"{len(rows)} workloads in {store.origin}", quiet=common.is_quiet)
+        say(f"{count(len(rows), 'workload')} in {store.origin}", quiet=common.is_quiet)
 
 
 BEST_COLUMNS = (
@@ -125,6 +128,13 @@ BEST_COLUMNS = (
 )
 
 
+def _gain(task: TaskSummary) -> float | None:
+    """How much faster the winner is than the default; 1 where the default is the winner."""
+    if task.winner is None or not task.default_s:
+        return None
+    return 1.0 if task.winner.is_default else task.default_s / task.winner.measurement.median_s
+
+
 @make_command("best", example="autosched logs best --db tuned.db -f json")
 def best(common: Common) -> None:
     """Show the configuration that a build on each device would use."""
@@ -134,7 +144,7 @@ def best(common: Common) -> None:
                 "workload": task.workload,
                 "threads": task.threads,
                 "median_s": task.winner.measurement.median_s,
-                "gain": task.default_s / task.winner.measurement.median_s if task.default_s else None,
+                "gain": _gain(task),
                 "template": task.winner.config.template,
                 "knobs": dict(task.winner.config.knobs),
                 "uid": task.winner.uid,
@@ -143,7 +153,7 @@ def best(common: Common) -> None:
             if task.winner
         ]
         show(Table(BEST_COLUMNS, rows), common.format)
-        say(f"{len(rows)} winners in {store.origin}", quiet=common.is_quiet)
+        say(f"{count(len(rows), 'winner')} in {store.origin}", quiet=common.is_quiet)
 
 
 RECORD_COLUMNS = (
@@ -174,7 +184,7 @@ def _record_row(record: Record) -> Row:
 @make_command("show", example="autosched logs show --status timeout --limit 20\nautosched logs show 3f2a9c")
 @click.argument("record", required=False)
 @with_filter
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
+@click.option("--limit", type=Count(min=1), metavar="N", default=50, show_default=True, help="At most so many.")
 def show_records(
     common: Common, record: str | None, op: str, template: str, status: str | None, winners: bool, limit: int
 ) -> None:
@@ -208,20 +218,38 @@ def show_records(
 def export(common: Common, file: Path, op: str, template: str, status: str | None, winners: bool) -> None:
     """Write records to FILE as JSON lines, whole or not at all."""
     with open_database(common) as store:
-        count = store.export_jsonl(file, make_filter(op, template, status, winners))
-    say(f"{count} records written to {file}", quiet=common.is_quiet)
+        check_output(file, inputs=[Path(where) for where in common.db])
+        written = store.export_jsonl(file, make_filter(op, template, status, winners))
+    if common.format != "table":
+        columns = (Column("file", "file"), Column("n_records", "records"))
+        show(Table(columns, [{"file": str(file), "n_records": written}]), common.format)
+    say(f"{count(written, 'record')} written to {file}", quiet=common.is_quiet)
 
 
 @make_command("import", example="autosched logs import best.jsonl --db tuned.db")
 @click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
 def import_files(common: Common, files: tuple[Path, ...]) -> int:
     """Add the records of JSON-lines FILES; lines that cannot be read are named and left out (exit code 1)."""
-    refused = 0
+    refused, rows = 0, []
+    for file in files:
+        check_file(file)
     with open_database(common, write=True) as store:
         for file in files:
             report = store.import_jsonl(file)
             refused += len(report.refused)
+            rows.append(
+                {
+                    "file": str(file),
+                    "n_read": report.read,
+                    "n_added": report.added,
+                    "n_refused": len(report.refused),
+                }
+            )
             say(str(report), quiet=common.is_quiet and not report.refused)
+    if common.format != "table":
+        titles = (("file", "file"), ("n_read", "read"), ("n_added", "added"), ("n_refused", "refused"))
+        columns = [Column(key, title) for key, title in titles]
+        show(Table(columns, rows), common.format)
     return 1 if refused else 0
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autosched.cli.common import Common
+from autosched.cli.paths import check_file
+from autosched.cli.waiting import Waiting, compiling
 from autosched.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,14 +18,6 @@ if TYPE_CHECKING:
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-def check_file(path: Path) -> None:
-    """Refuse what is no file at all, before anything slow begins. Raises UsageError."""
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder", hint="give a model file")
-    if not path.exists():
-        raise UsageError(f"no file {path}")
-
-
 def is_built(path: Path) -> bool:
     """Tell an artifact of `build` from a model, by its first bytes, else by its name."""
     from autosched.runtime import is_artifact
@@ -31,14 +25,33 @@ def is_built(path: Path) -> bool:
     return is_artifact(path) or path.suffix == ".asx"
 
 
-def load_module(path: Path, shapes: Shapes | None) -> IRModule:
-    """Import a model. Raises ImportModelError or UsageError with what is wrong."""
+def check_model(path: Path) -> None:
+    """Refuse what is no readable file, and what calls itself an artifact and is none.
+
+    Raises UsageError, ArtifactError.
+    """
+    check_file(path)
+    if path.suffix == ".asx":
+        from autosched.runtime import is_artifact, load_contents
+
+        if not is_artifact(path):
+            load_contents(path)  # says what is wrong with it
+
+
+def check_source(path: Path) -> None:
+    """Refuse what is no file or has been built already. Raises UsageError."""
     check_file(path)
     if is_built(path):
         raise UsageError(f"{path} is built already", hint="give the model that it was built from")
-    from autosched import driver
 
-    module: IRModule = driver.load_model(path, shapes)
+
+def load_module(path: Path, shapes: Shapes | None, *, quiet: bool = False) -> IRModule:
+    """Import a model. Raises ImportModelError or UsageError with what is wrong."""
+    check_source(path)
+    with Waiting(f"reading {path.name}", quiet=quiet):
+        from autosched import driver
+
+        module: IRModule = driver.load_model(path, shapes)
     return module
 
 
@@ -54,14 +67,17 @@ def open_executable(path: Path, common: Common, shapes: Shapes | None = None) ->
 
         if shapes:
             raise UsageError("--shapes does not apply to an artifact", hint="its shapes are fixed; build it again")
+        if common.target != "cpu":
+            raise UsageError("--target does not apply to an artifact", hint="build it again for another target")
         loaded = load(path)
         if not isinstance(loaded, Executable):
             raise UsageError(f"{path} holds functions and no model", hint="call them from Python: autosched.load")
         return loaded
+    module = load_module(path, shapes, quiet=common.is_quiet)
     from autosched import driver
 
-    module = driver.load_model(path, shapes)
-    built: Executable = driver.build(
-        module, target=common.target, records=list(common.db) or None, threads=common.threads
-    )
+    with compiling(f"building {path.name}", quiet=common.is_quiet):
+        built: Executable = driver.build(
+            module, target=common.target, records=list(common.db) or None, threads=common.threads
+        )
     return built

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -51,11 +52,27 @@ def show(table: Table, form: str, out: IO[str] | None = None) -> None:
         case "csv":
             writer = csv.writer(out, lineterminator="\n")
             writer.writerow([column.key for column in table.columns])
-            writer.writerows([row.get(column.key) for column in table.columns] for row in table.rows)
+            writer.writerows([_csv_cell(row.get(column.key)) for column in table.columns] for row in table.rows)
+        case "markdown":
+            _show_markdown(table, out)
         case _ if out.isatty():
             _show_rich(table, out)
         case _:
             _show_plain(table, out)
+
+
+def _show_markdown(table: Table, out: IO[str]) -> None:
+    if table.title:
+        print(f"{table.title}\n", file=out)
+    titles = [column.title for column in table.columns]
+    rules = ["---:" if column.right else "---" for column in table.columns]
+    for line in (titles, rules, *table.cells()):
+        print(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |", file=out)
+
+
+def _csv_cell(value: Any) -> Any:
+    """Give what stands in a CSV cell: numbers and text as they are, lists and dictionaries as JSON."""
+    return json.dumps(value, default=str) if isinstance(value, list | tuple | Mapping) else value
 
 
 def print_json(document: Any, out: IO[str] | None = None) -> None:
@@ -104,10 +121,16 @@ def make_rich(table: Table, box: Any = None) -> Any:
 
 
 def milliseconds(seconds: float) -> str:
-    """Write a time in milliseconds with three to four digits that mean something: 0.0052, 1.92, 373."""
+    """Write a time in milliseconds with three digits that mean something: 0.00521, 1.92, 373."""
     ms = seconds * 1e3
-    digits = 0 if ms >= 100 else 1 if ms >= 10 else 2 if ms >= 1 else 3 if ms >= 0.1 else 4
-    return f"{ms:.{digits}f}"
+    if not 0 < ms < 100:
+        return f"{ms:.0f}"
+    return f"{ms:.{2 - math.floor(math.log10(ms))}f}"
+
+
+def count(number: int, thing: str) -> str:
+    """Write how many there are of a thing: "1 record", "2 records"."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def percent(share: float) -> str:

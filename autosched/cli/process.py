@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import click
 
-from autosched.errors import AutoschedError
+from autosched.errors import AutoschedError, UsageError
 
 EXIT_FAILED, EXIT_WRONG_USE, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -46,6 +46,9 @@ def run_process(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, click.exceptions.Abort):
         return _report("interrupted", EXIT_INTERRUPTED, process)
     except click.ClickException as error:
+        if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):  # since click 8.2; before, exit 0
+            print(error.format_message(), file=sys.stderr)
+            return EXIT_WRONG_USE
         return _report(_usage_text(error), EXIT_WRONG_USE, process)
     except AutoschedError as error:
         return _report(f"error: {error}", error.exit_code, process)
@@ -54,6 +57,8 @@ def run_process(arguments: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         return _report(f"error: {_os_text(error)}", EXIT_WRONG_USE, process)
+    except MemoryError as error:
+        return _report(f"error: not enough memory{f': {error}' if str(error) else ''}", EXIT_FAILED, process)
     except Exception as error:  # the boundary: whatever was not foreseen ends here, with its whole name
         text = f"internal error: {type(error).__name__}: {error}"
         hint = (
@@ -93,7 +98,7 @@ def set_up_logging(verbosity: int, levels: str) -> None:
     """Send autosched's log to stderr: warnings, with -v more, with -q errors only.
 
     levels  the text of AUTOSCHED_LOG, "info,autosched.tuner=debug"
-    Raises  AutoschedError for a level that does not exist.
+    Raises  UsageError for a level that does not exist.
     """
     root = logging.getLogger("autosched")
     for handler in list(root.handlers):
@@ -106,5 +111,5 @@ def set_up_logging(verbosity: int, levels: str) -> None:
         name, _, level = part.rpartition("=")
         number = logging.getLevelNamesMapping().get(level.upper())
         if number is None:
-            raise AutoschedError(f"AUTOSCHED_LOG: no log level '{level}'", hint="use debug, info, warning or error")
+            raise UsageError(f"AUTOSCHED_LOG: no log level '{level}'", hint="use debug, info, warning or error")
         logging.getLogger(name or "autosched").setLevel(number)

@@ -47,6 +47,10 @@ class TuneState(Protocol):
     def n_failed(self) -> int: ...
     @property
     def expected_gain_s(self) -> float | None: ...
+    @property
+    def interrupted(self) -> bool: ...
+    @property
+    def reason(self) -> str: ...
 
 
 COLUMNS = (
@@ -100,6 +104,14 @@ def status_line(state: TuneState) -> str:
     return "   ".join(parts)
 
 
+STOPPING = "finishing this batch and naming winners; Ctrl-C again ends it at once"
+
+
+def is_stopping(state: TuneState) -> bool:
+    """Tell whether the user has had enough and the tuning has not ended yet."""
+    return state.interrupted and not state.reason
+
+
 PASSING = ("", "verifying")  # states that are worth no line: the next one comes at once
 
 
@@ -117,6 +129,7 @@ class TuneDisplay:
         self._live: Any = None
         self._shown: dict[str, str] = {}  # task -> the state that its last line told
         self._when = time.monotonic()  # of the last line
+        self._told_stopping = False
 
     def __enter__(self) -> TuneDisplay:
         if not self.quiet and self.out.isatty():
@@ -139,8 +152,11 @@ class TuneDisplay:
             from rich.console import Group
 
             table = make_rich(Table(COLUMNS, [task_row(task) for task in state.tasks]))
-            self._live.update(Group(table, status_line(state)))
+            self._live.update(Group(table, status_line(state), *([STOPPING] if is_stopping(state) else [])))
             return
+        if is_stopping(state) and not self._told_stopping:
+            self._told_stopping = True
+            self._say(state, STOPPING)
         for number, task in enumerate(state.tasks, start=1):
             started = task.n_trials > 0 or task.state.startswith("done")
             if started and task.state not in (self._shown.get(task.name, ""), *PASSING):

@@ -12,8 +12,10 @@ import numpy as np
 from autosched.cli import inputs
 from autosched.cli.common import Common, make_command
 from autosched.cli.model import Shapes, open_executable
-from autosched.cli.output import Column, Table, say, show
-from autosched.cli.values import SHAPES
+from autosched.cli.output import Column, Table, count, say, show
+from autosched.cli.paths import check_file, check_output
+from autosched.cli.values import SHAPES, Count
+from autosched.errors import UsageError
 
 if TYPE_CHECKING:
     from autosched.runtime import Executable
@@ -30,12 +32,10 @@ autosched run model.asx --input x=image.npy --check expected.npz
 @click.option("-i", "--inputs", "archive", type=click.Path(path_type=Path), help=".npz with arrays by input name.")
 @click.option("--input", "files", multiple=True, metavar="NAME=FILE.npy", help="One input; may be given again.")
 @click.option("--fill", type=click.Choice(inputs.FILLS), help="Make up the inputs that are not given.")
-@click.option("--seed", type=int, default=0, show_default=True, help="For --fill random.")
+@click.option("--seed", type=Count(min=0), metavar="S", default=0, show_default=True, help="For --fill random.")
 @click.option("--shapes", type=SHAPES, help='Shapes of dynamic inputs: "x:1x3x224x224".')
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write all outputs to this .npz.")
-@click.option(
-    "--print-top", type=click.IntRange(min=1), metavar="N", help="Show the N largest elements of each output."
-)
+@click.option("--print-top", type=Count(min=1), metavar="N", help="Show the N largest elements of each output.")
 @click.option(
     "--check", type=click.Path(path_type=Path), help="Compare outputs with this .npz; exit code 4 if they differ."
 )
@@ -58,19 +58,28 @@ def command(
     atol: float,
 ) -> None:
     """Run MODEL (.asx or .onnx) once. Without any input option the inputs are random."""
+    if not (rtol >= 0 and atol >= 0):  # not a number is neither
+        raise UsageError("--rtol and --atol are numbers from 0 on")
+    check_file(model)
+    if output:
+        given = [archive, check, *(Path(text.rpartition("=")[2]) for text in files)]
+        check_output(output, inputs=[model, *filter(None, given)])
     executable = open_executable(model, common, shapes)
-    data = inputs.collect_inputs(wanted_inputs(executable), archive=archive, files=files, fill=fill, seed=seed)
+    ranges = executable.manifest.get("input_ranges", {})
+    data = inputs.collect_inputs(
+        wanted_inputs(executable), archive=archive, files=files, fill=fill, seed=seed, ranges=ranges
+    )
     outputs = run_once(executable, data, common.threads)
     if output:
         inputs.write_arrays(output, outputs)
-        say(f"{len(outputs)} outputs written to {output}", quiet=common.is_quiet)
+        say(f"{count(len(outputs), 'output')} written to {output}", quiet=common.is_quiet)
     if print_top:
         show(_top_table(outputs, print_top), common.format)
-    if not output and not print_top and not check:
+    if not print_top and (common.format != "table" or not (output or check)):
         show(_summary_table(outputs), common.format)
     if check:
-        inputs.compare(outputs, check, rtol, atol)
-        say(f"outputs agree with {check}", quiet=common.is_quiet)
+        errors = inputs.compare(outputs, check, rtol, atol)
+        say(f"outputs agree with {check}: {errors}", quiet=common.is_quiet)
 
 
 def wanted_inputs(executable: Executable) -> dict[str, tuple[tuple[int, ...], str]]:

@@ -12,7 +12,8 @@ from autosched.cli.model import Shapes, load_module
 from autosched.cli.output import Column, Table, say, show
 from autosched.cli.process import EXIT_INTERRUPTED
 from autosched.cli.progress import COLUMNS, TuneDisplay, status_line, task_row
-from autosched.cli.values import DURATION, INDICES, SHAPES
+from autosched.cli.values import DURATION, INDICES, SHAPES, Count
+from autosched.cli.waiting import Waiting
 from autosched.errors import UsageError
 
 EXAMPLE = """
@@ -34,11 +35,13 @@ LIST_COLUMNS = (
 @make_command("tune", example=EXAMPLE)
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("--budget", type=DURATION, help="Stop after this time: 90s, 10m, 1h30m.")
-@click.option("--trials", type=click.IntRange(min=1), help="Stop after so many measurements, all tasks together.")
+@click.option("--trials", type=Count(min=1), metavar="N", help="Stop after so many measurements, all tasks together.")
 @click.option("--tasks", type=INDICES, help="Tune only these tasks of --list: 0,3-5.")
 @click.option("--list", "only_list", is_flag=True, help="Show the tasks and tune nothing.")
-@click.option("--strategy", default="auto", show_default=True, help="How to search: auto, xgboost, gp, random.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the search.")
+@click.option(
+    "--strategy", default="auto", show_default=True, metavar="NAME", help="How to search: random, gp, xgboost, …"
+)
+@click.option("--seed", type=Count(min=0), metavar="S", default=0, show_default=True, help="Of the search.")
 @click.option("--shapes", type=SHAPES, help='Shapes of dynamic inputs: "x:1x3x224x224".')
 def command(
     common: Common,
@@ -58,14 +61,16 @@ def command(
     """
     if len(common.db) > 1:
         raise UsageError(f"{len(common.db)} databases given; tuning writes to one")
-    module = load_module(model, shapes)
+    module = load_module(model, shapes, quiet=common.is_quiet)
     database = common.db[0] if common.db else None
     from autosched import driver
 
     if only_list:
-        rows = driver.list_tasks(module, target=common.target, threads=common.threads, records=database)
+        with Waiting(f"finding the tasks of {model.name}", quiet=common.is_quiet):
+            rows = driver.list_tasks(module, target=common.target, threads=common.threads, records=database)
         show(Table(LIST_COLUMNS, rows), common.format)
         return 0
+    _check_strategy(strategy)
     options = driver.TuneOptions(
         budget_s=budget, trials=trials, threads=common.threads, strategy=strategy, seed=seed, tasks=tasks
     )
@@ -78,6 +83,13 @@ def command(
         return EXIT_INTERRUPTED
     say(f"{report.reason}; saved to {report.database}", quiet=common.is_quiet)
     return 0
+
+
+def _check_strategy(name: str) -> None:
+    from autosched.tuner.search.registry import STRATEGIES
+
+    if name not in ("auto", *STRATEGIES):
+        raise UsageError(f"no strategy '{name}'", hint=f"there are auto, {', '.join(STRATEGIES)}")
 
 
 def _report_table(report: Any) -> Table:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+SWEPT = ("threads", "batch")
 UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
 
@@ -51,13 +52,32 @@ def parse_shapes(text: str) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def parse_sweep(text: str) -> tuple[int, ...]:
-    """Read "threads=1,2,4"; threads are the one thing that can be swept. Raises ValueError."""
+def parse_sweep(text: str) -> tuple[str, tuple[int, ...]]:
+    """Read "threads=1,2,4" or "batch=1,8": what is swept, and over which numbers. Raises ValueError."""
     name, _, values = text.partition("=")
-    numbers = values.split(",")
-    if name.strip() != "threads" or not all(number.strip().isdigit() and int(number) for number in numbers):
-        raise ValueError(f"'{text}' is no sweep; write threads=1,2")
-    return tuple(int(number) for number in numbers)
+    numbers = [number.strip() for number in values.split(",")]
+    if name.strip() not in SWEPT or not all(n.isascii() and n.isdigit() and int(n) for n in numbers):
+        raise ValueError(f"'{text}' is no sweep; write threads=1,2 or batch=1,8")
+    return name.strip(), tuple(int(number) for number in numbers)
+
+
+def parse_percentiles(text: str) -> tuple[float, ...]:
+    """Read "50,90,99.9". Raises ValueError."""
+    try:
+        found = tuple(dict.fromkeys(float(part) for part in text.split(",")))
+    except ValueError:
+        found = (-1.0,)
+    if not all(0 <= p <= 100 for p in found):
+        raise ValueError(f"'{text}' are no percentiles; write 50,90,99.9")
+    return found
+
+
+def parse_share(text: str) -> float:
+    """Read "+5%", "5%" or "0.05" as 0.05. Raises ValueError."""
+    found = re.fullmatch(r"\+?(\d+(?:\.\d+)?)\s*(%?)", text.strip())
+    if not found:
+        raise ValueError(f"'{text}' is no share; write +5%")
+    return float(found[1]) / (100 if found[2] else 1)
 
 
 def parse_indices(text: str) -> tuple[int, ...]:
@@ -73,6 +93,12 @@ def parse_indices(text: str) -> tuple[int, ...]:
             raise ValueError(f"'{part.strip()}' counts backwards")
         found += range(first, last + 1)
     return tuple(dict.fromkeys(found))
+
+
+class Count(click.IntRange):
+    """A whole number; click's own range calls itself "integer range" in messages."""
+
+    name = "whole number"
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.2
@@ -94,6 +120,8 @@ class Parsed(click.ParamType):  # type: ignore[type-arg]  # generic only since c
 DURATION = Parsed("duration", parse_duration)
 SHAPES = Parsed("shapes", parse_shapes)
 SWEEP = Parsed("threads=N,…", parse_sweep)
+PERCENTILES = Parsed("percentiles", parse_percentiles)
+SHARE = Parsed("share", parse_share)
 INDICES = Parsed("indices", parse_indices)
 
 

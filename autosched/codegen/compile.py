@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from autosched.codegen import cache, counters
 from autosched.codegen.cpu.compiled import CompiledKernel
+from autosched.codegen.numba_switch import check_numba
 from autosched.codegen.pool import map_in_processes
 from autosched.errors import TargetError
 from autosched.target import Target
@@ -41,6 +42,7 @@ def compile_func(
     if found is not None:
         counters.CACHE_HITS.add()
         return found
+    check_numba()
     from autosched.codegen.cpu.build import compile_uncached
 
     compiled = compile_uncached(func, target, name, trace, config)
@@ -64,12 +66,14 @@ def compile_funcs(
     for _ in range(sum(key in results for key in keys)):
         counters.CACHE_HITS.add()
     missing = {key: r for key, r in zip(keys, requests, strict=True) if key not in results}
+    counters.ASKED.add(len(missing))
     workers = min(jobs or choose_threads(), len(missing))
     if workers > 1 and len(missing) > WORTH_A_POOL:
         results |= _compile_in_pool(missing, target, workers)
     else:
         for key, r in missing.items():
             results[key] = compile_func(r.func, target, name=r.name, trace=r.trace, config=r.config)
+            counters.FINISHED.add()
     return [results[key] for key in keys]
 
 
@@ -77,7 +81,9 @@ def _compile_in_pool(missing: dict[str, Request], target: Target, workers: int) 
     compiled: dict[str, CompiledKernel] = {}
     text = target.to_json()
     before = counters.COMPILES.value
-    results = map_in_processes(missing, lambda r: _compile_one(r, target), lambda r: (r, text), workers - 1)
+    results = map_in_processes(
+        missing, lambda r: _compile_one(r, target), lambda r: (r, text), workers - 1, counters.FINISHED.add
+    )
     for key in missing:
         if isinstance(results[key], Exception):
             raise results[key]

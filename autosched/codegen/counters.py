@@ -21,3 +21,5 @@ class Counter:
 
 COMPILES = Counter("kernels compiled")
 CACHE_HITS = Counter("kernels from the cache")
+ASKED = Counter("kernels that a build has to compile")
+FINISHED = Counter("of these, compiled by now")

@@ -22,21 +22,29 @@ K = TypeVar("K", bound=Hashable)
 
 
 def map_in_processes(
-    work: Mapping[K, Any], here: Callable[[Any], Any], message: Callable[[Any], Any], helpers: int
+    work: Mapping[K, Any],
+    here: Callable[[Any], Any],
+    message: Callable[[Any], Any],
+    helpers: int,
+    finished: Callable[[], object] = int,
 ) -> dict[K, Any]:
     """The result, or the exception, for each item of `work`.
 
     here     does an item in this process; `message` makes of an item what a helper is sent
     helpers  further processes; one that ends before its time costs nothing but its share of the work
+    finished called after each item
     """
     todo: deque[tuple[K, Any]] = deque(work.items())
     results: dict[K, Any] = {}
-    threads = [threading.Thread(target=_drive, args=(todo, results, message), daemon=True) for _ in range(helpers)]
+    threads = [
+        threading.Thread(target=_drive, args=(todo, results, message, finished), daemon=True) for _ in range(helpers)
+    ]
     for thread in threads:
         thread.start()
     while True:
         while (item := _next(todo)) is not None:
             results[item[0]] = _attempt(here, item[1])
+            finished()
         for thread in threads:
             thread.join()
         if not todo:  # a helper that failed has put its item back
@@ -57,7 +65,12 @@ def _attempt(here: Callable[[Any], Any], item: Any) -> Any:
         return error
 
 
-def _drive(todo: deque[tuple[K, Any]], results: dict[K, Any], message: Callable[[Any], Any]) -> None:
+def _drive(
+    todo: deque[tuple[K, Any]],
+    results: dict[K, Any],
+    message: Callable[[Any], Any],
+    finished: Callable[[], object],
+) -> None:
     """Give items to a process of our own until none are left."""
     try:
         process = _start()
@@ -69,6 +82,7 @@ def _drive(todo: deque[tuple[K, Any]], results: dict[K, Any], message: Callable[
             try:
                 write_frame(process.stdin, message(item[1]))
                 results[item[0]] = read_frame(process.stdout)
+                finished()
             except (OSError, EOFError):
                 todo.append(item)
                 break

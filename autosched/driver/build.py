@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from autosched import te
 from autosched.codegen.native import native_object
 from autosched.driver.choose import Choice, choose_all
-from autosched.driver.compile import compile_functions, stored_functions
-from autosched.driver.models import as_module
+from autosched.driver.compile import compile_functions, prim_funcs, stored_functions
+from autosched.driver.input_ranges import input_ranges
+from autosched.driver.models import as_module, join_targets
 from autosched.driver.packed_call import graph_with_packing
 from autosched.driver.pipeline import graph_passes, run_passes
 from autosched.driver.report import BuildReport
 from autosched.driver.schedules import CALL_TIR, apply_schedules, packing_function, schedule_attrs
 from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
+from autosched.driver.symbolic import SymbolicFunction, SymbolicModule, is_symbolic
+from autosched.driver.threads import limit_threads
+from autosched.driver.work import count_work
 from autosched.errors import UsageError
 from autosched.ir import GlobalVar, IRModule, walk
 from autosched.records import RecordReader
@@ -27,37 +33,50 @@ from autosched.relax.transform import BindParams
 from autosched.runtime import Executable, Module
 from autosched.target import Target
 from autosched.templates import apply_config
+from autosched.templates.accuracy import STRICT, with_strict
 from autosched.tir import For, LoopKind, PrimFunc
+from autosched.tir.specialize import specialize
 from autosched.version import __version__
 
-ACCURACIES = ("fast", "strict")
+ACCURACIES = ("fast", STRICT)
 
 
 def build(
     what: Any,
     args: Sequence[Any] | None = None,
     target: Any = None,
+    target_host: Any = None,
+    runtime: Any = None,
+    name: str | None = None,
+    binds: Mapping[Any, Any] | None = None,
     *,
     params: Mapping[str, Any] | None = None,
     records: Any = None,
     threads: int | None = None,
     accuracy: str = "fast",
-    name: str = "main",
 ) -> Any:
     """Compile with the best configurations known for this machine.
 
-    what      an IRModule with a relax `main`: gives an Executable; a PrimFunc, tensors, or an IRModule of PrimFuncs:
-              gives a Module, called on arrays
-    args      for tensors: the order of the function's arguments
+    what      an IRModule with a relax `main`: gives an Executable; a schedule, a PrimFunc, tensors, or an IRModule of
+              PrimFuncs: gives a Module, called on arrays; a dictionary from targets to modules: all of them
+    args      for a te schedule or tensors: the order of the function's arguments
     target    "cpu", an LLVM-style string, or a Target; else that of the `with` block, else this machine
+    name      of the function; where none is given, a te schedule's is "default_function", a PrimFunc's its own
     params    arrays bound to `main`'s parameters of these names
     records   a database, path, URL or list of them; else the `with` block's context, else the usual places
     threads   the budget that configurations are looked up for
     accuracy  "strict" leaves out algorithms that lose more than direct evaluation does
     Raises    TargetError, RecordError, UsageError for what cannot be used.
     """
+    del runtime  # accepted for TVM's sake
+    if binds:
+        raise UsageError("binds: buffers of the caller's own are not available", hint="leave it out")
     if isinstance(args, str | Target) and target is None:  # build(mod, "cpu"), TVM's order for modules
         args, target = None, args
+    if isinstance(what, Mapping) and not isinstance(what, IRModule):
+        what, target = join_targets(what, target)
+    if target_host is not None:
+        target, _ = Target.canon_target_and_host(target, target_host)
     if accuracy not in ACCURACIES:
         raise UsageError(f"accuracy '{accuracy}'", hint=f"use one of {ACCURACIES}")
     module = as_module(what, args, name)
@@ -65,10 +84,43 @@ def build(
     reader = resolve_records(records)
     n_threads = resolve_threads(threads)
     if has_graph(module):
-        return build_graph(module, chosen_target, reader, n_threads, params or {})
+        return build_graph(module, chosen_target, reader, n_threads, params or {}, accuracy)
     if params:
         raise UsageError("params bind the parameters of a relax function", hint="this module has none")
-    return build_functions(module, chosen_target, reader, n_threads)
+
+    def plain(functions: IRModule) -> Module:
+        return build_functions(with_accuracy(functions, accuracy), chosen_target, reader, n_threads)
+
+    if any(is_symbolic(f) for f in prim_funcs(module).values()):
+
+        def specialized(name: str, values: Mapping[Any, int]) -> Module:
+            if isinstance(what, te.Schedule):  # its axes are split when sizes are known
+                return plain(IRModule({name: te.to_prim_func(what, args or (), name, values)}))
+            return plain(IRModule({name: specialize(module[name], values)}))
+
+        return build_symbolic(module, specialized, plain)
+    return plain(module)
+
+
+def build_symbolic(
+    module: IRModule, specialized: Callable[[str, Mapping[Any, int]], Module], plain: Callable[[IRModule], Module]
+) -> Module:
+    """A module whose functions with symbolic sizes are built when they are called."""
+    functions = prim_funcs(module)
+    known = {name: f for name, f in functions.items() if not is_symbolic(f)}
+    late = {
+        name: SymbolicFunction(name, f, functools.partial(specialized, name))
+        for name, f in functions.items() if name not in known
+    }  # fmt: skip
+    return SymbolicModule(late, plain(IRModule(known)) if known else None, next(iter(functions)))
+
+
+def with_accuracy(module: IRModule, accuracy: str) -> IRModule:
+    """The module whose PrimFuncs say how accurate they have to be, so that spaces and look-ups see it."""
+    if accuracy != STRICT:
+        return module
+    functions = {gv: with_strict(f) if isinstance(f, PrimFunc) else f for gv, f in module.functions_items()}
+    return module.with_functions(functions)
 
 
 def has_graph(module: IRModule) -> bool:
@@ -79,9 +131,10 @@ def has_graph(module: IRModule) -> bool:
 def prepare(module: IRModule, target: Target, params: Mapping[str, Any]) -> IRModule:
     """The graph level's part of a build: afterwards `main` calls PrimFuncs in natural layout and nothing else."""
     if params:
-        unknown = set(params) - {p.name for p in module["main"].params}
-        if unknown:
-            raise UsageError(f"no parameter '{sorted(unknown)[0]}' in main")
+        known = [p.name for p in module["main"].params]
+        if unknown := sorted(set(params) - set(known)):
+            names = ", ".join(f"'{name}'" for name in unknown)
+            raise UsageError(f"main has no parameters {names}", hint=f"there are {', '.join(known) or 'none'}")
         module = BindParams("main", {k: np.asarray(v) for k, v in params.items()})(module)
     return run_passes(module, graph_passes(target))
 
@@ -93,13 +146,16 @@ def call_counts(module: IRModule) -> dict[str, int]:
 
 
 def build_graph(
-    module: IRModule, target: Target, records: RecordReader | None, threads: int, params: Mapping[str, Any]
-) -> Executable:
+    module: IRModule, target: Target, records: RecordReader | None, threads: int, params: Mapping[str, Any],
+    accuracy: str = "fast",
+) -> Executable:  # fmt: skip
     """Build a model. The executable's manifest holds the build report and what it takes to build it again."""
-    prepared = prepare(module, target, params)
+    prepared = with_accuracy(prepare(module, target, params), accuracy)
     weights = call_counts(prepared)
     choices = choose_all(prepared, target, records, threads=threads, weights=weights)
-    return assemble(prepared, choices, target, threads)
+    executable = assemble(prepared, choices, target, threads)
+    executable.manifest["input_ranges"] = input_ranges(module)
+    return executable
 
 
 def assemble(prepared: IRModule, choices: Mapping[str, Choice], target: Target, threads: int) -> Executable:
@@ -109,6 +165,8 @@ def assemble(prepared: IRModule, choices: Mapping[str, Choice], target: Target, 
     kernels = compile_functions(scheduled, target)
     compile_s = time.perf_counter() - start
     graph, constants, params = to_graph(scheduled)
+    work = {name: count_work(choice.task.func) for name, choice in choices.items()}
+    graph = limit_threads(graph, kernels, work, target)
     report = BuildReport(tuple(c.row for c in choices.values()), compile_s)
     manifest = {
         "autosched": __version__,
@@ -167,13 +225,13 @@ class Plan:
         """A function with its configuration, and kernels for the arguments that this wants packed."""
         self.entries[name] = None
         target = choice.task.target
-        applied = apply_config(choice.task.func, choice.config, target)
+        applied = choice.applied or apply_config(choice.task.func, choice.config, target)
         func = applied.func.with_attr(schedule_attrs(choice.config, applied))
         packers: dict[int, str] = {}
         for position, pack in enumerate(applied.packs):
             if pack is not None:
                 buffer = choice.task.func.buffers[position]
-                packers[position] = f"{applied.func.buffers[position].name}_packed"
+                packers[position] = f"{name}_pack_{applied.func.buffers[position].name}"
                 self.functions[packers[position]] = packing_function(pack, buffer.dtype, target)
         if packers:
             self.packers[name] = packers

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autosched.errors import SpaceError
+from autosched.driver.work import count_work
+from autosched.errors import ScheduleError, SpaceError
 from autosched.ir import IRModule
 from autosched.records import Found, RecordReader, Trust
 from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.task import Task
-from autosched.templates import default_config, space_for, templates_for
+from autosched.templates import Applied, apply_config, default_config, space_for, templates_for
 from autosched.templates.workload import describe
 from autosched.tir import PrimFunc
 
@@ -21,6 +22,7 @@ class Choice:
 
     name        the function's name in the module
     is_default  whether the configuration is the template's default, looked up or not
+    applied     the function with the configuration applied, where that was tried to see whether it can be used
     """
 
     name: str
@@ -28,6 +30,7 @@ class Choice:
     config: Config
     found: Found
     is_default: bool
+    applied: Applied | None = None
 
     @property
     def row(self) -> dict[str, object]:
@@ -41,6 +44,7 @@ class Choice:
             "trust": str(self.found.trust),
             "reason": self.found.reason,
             "expected_s": self.found.expected_s,
+            "flops": count_work(self.task.func),
         }
 
 
@@ -55,10 +59,21 @@ def choose(task: Task, records: RecordReader | None, name: str) -> Choice:
     default = default_config(func, target)
     if records is None:
         return Choice(name, task, default, Found(default, "", Trust.DEFAULT, "nothing was looked up"), True)
-    found = records.best(task, lambda config: _objection(func, target, config))
+    tried: dict[Config, Applied] = {}
+
+    def objection(config: Config) -> str:
+        if text := _objection(func, target, config):
+            return text
+        try:
+            tried[config] = apply_config(func, config, target)
+        except (SpaceError, ScheduleError) as error:  # recorded when the template was another one
+            return error.line
+        return ""
+
+    found = records.best(task, objection)
     if found.config is None:
         return Choice(name, task, default, found, True)
-    return Choice(name, task, found.config, found, found.config == default)
+    return Choice(name, task, found.config, found, found.config == default, tried.get(found.config))
 
 
 def _objection(func: PrimFunc, target: Target, config: Config) -> str:
@@ -92,5 +107,6 @@ def choose_all(
         if task.key not in by_key:
             by_key[task.key] = choose(task, records, gv.name)
         first = by_key[task.key]
-        choices[gv.name] = Choice(gv.name, task, first.config, first.found, first.is_default)
+        applied = first.applied if first.task.func is func else None
+        choices[gv.name] = Choice(gv.name, task, first.config, first.found, first.is_default, applied)
     return choices

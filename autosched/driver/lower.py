@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from autosched import te
 from autosched.codegen.lower import lower_func
 from autosched.driver.models import as_module
+from autosched.errors import InvalidTypeError, InvalidValueError, WrongInputError
 from autosched.ir import IRModule
 from autosched.tir import PrimFunc
 
 
-def lower(what: Any, args: Sequence[Any] | None = None, name: str = "main") -> IRModule:
+def lower(
+    what: Any,
+    args: Sequence[Any] | None = None,
+    name: str | None = None,
+    binds: Mapping[Any, Any] | None = None,
+    simple_mode: bool = False,
+) -> IRModule:
     """The functions without blocks: plain loops over allocated buffers; graph functions stay as they are.
 
-    what    an IRModule, a schedule, a PrimFunc, or tensors
-    args    for tensors: the order of the function's arguments
-    Raises  TypeError for anything else.
+    what         an IRModule, a schedule, a PrimFunc, or tensors
+    name         of the function; None: a PrimFunc's own, else "main"
+    args         for a te schedule or tensors: the order of the function's arguments
+    simple_mode  for reading: loops whose last iteration is ragged are not split into full tiles and the rest
+    Raises       WrongInputError (TypeError and ValueError) for anything else; ValueError where args lacks an input
     """
-    module = as_module(what, args, name)
+    if binds:
+        raise InvalidValueError("binds: buffers of the caller's own are not available", hint="leave it out")
+    try:
+        module = as_module(what, args, name or ("main" if isinstance(what, te.Schedule) else None))
+    except InvalidTypeError as error:
+        raise WrongInputError(error.message.replace("build", "lower"), hint=error.hint) from None
     return module.with_functions(
-        {gv: lower_func(f) if isinstance(f, PrimFunc) else f for gv, f in module.functions_items()}
+        {
+            gv: lower_func(f, partition=not simple_mode) if isinstance(f, PrimFunc) else f
+            for gv, f in module.functions_items()
+        }
     )

@@ -18,6 +18,7 @@ from autosched.relax.transform import (
     EliminateCommonSubexpr,
     FoldBatchnormToConv2D,
     FoldConstant,
+    FuseAttention,
     FuseOps,
     FuseTIR,
     LegalizeKernels,
@@ -34,7 +35,7 @@ def graph_passes(target: Target) -> tuple[Pass, ...]:
     block = max(MIN_BLOCK, target.lanes("float32"))
     return (
         CanonicalizeBindings(), FoldConstant(), RemoveIdentity(), FoldConstant(), FoldBatchnormToConv2D(),
-        EliminateCommonSubexpr(), DeadCodeElimination(),
+        EliminateCommonSubexpr(), FuseAttention(), DeadCodeElimination(),
         ChooseLayouts(block), FoldConstant(), RemoveIdentity(), CanonicalizeBindings(), DeadCodeElimination(),
         LegalizeKernels(), AnnotateTIROpPattern(), FuseOps(), FuseTIR(), CopyOutputs(), DeadCodeElimination(),
     )  # fmt: skip

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
+import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,27 +17,65 @@ from autosched.errors import UsageError
 from autosched.runtime import Executable, GraphModule
 
 INTEGER_LIMIT = 2  # integer inputs are often indices or masks: 0 and 1 are in range for all of them
+Shapes = Mapping[str, tuple[int, ...]]
+Ranges = Mapping[str, int]
 
 
 @dataclass(frozen=True)
 class Program:
-    """A model made ready: `run()` runs it once on inputs that are set already."""
+    """A model made ready: `run()` runs it once on inputs that are set already.
+
+    load_s        from the file to here; building included, where a model had to be built
+    first_run_s   the first run, in which some runtimes do things that they do once
+    memory_bytes  by how much both made this process's resident memory grow; None where that is not known
+    """
 
     name: str
     threads: int
     run: Callable[[], object]
+    load_s: float | None = None
+    first_run_s: float | None = None
+    memory_bytes: int | None = None
 
 
-def random_inputs(specs: Mapping[str, tuple[tuple[int, ...], str]], seed: int = 0) -> dict[str, np.ndarray]:
-    """Seeded inputs by name from (shape, dtype): normal numbers, small integers."""
+def start(make: Callable[[], Program], *, memory: bool = True) -> Program:
+    """Make a program and run it once; gives it with what that took, memory only where that is asked for."""
+    before, begin = resident_bytes() if memory else None, time.perf_counter()
+    program = make()
+    loaded = time.perf_counter()
+    program.run()
+    first = time.perf_counter() - loaded
+    after = resident_bytes()
+    grown = None if before is None or after is None else max(after - before, 0)
+    return dataclasses.replace(program, load_s=loaded - begin, first_run_s=first, memory_bytes=grown)
+
+
+def resident_bytes() -> int | None:
+    """The memory of this process that is in RAM now; None where there is no /proc."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def random_inputs(
+    specs: Mapping[str, tuple[tuple[int, ...], str]], seed: int = 0, ranges: Ranges | None = None
+) -> dict[str, np.ndarray]:
+    """Seeded inputs by name from (shape, dtype): normal numbers, integers in [0, ranges[name]) or 0 and 1."""
     rng = np.random.default_rng(seed)
     arrays = {}
     for name, (shape, dtype) in specs.items():
         if np.issubdtype(np.dtype(dtype), np.floating):
             arrays[name] = rng.standard_normal(shape).astype(dtype)
         else:
-            arrays[name] = rng.integers(0, INTEGER_LIMIT, shape).astype(dtype)
+            arrays[name] = rng.integers(0, (ranges or {}).get(name, INTEGER_LIMIT), shape).astype(dtype)
     return arrays
+
+
+def known_ranges(executable: Executable) -> dict[str, int]:
+    """The ranges of its integer inputs that the build of an executable found; see `input_ranges`."""
+    return {str(k): int(v) for k, v in executable.manifest.get("input_ranges", {}).items()}
 
 
 def input_specs(executable: Executable) -> dict[str, tuple[tuple[int, ...], str]]:
@@ -45,12 +86,12 @@ def input_specs(executable: Executable) -> dict[str, tuple[tuple[int, ...], str]
 def autosched_program(name: str, executable: Executable, threads: int) -> Program:
     """A built model in the graph executor."""
     module = GraphModule(executable, threads=threads)
-    for key, value in random_inputs(input_specs(executable)).items():
+    for key, value in random_inputs(input_specs(executable), ranges=known_ranges(executable)).items():
         module.set_input(key, value)
     return Program(name, threads, module.run)
 
 
-def _fixed(shape: Sequence[Any], name: str, shapes: Mapping[str, tuple[int, ...]] | None) -> tuple[int, ...]:
+def _fixed(shape: Sequence[Any], name: str, shapes: Shapes | None) -> tuple[int, ...]:
     if shapes and name in shapes:
         return tuple(shapes[name])
     if not all(isinstance(d, int) and d > 0 for d in shape):
@@ -58,7 +99,7 @@ def _fixed(shape: Sequence[Any], name: str, shapes: Mapping[str, tuple[int, ...]
     return tuple(int(d) for d in shape)
 
 
-def onnxruntime_program(path: Path, threads: int, shapes: Mapping[str, tuple[int, ...]] | None) -> Program:
+def onnxruntime_program(path: Path, threads: int, shapes: Shapes | None, ranges: Ranges | None) -> Program:
     """The model in ONNX Runtime, with its inputs bound so that a run does no more than compute."""
     ort = _import("onnxruntime")
     options = ort.SessionOptions()
@@ -66,23 +107,23 @@ def onnxruntime_program(path: Path, threads: int, shapes: Mapping[str, tuple[int
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
     session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    dtypes = {
-        "tensor(float)": "float32",
-        "tensor(int64)": "int64",
-        "tensor(int32)": "int32",
-        "tensor(double)": "float64",
-    }
+    dtypes = {"tensor(float)": "float32", "tensor(double)": "float64"}
+    dtypes |= {f"tensor({name})": name for name in ("int64", "int32", "int8", "uint8", "bool", "float16")}
     specs = {i.name: (_fixed(i.shape, i.name, shapes), dtypes.get(i.type, "float32")) for i in session.get_inputs()}
     binding = session.io_binding()
-    kept = random_inputs(specs)
+    kept = random_inputs(specs, ranges=ranges)
     for name, array in kept.items():
         binding.bind_cpu_input(name, array)
-    for output in session.get_outputs():
-        binding.bind_output(output.name, "cpu")
+    names = [output.name for output in session.get_outputs()]
+    for name in names:
+        binding.bind_output(name, "cpu")
+    session.run_with_iobinding(binding)
+    for name, value in zip(names, binding.get_outputs(), strict=True):
+        binding.bind_ortvalue_output(name, value)  # the same memory in each run
     return Program("onnxruntime", threads, lambda: (session.run_with_iobinding(binding), kept)[0])
 
 
-def openvino_program(path: Path, threads: int, shapes: Mapping[str, tuple[int, ...]] | None) -> Program:
+def openvino_program(path: Path, threads: int, shapes: Shapes | None, ranges: Ranges | None) -> Program:
     """The model in OpenVINO, latency mode, float32."""
     ov = _import("openvino")
     core = ov.Core()
@@ -93,22 +134,27 @@ def openvino_program(path: Path, threads: int, shapes: Mapping[str, tuple[int, .
     compiled = core.compile_model(model, "CPU", settings)
     request = compiled.create_infer_request()
     specs = {p.get_any_name(): (tuple(p.get_shape()), p.get_element_type().to_dtype().name) for p in compiled.inputs}
-    for name, array in random_inputs(specs).items():
+    for name, array in random_inputs(specs, ranges=ranges).items():
         request.set_tensor(name, ov.Tensor(array))
     return Program("openvino", threads, request.infer)
 
 
-PEERS: Mapping[str, Callable[[Path, int, Mapping[str, tuple[int, ...]] | None], Program]] = {
+PEERS: Mapping[str, Callable[[Path, int, Shapes | None, Ranges | None], Program]] = {
     "onnxruntime": onnxruntime_program,
     "openvino": openvino_program,
 }
 
 
-def peer_program(name: str, path: Path, threads: int, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Program:
-    """The model of an .onnx file in another runtime. Raises UsageError where that cannot be."""
+def peer_program(
+    name: str, path: Path, threads: int, shapes: Shapes | None = None, ranges: Ranges | None = None
+) -> Program:
+    """The model of an .onnx file in another runtime; `ranges` as in `random_inputs`.
+
+    Raises UsageError where that cannot be.
+    """
     if name not in PEERS:
         raise UsageError(f"{name} cannot run an .onnx file", hint=f"use --with {','.join(PEERS)}")
-    return PEERS[name](path, threads, shapes)
+    return PEERS[name](path, threads, shapes, ranges)
 
 
 def _import(package: str) -> Any:

@@ -15,7 +15,7 @@ from autosched.relax.op.call import CALL_TIR as OP_CALL_TIR
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.space import Config
 from autosched.target import Target
-from autosched.templates import Applied, Pack, apply_config, default_config
+from autosched.templates import Applied, Packing, apply_config, default_config
 from autosched.tir import PrimFunc
 
 CALL_TIR = OP_CALL_TIR.name
@@ -41,7 +41,7 @@ def schedule_attrs(config: Config, applied: Applied) -> dict[str, Any]:
     return {"tir.is_scheduled": True, "autosched.config": config.to_json(), "autosched.trace": applied.trace}
 
 
-def packing_function(pack: Pack, dtype: str, target: Target) -> PrimFunc:
+def packing_function(pack: Packing, dtype: str, target: Target) -> PrimFunc:
     """A scheduled function that packs an argument at run time."""
     func = pack.func(dtype)
     config = default_config(func, target)
@@ -55,12 +55,12 @@ class _Rewriter:
     def __init__(self, module: IRModule, choices: Mapping[str, Choice], target: Target):
         self.module, self.target = module, target
         self.applied = {
-            module.get_global_var(name): apply_config(choice.task.func, choice.config, target)
+            module.get_global_var(name): choice.applied or apply_config(choice.task.func, choice.config, target)
             for name, choice in choices.items()
         }
         self.added: dict[GlobalVar, PrimFunc] = {}
-        self.packed: dict[tuple[int, Pack], Constant] = {}  # one constant may feed several calls
-        self.pack_functions: dict[tuple[Pack, str], GlobalVar] = {}
+        self.packed: dict[tuple[int, Packing], Constant] = {}  # one constant may feed several calls
+        self.pack_functions: dict[tuple[Packing, str], GlobalVar] = {}
 
     def function(self, func: Function) -> Function:
         constants: dict[Var, Constant] = {}
@@ -94,13 +94,13 @@ class _Rewriter:
         new_call = dataclasses.replace(call, args=(call.args[0], Tuple(tuple(args)), *call.args[2:]))
         return [*new_bindings, dataclasses.replace(binding, value=new_call)]
 
-    def pack_constant(self, constant: Constant, pack: Pack) -> Constant:
+    def pack_constant(self, constant: Constant, pack: Packing) -> Constant:
         key = (id(constant.data), pack)
         if key not in self.packed:
             self.packed[key] = Constant(pack.pack(np.asarray(constant.data)))
         return self.packed[key]
 
-    def pack_call(self, value: Any, pack: Pack) -> VarBinding:
+    def pack_call(self, value: Any, pack: Packing) -> VarBinding:
         """A kernel call that packs an argument which is not known at build."""
         dtype = str(value.struct_info.dtype)
         if (pack, dtype) not in self.pack_functions:

@@ -6,25 +6,51 @@ as arguments.
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from autosched.errors import TargetError
+from autosched.env import AUTOSCHED_TUNE
+from autosched.errors import TargetError, UsageError
 from autosched.records import DispatchContext, FallbackContext, RecordReader, default_reader
-from autosched.target import Target
+from autosched.target import Target, host_cpu
 from autosched.target.threads import choose_threads
+
+ARCHITECTURES = {"amd64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}  # other names of the same
 
 
 def resolve_target(target: Any = None) -> Target:
     """The target given, else that of the `with` block, else this machine's CPU.
 
-    Raises  TargetError for one that there is no code generator for yet.
+    Raises  TargetError for one that no code can be generated for here.
     """
     chosen = Target(target) if target is not None else Target.current(allow_none=True) or Target("cpu")
     if chosen.kind.name != "llvm":
-        raise TargetError(f"no code generator for target '{chosen.kind.name}'", hint="use target='cpu'")
+        raise TargetError(f"no code generator for target '{chosen.kind.name}'", hint="use cpu")
+    machine = platform.machine().lower()
+    wanted = _architecture(chosen)
+    if wanted != ARCHITECTURES.get(machine, machine):
+        raise TargetError(f"no code generator for {wanted} on {machine}", hint="build on a machine of that kind")
     return chosen
+
+
+def _architecture(target: Target) -> str:
+    """The architecture that a target's triple names, else that of its CPU."""
+    if triple := str(target.attrs.get("mtriple", "")):
+        name = triple.split("-")[0].lower()
+    else:
+        name = "aarch64" if "neon" in target.features else "x86_64"
+    return ARCHITECTURES.get(name, name)
+
+
+def check_runs_here(target: Target) -> None:
+    """Refuse a target whose code would end this process. Raises UsageError naming the instruction sets."""
+    if missing := sorted(target.features - host_cpu().features):
+        raise UsageError(
+            f"this machine lacks {', '.join(missing)}, which target '{target}' uses",
+            hint="measure on a CPU that has it",
+        )
 
 
 def resolve_threads(threads: int | None) -> int:
@@ -33,16 +59,17 @@ def resolve_threads(threads: int | None) -> int:
 
 
 def resolve_records(records: Any = None, start: Path | None = None) -> RecordReader:
-    """The reader of a build: what was given, else the `with` block's context, then the usual places below it.
+    """The reader of a build: what was given, else the `with` block's context; for what that lacks, the usual places.
 
-    records  a reader, path, URL, or a list of those; a `FallbackContext` (nothing is looked up); None
+    records  a reader, path, URL, or a list of those; None
+    A `FallbackContext`, given or around, ends the look-up. Raises RecordError for a source that cannot be used.
     """
-    context = DispatchContext.current
-    if isinstance(records, FallbackContext):
+    if records is None and (context := DispatchContext.current) is not DispatchContext.root:
+        records = context
+    if isinstance(records, DispatchContext) and records.is_last:
         return records
-    if records is None and not isinstance(context, FallbackContext):
-        return context
-    explicit = records
+    if records is None and AUTOSCHED_TUNE.get() == "off":
+        return FallbackContext()
     if isinstance(records, Sequence) and not isinstance(records, str) and not records:
-        explicit = None
-    return default_reader(explicit, start=start)
+        records = None
+    return default_reader(records, start=start)

@@ -5,13 +5,15 @@ They exist for users (TVM's names); `driver` alone reads `DispatchContext.curren
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autosched.errors import InvalidTypeError
+from autosched.records.choose import choose
 from autosched.records.found import Found, RecordReader, Trust, Validator, miss
+from autosched.records.record import Record
 from autosched.space import Config
 from autosched.task import Task
 
@@ -32,6 +34,11 @@ class _CurrentContext(type):
         stack = _stack.get()
         return stack[-1] if stack else _ROOT
 
+    @property
+    def root(cls) -> DispatchContext:
+        """What is current outside of all blocks."""
+        return _ROOT
+
 
 class DispatchContext(metaclass=_CurrentContext):
     """A reader that is asked first inside its `with` block; what it does not know goes to the enclosing block's."""
@@ -42,6 +49,12 @@ class DispatchContext(metaclass=_CurrentContext):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         _stack.set(_stack.get()[:-1])
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing else is asked for what this context does not know: a `FallbackContext` is around it."""
+        stack = _stack.get()
+        return self in stack and any(context.is_last for context in stack[: stack.index(self)])
 
     def own(self, task: Task, valid: Validator | None = None) -> Found:
         """What this context itself knows."""
@@ -63,25 +76,31 @@ class DispatchContext(metaclass=_CurrentContext):
 class ApplyHistoryBest(DispatchContext):
     """Use the winners of databases, JSON-lines logs or readers; in a list, the first one that knows a task answers.
 
-    records  path or URL of a database, path of a log, a `RecordReader`, or a list of those
+    records  path or URL of a database, path of a log, a `RecordReader`, a `Record`, or several of those
     Raises   RecordError at once for a source that is missing or cannot be used.
     """
 
-    def __init__(self, records: Source | Sequence[Source] | None):
+    def __init__(self, records: Source | Record | Iterable[Source | Record] | None):
         self.readers: list[RecordReader] = []
         self._updates: dict[str, Config] = {}
         if records is not None:
             self.load(records)
 
-    def load(self, records: Source | Sequence[Source]) -> None:
+    def load(self, records: Source | Record | Iterable[Source | Record]) -> None:
         """Add more sources, asked after those that are there."""
         from autosched.records.layers import open_reader
 
-        given = records if isinstance(records, Sequence) and not isinstance(records, str) else [records]
+        given = records if isinstance(records, Iterable) and not isinstance(records, str) else [records]
+        loose: list[Record] = []
         for source in given:
-            if not isinstance(source, str) and not hasattr(source, "best") and not hasattr(source, "__fspath__"):
-                raise InvalidTypeError(f"records must be paths or readers, not {type(source).__name__}")
-            self.readers.append(open_reader(source))
+            if isinstance(source, Record):
+                if not loose:
+                    self.readers.append(RecordList(loose))
+                loose.append(source)
+            elif isinstance(source, str) or hasattr(source, "best") or hasattr(source, "__fspath__"):
+                self.readers.append(open_reader(source))
+            else:
+                raise InvalidTypeError(f"records must be paths, readers or records, not {type(source).__name__}")
 
     def update(self, task: Task, config: Config) -> None:
         """Use `config` for the task from now on, whatever the logs say."""
@@ -94,6 +113,17 @@ class ApplyHistoryBest(DispatchContext):
         if (config := self._updates.get(task.key)) is not None:
             return _given(config, valid)
         return LayeredReader(self.readers).best(task, valid)
+
+
+class RecordList:
+    """Look-ups in records that are in memory."""
+
+    def __init__(self, records: Sequence[Record]):
+        self.records = records
+
+    def best(self, task: Task, valid: Validator | None = None) -> Found:
+        """See `RecordReader`."""
+        return choose(self.records, task, f"{len(self.records)} given records", valid=valid)
 
 
 class ApplyConfig(DispatchContext):
@@ -114,6 +144,11 @@ class ApplyConfig(DispatchContext):
 class FallbackContext(DispatchContext):
     """Use templates' defaults and look nothing up: inside its block, outer contexts are not asked."""
 
+    @property
+    def is_last(self) -> bool:
+        """Always."""
+        return True
+
     def own(self, task: Task, valid: Validator | None = None) -> Found:
         """Always a miss."""
         return miss("", "no record")
@@ -130,4 +165,15 @@ def _given(config: Config, valid: Validator | None) -> Found:
     return Found(config, "given", Trust.HERE, "given by the user, not measured")
 
 
-_ROOT: Any = FallbackContext()
+_ROOT = FallbackContext()
+
+
+def set_root(context: FallbackContext) -> None:
+    """Let another FallbackContext, one that answers AutoTVM's queries too, be current outside of all blocks."""
+    global _ROOT
+    _ROOT = context
+
+
+def current_stack() -> tuple[DispatchContext, ...]:
+    """The contexts of the blocks that are entered, the innermost last."""
+    return _stack.get()

@@ -28,7 +28,7 @@ CAUSES = (
     ("busy", "the database is locked by another process", "wait until it has finished, or use another --db"),
     ("readonly", "the database is read-only", "check its permissions, or write to another one with --db"),
     ("read-only", "the database is read-only", "check its permissions, or write to another one with --db"),
-    ("malformed", "the database is damaged", "restore a copy; `autosched logs export` may still read part of it"),
+    ("malformed", "the database is damaged", "restore a copy, or choose another one with --db"),
     ("not a database", "the file is not a tuning database", "check the path, or choose another one with --db"),
     ("disk is full", "the disk is full", "free some space; what was recorded before is kept"),
     ("disk i/o error", "the disk refused to write or read", "check free space and permissions"),
@@ -141,6 +141,8 @@ def check_schema(engine: Engine, where: str, *, write: bool) -> None:
             connection = engine.connect().execution_options(autosched_write=True)
             with connection, connection.begin():
                 _create(connection)
+        elif not tables:  # what a full disk left of a database that was being made
+            raise RecordError("the database is empty", where=where, hint="make one with `autosched tune`")
         elif Meta.__tablename__ not in tables:
             hint = "check the path, or choose another one with --db"
             raise RecordError("the database belongs to another program", where=where, hint=hint)
@@ -159,7 +161,7 @@ def check_schema(engine: Engine, where: str, *, write: bool) -> None:
         raise RecordError(
             f"the database has schema version {version}, this autosched needs {DATABASE_VERSION}",
             where=where,
-            hint="upgrade it with `autosched logs upgrade`",
+            hint="export it with the autosched that wrote it, and import that into another database",
         )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import BinaryIO
 
 from autosched.errors import RecordError
 from autosched.records.choose import choose
@@ -52,7 +53,7 @@ def _refuse_constant(text: str) -> float:
 def read_line(text: str) -> Record:
     """The record of one line. Raises RecordError with the reason."""
     if len(text) > MAX_LINE_BYTES:
-        raise RecordError(f"a line of {len(text)} bytes")
+        raise RecordError(f"a line of more than {MAX_LINE_BYTES} bytes")
     try:
         document = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -67,7 +68,7 @@ def read_lines(path: Path, report: ReadReport) -> Iterator[Record]:
     """
     try:
         with path.open("rb") as file:
-            for number, raw in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 2), b""), start=1):
+            for number, raw in enumerate(_lines(file), start=1):
                 line = raw.strip()
                 if not line or line.startswith(b"#"):
                     continue
@@ -78,6 +79,14 @@ def read_lines(path: Path, report: ReadReport) -> Iterator[Record]:
                     report.refused.append(LineError(number, str(error)))
     except OSError as error:
         raise RecordError(f"cannot read the log: {error.strerror}", where=str(path)) from None
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file; of one that is too long its beginning, which is too long as well."""
+    while line := file.readline(MAX_LINE_BYTES + 2):
+        yield line
+        while len(line) == MAX_LINE_BYTES + 2 and not line.endswith(b"\n"):
+            line = file.readline(MAX_LINE_BYTES + 2)
 
 
 def write_lines(path: Path, records: Iterable[Record]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import platform
 import time as clock
 from collections.abc import Mapping
@@ -65,6 +66,13 @@ class Record:
     def trial(self) -> Trial:
         """The record as the search sees it."""
         return Trial(self.config, self.measurement)
+
+    @property
+    def baseline_s(self) -> float | None:
+        """The default's median time in the comparison that this record has won; None if nobody noted it."""
+        noted = self.measurement.how.get("baseline_s")
+        is_time = isinstance(noted, int | float) and not isinstance(noted, bool) and noted > 0
+        return float(noted) if is_time and noted is not None else None
 
     def to_document(self) -> dict[str, Any]:
         """The record as plain data, the form of a JSON line."""
@@ -156,6 +164,33 @@ FIELDS: Mapping[str, type | tuple[type, ...]] = {
     "is_winner": bool,
 }
 REQUIRED = ("workload", "config", "status", "device")
+MOST_NESTED = 16  # levels of lists and objects in a record; ours have four
+LARGEST_INT = 2**53  # what every reader of JSON, and every database, holds exactly
+
+
+def check_plain(value: Any, left: int = MOST_NESTED) -> None:
+    """Refuse what JSON text can hold and a database cannot. Raises RecordError."""
+    match value:
+        case bool() | None:
+            return
+        case int() if abs(value) > LARGEST_INT:
+            raise RecordError("a number beyond 2**53")
+        case float() if not math.isfinite(value):
+            raise RecordError("a number that is not finite")
+        case str() if not value.isascii():
+            try:
+                value.encode("utf-8")
+            except UnicodeEncodeError:
+                raise RecordError("text that is not Unicode") from None
+        case dict() | list() if left == 0:
+            raise RecordError(f"more than {MOST_NESTED} levels of lists and objects")
+        case dict():
+            for key, part in value.items():
+                check_plain(key, left - 1)
+                check_plain(part, left - 1)
+        case list():
+            for part in value:
+                check_plain(part, left - 1)
 
 
 def from_document(document: Any) -> Record:
@@ -166,7 +201,7 @@ def from_document(document: Any) -> Record:
     if not isinstance(document, dict):
         raise RecordError("not a JSON object")
     schema = document.get("schema")
-    if schema != SCHEMA_VERSION:
+    if type(schema) is not int or schema != SCHEMA_VERSION:
         raise RecordError("no schema version" if schema is None else f"schema version {schema!r:.20}, not 1")
     for name, kind in FIELDS.items():
         if name not in document and name in REQUIRED:
@@ -175,12 +210,34 @@ def from_document(document: Any) -> Record:
         wrong = not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)
         if name in document and wrong:
             raise RecordError(f"field '{name}' is a {type(value).__name__}")
+    check_plain(document)
+    _check_parts(document)
     try:
         return _build(document)
     except AutoschedError as error:
         raise RecordError(str(error)) from None
-    except (ValueError, TypeError, KeyError, OverflowError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise RecordError(f"malformed: {error}") from None
+
+
+def _check_parts(document: Mapping[str, Any]) -> None:
+    """Refuse parts of another type, which would be turned into the right one without a word. Raises RecordError."""
+    if not all(isinstance(t, int | float) and not isinstance(t, bool) for t in document.get("times_s", ())):
+        raise RecordError("field 'times_s' holds something else than numbers")
+    if not all(isinstance(version, str) for version in document.get("versions", {}).values()):
+        raise RecordError("field 'versions' holds something else than text")
+    workload = document["workload"]
+    dtypes, shapes = workload.get("dtypes", []), workload.get("shapes", [])
+    if not (isinstance(dtypes, list) and all(isinstance(dtype, str) for dtype in dtypes)):
+        raise RecordError("workload: 'dtypes' is no list of text")
+    if not (isinstance(shapes, list) and all(map(_is_shape, shapes))):
+        raise RecordError("workload: 'shapes' is no list of shapes")
+    if not isinstance(workload.get("epilogue", ""), str):
+        raise RecordError("workload: 'epilogue' is no text")
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, list) and all(type(extent) is int and extent >= 0 for extent in value)
 
 
 def _build(document: dict[str, Any]) -> Record:
@@ -214,4 +271,6 @@ def read_fingerprint(document: Mapping[str, Any]) -> Fingerprint:
         expected = int if kind in (int, "int") else str
         if name not in document or not isinstance(document[name], expected) or isinstance(document[name], bool):
             raise RecordError(f"device: field '{name}' is missing or not {expected.__name__}")
+        if expected is int and document[name] < 0:
+            raise RecordError(f"device: field '{name}' is negative")
     return Fingerprint.from_json(dict(document))

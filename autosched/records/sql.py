@@ -169,6 +169,8 @@ class SqlStore:
         for key, device_text, threads, n, n_failed, best_s, first_s, last, won in rows:
             device = read_fingerprint(json.loads(device_text))
             winner = winners.get((key, device, threads, won))
+            if winner is not None:  # what it was compared with, in turn, tells its gain best
+                first_s = winner.baseline_s or first_s
             summaries.append(TaskSummary(key, device, threads, n, n_failed, best_s, first_s, last, winner))
         return summaries
 
@@ -206,9 +208,16 @@ class SqlStore:
                 "is_winner": bool(row.is_winner),
                 "schema": 1,
             }
-            return from_document(document)
-        except (ValueError, RecursionError, RecordError) as error:
-            raise RecordError(f"record {row.id} cannot be read: {error}", where=self.where) from None
+            record = from_document(document)
+        except (ValueError, TypeError, RecursionError, RecordError) as error:
+            raise self._damaged(row, str(error)) from None
+        if record.uid != row.uid:  # SQLite has no checksums: a flipped bit in a row shows here alone
+            raise self._damaged(row, "its content is not what was stored")
+        return record
+
+    def _damaged(self, row: Any, reason: str) -> RecordError:
+        text = f"the database is damaged: record {row.id} cannot be read: {reason}"
+        return RecordError(text, where=self.where, hint="restore a copy, or choose another one with --db")
 
     # ---- exchange
 

@@ -52,10 +52,14 @@ class DataflowVar(Var):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant(Expr):
-    """An array known at build. The array is kept by reference and must not be changed."""
+    """An array known at build. The array is kept by reference and must not be changed; a NumPy scalar becomes one."""
 
     data: np.ndarray[Any, Any]
     span: Span | None = field(default=None, metadata=IGNORED)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.data, np.ndarray):  # arithmetic on arrays without dimensions gives scalars
+            object.__setattr__(self, "data", np.asarray(self.data))
 
     @property
     def struct_info(self) -> TensorStructInfo:  # type: ignore[override]
@@ -179,6 +183,9 @@ class Call(Expr):
     sinfo_args: tuple[StructInfo, ...] = ()
     struct_info: StructInfo | None = field(default=None, metadata=IGNORED)
     span: Span | None = field(default=None, metadata=IGNORED)
+
+    def __getitem__(self, index: int) -> Expr:
+        return TupleGetItem(self, index)
 
     @property
     def op_name(self) -> str:

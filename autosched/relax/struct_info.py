@@ -26,6 +26,12 @@ def to_dim(x: Any) -> PrimExpr:
     raise InvalidTypeError(f"a dimension is an integer or an expression, got {type(x).__name__}")
 
 
+def _operator(name: str) -> Any:
+    from autosched.relax.op.registry import get_op
+
+    return get_op(name)
+
+
 class StructInfo(Node):
     """Base of all annotations."""
 
@@ -45,6 +51,62 @@ class Expr(Node):
     def ty(self) -> StructInfo | None:
         """TVM's newer spelling of `struct_info`."""
         return self.struct_info
+
+    @property
+    def checked_type(self) -> StructInfo | None:
+        """TVM's older spelling of `struct_info`."""
+        return self.struct_info
+
+    # Arithmetic makes calls of operators; those are defined above this module, and found when first used.
+
+    def __add__(self, other: Any) -> Any:
+        return _operator("add")(self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return _operator("add")(other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return _operator("subtract")(self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _operator("subtract")(other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return _operator("multiply")(self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return _operator("multiply")(other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return _operator("divide")(self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _operator("divide")(other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return _operator("floor_divide")(self, other)
+
+    def __pow__(self, other: Any) -> Any:
+        return _operator("power")(self, other)
+
+    def __neg__(self) -> Any:
+        return _operator("negative")(self)
+
+    def __lt__(self, other: Any) -> Any:
+        return _operator("less")(self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return _operator("less_equal")(self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return _operator("greater")(self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return _operator("greater_equal")(self, other)
+
+    def astype(self, dtype: str) -> Any:
+        """The value converted to another dtype."""
+        return _operator("astype")(self, dtype)
 
     def __str__(self) -> str:
         return printing.text(self)
@@ -128,6 +190,11 @@ class TensorStructInfo(StructInfo):
             if not isinstance(d, int):
                 raise ShapeError(f"dimension '{d}' has no known size", hint="give the model's input shapes")
         return self.dims  # type: ignore[return-value]
+
+    @property
+    def concrete_shape(self) -> tuple[int, ...]:
+        """TVM's older spelling of `static_shape`."""
+        return self.static_shape
 
     @property
     def is_static(self) -> bool:

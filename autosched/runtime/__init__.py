@@ -1,5 +1,6 @@
 """Runs built artifacts; imports neither the compiler nor Numba."""
 
+from autosched.faces import lazy_names
 from autosched.runtime.array import NDArray, array, empty, from_dlpack
 from autosched.runtime.artifact import Contents, NeedsRebuildError, is_artifact, load_contents, save_contents
 from autosched.runtime.cache import KernelCache, kernel_cache
@@ -19,13 +20,17 @@ from autosched.runtime.device import (
 )
 from autosched.runtime.executable import Executable
 from autosched.runtime.graph import NOP, Graph, Node, Storage, Value, check_graph, graph_of_kernel
-from autosched.runtime.graph_executor import GraphExecutor, GraphModule, NodeTime
+from autosched.runtime.graph_executor import GraphExecutor, NodeTime
+from autosched.runtime.graph_module import GraphModule
 from autosched.runtime.kernel import ABI_VERSION, ArgSpec, Kernel, Phase
-from autosched.runtime.library import enabled, load_module, module_of_contents, num_threads
+from autosched.runtime.library import enabled, load_module, module_of_contents, num_threads, system_lib
 from autosched.runtime.loader import ALLOWED_SYMBOLS, check_object, load_objects, unload_objects
 from autosched.runtime.module import Function, Module
 from autosched.runtime.params import load_param_dict, save_param_dict
 from autosched.runtime.timing import BenchmarkResult, measure
+
+Tensor, tensor = NDArray, array
+__getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "ABI_VERSION",
@@ -49,6 +54,7 @@ __all__ = [
     "NodeTime",
     "Phase",
     "Storage",
+    "Tensor",
     "Value",
     "array",
     "check_graph",
@@ -76,6 +82,8 @@ __all__ = [
     "rocm",
     "save_contents",
     "save_param_dict",
+    "system_lib",
+    "tensor",
     "unload_objects",
     "vpi",
     "vulkan",

@@ -59,6 +59,17 @@ class NDArray:
 
     asnumpy = numpy
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self._data, dtype, copy=copy)
+
+    def to_dlpack(self) -> Any:
+        """Give a DLPack capsule that shares the memory."""
+        return self.__dlpack__()
+
+    def same_as(self, other: object) -> bool:
+        """Tell whether both are one object."""
+        return self is other
+
     def copyto(self, target: NDArray | Device) -> NDArray:
         """Copy into another array of the same shape, or into a new one on a device; gives that array."""
         if isinstance(target, NDArray):
@@ -130,25 +141,51 @@ def empty(
     mem_scope: str | None = None,
 ) -> NDArray:
     """Make an array with undefined contents."""
-    device = device or cpu()
+    device = cpu() if device is None else device
+    if not isinstance(device, Device):
+        raise InvalidTypeError(f"device is a {type(device).__name__}, not a Device", hint="use autosched.cpu(0)")
     if device.device_type != CPU:
         raise TVMError(f"no array can be placed on {device}", hint="arrays live on cpu devices")
     if mem_scope not in (None, "global"):
         raise InvalidValueError(f"memory scope '{mem_scope}' does not exist on {device}", hint="use None or 'global'")
     extents = (shape,) if isinstance(shape, int) else tuple(int(extent) for extent in shape)
+    if any(extent < 0 for extent in extents):
+        raise InvalidValueError(f"shape {extents} has a negative extent")
     try:
-        kind = np.dtype(str(dtype))
+        kind = np.dtype(dtype if isinstance(dtype, type | np.dtype) else str(dtype))
     except TypeError:
         raise InvalidTypeError(f"unknown dtype '{dtype}'") from None
     return NDArray(empty_aligned(extents, kind), device)
 
 
-def from_dlpack(source: Any) -> NDArray:
-    """Wrap another library's row-major array; both share the memory.
+class _Capsule:
+    """A bare DLPack capsule in the form that NumPy reads."""
 
-    Raises InvalidValueError (a ValueError) if it is not row-major.
+    def __init__(self, capsule: Any):
+        self._capsule = capsule
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return CPU, 0
+
+
+def from_dlpack(source: Any) -> NDArray:
+    """Wrap another library's row-major array, or a DLPack capsule; both share the memory.
+
+    Raises InvalidTypeError (a TypeError) if it is neither, InvalidValueError (a ValueError) if it is not row-major.
     """
+    if type(source).__name__ == "PyCapsule":
+        source = _Capsule(source)
+    elif not hasattr(source, "__dlpack__"):
+        raise InvalidTypeError(f"from_dlpack: {type(source).__name__} has no __dlpack__")
     data = np.from_dlpack(source)
     if not data.flags.c_contiguous:
         raise InvalidValueError("from_dlpack needs a row-major array", hint="copy it to a contiguous one first")
     return NDArray(data)
+
+
+def numpyasarray(source: np.ndarray) -> NDArray:
+    """Wrap a row-major NumPy array; both share the memory."""
+    return NDArray(as_numpy(source))

@@ -25,6 +25,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from autosched.errors import ArtifactError
+from autosched.runtime.artifact_check import check_contents, check_kernel, check_sections, check_tensor
 from autosched.runtime.graph import Graph
 from autosched.runtime.kernel import ABI_VERSION, Kernel
 from autosched.runtime.native_abi import NATIVE_ABI_VERSION
@@ -178,10 +179,18 @@ def load_contents(path: Path, *, check_constants: bool = True) -> Contents:
     manifest, start = _read_manifest(path, data)
     try:
         contents = _read_contents(path, data[start:], manifest, check_constants)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise ArtifactError(f"{path} is damaged: its manifest does not fit ({error!r})") from error
-    _check_machine(path, manifest, contents)
+        requirement = _requirement(path, manifest, contents)
+    except KeyError as error:
+        raise _malformed(path, f"{error} is missing") from error
+    except (TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+        raise _malformed(path, str(error)) from error
+    if requirement is not None:
+        raise requirement
     return contents
+
+
+def _malformed(path: Path, problem: str) -> ArtifactError:
+    return ArtifactError(f"{path} is damaged: its manifest does not fit ({problem})", hint="copy or build it again")
 
 
 def _read_manifest(path: Path, data: np.ndarray) -> tuple[dict[str, Any], int]:
@@ -203,7 +212,14 @@ def _read_manifest(path: Path, data: np.ndarray) -> tuple[dict[str, Any], int]:
     text = data[_HEADER.size : _HEADER.size + manifest_bytes].tobytes()
     if len(data) != file_bytes or len(text) != manifest_bytes or hashlib.sha256(text).digest() != digest:
         raise _damaged(path, "its manifest")
-    manifest: dict[str, Any] = json.loads(text)
+    if start % _ALIGNMENT or not _HEADER.size + manifest_bytes <= start <= file_bytes:
+        raise _malformed(path, f"sections begin at {start}")
+    try:
+        manifest = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _malformed(path, str(error)) from None
+    if not isinstance(manifest, dict):
+        raise _malformed(path, "it is no object")
     return manifest, start
 
 
@@ -213,6 +229,7 @@ def _damaged(path: Path, what: str) -> ArtifactError:
 
 def _read_contents(path: Path, data: np.ndarray, manifest: Mapping[str, Any], check_constants: bool) -> Contents:
     sections = manifest["sections"]
+    check_sections(sections, len(data), _ALIGNMENT)
     blobs = [data[section["offset"] : section["offset"] + section["size"]] for section in sections]
     keys = list(manifest["kernel_order"])
     names = ["the native loop", *(f"kernel '{key}'" for key in keys)]
@@ -223,6 +240,10 @@ def _read_contents(path: Path, data: np.ndarray, manifest: Mapping[str, Any], ch
     for name, section, digest in zip(names, sections, digests):
         if section["sha256"] != digest:
             raise _damaged(path, name)
+    for key in keys:
+        check_kernel(key, manifest["kernels"][key])
+    for index, (dtype, shape) in enumerate(manifest["constants"]):
+        check_tensor(f"constant {index}", dtype, shape)
     objects = [blob.tobytes() for blob in blobs[: 1 + len(keys)]]
     kernels = {
         key: Kernel.from_manifest(manifest["kernels"][key], code) for key, code in zip(keys, objects[1:], strict=True)
@@ -232,18 +253,23 @@ def _read_contents(path: Path, data: np.ndarray, manifest: Mapping[str, Any], ch
         for blob, (dtype, shape) in zip(blobs[1 + len(keys) :], manifest["constants"], strict=True)
     )
     graphs = {name: Graph.from_manifest(entry) for name, entry in manifest["graphs"].items()}
-    return Contents(manifest["kind"], kernels, objects[0], graphs, constants, manifest["info"])
+    contents = Contents(manifest["kind"], kernels, objects[0], graphs, constants, manifest["info"])
+    check_contents(contents.kind, contents.info, kernels, graphs, constants)
+    return contents
 
 
-def _check_machine(path: Path, manifest: Mapping[str, Any], contents: Contents) -> None:
+def _requirement(path: Path, manifest: Mapping[str, Any], contents: Contents) -> NeedsRebuildError | None:
+    """What this machine lacks to run the code inside; None where nothing."""
     machine = platform.machine().lower()
     if manifest["machine"] != machine:
         message = f"{path} holds machine code for {manifest['machine']}, and this machine is {machine}"
-        raise NeedsRebuildError(message, "machine", contents)
+        return NeedsRebuildError(message, "machine", contents)
     if manifest["abi"] != _ABI:
         message = f"{path} was built with kernel interface {manifest['abi']} by autosched {manifest['autosched']}"
-        raise NeedsRebuildError(f"{message}, and this one is {_ABI}", "abi", contents)
-    missing = tuple(sorted(set(manifest["features"]) - host_cpu().features))
+        return NeedsRebuildError(f"{message}, and this one is {_ABI}", "abi", contents)
+    needed = {*manifest["features"], *(name for kernel in contents.kernels.values() for name in kernel.features)}
+    missing = tuple(sorted(map(str, needed - host_cpu().features)))
     if missing:
         message = f"{path} was built for a CPU with {', '.join(missing)}, which this one lacks"
-        raise NeedsRebuildError(message, "features", contents, missing)
+        return NeedsRebuildError(message, "features", contents, missing)
+    return None

@@ -42,6 +42,7 @@ class KernelCache:
     writable: bool = True
     limit_bytes: int = 1 << 30
     _memory: dict[str, bytes] = field(default_factory=dict, repr=False)
+    _warned: bool = field(default=False, repr=False)
     _known_bytes: int = field(default=-1, repr=False)  # size at the last count plus what was put since; -1: not counted
 
     def get(self, key: str) -> bytes | None:
@@ -66,16 +67,23 @@ class KernelCache:
         """Store a payload; a folder that has become full or read-only is no error."""
         if self.folder is None or not self.writable:
             self._memory[key] = payload
+            if self.limit_bytes:
+                self._warn(f"{self.folder} is read-only" if self.folder else "has no folder that can be written to")
             return
         path = self._path(key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             _write_atomically(path, _MAGIC + hashlib.sha256(payload).digest() + payload)
         except OSError as error:
-            _log.info("kernel cache in memory: %s cannot be written (%s)", path, error)
             self._memory[key] = payload
+            self._warn(f"{self.folder} cannot be written ({error.strerror or error})")
             return
         self._count(len(payload) + _HEADER_BYTES)
+
+    def _warn(self, problem: str) -> None:
+        if not self._warned:
+            self._warned = True
+            _log.warning("compiled kernels are not kept for the next time: the kernel cache %s", problem)
 
     def entries(self) -> list[tuple[Path, int, float]]:
         """List the stored files with their sizes in bytes and the times of their last use."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +14,14 @@ from autosched.errors import ArtifactError, InvalidTypeError, NameNotFoundError,
 from autosched.runtime.array import NDArray, array, as_numpy
 from autosched.runtime.artifact import Contents, load_contents, save_contents
 from autosched.runtime.device import Device
-from autosched.runtime.graph import Graph, Value, check_graph
+from autosched.runtime.graph import Graph, Value, check_graph, graph_of_kernel
 from autosched.runtime.kernel import Kernel
 from autosched.runtime.memory import as_aligned
 from autosched.runtime.names import known_name
 
 if TYPE_CHECKING:
     from autosched.runtime.graph_executor import GraphExecutor
+    from autosched.runtime.module import Module
 
 
 class Executable:
@@ -46,7 +48,7 @@ class Executable:
         check_graph(graph, kernels, constants)
         self.kernels, self.graph, self.native = dict(kernels), graph, native
         self.constants = tuple(as_aligned(constant) for constant in constants)
-        self.manifest, self.params = dict(manifest or {}), params
+        self.manifest, self.param_names = dict(manifest or {}), params
         self._executor: GraphExecutor | None = None
         self._lock = threading.Lock()
 
@@ -103,9 +105,75 @@ class Executable:
 
     def __getitem__(self, name: str) -> Callable[..., GraphExecutor]:
         """Give TVM's factory: `lib["default"](device)` makes a graph executor with the parameters loaded."""
-        if name != "default":
-            raise NameNotFoundError(f"executable has no function '{name}'", hint='use ["default"](device)')
-        return self.create_executor
+        if name not in self._functions():
+            raise NameNotFoundError(
+                f"executable has no function '{name}'", hint=f"it has {', '.join(self._functions())}"
+            )
+        return self._functions()[name]
+
+    get_function = __getitem__
+
+    def _functions(self) -> dict[str, Callable[..., Any]]:
+        """TVM's functions of a factory by name."""
+        return {
+            "default": self._create_on,
+            "debug_create": lambda _, *devices: self._create_on(*devices),
+            "get_graph_json": self.get_graph_json,
+            "get_graph_params": self.get_params,
+        }
+
+    def _create_on(self, *devices: Device) -> GraphExecutor:
+        for device in devices:
+            if not isinstance(device, Device):
+                raise InvalidTypeError(f"an executor runs on a Device, not on a {type(device).__name__}")
+        return self.create_executor(devices[0] if devices else None)
+
+    # TVM's GraphExecutorFactoryModule
+
+    def get_graph_json(self) -> str:
+        """Give the graph as TVM's graph JSON."""
+        from autosched.runtime.graph_json import write_graph
+
+        return write_graph(self)
+
+    graph_json = property(get_graph_json)
+
+    def get_params(self) -> dict[str, NDArray]:
+        """Give the constants by the names that the graph JSON calls them by."""
+        from autosched.runtime.graph_json import constant_values
+
+        values = [self.graph.values[number] for number in constant_values(self.graph)]
+        return {value.name: array(self.constants[value.storage.index]) for value in values}
+
+    params = property(get_params)
+
+    def get_lib(self) -> Module:
+        """Give the kernels as a module, which `graph_executor.create` takes with the graph JSON."""
+        from autosched.runtime.module import Module
+
+        names = {key: graph_of_kernel(kernel, key) for key, kernel in self.kernels.items()}
+        kept = ("autosched", "target", "functions")
+        manifest: dict[str, Any] = {name: value for name, value in self.manifest.items() if name in kept}
+        return Module(self.kernels, self.native, functions=names, manifest=manifest, only_functions=True)
+
+    lib = property(get_lib)
+
+    def get_executor_config(self) -> str:
+        """Give what the executor runs: the graph JSON."""
+        return self.get_graph_json()
+
+    def get_devices(self) -> list[str]:
+        """Give the names of the devices that constants are placed on: none, as all are on the CPU."""
+        return []
+
+    def __iter__(self) -> Iterator[Any]:
+        """Give graph JSON, library and parameters, which is how old scripts unpack the result of a build."""
+        warnings.warn(
+            "a build gives one executable; unpacking it as (graph, lib, params) is deprecated",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return iter((self.get_graph_json(), self.get_lib(), self.get_params()))
 
     @property
     def source(self) -> str:
@@ -117,7 +185,7 @@ class Executable:
 
         Raises ArtifactError if the file cannot be written; then nothing is left of it.
         """
-        info = {"manifest": self.manifest, "params": list(self.params)}
+        info = {"manifest": self.manifest, "params": list(self.param_names)}
         save_contents(
             Contents("graph", self.kernels, self.native, {"main": self.graph}, self.constants, info), Path(path)
         )

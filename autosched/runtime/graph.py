@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +42,7 @@ class Value:
     @property
     def size_bytes(self) -> int:
         """Bytes of the whole tensor."""
-        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class Node:
     kernel: str  # a key of the executable's kernels, or NOP
     inputs: tuple[int, ...]  # values by number, in the order of the kernel's arguments
     outputs: tuple[int, ...]
+    threads: int = 0  # the most that it is worth splitting over, as the build decided; 0: decided when it is loaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class Graph:
         """Give the graph as JSON values."""
         return {
             "values": [[v.name, list(v.shape), v.dtype, v.storage.kind, v.storage.index] for v in self.values],
-            "nodes": [[n.name, n.kernel, list(n.inputs), list(n.outputs)] for n in self.nodes],
+            "nodes": [[n.name, n.kernel, list(n.inputs), list(n.outputs), n.threads] for n in self.nodes],
             "inputs": list(self.inputs),
             "outputs": list(self.outputs),
             "arena_bytes": self.arena_bytes,
@@ -91,8 +93,8 @@ class Graph:
                 for name, shape, dtype, kind, index in entry["values"]
             ),
             nodes=tuple(
-                Node(str(name), str(kernel), tuple(map(int, inputs)), tuple(map(int, outputs)))
-                for name, kernel, inputs, outputs in entry["nodes"]
+                Node(str(name), str(kernel), tuple(map(int, inputs)), tuple(map(int, outputs)), *map(int, threads[:1]))
+                for name, kernel, inputs, outputs, *threads in entry["nodes"]
             ),
             inputs=tuple(map(int, entry["inputs"])),
             outputs=tuple(map(int, entry["outputs"])),

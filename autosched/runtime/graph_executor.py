@@ -1,11 +1,11 @@
 """The graph executor: a model with its own memory, ready to run again and again.
 
-`GraphExecutor` does the work; `GraphModule` is TVM's face on it.
+`GraphExecutor` does the work; `graph_module.GraphModule` is TVM's face on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from autosched.errors import (
     ShapeError,
     TVMError,
 )
-from autosched.runtime.array import NDArray, array
+from autosched.runtime.array import NDArray, array, as_numpy
 from autosched.runtime.device import CPU, Device, cpu
 from autosched.runtime.executable import Executable
 from autosched.runtime.graph import Node
@@ -91,6 +91,8 @@ class GraphExecutor:
                 names = ", ".join(value.name for value in self.executable.inputs)
                 raise TVMError(f"could not find '{key}' in graph's inputs", hint=f"inputs are {names}")
             return self._index[key]
+        if isinstance(key, bool) or not hasattr(key, "__index__"):
+            raise InvalidTypeError(f"an input is known by name or position, not by {type(key).__name__}")
         if not 0 <= key < len(self._args):
             raise IndexOutOfRangeError(f"input {key} of {len(self._args)}")
         return key
@@ -102,14 +104,20 @@ class GraphExecutor:
         """
         number = self._args[self._position(key)]
         spec = self._graph.values[number]
-        memory = self.program.view(number)
+        data = as_numpy(value)
+        if data.shape != spec.shape:
+            raise ShapeError(
+                f"array of shape {list(data.shape)} instead of {list(spec.shape)}", where=f"input '{spec.name}'"
+            )
+        self._own(number)
+        NDArray(self.program.view(number)).copyfrom(data)
+
+    def _own(self, number: int) -> None:
+        """Before an input may be written: a constant is shared with other executors, and gets memory of its own."""
+        spec = self._graph.values[number]
         if spec.storage.kind == "const" and number not in self._replaced:
-            memory = empty_aligned(spec.shape, spec.dtype)  # the constant itself is shared with other executors
-        try:
-            NDArray(memory).copyfrom(value)
-        except ShapeError as error:
-            raise ShapeError(error.message, where=f"input '{spec.name}'") from None
-        if spec.storage.kind == "const" and number not in self._replaced:
+            memory = empty_aligned(spec.shape, spec.dtype)
+            np.copyto(memory, self.program.view(number))
             self.program.place(number, memory)
             self._replaced.add(number)
 
@@ -149,8 +157,11 @@ class GraphExecutor:
         """Give an input's own array, or copy it into `out`; an unknown name gives None."""
         if isinstance(key, str) and known_name(key, self._index) not in self._index:
             return None
-        found = NDArray(self.program.view(self._args[self._position(key)]), self.device)
-        return found if out is None else out.copyfrom(found)
+        number = self._args[self._position(key)]
+        if out is None:
+            self._own(number)  # what the caller gets may be written
+        found = NDArray(self.program.view(number), self.device)
+        return found if out is None else _copy_into(out, found, f"input '{self._graph.values[number].name}'")
 
     def get_num_inputs(self) -> int:
         """Count the inputs, parameters included."""
@@ -171,7 +182,11 @@ class GraphExecutor:
         params = load_param_dict(data)
         for name, value in params.items():
             self._set_known_input(name, value)
-        self._param_names |= params.keys()
+        self.mark_params(params)
+
+    def mark_params(self, names: Iterable[str]) -> None:
+        """Count inputs of these names as parameters from now on."""
+        self._param_names |= set(names)
 
     def share_params(self, other: GraphExecutor, data: bytes | bytearray) -> None:
         """Use another executor's arrays for the inputs that a parameter file names."""
@@ -208,6 +223,8 @@ class GraphExecutor:
     # Outputs
 
     def _output(self, index: int) -> int:
+        if isinstance(index, bool) or not hasattr(index, "__index__"):
+            raise InvalidTypeError(f"an output is known by position, not by {type(index).__name__}")
         if not 0 <= index < len(self._graph.outputs):
             raise IndexOutOfRangeError(f"output {index} of {len(self._graph.outputs)}")
         return self._graph.outputs[index]
@@ -219,7 +236,7 @@ class GraphExecutor:
     def get_output(self, index: int, out: NDArray | None = None) -> NDArray:
         """Give an output's own array, which the next run overwrites, or copy it into `out`."""
         found = NDArray(self.program.view(self._output(index)), self.device)
-        return found if out is None else out.copyfrom(found)
+        return found if out is None else _copy_into(out, found, f"output {index}")
 
     def time_evaluator(
         self, func_name: str, dev: Device | None = None, **options: Any
@@ -239,119 +256,9 @@ class GraphExecutor:
         return evaluate
 
 
-class GraphModule:
-    """TVM's graph executor: `set_input`, `run`, `get_output`, …
-
-    module   an Executable, which gets memory of its own, or a GraphExecutor, such as `lib["default"](device)` gives
-    threads  most threads to run on, for an Executable
-    """
-
-    def __init__(self, module: Executable | GraphExecutor, device: Device | None = None, *, threads: int | None = None):
-        if isinstance(module, Executable):
-            module = module.create_executor(device, threads)
-        if not isinstance(module, GraphExecutor):
-            raise InvalidTypeError(f"GraphModule takes an Executable, not {type(module).__name__}")
-        self.module = module
-
-    def set_input(self, key: int | str | None = None, value: Any = None, **params: Any) -> None:
-        """Set an input by position or name; keywords that name no input are ignored.
-
-        Raises TVMError (RuntimeError) on an unknown `key`, ShapeError (ValueError) on another shape.
-        """
-        if key is not None:
-            self.module.set_input(key, value)
-        for name in sorted(params, key=lambda name: -int(np.prod(np.shape(params[name])))):
-            self.module["set_input"](name, params[name])
-
-    def set_input_zero_copy(self, key: int | str, value: NDArray) -> None:
-        """Let an input live in the given array from now on."""
-        self.module.set_input_zero_copy(key, value)
-
-    def set_output_zero_copy(self, key: int | str, value: NDArray) -> None:
-        """Let an output be written into the given array from now on."""
-        self.module.set_output_zero_copy(key, value)
-
-    def run(self, **inputs: Any) -> None:
-        """Set the inputs given, then run all nodes in order."""
-        if inputs:
-            self.set_input(**inputs)
-        self.module.run()
-
-    def get_num_outputs(self) -> int:
-        """Count the outputs."""
-        return self.module.get_num_outputs()
-
-    def get_num_inputs(self) -> int:
-        """Count the inputs, parameters included."""
-        return self.module.get_num_inputs()
-
-    def get_input(self, index: int | str, out: NDArray | None = None) -> NDArray | None:
-        """Give an input's own array, or copy it into `out`; an unknown name gives None."""
-        return self.module.get_input(index, out)
-
-    def get_input_index(self, name: str) -> int:
-        """Give the position of an input, -1 if there is none of that name."""
-        return self.module.get_input_index(name)
-
-    def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
-        """Give shapes and dtypes by name of the inputs that are not parameters."""
-        return self.module.get_input_info()
-
-    def get_output(self, index: int, out: NDArray | None = None) -> NDArray:
-        """Give an output's own array, which the next run overwrites, or copy it into `out`."""
-        return self.module.get_output(index, out)
-
-    def load_params(self, params_bytes: bytes | bytearray) -> None:
-        """Copy the arrays of a parameter file into the inputs of their names."""
-        self.module.load_params(params_bytes)
-
-    def share_params(self, other: GraphModule, params_bytes: bytes | bytearray) -> None:
-        """Use another graph module's arrays for the inputs that a parameter file names."""
-        self.module.share_params(other.module, params_bytes)
-
-    def debug_get_output(self, node: int | str, out: NDArray) -> None:
-        """Only the debug executor gives inner values."""
-        raise NotImplementedError("use the debug executor")
-
-    def profile(self, number: int = 10) -> list[NodeTime]:
-        """Give each node's seconds, the mean of `number` runs."""
-        return self.module.profile(number)
-
-    def __getitem__(self, name: str) -> Callable[..., Any]:
-        return self.module[name]
-
-    def benchmark(
-        self,
-        device: Device | None = None,
-        func_name: str = "run",
-        repeat: int = 5,
-        number: int = 5,
-        min_repeat_ms: float | None = None,
-        limit_zero_time_iterations: int = 100,
-        end_to_end: bool = False,
-        cooldown_interval_ms: float = 0,
-        repeats_to_cooldown: int = 1,
-        **inputs: Any,
-    ) -> BenchmarkResult:
-        """Time runs; the rules are `timing.measure`'s.
-
-        end_to_end  time copying the inputs in and all outputs out as well; then cooldown and func_name do not count
-        inputs      set before; with end_to_end an unknown name is an error, else it is ignored
-        """
-        common: dict[str, Any] = {
-            "repeat": repeat,
-            "number": number,
-            "min_repeat_ms": min_repeat_ms or 0,
-            "limit_zero_time_iterations": limit_zero_time_iterations,
-        }
-        if end_to_end:
-            where = device or self.module.device
-            pairs = [part for pair in inputs.items() for part in pair]
-            evaluate = self.module.time_evaluator("run_from_inputs", where, **common)
-            return evaluate(where.device_type, where.device_id, *pairs)
-        self.set_input(**inputs)
-        cooldown: dict[str, Any] = {
-            "cooldown_interval_ms": cooldown_interval_ms,
-            "repeats_to_cooldown": repeats_to_cooldown,
-        }
-        return self.module.time_evaluator(func_name, device, **common, **cooldown)()
+def _copy_into(out: NDArray, found: NDArray, what: str) -> NDArray:
+    if not isinstance(out, NDArray):
+        raise InvalidTypeError(f"{what} is copied into an array, not into a {type(out).__name__}")
+    if out.shape != found.shape:
+        raise ShapeError(f"{what} has shape {list(found.shape)}, the given array {list(out.shape)}")
+    return out.copyfrom(found)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import zlib
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,7 +47,7 @@ class ArgSpec:
     @property
     def size_bytes(self) -> int:
         """Bytes of the whole array."""
-        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
     def __str__(self) -> str:
         return f"{self.name}: Tensor({list(self.shape)}, {self.dtype})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from autosched.errors import InvalidValueError
+from autosched.errors import InvalidValueError, TVMError
 from autosched.runtime.artifact import Contents, load_contents
 from autosched.runtime.device import device
 from autosched.runtime.executable import Executable
@@ -32,6 +32,7 @@ def module_of_contents(contents: Contents) -> Module | Executable:
         functions=contents.graphs,
         constants=contents.constants,
         entry=str(contents.info["entry"]),
+        only_functions=True,
         manifest=contents.info["manifest"],
     )
 
@@ -44,3 +45,11 @@ def enabled(target: str) -> bool:
 def num_threads() -> int:
     """Count the threads that a model runs on where nothing else is asked for."""
     return choose_threads()
+
+
+def system_lib() -> Module:
+    """Refused: no functions are linked into this process.
+
+    Raises TVMError always.
+    """
+    raise TVMError("no functions are linked into this process", hint="load a module from a file with load_module")

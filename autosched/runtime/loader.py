@@ -14,6 +14,7 @@ from typing import Any
 from autosched.errors import ArtifactError
 from autosched.runtime.elf import Symbols, read_symbols
 from autosched.runtime.kernel import Kernel
+from autosched.target import host_cpu
 
 _MATH = (
     *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos", "cosh", "erf"),
@@ -61,9 +62,12 @@ def check_object(object_code: bytes, name: str) -> Symbols:
 def load_objects(kernels: Iterable[Kernel]) -> dict[str, int]:
     """Load the object code of kernels and give the address of each phase's function by its symbol.
 
-    Raises ArtifactError if an object needs forbidden symbols or lacks one of its phases.
+    Raises ArtifactError if an object needs forbidden symbols, lacks one of its phases, or was compiled for
+    instruction sets that this machine lacks, which would end the process.
     """
     kernels = [kernel for kernel in kernels if kernel.phases]
+    for kernel in kernels:
+        _check_features(kernel)
     tables = load_object_code((kernel.name, kernel.object_code) for kernel in kernels)
     addresses: dict[str, int] = {}
     for kernel, table in zip(kernels, tables, strict=True):
@@ -72,6 +76,14 @@ def load_objects(kernels: Iterable[Kernel]) -> dict[str, int]:
                 raise ArtifactError(f"object code of kernel '{kernel.name}' defines no function '{phase.symbol}'")
             addresses[phase.symbol] = table[phase.symbol]
     return addresses
+
+
+def _check_features(kernel: Kernel) -> None:
+    if missing := sorted(set(kernel.features) - host_cpu().features):
+        raise ArtifactError(
+            f"kernel '{kernel.name}' was compiled for a CPU with {', '.join(missing)}, which this machine lacks",
+            hint="build it for this machine, or run it on one that has them",
+        )
 
 
 def load_object_code(objects: Iterable[tuple[str, bytes]]) -> list[dict[str, int]]:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from autosched.errors import InvalidTypeError, InvalidValueError, NameNotFoundError, ShapeError
+from autosched.faces import lazy_names
 from autosched.runtime.array import NDArray
 from autosched.runtime.artifact import Contents, save_contents
 from autosched.runtime.device import CPU, Device
-from autosched.runtime.graph import Graph, check_graph, graph_of_kernel
+from autosched.runtime.graph import Graph, Storage, check_graph, graph_of_kernel
 from autosched.runtime.kernel import ArgSpec, Kernel
 from autosched.runtime.memory import as_aligned
 from autosched.runtime.program import Program
 from autosched.runtime.timing import BenchmarkResult, measure
 from autosched.target import choose_threads, host_cpu
 
+__getattr__, __dir__ = lazy_names(__name__)
 ENTRY_NAME = "__tvm_main__"
 _FLUSH = "cache_flush_cpu_non_first_arg"
 
@@ -27,10 +30,10 @@ class Function:
     """One function of a module: a graph of kernels that works in place on the caller's arrays."""
 
     def __init__(self, name: str, program: Program, args: tuple[ArgSpec, ...]):
-        """Make it of a program and its arguments: the graph's inputs, then its outputs, in the order of the call."""
+        """Make it of a program and its arguments in the order of the call."""
         self.name, self.program, self.args = name, program, args
         graph = program.graph
-        self._values = [graph.root(number) for number in (*graph.inputs, *graph.outputs)]
+        self._values = [graph.root(number) for number in _call_order(graph)]
         self._expected = [(np.dtype(arg.dtype), arg.shape) for arg in args]
 
     @property
@@ -51,6 +54,7 @@ class Function:
 
     def run(self, args: Sequence[NDArray | np.ndarray], number: int) -> None:
         """Check the arguments once and run `number` times on them."""
+        args = [_as_array(arg) for arg in args]  # type: ignore[misc]
         self._check(args)
         addresses = [arg.address if isinstance(arg, NDArray) else arg.ctypes.data for arg in args]
         with self.program.lock:
@@ -94,13 +98,37 @@ class Function:
         return InvalidValueError(f"{what} is not on a CPU device", where=self.signature)
 
 
+def _call_order(graph: Graph) -> list[int]:
+    """The arguments in the order of the call: a function's values begin with them, numbered in that order."""
+    return sorted({*graph.inputs, *graph.outputs})
+
+
+def _moved(graph: Graph, kernels: Mapping[str, str], first_constant: int) -> Graph:
+    """A graph in a module where kernels have other names and its constants come later."""
+    values = tuple(
+        replace(value, storage=Storage("const", value.storage.index + first_constant))
+        if value.storage.kind == "const" else value
+        for value in graph.values
+    )  # fmt: skip
+    nodes = tuple(replace(node, kernel=kernels.get(node.kernel, node.kernel)) for node in graph.nodes)
+    return replace(graph, values=values, nodes=nodes)
+
+
+def _as_array(arg: object) -> object:
+    """Another library's tensor as a NumPy array that shares its memory; everything else as it is."""
+    if isinstance(arg, NDArray | np.ndarray) or not hasattr(arg, "__dlpack__"):
+        return arg
+    return np.from_dlpack(arg)  # type: ignore[arg-type]
+
+
 class Module:
     """Functions by name.
 
     kernels    name -> compiled kernel
     native     object code of the native loop
     threads    most threads to run on; None: as many as the machine, the container and the environment allow
-    functions  name -> graph over the kernels, for those that call several; the others are one kernel each
+    functions  name -> graph over the kernels, for those that call several; the others are one kernel each,
+               unless `only_functions` says that there are no others
     constants  what the graphs' constants are
     manifest   JSON values of the maker: versions, target, scripts and configs to build again from
     """
@@ -115,13 +143,16 @@ class Module:
         threads: int | None = None,
         entry: str | None = None,
         manifest: Mapping[str, Any] | None = None,
+        only_functions: bool = False,
     ):
         self.kernels, self.native = dict(kernels), native
         self.constants = tuple(as_aligned(constant) for constant in constants)
         self.manifest = dict(manifest or {})
         self.graphs = dict(functions or {})
         inner = {node.kernel for graph in self.graphs.values() for node in graph.nodes}
-        self.graphs |= {name: graph_of_kernel(kernel, name) for name, kernel in kernels.items() if name not in inner}
+        if not only_functions:
+            alone = {name: kernel for name, kernel in kernels.items() if name not in inner}
+            self.graphs |= {name: graph_of_kernel(kernel, name) for name, kernel in alone.items()}
         self.threads = choose_threads(threads)
         self._entry = entry or next(iter(self.graphs), "")
         self._functions: dict[str, Function] = {}
@@ -131,11 +162,10 @@ class Module:
 
     def _make(self, name: str) -> Function:
         graph = self.graphs[name]
-        args = [
-            ArgSpec(value.name, role, value.dtype, value.shape)
-            for role, numbers in (("input", graph.inputs), ("output", graph.outputs))
-            for value in (graph.values[number] for number in numbers)
-        ]
+        args = []
+        for number in _call_order(graph):
+            value = graph.values[number]
+            args.append(ArgSpec(value.name, "output" if number in graph.outputs else "input", value.dtype, value.shape))
         return Function(name, Program(graph, self.kernels, self.constants, self.native, self.threads), tuple(args))
 
     def get_function(self, name: str, query_imports: bool = False) -> Function:
@@ -165,6 +195,11 @@ class Module:
         return name in self.graphs or (
             query_imports and any(module.implements_function(name, True) for module in self._imports)
         )
+
+    @property
+    def entry_name(self) -> str:
+        """The name that always stands for the entry function."""
+        return ENTRY_NAME
 
     @property
     def entry_func(self) -> Function:
@@ -255,9 +290,29 @@ class Module:
     inspect_source = get_source
 
     def save(self, path: str | Path, fmt: str = "") -> None:
-        """Write the module as an artifact."""
-        info = {"entry": self._entry, "manifest": self.manifest}
-        save_contents(Contents("module", self.kernels, self.native, self.graphs, self.constants, info), Path(path))
+        """Write the module as an artifact, with the functions of the modules that it imports."""
+        whole = self.with_imports()
+        info = {"entry": whole._entry, "manifest": whole.manifest}
+        save_contents(Contents("module", whole.kernels, whole.native, whole.graphs, whole.constants, info), Path(path))
+
+    def with_imports(self) -> Module:
+        """One module with this one's functions and those that its imports add, looked up in TVM's order."""
+        if not self._imports:
+            return self
+        kernels, graphs, constants = dict(self.kernels), dict(self.graphs), list(self.constants)
+        functions = dict(self.manifest.get("functions", {}))
+        for number, module in enumerate(whole.with_imports() for whole in self._imports):
+            names = {key: key if key not in kernels else f"{key}__import{number}" for key in module.kernels}
+            functions |= {names.get(k, k): text for k, text in module.manifest.get("functions", {}).items()}
+            kernels |= {names[key]: kernel for key, kernel in module.kernels.items()}
+            for name, graph in module.graphs.items():
+                graphs.setdefault(name, _moved(graph, names, len(constants)))
+            constants += module.constants
+        manifest = {**self.manifest, "functions": functions}
+        return Module(
+            kernels, self.native, functions=graphs, constants=tuple(constants), threads=self.threads,
+            entry=self._entry, manifest=manifest, only_functions=True,
+        )  # fmt: skip
 
     def export_library(
         self, path: str | Path, fcompile: object = None, addons: object = None, workspace_dir: object = None, **_: Any

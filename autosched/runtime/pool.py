@@ -3,6 +3,10 @@
 There is one pool in a process (one for each version of the native code, to be exact). Its threads are created by the
 C library and run generated code alone: they have no Python state. They start when more than one thread is first asked
 for, sleep when idle, and start anew after a fork.
+
+Each worker is pinned to a CPU of its own, one that the caller was not on, as long as there are enough; callers keep the
+affinity that they have. A caller that was pinned after this module was imported does not take its workers with it: they
+would all share its one CPU.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import platform
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,6 +34,9 @@ _MAX_THREADS = 1024
 # The number of the futex system call; elsewhere than on Linux idle workers nap.
 _FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine()) if sys.platform == "linux" else None
 _FUTEX_WAKE_PRIVATE, _EVERYBODY = 129, 0x7FFFFFFF
+
+_ALLOWED = frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else frozenset[int]()
+_MASK_BYTES = 128  # of the C library's cpu_set_t
 
 _pools: dict[bytes, ThreadPool] = {}
 _pools_lock = threading.Lock()
@@ -77,6 +84,9 @@ class ThreadPool:
             raise TVMError(f"cannot start thread {index + 1}: {os.strerror(code)}", hint="use fewer threads")
         if sys.platform == "linux":
             libc.pthread_setname_np(handle, f"autosched-{index}".encode())
+            if (cpu := choose_cpu(index, _ALLOWED, os.sched_getaffinity(0), libc.sched_getcpu())) is not None:
+                mask = (1 << cpu).to_bytes(_MASK_BYTES, "little")
+                libc.pthread_setaffinity_np(handle, ctypes.c_size_t(_MASK_BYTES), mask)  # if refused, it floats
         self._blocks.append(block)
         self._threads.append(handle)
 
@@ -101,6 +111,19 @@ class ThreadPool:
                 libc.pthread_join(handle, None)
             self._threads, self._blocks = [], []
             self.words[abi.POOL_STOP] = 0
+
+
+def choose_cpu(worker: int, allowed: Set[int], caller: Set[int], here: int) -> int | None:
+    """The CPU for a worker, numbered from 1; None: it may run anywhere.
+
+    allowed  what this process was given
+    caller   the affinity of the thread that starts the pool; where it was narrowed, workers keep out of it if they can
+    here     the CPU that this thread is on
+    """
+    free = sorted(allowed - caller) if caller < allowed else []
+    rest = sorted(cpu for cpu in allowed if cpu != here and cpu not in free)
+    cpus = [cpu for cpu in free + rest if cpu < 8 * _MASK_BYTES]
+    return cpus[worker - 1] if worker <= len(cpus) else None
 
 
 def open_pool(native: bytes) -> ThreadPool:

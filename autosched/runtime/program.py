@@ -14,11 +14,7 @@ from autosched.runtime.kernel import Kernel
 from autosched.runtime.loader import load_objects
 from autosched.runtime.memory import empty_block
 from autosched.runtime.pool import open_pool
-
-# Waking and joining a worker costs up to a microsecond, so shorter kernels stay on one thread.
-_SPLIT_AFTER_S = 4e-6
-_ASSUMED_FLOPS_PER_S = 40e9  # one core, well-scheduled float32 code
-_ASSUMED_BYTES_PER_S = 40e9  # one core, from its caches
+from autosched.runtime.team import most_threads_of
 
 
 class Program:
@@ -70,7 +66,7 @@ class Program:
                 self._places[self.graph.root(number)].append(len(slots))
                 slots.append(0)
             slots.append(scratch)
-            team = self.threads if is_worth_splitting(kernel) else 1
+            team = min(self.threads, node.threads or most_threads_of(kernel))
             for phase in kernel.phases:
                 rows.append((addresses[phase.symbol], first_slot, phase.n_tasks, team))
                 self.row_nodes.append(node_number)
@@ -80,6 +76,15 @@ class Program:
         self._call = (int(self._table.ctypes.data), len(rows), self._pool.address)
         splits = bool(((self._table[:, abi.ROW_THREADS] > 1) & (self._table[:, abi.ROW_TASKS] > 1)).any())
         self._team = self.threads if splits else 1
+
+    def kernel_threads(self) -> dict[str, int]:
+        """Over how many threads each kernel's largest phase is split."""
+        found: dict[str, int] = {}
+        for node, row in zip(self.row_nodes, self._table, strict=True):
+            kernel = self.graph.nodes[node].kernel
+            team = min(int(row[abi.ROW_THREADS]), int(row[abi.ROW_TASKS]))
+            found[kernel] = max(team, found.get(kernel, 1))
+        return found
 
     @property
     def n_rows(self) -> int:
@@ -112,6 +117,17 @@ class Program:
                 self._pool.ensure(self._team)
             return self._pool.run(*self._call, self._team, number, 0)
 
+    def run_nodes(self, nodes: range, number: int = 1) -> None:
+        """Run some of the graph's nodes, which follow each other, `number` times on what is in memory now."""
+        rows = [row for row, node in enumerate(self.row_nodes) if node in nodes]
+        if rows:
+            table, _, pool = self._call
+            part = table + rows[0] * self._table.strides[0], len(rows), pool
+            with self.lock:
+                if self._team > 1:
+                    self._pool.ensure(self._team)
+                self._pool.run(*part, self._team, number, 0)
+
     def profile(self, number: int = 1) -> np.ndarray:
         """Run the graph `number` times and give each node's seconds in one run, on average.
 
@@ -125,9 +141,3 @@ class Program:
         seconds = np.zeros(len(self.graph.nodes))
         np.add.at(seconds, np.array(self.row_nodes, np.intp), times[abi.TIMES_FIRST_ROW :] * (1e-9 / number))
         return seconds
-
-
-def is_worth_splitting(kernel: Kernel) -> bool:
-    """Tell whether a kernel runs long enough on one thread that a second one pays."""
-    size_bytes = sum(arg.size_bytes for arg in kernel.args)
-    return kernel.flops / _ASSUMED_FLOPS_PER_S + size_bytes / _ASSUMED_BYTES_PER_S > _SPLIT_AFTER_S

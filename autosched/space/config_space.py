@@ -132,6 +132,10 @@ class ConfigSpace:
         extra = set(config.knobs) - {k.name for k in self.knobs}
         return f"the template has no knob {', '.join(sorted(extra))}" if extra else ""
 
+    def complete(self, row: np.ndarray) -> np.ndarray:
+        """A row with a position for every knob, without the knobs that its template does not have."""
+        return row
+
     def valid_rows(self, rows: np.ndarray) -> np.ndarray:
         """Which rows of positions satisfy all constraints, [n] bool."""
         mask = np.full(len(rows), self._possible)
@@ -199,6 +203,10 @@ class ConfigSpace:
         )
 
     # ---- walking and sampling
+
+    def chunks(self) -> Iterator[np.ndarray]:
+        """All valid rows in the order of the candidates, in arrays of at most some ten thousand where they are many."""
+        return self._chunks()
 
     def _chunks(self, first: int = 0) -> Iterator[np.ndarray]:
         """All valid rows from group `first` on, in chunks over all columns (those of earlier groups are 0)."""
@@ -274,9 +282,17 @@ class ConfigSpace:
         """The names of the columns of `encode`."""
         return tuple(name for _, names in self._encoding for name in names)
 
+    @property
+    def tables(self) -> tuple[np.ndarray, ...]:
+        """Per knob the numbers of its candidates [candidates, columns]; `encode_rows` puts them side by side.
+
+        Where a row's template may lack the knob, a last line more holds what stands for that (position -1).
+        """
+        return tuple(table for table, _ in self._encoding)
+
     def encode_rows(self, rows: np.ndarray) -> np.ndarray:
         """Numbers for rows of positions, [n, columns] float64."""
-        blocks = [table[rows[:, i]] for i, (table, _) in enumerate(self._encoding)]
+        blocks = [table[rows[:, i]] for i, table in enumerate(self.tables)]
         return np.concatenate(blocks, axis=1) if blocks else np.zeros((len(rows), 0))
 
     def encode(self, configs: Sequence[Config]) -> np.ndarray:

@@ -3,10 +3,36 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib.resources import files
 from pathlib import Path
 
+from autosched.env import TOPHUB_LOCATION
 from autosched.errors import SpaceError
+
+_user_spaces: ContextVar[Path | None] = ContextVar("user_spaces", default=None)
+
+
+@contextmanager
+def use_spaces(folder: Path | None) -> Iterator[None]:
+    """Within, the search spaces of `folder` (`cpu/matmul.toml`, …) come before the project's; None changes nothing.
+
+    Raises  SpaceError if there is no such folder.
+    """
+    if folder is not None and not folder.is_dir():
+        raise SpaceError("no such folder of search spaces", where=str(folder), hint="give one that holds cpu/NAME.toml")
+    token = _user_spaces.set(folder if folder is not None else _user_spaces.get())
+    try:
+        yield
+    finally:
+        _user_spaces.reset(token)
+
+
+def user_spaces_folder() -> Path | None:
+    """The folder that `use_spaces` names; None outside of it."""
+    return _user_spaces.get()
 
 
 def candidate_folders(name: str) -> tuple[Path, ...]:
@@ -37,5 +63,8 @@ def search_spaces_folder() -> Path:
 
 
 def tuning_logs_folder() -> Path | None:
-    """The folder of shipped best configurations; None where the installation has none."""
-    return find_data_folder("tuning_logs")
+    """The folder of shipped best configurations; None where the installation has none or TOPHUB_LOCATION is NONE."""
+    named = TOPHUB_LOCATION.get()
+    if named.upper() == "NONE":
+        return None
+    return Path(named) if named and Path(named).is_dir() else find_data_folder("tuning_logs")

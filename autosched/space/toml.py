@@ -44,7 +44,7 @@ from autosched.space.config_space import ConfigSpace
 from autosched.space.constraint import Constraint
 from autosched.space.expression import parse_expression
 from autosched.space.knob import MAX_CANDIDATES, Knob, split
-from autosched.space.location import search_spaces_folder
+from autosched.space.location import search_spaces_folder, user_spaces_folder
 
 MAX_FILE_BYTES = 1 << 20
 SOURCES = ("values", "range", "powers_of_two", "bool", "split")
@@ -62,6 +62,27 @@ class SpaceFile:
     text: str
     document: Mapping[str, Any]
 
+    @property
+    def template(self) -> str:
+        """The template that the space is for."""
+        return str(self.document["space"]["template"])
+
+    @property
+    def notes(self) -> str:
+        """What the file says of itself."""
+        return str(self.document["space"].get("notes", "")).strip()
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The names that the caller must give."""
+        return tuple(self.document["space"].get("values", ()))
+
+    @property
+    def knobs(self) -> Mapping[str, Any]:
+        """The entries of the knobs as they stand in the file."""
+        knobs: Mapping[str, Any] = self.document.get("knobs", {})
+        return knobs
+
     def refuse(self, reason: str, near: str = "") -> SpaceError:
         """The error for something in this file; `near` is text whose first occurrence gives the line."""
         lines = self.text.splitlines()
@@ -70,8 +91,9 @@ class SpaceFile:
 
 
 def list_spaces(target_kind: str, folder: Path | None = None) -> tuple[str, ...]:
-    """The names of the spaces that there are for a kind of target ("cpu"), sorted."""
-    return tuple(sorted(path.stem for path in ((folder or search_spaces_folder()) / target_kind).glob("*.toml")))
+    """The names of the spaces that there are for a kind of target ("cpu"), the user's with the project's, sorted."""
+    folders = (folder,) if folder else (user_spaces_folder(), search_spaces_folder())
+    return tuple(sorted({p.stem for f in folders if f is not None for p in (f / target_kind).glob("*.toml")}))
 
 
 def load_space(target_kind: str, name: str, values: Values, *, folder: Path | None = None) -> ConfigSpace:
@@ -81,21 +103,34 @@ def load_space(target_kind: str, name: str, values: Values, *, folder: Path | No
     folder  looked into first; what it does not have comes from the project's own folder
     Raises  SpaceError with file, line and reason if the file is missing or malformed, or a value is not given.
     """
+    return space_from_file(find_space(target_kind, name, folder=folder), values)
+
+
+def find_space(target_kind: str, name: str, *, folder: Path | None = None) -> Path:
+    """The file of template `name`: in `folder`, else in the user's (`use_spaces`), else the project's own.
+
+    Raises  SpaceError naming the spaces there are.
+    """
     relative = Path(target_kind) / f"{name}.toml"
-    for base in (folder, search_spaces_folder()):
+    for base in (folder, user_spaces_folder(), search_spaces_folder()):
         if base is not None and (path := base / relative).is_file():
-            return space_from_file(path, values)
+            return path
     known = ", ".join(list_spaces(target_kind)) or "none"
     raise SpaceError(f"no search space '{relative}'", where=str(search_spaces_folder()), hint=f"there are {known}")
 
 
 def space_from_file(path: Path, values: Values) -> ConfigSpace:
     """The space that one file describes. Raises SpaceError as `load_space`."""
+    return make_space(read_space_file(path), values)
+
+
+def read_space_file(path: Path) -> SpaceFile:
+    """The parsed file, its outer form checked. Raises SpaceError with file, line and reason."""
     try:
         stamp = path.stat()
     except OSError as error:
         raise SpaceError(f"cannot read the file: {error.strerror}", where=str(path)) from None
-    return make_space(_read(path, stamp.st_mtime_ns, stamp.st_size), values)
+    return _read(path, stamp.st_mtime_ns, stamp.st_size)
 
 
 @lru_cache(maxsize=128)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,10 @@ class UnionSpace(ConfigSpace):
             return self.member(config.template)._foreign(config)
         return f"it is for template '{config.template}', not one of {', '.join(self._number)}"
 
+    def complete(self, row: np.ndarray) -> np.ndarray:
+        number = int(row[0])
+        return self._lift(number, row[None, self._span(number)])[0]
+
     def valid_rows(self, rows: np.ndarray) -> np.ndarray:
         mask = np.zeros(len(rows), dtype=bool)
         for number, member in enumerate(self.members):
@@ -133,17 +138,16 @@ class UnionSpace(ConfigSpace):
         heads = tuple(f"template={member.name}" for member in self.members)
         return heads + tuple(f"{member.name}: {name}" for member in self.members for name in member.columns)
 
-    def encode_rows(self, rows: np.ndarray) -> np.ndarray:
-        """One column per template, then each template's columns; those of other templates stand at their middle."""
-        blocks = [np.eye(len(self.members))[rows[:, 0]]]
-        for number, member in enumerate(self.members):
-            own = np.flatnonzero(rows[:, 0] == number)
-            tables = [table for table, _ in member._encoding]
-            middle = np.concatenate([(t.min(axis=0) + t.max(axis=0)) / 2 for t in tables]) if tables else np.zeros(0)
-            block = np.repeat(middle[None, :], len(rows), axis=0)
-            block[own] = member.encode_rows(rows[own][:, self._span(number)])
-            blocks.append(block)
-        return np.concatenate(blocks, axis=1)
+    @cached_property
+    def _tables(self) -> tuple[np.ndarray, ...]:
+        own = [table for member in self.members for table in member.tables]
+        middles = ((t.min(axis=0) + t.max(axis=0)) / 2 for t in own)
+        return (np.eye(len(self.members)), *(np.vstack([t, middle]) for t, middle in zip(own, middles, strict=True)))
+
+    @property
+    def tables(self) -> tuple[np.ndarray, ...]:
+        """One column per template, then each template's knobs; a knob of another template stands at its middle."""
+        return self._tables
 
     def describe(self) -> dict[str, Any]:
         """Each template's space as plain data."""

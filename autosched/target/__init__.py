@@ -1,6 +1,6 @@
 """What code is generated for, and what this machine is."""
 
-from autosched.target.constructors import arm_cpu, create, cuda, rocm, vta
+from autosched.target.constructors import arm_cpu, create, cuda, intel_graphics, mali, rocm, vta
 from autosched.target.cpus import LEVELS, known_cpus
 from autosched.target.fingerprint import Fingerprint
 from autosched.target.host import CacheSizes, HostCpu, host_cpu
@@ -22,7 +22,9 @@ __all__ = [
     "create",
     "cuda",
     "host_cpu",
+    "intel_graphics",
     "known_cpus",
+    "mali",
     "rocm",
     "thread_limits",
     "vta",

@@ -34,6 +34,16 @@ def vta(model: str = "unknown", options: str | list[str] | None = None) -> Targe
     return _make("ext_dev", model, options, device="vta", keys=["vta", "cpu"])
 
 
+def mali(model: str = "unknown", options: str | list[str] | None = None) -> Target:
+    """Make a target for an ARM Mali GPU: kind opencl, device mali."""
+    return _make("opencl", model, options, device="mali")
+
+
+def intel_graphics(model: str = "unknown", options: str | list[str] | None = None) -> Target:
+    """Make a target for Intel's graphics: kind opencl, device intel_graphics."""
+    return _make("opencl", model, options, device="intel_graphics", thread_warp_size=16)
+
+
 def create(target: str | dict[str, Any] | Target) -> Target:
     """Make a target of its text; TVM's older name for `Target(target)`."""
     return Target(target)

@@ -69,6 +69,22 @@ def features_of(mcpu: str) -> frozenset[str]:
     raise TargetError(f"unknown CPU '{mcpu}' in -mcpu", hint=hint)
 
 
+def check_feature(name: str, mcpu: str) -> None:
+    """Refuse an instruction set that LLVM does not know, which it would ignore with no more than a line on stderr.
+
+    Raises TargetError.
+    """
+    if mcpu in _ARM_NAMES:
+        return
+    import llvmlite.binding as llvm
+
+    known = {*llvm.get_host_cpu_features(), *(feature for level, more in _NAMES.values() for feature in level | more)}
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=3)
+        hint = f"did you mean {', '.join(close)}?" if close else "LLVM's names look like +avx512f or -fma"
+        raise TargetError(f"unknown instruction set '{name}' in -mattr", hint=hint)
+
+
 def level_of(features: frozenset[str]) -> str:
     """Name the highest x86-64 level whose instruction sets are all there; "aarch64" or "generic" elsewhere."""
     for name in reversed(LEVELS):

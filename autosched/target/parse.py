@@ -14,6 +14,8 @@ from autosched.target.kinds import KINDS, TargetKind
 
 AttrValue = int | str | tuple[str, ...]
 
+POSITIVE = ("num-cores", "vector-width", "l1-bytes", "l2-bytes", "l3-bytes")
+
 # Short names for a kind with attributes. "cpu" is this machine: `Target` fills in its CPU's name.
 TAGS: dict[str, dict[str, Any]] = {
     "cpu": {"kind": "llvm", "tag": "cpu"},
@@ -50,7 +52,7 @@ def parse_target(text: str) -> Parsed:
     except ValueError as error:
         raise TargetError(f"target '{text}' cannot be read: {error}") from error
     if not words:
-        raise TargetError("the target is empty", hint='use "cpu", "cuda" or "llvm -mcpu=x86-64-v3"')
+        raise TargetError("the target is empty", hint='use "cpu" or "llvm -mcpu=x86-64-v3"')
     return parse_mapping({**_kind_entries(words[0]), **_options(words[1:], text)})
 
 
@@ -81,7 +83,7 @@ def _kind_entries(name: str) -> dict[str, Any]:
     if name in KINDS:
         return {"kind": name}
     close = difflib.get_close_matches(name, (*KINDS, *TAGS), n=2)
-    hint = f"did you mean {' or '.join(close)}?" if close else 'use "cpu", "cuda" or "llvm"'
+    hint = f"did you mean {' or '.join(close)}?" if close else 'use "cpu" or "llvm -mcpu=x86-64-v3"'
     raise TargetError(f"unknown target '{name}'", hint=hint)
 
 
@@ -105,15 +107,18 @@ def _convert(kind: TargetKind, name: str, value: Any) -> AttrValue:
     wanted = kind.attributes.get(name)
     if wanted is None:
         close = difflib.get_close_matches(name, kind.attributes, n=3)
-        hint = f"did you mean -{' or -'.join(close)}?" if close else f"it takes {', '.join(sorted(kind.attributes))}"
+        hint = f"did you mean -{' or -'.join(close)}?" if close else "options look like -mcpu=x86-64-v3 or -num-cores=2"
         raise TargetError(f"target kind {kind.name} has no attribute '{name}'", hint=hint)
     if wanted is list:
         return tuple(_as_list(value))
     if wanted is int:
         try:
-            return int(value)
+            number = int(value)
         except (TypeError, ValueError):
             raise TargetError(f"target attribute -{name}={value!r} is not a whole number") from None
+        if name in POSITIVE and number < 1:
+            raise TargetError(f"target attribute -{name}={number} is not a positive number")
+        return number
     if not isinstance(value, str):
         raise TargetError(f"target attribute -{name}={value!r} is not a text")
     return value

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from autosched.errors import InvalidTypeError, TargetError
-from autosched.target.cpus import features_of, level_of
+from autosched.target.cpus import check_feature, features_of, level_of
 from autosched.target.fingerprint import Fingerprint
 from autosched.target.host import CacheSizes, host_cpu
 from autosched.target.kinds import KINDS, TargetKind
@@ -49,6 +49,9 @@ class Target:
             attrs.setdefault("mcpu", host_cpu().mcpu)
         if "mcpu" in attrs and parsed.kind.name == "llvm" and attrs["mcpu"] != host_cpu().mcpu:
             features_of(str(attrs["mcpu"]))  # refuses a name that nobody knows
+        changes = attrs.get("mattr")
+        for change in changes if isinstance(changes, tuple) and parsed.kind.name == "llvm" else ():
+            check_feature(change.lstrip("+-"), str(attrs.get("mcpu", "")))
         given_host = host if host is not None else parsed.host
         put = object.__setattr__
         put(self, "kind", parsed.kind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -88,9 +88,33 @@ def compute(
         raise InvalidValueError(
             f"compute '{name}': a reduction must be the whole expression", hint="give it a compute of its own"
         )
-    op = ComputeOp(name, axis, bodies, tag, FrozenDict(attrs or {}))
+    op = ComputeOp(name, axis, bodies, tag or TagScope.current(), FrozenDict(attrs or {}))
     outputs = tuple(op.output(i) for i in range(op.num_outputs))
     return outputs if several and len(outputs) > 1 else outputs[0]
+
+
+class TagScope:
+    """Gives a tag to the computes made in its `with` block."""
+
+    _stack: ClassVar[list[str]] = []
+
+    def __init__(self, tag: str):
+        self.tag = tag
+
+    def __enter__(self) -> TagScope:
+        TagScope._stack.append(self.tag)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        TagScope._stack.pop()
+
+    @staticmethod
+    def current() -> str:
+        """The tag of the innermost block, "" outside."""
+        return TagScope._stack[-1] if TagScope._stack else ""
+
+
+tag_scope = TagScope
 
 
 def _has_nested_reduce(body: PrimExpr) -> bool:

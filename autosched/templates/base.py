@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from autosched.ir.node import FrozenDict
 from autosched.space import Config, ConfigSpace
 from autosched.target import Target
-from autosched.templates.pack import Pack
+from autosched.templates.pack import Packing
 from autosched.tir import PrimFunc
 
 
@@ -39,7 +39,7 @@ class Applied:
     """
 
     func: PrimFunc
-    packs: tuple[Pack | None, ...]
+    packs: tuple[Packing | None, ...]
     trace: str = ""
 
 
@@ -59,3 +59,13 @@ class Template(Protocol):
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         """Schedule the function. Raises ScheduleError or SpaceError for a configuration that does not fit."""
+
+
+@runtime_checkable
+class Estimates(Protocol):
+    """A template that can say how long a configuration takes: where several match, the fastest default is taken."""
+
+    def default(self, anchor: Anchor, target: Target) -> Config: ...
+
+    def estimate(self, anchor: Anchor, config: Config, target: Target) -> float:
+        """Expected cycles on one core."""

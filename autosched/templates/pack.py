@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,6 +14,23 @@ from autosched import te
 from autosched.ir.node import FrozenDict
 from autosched.tir import Buffer, BufferLoad, BufferRegion, IntImm, PrimExpr, PrimFunc, Range, all_of
 from autosched.tir.functor import rewrite
+
+
+class Packing(Protocol):
+    """What turns a natural argument into the one that a kernel takes; hashable, and equal ones pack equally."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The natural shape."""
+
+    @property
+    def packed_shape(self) -> tuple[int, ...]: ...
+
+    def pack(self, array: np.ndarray) -> np.ndarray:
+        """The packed copy of a natural array."""
+
+    def func(self, dtype: str) -> PrimFunc:
+        """A PrimFunc that packs at run time."""
 
 
 @dataclass(frozen=True)
@@ -95,4 +112,4 @@ def repack(func: PrimFunc, buffer: Buffer, pack: Pack) -> PrimFunc:
     return dataclasses.replace(func, buffer_map=FrozenDict(buffer_map), body=rewrite(func.body, step))
 
 
-__all__ = ["Pack", "repack"]
+__all__ = ["Pack", "Packing", "repack"]

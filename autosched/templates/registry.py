@@ -8,12 +8,16 @@ from autosched.errors import InvalidValueError
 from autosched.space import Config, ConfigSpace
 from autosched.space.union import union
 from autosched.target import Target
-from autosched.templates.base import Anchor, Applied, Template
+from autosched.templates.base import Anchor, Applied, Estimates, Template
+from autosched.templates.cpu.attention import AttentionRows
 from autosched.templates.cpu.conv2d import Conv2dBlocked
+from autosched.templates.cpu.conv_plain import PlainConv2d
+from autosched.templates.cpu.depthwise import DepthwiseConv2d
 from autosched.templates.cpu.elementwise import Elementwise
 from autosched.templates.cpu.matmul import Matmul
 from autosched.templates.cpu.rows import RowReduction
 from autosched.templates.cpu.window import WindowReduction
+from autosched.templates.cpu.winograd import Winograd
 from autosched.tir import PrimFunc
 
 
@@ -22,7 +26,17 @@ def all_templates(kind: str) -> tuple[Template, ...]:
     """The templates for a target kind ("llvm"): special ones first, the one that takes everything last."""
     if kind != "llvm":
         return ()
-    return (Matmul(), Conv2dBlocked(), WindowReduction(), RowReduction(), Elementwise())
+    return (
+        Matmul(),
+        Conv2dBlocked(),
+        Winograd(),
+        DepthwiseConv2d(),
+        PlainConv2d(),
+        WindowReduction(),
+        AttentionRows(),
+        RowReduction(),
+        Elementwise(),
+    )
 
 
 def templates_for(func: PrimFunc, target: Target) -> tuple[tuple[Template, Anchor], ...]:
@@ -43,15 +57,28 @@ def template_named(name: str, target: Target) -> Template:
 
 
 def space_for(func: PrimFunc, target: Target) -> ConfigSpace:
-    """The union of the spaces of all templates that match; its default is the first one's."""
+    """The union of the spaces of all templates that match; its default is `default_config`."""
     spaces = [t.space(anchor, target) for t, anchor in templates_for(func, target)]
-    return spaces[0] if len(spaces) == 1 else union(spaces)
+    return spaces[0] if len(spaces) == 1 else union(spaces).with_default(default_config(func, target))
 
 
 def default_config(func: PrimFunc, target: Target) -> Config:
-    """The configuration that a function gets without any record."""
-    template, anchor = templates_for(func, target)[0]
-    return template.default(anchor, target)
+    """The configuration that a function gets without any record.
+
+    That is the default of the first template that matches; among several that estimate their time, of the fastest.
+    """
+    matches = templates_for(func, target)
+    template, anchor = matches[0]
+    config = template.default(anchor, target)
+    if not isinstance(template, Estimates) or len(matches) == 1:
+        return config
+    rivals = [(t, a, t.default(a, target)) for t, a in matches[1:] if isinstance(t, Estimates)]
+    best = template.estimate(anchor, config, target)
+    for rival, rival_anchor, rival_config in rivals:
+        cycles = rival.estimate(rival_anchor, rival_config, target)
+        if cycles < best:
+            best, config = cycles, rival_config
+    return config
 
 
 def apply_config(func: PrimFunc, config: Config, target: Target) -> Applied:

@@ -7,6 +7,7 @@ import re
 from autosched.ir.structural import structural_key
 from autosched.target import Target
 from autosched.task import Workload
+from autosched.templates.accuracy import ACCURACY
 from autosched.templates.base import Anchor
 from autosched.templates.classify import blocks_of, contraction, reduced, spatial
 from autosched.templates.registry import templates_for
@@ -28,7 +29,9 @@ def describe(func: PrimFunc, target: Target) -> Workload:
     if block is not None and contraction(block) is not None:
         attrs |= {"sizes": tuple(anchor.sizes.values()), "steps": _steps(block)}
     else:
-        attrs["form"] = structural_key(func.without_attr("global_symbol").without_attr("op_pattern"))[:16]
+        attrs["form"] = structural_key(
+            func.without_attr("global_symbol").without_attr("op_pattern").without_attr(ACCURACY)
+        )[:16]
     return Workload(
         op=anchor.op,
         dtypes=tuple(b.dtype for b in func.buffers),

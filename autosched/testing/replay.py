@@ -1,6 +1,7 @@
 """Search strategies judged on recorded spaces: no hardware, no clock.
 
     python -m autosched.testing.replay FILE… --strategy xgboost --budget 200 --batch 8 --seeds 30
+    python -m autosched.testing.replay FILE --source OTHER_DEVICE       # with the records of another device
 
 A file is gzip CSV: a comment line, a header (parameters, then `time_ms`, `status`), one row per valid configuration.
 The score after k evaluations is optimum / best time found, 0 while nothing valid was found.
@@ -24,6 +25,7 @@ import numpy as np
 from autosched.errors import AutoschedError, InvalidValueError
 from autosched.space import Config, ConfigSpace, choice
 from autosched.task import Measurement, Status, Trial
+from autosched.tuner.cost_model import Hint, TrialsHint
 from autosched.tuner.search import make_search
 
 CHECKPOINTS = (25, 50, 100, 200, 400)
@@ -46,6 +48,10 @@ class Recording:
     def measure(self, config: Config) -> Trial:
         """What was recorded for a configuration."""
         return Trial(config, self.outcomes[config])
+
+    def trials_for(self, template: str) -> list[Trial]:
+        """Everything that was recorded, as trials of another recording's template."""
+        return [Trial(Config(template, config.knobs), outcome) for config, outcome in self.outcomes.items()]
 
 
 def read_recording(path: Path) -> Recording:
@@ -89,13 +95,17 @@ class Run:
     ask_s: float
 
 
-def replay(recording: Recording, strategy: str, *, budget: int, batch: int, seed: int) -> Run:
+def replay(
+    recording: Recording, strategy: str, *, budget: int, batch: int, seed: int, hints: Sequence[Hint] = ()
+) -> Run:
     """Run one strategy over a recording, `batch` configurations at a time, until the budget or the space is used up.
 
+    hints  what the strategy is told beforehand: the records of another device
     A recording has no default, so the seed draws the configuration that stands for it.
     """
     (default,) = recording.space.sample(np.random.default_rng((seed, 1)), 1)
-    search = make_search(strategy, recording.space.with_default(default), seed=seed)
+    space = recording.space.with_default(default)
+    search = make_search(strategy, space, seed=seed, budget=budget, hints=hints)
     best, failed, asks, spent_s = np.inf, 0, 0, 0.0
     scores: list[float] = []
     while len(scores) < budget:
@@ -130,12 +140,21 @@ class Summary:
 
     def __str__(self) -> str:
         cells = "  ".join(f"{k}: {mean:.3f}±{error:.3f}" for k, (mean, error) in self.scores.items())
-        return f"{self.name:24} {self.strategy:10} {cells}  failed {self.failed:.1f}  {self.seconds_per_ask:.3f} s/ask"
+        return f"{self.name:24} {self.strategy:12} {cells}  failed {self.failed:.1f}  {self.seconds_per_ask:.3f} s/ask"
 
 
-def summarise(recording: Recording, strategy: str, *, budget: int, batch: int, seeds: Sequence[int]) -> Summary:
-    """Replay with every seed and average."""
-    runs = [replay(recording, strategy, budget=budget, batch=batch, seed=seed) for seed in seeds]
+def summarise(
+    recording: Recording,
+    strategy: str,
+    *,
+    budget: int,
+    batch: int,
+    seeds: Sequence[int],
+    source: Recording | None = None,
+) -> Summary:
+    """Replay with every seed and average; `source` is the same kernel's recording on another device."""
+    hints = (TrialsHint(source.trials_for(recording.name)),) if source is not None else ()
+    runs = [replay(recording, strategy, budget=budget, batch=batch, seed=seed, hints=hints) for seed in seeds]
     table = np.stack([run.scores for run in runs])
     error = table.std(axis=0, ddof=1 if len(runs) > 1 else 0) / np.sqrt(len(runs))
     points = [k for k in CHECKPOINTS if k < budget] + [budget]
@@ -152,11 +171,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--budget", type=int, default=200, help="evaluations of each run")
     parser.add_argument("--batch", type=int, default=8, help="configurations asked for at a time")
     parser.add_argument("--seeds", type=int, default=10, help="runs, with seeds 0, 1, …")
+    parser.add_argument("--source", type=Path, metavar="FILE", help="the same kernel recorded on another device")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     options = parser.parse_args(arguments)
     try:
         if min(options.budget, options.batch, options.seeds) < 1:
             raise InvalidValueError("budget, batch and seeds must be at least 1")
+        source = read_recording(options.source) if options.source else None
         for strategy in options.strategy.split(","):
             summaries = []
             for path in options.files:
@@ -166,6 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     budget=options.budget,
                     batch=options.batch,
                     seeds=range(options.seeds),
+                    source=source,
                 )
                 summaries.append(summary)
                 _print(summary, options.json)

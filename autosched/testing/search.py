@@ -44,7 +44,9 @@ def configs_of(trials: Sequence[Trial]) -> list[Config]:
 
 
 class SearchSuite(ABC):
-    """Derive a test class from it and give `make`."""
+    """Derive a test class from it and give `make`; `seed_matters` is False where nothing is drawn."""
+
+    seed_matters = True
 
     @abstractmethod
     def make(self, space: ConfigSpace, seed: int) -> Search:
@@ -64,7 +66,7 @@ class SearchSuite(ABC):
     def test_the_same_seed_gives_the_same_trials(self) -> None:
         first, second = (configs_of(run(self.make(bowl_space(), 3), 48)) for _ in range(2))
         assert first == second
-        assert first != configs_of(run(self.make(bowl_space(), 4), 48))
+        assert not self.seed_matters or first != configs_of(run(self.make(bowl_space(), 4), 48))
 
     def test_ends_when_a_small_space_is_used_up(self) -> None:
         space = bowl_space((3, 2), "a * b <= 4")

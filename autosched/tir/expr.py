@@ -364,22 +364,29 @@ class ProducerLoad(PrimExpr):
         return str(self.producer.dtype)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Range(Node):
     """[min, min + extent)."""
 
     min: PrimExpr
     extent: PrimExpr
 
+    def __repr__(self) -> str:
+        return f"range(min={_shown(self.min)}, ext={_shown(self.extent)})"
+
     @staticmethod
     def from_min_extent(start: ExprLike, extent: ExprLike) -> Range:
         return Range(to_expr(start), to_expr(extent))
 
 
+def _shown(x: PrimExpr) -> str:
+    return str(x.value) if isinstance(x, IntImm) else str(x)
+
+
 SPATIAL, REDUCE, SCAN, OPAQUE = "S", "R", "scan", "opaque"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class IterVar(Node):
     """A block's (or te axis's) iteration variable: its domain and kind, SPATIAL ("S") or REDUCE ("R")."""
 
@@ -390,6 +397,9 @@ class IterVar(Node):
 
     def __str__(self) -> str:
         return self.var.name
+
+    def __repr__(self) -> str:
+        return f"iter_var({self.var.name}, {self.dom!r})"
 
     @property
     def name(self) -> str:

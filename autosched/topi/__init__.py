@@ -1,5 +1,7 @@
 """Computes of operators, written with `te`: a file a family."""
 
+from autosched.topi import nn
+from autosched.topi.attention import attention
 from autosched.topi.broadcast import (
     add,
     broadcast_to,

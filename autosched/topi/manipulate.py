@@ -26,14 +26,16 @@ def reshape(x: Tensor, shape: Sequence[int], name: str = "T_reshape") -> Tensor:
     return _compute(new, compute, name)
 
 
-def transpose(x: Tensor, axes: Sequence[int]) -> Tensor:
-    """Dimension i of the result is dimension axes[i] of x."""
+def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
+    """Dimension i of the result is dimension axes[i] of x; all in reverse order where none are given."""
+    axes = list(reversed(range(x.ndim))) if axes is None else axes
     inverse = [list(axes).index(a) for a in range(x.ndim)]
     return _compute([x.shape[a] for a in axes], lambda *i: x(*(i[p] for p in inverse)), "T_transpose")
 
 
-def expand_dims(x: Tensor, axes: Sequence[int]) -> Tensor:
+def expand_dims(x: Tensor, axes: Sequence[int] | int) -> Tensor:
     """New dimensions of size 1 at `axes` of the result."""
+    axes = (axes % (x.ndim + 1),) if isinstance(axes, int) else axes
     shape = list(x.shape)
     for a in axes:
         shape.insert(a, IntImm(1, "int64"))

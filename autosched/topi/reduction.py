@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autosched import te
+from autosched.errors import ShapeError
 from autosched.te import Tensor
 from autosched.tir import expr as E
 from autosched.tir.expr import IntImm
@@ -33,6 +34,15 @@ def full_index(out: Sequence[Any], reduced: Sequence[Any], ndim: int, axes: Axes
     return index
 
 
+def normal_axes(x: Tensor, axis: Axes | int | None) -> tuple[int, ...]:
+    """Axes as TVM's users give them: None for all, one number, negative ones from the end."""
+    given = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    for a in given:
+        if not -x.ndim <= a < x.ndim:
+            raise ShapeError(f"axis {a} of a tensor of {x.ndim} dimensions", where=f"tensor {x.name}")
+    return tuple(a % x.ndim for a in given)
+
+
 def reduce(
     x: Tensor, axes: Axes, keepdims: bool, reducer: Callable[..., Any], name: str, f: Callable[..., Any] | None = None
 ) -> Tensor:
@@ -48,20 +58,20 @@ def reduce(
     return te.compute(dims(result), compute, name=name, varargs_names=axis_names(len(result)))  # type: ignore[no-any-return]
 
 
-def sum(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:  # noqa: A001
-    return reduce(x, axis, keepdims, te.sum, f"{_plain(x)}_red")
+def sum(x: Tensor, axis: Axes | int | None = None, keepdims: bool = False) -> Tensor:  # noqa: A001
+    return reduce(x, normal_axes(x, axis), keepdims, te.sum, f"{_plain(x)}_red")
 
 
-def prod(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
-    return reduce(x, axis, keepdims, te.prod, f"{_plain(x)}_red")
+def prod(x: Tensor, axis: Axes | int | None = None, keepdims: bool = False) -> Tensor:
+    return reduce(x, normal_axes(x, axis), keepdims, te.prod, f"{_plain(x)}_red")
 
 
-def max(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:  # noqa: A001
-    return reduce(x, axis, keepdims, te.max, f"{_plain(x)}_red")
+def max(x: Tensor, axis: Axes | int | None = None, keepdims: bool = False) -> Tensor:  # noqa: A001
+    return reduce(x, normal_axes(x, axis), keepdims, te.max, f"{_plain(x)}_red")
 
 
-def min(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:  # noqa: A001
-    return reduce(x, axis, keepdims, te.min, f"{_plain(x)}_red")
+def min(x: Tensor, axis: Axes | int | None = None, keepdims: bool = False) -> Tensor:  # noqa: A001
+    return reduce(x, normal_axes(x, axis), keepdims, te.min, f"{_plain(x)}_red")
 
 
 def _plain(x: Tensor) -> str:
@@ -80,12 +90,14 @@ def _divide(x: Tensor, count: int, name: str = "T_divide") -> Tensor:
     return te.compute(x.shape, lambda *i: x(*i) / E.const(count, x.dtype), name=name, varargs_names=names)  # type: ignore[no-any-return]
 
 
-def mean(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
-    return _divide(sum(x, axis, keepdims), _count(x, axis))
+def mean(x: Tensor, axis: Axes | int | None = None, keepdims: bool = False) -> Tensor:
+    axes = normal_axes(x, axis)
+    return _divide(sum(x, axes, keepdims), _count(x, axes))
 
 
-def variance(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
+def variance(x: Tensor, axis: Axes | int | None = None, keepdims: bool = False) -> Tensor:
     """The mean squared distance from the mean (of the whole population), computed in two passes."""
+    axis = normal_axes(x, axis)
     middle = mean(x, axis, True)
 
     def squared(value: Any, index: list[Any]) -> Any:
@@ -118,11 +130,11 @@ def _argument(x: Tensor, axis: int, keepdims: bool, better: type[E.CmpOp], worst
     return te.compute(result, lambda *i: pairs[0](*i), name=f"{_plain(x)}_red", varargs_names=names)  # type: ignore[no-any-return]
 
 
-def argmax(x: Tensor, axis: int, keepdims: bool, dtype: str = "int64") -> Tensor:
+def argmax(x: Tensor, axis: int, keepdims: bool = False, dtype: str = "int64") -> Tensor:
     """The position of the largest value along an axis, the first of equals."""
     return _argument(x, axis, keepdims, E.GT, te.min_value, dtype, "argmax")
 
 
-def argmin(x: Tensor, axis: int, keepdims: bool, dtype: str = "int64") -> Tensor:
+def argmin(x: Tensor, axis: int, keepdims: bool = False, dtype: str = "int64") -> Tensor:
     """The position of the smallest value along an axis, the first of equals."""
     return _argument(x, axis, keepdims, E.LT, te.max_value, dtype, "argmin")

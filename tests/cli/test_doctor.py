@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from autosched.cli import main, traps
 from autosched.cli.doctor import PACKAGES
+from autosched.target import threads
 
 
 def report(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, dict[str, object]]:
@@ -74,3 +76,47 @@ def test_traps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     text = "\n".join(traps.find_traps("llvm -mcpu=x86-64"))
     for part in ("no AVX2", "NUMBA_DISABLE_JIT", "OMP_NUM_THREADS=512", "AUTOSCHED_TUNE=off"):
         assert part in text
+
+
+def test_every_limit_on_threads_is_shown_and_the_least_decides(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    group = tmp_path / "cgroup"
+    group.mkdir()
+    (group / "cpu.max").write_text("150000 100000\n")
+    own = tmp_path / "own"
+    own.write_text("0::/\n")
+    monkeypatch.setattr(threads, "cpu_quota", functools.partial(threads.cpu_quota, group, own))
+    monkeypatch.setattr(threads, "count_affinity", lambda: 4)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setenv("AUTOSCHED_NUM_THREADS", "2")
+    found = report(capsys)
+    limits = {"affinity": 4, "container quota": 1.5, "OMP_NUM_THREADS": 3, "AUTOSCHED_NUM_THREADS": 2}
+    assert {name: found["threads"][name] for name in limits} == limits
+    assert (found["threads"]["used"], found["threads"]["decided by"]) == (1, "container quota")
+    assert any("may use 1.5 CPUs" in text for text in found["traps"])
+    (group / "cpu.max").write_text("max 100000\n")
+    found = report(capsys)["threads"]
+    assert (found["used"], found["decided by"], found["container quota"]) == (2, "AUTOSCHED_NUM_THREADS", None)
+    found = report(capsys, "--threads", "8")["threads"]
+    assert (found["used"], found["decided by"]) == (3, "OMP_NUM_THREADS")
+
+
+def test_a_cache_that_cannot_be_written_is_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    found = report(capsys)
+    assert found["folders"]["kernel cache"] == "memory"
+    assert any("no folder for the kernel cache" in text for text in found["traps"])
+
+
+def test_csv_and_a_wrong_target(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "-f", "csv"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "section,name,value"
+    assert any(line.startswith("threads,layer,") for line in lines)
+    found = report(capsys, "--target", "bogus")
+    assert "unknown target 'bogus'" in str(found["target"]["error"])
+    assert not any("bogus" in text for text in found["traps"])

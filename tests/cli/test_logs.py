@@ -47,7 +47,7 @@ def test_list(capsys: pytest.CaptureFixture[str], database: Path) -> None:
     assert main(["logs", "list", "--db", str(database)]) == 0
     captured = capsys.readouterr()
     assert "matmul 8x16 16x4 8x4" in captured.out
-    assert "1 workloads" in captured.err
+    assert "1 workload in" in captured.err
 
 
 def test_best(capsys: pytest.CaptureFixture[str], database: Path) -> None:

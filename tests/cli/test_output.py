@@ -47,7 +47,15 @@ def test_markup_of_a_name_is_only_text() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.373, "373"), (0.0259, "25.9"), (0.00192, "1.92"), (0.000318, "0.318"), (0.0000052, "0.0052")],
+    [
+        (0.373, "373"),
+        (0.0259, "25.9"),
+        (0.00192, "1.92"),
+        (0.000318, "0.318"),
+        (0.0000052, "0.00520"),
+        (1.39e-7, "0.000139"),
+        (0.0, "0"),
+    ],
 )
 def test_milliseconds_show_digits_that_mean_something(seconds: float, text: str) -> None:
     assert milliseconds(seconds) == text

@@ -27,6 +27,14 @@ def test_every_help_has_an_example(words: tuple[str, ...], capsys: pytest.Captur
     assert f"Example:\n    autosched {' '.join(words)}".rstrip() in text
 
 
+@pytest.mark.parametrize("words", [[], ["logs"]])
+def test_nothing_at_all_shows_the_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    captured = capsys.readouterr()
+    assert not captured.out
+    assert captured.err.startswith(f"Usage: {' '.join(['autosched', *words])} [OPTIONS] COMMAND")
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("autosched, version 0.")
@@ -86,6 +94,8 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
         (VerificationFailed("differs"), 4, "error: differs"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (OSError(28, "No space left on device", "m.asx"), 2, "error: No space left on device: m.asx"),
+        (MemoryError("Unable to allocate 46 TiB"), 1, "error: not enough memory: Unable to allocate 46 TiB"),
+        (MemoryError(), 1, "error: not enough memory"),
         (RuntimeError("what"), 1, "internal error: RuntimeError: what"),
     ],
 )

@@ -28,11 +28,25 @@ class State:
     n_trials: int = 64
     n_failed: int = 2
     expected_gain_s: float | None = 0.6e-3
+    interrupted: bool = False
+    reason: str = ""
 
 
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+def test_ctrl_c_is_answered_once() -> None:
+    out, terminal = io.StringIO(), Terminal()
+    with TuneDisplay(out=out, every_s=1000) as display, TuneDisplay(out=terminal) as live:
+        for _ in range(3):
+            display(State(interrupted=True))
+            live(State(interrupted=True))
+    assert out.getvalue().count("Ctrl-C again ends it at once") == 1 and "Ctrl-C again" in terminal.getvalue()
+    with TuneDisplay(out=(late := io.StringIO()), every_s=1000) as display:
+        display(State(interrupted=True, reason="interrupted before all winners were named"))
+    assert "Ctrl-C" not in late.getvalue()
 
 
 def test_a_line_for_each_step_where_there_is_no_terminal() -> None:

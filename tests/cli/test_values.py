@@ -54,7 +54,8 @@ def test_shapes_are_read_as_written(shapes: dict[str, tuple[int, ...]]) -> None:
 
 
 def test_sweeps() -> None:
-    assert parse_sweep("threads=1,2, 4") == (1, 2, 4)
+    assert parse_sweep("threads=1,2, 4") == ("threads", (1, 2, 4))
+    assert parse_sweep("batch=1,8") == ("batch", (1, 8))
     for text in ("1,2", "cores=1", "threads=", "threads=0", "threads=a"):
         with pytest.raises(ValueError, match="no sweep"):
             parse_sweep(text)

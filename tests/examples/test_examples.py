@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from examples import model, operator
+from examples import model, operator, walkthrough
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,6 +34,15 @@ def test_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "4 trials, 0 failed" in text
     assert largest_difference(text) < 1e-3
     assert {path.name for path in tmp_path.iterdir()} >= {"two_layers.asx", "model.db"}
+
+
+def test_walkthrough(capsys: pytest.CaptureFixture[str]) -> None:
+    walkthrough.main()
+    text = capsys.readouterr().out
+    assert largest_difference(text) == 0
+    for title in ("tensor expression", "schedule", "lowered", "built", "the kernel", "called", "timed"):
+        assert f"== {title}" in text
+    assert "for i_1 in T.vectorized(64)" in text
 
 
 @pytest.mark.slow

@@ -139,6 +139,15 @@ def test_names_become_identifiers() -> None:
     assert [p.name for p in from_onnx(model, sanitize_input_names=False)["main"].params] == ["gpu_0/data_0"]
 
 
+def test_names_that_become_the_same_identifier_stay_apart() -> None:
+    model = make([node("Sub", "a/b a.b", "a:b")], {"a/b": (3,), "a.b": (3,)}, ["a:b"])
+    assert [p.name for p in check(model).params] == ["a_b", "a_b_1"]
+    dynamic = make([node("Sub", "a/b a.b", "y")], {"a/b": ("n",), "a.b": ("n",)}, ["y"])
+    for shapes in ({"a/b": (4,), "a.b": (4,)}, {"a_b": (4,), "a_b_1": (4,)}):
+        params = from_onnx(dynamic, shape_dict=shapes)["main"].params
+        assert [p.struct_info.static_shape for p in params] == [(4,), (4,)]
+
+
 def test_weights_as_parameters() -> None:
     model = small_conv_net()
     module = from_onnx(model, keep_params_in_input=True)
@@ -161,7 +170,7 @@ def test_all_unsupported_operators_at_once() -> None:
 
 def test_unknown_dimensions_are_named() -> None:
     model = make([node("Relu", "x", "y")], {"x": ("batch", 3, None)}, ["y"])
-    with pytest.raises(ImportModelError, match=r"'x' \(batchx3x\?\); say which, such as --shapes \"x:1x3x1\""):
+    with pytest.raises(ImportModelError, match=r"'x' \[batch, 3, \?\]; give them, such as --shapes \"x:1x3x1\""):
         from_onnx(model)
     function = from_onnx(model, shape_dict={"x": (4, 3, 5)})["main"]
     assert function.ret_struct_info.static_shape == (4, 3, 5)
@@ -191,3 +200,17 @@ def test_an_output_that_is_not_supported() -> None:
 def test_an_old_opset_is_refused() -> None:
     with pytest.raises(ImportModelError, match="opset 5 is too old"):
         from_onnx(make([node("Relu", "x", "y")], {"x": (3,)}, ["y"], opset=5))
+
+
+def test_outputs_keep_their_names() -> None:
+    nodes = [node("Relu", "x", "a"), node("Sigmoid", "x", "b")]
+    module = from_onnx(make(nodes, {"x": (2, 3)}, ["a", "b"]))
+    assert [field.name for field in module["main"].body.body.fields] == ["a", "b"]
+    renamed = from_onnx(make([node("Relu", "x", "scores/b:0")], {"x": (2, 3)}, ["scores/b:0"]))
+    assert renamed["main"].body.body.name == "scores_b_0"
+
+
+def test_a_tensor_that_no_machine_can_hold() -> None:
+    model = make([node("Relu", "x", "y")], {"x": ("batch", 3)}, ["y"])
+    with pytest.raises(ImportModelError, match=r"'x' of shape 999999999999999x3 is larger than any memory"):
+        from_onnx(model, shape_dict={"x": (999999999999999, 3)})

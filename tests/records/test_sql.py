@@ -51,6 +51,10 @@ def test_filters_and_summaries(tmp_path: Path) -> None:
     assert (summary.n_trials, summary.n_failed) == (5, 1)
     assert summary.best_s == 1e-3 / 4 and summary.default_s == 1e-3
     assert summary.winner is not None and summary.winner.config == record(4).config
+    for noted, default_s in (("x", 1e-3), (True, 1e-3), (-1.0, 1e-3), (2e-3, 2e-3)):  # in turn with the winner
+        measurement = dataclasses.replace(record(4).measurement, how={"baseline_s": noted})
+        store.add([dataclasses.replace(record(4, winner=True), measurement=measurement)])
+        assert store.tasks()[0].default_s == default_s
 
 
 def test_reading_walks_over_many_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +104,10 @@ def test_opening_refuses_what_is_no_tuning_database(tmp_path: Path) -> None:
         open_store(tmp_path / "file" / "r.db")
 
 
-@pytest.mark.parametrize(("version", "hint"), [("2", "newer autosched"), ("0", "logs upgrade"), ("x", "another")])
+@pytest.mark.parametrize(
+    ("version", "hint"),
+    [("2", "newer autosched"), ("0", "export it with the autosched that wrote it"), ("x", "another")],
+)
 def test_other_schema_versions(tmp_path: Path, version: str, hint: str) -> None:
     path = tmp_path / "r.db"
     open_store(path).close()
@@ -203,7 +210,8 @@ def test_a_kill_loses_at_most_the_batch_in_flight(tmp_path: Path) -> None:
         said = int(writer.stdout.readline())
         time.sleep(delay_s)
         writer.send_signal(signal.SIGKILL)
-        rest = writer.communicate(timeout=30)[0].split()
+        rest = writer.stdout.read().split()  # with what `readline` has read ahead, which `communicate` would lose
+        writer.communicate(timeout=30)
         said = int(rest[-1]) if rest else said
         with open_store(path) as store:
             found = sum(1 for _ in store.records(RecordFilter(session=f"run{attempt}")))

@@ -149,3 +149,20 @@ def test_processes_do_not_hurt_each_other(tmp_path):
     writers = [subprocess.Popen(command, env=environment) for _ in range(3)]
     assert [writer.wait(timeout=60) for writer in writers] == [0, 0, 0]
     assert KernelCache(tmp_path).get("key3") == b"key3" * 1000
+
+
+def test_what_cannot_be_kept_is_said_once(tmp_path, caplog):
+    (tmp_path / "file").touch()
+    for cache, reason in (
+        (KernelCache(tmp_path / "file" / "cache"), "cannot be written (Not a directory)"),
+        (KernelCache(tmp_path, writable=False), "is read-only"),
+        (KernelCache(None), "has no folder that can be written to"),
+    ):
+        caplog.clear()
+        cache.put("a", b"first")
+        cache.put("b", b"second")
+        assert (cache.get("a"), cache.get("b")) == (b"first", b"second")
+        assert [reason in record.message for record in caplog.records] == [True]
+    caplog.clear()
+    KernelCache(None, limit_bytes=0).put("a", b"first")  # the user wants none
+    assert not caplog.records

@@ -176,7 +176,7 @@ def test_module_of_an_executor_shares_it(executable, x):
     executor = executable["default"](cpu(0))
     GraphModule(executor).run(x=x)
     np.testing.assert_array_equal(GraphModule(executor).get_input("x").numpy(), x)
-    with pytest.raises(TypeError, match="takes an Executable"):
+    with pytest.raises(TypeError, match="takes an executor"):
         GraphModule(3)
     with pytest.raises(TVMError, match="cannot run on cuda:0"):
         GraphModule(executable, cuda(0))

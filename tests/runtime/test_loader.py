@@ -90,3 +90,10 @@ def test_code_stays_until_its_last_user_unloads_it():
     assert len(loader._loaded) == before
     unload_objects([kernel])
     assert _call(load_objects([kernel])["transient"]) == 5
+
+
+def test_code_for_another_cpu_is_not_loaded():
+    """An instruction that the CPU lacks would end the process."""
+    kernel = dataclasses.replace(double_kernel(3), features=("sse2", "imaginary"))
+    with pytest.raises(ArtifactError, match="compiled for a CPU with imaginary, which this machine lacks"):
+        load_objects([kernel])

@@ -13,7 +13,7 @@ import pytest
 from autosched.codegen.native import native_object
 from autosched.env import child_environment
 from autosched.errors import ArtifactError
-from autosched.runtime.pool import open_pool
+from autosched.runtime.pool import choose_cpu, open_pool
 from autosched.runtime.program import Program
 from tests.runtime.kernels import chain, double_kernel
 
@@ -131,6 +131,86 @@ def test_a_forked_child_starts_its_own_threads():
         os.waitpid(child, 0)
         pytest.fail("the child hangs")
     assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_a_fork_while_other_threads_compute_gives_right_results_in_the_child():
+    running, stop = threading.Event(), threading.Event()
+
+    def work():
+        program, _, _ = _program(2)
+        while not stop.is_set():
+            program.run(50)
+            running.set()
+
+    busy = threading.Thread(target=work)
+    busy.start()
+    assert running.wait(30)
+    program, expected, out = _program(2)
+    try:
+        for _ in range(5):
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    out[:] = -1
+                    team = program.run(20)
+                    code = 0 if team == 2 and (out == expected).all() else 2
+                finally:
+                    os._exit(code)
+            assert _wait_for(child, 30) == 0
+    finally:
+        stop.set()
+        busy.join(30)
+
+
+def _wait_for(child, seconds):
+    """Give the exit code of a child, which is killed after some time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    pytest.fail("the child hangs")
+
+
+def test_workers_get_cpus_of_their_own_away_from_the_caller():
+    assert [choose_cpu(i, {0, 1, 2}, {0, 1, 2}, 1) for i in (1, 2, 3)] == [0, 2, None]
+    assert choose_cpu(1, {0, 1}, {0, 1}, 0) == 1
+    assert choose_cpu(1, {0}, {0}, 0) is None
+    assert choose_cpu(1, {4, 5, 6, 7}, {4, 5}, 4) == 6  # the caller keeps to 4 and 5
+    assert choose_cpu(3, {4, 5, 6, 7}, {4, 5}, 4) == 5
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system has no affinity")
+def test_the_caller_keeps_its_affinity_and_does_not_hand_a_narrow_one_on():
+    code = """
+import os
+from pathlib import Path
+from tests.runtime.test_pool import _program
+allowed = os.sched_getaffinity(0)
+program, expected, out = _program(2)
+os.sched_setaffinity(0, {min(allowed)})
+assert program.run() == 2 and (out == expected).all()
+assert os.sched_getaffinity(0) == {min(allowed)}
+for task in Path("/proc/self/task").iterdir():
+    if (task / "comm").read_text().startswith("autosched-"):
+        own = os.sched_getaffinity(int(task.name))
+        print(len(own), bool(own & {min(allowed)}), len(allowed))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=child_environment({"PYTHONPATH": _ROOT}),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    n_cpus, is_shared, n_allowed = done.stdout.split()
+    assert n_cpus == "1"
+    assert (is_shared == "True") == (n_allowed == "1")
 
 
 def test_signals_reach_the_thread_that_runs_python():

@@ -30,3 +30,12 @@ def test_the_environments_share_folder_comes_last(tmp_path: Path, monkeypatch: p
     shared = tmp_path / "prefix" / "share" / "autosched" / "tuning_logs"
     shared.mkdir(parents=True)
     assert location.tuning_logs_folder() == shared
+
+
+def test_tvm_s_variable_turns_shipped_logs_off_or_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOPHUB_LOCATION", "NONE")
+    assert location.tuning_logs_folder() is None
+    monkeypatch.setenv("TOPHUB_LOCATION", str(tmp_path))
+    assert location.tuning_logs_folder() == tmp_path
+    monkeypatch.setenv("TOPHUB_LOCATION", "https://example.org/tophub")  # TVM's own, which ours is not
+    assert location.tuning_logs_folder() == location.find_data_folder("tuning_logs")

@@ -147,3 +147,17 @@ def test_fingerprint_follows_the_target_and_reads_back():
     assert (wide.isa_level, narrow.family) == ("x86-64-v4", "x86-64-v3")
     assert type(wide).from_json(wide.to_json()) == wide
     assert json.loads(wide.to_json())["vector_bits"] == 512
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("llvm -mcpu=haswell -mattr=+nonsense", "unknown instruction set 'nonsense'"),
+        ("llvm -mcpu=haswell -mattr=+avx512ff", "did you mean avx512f"),
+        ("llvm -num-cores=0", "-num-cores=0 is not a positive number"),
+        ("llvm -l1-bytes=-1", "-l1-bytes=-1 is not a positive number"),
+    ],
+)
+def test_attributes_that_nothing_could_follow(text, message):
+    with pytest.raises(TargetError, match=message):
+        Target(text)

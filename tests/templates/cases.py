@@ -57,10 +57,13 @@ def conv(
     return te.create_prim_func([data, weight, bias, relu(added)], "int64")
 
 
-def plain_conv() -> PrimFunc:
-    data, weight = te.placeholder((1, 6, 9, 9), name="data"), te.placeholder((10, 3, 3, 3), name="weight")
-    out = topi.conv2d(data, weight, (1, 1), (1, 1, 1, 1), (1, 1), 2)
-    return te.create_prim_func([data, weight, out], "int64")
+def plain_conv(kernel: int = 3, stride: int = 1, size: int = 9) -> PrimFunc:
+    data, weight = (
+        te.placeholder((2, 6, size, size), name="data"),
+        te.placeholder((10, 3, kernel, kernel), name="weight"),
+    )
+    out = topi.conv2d(data, weight, (stride, stride), (kernel // 2,) * 4, (1, 1), 2)
+    return te.create_prim_func([data, weight, relu(out)], "int64")
 
 
 def pool(kind: str) -> PrimFunc:
@@ -75,6 +78,16 @@ def pool(kind: str) -> PrimFunc:
 def softmax(*shape: int) -> PrimFunc:
     x = te.placeholder(shape, name="x")
     return te.create_prim_func([x, topi.softmax(x, -1)], "int64")
+
+
+def attention(rows: int, columns: int, size: int, masked: bool, layouts: tuple[str, ...] = ("BSHD",) * 4) -> PrimFunc:
+    sizes = {"B": 2, "S": rows, "H": 3, "D": size}
+    q = te.placeholder([sizes[x] for x in layouts[0]], name="q")
+    sizes["S"] = columns
+    k, v = (te.placeholder([sizes[x] for x in layouts[n]], name="kv"[n - 1]) for n in (1, 2))
+    bias = te.placeholder((2, 1, 1, columns), name="bias") if masked else None
+    out = topi.attention(q, k, v, bias, size**-0.5, layouts=layouts)
+    return te.create_prim_func([q, k, v, *([bias] if bias is not None else []), out], "int64")
 
 
 def mean(*shape: int) -> PrimFunc:
@@ -118,14 +131,25 @@ CASES: Mapping[str, tuple[str, Callable[[], PrimFunc]]] = {
     "conv_first": ("conv2d", lambda: conv(1, 3, 12, 16, 5, 2, 2, first=True)),
     "conv_grouped": ("conv2d", lambda: conv(1, 32, 6, 32, 3, 1, 1, groups=2)),
     "conv_block8": ("conv2d", lambda: conv(1, 16, 6, 24, 3, 1, 1, block=8)),
-    "depthwise": ("window", lambda: conv(1, 32, 7, 32, 3, 1, 1, groups=32)),
-    "depthwise_stride": ("window", lambda: conv(2, 16, 9, 16, 3, 2, 1, groups=16)),
-    "conv_plain": ("window", plain_conv),
+    "conv1_tiles": ("conv2d", lambda: conv(2, 32, 13, 48, 1, 1, 0)),
+    "conv1_stride": ("conv2d", lambda: conv(1, 32, 9, 48, 1, 2, 0)),
+    "conv_rows": ("conv2d", lambda: conv(1, 16, 37, 16, 3, 1, 1)),
+    "depthwise": ("depthwise", lambda: conv(1, 32, 7, 32, 3, 1, 1, groups=32)),
+    "depthwise_stride": ("depthwise", lambda: conv(2, 16, 9, 16, 3, 2, 1, groups=16)),
+    "depthwise_tiles": ("depthwise", lambda: conv(1, 16, 29, 16, 5, 1, 2, groups=16)),
+    "depthwise_inside": ("depthwise", lambda: conv(1, 16, 11, 16, 3, 1, 0, groups=16)),
+    "conv_plain": ("conv_plain", plain_conv),
+    "conv_plain1": ("conv_plain", lambda: plain_conv(1, size=13)),
+    "conv_plain_stride": ("window", lambda: plain_conv(3, 2)),
     "max_pool": ("window", lambda: pool("max")),
     "avg_pool": ("window", lambda: pool("avg")),
     "global_mean": ("window", global_mean),
     "softmax": ("rows", lambda: softmax(5, 37)),
     "softmax_wide": ("rows", lambda: softmax(2, 3, 128)),
+    "attention": ("attention", lambda: attention(16, 32, 16, False)),
+    "attention_ragged": ("attention", lambda: attention(13, 21, 10, True)),
+    "attention_heads": ("attention", lambda: attention(9, 17, 8, False, ("BHSD",) * 4)),
+    "attention_keys": ("attention", lambda: attention(1, 24, 8, True, ("BHSD", "BHDS", "BHSD", "BSHD"))),
     "mean": ("rows", lambda: mean(4, 3, 50)),
     "chain": ("elementwise", lambda: chain(3, 5, 21)),
     "chain_scalar_row": ("elementwise", lambda: chain(7, 1)),

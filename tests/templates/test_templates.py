@@ -58,7 +58,7 @@ def test_random_configurations(name):
 
 
 @pytest.mark.parametrize("mcpu", ["x86-64", "x86-64-v3"])
-@pytest.mark.parametrize("name", ["dense", "conv3", "depthwise", "softmax", "chain"])
+@pytest.mark.parametrize("name", ["dense", "conv3", "depthwise", "conv_plain1", "softmax", "chain"])
 def test_other_vector_widths(name, mcpu):
     target = Target(f"llvm -mcpu={mcpu}")
     if not target.features <= HOST.features:
@@ -67,7 +67,9 @@ def test_other_vector_widths(name, mcpu):
     check(func, default_config(func, target), target)
 
 
-@pytest.mark.parametrize("name", ["dense", "conv3", "conv1", "conv_first"])
+@pytest.mark.parametrize(
+    "name", ["dense", "conv3", "conv1", "conv_first", "depthwise_tiles", "conv_plain", "conv_plain1"]
+)
 def test_contractions_stay_in_registers(name):
     func = CASES[name][1]()
     applied = apply_config(func, default_config(func, HOST), HOST)

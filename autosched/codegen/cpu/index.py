@@ -236,7 +236,11 @@ class IndexEmitter:
             return ir.Constant(ir.VectorType(I1, len(truths)), [I1(int(t)) for t in truths])
         if isinstance(difference, Affine):
             if not difference.lane:
-                return self.builder.icmp_signed(op, self.scalar(difference), I64(0))
+                key = ("compare", op, difference.key, difference.const)
+                known = self.known(key)
+                if known is None:
+                    known = self.remember(key, self.builder.icmp_signed(op, self.scalar(difference), I64(0)))
+                return known
             if abs(difference.lane) == 1 and op not in ("==", "!="):
                 return self.lane_limit(op, difference)
         x = self.vector(difference)

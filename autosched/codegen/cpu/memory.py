@@ -26,6 +26,9 @@ from autosched.codegen.cpu.types import (
 )  # fmt: skip
 from autosched.ir.node import walk
 from autosched.tir.expr import Buffer, FloorDiv, FloorMod, PrimExpr, Var, add, cast, const, const_int, mul
+from autosched.tir.stmt import Allocate
+
+ZERO_BYTES = 256  # of the constant that is read in place of padding: more than any vector has
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,7 @@ class MemoryEmitter(IndexEmitter):
 
     places: dict[Buffer, Place]
     entry: Any  # a builder at the end of the entry block's allocations
+    slots: dict[int, tuple[Allocate, Place]]  # by the statement, which is kept so that its id stays its own
     lane_use: dict[Buffer, LaneUse]
     unmasked: frozenset[Buffer]
     flat: dict[Any, PrimExpr]
@@ -88,12 +92,17 @@ class MemoryEmitter(IndexEmitter):
         typed = self.builder.bitcast(pointer, memory_type(buffer.dtype).as_pointer(), name=buffer.name)
         self.places[buffer] = Place(typed, tuple(strides_of(buffer)), False, read_only)
 
-    def allocate(self, buffer: Buffer) -> None:
+    def allocate(self, stmt: Allocate) -> None:
         """A local buffer: an array on the stack, which LLVM turns into registers where all indices are constant.
 
-        Rows are padded to whole vectors, so that a masked vector may be loaded and stored whole.
+        Rows are padded to whole vectors, so that a masked vector may be loaded and stored whole. Pieces of code that
+        each allocate the buffer (full tiles and ragged ones) get arrays of their own: LLVM would mix the lanes that
+        they use of one. Unrolled code, which comes to one allocation many times, gets one.
         """
-        if buffer in self.places and self.places[buffer].is_local:
+        buffer = stmt.buffer
+        found = self.slots.get(id(stmt))
+        if found is not None:
+            self.places[buffer] = found[1]
             return
         shape = [max(const_int(s) or 1, 1) for s in buffer.shape] or [1]
         widest = self.isa.lanes(buffer.dtype)
@@ -107,6 +116,7 @@ class MemoryEmitter(IndexEmitter):
         slot.align = 64
         pointer = self.entry.bitcast(slot, memory_type(buffer.dtype).as_pointer())
         self.places[buffer] = Place(pointer, tuple(strides[: max(len(buffer.shape), 1)]), True, False)
+        self.slots[id(stmt)] = (stmt, self.places[buffer])
 
     def offset(self, place: Place, indices: tuple[PrimExpr, ...]) -> Index:
         """The distance in elements from the buffer's start."""
@@ -167,6 +177,38 @@ class MemoryEmitter(IndexEmitter):
                 return known
         value = self.from_memory(self.raw_load(buffer.dtype, place, at), buffer.dtype)
         return value if key is None else self.remember(key, value)
+
+    def load_or_zero(self, condition: Any, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Any:
+        """What lies at a place where a scalar condition holds, else zero, without a branch: the address is chosen.
+
+        None where it takes more than one plain load.
+        """
+        place = self.places[buffer]
+        if self.mask is not None or place.is_local or not place.read_only or buffer.dtype == "bool":
+            return None
+        at = self.offset(place, indices)
+        if not isinstance(at, Affine) or at.lane not in (0, 1):
+            return None
+        key = ("padded", id(condition), id(place.pointer), at.key, at.const, at.lane, self.lanes)
+        known = self.known(key)
+        if known is None:
+            kind = memory_type(buffer.dtype, self.lanes if at.lane else 1).as_pointer()
+            start = self.builder.bitcast(self.address(place, at.without_lane()), kind)
+            chosen = self.builder.select(condition, start, self.builder.bitcast(self.zeros(), kind))
+            loaded = self.builder.load(chosen, align=item_bytes(buffer.dtype))
+            known = self.remember(key, (loaded, condition))  # the condition is kept so that its id stays its own
+        return known[0]
+
+    def zeros(self) -> Any:
+        """A constant of zero bytes, as long as any vector."""
+        module = self.builder.module
+        found = module.globals.get("zeros")
+        if found is None:
+            kind = ir.ArrayType(I8, ZERO_BYTES)
+            found = ir.GlobalVariable(module, kind, "zeros")
+            found.linkage, found.global_constant, found.align = "internal", True, 64
+            found.initializer = ir.Constant(kind, None)
+        return found
 
     def mask_key(self) -> Any:
         return self.mask if self.mask is None or isinstance(self.mask, int) else id(self.mask)

@@ -42,6 +42,9 @@ def align_bytes(size: int) -> int:
 def buffer_bytes(buffer: Buffer) -> int:
     """Bytes of a buffer of constant shape, as a multiple of 64."""
     item = 1 if buffer.dtype == "bool" else np.dtype(buffer.dtype).itemsize
+    if buffer.strides:
+        ends = (as_int(size) * as_int(stride) for size, stride in zip(buffer.shape, buffer.strides, strict=True))
+        return align_bytes(max(ends) * item)
     return align_bytes(int(np.prod([as_int(s) for s in buffer.shape], dtype=np.int64)) * item)
 
 

@@ -10,8 +10,10 @@ from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.cut import work
+from autosched.codegen.cpu.horizontal import emit_lane_reduction, lane_reduction
 from autosched.codegen.cpu.isa import Isa
 from autosched.codegen.cpu.prefetch import emit_prefetches
+from autosched.codegen.cpu.transpose import emit_squares, square_lanes
 from autosched.codegen.cpu.types import BYTES, I64, VOID, item_bytes, lanes_of, splat
 from autosched.codegen.cpu.values import ValueEmitter
 from autosched.codegen.lower.loops import enter
@@ -77,7 +79,7 @@ def _emit_body(function: Any, tile: Tile, isa: Isa, unmasked: frozenset[Buffer])
     body = function.append_basic_block("body")
     emitter = TileEmitter(ir.IRBuilder(body), isa, tile.analyzer)
     emitter.places, emitter.loop_facts, emitter.lane_use = {}, {}, {}
-    emitter.flat, emitter.divided, emitter.unmasked = {}, {}, unmasked
+    emitter.flat, emitter.divided, emitter.slots, emitter.unmasked = {}, {}, {}, unmasked
     emitter.entry = ir.IRBuilder(entry)
     written = {n.buffer for n in walk(tile.stmt) if isinstance(n, BufferStore)}
     arguments = list(function.args)
@@ -117,7 +119,7 @@ class TileEmitter(ValueEmitter):
             case IfThenElse():
                 self.emit_if(stmt)
             case Allocate():
-                self.allocate(stmt.buffer)
+                self.allocate(stmt)
                 self.emit(stmt.body)
             case LetStmt():
                 self.env[stmt.var] = self.bound(stmt.value)
@@ -147,7 +149,12 @@ class TileEmitter(ValueEmitter):
             raise CodegenError(f"the loop '{loop.loop_var.name}' is bound to {loop.thread}, which a CPU lacks")
         outer = self.analyzer
         self.analyzer = enter(outer, loop)
-        if loop.kind == LoopKind.UNROLLED and count is not None and work(loop) <= MOST_UNROLLED:
+        part = lane_reduction(self, loop)
+        if part is not None:
+            emit_lane_reduction(self, loop, part)
+        elif lanes := square_lanes(self, loop):
+            emit_squares(self, loop, lanes)
+        elif loop.kind == LoopKind.UNROLLED and count is not None and work(loop) <= MOST_UNROLLED:
             self.unroll(loop, count)
         elif (
             loop.kind == LoopKind.VECTORIZED and count is not None and self.lanes == 1 and self.facts(loop).fills_lanes

@@ -55,7 +55,7 @@ class ValueEmitter(MemoryEmitter):
             case E.BinaryOp():
                 return self.binary(e)
             case E.Select():
-                return self.choose(self.value(e.condition), self.value(e.true_value), self.value(e.false_value))
+                return self.selected(e)
             case E.Cast():
                 return self.cast(self.value(e.value), e.value.dtype, e.dtype)
             case E.Let():
@@ -166,7 +166,21 @@ class ValueEmitter(MemoryEmitter):
             decided = bool(x.constant) == isinstance(e, E.Or)
             return x if decided else self.value(e.b)
         x, y = self.both(x, self.value(e.b))
-        return self.builder.and_(x, y) if isinstance(e, E.And) else self.builder.or_(x, y)
+        if isinstance(y, ir.Constant) and lanes_of(y) == 1:
+            return y if bool(y.constant) == isinstance(e, E.Or) else x
+        key = (type(e), id(x), id(y))
+        known = self.known(key)
+        if known is None:
+            made = self.builder.and_(x, y) if isinstance(e, E.And) else self.builder.or_(x, y)
+            known = self.remember(key, (made, x, y))  # the operands are kept so that their ids stay their own
+        return known[0]
+
+    def selected(self, e: E.Select) -> Any:
+        """Both sides are evaluated, unless the condition is known: then the other one leaves no code."""
+        condition = self.value(e.condition)
+        if isinstance(condition, ir.Constant) and lanes_of(condition) == 1:
+            return self.value(e.true_value if condition.constant else e.false_value)
+        return self.choose(condition, self.value(e.true_value), self.value(e.false_value))
 
     def choose(self, condition: Any, a: Any, b: Any) -> Any:
         if isinstance(condition, ir.Constant) and lanes_of(condition) == 1:
@@ -184,6 +198,10 @@ class ValueEmitter(MemoryEmitter):
             return self.choose(c, self.masked_value(c, a), self.masked_value(self.builder.not_(c), b))
         if not (_touches_memory(a) or _touches_memory(b)):
             return self.choose(c, self.value(a), self.value(b))
+        if isinstance(a, E.BufferLoad) and isinstance(b, E.FloatImm | E.IntImm) and b.value == 0:
+            padded = self.load_or_zero(c, a.buffer, a.indices)
+            if padded is not None:
+                return padded
         return self.branch_value(c, a, b)
 
     def masked_value(self, condition: Any, e: PrimExpr) -> Any:

@@ -7,11 +7,12 @@ After:   for i: alloc T[1, 512]; (for j: T[0, j] = …), (for j: … T[0, j])
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from autosched.codegen.lower.align import Alignments, aligned_strides
 from autosched.codegen.lower.loops import enter
 from autosched.ir.node import Node, children, map_children
 from autosched.tir import expr as E
@@ -70,11 +71,14 @@ class _Collector:
                 self.visit(child, path, analyzer)
 
 
-def compact_buffers(body: Stmt, buffers: Sequence[Buffer]) -> Stmt:
-    """`body` with an Allocate for every buffer that it uses."""
+def compact_buffers(
+    body: Stmt, buffers: Sequence[Buffer], alignments: Mapping[Buffer, Alignments] | None = None
+) -> Stmt:
+    """`body` with an Allocate for every buffer that it uses; some with the strides that `alignments` wants."""
     collector = _Collector(set(buffers))
     collector.visit(body, (), Analyzer())
-    plans = [_plan(b, collector.found[b]) for b in buffers if b in collector.found]
+    wanted = alignments or {}
+    plans = [_plan(b, collector.found[b], wanted.get(b, ())) for b in buffers if b in collector.found]
     if not plans:
         return body
     moved = {p.buffer: p for p in plans}
@@ -107,7 +111,7 @@ def _rebuild(node: Stmt, moved: dict[Buffer, _Plan], wraps: dict[int, list[Buffe
     return new
 
 
-def _plan(buffer: Buffer, accesses: list[_Access]) -> _Plan:
+def _plan(buffer: Buffer, accesses: list[_Access], alignments: Alignments) -> _Plan:
     path = _common_path(accesses)
     while True:
         path = _outside_lanes(path)
@@ -128,7 +132,9 @@ def _plan(buffer: Buffer, accesses: list[_Access]) -> _Plan:
         else:
             shape.append(IntImm(used, size.dtype))
             bases.append(E.add(dim.base, E.const(dim.low, dim.base.dtype)))
-    new = dataclasses.replace(buffer, shape=tuple(shape), scope=_scope(buffer.scope, shape, buffer.dtype, path))
+    scope = _scope(buffer.scope, shape, buffer.dtype, path)
+    strides = aligned_strides(shape, alignments) if alignments and scope != "local" else buffer.strides
+    new = dataclasses.replace(buffer, shape=tuple(shape), scope=scope, strides=strides)
     return _Plan(buffer, new, tuple(bases), id(path[-1]))
 
 

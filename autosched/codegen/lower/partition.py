@@ -25,6 +25,8 @@ from autosched.tir.stmt import Allocate, For, IfThenElse, LoopKind, Stmt, seq
 
 MOST_SPLITS = 12  # each may double the code below its loop
 
+KEEP_WHOLE = "keep_whole"  # the annotation of a loop that is not to be split: its conditions are cheap where they are
+
 _SCALAR = (LoopKind.SERIAL, LoopKind.PARALLEL)
 
 
@@ -51,7 +53,7 @@ def partition_loops(stmt: Stmt) -> Stmt:
 
 def _visit(stmt: Stmt, a: Analyzer, loops: tuple[For, ...], budget: _Budget) -> Stmt:
     if isinstance(stmt, For):
-        if stmt.kind in _SCALAR and budget.left > 0:
+        if stmt.kind in _SCALAR and budget.left > 0 and not stmt.annotations.get(KEEP_WHOLE):
             split = _split_loop(stmt, a, loops, budget)
             if split is not None:
                 budget.left -= 1
@@ -133,26 +135,30 @@ def _by_range(loop: For, group: list[_Condition]) -> Stmt | None:
     ((k, atom),) = outer.terms.values()
     if atom is not loop.loop_var:
         return None
-    if k > 0:  # k * o + inner <= 0 holds for all inner values below some o
+    inner_low = min(c.inner_low for c in group)
+    if k > 0:  # k * o + inner <= 0 holds for all inner values below some o, for none above some other
         cut = min(max(-inner_high // k + 1, start), end)
-        parts = [(start, cut, True), (cut, end, False)]
+        last = min(max(-inner_low // k + 1, cut), end)
+        parts: list[tuple[int, int, bool | None]] = [(start, cut, True), (cut, last, None), (last, end, False)]
     else:
         cut = min(max(-(-inner_high // -k), start), end)
-        parts = [(start, cut, False), (cut, end, True)]
-    if any(low == high for low, high, full in parts if full):
+        first = min(max(-(-inner_low // -k), start), cut)
+        parts = [(start, first, False), (first, cut, None), (cut, end, True)]
+    if any(low == high for low, high, holds in parts if holds):
         return None
-    return seq(*(_piece(loop, low, high, group, full) for low, high, full in parts if low < high))
+    return seq(*(_piece(loop, low, high, group, holds) for low, high, holds in parts if low < high))
 
 
-def _piece(loop: For, low: int, high: int, group: list[_Condition], full: bool) -> Stmt:
-    body = _settle(loop.body, group) if full else loop.body
+def _piece(loop: For, low: int, high: int, group: list[_Condition], holds: bool | None) -> Stmt:
+    """The iterations [low, high) of a loop, in which the conditions hold, do not, or have to be tested (None)."""
+    body = loop.body if holds is None else _settle(loop.body, group, holds)
     dtype = loop.extent.dtype
     return dataclasses.replace(loop, start=E.const(low, dtype), extent=E.const(high - low, dtype), body=body)
 
 
-def _settle(body: Stmt, group: list[_Condition]) -> Stmt:
-    """The body where all conditions of the group hold."""
-    return replace_conditions(body, {form_key(c.expr): IntImm(1, "bool") for c in group})
+def _settle(body: Stmt, group: list[_Condition], holds: bool) -> Stmt:
+    """The body where all conditions of the group hold, or none does."""
+    return replace_conditions(body, {form_key(c.expr): IntImm(int(holds), "bool") for c in group})
 
 
 def _by_test(loop: For, group: list[_Condition], a: Analyzer) -> Stmt | None:
@@ -162,12 +168,18 @@ def _by_test(loop: For, group: list[_Condition], a: Analyzer) -> Stmt | None:
     if low is None or high is None or limit < low:
         return None
     step = math.gcd(*(k for k, _ in outer.terms.values()))
-    ragged = [v for v in range((limit // step + 1) * step, high + 1, step)][:2]
+    dtype = loop.extent.dtype
+    last = -min(c.inner_low for c in group)  # above it, no condition holds
+    over = range((limit // step + 1) * step, high + 1, step)
+    ragged = [v for v in over if v <= last][:2]
     outside, stmt = _allocations(loop.body)
-    full = _settle(stmt, group)
-    if ragged:
-        rest = replace_conditions(stmt, {form_key(c.expr): _in_rest(c, ragged) for c in group})
-        full = IfThenElse(_at_most(outer, limit, loop.extent.dtype), full, rest)
+    full = _settle(stmt, group, True)
+    if len(over):
+        rest = replace_conditions(stmt, {form_key(c.expr): _in_rest(c, ragged) for c in group}) if ragged else stmt
+        if last < over[-1]:
+            none = _settle(stmt, group, False)
+            rest = IfThenElse(_at_most(outer, last, dtype), rest, none) if ragged else none
+        full = IfThenElse(_at_most(outer, limit, dtype), full, rest)
     for allocation in outside:
         full = dataclasses.replace(allocation, body=full)
     return dataclasses.replace(loop, body=full)

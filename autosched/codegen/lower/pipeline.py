@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from autosched.codegen.lower.align import buffer_alignments
 from autosched.codegen.lower.compact import compact_buffers
 from autosched.codegen.lower.dissolve import dissolve_blocks
+from autosched.codegen.lower.guards import guard_reductions
 from autosched.codegen.lower.inits import lower_inits
 from autosched.codegen.lower.partition import partition_loops
 from autosched.codegen.lower.tidy import tidy
@@ -11,14 +13,16 @@ from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BlockRealize
 
 
-def lower_func(func: PrimFunc) -> PrimFunc:
+def lower_func(func: PrimFunc, *, partition: bool = True) -> PrimFunc:
     """The function without blocks: loops, conditions, stores and allocations, simplified; a lowered one as it is.
 
     Every intermediate buffer is allocated in the innermost loop that holds all its uses, as large as that loop needs.
-    Loops whose last iteration is ragged are split into full tiles, which have no conditions, and the rest.
+    Loops whose last iteration is ragged are split into full tiles, which have no conditions, and the rest, but
+    not with `partition=False`, where they keep their conditions.
     """
     if not isinstance(func.body, BlockRealize):
         return func
     body, buffers = dissolve_blocks(lower_inits(func.body))
-    body = compact_buffers(tidy(body), buffers)
-    return func.with_body(partition_loops(tidy(body)))
+    body = compact_buffers(tidy(guard_reductions(body)), buffers, buffer_alignments(func.body))
+    body = tidy(body)
+    return func.with_body(partition_loops(body) if partition else body)

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from autosched.codegen.numba_switch import check_numba
 from autosched.runtime.cache import kernel_cache
 from autosched.runtime.loader import check_object
 from autosched.runtime.native_abi import NATIVE_ABI_VERSION, RUN_SYMBOL, WORKER_SYMBOL
@@ -41,6 +42,7 @@ def _cache_key() -> str:
 
 def compile_native() -> bytes:
     """Compile the native loop with Numba and check what the object needs from outside."""
+    check_numba()
     import llvmlite.binding as llvm
     from numba import types
 

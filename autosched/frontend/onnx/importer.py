@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 OPSETS = range(7, 22)
 OUR_DOMAINS = ("", "ai.onnx")
+MOST_ELEMENTS = 1 << 40  # of one tensor: more than any machine has memory for
 
 
 def from_onnx(
@@ -98,6 +101,7 @@ class _Importer:
         self.graph, self.opset, self.dtypes = graph, opset, dtypes
         self.keep_params, self.sanitize = keep_params, sanitize
         self.values: dict[str, Expr] = {}
+        self.names: dict[str, str] = {}
         self.params: list[tuple[Var, np.ndarray[Any, Any]]] = []
         self.builder = BlockBuilder()
 
@@ -113,7 +117,7 @@ class _Importer:
             with self.builder.dataflow():
                 for index, node in enumerate(self.graph.node):
                     self.node(node, node_name(node, index))
-                results = [self.builder.emit_output(self.result(o.name)) for o in self.graph.output]
+                results = [self.builder.emit_output(self.result(o.name), self.name(o.name)) for o in self.graph.output]
             params = [*inputs, *(v for v, _ in self.params)]
             self.builder.emit_func_output(results[0] if len(results) == 1 else Tuple(tuple(results)), params)
         module = self.builder.get()
@@ -131,7 +135,13 @@ class _Importer:
         return var
 
     def name(self, name: str) -> str:
-        return identifier(name) if self.sanitize else name
+        """What a value of the model is called here; where two names give one identifier, the later gets a number."""
+        if not self.sanitize:
+            return name
+        if name not in self.names:
+            plain, taken = identifier(name), set(self.names.values())
+            self.names[name] = next(n for n in chain((plain,), (f"{plain}_{i}" for i in count(1))) if n not in taken)
+        return self.names[name]
 
     def result(self, name: str) -> Expr:
         if name not in self.values:
@@ -143,16 +153,19 @@ class _Importer:
     def inputs(self, shapes: Mapping[str, Sequence[int]]) -> list[Var]:
         declared = {v.name: v for v in self.graph.input if v.name not in self.values}
         by_name = {name: tuple(shapes[name]) for name in shapes if name in declared}
-        by_name |= {n: tuple(shapes[identifier(n)]) for n in declared if n not in shapes and identifier(n) in shapes}
-        known = {*declared, *map(identifier, declared)}
+        ours = {n: self.name(n) for n in declared}
+        by_name |= {n: tuple(shapes[ours[n]]) for n in declared if n not in shapes and ours[n] in shapes}
+        known = {*declared, *ours.values()}
         if unknown := [name for name in shapes if name not in known]:
-            raise ImportModelError(f"the model has no input {unknown}", hint=f"its inputs are {list(declared)}")
+            raise ImportModelError(f"the model has no input {_quoted(unknown)}", hint=f"it has {_quoted(declared)}")
         unclear = [(n, dims) for n, v in declared.items() if None in (dims := _dims(v, by_name.get(n)))]
         if unclear:
             raise ImportModelError(_ask_for_shapes(declared, unclear))
         result = []
         for name, value in declared.items():
             shape = _dims(value, by_name.get(name))
+            if math.prod(d or 1 for d in shape) > MOST_ELEMENTS:
+                raise ImportModelError(f"input '{name}' of shape {_times(shape)} is larger than any memory")
             var = Var(self.name(name), TensorStructInfo(shape, self.dtype(value)))
             self.values[name] = var
             result.append(var)
@@ -218,18 +231,29 @@ def _dims(value: onnx.ValueInfoProto, given: tuple[int, ...] | None) -> tuple[in
     if given is None:
         return tuple(own)
     if len(given) != len(own) or any(d is not None and d != g for d, g in zip(own, given, strict=True)):
-        raise ImportModelError(f"input '{value.name}' is {_text(value)} in the model, {given} does not fit")
+        raise ImportModelError(
+            f"input '{value.name}' has shape {_text(value)} in the model, and {_times(given)} does not fit"
+        )
     return given
 
 
 def _text(value: onnx.ValueInfoProto) -> str:
-    return (
-        "x".join(d.dim_param or (str(d.dim_value) if d.dim_value else "?") for d in value.type.tensor_type.shape.dim)
-        or "?"
-    )
+    """The shape as the model has it: "[batch, 3, ?]", its own names where it has them."""
+    if not value.type.tensor_type.HasField("shape"):
+        return "[…]"
+    dims = value.type.tensor_type.shape.dim
+    return f"[{', '.join(d.dim_param or (str(d.dim_value) if d.dim_value > 0 else '?') for d in dims)}]"
+
+
+def _times(shape: Sequence[int | None]) -> str:
+    return "x".join(map(str, shape)) or "a scalar"
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)
 
 
 def _ask_for_shapes(declared: Mapping[str, Any], unclear: Sequence[tuple[str, Sequence[int | None]]]) -> str:
-    names = ", ".join(f"'{n}' ({_text(declared[n])})" for n, _ in unclear)
+    names = ", ".join(f"'{n}' {_text(declared[n])}" for n, _ in unclear)
     example = ",".join(f"{n}:{'x'.join(str(d or 1) for d in dims)}" for n, dims in unclear)
-    return f'inputs with dimensions of unknown size: {names}; say which, such as --shapes "{example}"'
+    return f'inputs with dimensions of unknown size: {names}; give them, such as --shapes "{example}"'

@@ -2,6 +2,8 @@
 
 The pass walks the calls in order. A convolution takes and gives blocked values; a call that can work on them does so
 where an input is blocked already; every other call gets plain values. So layouts change at the edges of regions only.
+With stride 1, grouped and depthwise convolutions of plain data stay plain unless a convolution that follows wants
+blocks (two changes of layout cost more than blocks save there), and groups that do not fill blocks are always plain.
 Channels that do not fill the last block are padded: their weights are zero, so whatever stands there is multiplied by
 zero by the next convolution, and dropped where the region is left.
 """
@@ -22,6 +24,7 @@ from autosched.relax.op.types import axis_index, broadcast, compare, float_same,
 from autosched.relax.rewrite import map_functions
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.relax.transform.blocked import BlockedRewriter, Form, pad_channels, shape_of
+from autosched.relax.transform.layout_wishes import LayoutWishes
 
 FEW_CHANNELS = 4  # data of so few channels stay plain: a first layer's
 Blocks = int | Callable[[Call], int]
@@ -48,9 +51,10 @@ def finite_at_zero(definition: OpDef, call: Call) -> bool:
 
 
 class _Layouts(BlockedRewriter):
-    def __init__(self, blocks: Blocks):
+    def __init__(self, blocks: Blocks, wishes: LayoutWishes):
         super().__init__()
         self.blocks = blocks
+        self.wishes = wishes
 
     def block_of(self, call: Call) -> int:
         return self.blocks if isinstance(self.blocks, int) else self.blocks(call)
@@ -128,7 +132,8 @@ class _Layouts(BlockedRewriter):
         data, weight = call.args
         block = self.block_of(call)
         channels = shape_of(weight)[0]
-        if self.form(data) is None and channels < block:
+        stays = not self.wishes.wants_blocks(var) and call.attrs["strides"] == (1, 1)
+        if self.form(data) is None and (channels < block or stays):
             return None
         data = self.blocked(data, block)
         form = self.forms[data]
@@ -136,12 +141,12 @@ class _Layouts(BlockedRewriter):
         return self.bind(remake(call, [data, self.padded(weight, 0, form.stored)], attrs), form, var.name)
 
     def grouped_conv(self, call: Call, var: Var, per_group_in: int, per_group_out: int) -> Var | None:
-        block = self.block_of(call)
-        while block >= FEW_CHANNELS and (per_group_in % block or per_group_out % block):
-            block //= 2
-        if block < FEW_CHANNELS:
-            return None
         data, weight = call.args
+        block, strided = self.block_of(call), call.attrs["strides"] != (1, 1)
+        while block >= FEW_CHANNELS and (per_group_in % block or per_group_out % block):
+            block = block // 2 if strided else 0
+        if block < FEW_CHANNELS or (self.form(data) is None and not strided and not self.wishes.wants_blocks(var)):
+            return None
         form = Form(block, shape_of(weight)[0])
         attrs = {"data_layout": form.layout, "out_layout": form.layout}
         return self.bind(remake(call, [self.blocked(data, block), weight], attrs), form, var.name)
@@ -243,7 +248,7 @@ def choose_layouts(module: IRModule, block: Blocks = 16) -> IRModule:
     def blocked(function: Function) -> Function:
         if any(isinstance(b.value, If) for b in function.bindings()):
             return function  # a converted value would have to be made in both branches
-        return _Layouts(block).rewrite(function)
+        return _Layouts(block, LayoutWishes(function)).rewrite(function)
 
     return map_functions(module, blocked)
 

@@ -108,7 +108,8 @@ def relax_attributes(ctx: Context, values: Mapping[str, Any]) -> str:
 
 def _keywords(ctx: Context, attrs: Mapping[str, Any]) -> list[str]:
     """An operator's attributes, in the order in which it declares them."""
-    return [f"{legal(str(k))}={relax_attribute(ctx, v)}" for k, v in attrs.items()]
+    named = {k: "void" if k == "out_dtype" and v is None else v for k, v in attrs.items()}  # TVM's "as the operands"
+    return [f"{legal(str(k))}={relax_attribute(ctx, v)}" for k, v in named.items()]
 
 
 def _call(ctx: Context, e: R.Call) -> str:

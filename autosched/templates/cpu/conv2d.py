@@ -1,12 +1,16 @@
 """Direct convolution with blocked channels: out[n, oc, oh, ow, ob] += data[…] * weight[o, i, kh, kw].
 
-    phase 1, where there is padding: copy the data into scratch with its zero border
-    phase 2: for (n, oc tile, oh chunk) in parallel:                # or (n, oh chunk, oc tile)
+    for (n, oc tile, chunk of tiles) in parallel:               # or (n, chunk, oc tile)
         for oh tile, ow tile:
-            tile[oh_tile * ow_tile, oc_blocks * block] = 0          # stays in registers
+            tile[oh_tile * ow_tile, oc_blocks * block] = 0      # stays in registers
             for ic, kh, kw, ib: tile += data[…] (broadcast) * weight_packed[oc tile, ic, kh, kw, ib, :]
             out = epilogue(tile)
 
+Padding is one of
+    copy  a phase before copies the data into scratch with its zero border
+    task  each chunk copies the rows that it needs, then meets all panels of weights
+
+A 1x1 convolution with stride 1 runs over an image as one row of H * W pixels (`conv_flat`).
 Weights are packed from their natural [O, I, KH, KW] into [O / width, I / block, KH, KW, block, width].
 """
 
@@ -21,10 +25,12 @@ from autosched.space import Config, ConfigSpace, KnobValue, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import Contraction, extents, find_contraction, is_parameter, reduced, spatial
+from autosched.templates.cpu.conv_flat import is_pointwise, reshape_images
 from autosched.templates.cpu.padding import schedule_before
 from autosched.templates.cpu.parts import Chain, chain_around, schedule_epilogue
 from autosched.templates.cpu.register_tile import cycles, default_unroll, fits, pieces
-from autosched.templates.cpu.task_order import Traffic, choose_order
+from autosched.templates.cpu.task_order import LEAST_TASKS, TaskOrder, Traffic, choose_order
+from autosched.templates.cpu.winograd_cost import direct_cycles
 from autosched.templates.pack import Pack, repack
 from autosched.tir import BufferLoad, PrimFunc, Var
 from autosched.tir.functor import free_vars
@@ -40,6 +46,11 @@ class Conv:
     weight: BufferLoad  # natural [O, I, KH, KW]
     data: BufferLoad
     chain: Chain
+    width: int  # of the image
+
+    @property
+    def is_padded(self) -> bool:
+        return bool(self.chain.before)
 
 
 def _reads_block(load: BufferLoad, v: Var) -> bool:
@@ -56,7 +67,7 @@ def match_blocked_conv(func: PrimFunc) -> tuple[Contraction, Conv] | None:
     for weight, data in ((c.a, c.b), (c.b, c.a)):
         if len(weight.indices) == 4 and _reads_block(weight, block_var) and is_parameter(func, weight):
             chain = chain_around(func, c.block)
-            return (c, Conv(weight, data, chain)) if chain is not None else None
+            return (c, Conv(weight, data, chain, extents(spatial(c.block))[3])) if chain is not None else None
     return None
 
 
@@ -76,7 +87,10 @@ class Conv2dBlocked:
         n, oc, oh, ow, block = extents(spatial(c.block))
         ic, kh, kw = loops[:3]
         ib = loops[3] if len(loops) == 4 else 1
+        if is_flat(c, conv):
+            oh, ow = 1, oh * ow
         sizes = {"N": n, "OC": oc, "OH": oh, "OW": ow, "block": block, "IC": ic, "IB": ib, "KH": kh, "KW": kw}
+        sizes |= {"padded": int(conv.is_padded), "line": ow if oh == 1 else oh}
         return Anchor(c.block.name_hint, "conv2d", sizes, conv)
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
@@ -89,17 +103,27 @@ class Conv2dBlocked:
         s = anchor.sizes
         per_block = -(-s["block"] // target.lanes("float32"))
         oh_tile, ow_tile, oc_blocks = _choose_tile(s, per_block, target)
-        order = choose_order(_traffic(anchor, oh_tile, oc_blocks), target)
+        traffic = _traffic(anchor, oh_tile, ow_tile, oc_blocks)
+        order, padding = choose_order(traffic, target), "copy" if s["padded"] else "none"
+        if s["padded"] and traffic.tiles >= LEAST_TASKS:  # enough pieces without dividing the channels as well
+            order, padding = TaskOrder("data", 1 << (traffic.tiles // LEAST_TASKS).bit_length() - 1), "task"
         knobs: dict[str, KnobValue] = {
             "oh_tile": oh_tile,
             "ow_tile": ow_tile,
             "oc_blocks": oc_blocks,
             "outer": order.outer,
-            "oh_chunk": order.chunk,
+            "chunk": order.chunk,
+            "padding": padding,
             "unroll_ic": default_unroll(oh_tile * ow_tile * oc_blocks * per_block, s["IB"]),
             "unroll_kw": False,
         }
         return Config(self.name, knobs)
+
+    def estimate(self, anchor: Anchor, config: Config, target: Target) -> float:
+        """Cycles that a good configuration takes on one core."""
+        s, lanes = anchor.sizes, target.lanes("float32")
+        points, steps = s["N"] * s["OH"] * s["OW"], s["IC"] * s["IB"] * s["KH"] * s["KW"]
+        return direct_cycles(points, s["OC"] * -(-s["block"] // lanes), steps, lanes)
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         anchor = self.match(func, target)
@@ -111,27 +135,49 @@ class Conv2dBlocked:
         packs: list[Pack | None] = [None] * len(func.params)
         packs[next(i for i, b in enumerate(func.buffers) if b is buffer)] = pack
         sch = Schedule(repack(func, buffer, pack))
-        schedule_before(sch, conv.chain)
+        name, padding = conv.chain.anchor.name_hint, config["padding"]
+        if padding == "copy":
+            schedule_before(sch, conv.chain)
         out = schedule_epilogue(sch, conv.chain)
+        if s["OH"] == 1 and s["OW"] != conv.width:
+            reshape_images(sch, name, out, width=conv.width)
         n, oc, oh, ow, ob = sch.get_loops(out)
         oc_tile, oc_in = sch.split(oc, [None, config["oc_blocks"]])
-        oh_chunk, oh_tile, oh_in = sch.split(oh, [None, config["oh_chunk"], config["oh_tile"]])
-        ow_tile, ow_in = sch.split(ow, [None, config["ow_tile"]])
-        tasks = (oc_tile, oh_chunk) if config["outer"] == "weight" else (oh_chunk, oc_tile)
+        if s["OH"] == 1:
+            oh_tile, oh_in = sch.split(oh, [None, 1])
+            chunk, ow_tile, ow_in = sch.split(ow, [None, _chunk(config, s["OW"], "ow_tile"), config["ow_tile"]])
+        else:
+            chunk, oh_tile, oh_in = sch.split(oh, [None, _chunk(config, s["OH"], "oh_tile"), config["oh_tile"]])
+            ow_tile, ow_in = sch.split(ow, [None, config["ow_tile"]])
+        tasks = (oc_tile, chunk) if config["outer"] == "weight" and padding != "task" else (chunk, oc_tile)
         sch.reorder(n, *tasks, oh_tile, ow_tile, oc_in, oh_in, ow_in, ob)
-        sch.parallel(sch.fuse(n, *tasks))
+        task = sch.fuse(n, chunk) if padding == "task" else sch.fuse(n, *tasks)
+        sch.parallel(task)
         for loop in (oc_in, oh_in, ow_in):
             sch.unroll(loop)
         sch.vectorize(ob)
-        sch.compute_at(conv.chain.anchor.name_hint, ow_tile, True)
-        _schedule_update(sch, conv.chain.anchor.name_hint, config, s)
+        sch.compute_at(name, ow_tile, True)
+        if padding == "task":
+            schedule_before(sch, conv.chain, task)
+        _schedule_update(sch, name, config, s)
         return Applied(sch.func, tuple(packs), sch.trace.to_json_text())
 
 
-def _traffic(anchor: Anchor, oh_tile: int, oc_blocks: int) -> Traffic:
+def _chunk(config: Config, extent: int, tile: str) -> int:
+    """Tiles in a chunk, not more than there are."""
+    return min(int(config["chunk"]), -(-extent // int(config[tile])))
+
+
+def is_flat(c: Contraction, conv: Conv) -> bool:
+    """Whether the image can be seen as one row of pixels."""
+    return not conv.is_padded and is_pointwise(c, conv.data)
+
+
+def _traffic(anchor: Anchor, oh_tile: int, ow_tile: int, oc_blocks: int) -> Traffic:
     s, conv = anchor.sizes, anchor.details
     data, weight = (math.prod(x.buffer.const_shape()) * FLOAT_BYTES for x in (conv.data, conv.weight))
-    return Traffic(s["N"], -(-s["OH"] // oh_tile), -(-s["OC"] // oc_blocks), data / s["N"], weight)
+    tiles = -(-s["line"] // (ow_tile if s["OH"] == 1 else oh_tile))
+    return Traffic(s["N"], tiles, -(-s["OC"] // oc_blocks), data / s["N"], weight)
 
 
 def _choose_tile(s: Mapping[str, int], per_block: int, target: Target) -> tuple[int, int, int]:

@@ -143,7 +143,7 @@ class Matmul:
         sch.compute_at(chain.anchor.name_hint, at, True)
         if transposed:
             self._transpose_columns(sch, chain.anchor.name_hint, operands, task)
-        _schedule_update(sch, chain.anchor.name_hint, config["unroll_k"])
+        schedule_update(sch, chain.anchor.name_hint, config["unroll_k"])
 
     def _transpose_columns(self, sch: Schedule, anchor: str, operands: Operands, task: LoopRV) -> None:
         copy = sch.cache_read(anchor, operands.columns.buffer.name, "global")
@@ -151,7 +151,7 @@ class Matmul:
         sch.compute_at(copy, task)
 
 
-def _schedule_update(sch: Schedule, anchor: str, unroll: int) -> None:
+def schedule_update(sch: Schedule, anchor: str, unroll: int) -> None:
     """Order the anchor's own loops below its place: k, rows (unrolled), a panel's width (vectorised)."""
     *_, m_in, n_in, k = sch.get_loops(anchor)
     steps = [k]

@@ -1,22 +1,35 @@
-"""What stands before an anchor: padding and element-wise producers become one copy into scratch."""
+"""What stands before an anchor: padding and element-wise producers."""
 
 from __future__ import annotations
 
 from autosched.templates.classify import is_injective
 from autosched.templates.cpu.parts import Chain, require
-from autosched.tir.schedule import Schedule
+from autosched.tir.schedule import LoopRV, Schedule
 
 
-def schedule_before(sch: Schedule, chain: Chain) -> None:
-    """Inline all producers into the last one, which gets a parallel nest of its own with a vectorised last axis."""
+def inline_before(sch: Schedule, chain: Chain) -> None:
+    """Inline all producers into the anchor: what pads becomes a condition, which the code generator tests early."""
+    for block in chain.before:
+        require(is_injective(block), f"block '{block.name_hint}' before the anchor is not element-wise")
+        sch.compute_inline(block.name_hint)
+
+
+def schedule_before(sch: Schedule, chain: Chain, at: LoopRV | None = None) -> None:
+    """Inline all producers into the last one, which becomes a copy into scratch, with a vectorised last axis.
+
+    at  the loop of which each iteration copies what it needs; without it the whole is copied, in parallel, beforehand
+    """
     for block in chain.before[:-1]:
         require(is_injective(block), f"block '{block.name_hint}' before the anchor is not element-wise")
         sch.compute_inline(block.name_hint)
     if not chain.before:
         return
-    loops = sch.get_loops(chain.before[-1].name_hint)
-    if len(loops) > 3:
+    name = chain.before[-1].name_hint
+    if at is not None:
+        sch.compute_at(name, at)
+    loops = sch.get_loops(name)
+    if at is None and len(loops) > 3:
         sch.parallel(sch.fuse(*loops[:-2]))
-    else:
+    elif at is None:
         sch.parallel(loops[0])
     sch.vectorize(loops[-1])

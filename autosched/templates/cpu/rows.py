@@ -105,7 +105,7 @@ class RowReduction:
         for block in reversed(blocks[:-1]):
             sch.compute_at(block.name_hint, row)
         for block in blocks:
-            _vectorize_block(sch, block, row, config["width"])
+            vectorize_block(sch, block, row, config["width"])
         return Applied(sch.func, (None,) * len(func.params), sch.trace.to_json_text())
 
 
@@ -126,7 +126,7 @@ def _is_costly(block: Block) -> bool:
     return any(isinstance(x, Call) and x.op != "if_then_else" for x in walk(block.body))
 
 
-def _vectorize_block(sch: Schedule, block: Block, row: LoopRV, width: int) -> None:
+def vectorize_block(sch: Schedule, block: Block, row: LoopRV, width: int) -> None:
     name = block.name_hint
     inner = sch.get_loops(name)[1:]
     if not inner:

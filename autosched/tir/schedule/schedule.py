@@ -268,6 +268,16 @@ class Schedule(ScheduleBase):
         self._trees[fn] = cache.set_scope(self._tree(fn), name, position, storage_scope)
         self._record("SetScope", (block,), {"buffer_index": position, "storage_scope": storage_scope})
 
+    def storage_align(
+        self, block: BlockRV | str, buffer_index: int | str | Buffer, axis: int, factor: int, offset: int
+    ) -> None:
+        """Ask for a buffer that the block writes to have a stride of k * factor + offset elements in one dimension."""
+        block = self._rv_of(block)
+        fn, name = self._block(block)
+        position = cache.position_of(self._tree(fn), name, buffer_index, written=True, action="storage_align")
+        noted = self._tree(fn).block(name).annotations.get("buffer_dim_align", ())
+        self.annotate(block, "buffer_dim_align", [*map(list, noted), [position, axis, factor, offset]])
+
     # --- reductions -----------------------------------------------------------------------------------------------
 
     def decompose_reduction(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:

@@ -5,7 +5,16 @@ Failures have no time: they are kept out of the prediction of times and train a 
 
 from autosched.tuner.cost_model.feasibility import Feasibility as Feasibility
 from autosched.tuner.cost_model.feasibility import likely as likely
+from autosched.tuner.cost_model.forest import Forest as Forest
 from autosched.tuner.cost_model.gaussian import GaussianProcess as GaussianProcess
+from autosched.tuner.cost_model.gaussian import Posterior as Posterior
+from autosched.tuner.cost_model.gaussian import most_telling as most_telling
+from autosched.tuner.cost_model.hint import Hint as Hint
+from autosched.tuner.cost_model.hint import Source as Source
+from autosched.tuner.cost_model.hint import TrialsHint as TrialsHint
+from autosched.tuner.cost_model.hint import WorkloadsHint as WorkloadsHint
+from autosched.tuner.cost_model.kernel import Points as Points
+from autosched.tuner.cost_model.kernel import SpaceKernel as SpaceKernel
 from autosched.tuner.cost_model.target import clip_log_times as clip_log_times
 from autosched.tuner.cost_model.target import expected_improvement as expected_improvement
 from autosched.tuner.cost_model.threads import one_thread as one_thread

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 LIKELY = 0.7  # probability of success from which a candidate is worth a measurement
+TREES = 40
+AGAIN = 0.15  # share of new trials after which the forest is grown again although nothing failed
 
 
 class Feasibility:
@@ -15,15 +17,24 @@ class Feasibility:
     def __init__(self, seed: int = 0):
         self.seed = seed
         self._model: Any = None
+        self._trials, self._failures = 0, 0  # when the forest was grown
+        self._listed: np.ndarray | None = None
+
+    def learn(self, numbers: np.ndarray, ok: np.ndarray) -> None:
+        """Train where that can change something: after a failure, or when many trials are new."""
+        failures = int((~ok).sum())
+        if failures != self._failures or len(ok) > self._trials * (1 + AGAIN):
+            self.fit(numbers, ok)
 
     def fit(self, numbers: np.ndarray, ok: np.ndarray) -> None:
         """Train on configurations [n, columns] and whether they have a time [n] bool."""
+        self._trials, self._failures, self._listed = len(ok), int((~ok).sum()), None
         if ok.all() or not ok.any():
             self._model = None
             return
         from sklearn.ensemble import ExtraTreesClassifier
 
-        self._model = ExtraTreesClassifier(60, min_samples_leaf=1, random_state=self.seed, n_jobs=1)
+        self._model = ExtraTreesClassifier(TREES, min_samples_leaf=1, random_state=self.seed, n_jobs=1)
         self._model.fit(numbers, ok)
 
     def predict(self, numbers: np.ndarray) -> np.ndarray:
@@ -31,6 +42,12 @@ class Feasibility:
         if self._model is None:
             return np.ones(len(numbers))
         return np.asarray(self._model.predict_proba(numbers)[:, 1])
+
+    def predict_listed(self, numbers: np.ndarray) -> np.ndarray:
+        """The same for the whole of a listed space, whose numbers never change: kept until the next training."""
+        if self._listed is None:
+            self._listed = self.predict(numbers)
+        return self._listed
 
 
 def likely(success: np.ndarray, n: int) -> np.ndarray:

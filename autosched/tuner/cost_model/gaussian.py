@@ -1,4 +1,4 @@
-"""An exact Gaussian process: Matern 5/2 with one length scale per column, fitted by maximum a posteriori.
+"""An exact Gaussian process over a search space, fitted by maximum a posteriori.
 
 Source: Rasmussen, Williams 2006, chapters 2 and 5; the length scales' prior is that of Hvarfner et al. 2024, Vanilla
 Bayesian optimization performs great in high dimensions.
@@ -8,119 +8,147 @@ from __future__ import annotations
 
 import numpy as np
 
-MAX_TRIALS = 400  # of more, the best half and the latest half are used: the cost grows with the cube
-ROOT5 = float(np.sqrt(5.0))
-NOISE_PRIOR = (np.log(1e-3), 2.0)  # mean and deviation of the logarithm of the noise's variance
-SIGNAL_PRIOR = (0.0, 1.0)
+from autosched.tuner.cost_model.kernel import PARTS, FitKernel, Parameters, Points, SpaceKernel
+
+FITTED = 120  # trials that length scales are fitted to: of more, the best half and the latest half
+AMPLITUDE_PRIOR = (float(np.log(0.4)), 1.0)  # mean and deviation of the logarithm of each part's variance
+NOISE_PRIOR = (float(np.log(1e-3)), 2.0)
+JITTER = 1e-5  # variance that is added everywhere: predictions are float32
+BOUNDS = ((-4.0, 6.0), (-6.0, 4.0), (float(np.log(1e-6)), 0.0))  # of lengths, amplitudes, noise
 
 
 class GaussianProcess:
-    """Predicts a mean and a deviation from numbers [n, columns]; `scale` [columns] is the spread of each column."""
+    """Fits the kernel's parameters; `condition` gives the predictions.
 
-    def __init__(self, scale: np.ndarray):
-        self.used = np.flatnonzero(scale > 0)
-        self.scale = scale[self.used]
-        n = len(self.used)
-        self._length_prior = (np.sqrt(2) + 0.5 * np.log(max(n, 1)) - np.log(ROOT5), np.sqrt(3))
-        self.parameters = np.array([*np.full(n, self._length_prior[0]), SIGNAL_PRIOR[0], NOISE_PRIOR[0]])
-        self._points = np.zeros((0, n))
-        self._factor = np.zeros((0, 0))
-        self._weights = np.zeros(0)
+    rng  moves the prior's mean by a draw from the prior: where the trials say little, processes with different
+         draws end with different parameters, and together they show how uncertain these are; None: as it is
+    """
 
-    def fit(self, numbers: np.ndarray, target: np.ndarray, iterations: int = 40) -> None:
-        """Find length scales, signal and noise, starting from those of before, then condition on the data.
+    def __init__(self, kernel: SpaceKernel, rng: np.random.Generator | None = None):
+        self.kernel = kernel
+        n = kernel.n_columns
+        length = float(np.sqrt(2) + 0.5 * np.log(max(n, 1)))
+        self._prior_mean = np.array([*[length] * n, *[AMPLITUDE_PRIOR[0]] * PARTS, NOISE_PRIOR[0]])
+        self._prior_deviation = np.array([*[np.sqrt(3)] * n, *[AMPLITUDE_PRIOR[1]] * PARTS, NOISE_PRIOR[1]])
+        if rng is not None:
+            self._prior_mean += rng.normal(size=len(self._prior_mean)) * self._prior_deviation
+        low, high = np.array([*[BOUNDS[0]] * n, *[BOUNDS[1]] * PARTS, BOUNDS[2]]).T
+        self._bounds = list(zip(low, high, strict=True))
+        self.parameters = Parameters(np.clip(self._prior_mean, low, high))
 
-        iterations  0 keeps the parameters and only takes the data
-        """
-        self._points, self._target = self._select(numbers, target)
-        if iterations and len(self._target) >= 4:
-            self._optimise(iterations)
-        kernel = self._kernel(self._points, self._points)
-        kernel[np.diag_indices_from(kernel)] += np.exp(self.parameters[-1]) + 1e-8
-        self._factor = np.linalg.cholesky(kernel)
-        self._weights = _solve(self._factor, _solve(self._factor, self._target), transposed=True)
-
-    def predict(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Mean [n], variance [n] and whitened cross-covariances [trials, n], from which joint ones follow."""
-        cross = self._kernel(self._points, self._scaled(numbers))
-        white = _solve(self._factor, cross)
-        variance = np.exp(self.parameters[-2]) - np.einsum("ij,ij->j", white, white)
-        return cross.T @ self._weights, np.maximum(variance, 1e-12), white
-
-    def covariance(self, numbers: np.ndarray, white: np.ndarray, i: int) -> np.ndarray:
-        """Posterior covariance [n] of all rows of `numbers` with row `i`; `white` as `predict` gave it."""
-        points = self._scaled(numbers)
-        return np.asarray(self._kernel(points, points[i : i + 1])[:, 0] - white.T @ white[:, i])
-
-    @property
-    def noise(self) -> float:
-        """The variance of the noise."""
-        return float(np.exp(self.parameters[-1]))
-
-    def _scaled(self, numbers: np.ndarray) -> np.ndarray:
-        return np.asarray(numbers[:, self.used] / self.scale)
-
-    def _select(self, numbers: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        if len(target) > MAX_TRIALS:
-            best = np.argsort(target, kind="stable")[: MAX_TRIALS // 2]
-            latest = np.setdiff1d(np.arange(len(target)), best)[-MAX_TRIALS // 2 :]
-            keep = np.concatenate([best, latest])
-            numbers, target = numbers[keep], target[keep]
-        return self._scaled(numbers), target
-
-    def _kernel(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        lengths = np.exp(self.parameters[:-2])
-        a, b = a / lengths, b / lengths
-        square = (a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1)[None, :] - 2 * a @ b.T
-        r = ROOT5 * np.sqrt(np.maximum(square, 0.0))
-        return np.asarray(np.exp(self.parameters[-2]) * (1 + r + r * r / 3) * np.exp(-r))
-
-    def _optimise(self, iterations: int) -> None:
+    def fit(self, points: Points, target: np.ndarray, iterations: int) -> None:
+        """Find the parameters, starting from those of before, for trials with a standardised target [n]."""
         from scipy.optimize import minimize
 
-        differences = (self._points[:, None, :] - self._points[None, :, :]) ** 2
-        bounds = [(-4.0, 6.0)] * len(self.used) + [(-4.0, 4.0), (np.log(1e-6), 0.0)]
+        chosen = most_telling(target, FITTED)
+        kernel, target = FitKernel(self.kernel, points[chosen]), target[chosen]
         found = minimize(
             self._loss,
-            self.parameters,
-            args=(differences,),
+            self.parameters.vector,
+            args=(kernel, target),
             jac=True,
             method="L-BFGS-B",
-            bounds=bounds,
+            bounds=self._bounds,
             options={"maxiter": iterations},
         )
         if np.isfinite(found.fun):
-            self.parameters = found.x
+            self.parameters = Parameters(found.x)
 
-    def _loss(self, parameters: np.ndarray, differences: np.ndarray) -> tuple[float, np.ndarray]:
+    def _loss(self, vector: np.ndarray, kernel: FitKernel, target: np.ndarray) -> tuple[float, np.ndarray]:
         """Negative log posterior of the parameters, and its gradient."""
-        n = len(self._target)
-        inverse_square = np.exp(-2 * parameters[:-2])
-        r = ROOT5 * np.sqrt(differences @ inverse_square)
-        decay = np.exp(parameters[-2] - r)
-        kernel = decay * (1 + r + r * r / 3)
-        noisy = kernel + (np.exp(parameters[-1]) + 1e-8) * np.eye(n)
+        parameters, n = Parameters(vector), len(target)
+        parts, value, slope = kernel.parts(parameters.lengths)
+        noisy = np.tensordot(parameters.amplitudes, parts, 1)
+        noisy[np.diag_indices(n)] += parameters.noise + JITTER
         try:
             factor = np.linalg.cholesky(noisy)
         except np.linalg.LinAlgError:
-            return 1e10, np.zeros_like(parameters)
+            return 1e10, np.zeros_like(vector)
         inverse_factor = _solve(factor, np.eye(n))
         inverse = inverse_factor.T @ inverse_factor
-        weights = inverse @ self._target
-        slope = inverse - np.outer(weights, weights)  # twice the loss's derivative by the kernel
-        shared = slope * decay * (5 / 3) * (1 + r)
-        gradient = np.empty_like(parameters)
-        gradient[:-2] = 0.5 * np.einsum("ij,ijk->k", shared, differences) * inverse_square
-        gradient[-2] = 0.5 * np.sum(slope * kernel)
-        gradient[-1] = 0.5 * np.trace(slope) * np.exp(parameters[-1])
-        loss = 0.5 * self._target @ weights + np.log(np.diag(factor)).sum()
-        means = np.array([*np.full(len(self.used), self._length_prior[0]), SIGNAL_PRIOR[0], NOISE_PRIOR[0]])
-        deviations = np.array([*np.full(len(self.used), self._length_prior[1]), SIGNAL_PRIOR[1], NOISE_PRIOR[1]])
-        z = (parameters - means) / deviations
-        return float(loss + 0.5 * z @ z), gradient + z / deviations
+        weights = inverse @ target
+        outer = 0.5 * (inverse - np.outer(weights, weights))
+        gradient = np.append(
+            kernel.gradient(parameters.amplitudes, parts, value, slope, outer), np.trace(outer) * parameters.noise
+        )
+        loss = 0.5 * target @ weights + np.log(np.diag(factor)).sum()
+        z = (vector - self._prior_mean) / self._prior_deviation
+        return float(loss + 0.5 * z @ z), gradient + z / self._prior_deviation
+
+    def condition(self, points: Points, candidates: Points, hot: np.ndarray | None = None, room: int = 64) -> Posterior:
+        """What the trials at `points` say of `candidates`; `hot` is their one-hot matrix where it is known."""
+        return Posterior(self.kernel, self.parameters, points, candidates, hot, room)
 
 
-def _solve(factor: np.ndarray, right: np.ndarray, transposed: bool = False) -> np.ndarray:
+class Posterior:
+    """Predictions for fixed candidates, to which trials can be added one by one.
+
+    Trials are kept as whitened covariances: row t of `white` is what trial t says beyond those before it.
+    """
+
+    def __init__(
+        self,
+        kernel: SpaceKernel,
+        parameters: Parameters,
+        points: Points,
+        candidates: Points,
+        hot: np.ndarray | None,
+        room: int,
+    ):
+        self.kernel, self.parameters, self.candidates = kernel, parameters, candidates
+        self.hot = kernel.one_hot(candidates) if hot is None else hot
+        self.n, self._noise = len(points), parameters.noise + JITTER
+        own = kernel.cross(parameters, points, kernel.one_hot(points, np.float64), points)
+        own[np.diag_indices(self.n)] += self._noise
+        self._factor = np.zeros((self.n + room, self.n + room))
+        self._factor[: self.n, : self.n] = np.linalg.cholesky(own)
+        self._white = np.zeros((self.n + room, len(candidates)), dtype=np.float32)
+        factor = self._factor[: self.n, : self.n].astype(np.float32)
+        self._white[: self.n] = _solve(factor, kernel.cross(parameters, candidates, self.hot, points).T)
+        used = self._white[: self.n]
+        self.variance = np.maximum(parameters.amplitudes.sum() - np.einsum("ij,ij->j", used, used), 1e-9)
+
+    @property
+    def room(self) -> int:
+        """How many trials fit in."""
+        return len(self._white)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another trial can be added."""
+        return self.n < self.room
+
+    def add(self, i: int) -> None:
+        """Candidate `i` was measured: it becomes one more trial."""
+        covariance = self.kernel.cross(self.parameters, self.candidates, self.hot, self.candidates[np.array([i])])[:, 0]
+        known = self._white[: self.n, i].copy()
+        deviation = float(np.sqrt(self.variance[i] + self._noise))
+        share = (covariance - known @ self._white[: self.n]) / np.float32(deviation)
+        self._factor[self.n, : self.n], self._factor[self.n, self.n] = known, deviation
+        self._white[self.n] = share
+        self.variance = np.maximum(self.variance - share * share, 1e-9)
+        self.n += 1
+
+    def forget(self, n: int, variance: np.ndarray) -> None:
+        """Go back to the first `n` trials, and to the variance of then."""
+        self.n, self.variance = n, variance
+
+    def mean(self, target: np.ndarray) -> np.ndarray:
+        """The expected target of each candidate, for the targets of all trials in their order."""
+        weights = _solve(self._factor[: self.n, : self.n], target)
+        return np.asarray(weights.astype(np.float32) @ self._white[: self.n])
+
+
+def most_telling(target: np.ndarray, n: int) -> np.ndarray:
+    """Positions of `n` trials: the best half and the latest half; all where there are no more."""
+    if len(target) <= n:
+        return np.arange(len(target))
+    best = np.argsort(target, kind="stable")[: n // 2]
+    latest = np.setdiff1d(np.arange(len(target)), best)[-(n - n // 2) :]
+    return np.sort(np.concatenate([best, latest]))
+
+
+def _solve(factor: np.ndarray, right: np.ndarray) -> np.ndarray:
     from scipy.linalg import solve_triangular
 
-    return np.asarray(solve_triangular(factor, right, lower=True, trans=1 if transposed else 0, check_finite=False))
+    return np.asarray(solve_triangular(factor, right, lower=True, check_finite=False))

@@ -45,7 +45,7 @@ def judge(
     for config, own, facts in zip(configs, times, how, strict=True):
         ratios = [a / b for a, b in zip(own, baseline, strict=True)]
         low, high = median_interval(ratios)
-        how_measured = {**facts, "interleaved": len(configs)}
+        how_measured = {**facts, "interleaved": len(configs), "baseline_s": statistics.median(baseline)}
         measurement = Measurement(Status.OK, tuple(own), "float64 reference", how=how_measured)
         found.append(Compared(config, measurement, statistics.median(ratios), low, high))
     return found

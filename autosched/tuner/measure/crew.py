@@ -39,6 +39,7 @@ class Crew:
         self._spares: list[WorkerProcess] = []
         self._workers: list[WorkerProcess] = []
         self._busy: dict[int, tuple[int, float]] = {}  # number of the worker -> position of its job, deadline
+        self._limit_s: dict[int, float] = {}  # number of the worker -> time that its job may take
         self._is_closed = False
         try:
             for _ in range(size):
@@ -132,7 +133,8 @@ class Crew:
                 continue
             self._make_ready(number)
             position, job = waiting.popleft()
-            self._busy[number] = position, time.monotonic() + self._timeout_s
+            self._limit_s[number] = self._timeout_s * job.share
+            self._busy[number] = position, time.monotonic() + self._limit_s[number]
             with contextlib.suppress(OSError):  # it has just died, which shows when its reply is awaited
                 self._workers[number].start(job)
 
@@ -164,9 +166,10 @@ class Crew:
         now = time.monotonic()
         for number, (_, deadline) in self._busy.items():
             if number not in replies and now >= deadline:
-                text = f"not finished after {self._timeout_s:g} s; the worker process was ended"
+                text = f"not finished after {self._limit_s[number]:g} s; the worker process was ended"
+                where = self._workers[number].end_hanging()
                 self._replace(number)
-                replies[number] = Reply(-1, status=self._timeout_status, error=text)
+                replies[number] = Reply(-1, status=self._timeout_status, error=f"{text}\n{where}".rstrip())
         return list(replies.items())
 
     def _replace(self, number: int) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -27,6 +28,8 @@ from autosched.tuner.measure.builder import TEMPLATE_COMPILER, LocalBuilder
 from autosched.tuner.measure.compare import Compared, facts, failed, judge
 from autosched.tuner.measure.reference import Evaluate
 from autosched.tuner.measure.runner import LocalRunner, threads_of
+
+_EXTRA_SEEDS_S = 3.0  # what checking a finalist on further inputs may take
 
 
 class LocalMeasurer:
@@ -106,8 +109,8 @@ class LocalMeasurer:
     ) -> tuple[Compared, ...]:
         """Measure configurations in turn against the first one, in one process.
 
-        rounds       times that each is measured; in each round all of them, in random order
-        extra_seeds  further inputs that each is checked with before
+        rounds       times that each is measured, fewer where it is slow; in each round all of them, in random order
+        extra_seeds  further inputs that each is checked with before, at most
         returns      in the order of the configurations; ratios are to the first one's times. Where the first one
                      fails, they are to the first that does not
         """
@@ -150,14 +153,28 @@ class LocalMeasurer:
             yield outcome
 
     def _check(self, runner: LocalRunner, built: Built, extra_seeds: int) -> Measurement | None:
-        seed = self.options.seed
-        failures = (runner.check(built, seed + extra) for extra in range(extra_seeds + 1))
-        return next((failure for failure in failures if failure is not None), None)
+        """Check on several inputs, on fewer of them where making references takes long."""
+        end = time.monotonic() + _EXTRA_SEEDS_S
+        for extra in range(extra_seeds + 1):
+            if extra and time.monotonic() + runner.reference_s > end:
+                break
+            if (failure := runner.check(built, self.options.seed + extra)) is not None:
+                return failure
+        return None
 
     def _interleave(self, runner: LocalRunner, built: Sequence[Built], rounds: int) -> list[Compared]:
+        """Time them in turn; where that fails, each with the first one alone, so that only the culprit fails."""
         configs: list[Any] = [one.candidate.config for one in built]
         times = runner.interleave(built, rounds)
         if isinstance(times, Measurement):
-            return [failed(config, times) for config in configs]
+            if len(built) == 1:
+                return [failed(configs[0], times)]
+            first, *others = built
+            alone = self._interleave(runner, [first], rounds)
+            if not alone[0].measurement.is_ok:
+                return [*alone, *self._interleave(runner, others, rounds)]
+            if len(others) == 1:
+                return [*alone, failed(configs[1], times)]
+            return [*alone, *(self._interleave(runner, [first, other], rounds)[1] for other in others)]
         how = [facts(threads_of(one, self.options), self.options) for one in built]
         return judge(configs, times, times[0], how)

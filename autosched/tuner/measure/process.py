@@ -22,6 +22,7 @@ from autosched.task import Status
 from autosched.tuner.measure.worker import Do, Learn, Reply, Setup
 
 _START_TIMEOUT_S = 120.0
+_LAST_WORDS_S = 0.5
 _MOST_ERROR_BYTES = 64 * 1024
 _ALIVE: weakref.WeakSet[WorkerProcess] = weakref.WeakSet()
 # What the C++ library and LLVM print before they abort for want of memory.
@@ -30,10 +31,14 @@ _MEMORY_TEXTS = ("bad_alloc", "out of memory", "Cannot allocate memory", "Memory
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A message for a worker, and what the worker must have learnt before, by key."""
+    """A message for a worker, and what the worker must have learnt before, by key.
+
+    share  how many times the crew's time it may take
+    """
 
     message: Any
     needs: Mapping[str, Any] = field(default_factory=dict)
+    share: int = 1
 
 
 class WorkerProcess:
@@ -144,6 +149,15 @@ class WorkerProcess:
         elif any(words in text for words in _MEMORY_TEXTS) or (code == -signal.SIGKILL and not self._killed):
             status = Status.OUT_OF_MEMORY  # SIGKILL that is not ours comes from the system when memory runs out
         return Reply(self._number, status=status, error=f"the worker process {self._end()}\n{text}".rstrip())
+
+    def end_hanging(self) -> str:
+        """End a process that takes too long; gives where it was, in its own words, if it can still say so."""
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            self._process.send_signal(signal.SIGABRT)  # faulthandler writes the stacks of all threads
+            self._process.wait(_LAST_WORDS_S)
+        text = self._error_text()
+        self.kill()
+        return text
 
     def pause(self) -> bool:
         """Stop the process until `resume`; tells whether it is stopped, which not every system can do."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,9 @@ from autosched.tuner.measure.workbench import Workbench, poison
 
 CHECKED_AGAINST = "float64 reference"
 NATIVE = "native"
+_INTERLEAVE_S = 2.0  # kernels that are compared share so much time …
+_LEAST_ROUNDS = 6  # … where each has had its turn so often
+_FILLS_CACHES_S = 0.01  # a call that takes longer than this needs no other one before it to fill the caches
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +126,18 @@ def interleave(
     """Time kernels in turn, in a new random order each round; gives per kernel the seconds per call of each round.
 
     Each makes one call before its clock starts, which brings its data back into the caches that the others used.
+    There are `rounds` of them, fewer where they take longer than 2 s.
     """
+    start = time.perf_counter()
     numbers = [calls_per_repeat(kernel.run, options.repeat_s) for kernel in kernels]
     times: list[list[float]] = [[] for _ in kernels]
     order = list(range(len(kernels)))
-    for _ in range(rounds):
+    for n in range(rounds):
+        if n >= _LEAST_ROUNDS and time.perf_counter() - start > _INTERLEAVE_S:
+            break
         rng.shuffle(order)
         for i in order:
-            kernels[i].run(1)
+            if not times[i] or times[i][-1] < _FILLS_CACHES_S:
+                kernels[i].run(1)
             times[i].append(time_calls(kernels[i].run, numbers[i]) / numbers[i])
     return times

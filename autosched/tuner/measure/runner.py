@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -43,6 +44,7 @@ class LocalRunner:
         self._stored: dict[str, StoredReference] = {}
         self._keys: dict[str, str] = {}
         self._n_stored = 0
+        self.reference_s = 0.0  # what making and storing the last reference took
 
     @property
     def crew(self) -> Crew:
@@ -69,6 +71,7 @@ class LocalRunner:
             self._stored.pop(next(iter(self._stored))).remove()
         self._n_stored += 1
         key = self._keys[name] = f"{name}_{self._n_stored}"  # never given again: workers remember what it stands for
+        start = time.perf_counter()
         reference = make_reference(task.func, seed, self._evaluate)
         try:
             self._stored[key] = store_reference(reference, self._folder, key)
@@ -77,6 +80,7 @@ class LocalRunner:
                 f"the inputs and reference of {task.title} cannot be written to {self._folder}: {error}",
                 hint="make room there, or set TMPDIR to another folder",
             ) from error
+        self.reference_s = time.perf_counter() - start
         return key
 
     def run(self, built: Sequence[Built], best_s: float | None = None) -> Iterator[Measurement]:
@@ -96,7 +100,7 @@ class LocalRunner:
         """Time candidates in turn; gives per candidate the seconds of each round, or the failure of all."""
         key = self._key(built[0], None)
         message = Interleave(tuple(map(self._entry, built)), key, self._options, rounds)
-        reply = self._do(message, built[0], None)
+        reply = self._do(message, built[0], None, len(built))
         if reply.status is not Status.OK:
             return _failure(reply, self._options)
         times: list[list[float]] = reply.value
@@ -117,9 +121,10 @@ class LocalRunner:
         found: Measurement = reply.value
         return dataclasses.replace(found, how={**found.how, "build_s": round(built.build_s, 4)})
 
-    def _do(self, message: Run | Interleave, built: Built, seed: int | None) -> Reply:
+    def _do(self, message: Run | Interleave, built: Built, seed: int | None, share: int = 1) -> Reply:
         key = self._key(built, seed)
-        ((_, reply),) = self._crew.run([Job(message, {NATIVE: self._native_loop(), key: self._stored[key]})])
+        job = Job(message, {NATIVE: self._native_loop(), key: self._stored[key]}, share)
+        ((_, reply),) = self._crew.run([job])
         return reply
 
     def _key(self, built: Built, seed: int | None) -> str:

@@ -14,9 +14,11 @@ import numpy as np
 
 from autosched.space import Config, ConfigSpace
 from autosched.task import Status, Trial
+from autosched.tuner.cost_model import Hint
 from autosched.tuner.search.pool import Pool, spread
 
 START = 16  # configurations that are tried before a model is asked
+HINTED = 4  # of them: the best by the records of others, where there are such
 LEAST_GAIN = 0.02  # of the time for each e-fold of trials: luck that is left when nothing improves any more
 CHANCES = 2  # how often a configuration is proposed whose trial was lost
 
@@ -40,16 +42,16 @@ class Search(Protocol):
 class History:
     """The trials so far as arrays: rows of positions, numbers for models, natural logarithm of times (nan: failed)."""
 
-    def __init__(self, space: ConfigSpace):
-        self.rows = np.zeros((0, len(space.knobs)), dtype=np.int32)
-        self.numbers = np.zeros((0, len(space.columns)))
+    def __init__(self, pool: Pool):
+        self.rows = np.zeros((0, len(pool.space.knobs)), dtype=np.int32)
+        self.numbers = pool.encode(self.rows)
         self.log_s = np.zeros(0)
-        self._space = space
+        self._pool = pool
 
     def add(self, rows: np.ndarray, log_s: Sequence[float]) -> None:
         """Append trials."""
         self.rows = np.concatenate([self.rows, rows])
-        self.numbers = np.concatenate([self.numbers, self._space.encode_rows(rows)])
+        self.numbers = np.concatenate([self.numbers, self._pool.encode(rows)])
         self.log_s = np.concatenate([self.log_s, np.asarray(log_s, dtype=float)])
 
     def __len__(self) -> int:
@@ -75,16 +77,18 @@ class BaseSearch(ABC):
     """A strategy by its `propose`; the rest of the interface follows.
 
     space  where it searches;   seed  equal seeds and equal answers give equal proposals
-    start  how many configurations are spread over the space before `propose` is asked
+    start  how many configurations are tried before `propose` is asked: the best few by the hints, the others spread
+    hints  what the records of others say: columns for the models and first samples, never an order to follow
     """
 
     name = ""
 
-    def __init__(self, space: ConfigSpace, *, seed: int = 0, start: int = START):
-        self.space, self.start = space, start
+    def __init__(self, space: ConfigSpace, *, seed: int = 0, start: int = START, hints: Sequence[Hint] = ()):
+        self.space, self.start, self.hints = space, start, tuple(hints)
         self.rng = np.random.default_rng(seed)
-        self.pool = Pool(space, self.rng)
-        self.history = History(space)
+        self.pool = Pool(space, self.rng, hints=self.hints)
+        self.history = History(self.pool)
+        self._hinted = HINTED if self.hints else 0
         self._waiting = space.to_rows(space.starting_points() if space.count() else ())
         self._asked: dict[str, int] = {}  # in flight or lost: how often it was proposed
 
@@ -154,8 +158,11 @@ class BaseSearch(ABC):
             row, self._waiting = self._waiting[:1], self._waiting[1:]
             if not self.pool.is_taken(row[0]):
                 n -= self._accept(row, n, parts)
-        if n > 0 and len(self.pool._taken) < self.start:
-            n -= self._accept(self._spread(min(n, self.start - len(self.pool._taken))), n, parts)
+        if n > 0 and self._hinted and self.pool.n_taken < self.start:
+            found = self._accept(self._best_by_hints(min(n, self._hinted)), n, parts)
+            n, self._hinted = n - found, self._hinted - found
+        if n > 0 and self.pool.n_taken < self.start:
+            n -= self._accept(self._spread(min(n, self.start - self.pool.n_taken)), n, parts)
         if n > 0 and self.pool.left:
             n -= self._accept(self.propose(n), n, parts)
         if n > 0 and self.pool.left:
@@ -176,8 +183,16 @@ class BaseSearch(ABC):
     def _spread(self, n: int) -> np.ndarray:
         """`n` open rows far from each other and from all that were tried."""
         rows = self.pool.random(1000)
-        numbers, known = self.space.encode_rows(rows), self.history.numbers
-        return rows[list(spread(numbers, n, known, self.rng))]
+        known = self.space.encode_rows(self.pool.taken_rows())
+        return rows[list(spread(self.space.encode_rows(rows), n, known, self.rng))]
+
+    def _best_by_hints(self, n: int) -> np.ndarray:
+        """`n` open rows that the hints in turn call the fastest."""
+        rows, numbers = self.pool.candidates(self.history.best_rows(8), 4000)
+        columns = numbers[:, len(self.space.columns) :].T
+        orders = [np.argsort(column, kind="stable")[:n] for column in columns]
+        merged = dict.fromkeys(int(i) for turn in zip(*orders, strict=True) for i in turn)
+        return np.take(rows, list(merged)[:n], axis=0)
 
     def _lose(self, config: Config, row: np.ndarray) -> None:
         """A lost trial says nothing: the configuration may come again, but not for ever."""

@@ -1,10 +1,15 @@
 """Bayesian optimisation: a Gaussian process on clipped logarithmic times, expected improvement over all candidates.
 
-Batches are picked by kriging believer: what was picked counts as measured with its predicted time, which lowers the
-uncertainty around it.
+A small space is judged whole at every step. In a large one, candidates are drawn anew and the most promising ones are
+improved from neighbour to neighbour. Batches are picked by kriging believer: what was picked counts as measured with
+its predicted time, which lowers the uncertainty around it.
+
+Source: Jones, Schonlau, Welch 1998, Efficient global optimization; Ginsbourger, Le Riche, Carraro 2010.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,17 +17,29 @@ from autosched.space import ConfigSpace
 from autosched.tuner.cost_model import (
     Feasibility,
     GaussianProcess,
+    Hint,
+    Points,
+    Posterior,
+    SpaceKernel,
     clip_log_times,
     expected_improvement,
     likely,
+    most_telling,
     one_thread,
 )
-from autosched.tuner.search.base import START, BaseSearch
+from autosched.tuner.search.base import BaseSearch
 
-CANDIDATES = 4000  # configurations of a large space that are judged at each step
-REFIT = 8  # new trials after which the length scales are fitted again
+START = 8  # configurations before the model is asked
+LEAST_TRIALS = 4  # with a time, for a model
+CANDIDATES = 3000  # configurations of a large space that are judged at each step
+CLIMBERS = 8  # of them: the most promising, from which neighbours are judged as well
+CLIMBS = 6  # how often
+REFIT = 0.08  # share of new trials after which the parameters are fitted again
 ITERATIONS = 12  # steps of such a fit, which starts from the one before
 FIRST_ITERATIONS = 60
+MAX_TRIALS = 400  # of more, the best half and the latest half are used: the cost grows with the cube
+MEMBERS = 4  # processes whose parameters differ where the trials say little about them; the first is the likeliest
+ROOM = 64  # trials that a posterior can take before it is made anew
 
 
 class GaussianProcessSearch(BaseSearch):
@@ -30,61 +47,184 @@ class GaussianProcessSearch(BaseSearch):
 
     name = "gp"
 
-    def __init__(self, space: ConfigSpace, *, seed: int = 0, start: int = START):
-        super().__init__(space, seed=seed, start=start)
+    def __init__(self, space: ConfigSpace, *, seed: int = 0, start: int = START, hints: Sequence[Hint] = ()):
+        super().__init__(space, seed=seed, start=start, hints=hints)
+        self.seed = seed
         self.feasibility = Feasibility(seed)
-        self._model: GaussianProcess | None = None
-        self._fitted_on = 0  # trials at the last fit of the length scales
-        self._is_trained = False
-        self._best = 0.0
-
-    def learn(self) -> None:
-        """The models are trained when they are asked the next time."""
-        self._is_trained = False
-
-    def _trained(self) -> GaussianProcess | None:
-        history, ok = self.history, self.history.ok
-        if int(ok.sum()) < 4:
-            return None
-        if self._model is None:
-            sample = self.pool.candidates(history.best_rows(0), CANDIDATES)[1]
-            self._model = GaussianProcess(np.concatenate([sample, history.numbers]).std(axis=0))
-        if not self._is_trained:
-            target = clip_log_times(history.log_s[ok])
-            self._best = float(target.min())
-            first = self._fitted_on == 0
-            refit = first or len(history) >= self._fitted_on + REFIT
-            iterations = (FIRST_ITERATIONS if first else ITERATIONS) if refit else 0
-            self._model.fit(history.numbers[ok], target, iterations)
-            self._fitted_on = len(history) if refit else self._fitted_on
-            self.feasibility.fit(history.numbers, ok)
-            self._is_trained = True
-        return self._model
+        self._form: SpaceForm | None = None
+        self._models: list[GaussianProcess] = []
+        self._fitted_on = 0  # trials at the last fit of the parameters
+        self._posteriors: list[Posterior] = []  # over the whole of a listed space, for the trials `_used`
+        self._used = np.zeros(0, dtype=np.int64)  # positions in the history, in the posterior's order
 
     def propose(self, n: int) -> np.ndarray:
         """The best by expected improvement times probability of success, each lowering the uncertainty near it."""
-        with one_thread():
-            return self._propose(n)
-
-    def _propose(self, n: int) -> np.ndarray:
-        model = self._trained()
-        rows, numbers = self.pool.candidates(self.history.best_rows(24), CANDIDATES)
-        if model is None or not len(rows):
+        if int(self.history.ok.sum()) < LEAST_TRIALS:
             return self.pool.random(n)
+        with one_thread():
+            self._fit()
+            self.feasibility.learn(self.history.numbers, self.history.ok)
+            return self._from_list(n) if self.pool.is_listed else self._from_samples(n)
+
+    def _spread(self, n: int) -> np.ndarray:
+        return self.pool.random(n)  # corners of a space, where configurations far apart lie, are seldom fast
+
+    # ---- the model
+
+    def _fit(self) -> None:
+        history = self.history
+        if self._form is None:
+            self._form = SpaceForm(self.space, self.pool.reference(CANDIDATES), len(self.hints))
+            draws = [None, *(np.random.default_rng((self.seed, i)) for i in range(1, MEMBERS))]
+            self._models = [GaussianProcess(self._form.kernel, rng) for rng in draws]
+        first = self._fitted_on == 0
+        if not first and len(history) <= self._fitted_on * (1 + REFIT):
+            return
+        points = self._form.points(history.rows[history.ok], history.numbers[history.ok])
+        target = clip_log_times(history.log_s[history.ok])
+        for model in self._models:
+            model.fit(points, target, FIRST_ITERATIONS if first else ITERATIONS)
+        self._fitted_on, self._posteriors = len(history), []
+
+    def _condition(self, rows: np.ndarray, numbers: np.ndarray, hot: np.ndarray | None, room: int) -> list[Posterior]:
+        """Posteriors over candidates for the trials that tell most, which `_used` then names."""
+        assert self._form is not None, "called after _fit"
+        ok = np.flatnonzero(self.history.ok)
+        self._used = ok[most_telling(self.history.log_s[ok], MAX_TRIALS)]
+        points = self._form.points(self.history.rows[self._used], self.history.numbers[self._used])
+        candidates = self._form.points(rows, numbers)
+        hot = self._form.kernel.one_hot(candidates) if hot is None else hot
+        return [model.condition(points, candidates, hot, room) for model in self._models]
+
+    # ---- a listed space
+
+    def _from_list(self, n: int) -> np.ndarray:
+        rows, numbers, is_open = self.pool.listing()
+        posteriors = self._up_to_date(rows, numbers)
+        success = self.feasibility.predict_listed(numbers)
+        candidates = np.flatnonzero(is_open)
+        candidates = candidates[likely(success[candidates], n)]
+        return np.take(rows, self._pick(posteriors, candidates, success, n), axis=0)
+
+    def _up_to_date(self, rows: np.ndarray, numbers: np.ndarray) -> list[Posterior]:
+        """The posteriors over the whole list for all trials; new ones are added to those of before."""
+        posteriors, ok = self._posteriors, np.flatnonzero(self.history.ok)
+        new = ok[len(self._used) :]
+        if not posteriors or len(ok) > MAX_TRIALS or len(ok) > posteriors[0].room:
+            assert self._form is not None, "called after _fit"
+            self._posteriors = self._condition(rows, numbers, self._form.listed_hot(rows, numbers), ROOM)
+            return self._posteriors
+        for i in new:
+            at = self.pool.index_of(self.history.rows[i])
+            for posterior in posteriors:
+                posterior.add(at)
+        self._used = ok
+        return posteriors
+
+    # ---- a large space
+
+    def _from_samples(self, n: int) -> np.ndarray:
+        best = self.history.best_rows(24)
+        rows, numbers = self.pool.candidates(best, CANDIDATES)
+        if not len(rows):
+            return rows
+        seen = {row.tobytes() for row in rows}
+        top = self._score(rows, numbers)
+        for _ in range(CLIMBS):
+            peaks = rows[np.argsort(-top, kind="stable")[:CLIMBERS]]
+            near = self.pool.untaken(np.concatenate([self.space.neighbour_rows(row) for row in peaks]))
+            fresh = {key: row for row in near if (key := row.tobytes()) not in seen}
+            if not fresh:
+                break
+            seen.update(fresh)
+            new = np.array(list(fresh.values()))
+            new_numbers = self.pool.encode(new)
+            new_top = self._score(new, new_numbers)
+            is_better = new_top.max() > top.max()
+            rows, numbers = np.concatenate([rows, new]), np.concatenate([numbers, new_numbers])
+            top = np.concatenate([top, new_top])
+            if not is_better:
+                break
+        chosen = np.argsort(-top, kind="stable")[: max(200, 40 * n)]
+        rows, numbers = rows[chosen], numbers[chosen]
+        posteriors = self._condition(rows, numbers, None, n)
         success = self.feasibility.predict(numbers)
-        runs = likely(success, n)
-        rows, numbers, success = rows[runs], numbers[runs], success[runs]
-        mean, variance, white = model.predict(numbers)
-        best, picked = self._best, list[int]()
-        shares: list[np.ndarray] = []  # of each picked one: its effect on all others' covariances
-        for _ in range(min(n, len(rows))):
-            gain = expected_improvement(mean, np.sqrt(variance), best) * success
-            gain[picked] = -1.0
+        return np.take(rows, self._pick(posteriors, likely(success, n), success, n), axis=0)
+
+    def _score(self, rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        posteriors = self._condition(rows, numbers, None, 0)
+        target = self._target()
+        best = float(target.min())
+        gains = [expected_improvement(p.mean(target), np.sqrt(p.variance), best) for p in posteriors]
+        return np.asarray(np.sum(gains, axis=0) * self.feasibility.predict(numbers))
+
+    # ---- both
+
+    def _target(self) -> np.ndarray:
+        return clip_log_times(self.history.log_s[self._used])
+
+    def _pick(self, posteriors: list[Posterior], candidates: np.ndarray, success: np.ndarray, n: int) -> list[int]:
+        """Positions of the `n` best of the candidates, one after the other; the posteriors end as they were."""
+        target = self._target()
+        beliefs = [
+            Belief(posterior, posterior.mean(target)[candidates], float(target.min())) for posterior in posteriors
+        ]
+        picked: list[int] = []
+        for _ in range(min(n, len(candidates))):
+            gain = sum((belief.gain(candidates) for belief in beliefs), np.zeros(len(candidates))) * success[candidates]
+            gain[np.isin(candidates, picked)] = -1.0
             i = int(np.argmax(gain))
-            picked.append(i)
-            covariance = model.covariance(numbers, white, i) - sum((s * s[i] for s in shares), np.zeros(len(rows)))
-            share = covariance / np.sqrt(variance[i] + model.noise)
-            shares.append(share)
-            variance = np.maximum(variance - share * share, 1e-12)
-            best = min(best, float(mean[i]))
-        return np.take(rows, picked, axis=0)
+            picked.append(int(candidates[i]))
+            if len(picked) < n:
+                for belief in beliefs:
+                    belief.believe(i, picked[-1])
+        for belief in beliefs:
+            belief.forget()
+        return picked
+
+
+class Belief:
+    """One process while a batch is picked: what was picked counts as measured with the predicted time."""
+
+    def __init__(self, posterior: Posterior, mean: np.ndarray, best: float):
+        self._posterior, self._mean, self._best = posterior, mean, best
+        self._before = posterior.n, posterior.variance
+
+    def gain(self, candidates: np.ndarray) -> np.ndarray:
+        """Expected improvement of the candidates, whose means it has."""
+        return expected_improvement(self._mean, np.sqrt(self._posterior.variance[candidates]), self._best)
+
+    def believe(self, i: int, position: int) -> None:
+        """Candidate `i`, which stands at `position`, was picked."""
+        self._best = min(self._best, float(self._mean[i]))
+        if self._posterior.has_room:
+            self._posterior.add(position)
+
+    def forget(self) -> None:
+        """Leave the posterior as it was."""
+        self._posterior.forget(*self._before)
+
+
+class SpaceForm:
+    """How rows become points of the kernel: columns scaled by their spread, knobs without columns left out."""
+
+    def __init__(self, space: ConfigSpace, reference: np.ndarray, hints: int):
+        self._knobs = [i for i, table in enumerate(space.tables) if table.shape[1]]
+        widths = [space.tables[i].shape[1] for i in self._knobs]
+        deviation = reference.std(axis=0)
+        deviation = np.where(deviation > 0, deviation, 1.0)
+        self._first_hint, self._hint_scale = sum(widths), deviation[sum(widths) :]
+        scales = np.split(deviation[: sum(widths)], np.cumsum(widths)[:-1]) if widths else []
+        tables = [space.tables[i] / scale for i, scale in zip(self._knobs, scales, strict=True)]
+        self.kernel = SpaceKernel(tables, hints)
+        self._hot: np.ndarray | None = None
+
+    def points(self, rows: np.ndarray, numbers: np.ndarray) -> Points:
+        """Rows of positions and their numbers as points."""
+        return Points(rows[:, self._knobs], numbers[:, self._first_hint :] / self._hint_scale)
+
+    def listed_hot(self, rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """The one-hot matrix of the whole list, made once."""
+        if self._hot is None:
+            self._hot = self.kernel.one_hot(self.points(rows, numbers))
+        return self._hot

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from autosched.space import Config, ConfigSpace
+from autosched.tuner.cost_model import Hint
 
 LISTED = 20_000  # spaces with no more valid configurations are listed whole
 
@@ -18,27 +19,42 @@ class Pool:
     time: random ones, and ones near to the best known.
     """
 
-    def __init__(self, space: ConfigSpace, rng: np.random.Generator, listed: int = LISTED):
-        self.space, self.rng = space, rng
-        self._taken: set[bytes] = set()
+    def __init__(self, space: ConfigSpace, rng: np.random.Generator, listed: int = LISTED, hints: Sequence[Hint] = ()):
+        self.space, self.rng, self.hints = space, rng, tuple(hints)
+        self._taken: dict[bytes, None] = {}  # in the order of taking
         self.is_listed = space.count_is_exact and space.count() <= listed
         self._rows = space.all_rows() if self.is_listed else np.zeros((0, len(space.knobs)), dtype=np.int32)
-        self._numbers = space.encode_rows(self._rows) if self.is_listed else np.zeros((0, len(space.columns)))
+        self._numbers = self.encode(self._rows)
         self._open = np.ones(len(self._rows), dtype=bool)
         self._index = {row.tobytes(): i for i, row in enumerate(self._rows)}
+
+    def encode(self, rows: np.ndarray) -> np.ndarray:
+        """Numbers for models: the space's columns, then one per hint."""
+        columns = [self.space.encode_rows(rows), *(hint.scores(self.space, rows)[:, None] for hint in self.hints)]
+        return np.concatenate(columns, axis=1)
+
+    @property
+    def n_taken(self) -> int:
+        """How many rows were proposed or measured."""
+        return len(self._taken)
+
+    def taken_rows(self) -> np.ndarray:
+        """The rows that were proposed or measured, in that order."""
+        width = len(self.space.knobs)
+        return np.frombuffer(b"".join(self._taken), dtype=np.int32).reshape(-1, width) if width else self._rows[:0]
 
     def take(self, rows: np.ndarray) -> None:
         """Never propose these rows again."""
         for row in rows:
             key = row.tobytes()
-            self._taken.add(key)
+            self._taken[key] = None
             if self.is_listed:
                 self._open[self._index[key]] = False
 
     def give_back(self, row: np.ndarray) -> None:
         """The row may be proposed again."""
         key = row.tobytes()
-        self._taken.discard(key)
+        self._taken.pop(key, None)
         if self.is_listed:
             self._open[self._index[key]] = True
 
@@ -51,15 +67,27 @@ class Pool:
         """How many configurations are left, exact where the count of the space is."""
         return int(self._open.sum()) if self.is_listed else max(0, self.space.count() - len(self._taken))
 
+    def listing(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """All rows of a listed space, their numbers, and which of them are open."""
+        return self._rows, self._numbers, self._open
+
+    def index_of(self, row: np.ndarray) -> int:
+        """Where a row of a listed space stands in `listing`."""
+        return self._index[row.tobytes()]
+
+    def reference(self, n: int) -> np.ndarray:
+        """Numbers of the whole listed space, or of about `n` random rows: how far each column spreads."""
+        return self._numbers if self.is_listed else self.encode(self.space.sample_rows(np.random.default_rng(0), n))
+
     def random(self, n: int) -> np.ndarray:
         """Up to `n` different open rows, drawn uniformly; fewer only where no more are left."""
         if self.is_listed:
             return np.take(self._rows, self.rng.permutation(np.flatnonzero(self._open))[:n], axis=0)
-        found = self._untaken(self.space.sample_rows(self.rng, n))
+        found = self.untaken(self.space.sample_rows(self.rng, n))
         for _ in range(10):
             if len(found) >= n:
                 break
-            more = self._untaken(self.space.sample_rows(self.rng, 4 * n))
+            more = self.untaken(self.space.sample_rows(self.rng, 4 * n))
             found = _unique(np.concatenate([found, more]))
         if not len(found) and self.left:
             found = self._first_open(n)
@@ -81,10 +109,10 @@ class Pool:
         for row in close[self.rng.permutation(len(close))[:24]]:
             rows.append(self.space.neighbour_rows(row))
         rows.append(self._crossings(best, n // 3))
-        found = self._untaken(_unique(np.concatenate(rows)))
+        found = self.untaken(_unique(np.concatenate(rows)))
         if len(found) > n:
             found = found[self.rng.permutation(len(found))[:n]]
-        return found, self.space.encode_rows(found)
+        return found, self.encode(found)
 
     def _crossings(self, best: np.ndarray, n: int) -> np.ndarray:
         """Valid rows that take each knob from one of two of the best."""
@@ -95,7 +123,8 @@ class Pool:
         mixed = mixed[mothers[:, 0] == fathers[:, 0]] if self.space.knobs[0].name == "template" else mixed
         return np.compress(self.space.valid_rows(mixed), mixed, axis=0)
 
-    def _untaken(self, rows: np.ndarray) -> np.ndarray:
+    def untaken(self, rows: np.ndarray) -> np.ndarray:
+        """Those of the rows that are open."""
         return np.compress([row.tobytes() not in self._taken for row in rows], rows, axis=0)
 
     def _first_open(self, n: int) -> np.ndarray:

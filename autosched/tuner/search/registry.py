@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
 from autosched.errors import InvalidValueError
 from autosched.space import ConfigSpace
+from autosched.tuner.cost_model import Hint
 from autosched.tuner.search.base import BaseSearch
 
 STRATEGIES = {
     "random": "autosched.tuner.search.random:RandomSearch",
+    "grid": "autosched.tuner.search.grid:GridSearch",
+    "genetic": "autosched.tuner.search.genetic:GeneticSearch",
+    "annealing": "autosched.tuner.search.annealing:AnnealingSearch",
     "xgboost": "autosched.tuner.search.xgboost_rank:XGBoostSearch",
+    "forest": "autosched.tuner.search.forest:ForestSearch",
     "gp": "autosched.tuner.search.gaussian_process:GaussianProcessSearch",
+    "optuna-tpe": "autosched.tuner.search.optuna_samplers:TpeSearch",
+    "optuna-cmaes": "autosched.tuner.search.optuna_samplers:CmaEsSearch",
+    "optuna-gp": "autosched.tuner.search.optuna_samplers:OptunaGpSearch",
 }
 AUTO = "gp"  # what replay on recorded spaces measured as the best
 
 
-def make_search(name: str, space: ConfigSpace, *, seed: int = 0) -> BaseSearch:
-    """The strategy of that name over the space. Raises InvalidValueError for an unknown name."""
-    known = AUTO if name == "auto" else name
+def make_search(
+    name: str, space: ConfigSpace, *, seed: int = 0, budget: int | None = None, hints: Sequence[Hint] = ()
+) -> BaseSearch:
+    """The strategy of that name over the space.
+
+    budget  trials that there will be, None where nobody knows: `auto` goes through a space that they cover
+    hints   what the records of other devices, workloads or versions say
+    Raises  InvalidValueError for an unknown name, UsageError where the strategy needs a package that is not there.
+    """
+    known = _choose(space, budget) if name == "auto" else name
     if known not in STRATEGIES:
         raise InvalidValueError(f"no strategy '{name}'", hint=f"there are auto, {', '.join(STRATEGIES)}")
     module, _, attribute = STRATEGIES[known].partition(":")
     kind: Any = getattr(import_module(module), attribute)
-    search: BaseSearch = kind(space, seed=seed)
+    search: BaseSearch = kind(space, seed=seed, hints=hints)
     return search
+
+
+def _choose(space: ConfigSpace, budget: int | None) -> str:
+    covered = budget is not None and space.count_is_exact and space.count() <= budget
+    return "grid" if covered else AUTO

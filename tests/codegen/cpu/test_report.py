@@ -32,3 +32,19 @@ def test_an_outer_loop_may_move_registers():
 """
     report = read_assembly(nest)
     assert (report.spills, report.loops, report.vector_bits) == (0, 1, 512)
+
+
+def test_a_loop_whose_multiply_adds_are_all_scalar_is_told_from_one_with_vectors():
+    vectors = LOOP.format(spilled="(%rsi)")
+    scalar = vectors.replace("vfmadd231ps", "vfmadd231ss")
+    both = vectors.replace("addq", "vfmadd231ss (%rdi), %xmm2, %xmm3\n\taddq")
+    assert read_assembly(vectors).scalar_loops == 0
+    assert read_assembly(scalar).scalar_loops == 1
+    assert read_assembly(both).scalar_loops == 0
+
+
+def test_spills_of_sums_are_told_from_those_of_loops_that_store():
+    sums = LOOP.format(spilled="32(%rsp)")
+    stores = sums.replace("addq", "vmovups %ymm3, (%rdx,%rdi)\n\taddq")
+    assert (read_assembly(sums).sum_spills, read_assembly(sums).spills) == (1, 1)
+    assert (read_assembly(stores).sum_spills, read_assembly(stores).spills) == (0, 1)

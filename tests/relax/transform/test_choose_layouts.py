@@ -89,10 +89,32 @@ def test_depthwise_and_grouped_convolutions():
         return op.nn.conv2d(deep, W(16, 20, 1, 1))
 
     assert _names(IMAGE, build).count("layout_transform") == 2
-    grouped = _blocked(graph(IMAGE, lambda bb, x: op.nn.conv2d(x, W(16, 8, 3, 3), groups=2)))
-    assert _layouts(grouped) == [("NCHW8c", "NCHW8c")]
+    dense, grouped = W(16, 16, 1, 1), W(16, 8, 3, 3)
+    inside = _blocked(graph(IMAGE, lambda bb, x: op.nn.conv2d(op.nn.conv2d(x, dense), grouped, groups=2)))
+    assert _layouts(inside) == [("NCHW8c", "NCHW8c")] * 2
+    strided = _blocked(graph(IMAGE, lambda bb, x: op.nn.conv2d(x, W(16, 4, 3, 3), groups=4, strides=2)))
+    assert _layouts(strided) == [("NCHW4c", "NCHW4c")]
     narrow = _blocked(graph(IMAGE, lambda bb, x: op.nn.conv2d(x, W(8, 4, 3, 3), groups=4)))
     assert _layouts(narrow) == [("NCHW", "NCHW")]  # groups of two output channels fill no block
+
+
+def test_plain_data_stay_plain_where_two_changes_cost_more():
+    deep, grouped, dense = W(16, 1, 3, 3), W(16, 8, 1, 1), W(8, 16, 1, 1)
+
+    def shuffled(bb, x):
+        return op.nn.conv2d(op.nn.relu(op.nn.conv2d(x, deep, groups=16, padding=1)), grouped, groups=2)
+
+    assert "layout_transform" not in _names(IMAGE, shuffled)
+
+    def followed(bb, x):
+        return op.nn.conv2d(op.nn.relu(op.nn.conv2d(x, deep, groups=16, padding=1)), dense)
+
+    assert _layouts(_blocked(graph(IMAGE, followed))) == [("NCHW8c", "NCHW8c")] * 2
+
+    def strided(bb, x):
+        return op.nn.conv2d(x, deep, groups=16, padding=1, strides=2)
+
+    assert _layouts(_blocked(graph(IMAGE, strided))) == [("NCHW8c", "NCHW8c")]
 
 
 def test_shortcuts_and_broadcast_operands():

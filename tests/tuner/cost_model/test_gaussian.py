@@ -2,56 +2,64 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
-from autosched.tuner.cost_model import gaussian
-from autosched.tuner.cost_model.gaussian import GaussianProcess
+from autosched.tuner.cost_model.gaussian import GaussianProcess, most_telling
+from autosched.tuner.cost_model.kernel import FitKernel, Points, SpaceKernel
 
 
-def made(rng: np.random.Generator, n: int = 60) -> tuple[np.ndarray, np.ndarray]:
-    numbers = rng.uniform(0, 4, (n, 4))
-    numbers[:, 3] = 1.0  # a column without spread
-    return numbers, np.sin(numbers[:, 0]) + 0.3 * numbers[:, 1]
+def made(rng: np.random.Generator, n: int = 60) -> tuple[SpaceKernel, Points, np.ndarray]:
+    """Four knobs of eight candidates; the last one does not matter."""
+    codes = rng.integers(0, 8, (n, 4))
+    numbers = codes / 2.3
+    target = np.sin(numbers[:, 0]) + 0.5 * numbers[:, 1] + 0.1 * numbers[:, 1] * numbers[:, 2]
+    return SpaceKernel([np.arange(8.0)[:, None] / 2.3] * 4), Points(codes, np.zeros((n, 0))), target
 
 
 def test_predicts_smooth_functions_and_finds_the_column_that_does_not_matter(rng: np.random.Generator) -> None:
-    numbers, target = made(rng)
-    model = GaussianProcess(numbers.std(axis=0))
-    model.fit(numbers, target)
-    unseen, truth = made(np.random.default_rng(5))
-    mean, variance, _ = model.predict(unseen)
-    assert np.abs(mean - truth).max() < 0.1 and (variance < 0.2).all()
-    assert model.parameters[2] > model.parameters[0] + 1 and len(model.used) == 3
-    assert model.predict(numbers)[1].max() < 0.01  # certain where it was told
+    kernel, points, target = made(rng)
+    model = GaussianProcess(kernel)
+    model.fit(points, target, 60)
+    _, unseen, truth = made(np.random.default_rng(5))
+    posterior = model.condition(points, unseen)
+    assert np.abs(posterior.mean(target) - truth).max() < 0.2 and (posterior.variance < 0.2).all()
+    lengths = np.log(model.parameters.lengths)
+    assert lengths[3] > lengths[0] + 1
+    assert model.condition(points, points).variance.max() < 0.02  # certain where it was told
 
 
 def test_gradient_of_the_loss(rng: np.random.Generator) -> None:
-    numbers, target = made(rng, 12)
-    model = GaussianProcess(numbers.std(axis=0))
-    model.fit(numbers, target, iterations=0)
-    differences = (model._points[:, None, :] - model._points[None, :, :]) ** 2
-    at = np.array([0.3, 0.8, 1.2, 0.2, -3.0])
-    _, gradient = model._loss(at, differences)
-    assert gradient == pytest.approx(approx_fprime(at, lambda p: model._loss(p, differences)[0], 1e-6), abs=1e-3)
+    kernel, points, target = made(rng, 12)
+    model, form = GaussianProcess(kernel), FitKernel(kernel, points)
+    at = np.array([0.3, 0.8, 1.2, 0.1, -0.5, -1.0, -0.2, -3.0])
+    _, gradient = model._loss(at, form, target)
+    assert gradient == pytest.approx(approx_fprime(at, lambda p: model._loss(p, form, target)[0], 1e-6), abs=1e-3)
 
 
-def test_covariance_is_what_conditioning_needs(rng: np.random.Generator) -> None:
-    numbers, target = made(rng, 20)
-    model = GaussianProcess(numbers.std(axis=0))
-    model.fit(numbers, target)
-    unseen, _ = made(np.random.default_rng(5), 10)
-    mean, variance, white = model.predict(unseen)
-    covariance = model.covariance(unseen, white, 3)
-    assert covariance[3] == pytest.approx(variance[3], abs=1e-9)
-    lowered = variance - covariance**2 / (variance[3] + model.noise)
-    model.fit(np.vstack([numbers, unseen[3]]), np.append(target, mean[3]), iterations=0)
-    again, variance_again, _ = model.predict(unseen)
-    assert np.allclose(variance_again, lowered, atol=1e-5) and np.allclose(again, mean, atol=1e-5)
+def test_adding_a_trial_is_conditioning_on_it(rng: np.random.Generator) -> None:
+    kernel, points, target = made(rng, 20)
+    model = GaussianProcess(kernel)
+    model.fit(points, target, 20)
+    _, unseen, truth = made(np.random.default_rng(5), 10)
+    grown = model.condition(points, unseen)
+    before = grown.variance
+    grown.add(3)
+    both = Points(np.vstack([points.codes, unseen.codes[3:4]]), np.zeros((21, 0)))
+    whole = model.condition(both, unseen)
+    assert np.allclose(grown.variance, whole.variance, atol=1e-4)
+    told = np.append(target, truth[3])
+    assert np.allclose(grown.mean(told), whole.mean(told), atol=1e-3)
+    grown.forget(20, before)
+    assert np.allclose(grown.mean(target), model.condition(points, unseen).mean(target), atol=1e-5)
 
 
-def test_many_trials_are_cut_to_the_best_and_the_latest(
-    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gaussian, "MAX_TRIALS", 10)
-    numbers, target = made(rng)
-    model = GaussianProcess(numbers.std(axis=0))
-    model.fit(numbers, target)
-    assert len(model._target) == 10 and target.min() in model._target and target[-1] in model._target
+def test_a_posterior_has_bounded_room(rng: np.random.Generator) -> None:
+    kernel, points, _ = made(rng, 5)
+    posterior = GaussianProcess(kernel).condition(points, points, room=1)
+    assert posterior.has_room
+    posterior.add(0)
+    assert not posterior.has_room and posterior.room == 6
+
+
+def test_the_most_telling_trials_are_the_best_and_the_latest() -> None:
+    target = np.array([5.0, 1.0, 4.0, 2.0, 9.0, 8.0])
+    assert most_telling(target, 4).tolist() == [1, 3, 4, 5]
+    assert most_telling(target, 6).tolist() == list(range(6))

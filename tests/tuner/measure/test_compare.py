@@ -23,7 +23,7 @@ def test_a_common_drift_does_not_hide_a_difference() -> None:
     assert base.ratio == 1 and not base.is_faster
     assert faster.is_faster and faster.ratio == pytest.approx(0.96, abs=0.01)
     assert not same.is_faster and same.low <= 1 <= same.high
-    assert faster.measurement.how == {"threads": 1, "interleaved": 3}
+    assert faster.measurement.how == {"threads": 1, "interleaved": 3, "baseline_s": base.measurement.median_s}
     assert faster.trial.config == config("b") and faster.trial.median_s == faster.measurement.median_s
 
 

@@ -8,15 +8,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from autosched.errors import AutoschedError, InvalidValueError
 from autosched.space import Config
-from autosched.task import Status, Trial
-from autosched.tuner.measure import LocalMeasurer, MeasureOptions
+from autosched.task import Measurement, Status, Trial
+from autosched.tuner.measure import Built, LocalMeasurer, MeasureOptions
 from tests.tuner.measure.kernels import config, evaluate, matmul_task
 
 COMPILER = "tests.tuner.measure.kernels:KernelCompiler"
@@ -248,3 +248,35 @@ def test_workers_are_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_configuration_travels(measurer: LocalMeasurer) -> None:
     (trial,) = measurer.measure(TASK, [Config("test", {"kind": "right", "tile": (2, 3)})])
     assert trial.config["tile"] == (2, 3) and trial.is_ok
+
+
+def test_a_comparison_blames_the_one_that_fails_in_it(measurer: LocalMeasurer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that is right whenever it is checked, and crashes when it is timed in turn with others."""
+    runner = measurer._parts()[1]
+    culprit, real = config("right", culprit=1), runner.interleave
+
+    def interleave(built: Sequence[Built], rounds: int) -> list[list[float]] | Measurement:
+        if any(one.candidate.config == culprit for one in built):
+            return Measurement(Status.CRASH, error="signal 11")
+        return real(built, rounds)
+
+    monkeypatch.setattr(runner, "interleave", interleave)
+    others = [config("right"), config("slow", rounds=5)]
+    for position in range(3):
+        configs = [*others[:position], culprit, *others[position:]]
+        found = measurer.compare(TASK, configs, rounds=6)
+        assert [r.config for r in found] == configs
+        assert [r.measurement.status for r in found if r.config != culprit] == [Status.OK] * 2
+        assert found[position].measurement.status is Status.CRASH and not found[position].is_faster
+
+
+def test_slow_kernels_have_fewer_rounds(measurer: LocalMeasurer) -> None:
+    slow = [config("slow", rounds=2000), config("slow", rounds=2000, again=1)]
+    first, second = measurer.compare(TASK, slow, rounds=1000)
+    assert first.measurement.is_ok and 6 <= len(first.measurement.times_s) < 1000
+    assert len(second.measurement.times_s) == len(first.measurement.times_s)
+
+
+def test_a_hanging_candidate_says_where(measurer: LocalMeasurer) -> None:
+    error = measure_one(measurer, "endless").measurement.error
+    assert "not finished after 2 s" in error and "time_calls" not in error and "in _run" in error

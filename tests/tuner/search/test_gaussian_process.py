@@ -24,4 +24,4 @@ def test_finds_better_ones_than_random() -> None:
 def test_avoids_what_failed() -> None:
     trials = run(GaussianProcessSearch(bowl_space((8, 8, 8), ""), seed=0), 80, measure=measure_with_failures)
     failed = [not trial.is_ok for trial in trials]
-    assert np.mean(failed[:16]) > 0.3 and np.mean(failed[40:]) < 0.15
+    assert any(failed[:8]) and np.mean(failed[8:]) < 0.15 and np.mean(failed[40:]) < 0.1

@@ -4,7 +4,8 @@ from autosched.space import ConfigSpace
 from autosched.testing.search import SearchSuite, measure_with_failures, run
 from autosched.testing.tasks import bowl_space
 from autosched.tuner.search.random import RandomSearch
-from autosched.tuner.search.xgboost_rank import XGBoostSearch, pick_apart
+from autosched.tuner.search.surrogate import pick_apart
+from autosched.tuner.search.xgboost_rank import XGBoostSearch
 
 
 class TestXGBoost(SearchSuite):

@@ -1,0 +1,147 @@
+"""Builders and runners of AutoTVM on this machine."""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from autosched import driver
+from autosched.autotvm.measure.types import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
+from autosched.autotvm.task.space import InstantiationError
+from autosched.errors import AutoschedError, InvalidValueError, TVMError
+from autosched.runtime import array, cpu
+
+
+class LocalBuilder:
+    """Builds configurations in this process.
+
+    timeout, n_parallel, build_kwargs, build_func, do_fork, runtime  TVM's; a batch is `n_parallel` configurations
+    """
+
+    def __init__(
+        self, timeout: float = 10, n_parallel: int | None = None, build_kwargs: Any = None,
+        build_func: str | Callable[..., Any] = "default", do_fork: bool = False, runtime: Any = None,
+    ):  # fmt: skip
+        del do_fork, runtime
+        if isinstance(build_func, str) and build_func not in ("default", "ndk"):
+            raise InvalidValueError(f"Invalid build_func {build_func}")
+        self.timeout, self.n_parallel = timeout, n_parallel or os.cpu_count() or 1
+        self.build_kwargs = dict(build_kwargs or {})
+
+    def build(self, measure_inputs: Sequence[MeasureInput]) -> list[BuildResult]:
+        """Build configurations; an error is a result."""
+        return [self._one(inp) for inp in measure_inputs]
+
+    def _one(self, inp: MeasureInput) -> BuildResult:
+        start = time.time()
+        try:
+            sch, args = inp.task.instantiate(inp.config)
+            if not inp.config.valid():
+                raise InstantiationError("; ".join(inp.config.errors))
+            module = driver.build(sch, args, inp.target)
+        except InstantiationError as error:
+            return BuildResult(None, None, _error(error), MeasureErrorNo.INSTANTIATION_ERROR, time.time() - start)
+        except AutoschedError as error:
+            return BuildResult(None, None, _error(error), MeasureErrorNo.COMPILE_HOST, time.time() - start)
+        return BuildResult(module, args, None, MeasureErrorNo.NO_ERROR, time.time() - start)
+
+
+class LocalRunner:
+    """Runs built configurations in this process, on random arguments.
+
+    number, repeat, min_repeat_ms  see `timing.measure`; of more than two repeats the fastest and slowest are dropped
+    cooldown_interval              seconds of rest after each
+    """
+
+    def __init__(
+        self, timeout: float = 10, number: int = 4, repeat: int = 3, min_repeat_ms: float = 0,
+        cooldown_interval: float = 0.1, enable_cpu_cache_flush: bool = False, module_loader: Any = None,
+    ):  # fmt: skip
+        del module_loader
+        self.timeout, self.number, self.repeat = timeout, number, repeat
+        self.min_repeat_ms, self.cooldown_interval = min_repeat_ms, cooldown_interval
+        self.flush = "cache_flush_cpu_non_first_arg" if enable_cpu_cache_flush else ""
+
+    def run(self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[BuildResult]) -> list[MeasureResult]:
+        """Run what was built; an error is a result."""
+        return [self._one(built) for _, built in zip(measure_inputs, build_results, strict=True)]
+
+    def _one(self, built: BuildResult) -> MeasureResult:
+        start = time.time()
+        if built.error is not None:
+            return MeasureResult(built.error, built.error_no, built.time_cost, start)
+        rng = np.random.default_rng(0)
+        try:
+            function = built.module.entry_func
+            args = [array(_random(rng, arg.shape, arg.dtype)) for arg in function.args]
+            evaluate = built.module.time_evaluator(
+                built.module.entry_name, cpu(), number=self.number, repeat=self.repeat,
+                min_repeat_ms=self.min_repeat_ms, f_preproc=self.flush,
+            )  # fmt: skip
+            costs = list(evaluate(*args).results)
+        except AutoschedError as error:
+            spent = time.time() - start + built.time_cost
+            return MeasureResult(_error(error), MeasureErrorNo.RUNTIME_DEVICE, spent, time.time())
+        if len(costs) > 2:
+            costs = sorted(costs)[1:-1]
+        time.sleep(self.cooldown_interval)
+        return MeasureResult(tuple(costs), MeasureErrorNo.NO_ERROR, time.time() - start + built.time_cost, time.time())
+
+
+class RPCRunner(LocalRunner):
+    """Refused where it would be used: this AutoTVM measures on this machine."""
+
+    def __init__(self, key: str, host: str, port: int, priority: int = 1, timeout: float = 10, n_parallel: Any = None,
+                 number: int = 4, repeat: int = 3, min_repeat_ms: float = 0, cooldown_interval: float = 0.1,
+                 enable_cpu_cache_flush: bool = False, module_loader: Any = None):  # fmt: skip
+        super().__init__(timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush)
+        self.key, self.host, self.port, self.priority, self.n_parallel = key, host, port, priority, n_parallel
+
+    def run(self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[BuildResult]) -> list[MeasureResult]:
+        """Raises TVMError always."""
+        raise TVMError("AutoTVM's RPC tracker is not available", hint="tune on a cluster with autosched.tune")
+
+
+def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    if np.issubdtype(np.dtype(dtype), np.floating):
+        return rng.random(shape).astype(dtype)
+    return rng.integers(0, 2, shape).astype(dtype)
+
+
+def _error(error: Exception) -> tuple[Any, ...]:
+    return ("".join(traceback.format_exception(error)), error)
+
+
+def measure_option(builder: Any, runner: Any) -> dict[str, Any]:
+    """What a tuner measures with: objects, or "local". Raises ValueError for another text or kind."""
+    if isinstance(builder, str):
+        if builder != "local":
+            raise InvalidValueError(f"Invalid builder: {builder}")
+        builder = LocalBuilder()
+    if isinstance(runner, str):
+        if runner != "local":
+            raise InvalidValueError(f"Invalid runner: {runner}")
+        runner = LocalRunner()
+    if not hasattr(builder, "build"):
+        raise InvalidValueError(f"Invalid builder: {builder}")
+    if not hasattr(runner, "run"):
+        raise InvalidValueError(f"Invalid runner: {runner}")
+    return {"builder": builder, "runner": runner}
+
+
+def create_measure_batch(task: Any, option: dict[str, Any]) -> Callable[[Sequence[MeasureInput]], list[MeasureResult]]:
+    """A function that builds and runs configurations; its `n_parallel` is the size of a batch."""
+    del task
+    builder, runner = option["builder"], option["runner"]
+
+    def measure_batch(inputs: Sequence[MeasureInput]) -> list[MeasureResult]:
+        results: list[MeasureResult] = runner.run(inputs, builder.build(inputs))
+        return results
+
+    measure_batch.n_parallel = getattr(builder, "n_parallel", 1)  # type: ignore[attr-defined]
+    return measure_batch

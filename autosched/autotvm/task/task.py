@@ -1,0 +1,126 @@
+"""AutoTVM's templates and tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any
+
+from autosched import records
+from autosched.autotvm.task.args import args_to_workload, deserialize_args, serialize_args
+from autosched.autotvm.task.dispatcher import ApplyConfig, DispatchContext
+from autosched.autotvm.task.flop import compute_flop
+from autosched.autotvm.task.space import ConfigSpace
+from autosched.errors import TVMError
+from autosched.target import Target
+
+TASK_TABLE: dict[str, Callable[..., Any]] = {}
+
+
+def _query(target: Target | None, workload: Any) -> Any:
+    context = records.DispatchContext.current
+    if isinstance(context, DispatchContext):
+        return context.query(target, workload)
+    root: Any = records.DispatchContext.root
+    return root.query(target, workload)
+
+
+def get_config() -> Any:
+    """The configuration of the template that runs now."""
+    return _query(Target.current(allow_none=True), None)
+
+
+def template(task_name: str, func: Callable[..., Any] | None = None) -> Any:
+    """Decorator: a function of plain arguments that gives (schedule, tensors) becomes a template.
+
+    Calling it asks the dispatch context for the configuration of its arguments. Raises TVMError on keyword arguments.
+    """
+
+    def decorate(subject: Callable[..., Any]) -> Callable[..., Any]:
+        if task_name in TASK_TABLE and TASK_TABLE[task_name] is not subject:
+            pass  # a template that is defined again replaces the first, as in a notebook
+        TASK_TABLE[task_name] = subject
+
+        @wraps(subject)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            assert not kwargs, "Do not support keyword arguments in tunable function calls"
+            workload = args_to_workload(args, task_name)
+            config = _query(Target.current(allow_none=True), workload)
+            with ApplyConfig(config):
+                return subject(*args)
+
+        return call
+
+    return decorate if func is None else decorate(func)
+
+
+class Task:
+    """A template with arguments, for a target; `config_space` is what can be tuned."""
+
+    def __init__(self, name: str, args: Sequence[Any]):
+        self.name, self.args = name, tuple(args)
+        self.kwargs: dict[str, Any] = {}
+        self.config_space: ConfigSpace | None = None
+        self.flop: float | None = None
+        self.target: Target | None = None
+        self.target_host: Target | None = None
+
+    @property
+    def func(self) -> Callable[..., Any]:
+        """The template's function. Raises TVMError where none of that name is registered."""
+        if self.name not in TASK_TABLE:
+            raise TVMError(
+                f"Attempting to invoke a missing task {self.name}", hint="import the module that registers it"
+            )
+        return TASK_TABLE[self.name]
+
+    @property
+    def workload(self) -> tuple[Any, ...]:
+        """The key: (name, *arguments as values)."""
+        return (self.name, *serialize_args(self.args))
+
+    def instantiate(self, config: Any) -> tuple[Any, Any]:
+        """(schedule, tensors) of a configuration."""
+        config.flop = 0.0
+        with ApplyConfig(config), self.target or Target("llvm"):
+            sch, arg_bufs = self.func(*deserialize_args(self.args))
+        if not self.flop:
+            self.flop = config.flop or compute_flop(sch)
+        return sch, arg_bufs
+
+    def __getstate__(self) -> Mapping[str, Any]:
+        return self.__dict__
+
+    def __repr__(self) -> str:
+        return f"Task(func_name={self.name}, args={self.args}, kwargs={self.kwargs}, workload={self.workload})"
+
+
+def create(task_name: str, args: Sequence[Any], target: Any, target_host: Any = None) -> Task:
+    """Make a task; the template runs once to define its space.
+
+    Raises TVMError for an unknown template, and where its operations can neither be counted nor were given.
+    """
+    task = Task(task_name, serialize_args(args))
+    task.target, task.target_host = Target.canon_target_and_host(target, target_host)
+    space = ConfigSpace()
+    with ApplyConfig(space), task.target or Target("llvm"):
+        sch, _ = task.func(*deserialize_args(task.args))
+    space.code_hash = getattr(sch, "code_hash", None)
+    task.config_space = space
+    task.flop = space.flop or compute_flop(sch)
+    return task
+
+
+def extract_from_program(mod: Any, params: Any, target: Any, target_host: Any = None, ops: Any = None) -> list[Task]:
+    """AutoTVM's tasks of a model: none, as its operators have templates of our own, which `autosched.tune` tunes."""
+    del mod, params, ops
+    Target.canon_target_and_host(target, target_host)
+    return []
+
+
+def extract_from_multiple_program(
+    mods: Sequence[Any], params: Any, target: Any, target_host: Any = None, ops: Any = None
+) -> list[Task]:
+    """AutoTVM's tasks of several models; see `extract_from_program`."""
+    del mods
+    return extract_from_program(None, params, target, target_host, ops)

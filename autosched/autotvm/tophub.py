@@ -1,0 +1,103 @@
+"""TopHub: AutoTVM's published logs, one file per kind of device."""
+
+from __future__ import annotations
+
+import logging
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from autosched.autotvm.record import load_from_file
+from autosched.autotvm.task.dispatcher import ApplyHistoryBest, EmptyContext
+from autosched.env import TOPHUB_LOCATION
+from autosched.target import Target
+
+AUTOTVM_TOPHUB_NONE_LOC = "NONE"
+AUTOTVM_TOPHUB_DEFAULT_LOC = "https://raw.githubusercontent.com/tlc-pack/tophub/main/tophub"
+PACKAGE_VERSION = {
+    "arm_cpu": "v0.08", "llvm": "v0.04", "cuda": "v0.10", "rocm": "v0.05", "opencl": "v0.04", "mali": "v0.06",
+    "intel_graphics": "v0.02", "vta": "v0.10", "amd_apu": "v0.01",
+}  # fmt: skip
+ALIASES = {"webgpu": "opencl", "vulkan": "opencl", "nvptx": "cuda", "vtacpu": "vta"}
+_TIMEOUT_S = 3
+logger = logging.getLogger("autotvm")
+_unavailable: set[str] = set()  # packages that could not be downloaded: asked for once in a process
+
+
+def package_folder() -> Path:
+    """Where downloaded packages are kept."""
+    return Path.home() / ".tvm" / "tophub"
+
+
+def _alias(name: str) -> str:
+    return ALIASES.get(name, name)
+
+
+def context(target: Any, extra_files: Sequence[str] | None = None) -> Any:
+    """A context with the packages of a target, or of several.
+
+    Packages that are not there are downloaded; one that cannot be is a warning. With TOPHUB_LOCATION=NONE nothing is
+    looked up.
+    """
+    if TOPHUB_LOCATION.get() == AUTOTVM_TOPHUB_NONE_LOC:
+        return EmptyContext()
+    best = ApplyHistoryBest([])
+    for found in Target.canon_multi_target(target):
+        names = [found.device_name, found.kind.name] if found.device_name else [found.kind.name]
+        for name in map(_alias, names):
+            if name in PACKAGE_VERSION and (path := check_backend(name)) is not None:
+                best.load(path)
+                break
+    for extra in extra_files or ():
+        best.load(extra)
+    return best
+
+
+def check_backend(backend: str) -> Path | None:
+    """The file of a backend's package, downloaded if it is not there; None where it cannot be had."""
+    backend = _alias(backend)
+    package = f"{backend}_{PACKAGE_VERSION[backend]}.log"
+    for path in (Path(TOPHUB_LOCATION.get()) / package, package_folder() / package):
+        if path.is_file():
+            return path
+    if package in _unavailable:
+        return None
+    try:
+        download_package(package)
+    except (OSError, urllib.error.URLError, ValueError) as error:
+        _unavailable.add(package)
+        logger.warning("Failed to download tophub package for %s: %s", backend, error)
+        return None
+    return path
+
+
+def download_package(package: str) -> None:
+    """Fetch a package into the user's folder. Raises OSError where that fails."""
+    folder = package_folder()
+    url = f"{TOPHUB_LOCATION.get() or AUTOTVM_TOPHUB_DEFAULT_LOC}/{package}"
+    with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
+        data = answer.read()
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / f".{package}.tmp"
+    temporary.write_bytes(data)
+    temporary.replace(folder / package)
+
+
+def load_reference_log(backend: str, model: str, workload_name: str) -> list[Any]:
+    """A backend's records of a template: of the model, or where it has none, of the model that has most."""
+    backend = _alias(backend)
+    if backend not in PACKAGE_VERSION:
+        return []
+    path = package_folder() / f"{backend}_{PACKAGE_VERSION[backend]}.log"
+    if not path.is_file() and (TOPHUB_LOCATION.get() == AUTOTVM_TOPHUB_NONE_LOC or check_backend(backend) is None):
+        return []
+    pairs = [(inp, res) for inp, res in load_from_file(path) if inp.task.workload[0] == workload_name]
+    counts: dict[str, int] = {}
+    for inp, _ in pairs:
+        counts[Target(inp.target).model] = counts.get(Target(inp.target).model, 0) + 1
+    if not counts:
+        return []
+    chosen = model if model in counts else max(counts, key=lambda name: counts[name])
+    return [(inp, res) for inp, res in pairs if Target(inp.target).model == chosen]

@@ -1,0 +1,91 @@
+"""What a tuner calls after every batch."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autosched.autotvm import record
+
+_SCALE = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+Callback = Callable[[Any, Sequence[Any], Sequence[Any]], None]
+
+
+def log_to_file(file_out: Any, protocol: str = "json") -> Callback:
+    """Append every measurement to a log: a path or an open file."""
+
+    def callback(tuner: Any, inputs: Sequence[Any], results: Sequence[Any]) -> None:
+        lines = [record.encode(inp, res, protocol) + "\n" for inp, res in zip(inputs, results, strict=True)]
+        if isinstance(file_out, str | Path):
+            Path(file_out).parent.mkdir(parents=True, exist_ok=True)
+            with open(file_out, "a") as file:
+                file.writelines(lines)
+        else:
+            file_out.writelines(lines)
+
+    return callback
+
+
+def log_to_database(db: Any) -> Callback:
+    """Hand every measurement to `db.save(input, result)`."""
+
+    def callback(tuner: Any, inputs: Sequence[Any], results: Sequence[Any]) -> None:
+        for inp, res in zip(inputs, results, strict=True):
+            db.save(inp, res, extend=True)
+
+    return callback
+
+
+def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Callback:
+    """Show how far the tuning is, on standard error."""
+    begin, best, done = time.time(), 0.0, 0
+
+    def callback(tuner: Any, inputs: Sequence[Any], results: Sequence[Any]) -> None:
+        nonlocal best, done
+        current = 0.0
+        for res in results:
+            if res.error_no == 0:
+                current = tuner.task.flop / float(np.mean(res.costs))
+                best = max(best, current)
+        done += len(results)
+        scale = _SCALE[si_prefix]
+        sys.stderr.write(
+            f"\r{prefix} Current/Best: {current / scale:7.2f}/{best / scale:7.2f} {si_prefix}FLOPS | "
+            f"Progress: ({done}/{total}) | {time.time() - begin:.2f} s"
+        )
+        if done >= total:
+            sys.stderr.write(" Done.\n")
+
+    return callback
+
+
+class Monitor:
+    """Collects the speed of every trial."""
+
+    def __init__(self) -> None:
+        self.scores: list[float] = []
+        self.timestamps: list[float] = []
+
+    def __call__(self, tuner: Any, inputs: Sequence[Any], results: Sequence[Any]) -> None:
+        """Note a batch."""
+        for inp, res in zip(inputs, results, strict=True):
+            ok = res.error_no == 0
+            self.scores.append(inp.task.flop / float(np.mean(res.costs)) if ok else 0.0)
+            self.timestamps.append(res.timestamp)
+
+    def reset(self) -> None:
+        """Forget what was noted."""
+        self.scores, self.timestamps = [], []
+
+    def trial_scores(self) -> np.ndarray:
+        """Operations per second of every trial."""
+        return np.array(self.scores)
+
+    def trial_timestamps(self) -> np.ndarray:
+        """When every trial was."""
+        return np.array(self.timestamps)

@@ -1,0 +1,37 @@
+"""Which files a command may read and write, found out before anything slow begins."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from autosched.errors import UsageError
+
+
+def check_file(path: Path) -> None:
+    """Refuse what cannot be read as a file. Raises UsageError."""
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder", hint="give a file")
+    if not path.exists():
+        raise UsageError(f"no file {path}")
+    if not path.is_file():
+        raise UsageError(f"{path} is no regular file", hint="write it to disk first")
+    if not os.access(path, os.R_OK):
+        raise UsageError(f"cannot read {path}: permission denied")
+
+
+def check_output(path: Path, inputs: Iterable[Path] = ()) -> None:
+    """Refuse an output that cannot be written, or that would overwrite what the command reads. Raises UsageError."""
+    folder = path.absolute().parent
+    if path.is_dir():
+        raise UsageError(f"cannot write {path}: it is a folder", hint="give a file")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"cannot write {path}: it is no regular file")
+    if not folder.is_dir():
+        raise UsageError(f"cannot write {path}: there is no folder {folder}")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(f"cannot write {path}: folder {folder} is read-only")
+    for other in inputs:
+        if path.exists() and other.exists() and path.samefile(other):
+            raise UsageError(f"cannot write {path}: it is an input of this command", hint="give another name with -o")

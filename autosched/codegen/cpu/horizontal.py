@@ -1,0 +1,98 @@
+"""Reduces the lanes of a local buffer to one value by a tree: for k: total = op(total, partial[k])."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from llvmlite import ir
+
+from autosched.codegen.cpu.affine import Affine
+from autosched.codegen.cpu.types import I32
+from autosched.tir import expr as E
+from autosched.tir.expr import BufferLoad, const_int
+from autosched.tir.functor import free_vars
+from autosched.tir.simplify import form_key
+from autosched.tir.stmt import BufferStore, For, LoopKind
+
+if TYPE_CHECKING:
+    from autosched.codegen.cpu.tile import TileEmitter
+
+_OPS = (E.Add, E.Mul, E.Max, E.Min)
+_LEAST = 4  # elements that are worth vectors
+
+
+def lane_reduction(emitter: TileEmitter, loop: For) -> BufferLoad | None:
+    """What a loop reduces into one element, where it is a row of a local buffer in whole vectors; else None."""
+    body, count = loop.body, const_int(loop.extent)
+    if loop.kind not in (LoopKind.SERIAL, LoopKind.UNROLLED) or emitter.lanes != 1 or not isinstance(body, BufferStore):
+        return None
+    value = body.value
+    if not isinstance(value, _OPS) or not E.is_float(value.dtype) or count is None or count < _LEAST:
+        return None
+    own, part = value.a, value.b
+    if not isinstance(own, BufferLoad) or not isinstance(part, BufferLoad) or part.buffer is body.buffer:
+        return None
+    place = emitter.places.get(part.buffer)
+    if own.buffer is not body.buffer or place is None or not place.is_local:
+        return None
+    same = [form_key(i) for i in own.indices] == [form_key(i) for i in body.indices]
+    if not same or any(loop.loop_var in free_vars(i) for i in body.indices):
+        return None
+    lanes = _lanes(emitter, part, count)
+    if count % lanes or lanes < _LEAST:
+        return None
+    old = emitter.env.get(loop.loop_var)
+    emitter.env[loop.loop_var] = Affine(0, (), 1)
+    emitter.lanes = lanes
+    at = emitter.offset(place, part.indices)
+    emitter.lanes = 1
+    if old is not None:
+        emitter.env[loop.loop_var] = old
+    return part if isinstance(at, Affine) and at.lane == 1 else None
+
+
+def _lanes(emitter: TileEmitter, part: BufferLoad, count: int) -> int:
+    widest = emitter.isa.lanes(part.buffer.dtype)
+    return widest if count >= widest else count & -count
+
+
+def emit_lane_reduction(emitter: TileEmitter, loop: For, part: BufferLoad) -> None:
+    """Vectors combined pairwise, then halves of the last vector, then the element that was there before."""
+    assert isinstance(loop.body, BufferStore), "lane_reduction looked"
+    assert isinstance(loop.body.value, E.BinaryOp), "lane_reduction looked"
+    count = const_int(loop.extent)
+    assert count is not None, "lane_reduction looked"
+    lanes = _lanes(emitter, part, count)
+    start = const_int(loop.start) or 0
+    values: list[Any] = []
+    emitter.lanes = lanes
+    for k in range(0, count, lanes):
+        emitter.env[loop.loop_var] = Affine(start + k, (), 1)
+        values.append(emitter.value(part))
+    emitter.lanes = 1
+    kind = type(loop.body.value)
+    while len(values) > 1:
+        pairs = [combine(emitter, kind, *values[i : i + 2]) for i in range(0, len(values) - 1, 2)]
+        values = pairs + values[len(values) // 2 * 2 :]
+    vector = values[0]
+    half = lanes // 2
+    while half:
+        moved = [I32((i + half) % lanes) for i in range(lanes)]
+        other = emitter.builder.shuffle_vector(
+            vector, ir.Constant(vector.type, ir.Undefined), ir.Constant(ir.VectorType(I32, lanes), moved)
+        )
+        vector = combine(emitter, kind, vector, other)
+        half //= 2
+    total = emitter.builder.extract_element(vector, I32(0))
+    before = emitter.value(loop.body.value.a)
+    emitter.store(loop.body.buffer, combine(emitter, kind, before, total), loop.body.indices)
+
+
+def combine(emitter: TileEmitter, kind: type[Any], x: Any, y: Any) -> Any:
+    """One step of a reduction of floats: a number that is not one stays where it is the first operand."""
+    b = emitter.builder
+    if kind is E.Add:
+        return b.fadd(x, y)
+    if kind is E.Mul:
+        return b.fmul(x, y)
+    return b.select(b.fcmp_ordered(">" if kind is E.Max else "<", y, x), y, x)

@@ -1,0 +1,113 @@
+"""From a module to an IRModule: each method runs once on symbolic arguments and is written down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from autosched.errors import InvalidTypeError, InvalidValueError
+from autosched.frontend.nn import spec as S
+from autosched.frontend.nn.core import Module, Parameter, Tensor, dims, unwrap
+from autosched.ir.module import IRModule
+from autosched.relax.block_builder import BlockBuilder
+from autosched.relax.expr import PrimValue, Tuple, TupleGetItem, Var
+from autosched.relax.struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
+from autosched.tir.expr import IntImm
+from autosched.tir.expr import Var as Symbol
+
+Parameters = list[tuple[str, Parameter]]
+
+
+def export_tvm(
+    module: Module, spec: Mapping[str, Any], debug: bool = False, allow_extern: bool = False
+) -> tuple[IRModule, Parameters]:
+    """Export a module's methods.
+
+    spec          {method: {argument: nn.spec.Tensor(shape, dtype) | nn.spec.Int() | …}}; a dimension may be a name
+    debug         accepted for TVM's sake; printing inside a model is not supported, so True is refused
+    allow_extern  accepted for TVM's sake; there are no external modules
+    returns       the IRModule, whose functions take the inputs, then all parameters; and the parameters by dotted name
+    Raises        ValueError for unknown methods, TypeError for a spec or result that is no type or tensor.
+    """
+    if debug:
+        raise InvalidValueError("debug=True is not supported: a model cannot print while it runs")
+    parameters = list(module.named_parameters())
+    builder = BlockBuilder()
+    for method in S.method_specs(module, spec):
+        _export_method(builder, module, method, parameters)
+    return builder.get(), parameters
+
+
+def _export_method(builder: BlockBuilder, module: Module, method: S.MethodSpec, parameters: Parameters) -> None:
+    symbols: dict[str, Any] = {}
+    inputs: list[Var] = []
+    arguments = {name: _argument(name, kind, symbols, inputs) for name, kind in method.arguments}
+    weights = [Var(name, p.struct_info) for name, p in parameters]
+    before = [p._expr for _, p in parameters]
+    with (
+        builder.function(method.name, [*inputs, *weights], {"num_input": len(inputs)}),
+        _Bound(parameters, weights, before),
+    ):
+        with builder.dataflow():
+            result = getattr(module, method.name)(**{k: _opened(v) for k, v in arguments.items()})
+            output = builder.emit_output(_result(result, method.name))
+        builder.emit_func_output(output)
+
+
+class _Bound:
+    """While a method is written its parameters stand for the function's; afterwards they are what they were."""
+
+    def __init__(self, parameters: Parameters, weights: list[Var], before: list[Any]):
+        self.parameters, self.weights, self.before = parameters, weights, before
+
+    def __enter__(self) -> None:
+        for (_, p), var in zip(self.parameters, self.weights, strict=True):
+            p._expr = var
+
+    def __exit__(self, *error: object) -> None:
+        for (_, p), expr in zip(self.parameters, self.before, strict=True):
+            p._expr = expr
+
+
+def _argument(name: str, kind: Any, symbols: dict[str, Any], inputs: list[Var]) -> Any:
+    if isinstance(kind, S.Int):
+        symbol = symbols.setdefault(name, Symbol(name, "int64"))
+        inputs.append(Var(name, PrimStructInfo("int64", symbol)))
+        return symbol
+    if isinstance(kind, S.Tensor):
+        inputs.append(Var(name, TensorStructInfo(dims(kind.shape, symbols), kind.dtype)))
+        return inputs[-1]
+    if isinstance(kind, S.Tuple):
+        infos = tuple(_info(k, symbols, name) for k in kind.elements)
+        inputs.append(Var(name, TupleStructInfo(infos)))
+        return inputs[-1]
+    raise InvalidTypeError(f"argument '{name}': {type(kind).__name__} is not supported")
+
+
+def _info(kind: Any, symbols: dict[str, Any], name: str) -> Any:
+    if isinstance(kind, S.Tensor):
+        return TensorStructInfo(dims(kind.shape, symbols), kind.dtype)
+    if isinstance(kind, S.Tuple):
+        return TupleStructInfo(tuple(_info(k, symbols, name) for k in kind.elements))
+    raise InvalidTypeError(f"argument '{name}': a tuple holds tensors")
+
+
+def _opened(value: Any) -> Any:
+    """What the method sees: tensors for variables, tuples of tensors for tuple variables."""
+    if isinstance(value, Var | TupleGetItem):
+        if isinstance(value.struct_info, TupleStructInfo):
+            return tuple(_opened(TupleGetItem(value, i)) for i in range(len(value.struct_info.fields)))
+        builder = BlockBuilder.current()
+        assert builder is not None, "a method is being written"
+        return Tensor(_expr=value if isinstance(value, Var) else builder.emit(value))
+    return value
+
+
+def _result(value: Any, method: str) -> Any:
+    if isinstance(value, Tensor):
+        return unwrap(value)
+    if isinstance(value, list | tuple):
+        return Tuple(tuple(_result(v, method) for v in value))
+    if isinstance(value, int):
+        return PrimValue(IntImm(value, "int64"))
+    raise InvalidTypeError(f"method '{method}' returns a {type(value).__name__}", hint="return tensors")

@@ -1,0 +1,70 @@
+"""What a method is exported with: the types of its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autosched.errors import InvalidTypeError, InvalidValueError
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor: dimensions are integers or names of symbols."""
+
+    shape: Sequence[int | str]
+    dtype: str = "float32"
+
+
+@dataclass(frozen=True)
+class Int:
+    """An integer, as a symbol of its own."""
+
+
+@dataclass(frozen=True)
+class Object:
+    """Any object."""
+
+    object_type: Any = None
+
+
+@dataclass(frozen=True)
+class Tuple:
+    """Several values."""
+
+    elements: Sequence[Any]
+    name: str = "tuple"
+
+
+@dataclass(frozen=True)
+class MethodSpec:
+    """A method's name and the types of its arguments, in order."""
+
+    name: str
+    arguments: tuple[tuple[str, Any], ...]
+
+
+def method_specs(module: Any, spec: Mapping[str, Mapping[str, Any]]) -> list[MethodSpec]:
+    """Check a spec, {method: {argument: type}}. Raises ValueError for unknown methods, TypeError for unknown types."""
+    result = []
+    for method, arguments in spec.items():
+        if not callable(getattr(module, method, None)):
+            raise InvalidValueError(f"{type(module).__name__} has no method '{method}'")
+        checked = []
+        for name, kind in arguments.items():
+            if name.startswith("$"):  # TVM's modifiers of a method
+                continue
+            checked.append((name, _kind(kind, f"{method}.{name}")))
+        result.append(MethodSpec(method, tuple(checked)))
+    return result
+
+
+def _kind(kind: Any, where: str) -> Any:
+    if kind is int or kind == "int":
+        return Int()
+    if isinstance(kind, list | tuple):
+        return Tuple(tuple(_kind(k, where) for k in kind))
+    if isinstance(kind, Tensor | Int | Object | Tuple):
+        return kind
+    raise InvalidTypeError(f"spec of '{where}': {kind!r} is no type", hint="use nn.spec.Tensor(shape, dtype)")

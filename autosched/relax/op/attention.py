@@ -1,0 +1,140 @@
+"""Scaled dot-product attention, as one operator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from autosched import topi
+from autosched.errors import InvalidValueError, ShapeError
+from autosched.relax.expr import Call
+from autosched.relax.op.conv2d import Array
+from autosched.relax.op.registry import define_op, sample
+from autosched.relax.op.types import float_same, tensor
+from autosched.relax.struct_info import StructInfo, TensorStructInfo, same_dims
+from autosched.topi.attention import LAYOUT
+
+ATTRIBUTES = {"scale": None, "causal_mask": None, "window_size": None, "layouts": (LAYOUT,) * 4}
+
+
+def _dims(t: TensorStructInfo, layout: str, what: str) -> dict[str, Any]:
+    if sorted(layout) != sorted(LAYOUT):
+        raise InvalidValueError(f"the {what}'s layout '{layout}'", hint=f"an order of the letters of {LAYOUT}")
+    if t.ndim != 4:
+        raise ShapeError(f"the {what} is {t!r}", hint=f"it has four dimensions, {LAYOUT}")
+    return dict(zip(layout, t.dims, strict=True))
+
+
+def _type(
+    query: StructInfo, key: StructInfo, value: StructInfo, layouts: Sequence[str], causal_mask: str | None, **_: Any
+) -> TensorStructInfo:
+    if causal_mask not in (None, "TopLeft", "BottomRight"):
+        raise InvalidValueError(f"causal_mask '{causal_mask}'", hint="None, 'TopLeft' or 'BottomRight'")
+    t = float_same(query)
+    q = _dims(t, layouts[0], "query")
+    k, v = _dims(tensor(key), layouts[1], "key"), _dims(tensor(value), layouts[2], "value")
+    for what, mine, theirs in (
+        ("batch and heads of query and key", (q["B"], q["H"]), (k["B"], k["H"])),
+        ("batch and heads of query and value", (q["B"], q["H"]), (v["B"], v["H"])),
+        ("elements of query and key", (q["D"],), (k["D"],)),
+        ("lengths of key and value", (k["S"],), (v["S"],)),
+    ):
+        if not same_dims(mine, theirs):
+            raise ShapeError(f"{what} differ: {mine} and {theirs}")
+    out = {"B": q["B"], "S": q["S"], "H": q["H"], "D": v["D"]}
+    return TensorStructInfo(tuple(out[x] for x in layouts[3]), t.dtype)
+
+
+def _bias_type(query: StructInfo, key: StructInfo, value: StructInfo, bias: StructInfo, **attrs: Any) -> StructInfo:
+    out = _type(query, key, value, **attrs)
+    q, k = (_dims(tensor(x), attrs["layouts"][n], "query") for n, x in enumerate((query, key)))
+    full, own = (q["B"], q["H"], q["S"], k["S"]), tensor(bias).dims
+    if len(own) > 4 or any(not same_dims((a,), (b,)) and a != 1 for a, b in zip(reversed(own), reversed(full))):  # noqa: B905
+        raise ShapeError(f"a bias {tuple(own)} does not broadcast to {full}")
+    return out
+
+
+def _order(x: Array, source: str, target: str) -> Array:
+    return x.transpose([source.index(a) for a in target])
+
+
+def _reference(
+    query: Array, key: Array, value: Array, bias: Array | None, scale: float | None, causal_mask: str | None,
+    window_size: int | None, layouts: Sequence[str],
+) -> Array:  # fmt: skip
+    q, k, v = (_order(x.astype(np.float64), a, "BHSD") for x, a in zip((query, key, value), layouts, strict=False))
+    scores = q @ k.swapaxes(-1, -2) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    scores = scores if bias is None else scores + bias
+    if causal_mask is not None:
+        rows, columns = scores.shape[-2:]
+        last = np.arange(rows)[:, None] + (columns - rows if causal_mask == "BottomRight" else 0)
+        seen = np.arange(columns) <= last
+        if window_size is not None:
+            seen &= np.arange(columns) > last - window_size
+        scores = np.where(seen, scores, -np.inf)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return _order(e / e.sum(axis=-1, keepdims=True) @ v, "BHSD", layouts[3]).astype(query.dtype)
+
+
+def _compute(query: Any, key: Any, value: Any, bias: Any, scale: float | None, **more: Any) -> Any:
+    if scale is None:
+        scale = 1 / math.sqrt(int(query.shape[more["layouts"][0].index("D")]))
+    return topi.attention(query, key, value, bias, scale, **more)
+
+
+_HEADS = ("BHSD", "BHSD", "BHSD", "BHSD")
+_plain = define_op(
+    "nn.attention",
+    inputs=("query", "key", "value"),
+    attributes=ATTRIBUTES,
+    infer_type=_type,
+    compute=lambda q, k, v, **more: _compute(q, k, v, None, **more),
+    reference=lambda q, k, v, **more: _reference(q, k, v, None, **more),
+    samples=[
+        sample((1, 5, 2, 4), (1, 5, 2, 4), (1, 5, 2, 4)),
+        sample((2, 3, 2, 4), (2, 7, 2, 4), (2, 7, 2, 6), scale=0.3, causal_mask="BottomRight"),
+        sample((1, 2, 6, 4), (1, 2, 6, 4), (1, 2, 6, 4), causal_mask="TopLeft", window_size=2, layouts=_HEADS),
+        sample((1, 2, 6, 4), (1, 2, 4, 6), (1, 6, 2, 4), layouts=("BHSD", "BHDS", "BSHD", "BSHD")),
+    ],
+)
+_biased = define_op(
+    "nn.attention_bias",
+    inputs=("query", "key", "value", "bias"),
+    attributes=ATTRIBUTES,
+    infer_type=_bias_type,
+    compute=_compute,
+    reference=_reference,
+    legal_name="attention",
+    samples=[
+        sample((1, 5, 2, 4), (1, 5, 2, 4), (1, 5, 2, 4), (1, 1, 5, 5)),
+        sample((2, 3, 2, 4), (2, 7, 2, 4), (2, 7, 2, 6), (2, 1, 1, 7), scale=0.3),
+    ],
+)
+
+
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    bias: Any = None,
+    scale: float | None = None,
+    causal_mask: str | None = None,
+    window_size: int | None = None,
+    layouts: Sequence[str] = (LAYOUT,) * 4,
+) -> Call:
+    """softmax(query keyᵀ * scale + bias) value, with TVM's signature.
+
+    query, key, value  [batch, length, heads, elements of a head]; bias broadcasts to [batch, heads, rows, columns]
+    scale        1 / sqrt(elements of a head) where not given
+    causal_mask  None, "TopLeft" or "BottomRight"; window_size limits how many keys a query sees, with a causal mask
+    layouts      other orders of the dimensions of query, key, value and result
+    Raises ShapeError, ValueError
+    """
+    attrs = {"scale": scale, "causal_mask": causal_mask, "window_size": window_size, "layouts": tuple(layouts)}
+    return _plain(query, key, value, **attrs) if bias is None else _biased(query, key, value, bias, **attrs)
+
+
+__all__ = ["attention"]

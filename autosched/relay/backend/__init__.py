@@ -1,0 +1,5 @@
+"""TVM's `relay.backend`."""
+
+from autosched.relay.backend import executor_factory as executor_factory
+from autosched.relay.backend import interpreter as interpreter
+from autosched.relay.backend import vm as vm

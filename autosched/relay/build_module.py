@@ -1,0 +1,181 @@
+"""TVM's `relay.build` and executors: faces on `driver.build` and the VM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from autosched import driver
+from autosched.driver.pipeline import graph_passes, run_passes
+from autosched.driver.settings import resolve_target
+from autosched.errors import InvalidTypeError, InvalidValueError, TVMError
+from autosched.faces import resolve
+from autosched.ir import IRModule
+from autosched.records import DispatchContext, FallbackContext
+from autosched.relax.transform import BindParams
+from autosched.relay.expr import GraphFunction, from_expr, unwrap
+from autosched.runtime import Device, Executable, GraphModule, NDArray, array, cpu
+from autosched.target import Target
+
+
+def as_module(mod: Any) -> IRModule:
+    """A module of a module, a function or an expression. Raises InvalidTypeError for anything else."""
+    if isinstance(mod, IRModule):
+        return mod
+    if isinstance(mod, GraphFunction):
+        return IRModule({"main": mod})
+    raise InvalidTypeError(f"an IRModule or a relay.Function is needed, not a {type(mod).__name__}")
+
+
+def one_target(target: Any, target_host: Any = None) -> Any:
+    """The target of what `relay.build` takes: one, several of which one can be built for, or None."""
+    if target is None:
+        return None if target_host is None else Target.current(allow_none=True)
+    targets = Target.canon_multi_target_and_host(target, target_host)
+    if len(targets) > 1:
+        raise InvalidValueError(
+            f"a model is built for one target, and {len(targets)} are given", hint="give one: target='llvm'"
+        )
+    return targets[0]
+
+
+def tuning_context(target: Any) -> AbstractContextManager[Any]:
+    """TopHub's records, unless the user has chosen a context: those replace them fully."""
+    if not isinstance(DispatchContext.current, FallbackContext):
+        return nullcontext()
+    context: AbstractContextManager[Any] = resolve("autosched.autotvm.tophub:context")(target or Target("llvm"))
+    return context
+
+
+def plain(value: Any) -> np.ndarray:
+    """An array of whatever stands for one."""
+    return value.view() if isinstance(value, NDArray) else np.asarray(value)
+
+
+def apply_params(mod: IRModule, params: Mapping[str, Any] | None) -> IRModule:
+    """Bind those parameters of `main` that are given; names that it does not have are ignored, as TVM does."""
+    if not params:
+        return mod
+    known = {param.name for param in mod["main"].params}
+    given = {name: plain(value) for name, value in params.items() if name in known}
+    return BindParams("main", given)(mod) if given else mod
+
+
+def build(
+    ir_mod: IRModule | GraphFunction,
+    target: Any = None,
+    target_host: Any = None,
+    executor: Any = None,
+    runtime: Any = None,
+    workspace_memory_pools: Any = None,
+    constant_memory_pools: Any = None,
+    params: Mapping[str, Any] | None = None,
+    mod_name: str = "default",
+) -> Executable:
+    """Build a model: what it gives makes graph executors (`lib["default"](device)`), and can be saved.
+
+    params  arrays bound to `main`'s parameters of these names
+    """
+    del executor, runtime, workspace_memory_pools, constant_memory_pools, mod_name
+    mod, chosen = apply_params(as_module(ir_mod), params), one_target(target, target_host)
+    with tuning_context(chosen):
+        built: Executable = driver.build(mod, target=chosen)
+    return built
+
+
+def optimize(
+    mod: IRModule | GraphFunction, target: Any = None, params: Mapping[str, Any] | None = None
+) -> tuple[IRModule, dict[str, NDArray]]:
+    """Run the graph passes alone: (the module, the parameters)."""
+    bound = apply_params(as_module(mod), params)
+    passed = run_passes(bound, graph_passes(resolve_target(one_target(target))))
+    return passed, {name: array(plain(value)) for name, value in (params or {}).items()}
+
+
+def bind_params_by_name(func: GraphFunction, params: Mapping[str, Any]) -> GraphFunction:
+    """A function with parameters replaced by constants."""
+    bound: GraphFunction = apply_params(IRModule({"main": func}), params)["main"]
+    return bound
+
+
+class Executor:
+    """Compiles on `evaluate`; what that gives is called with `main`'s arguments."""
+
+    def __init__(self, mod: IRModule, device: Device, target: Any, make: Callable[[IRModule], Callable[..., Any]]):
+        self.mod, self.device, self.target, self._make = mod, device, target, make
+
+    def evaluate(self, expr: Any = None, binds: Mapping[Any, Any] | None = None) -> Any:
+        """A function of `main`'s arguments; of an expression's free variables where one is given."""
+        return evaluated(self.mod, expr, binds, self._make)
+
+
+def evaluated(
+    mod: IRModule, expr: Any, binds: Mapping[Any, Any] | None, make: Callable[[IRModule], Callable[..., Any]]
+) -> Any:
+    """A callable for `main`, a function, or an expression; an expression of no variables is computed at once."""
+    if expr is None or (not isinstance(expr, GraphFunction) and getattr(expr, "name", None) == "main"):
+        return _keywords(make(mod), mod)
+    if isinstance(expr, GraphFunction):
+        module = IRModule({**mod.functions, **from_expr(expr).functions}) if binds is None else from_expr(expr)
+        return _keywords(make(module), module)
+    module = from_expr(unwrap(expr))
+    if binds:
+        names = {getattr(key, "name", key): value for key, value in binds.items()}
+        module = apply_params(module, names)
+    return _keywords(make(module), module) if module["main"].params else make(module)()
+
+
+def _keywords(run: Callable[..., Any], mod: IRModule) -> Callable[..., Any]:
+    """Let arguments be given by name too. Raises InvalidTypeError on a wrong count or name."""
+    names = [param.name for param in mod["main"].params]
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for name in kwargs:
+            if name not in names:
+                raise InvalidTypeError(f"'{name}' is no parameter of main({', '.join(names)})")
+        if len(args) + len(kwargs) != len(names):
+            raise InvalidTypeError(f"{len(args) + len(kwargs)} arguments instead of {len(names)} for main")
+        rest = iter(args)
+        return run(*(kwargs[name] if name in kwargs else next(rest) for name in names))
+
+    return call
+
+
+def create_executor(
+    kind: str = "debug",
+    mod: IRModule | None = None,
+    device: Device | None = None,
+    target: Any = "llvm",
+    params: Mapping[str, Any] | None = None,
+) -> Any:
+    """An executor: "graph", "vm", "aot" or "debug" (the last two run in the VM too).
+
+    Raises RuntimeError for another kind.
+    """
+    from autosched.relay.vm import VMExecutor
+
+    if kind not in ("graph", "vm", "aot", "debug"):
+        raise TVMError(f"unknown execution strategy: {kind}", hint='use "graph" or "vm"')
+    device = device or cpu()
+    module = apply_params(as_module(mod) if mod is not None else IRModule(), params)
+    if kind == "graph":
+        return Executor(module, device, target, lambda m: _graph_function(m, device, target))
+    if len(module) == 0:
+        return Executor(module, device, target, lambda m: VMExecutor(m, device, target).vm.run)
+    return VMExecutor(module, device, target)
+
+
+def _graph_function(mod: IRModule, device: Device, target: Any) -> Callable[..., Any]:
+    executor = GraphModule(build(mod, target)["default"](device))
+
+    def run(*args: Any) -> Any:
+        for index, value in enumerate(args):
+            executor.set_input(index, value)
+        executor.run()
+        results = tuple(array(executor.get_output(i)) for i in range(executor.get_num_outputs()))
+        return results[0] if len(results) == 1 else results
+
+    return run

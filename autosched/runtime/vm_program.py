@@ -1,0 +1,274 @@
+"""`Program`: functions with branches, calls and tuples over built graphs; the VM's code and its interpreter.
+
+Straight parts of a function are built models (segments), which run as fast as any; the instructions between them say
+what is called with what.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from autosched.errors import ArtifactError, InvalidTypeError, NameNotFoundError, ShapeError, TVMError
+from autosched.runtime.array import NDArray, array, as_numpy
+from autosched.runtime.executable import Executable
+from autosched.runtime.graph import Graph
+from autosched.runtime.kernel import Kernel
+from autosched.runtime.module import Module
+from autosched.runtime.params import load_param_dict, save_param_dict
+
+_MAGIC = b"ASVM\x01\0\0\0"
+MOST_CALLS = 5000  # functions inside of each other; each takes some Python frames
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A parameter: `shape` and `dtype` of a tensor, None where any value goes; `fields` of a tuple."""
+
+    name: str
+    shape: tuple[int, ...] | None = None
+    dtype: str | None = None
+    fields: tuple[Param, ...] | None = None
+
+    def __str__(self) -> str:
+        if self.fields is not None:
+            return f"{self.name}: Tuple({', '.join(str(f).partition(': ')[2] for f in self.fields)})"
+        if self.shape is None:
+            return f"{self.name}: Object"
+        return f"{self.name}: Tensor({list(self.shape)}, {self.dtype})"
+
+    def to_json(self) -> list[Any]:
+        """The parameter as JSON values."""
+        fields = None if self.fields is None else [f.to_json() for f in self.fields]
+        return [self.name, None if self.shape is None else list(self.shape), self.dtype, fields]
+
+    @staticmethod
+    def from_json(entry: Sequence[Any]) -> Param:
+        """Read what `to_json` gave."""
+        name, shape, dtype, fields = entry
+        inner = None if fields is None else tuple(map(Param.from_json, fields))
+        return Param(str(name), None if shape is None else tuple(map(int, shape)), dtype, inner)
+
+
+# Instructions are lists, so that they are JSON as they stand; registers are numbers, parameters the first of them:
+#   ["run", segment, [arguments], [results]]    ["call", result, function, [arguments]]
+#   ["tuple", result, [fields]]                 ["item", result, tuple, index]
+#   ["const", result, constant]                 ["move", result, source]
+#   ["if", condition, [instructions], [instructions]]
+Instruction = list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class VMFunction:
+    """A function of the VM: parameters in the first registers, instructions, and the register of the result."""
+
+    name: str
+    params: tuple[Param, ...]
+    n_registers: int
+    code: tuple[Instruction, ...]
+    result: int
+
+    @property
+    def signature(self) -> str:
+        """The call as messages show it."""
+        return f"{self.name}({', '.join(map(str, self.params))})"
+
+
+@dataclass(frozen=True)
+class Program:
+    """Functions, the segments that they run, and their constants."""
+
+    functions: Mapping[str, VMFunction]
+    segments: tuple[Executable, ...]
+    constants: tuple[np.ndarray, ...] = ()
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+
+    def function(self, name: str) -> VMFunction:
+        """A function by name. Raises NameNotFoundError (AttributeError) naming those that there are."""
+        if name not in self.functions:
+            raise NameNotFoundError(f"no function '{name}'", hint=f"there are {', '.join(self.functions)}")
+        return self.functions[name]
+
+    def call(self, name: str, args: Sequence[Any]) -> Any:
+        """Run a function on values: arrays, tuples of them. Gives a fresh array or a nested tuple.
+
+        Raises InvalidTypeError (TypeError) on a wrong count, dtype or kind, ShapeError (ValueError) on a wrong shape.
+        """
+        function = self.function(name)
+        if len(args) != len(function.params):
+            raise InvalidTypeError(f"{len(args)} arguments instead of {len(function.params)}", where=function.signature)
+        values = [check(value, param, function) for value, param in zip(args, function.params, strict=True)]
+        if not self.calls_functions:
+            return _Run(self).call(function, values, 0)
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(max(limit, limit + 8 * MOST_CALLS))
+        try:
+            return _Run(self).call(function, values, 0)
+        finally:
+            sys.setrecursionlimit(limit)
+
+    @property
+    def calls_functions(self) -> bool:
+        """Whether its functions call each other."""
+        return any(_has_call(function.code) for function in self.functions.values())
+
+    # As bytes
+
+    def kernels(self) -> Iterator[tuple[str, Kernel]]:
+        """All kernels under names that are theirs alone."""
+        for number, segment in enumerate(self.segments):
+            for key, kernel in segment.kernels.items():
+                yield f"{number}.{key}", kernel
+
+    def library(self) -> Module:
+        """The machine code, as a module."""
+        native = self.segments[0].native if self.segments else b""
+        return Module(dict(self.kernels()), native, functions={}, only_functions=True, manifest=dict(self.manifest))
+
+    def to_bytes(self) -> bytes:
+        """Everything but the machine code."""
+        segments = []
+        arrays: dict[str, Any] = {f"c{i}": constant for i, constant in enumerate(self.constants)}
+        for number, segment in enumerate(self.segments):
+            entry = {
+                "graph": segment.graph.to_manifest(), "kernels": list(segment.kernels),
+                "params": list(segment.param_names), "n_constants": len(segment.constants),
+            }  # fmt: skip
+            segments.append(entry)
+            arrays |= {f"s{number}.{i}": constant for i, constant in enumerate(segment.constants)}
+        functions = [
+            [f.name, [p.to_json() for p in f.params], f.n_registers, list(f.code), f.result]
+            for f in self.functions.values()
+        ]
+        text = json.dumps(
+            {"functions": functions, "segments": segments, "n_constants": len(self.constants),
+             "manifest": dict(self.manifest)}
+        ).encode()  # fmt: skip
+        return _MAGIC + struct.pack("<Q", len(text)) + text + save_param_dict(arrays)
+
+    @staticmethod
+    def from_bytes(data: bytes, lib: Module | None) -> Program:
+        """Put together what `to_bytes` and `library` gave. Raises ArtifactError where they do not fit."""
+        if not data.startswith(_MAGIC):
+            raise ArtifactError("the bytes are no VM program")
+        try:
+            (size,) = struct.unpack_from("<Q", data, len(_MAGIC))
+            start = len(_MAGIC) + 8
+            content = json.loads(data[start : start + size])
+            arrays = {name: value.view() for name, value in load_param_dict(data[start + size :]).items()}
+            kernels = {} if lib is None else lib.kernels
+            segments = tuple(
+                Executable(
+                    {key: kernels[f"{number}.{key}"] for key in entry["kernels"]},
+                    Graph.from_manifest(entry["graph"]),
+                    tuple(arrays[f"s{number}.{i}"] for i in range(entry["n_constants"])),
+                    b"" if lib is None else lib.native,
+                    params=tuple(entry["params"]),
+                )
+                for number, entry in enumerate(content["segments"])
+            )
+            functions = {
+                str(name): VMFunction(str(name), tuple(map(Param.from_json, params)), n_registers, tuple(code), result)
+                for name, params, n_registers, code, result in content["functions"]
+            }
+            constants = tuple(arrays[f"c{i}"] for i in range(content["n_constants"]))
+        except (KeyError, TypeError, ValueError, struct.error) as error:
+            raise ArtifactError(f"the VM program is damaged or its library is another's ({error})") from error
+        return Program(functions, segments, constants, content["manifest"])
+
+    def to_text(self) -> str:
+        """The bytes as text, for JSON."""
+        return base64.b85encode(self.to_bytes()).decode()
+
+
+def _has_call(code: Sequence[Instruction]) -> bool:
+    return any(i[0] == "call" or (i[0] == "if" and (_has_call(i[2]) or _has_call(i[3]))) for i in code)
+
+
+class _Run:
+    """One call of a program from outside."""
+
+    def __init__(self, program: Program):
+        self.program = program
+
+    def call(self, function: VMFunction, args: Sequence[Any], depth: int) -> Any:
+        if depth > MOST_CALLS:
+            raise TVMError(f"more than {MOST_CALLS} calls inside of each other", where=function.signature)
+        registers: list[Any] = [*args, *[None] * (function.n_registers - len(args))]
+        self.run(function.code, registers, depth)
+        result = registers[function.result]
+        return _fresh(result, args)
+
+    def run(self, code: Sequence[Instruction], registers: list[Any], depth: int) -> None:
+        for instruction in code:
+            match instruction:
+                case ["run", segment, args, results]:
+                    found = self.program.segments[segment](*(registers[r] for r in args))
+                    values = found if isinstance(found, tuple) else (found,)
+                    for register, value in zip(results, values, strict=True):
+                        registers[register] = value
+                case ["call", result, name, args]:
+                    callee = self.program.function(name)
+                    registers[result] = self.call(callee, [registers[r] for r in args], depth + 1)
+                case ["tuple", result, fields]:
+                    registers[result] = tuple(registers[r] for r in fields)
+                case ["item", result, source, index]:
+                    registers[result] = registers[source][index]
+                case ["const", result, number]:
+                    registers[result] = array(self.program.constants[number])
+                case ["move", result, source]:
+                    registers[result] = registers[source]
+                case ["if", condition, then, otherwise]:
+                    self.run(then if bool(as_numpy(registers[condition]).item()) else otherwise, registers, depth)
+                case _:
+                    raise ArtifactError(f"unknown VM instruction {instruction!r}")
+
+
+def _fresh(result: Any, args: Sequence[Any]) -> Any:
+    """The result, copied where it is one of the arguments."""
+    if isinstance(result, tuple):
+        return tuple(_fresh(value, args) for value in result)
+    given = any(result is arg for arg in _flat(args))
+    return array(result) if given and isinstance(result, NDArray) else result
+
+
+def _flat(values: Any) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, tuple):
+            yield from _flat(value)
+        else:
+            yield value
+
+
+def check(value: Any, param: Param, function: VMFunction) -> Any:
+    """A value as the parameter takes it. Raises as `Program.call`, naming function, parameter and expected type."""
+    what = f"argument '{param.name}'"
+    if param.fields is not None:
+        if not isinstance(value, tuple | list):
+            raise InvalidTypeError(f"{what} is a {type(value).__name__}, no tuple", where=function.signature)
+        if len(value) != len(param.fields):
+            raise InvalidTypeError(
+                f"{what} has {len(value)} fields instead of {len(param.fields)}", where=function.signature
+            )
+        return tuple(check(v, f, function) for v, f in zip(value, param.fields, strict=True))
+    if param.shape is None or param.dtype is None:
+        return value
+    if not isinstance(value, NDArray):
+        try:
+            value = array(value)
+        except InvalidTypeError:
+            raise InvalidTypeError(f"{what} is a {type(value).__name__}, no array", where=function.signature) from None
+    if value.dtype != param.dtype:
+        raise InvalidTypeError(f"{what} has dtype {value.dtype} instead of {param.dtype}", where=function.signature)
+    if value.shape != param.shape:
+        raise ShapeError(
+            f"{what} has shape {list(value.shape)} instead of {list(param.shape)}", where=function.signature
+        )
+    return value

@@ -1,0 +1,275 @@
+"""Attention: softmax(q kᵀ * scale + bias) v, a head for itself, the scores of a few queries at a time in the L1 cache.
+
+    for (batch, head, part) in parallel:
+        k_panels[T / width, D, width] = k of the head, transposed
+        for chunk of queries:
+            for panel, tile of queries:
+                tile[rows, width] = 0; for d: tile += q[…, d] * k_panels[panel, d, :]        # stays in registers
+                scaled[tile, panel] = tile * scale + bias
+            for query: largest, exp(scaled - largest), its sum                               # vectors
+            for panel of v, tile of queries:
+                tile = 0; for t: tile += exp[…, t] * v[t, :]
+                out = epilogue(tile / sum)
+
+The scores of a chunk are whole rows, so that no result has to be rescaled: memory holds [chunk, T] of them per worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from autosched.space import Config, ConfigSpace, KnobValue, load_space
+from autosched.target import Target
+from autosched.templates.base import Anchor, Applied
+from autosched.templates.classify import (
+    Contraction,
+    blocks_of,
+    contraction,
+    index_vars,
+    is_injective,
+    is_reduction,
+    reduced,
+    spatial,
+)  # fmt: skip
+from autosched.templates.cpu.matmul import schedule_update
+from autosched.templates.cpu.parts import Chain, schedule_epilogue
+from autosched.templates.cpu.register_tile import RegisterTile, choose_tile, cycles, fits, pieces
+from autosched.templates.cpu.rows import vectorize_block
+from autosched.tir import Block, BufferLoad, BufferStore, PrimFunc, Var, as_int
+from autosched.tir.functor import loads
+from autosched.tir.schedule import BlockRV, LoopRV, Schedule
+
+LEAST_TASKS = 8  # pieces of parallel work
+
+
+@dataclass(frozen=True)
+class Attention:
+    """The blocks of an attention function in their roles.
+
+    scores, context  the two products
+    key        how the scores read the keys; `column` and `inner` are the dimensions of it that count keys and elements
+    before     element-wise blocks on the scores; the last one's result is the argument of the softmax
+    softmax    the reductions and the exponential over rows, in order
+    chain      the second product and what is behind it
+    rows, columns  which dimension of the result counts queries, and which the elements of a value
+    """
+
+    scores: Block
+    context: Block
+    key: BufferLoad
+    column: int
+    inner: int
+    before: tuple[Block, ...]
+    softmax: tuple[Block, ...]
+    chain: Chain
+    rows: int
+    columns: int
+
+
+def find_attention(func: PrimFunc) -> Attention | None:
+    """Two products with the rows' softmax between them, and element-wise blocks behind."""
+    blocks = blocks_of(func)
+    products = [c for c in map(contraction, blocks) if c is not None]
+    if len(products) != 2 or not all(isinstance(b.body, BufferStore) for b in blocks):
+        return None
+    first, second = products
+    behind = _behind(blocks, second.block)
+    between = [b for b in blocks if b not in (first.block, second.block) and b not in behind]
+    reductions = [b for b in between if is_reduction(b)]
+    if len(reductions) != 2 or not all(is_injective(b) for b in (*between, *behind) if b not in reductions):
+        return None
+    softmax = between[between.index(reductions[0]) :]
+    before = between[: between.index(reductions[0])]
+    if not before or len(softmax) != 3 or not all(_reduces_rows(b) for b in reductions):
+        return None
+    roles = _roles(first, second, softmax[1])
+    if roles is None:
+        return None
+    chain = Chain((), second.block, tuple(behind))
+    return Attention(first.block, second.block, *roles[:3], tuple(before), tuple(softmax), chain, *roles[3:])
+
+
+def _behind(blocks: tuple[Block, ...], start: Block) -> list[Block]:
+    """The blocks that depend on what a block writes."""
+    made, found = {start.writes[0].buffer}, []
+    for b in blocks:
+        assert isinstance(b.body, BufferStore)
+        if b is not start and any(x.buffer in made for x in loads(b.body.value)):
+            made.add(b.body.buffer)
+            found.append(b)
+    return [b for b in found if not is_reduction(b)] if not any(map(is_reduction, found)) else []
+
+
+def _reduces_rows(block: Block) -> bool:
+    assert isinstance(block.body, BufferStore)
+    k = reduced(block)
+    reads = [x for x in loads(block.body.value) if x.buffer is not block.body.buffer]
+    return len(k) == 1 and any(x.indices[-1] is k[0].var for x in reads)
+
+
+def _roles(first: Contraction, second: Contraction, power: Block) -> tuple[BufferLoad, int, int, int, int] | None:
+    """(key, its columns, its inner dimension, rows of the result, columns of it)."""
+    outer = [iv.var for iv in spatial(first.block)]
+    if len(outer) != 4 or len(reduced(first.block)) != 1 or len(reduced(second.block)) != 1:
+        return None
+    key = next((x for x in (first.a, first.b) if _position(x, outer[3]) is not None), None)
+    weights = next((x for x in (second.a, second.b) if x.buffer is power.writes[0].buffer), None)
+    if key is None or weights is None or index_vars(key) is None or index_vars(weights) is None:
+        return None
+    column, inner = _position(key, outer[3]), _position(key, reduced(first.block)[0].var)
+    out = [iv.var for iv in spatial(second.block)]
+    if column is None or inner is None or len(out) != 4 or weights.indices[-1] is not reduced(second.block)[0].var:
+        return None
+    taken = [next((n for n, v in enumerate(out) if v is i), None) for i in weights.indices[:-1]]
+    if None in taken or len(set(taken)) != 3:
+        return None
+    left = next(n for n in range(4) if n not in taken)
+    rows = taken[2]
+    assert rows is not None, "the search looked"
+    return (key, column, inner, rows, left) if left == 3 else None
+
+
+def _position(load: BufferLoad, v: Var) -> int | None:
+    return next((n for n, i in enumerate(load.indices) if i is v), None)
+
+
+class AttentionRows:
+    """Scaled dot-product attention with or without a bias."""
+
+    name = "attention"
+
+    def match(self, func: PrimFunc, target: Target) -> Anchor | None:
+        found = find_attention(func)
+        if found is None:
+            return None
+        b, h, m, t = (as_int(iv.dom.extent) for iv in spatial(found.scores))
+        d = as_int(reduced(found.scores)[0].dom.extent)
+        e = as_int(spatial(found.context)[found.columns].dom.extent)
+        return Anchor(found.scores.name_hint, self.name, {"batch": b * h, "M": m, "T": t, "D": d, "E": e}, found)
+
+    def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
+        values = {**anchor.sizes, "lanes": target.lanes("float32"), "registers": target.num_registers}
+        return load_space("cpu", self.name, values).with_default(self.default(anchor, target))
+
+    def default(self, anchor: Anchor, target: Target) -> Config:
+        s, lanes = anchor.sizes, target.lanes("float32")
+        first, second = _choose_tiles(s, lanes, target)
+        tiles = max(1, target.cache.l1_bytes // (8 * s["T"] * first.rows))
+        chunk = max(1, min(32, 1 << (tiles.bit_length() - 1)))
+        while chunk > 1 and chunk >= 2 * -(-s["M"] // first.rows):
+            chunk //= 2
+        parts = 1
+        while s["batch"] * parts < LEAST_TASKS and parts < 8 and s["M"] > 2 * parts * chunk * first.rows:
+            parts *= 2
+        knobs: dict[str, KnobValue] = {
+            "rows": first.rows, "vectors": first.vectors, "value_vectors": second.vectors, "chunk": chunk, "parts": parts,
+        }  # fmt: skip
+        return Config(self.name, knobs)
+
+    def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
+        found = find_attention(func)
+        assert found is not None, "apply is called on a function that matched"
+        sch = Schedule(func)
+        _schedule(sch, found, config, target.lanes("float32"))
+        return Applied(sch.func, (None,) * len(func.params), sch.trace.to_json_text())
+
+
+def _choose_tiles(s: Mapping[str, int], lanes: int, target: Target) -> tuple[RegisterTile, RegisterTile]:
+    """Tiles of both products with equal rows, of least estimated time together."""
+
+    def tiles(rows: int) -> tuple[float, RegisterTile, RegisterTile]:
+        total, found = 0.0, []
+        for width, steps in ((s["T"], s["D"]), (s["E"], s["T"])):
+            tile = choose_tile(s["M"], -(-width // lanes), steps, target, rows=rows)
+            total += cycles(pieces(s["M"], rows), tile.vectors, -(-width // lanes), steps, target)
+            found.append(tile)
+        return total, found[0], found[1]
+
+    fitting = [rows for rows in range(1, min(16, s["M"]) + 1) if fits(rows, 1, target.num_registers)]
+    best = min(map(tiles, fitting), key=lambda t: t[0])
+    return best[1], best[2]
+
+
+def _schedule(sch: Schedule, a: Attention, config: Config, lanes: int) -> None:
+    rows = config["rows"]
+    out = schedule_epilogue(sch, a.chain)
+    loops = sch.get_loops(out)
+    m, e = loops[a.rows], loops[a.columns]
+    outer = [loop for n, loop in enumerate(loops) if n not in (a.rows, a.columns)]
+    total = as_int(sch.get(m).extent)
+    part_rows = -(-total // (config["parts"] * rows * config["chunk"])) * config["chunk"]
+    part, chunk, tile, row = sch.split(m, [None, -(-part_rows // config["chunk"]), config["chunk"], rows])
+    panel, lane = sch.split(e, [None, min(config["value_vectors"] * lanes, as_int(sch.get(e).extent))])
+    sch.reorder(*outer, part, chunk, panel, tile, row, lane)
+    task = sch.fuse(*outer, part)
+    sch.parallel(task)
+    sch.unroll(row)
+    sch.vectorize(lane)
+    sch.compute_at(a.context.name_hint, tile, True)
+    _schedule_context(sch, a)
+    largest, power, sums = (b.name_hint for b in a.softmax)
+    for block in a.before[:-1]:
+        sch.compute_inline(block.name_hint)
+    argument = a.before[-1].name_hint
+    for name in (sums, power, largest, argument):
+        sch.compute_at(name, chunk, True)
+    for block in a.softmax:
+        vectorize_block(sch, block, task, 4 * lanes)
+    _schedule_scores(sch, a, argument, rows, config["vectors"] * lanes, lanes, task)
+
+
+def _schedule_context(sch: Schedule, a: Attention) -> None:
+    """The second product's update: keys, then the tile's queries and elements."""
+    name = a.context.name_hint
+    *own, k = sch.get_loops(name)[-5:]
+    row, lane = own[a.rows], own[a.columns]
+    sch.reorder(k, row, lane)
+    sch.unroll(row)
+    sch.vectorize(lane)
+    sch.decompose_reduction(name, k)
+
+
+def _schedule_transposed(sch: Schedule, copy: BlockRV, a: Attention, lanes: int) -> None:
+    """The copy of the keys in squares of vectors, which the code generator turns in registers."""
+    loops = sch.get_loops(copy)[-2:]
+    column, inner = loops if a.column < a.inner else reversed(loops)
+    column_tile, column_in = sch.split(column, [None, lanes])
+    inner_tile, inner_in = sch.split(inner, [None, lanes])
+    if a.column < a.inner:  # else the keys are transposed already
+        sch.reorder(column_tile, inner_tile, column_in, inner_in)
+        sch.unroll(column_in)
+        sch.vectorize(inner_in)
+    else:
+        sch.reorder(column_tile, inner_tile, inner_in, column_in)
+        sch.vectorize(column_in)
+
+
+def _schedule_scores(
+    sch: Schedule, a: Attention, argument: str, rows: int, width: int, lanes: int, task: LoopRV
+) -> None:
+    """The first product in register tiles below its consumer, the keys of a head transposed into panels."""
+    name = a.scores.name_hint
+    sch.set_scope(name, 0, "local")
+    *_, m, t = sch.get_loops(argument)
+    width = min(width, as_int(sch.get(t).extent))
+    tile, row = sch.split(m, [None, rows])
+    panel, lane = sch.split(t, [None, width])
+    sch.reorder(panel, tile, row, lane)
+    sch.unroll(row)
+    sch.vectorize(lane)
+    sch.compute_at(name, tile, True)
+    copy = sch.cache_read(name, a.key.buffer.name, "global")
+    rest = [n for n in range(4) if n not in (a.column, a.inner)]
+
+    def panels(*i: Any) -> tuple[Any, ...]:
+        return (*(i[n] for n in rest), i[a.column] // width, i[a.inner], i[a.column] % width)
+
+    sch.transform_layout(copy, ("write", 0), panels, pad_value=0.0)
+    sch.compute_at(copy, task)
+    _schedule_transposed(sch, copy, a, lanes)
+    schedule_update(sch, name, 1)
+
+
+__all__ = ["AttentionRows", "find_attention"]

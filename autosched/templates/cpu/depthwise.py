@@ -1,0 +1,139 @@
+"""Depthwise convolution over blocked channels, a row kernel without a padded copy of the data.
+
+    for (n, channel block, row chunk) in parallel:
+        for row tile, pixel tile:
+            tile[rows, pixels, lanes] = 0                                    # stays in registers
+            for kh [, kw unrolled]: tile += data[…] * weight_packed[c, 0, kh, kw, :]     # neighbours share loads
+            out = epilogue(tile)
+
+Taps in the padding are left out: rows by a test at run time, columns in code of their own for the border tiles. The
+weights are packed from their natural [C, 1, KH, KW] into [C / block, 1, KH, KW, block].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autosched.space import Config, ConfigSpace, load_space
+from autosched.target import Target
+from autosched.templates.base import Anchor, Applied
+from autosched.templates.classify import (
+    contraction,
+    extents,
+    find_contraction,
+    is_injective,
+    is_parameter,
+    reduced,
+    spatial,
+)
+from autosched.templates.cpu.padding import inline_before, schedule_before
+from autosched.templates.cpu.parts import Chain, chain_around, schedule_epilogue
+from autosched.templates.cpu.task_order import LEAST_TASKS
+from autosched.templates.pack import Pack, repack
+from autosched.tir import Block, BufferLoad, PrimFunc
+from autosched.tir.functor import free_vars
+from autosched.tir.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Depthwise:
+    """The weight, natural [C, 1, KH, KW], and the blocks around the convolution."""
+
+    weight: BufferLoad
+    chain: Chain
+
+
+def depthwise_weight(func: PrimFunc, block: Block) -> BufferLoad | None:
+    """The weight of a depthwise convolution with blocked channels, [C, 1, KH, KW]; None for any other block."""
+    c = contraction(block)
+    if c is None or len(spatial(block)) != 5 or len(reduced(block)) != 2:
+        return None
+    lane = spatial(block)[4].var
+    for load in (c.a, c.b):
+        if len(load.indices) == 4 and lane in free_vars(load.indices[0]) and is_parameter(func, load):
+            return load
+    return None
+
+
+class DepthwiseConv2d:
+    """Depthwise convolutions whose data and output are NCHWc."""
+
+    name = "depthwise"
+
+    def match(self, func: PrimFunc, target: Target) -> Anchor | None:
+        c = find_contraction(func)
+        weight = None if c is None else depthwise_weight(func, c.block)
+        if c is None or weight is None:
+            return None
+        chain = chain_around(func, c.block)
+        if chain is None or not all(is_injective(b) for b in chain.before):
+            return None
+        n, channels, oh, ow, block = extents(spatial(c.block))
+        kh, kw = extents(reduced(c.block))
+        sizes = {"N": n, "C": channels, "OH": oh, "OW": ow, "block": block, "KH": kh, "KW": kw}
+        return Anchor(c.block.name_hint, "depthwise_conv2d", sizes, Depthwise(weight, chain))
+
+    def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
+        values = {**anchor.sizes, "lanes": target.lanes("float32"), "registers": target.num_registers}
+        space = load_space("cpu", self.name, values)
+        return space.with_default(self.default(anchor, target))
+
+    def default(self, anchor: Anchor, target: Target) -> Config:
+        s = anchor.sizes
+        pixels = even_tile(s["OW"], 8)
+        unroll = s["KH"] * s["KW"] + 2 * pixels + 4 <= target.num_registers  # the weights stay in registers
+        knobs = {"pixels": pixels, "rows": 1, "row_chunk": _row_chunk(s), "unroll_kh": unroll, "copy_pad": False}
+        return Config(self.name, knobs)
+
+    def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
+        anchor = self.match(func, target)
+        assert anchor is not None, "apply is called on a function that matched"
+        details: Depthwise = anchor.details
+        buffer, chain = details.weight.buffer, details.chain
+        packs: list[Pack | None] = [None] * len(func.params)
+        pack = Pack(buffer.const_shape(), (anchor.sizes["block"], 0, 0, 0), (0, 2, 3, 4, 1))
+        packs[next(i for i, b in enumerate(func.buffers) if b is buffer)] = pack
+        sch = Schedule(repack(func, buffer, pack))
+        (schedule_before if config["copy_pad"] else inline_before)(sch, chain)
+        out = schedule_epilogue(sch, chain)
+        n, channels, oh, ow, lane = sch.get_loops(out)
+        row_chunk = min(config["row_chunk"], -(-anchor.sizes["OH"] // config["rows"]))
+        chunk, row_tile, rows = sch.split(oh, [None, row_chunk, config["rows"]])
+        pixel_tile, pixels = sch.split(ow, [None, config["pixels"]])
+        vector, lane = sch.split(lane, [None, target.lanes("float32")])
+        sch.reorder(n, channels, chunk, vector, row_tile, pixel_tile, rows, pixels, lane)
+        sch.parallel(sch.fuse(n, channels, chunk, vector))
+        sch.unroll(rows)
+        sch.unroll(pixels)
+        sch.vectorize(lane)
+        sch.compute_at(chain.anchor.name_hint, pixel_tile, True)
+        _schedule_update(sch, chain.anchor.name_hint, config)
+        return Applied(sch.func, tuple(packs), sch.trace.to_json_text())
+
+
+def _schedule_update(sch: Schedule, anchor: str, config: Config) -> None:
+    *_, rows, pixels, lane, kh, kw = sch.get_loops(anchor)
+    if config["unroll_kh"]:
+        sch.unroll(kh)
+    sch.unroll(kw)
+    sch.reorder(kh, kw, rows, pixels, lane)
+    sch.unroll(rows)
+    sch.unroll(pixels)
+    sch.vectorize(lane)
+    sch.decompose_reduction(anchor, kh)
+
+
+def even_tile(extent: int, most: int) -> int:
+    """The size of at most `most` that covers the extent in the fewest pieces, as equal as they can be."""
+    return -(-extent // -(-extent // most))
+
+
+def _row_chunk(s: dict[str, int]) -> int:
+    """All rows of a channel block in one piece of work, unless that leaves too few pieces."""
+    chunk = 1 << (s["OH"] - 1).bit_length() if s["OH"] > 1 else 1
+    while chunk > 4 and s["N"] * s["C"] * -(-s["OH"] // chunk) < LEAST_TASKS:
+        chunk //= 2
+    return min(chunk, 128)
+
+
+__all__ = ["DepthwiseConv2d", "depthwise_weight", "even_tile"]

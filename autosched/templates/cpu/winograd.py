@@ -1,0 +1,240 @@
+"""Winograd convolution F(2x2, 3x3) and F(4x4, 3x3) for blocked channels, stride 1.
+
+    for block of tiles in parallel:
+        V = transformed inputs of the block's tiles                     # scratch that stays in the second-level cache
+        for chunk of output channels:
+            for x, y in (m + 2)²: for panel: for tiles of rows:         # a matrix product each, in a register tile
+                M[x, y, tiles, panel] = V[x, y] @ weight_packed[chunk, x, y, panel]
+            out = epilogue(transformed M)                               # outputs beyond the image are left out
+
+Where there are few tiles, all inputs are transformed in a phase of their own and the chunks of output channels run in
+parallel. Weights are transformed once at build; see `winograd_stages` for the algorithm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from autosched.errors import SpaceError
+from autosched.space import Config, ConfigSpace, KnobValue, load_space
+from autosched.target import Target
+from autosched.templates.accuracy import is_strict
+from autosched.templates.base import Anchor, Applied
+from autosched.templates.classify import Contraction, extents, is_injective, reduced, spatial
+from autosched.templates.cpu.conv2d import match_blocked_conv
+from autosched.templates.cpu.parts import Chain
+from autosched.templates.cpu.winograd_cost import Layer, Plan, best_plan, winograd_cycles
+from autosched.templates.cpu.winograd_pack import WinogradPack
+from autosched.templates.cpu.winograd_stages import (
+    COLUMNS,
+    HALF,
+    INPUTS,
+    PRODUCTS,
+    Convolution,
+    is_padding,
+    winograd_func,
+)  # fmt: skip
+from autosched.templates.cpu.winograd_transform import TAPS
+from autosched.tir import BufferLoad, PrimExpr, PrimFunc, Var, as_int
+from autosched.tir.schedule import LoopRV, Schedule
+from autosched.tir.simplify import Analyzer
+
+LINE_FLOATS = 16  # in a cache line
+LEAST_TASKS = 8  # pieces of parallel work; with fewer blocks of tiles the channels are divided
+LEAST_CHANNELS = 8  # with fewer the transforms cost more than they save
+
+
+class Winograd:
+    """3x3 convolutions of stride 1 without groups or dilation, of blocked data in float32."""
+
+    name = "winograd"
+
+    def match(self, func: PrimFunc, target: Target) -> Anchor | None:
+        found = match_blocked_conv(func)
+        conv = found and _convolution(found[0], found[1].data, found[1].weight, found[1].chain)
+        if found is None or conv is None:
+            return None
+        n, ob, oh, ow, block = conv.out.const_shape()
+        channels = conv.weight.const_shape()[1]
+        if channels < LEAST_CHANNELS or n * oh * ow == 0:
+            return None
+        sizes = {"N": n, "C": channels, "O": ob * block, "OH": oh, "OW": ow, "block": block}
+        sizes["largest"] = 2 if is_strict(func) else 4
+        return Anchor(conv.result.name_hint, "conv2d", sizes, (conv, found[1].chain))
+
+    def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
+        lanes, registers = target.lanes("float32"), target.num_registers
+        values = {**anchor.sizes, "tiles": _layer(anchor).tiles(2), "lanes": lanes, "registers": registers}
+        return load_space("cpu", self.name, values).with_default(self.default(anchor, target))
+
+    def default(self, anchor: Anchor, target: Target) -> Config:
+        layer = _layer(anchor)
+        _, plan = best_plan(layer, anchor.sizes["largest"], target)
+        knobs: dict[str, KnobValue] = {
+            "m": plan.m,
+            "rows": plan.rows,
+            "vectors": plan.vectors,
+            "blocks": plan.blocks,
+            "panels": plan.panels,
+            "tasks": "tiles" if plan.blocks >= LEAST_TASKS else "channels",
+            "unroll_c": 1,
+            "prefetch": 256 if layer.channels >= 128 else 0,
+        }
+        return Config(self.name, knobs)
+
+    def estimate(self, anchor: Anchor, config: Config, target: Target) -> float:
+        """Cycles that a configuration is expected to take on one core."""
+        return winograd_cycles(_layer(anchor), _plan(config), target)
+
+    def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
+        anchor = self.match(func, target)
+        assert anchor is not None, "apply is called on a function that matched"
+        if config["m"] > anchor.sizes["largest"]:
+            raise SpaceError(f"F({config['m']}, 3) is less accurate than was asked for", where="template winograd")
+        conv, chain = anchor.details
+        layer, plan = _layer(anchor), _plan(config)
+        pack = WinogradPack(conv.weight.const_shape(), plan.m, plan.vectors * target.lanes("float32"), plan.panels)
+        block = plan.block_tiles(layer.tiles(plan.m))
+        sch = Schedule(winograd_func(func, conv, pack, block))
+        loops = _schedule_result(sch, chain, pack, block, config)
+        _schedule_half(sch, loops)
+        _schedule_products(sch, loops, pack, config)
+        _schedule_inputs(sch, loops, conv.data.const_shape()[4], config)
+        packs = tuple(pack if b is conv.weight else None for b in func.buffers)
+        flops = 2 * layer.n * layer.height * layer.width * layer.outputs * layer.channels * TAPS**2
+        return Applied(sch.func.with_attr("flops", flops), packs, sch.trace.to_json_text())
+
+
+def _convolution(c: Contraction, data: BufferLoad, weight: BufferLoad, chain: Chain) -> Convolution | None:
+    """The convolution's parts, where it is one that Winograd's algorithm computes."""
+    loops = reduced(c.block)
+    if len(loops) != 4 or len(chain.before) > 1 or not all(is_injective(b) and is_padding(b) for b in chain.before):
+        return None
+    if any(b.dtype != "float32" for b in (c.block.writes[0].buffer, data.buffer, weight.buffer)):
+        return None
+    n, ob, oh, ow, oi = (iv.var for iv in spatial(c.block))
+    ic, kh, kw, ci = (iv.var for iv in loops)
+    if extents(loops)[1:3] != (TAPS, TAPS) or len(data.indices) != 5:
+        return None
+    out_block, data_block = extents(spatial(c.block))[4], extents(loops)[3]
+    wanted: tuple[tuple[PrimExpr, Mapping[Var, int]], ...] = (
+        *zip(data.indices, ({n: 1}, {ic: 1}, {oh: 1, kh: 1}, {ow: 1, kw: 1}, {ci: 1}), strict=True),
+        *zip(weight.indices, ({ob: out_block, oi: 1}, {ic: data_block, ci: 1}, {kh: 1}, {kw: 1}), strict=True),
+    )
+    if not all(_is_sum(index, terms) for index, terms in wanted):
+        return None
+    if weight.buffer.const_shape()[1] != extents(loops)[0] * data_block:
+        return None
+    if data.buffer.const_shape()[1] != extents(loops)[0] or data.buffer.const_shape()[4] != data_block:
+        return None
+    return Convolution(data.buffer, chain.before[0] if chain.before else None, weight.buffer, c.block)
+
+
+def _is_sum(index: PrimExpr, terms: Mapping[Var, int]) -> bool:
+    """Whether an index is the sum of these multiples of variables; those of extent 1 may have been left out."""
+    linear = Analyzer().linear(index)
+    found = {atom: c for c, atom in linear.terms.values()}
+    return linear.const == 0 and found.keys() <= terms.keys() and all(terms[v] == c for v, c in found.items())  # type: ignore[index]
+
+
+def _layer(anchor: Anchor) -> Layer:
+    s = anchor.sizes
+    return Layer(s["N"], s["C"], s["O"], s["OH"], s["OW"], s["block"])
+
+
+def _plan(config: Config) -> Plan:
+    return Plan(config["m"], config["rows"], config["vectors"], config["blocks"], config["panels"])
+
+
+@dataclass(frozen=True)
+class _Loops:
+    """The loops around the result that other stages are computed in: tile block, chunk of channels, channel block."""
+
+    tiles: LoopRV
+    chunk: LoopRV
+    channels: LoopRV
+
+
+def _schedule_result(sch: Schedule, chain: Chain, pack: WinogradPack, tiles: int, config: Config) -> _Loops:
+    """Blocks of tiles, chunks of channels, tiles, blocks of channels; the m x m outputs of a tile are unrolled."""
+    *inner, last_block = (chain.anchor, *chain.after)
+    for block in inner:
+        sch.compute_inline(block.name_hint)
+    last = last_block.name_hint
+    n, ob, oh, ow, oi = sch.get_loops(last)
+    in_block = as_int(sch.get(oi).extent)
+    tile_row, i = sch.split(oh, [None, pack.outputs])
+    tile_column, j = sch.split(ow, [None, pack.outputs])
+    chunk, ob = sch.split(ob, [None, pack.width * pack.panels // in_block])
+    sch.reorder(n, tile_row, tile_column, chunk, ob, i, j, oi)
+    tile_block, p = sch.split(sch.fuse(n, tile_row, tile_column), [None, tiles])
+    sch.reorder(tile_block, chunk, p, ob, i, j, oi)
+    if config["tasks"] == "channels":
+        tile_block = chunk = sch.fuse(tile_block, chunk)
+    sch.parallel(tile_block)
+    sch.annotate(tile_block, "keep_whole", True)  # else the last block, if ragged, would have all code a second time
+    for loop in (i, j):
+        sch.unroll(loop)
+    sch.vectorize(oi)
+    return _Loops(tile_block, chunk, ob)
+
+
+def _unroll_tile(sch: Schedule, block: str) -> None:
+    """The last three loops of a transform: two are a tile's own, the last one are the lanes."""
+    *_, a, b, lanes = sch.get_loops(block)
+    sch.unroll(a)
+    sch.unroll(b)
+    sch.vectorize(lanes)
+
+
+def _schedule_half(sch: Schedule, loops: _Loops) -> None:
+    sch.compute_at(HALF, loops.channels, True)
+    sch.set_scope(HALF, 0, "local")
+    _unroll_tile(sch, HALF)
+
+
+def _schedule_products(sch: Schedule, loops: _Loops, pack: WinogradPack, config: Config) -> None:
+    """A matrix product for each (x, y), a register tile over all input channels; a panel meets all tiles."""
+    copy = sch.get(sch.cache_write(PRODUCTS, 0, "local")).name_hint
+    sch.compute_at(copy, loops.chunk, True)
+    *_, x, y, p, o = sch.get_loops(copy)
+    row_tile, p_in = sch.split(p, [None, config["rows"]])
+    panel, o_in = sch.split(o, [None, pack.width])
+    sch.reorder(x, y, panel, row_tile, p_in, o_in)
+    sch.unroll(p_in)
+    sch.vectorize(o_in)
+    _align(sch, copy)
+    sch.compute_at(PRODUCTS, row_tile, True)
+    *_, p_in, o_in, c = sch.get_loops(PRODUCTS)
+    steps = [c]
+    if config["unroll_c"] > 1:
+        steps = list(sch.split(c, [None, config["unroll_c"]]))
+        sch.unroll(steps[1])
+    sch.reorder(*steps, p_in, o_in)
+    sch.unroll(p_in)
+    sch.vectorize(o_in)
+    if config["prefetch"]:
+        sch.annotate(steps[0], "prefetch", {"weight_packed": config["prefetch"] // config["unroll_c"]})
+    sch.decompose_reduction(PRODUCTS, steps[0])
+
+
+def _schedule_inputs(sch: Schedule, loops: _Loops, data_block: int, config: Config) -> None:
+    if config["tasks"] == "tiles":
+        sch.compute_at(INPUTS, loops.tiles, True)
+    *_, x, y, p, c = sch.get_loops(INPUTS)
+    cb, ci = sch.split(c, [None, data_block])
+    sch.reorder(p, cb, x, y, ci)
+    if config["tasks"] == "channels":
+        sch.parallel(p)
+    _unroll_tile(sch, INPUTS)
+    _align(sch, INPUTS)
+    sch.compute_at(COLUMNS, cb, True)
+    sch.set_scope(COLUMNS, 0, "local")
+    _unroll_tile(sch, COLUMNS)
+
+
+def _align(sch: Schedule, block: str) -> None:
+    """Rows and planes of [x, y, p, c] an odd number of cache lines apart, so that they spread over a cache's sets."""
+    for axis in (1, 2):
+        sch.storage_align(block, 0, axis, 2 * LINE_FLOATS, LINE_FLOATS)

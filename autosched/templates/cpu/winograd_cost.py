@@ -1,0 +1,128 @@
+"""How long convolutions are expected to take, in cycles of one core: which algorithm, and which tiles, by default.
+
+The numbers are of the kind that the least-squares fit of a few dozen kernels gives; they rank, they do not predict.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from autosched.target import Target
+from autosched.templates.cpu.register_tile import (
+    FMA_PER_CYCLE,
+    L2_BYTES_PER_CYCLE,
+    L3_BYTES_PER_CYCLE,
+    cycles_per_step,
+    fits,
+    pieces,
+)
+from autosched.templates.cpu.winograd_transform import TAPS
+
+FLOAT_BYTES = 4
+TILE_OVERHEAD = 36  # cycles of a register tile beside its steps: call, addresses, stores
+INPUT_CYCLES = {2: 50, 4: 150}  # to transform a tile's inputs, one vector of channels
+OUTPUT_CYCLES = {2: 30, 4: 90}
+COLD_BYTES_PER_CYCLE = 6  # weights of a model that no cache holds
+L2_VECTOR_CYCLES = 2  # to bring a vector from the second-level cache, sustained
+MOST_BLOCKS = 512
+DIRECT_EFFICIENCY = 0.93  # of the peak, where a register tile suits the image
+
+
+def ceil_div(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A stride-1 3x3 convolution: batch n, channels, output height and width, channels in a block of the output."""
+
+    n: int
+    channels: int
+    outputs: int
+    height: int
+    width: int
+    block: int
+
+    def tiles(self, m: int) -> int:
+        return self.n * -(-self.height // m) * -(-self.width // m)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The knobs that the estimate speaks of; `row_tiles` register tiles of rows make a block."""
+
+    m: int
+    rows: int
+    vectors: int
+    blocks: int
+    panels: int
+
+    def row_tiles(self, tiles: int) -> int:
+        return ceil_div(ceil_div(tiles, self.rows), self.blocks)
+
+    def block_tiles(self, tiles: int) -> int:
+        """Tiles in a block; several blocks are of one size."""
+        return self.rows * self.row_tiles(tiles)
+
+
+def winograd_cycles(layer: Layer, plan: Plan, target: Target) -> float:
+    """Products, transforms, and what the caches beyond the second bring, partly while computing."""
+    lanes, size = target.lanes("float32"), (plan.m + TAPS - 1) ** 2
+    tiles = layer.tiles(plan.m)
+    block = min(plan.block_tiles(tiles), tiles)
+    blocks = -(-tiles // block)
+    width = plan.vectors * lanes
+    chunks = -(-layer.outputs // (width * plan.panels))
+    inner = (plan.rows + width) * layer.channels * FLOAT_BYTES  # of one register tile's operands
+    missing = min(max(inner / (0.6 * target.cache.l1_bytes) - 1, 0.0), 1.0)
+    stall = 0.5 * missing * plan.vectors * L2_VECTOR_CYCLES
+    products = sum(
+        count * (layer.channels * (cycles_per_step(r, plan.vectors) + stall) + TILE_OVERHEAD + r * plan.vectors)
+        for r, count in pieces(block, plan.rows)
+    )
+    products *= size * blocks * chunks * plan.panels
+    n_vectors = layer.channels / lanes * INPUT_CYCLES[plan.m] + layer.outputs / lanes * OUTPUT_CYCLES[plan.m]
+    transforms = blocks * block * n_vectors
+    held = size * block * FLOAT_BYTES * (layer.channels + width * plan.panels)
+    beyond = min(max(held / (0.9 * target.cache.l2_bytes) - 1, 0.0), 1.0)
+    again = size * blocks * block * layer.channels * FLOAT_BYTES * chunks * plan.panels
+    traffic = again * (beyond / L3_BYTES_PER_CYCLE + (1 - beyond) / (4 * L2_BYTES_PER_CYCLE))
+    return (
+        products + transforms + 0.5 * traffic + weight_cycles(size * layer.channels * layer.outputs, blocks, products)
+    )
+
+
+def direct_cycles(points: int, vectors: int, steps: int, lanes: int) -> float:
+    """Direct convolution of so many points of the image, vectors of output channels and steps of the reduction."""
+    products = points * vectors * steps / FMA_PER_CYCLE / DIRECT_EFFICIENCY
+    return products + weight_cycles(vectors * lanes * steps, 1, products)
+
+
+def weight_cycles(weights: int, times: int, products: float) -> float:
+    """Beyond computing: weights are cold when they come first, and from the third cache when they come again."""
+    bytes_ = weights * FLOAT_BYTES
+    cycles = bytes_ / COLD_BYTES_PER_CYCLE + (times - 1) * bytes_ / L3_BYTES_PER_CYCLE
+    return 0.25 * cycles + max(0.0, 0.75 * cycles - 0.75 * products)
+
+
+def plans(layer: Layer, m: int, target: Target) -> Iterator[Plan]:
+    """Tiles and blocks worth a thought."""
+    lanes, tiles = target.lanes("float32"), layer.tiles(m)
+    for rows, vectors in itertools.product(range(1, min(tiles, 14) + 1), range(1, 5)):
+        if not fits(rows, vectors, target.num_registers) or (vectors - 1) * lanes >= layer.outputs:
+            continue
+        panels = next((p for p in (1, 2, 4, 8) if vectors * lanes * p % layer.block == 0), None)
+        if panels is None:
+            continue
+        row_tiles = -(-tiles // rows)
+        for blocks in sorted({-(-row_tiles // r) for r in range(1, row_tiles + 1)} | {1}):
+            if blocks <= MOST_BLOCKS:
+                yield Plan(m, rows, vectors, blocks, panels)
+
+
+def best_plan(layer: Layer, largest: int, target: Target) -> tuple[float, Plan]:
+    """(cycles, plan) of least estimated time; the tile sizes of the wanted accuracy are those up to `largest`."""
+    found = [(winograd_cycles(layer, p, target), p) for m in (2, 4) if m <= largest for p in plans(layer, m, target)]
+    return min(found, key=lambda x: x[0])

@@ -1,0 +1,75 @@
+"""Convolution weights [O, I, 3, 3] in Winograd's domain, in the order in which a kernel reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autosched import te
+from autosched.templates.cpu.winograd_transform import TAPS, make_filter, pick, weighted_sum
+from autosched.tir import PrimExpr, PrimFunc, minimum
+
+
+@dataclass(frozen=True)
+class WinogradPack:
+    """[O, I, 3, 3] -> U = G g Gᵀ as [O / (panels * width), m + 2, m + 2, panels, I, width]; tails are zero.
+
+    shape    of the natural weight
+    outputs  m of F(m x m, 3 x 3)
+    width    output channels in a panel: those of one register tile
+    panels   how many panels one chunk of output channels has
+    """
+
+    shape: tuple[int, ...]
+    outputs: int
+    width: int
+    panels: int
+
+    @property
+    def packed_shape(self) -> tuple[int, ...]:
+        size = make_filter(self.outputs).inputs
+        chunks = -(-self.shape[0] // (self.width * self.panels))
+        return (chunks, size, size, self.panels, self.shape[1], self.width)
+
+    def pack(self, array: np.ndarray) -> np.ndarray:
+        """The packed copy of a natural array: transformed in float64, then rounded to its dtype."""
+        g = make_filter(self.outputs).weight_matrix()
+        chunks, size, _, panels, inputs, width = self.packed_shape
+        natural = array.reshape(self.shape)
+        packed = np.zeros(self.packed_shape, array.dtype)
+        for chunk in range(chunks):  # a chunk at a time: float64 of all of them would be large
+            some = natural[chunk * panels * width : (chunk + 1) * panels * width].astype(np.float64)
+            transformed = np.einsum("xk,oikl,yl->xyoi", g, some, g, optimize=True)
+            padded = np.zeros((size, size, panels * width, inputs))
+            padded[:, :, : len(some)] = transformed
+            packed[chunk] = padded.reshape(size, size, panels, width, inputs).transpose(0, 1, 2, 4, 3)
+        return packed
+
+    def index(self, o: PrimExpr, i: PrimExpr, x: PrimExpr, y: PrimExpr) -> tuple[PrimExpr, ...]:
+        """Where the product (x, y) of output channel `o` and input channel `i` lies in the packed array."""
+        return (o // (self.width * self.panels), x, y, o // self.width % self.panels, i, o % self.width)
+
+    def func(self, dtype: str) -> PrimFunc:
+        """A PrimFunc that transforms and packs at run time: for weights that are not known at build."""
+        g = make_filter(self.outputs).weight_matrix()
+        size, outputs = len(g), self.shape[0]
+        natural = te.placeholder(self.shape, dtype, name="natural")
+
+        def once(o: Any, i: Any, x: Any, tap: Any) -> Any:
+            terms = [natural[o, i, k, tap].as_expr() for k in range(TAPS)]
+            return pick(x, [weighted_sum(row, terms) for row in g])
+
+        half = te.compute((*self.shape[:2], size, TAPS), once, name="half")
+
+        def element(chunk: Any, x: Any, y: Any, panel: Any, i: Any, lane: Any) -> Any:
+            o = (chunk * self.panels + panel) * self.width + lane
+            whole = outputs % (self.width * self.panels) == 0
+            at = o if whole else minimum(o, outputs - 1)
+            terms = [half[at, i, x, k].as_expr() for k in range(TAPS)]
+            value = pick(y, [weighted_sum(row, terms) for row in g])
+            return value if whole else te.if_then_else(o < outputs, value, te.const(0, dtype))
+
+        packed = te.compute(self.packed_shape, element, name="packed")
+        return te.create_prim_func([natural, packed], "int64")

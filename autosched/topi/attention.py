@@ -1,0 +1,110 @@
+"""Scaled dot-product attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from autosched import te
+from autosched.te import Tensor
+from autosched.tir import expr as E
+from autosched.tir.expr import const_int
+from autosched.topi.shapes import dims
+
+LAYOUT = "BSHD"  # batch, sequence, heads, elements of a head
+
+
+class _In:
+    """A tensor in one of the layouts, read by batch, sequence, head and element."""
+
+    def __init__(self, x: Tensor, layout: str):
+        self.x, self.layout = x, layout
+
+    def size(self, axis: str) -> Any:
+        return dims(self.x.shape)[self.layout.index(axis)]
+
+    def __call__(self, **at: Any) -> Any:
+        return self.x(*(at[axis] for axis in self.layout))
+
+
+def _broadcast(x: Tensor, *index: Any) -> Any:
+    """An element of a tensor whose dimensions of one stand for all."""
+    own = index[len(index) - x.ndim :]
+    return x(*(0 if const_int(s) == 1 else i for s, i in zip(x.shape, own, strict=True)))
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    scale: float,
+    causal_mask: str | None = None,
+    window_size: int | None = None,
+    layouts: Sequence[str] = (LAYOUT,) * 4,
+) -> Tensor:
+    """softmax(query keyᵀ * scale + bias) value, a head for itself.
+
+    query   [B, S, H, D], key [B, T, H, D], value [B, T, H, E], each with its dimensions in the order of its layout
+    bias    broadcast to [B, H, S, T]
+    causal_mask  "TopLeft": query i sees keys up to i; "BottomRight": up to i + T - S
+    window_size  a query sees at most so many keys, itself included, up to the last that it may see
+    returns [B, S, H, E] in the order of the fourth layout
+    Source  Vaswani et al. 2017, section 3.2.1.
+    """
+    q, k, v = (_In(x, layout) for x, layout in zip((query, key, value), layouts, strict=False))
+    batch, heads, rows, columns = q.size("B"), q.size("H"), q.size("S"), k.size("S")
+    d = te.reduce_axis((0, q.size("D")), "d")
+
+    def product(b: Any, h: Any, i: Any, j: Any) -> Any:
+        return te.sum(q(B=b, H=h, S=i, D=d) * k(B=b, H=h, S=j, D=d), axis=d)
+
+    names = ["b", "h", "i", "j"]
+    scores = te.compute((batch, heads, rows, columns), product, name="attention_scores", varargs_names=names)
+
+    def shifted(b: Any, h: Any, i: Any, j: Any) -> Any:
+        x = scores(b, h, i, j) * E.const(scale, query.dtype)
+        x = x if bias is None else x + _broadcast(bias, b, h, i, j)
+        return _masked(x, i, j, rows, columns, causal_mask, window_size)
+
+    scaled = te.compute(scores.shape, shifted, name="attention_scaled", varargs_names=names)
+    over = [te.reduce_axis((0, columns), "j") for _ in range(3)]
+    largest = te.compute(
+        (batch, heads, rows), lambda b, h, i: te.max(scaled(b, h, i, over[0]), axis=over[0]), name="attention_max"
+    )
+    power = te.compute(
+        scores.shape,
+        lambda b, h, i, j: te.exp(scaled(b, h, i, j) - largest(b, h, i)),
+        name="attention_exp",
+        varargs_names=names,
+    )
+    total = te.compute(
+        (batch, heads, rows), lambda b, h, i: te.sum(power(b, h, i, over[1]), axis=over[1]), name="attention_sum"
+    )
+    sizes = {"B": batch, "S": rows, "H": heads, "D": v.size("D")}
+
+    def weighted(*at: Any) -> Any:
+        to = dict(zip(layouts[3], at, strict=True))
+        k = over[2]
+        return te.sum(power(to["B"], to["H"], to["S"], k) * v(B=to["B"], H=to["H"], S=k, D=to["D"]), axis=k)
+
+    axes = [x.lower() for x in layouts[3]]
+    shape = tuple(sizes[x] for x in layouts[3])
+    context = te.compute(shape, weighted, name="attention_context", varargs_names=axes)
+
+    def normalised(*at: Any) -> Any:
+        to = dict(zip(layouts[3], at, strict=True))
+        return context(*at) / total(to["B"], to["H"], to["S"])
+
+    return te.compute(shape, normalised, name="T_attention", varargs_names=axes)  # type: ignore[no-any-return]
+
+
+def _masked(x: Any, i: Any, j: Any, rows: Any, columns: Any, causal: str | None, window: int | None) -> Any:
+    """-inf where query i does not see key j."""
+    if causal is None:
+        return x
+    last = i if causal == "TopLeft" else i + (columns - rows)
+    seen = j <= last
+    if window is not None:
+        seen = te.all(seen, j > last - window)
+    return E.select(seen, x, te.min_value(x.dtype) if x.dtype != "float32" else E.const(float("-inf"), x.dtype))

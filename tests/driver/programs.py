@@ -1,0 +1,48 @@
+"""Small programs for tests of the driver, and a process that tunes one of them and says what it has done."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from autosched import te
+from autosched.tir import PrimFunc
+
+ROOT = Path(__file__).parents[2]
+
+
+def matmul(m: int = 32, n: int = 48, k: int = 64) -> PrimFunc:
+    """A matrix product C[m, n] = A[m, k] @ B[k, n]."""
+    a, b, r = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B"), te.reduce_axis((0, k), "r")
+    return te.create_prim_func([a, b, te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C")])
+
+
+# argv: database, trials. Prints for each change: trials so far, the state of the task, the ids of the workers.
+TUNER = """
+import sys, autosched
+from autosched.driver import TuneOptions, tune as _
+from autosched.tuner.measure.process import _ALIVE
+from tests.driver.programs import matmul
+if __name__ == "__main__":
+    def show(report):
+        task = report.tasks[0]
+        print(report.n_trials, task.state.replace(" ", "_"), *(w.pid for w in list(_ALIVE)), flush=True)
+    report = autosched.tune(matmul(), "cpu", records=sys.argv[1], progress=show,
+                            options=TuneOptions(trials=int(sys.argv[2]), threads=1, strategy="random"))
+    print("interrupted" if report.interrupted else "finished", report.n_trials, flush=True)
+"""
+
+
+def start_tuner(database: Path, trials: int) -> subprocess.Popen[str]:
+    """Start a tuning of `matmul()` in a process of its own."""
+    command = [sys.executable, "-c", TUNER, str(database), str(trials)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,47 @@
+"""What the surroundings say: targets that code can be made for and run here, and whether records are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autosched.driver.settings import check_runs_here, resolve_records, resolve_target
+from autosched.errors import TargetError, UsageError
+from autosched.records import FallbackContext
+from autosched.target import Target
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("cuda", "no code generator for target 'cuda'; use cpu"),
+        ("llvm -mtriple=riscv64-linux-gnu", "no code generator for riscv64"),
+        ("llvm -mtriple=hexagon-unknown-elf", "no code generator for hexagon"),
+    ],
+)
+def test_targets_without_a_code_generator(text: str, message: str) -> None:
+    with pytest.raises(TargetError, match=message):
+        resolve_target(text)
+
+
+def test_other_names_of_this_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "AMD64")
+    assert resolve_target("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell").mcpu == "haswell"
+    with pytest.raises(TargetError, match="no code generator for aarch64 on amd64"):
+        resolve_target("llvm -mcpu=neoverse-n1")
+
+
+def test_only_what_runs_here_is_measured() -> None:
+    check_runs_here(Target("cpu"))
+    with pytest.raises(UsageError, match="this machine lacks .*amx-tile"):
+        check_runs_here(Target("llvm -mcpu=x86-64 -mattr=+amx-tile,+avx512fp16"))
+
+
+def test_tuning_switched_off_reads_no_records(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert not isinstance(resolve_records(), FallbackContext)
+    monkeypatch.setenv("AUTOSCHED_TUNE", "off")
+    assert isinstance(resolve_records(), FallbackContext)
+    (tmp_path / "log.jsonl").write_text("")
+    assert not isinstance(resolve_records(tmp_path / "log.jsonl"), FallbackContext)  # an argument wins

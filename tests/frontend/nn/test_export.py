@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from autosched.frontend import nn
+from autosched.frontend.nn import op, spec
+from autosched.relax import evaluate
+
+
+class Small(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(8, 6)
+        self.relu = nn.ReLU()
+        self.fc2 = nn.Linear(6, 3, bias=False)
+
+    def forward(self, x):
+        return self.fc2(self.relu(self.fc1(x)))
+
+
+def lines(module) -> list[str]:
+    return [line.strip() for line in module.script().splitlines()]
+
+
+def test_parameters_have_dotted_names_in_the_order_of_declaration():
+    module, params = Small().export_tvm({"forward": {"x": spec.Tensor((1, 8), "float32")}})
+    assert [name for name, _ in params] == ["fc1.weight", "fc1.bias", "fc2.weight"]
+    assert [p.name for p in module["forward"].params] == ["x", "fc1.weight", "fc1.bias", "fc2.weight"]
+    assert module["forward"].attrs["num_input"] == 1
+
+
+def test_names_follow_the_operators():
+    module, _ = Small().export_tvm({"forward": {"x": spec.Tensor((1, 8), "float32")}})
+    text = lines(module)
+    assert 'permute_dims: R.Tensor((8, 6), dtype="float32") = R.permute_dims(fc1_weight, axes=None)' in text
+    assert 'matmul: R.Tensor((1, 6), dtype="float32") = R.matmul(x, permute_dims, out_dtype="void")' in text
+    assert 'relu: R.Tensor((1, 6), dtype="float32") = R.nn.relu(add)' in text
+    assert any(line.startswith("permute_dims1: ") for line in text)
+
+
+def test_a_dimension_may_be_a_symbol():
+    module, _ = Small().export_tvm({"forward": {"x": spec.Tensor(("n", 8), "float32")}})
+    assert "R.Tensor((n, 3)" in module.script()
+
+
+def test_several_methods_and_integers():
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            self.table = nn.Embedding(10, 4)
+
+        def look(self, i):
+            return self.table(i)
+
+        def double(self, x):
+            return x + x, x * 2.0
+
+    module, _ = Two().export_tvm(
+        {"look": {"i": spec.Tensor((3,), "int64")}, "double": {"x": spec.Tensor((2,), "float32")}}
+    )
+    assert [gv.name for gv in module.get_global_vars()] == ["double", "look"]
+    table = np.arange(40, dtype="float32").reshape(10, 4)
+    result = evaluate(module, [np.array([9, 0, 3]), table], function="look")
+    np.testing.assert_array_equal(result, table[[9, 0, 3]])
+
+
+def test_state_dict_round_trip():
+    model = Small()
+    values = {name: np.random.default_rng(0).random(p.shape, "float32") for name, p in model.named_parameters()}
+    assert model.load_state_dict(values) == ([], [])
+    np.testing.assert_array_equal(model.fc1.weight.data.numpy(), values["fc1.weight"])
+    with pytest.raises(KeyError, match=r"missing keys: \['fc2.weight'\]"):
+        model.load_state_dict({k: v for k, v in values.items() if k != "fc2.weight"})
+    with pytest.raises(ValueError, match="shape"):
+        model.load_state_dict({**values, "fc1.bias": np.zeros(5, "float32")})
+
+
+def test_jit_runs_the_model():
+    model = Small()
+    rng = np.random.default_rng(1)
+    values = {name: rng.standard_normal(p.shape).astype("float32") for name, p in model.named_parameters()}
+    with pytest.raises(ValueError, match="without data"):
+        model.jit({"forward": {"x": spec.Tensor((1, 8), "float32")}})
+    model.load_state_dict(values)
+    x = torch.from_numpy(rng.standard_normal((1, 8)).astype("float32"))
+    result = model.jit({"forward": {"x": spec.Tensor((1, 8), "float32")}})["forward"](x)
+    hidden = np.maximum(x.numpy() @ values["fc1.weight"].T + values["fc1.bias"], 0)
+    np.testing.assert_allclose(result.numpy(), hidden @ values["fc2.weight"].T, rtol=1e-4, atol=1e-5)
+
+
+class Called(nn.Module):
+    """A function of tensors as a model."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def forward(self, **tensors):
+        return self.function(*tensors.values())
+
+
+OPERATORS = {
+    "arithmetic": (lambda x: (1.0 - x) / (x * x + 1.0), lambda x: (1 - x) / (x * x + 1), (3, 4)),
+    "softmax": (op.softmax, lambda x: torch.softmax(x, -1), (3, 4)),
+    "layer norm": (lambda x: op.layer_norm(x, 4), lambda x: torch.layer_norm(x, (4,)), (3, 4)),
+    "group norm": (lambda x: op.group_norm(x, 2, None, None), lambda x: F.group_norm(x, 2), (2, 4, 5)),
+    "gelu": (lambda x: op.gelu(x, "tanh"), lambda x: F.gelu(x, approximate="tanh"), (3, 4)),
+    "split": (
+        lambda x: op.concat(list(op.split(x, 2, 1))[::-1], 1),
+        lambda x: torch.cat(x.chunk(2, 1)[::-1], 1),
+        (3, 4),
+    ),
+    "repeat": (lambda x: op.repeat(x, 2, 1), lambda x: x.repeat_interleave(2, 1), (3, 4)),
+    "pad": (lambda x: op.pad(x, [1, 2], value=0.5), lambda x: F.pad(x, (1, 2), value=0.5), (3, 4)),
+    "triu": (lambda x: op.triu(x, 1), lambda x: torch.triu(x, 1), (4, 4)),
+    "softplus": (op.softplus, F.softplus, (3, 4)),
+    "views": (
+        lambda x: op.squeeze(op.unsqueeze(x, 0), 0).reshape(2, 6).permute_dims(1, 0),
+        lambda x: x.reshape(2, 6).T,
+        (3, 4),
+    ),
+    "sums": (
+        lambda x: op.sum(x, 1) + op.mean(x, axis=1) - op.max(x, 1),
+        lambda x: x.sum(1) + x.mean(1) - x.amax(1),
+        (3, 4),
+    ),
+    "attention": (
+        lambda x: op.scaled_dot_product_attention(x, x, x, is_causal=True),
+        lambda x: F.scaled_dot_product_attention(
+            x.transpose(1, 2), x.transpose(1, 2), x.transpose(1, 2), is_causal=True
+        ).transpose(1, 2),
+        (2, 5, 3, 4),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators(name):
+    function, expected, shape = OPERATORS[name]
+    x = np.random.default_rng(2).standard_normal(shape).astype("float32")
+    module, _ = Called(function).export_tvm({"forward": {"x": spec.Tensor(shape, "float32")}})
+    result = evaluate(module, [x], function="forward")
+    np.testing.assert_allclose(result, expected(torch.from_numpy(x)).numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_wrong_uses():
+    with pytest.raises(ValueError, match="no method 'backward'"):
+        Small().export_tvm({"backward": {}})
+    with pytest.raises(TypeError, match=r"forward\.x"):
+        Small().export_tvm({"forward": {"x": 3.5}})
+    with pytest.raises(Exception, match="outside of a method"):
+        op.relu(nn.Tensor.placeholder((2,), "float32"))

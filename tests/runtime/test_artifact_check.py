@@ -1,0 +1,187 @@
+"""Artifacts whose checksums are right and whose manifest is hostile: refused in one line, before anything is used."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autosched.errors import ArtifactError
+from autosched.faces import load
+from autosched.runtime import Executable, NeedsRebuildError, load_contents
+from autosched.runtime.artifact import _HEADER, FORMAT_VERSION, MAGIC
+from tests.runtime.kernels import chain
+
+Change = Callable[[dict[str, Any]], object]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "model.asx"
+    chain(3, 2, constant=True).save(path)
+    return path
+
+
+def forge(path: Path, change: Change) -> None:
+    """Change the manifest and make all sizes and checksums right again."""
+    data = path.read_bytes()
+    size, start = struct.unpack_from("<QQ", data, 16)
+    manifest = json.loads(data[_HEADER.size : _HEADER.size + size])
+    change(manifest)
+    write(path, json.dumps(manifest).encode(), data[start:])
+
+
+def write(path: Path, text: bytes, sections: bytes, **header: int) -> None:
+    start = -(-(_HEADER.size + len(text)) // 64) * 64
+    fields = {"version": FORMAT_VERSION, "size": len(text), "start": start, "total": start + len(sections)} | header
+    digest = hashlib.sha256(text).digest()
+    head = _HEADER.pack(MAGIC, fields["version"], 0, fields["size"], fields["start"], fields["total"], digest)
+    path.write_bytes((head + text).ljust(start, b"\0") + sections)
+
+
+def put(*keys: str | int, value: object) -> Change:
+    def change(manifest: dict[str, Any]) -> None:
+        place: Any = manifest
+        for key in keys[:-1]:
+            place = place[key]
+        place[keys[-1]] = value
+
+    return change
+
+
+def drop(key: str) -> Change:
+    return lambda manifest: manifest.pop(key)
+
+
+HUGE = 1 << 62
+CHANGES: dict[str, tuple[Change, str]] = {
+    "offset before the file": (put("sections", 0, "offset", value=-64), "offset of section 0 is -64"),
+    "offset behind the file": (put("sections", 1, "offset", value=1 << 40), "outside the file"),
+    "offset beyond any file": (put("sections", 1, "offset", value=HUGE), "offset of section 1"),
+    "offset between vectors": (put("sections", 3, "offset", value=8), "outside the file"),
+    "size below nothing": (put("sections", 0, "size", value=-1), "size of section 0 is -1"),
+    "size beyond the file": (put("sections", 3, "size", value=1 << 30), "outside the file"),
+    "offset that is a text": (put("sections", 0, "offset", value="0"), "offset of section 0"),
+    "offset that is a fraction": (put("sections", 0, "offset", value=0.5), "offset of section 0"),
+    "sections that are none": (put("sections", value=7), "manifest does not fit"),
+    "one section too few": (lambda m: m["sections"].pop(), "manifest does not fit"),
+    "no kernels": (drop("kernels"), "'kernels' is missing"),
+    "no machine": (drop("machine"), "'machine' is missing"),
+    "no sections": (drop("sections"), "'sections' is missing"),
+    "no maker's notes": (put("info", value={}), "'manifest' is missing"),
+    "maker's notes that are a list": (put("info", value=[]), "manifest does not fit"),
+    "unknown kind": (put("kind", value="../../etc/passwd"), "unknown kind '../../etc/passwd'"),
+    "kernel that is not there": (put("kernel_order", 0, value="../../evil"), "is missing"),
+    "Python objects": (put("constants", 0, 0, value="O"), "constant 0 has dtype 'O'"),
+    "records": (put("constants", 0, 0, value="i4,O"), "constant 0 has dtype"),
+    "no dtype at all": (put("constants", 0, 0, value="../float"), "constant 0 has dtype"),
+    "constant of another size": (put("constants", 0, 1, value=[3, 65]), "manifest does not fit"),
+    "constant of a huge size": (put("constants", 0, 1, value=[HUGE, HUGE]), "constant 0"),
+    "constant of any size": (put("constants", 0, 1, value=[-1]), "extent of constant 0 is -1"),
+    "scratch below nothing": (put("kernels", "double", "scratch_bytes", value=-64), "scratch_bytes of kernel"),
+    "scratch that is huge": (put("kernels", "double", "scratch_bytes", value=HUGE), "scratch_bytes of kernel"),
+    "scratch that is crooked": (put("kernels", "double", "scratch_bytes_per_worker", value=7), "no multiple of 64"),
+    "pieces below nothing": (put("kernels", "double", "phases", 0, 1, value=-5), "pieces of kernel 'double'"),
+    "pieces without end": (put("kernels", "double", "phases", 0, 1, value=HUGE), "pieces of kernel 'double'"),
+    "argument of a huge size": (put("kernels", "double", "args", 0, 3, value=[1 << 32, 1 << 32]), "argument 'x0'"),
+    "argument that is neither": (put("kernels", "double", "args", 0, 1, value="both"), "neither input nor output"),
+    "arena below nothing": (put("graphs", "main", "arena_bytes", value=-64), "arena of graph 'main' is -64"),
+    "arena that is huge": (put("graphs", "main", "arena_bytes", value=HUGE), "arena of graph 'main'"),
+    "value of a huge size": (put("graphs", "main", "values", 0, 1, value=[1 << 32, 1 << 32]), "value 'x'"),
+    "value outside the arena": (
+        lambda m: m["graphs"]["main"]["values"][-1].__setitem__(slice(3, 5), ["arena", 1 << 20]),
+        "lies outside the arena",
+    ),
+    "value that does not exist": (put("graphs", "main", "inputs", 0, value=99), "names value 99"),
+    "value before the first": (put("graphs", "main", "outputs", 0, value=-1), "names value -1"),
+    "node of a missing kernel": (put("graphs", "main", "nodes", 0, 1, value="/bin/sh"), "'/bin/sh', which is missing"),
+    "no graph": (put("graphs", value={}), "no graph 'main'"),
+    "features that are numbers": (put("features", value=[1, 2]), "for a CPU with 1, 2"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_hostile_manifests(path: Path, name: str, recwarn: pytest.WarningsRecorder) -> None:
+    change, message = CHANGES[name]
+    forge(path, lambda manifest: None)
+    load_contents(path)  # a forgery that changes nothing is fine: what is refused below is the change
+    forge(path, change)
+    with pytest.raises(ArtifactError) as caught:
+        load_contents(path)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "model.asx" in str(caught.value)
+    assert isinstance(caught.value, NeedsRebuildError) == (name == "features that are numbers")
+    assert [item.name for item in path.parent.iterdir()] == ["model.asx"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "does not fit"),
+        (b"null", "it is no object"),
+        (b"[]", "it is no object"),
+        (b"{}", "'sections' is missing"),
+        (b"{" * 100000, "does not fit"),
+        (b"[" * 100000, "does not fit"),
+        (b"\xff\xfe", "does not fit"),
+        (b'{"sections": ' + b"9" * 10000 + b"}", "does not fit"),
+    ],
+)
+def test_manifests_that_are_none(path: Path, text: bytes, message: str) -> None:
+    write(path, text, b"")
+    with pytest.raises(ArtifactError, match=message):
+        load_contents(path)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"start": 0},
+        {"start": 65},
+        {"start": 1 << 60},
+        {"size": 1 << 60},
+        {"total": 1 << 60},
+        {"total": 0},
+        {"start": 64},
+    ],
+)
+def test_headers_that_lie(path: Path, header: dict[str, int]) -> None:
+    write(path, b'{"sections": []}', b"", **header)
+    with pytest.raises(ArtifactError, match="model.asx is (damaged|cut short)"):
+        load_contents(path)
+
+
+def test_object_code_that_is_none(path: Path) -> None:
+    """Its checksum may be right: what is not linked is not run."""
+    data = bytearray(path.read_bytes())
+    size, start = struct.unpack_from("<QQ", data, 16)
+    manifest = json.loads(data[_HEADER.size : _HEADER.size + size])
+    section = manifest["sections"][1]
+    code = os.urandom(section["size"])
+    data[start + section["offset"] : start + section["offset"] + section["size"]] = code
+    section["sha256"] = hashlib.sha256(code).hexdigest()
+    write(path, json.dumps(manifest).encode(), bytes(data[start:]))
+    loaded = Executable.load(path)
+    with pytest.raises(ArtifactError, match="object code"):
+        loaded.create_executor()
+
+
+def test_strict_refuses_to_compile_at_run_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forge(path, put("features", value=["imaginary"]))
+    monkeypatch.setenv("AUTOSCHED_STRICT", "1")
+    with pytest.raises(ArtifactError, match="imaginary, which this one lacks; unset AUTOSCHED_STRICT"):
+        load(path)
+
+
+def test_sizes_do_not_wrap() -> None:
+    from autosched.runtime import ArgSpec, Storage, Value
+
+    assert Value("x", (1 << 32, 1 << 32), "int8", Storage("input", 0)).size_bytes == 1 << 64
+    assert ArgSpec("x", "input", "int8", (1 << 32, 1 << 32)).size_bytes == 1 << 64

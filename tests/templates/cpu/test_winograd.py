@@ -1,0 +1,230 @@
+"""Winograd convolutions of every form against float64, in several configurations and vector widths."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autosched import te, topi
+from autosched.codegen import compile_func
+from autosched.codegen.native import native_object
+from autosched.runtime import Module
+from autosched.space import Config
+from autosched.target import Target
+from autosched.templates import all_templates, apply_config, default_config, space_for
+from autosched.templates.accuracy import with_strict
+from autosched.templates.cpu.winograd import Winograd
+from autosched.templates.workload import describe
+from autosched.tir import PrimFunc, maximum
+from autosched.tir.evaluate import evaluate
+
+from ..cases import conv as padded_conv
+
+HOST = Target("cpu")
+AVX512 = Target("llvm -mcpu=x86-64-v4")
+
+
+def conv(
+    batch: int, channels: int, height: int, width: int, outputs: int, padding: tuple[int, int, int, int],
+    *, block: int = 8, epilogue: str = "relu", strides: tuple[int, int] = (1, 1), dilation: tuple[int, int] = (1, 1),
+) -> PrimFunc:  # fmt: skip
+    """A blocked 3x3 convolution; epilogue "": none, "relu": bias and ReLU, "residual": bias, a sum and ReLU."""
+    layout = f"NCHW{block}c"
+    data = te.placeholder((batch, channels // block, height, width, block), name="data")
+    weight = te.placeholder((outputs, channels, 3, 3), name="weight")
+    bias = te.placeholder((1, outputs // block, 1, 1, block), name="bias")
+    out = topi.conv2d(data, weight, strides, padding, dilation, 1, layout, layout)
+    arguments = [data, weight]
+    if epilogue:
+        arguments.append(bias)
+        before = out
+        out = te.compute(out.shape, lambda b, q, y, x, r: before(b, q, y, x, r) + bias(0, q, 0, 0, r), name="T_add")
+    if epilogue == "residual":
+        other = te.placeholder([int(s) for s in out.shape], name="other")
+        arguments.append(other)
+        inner = out
+        out = te.compute(out.shape, lambda *i: inner(*i) + other(*i), name="T_sum")
+    if epilogue:
+        last = out
+        out = te.compute(out.shape, lambda *i: maximum(last(*i), 0.0), name="relu")
+    return te.create_prim_func([*arguments, out], "int64")
+
+
+def config(**knobs: int | str) -> Config:
+    given_knobs = {
+        "m": 4,
+        "rows": 4,
+        "vectors": 2,
+        "blocks": 1,
+        "panels": 1,
+        "tasks": "tiles",
+        "unroll_c": 1,
+        "prefetch": 0,
+    }
+    return Config("winograd", given_knobs | knobs)
+
+
+def error(func: PrimFunc, chosen: Config, target: Target = HOST, threads: int = 1) -> float:
+    """The largest error by the largest value, of a function in one configuration."""
+    applied = apply_config(func, chosen, target)
+    kernel = compile_func(applied.func, target, name="k").kernel
+    rng = np.random.default_rng(0)
+    natural = [rng.standard_normal(b.const_shape()).astype(b.dtype) for b in func.buffers]
+    arrays = [p.pack(a) if p is not None else a for p, a in zip(applied.packs, natural, strict=True)]
+    arrays[-1].fill(np.nan)
+    Module({"k": kernel}, native_object(), threads=threads)(*arrays)
+    (reference,) = evaluate(func, natural[:-1])
+    return float(np.abs(arrays[-1] - reference).max() / np.abs(reference).max())
+
+
+LIMIT = 1e-5  # of the largest value; direct convolution makes 1e-6
+
+CASES = {
+    "even": (1, 16, 8, 8, 16, (1, 1, 1, 1)),
+    "odd": (1, 16, 7, 9, 16, (1, 1, 1, 1)),
+    "smaller_than_a_tile": (1, 8, 3, 3, 8, (0, 0, 0, 0)),
+    "one_row": (2, 8, 1, 11, 8, (1, 1, 1, 1)),
+    "batch": (3, 16, 5, 5, 24, (1, 1, 1, 1)),
+    "no_padding": (1, 16, 11, 10, 16, (0, 0, 0, 0)),
+    "one_sided": (1, 8, 6, 7, 16, (0, 1, 2, 0)),
+    "wide_padding": (1, 8, 4, 5, 8, (3, 2, 4, 5)),
+}
+
+
+@pytest.mark.parametrize("m", [2, 4])
+@pytest.mark.parametrize("case", CASES)
+def test_sizes_and_padding(case, m):
+    assert error(conv(*CASES[case]), config(m=m)) < LIMIT
+
+
+@pytest.mark.parametrize("epilogue", ["", "relu", "residual"])
+def test_what_is_fused_behind(epilogue):
+    assert error(conv(1, 16, 9, 6, 16, (1, 1, 1, 1), epilogue=epilogue), config()) < LIMIT
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {"blocks": 3, "rows": 2},
+        {"blocks": 3, "tasks": "channels"},
+        {"tasks": "channels", "panels": 2, "vectors": 1},
+        {"vectors": 3, "rows": 3, "blocks": 2, "panels": 1},
+        {"vectors": 3, "tasks": "channels", "m": 2},
+        {"unroll_c": 4, "prefetch": 32},
+        {"rows": 6, "blocks": 2},
+        {"rows": 1, "vectors": 4},
+    ],
+    ids=str,
+)
+def test_configurations(knobs):
+    assert error(conv(2, 16, 10, 11, 40, (1, 1, 1, 1)), config(**knobs), threads=2) < LIMIT
+
+
+@settings(max_examples=6, deadline=None, derandomize=True)
+@given(st.data())
+def test_random_configurations(data):
+    func = conv(
+        data.draw(st.integers(1, 3)), 8 * data.draw(st.integers(1, 3)), data.draw(st.integers(3, 14)),
+        data.draw(st.integers(3, 14)), 8 * data.draw(st.integers(1, 5)), data.draw(st.tuples(*[st.integers(0, 2)] * 4)),
+    )  # fmt: skip
+    template = Winograd()
+    space = template.space(template.match(func, HOST), HOST)
+    (chosen,) = space.sample(np.random.default_rng(data.draw(st.integers(0, 1000))), 1)
+    assert error(func, chosen, threads=2) < LIMIT
+
+
+@pytest.mark.parametrize("mcpu", ["x86-64", "x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("block", [8, 16])
+def test_vector_widths(mcpu, block):
+    target = Target(f"llvm -mcpu={mcpu}")
+    func = conv(1, 32, 9, 9, 32, (1, 1, 1, 1), block=block)
+    template = Winograd()
+    chosen = template.default(template.match(func, target), target)
+    if target.features <= HOST.features:
+        assert error(func, chosen, target) < LIMIT
+        return
+    report = compile_func(apply_config(func, chosen, target).func, target, name="k").report()
+    assert report.vector_bits == target.vector_bits
+    assert report.fmas > 0
+
+
+@pytest.mark.parametrize(
+    "func",
+    [
+        conv(1, 16, 9, 9, 16, (1, 1, 1, 1), strides=(2, 2)),
+        conv(1, 16, 9, 9, 16, (2, 2, 2, 2), dilation=(2, 2)),
+        conv(1, 16, 9, 9, 16, (1, 1, 1, 1), strides=(1, 2)),
+        padded_conv(1, 32, 9, 32, 3, 1, 1, groups=2),
+        padded_conv(1, 16, 9, 16, 1, 1, 0),
+        padded_conv(1, 16, 9, 16, 5, 1, 2),
+        padded_conv(1, 3, 9, 16, 3, 1, 1, first=True),
+    ],
+    ids=["stride", "dilation", "stride_of_columns", "groups", "1x1", "5x5", "first"],
+)
+def test_other_convolutions_do_not_match(func):
+    assert Winograd().match(func, HOST) is None
+
+
+def test_default_is_the_fastest_by_estimate():
+    large, small = conv(1, 64, 56, 56, 64, (1, 1, 1, 1)), conv(1, 8, 6, 6, 8, (1, 1, 1, 1))
+    assert (default_config(large, HOST).template, default_config(large, HOST)["m"]) == ("winograd", 4)
+    assert default_config(small, HOST).template == "conv2d"
+    assert default_config(large, HOST) == space_for(large, HOST).default
+    deep = conv(1, 512, 7, 7, 512, (1, 1, 1, 1))
+    assert default_config(deep, HOST)["m"] == 2
+
+
+def test_strict_leaves_out_the_less_accurate():
+    func = conv(1, 64, 28, 28, 64, (1, 1, 1, 1))
+    fast = default_config(func, HOST)
+    assert fast["m"] == 4
+    strict = with_strict(func)
+    assert default_config(strict, HOST)["m"] == 2
+    assert "m" in space_for(strict, HOST).why_not(fast)
+    assert describe(func, HOST) == describe(strict, HOST)
+
+
+def test_workload_is_the_same_without_the_template():
+    func = conv(1, 64, 14, 14, 64, (1, 1, 1, 1))
+    direct = next(t for t in all_templates("llvm") if t.name == "conv2d")
+    assert describe(func, HOST).op == direct.match(func, HOST).op
+    assert describe(func, HOST).attrs["sizes"] == tuple(direct.match(func, HOST).sizes.values())
+
+
+@pytest.mark.parametrize("target", [HOST, AVX512], ids=["host", "avx512"])
+def test_products_stay_in_registers(target):
+    func = conv(1, 64, 14, 14, 64, (1, 1, 1, 1), block=16)
+    template = Winograd()
+    chosen = template.default(template.match(func, target), target)
+    kernel = compile_func(apply_config(func, chosen, target).func, target, name="k")
+    loop = _products(kernel.asm)
+    assert sum("vfmadd" in line for line in loop) >= 8
+    assert not any("rsp" in line for line in loop)
+    assert not any(op in line for line in loop for op in ("vmulss", "vaddss", "vfmadd231ss", "vfmadd213ss"))
+
+
+def _products(asm: str) -> list[str]:
+    """The innermost loop of the matrix products' first tile."""
+    lines = asm.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("winograd_products") and line.endswith(":"))
+    labels = [i for i, line in enumerate(lines) if line.startswith(".LBB") and i > start]
+    end = next(i for i, line in enumerate(lines) if i > labels[0] and "\tj" in line)
+    return lines[labels[0] : end]
+
+
+def test_flops_are_those_of_the_convolution():
+    func = conv(1, 16, 8, 8, 16, (1, 1, 1, 1))
+    kernel = compile_func(apply_config(func, config(), HOST).func, HOST, name="k").kernel
+    assert kernel.flops == 2 * 8 * 8 * 16 * 16 * 9
+
+
+def test_infinities_outside_of_a_tile_stay_there():
+    func = conv(1, 8, 12, 12, 8, (1, 1, 1, 1), epilogue="")
+    applied = apply_config(func, config(), HOST)
+    arrays = [np.ones(b.const_shape(), np.float32) for b in func.buffers]
+    arrays[0][0, 0, 0, 0, 0] = np.inf
+    packed = [p.pack(a) if p is not None else a for p, a in zip(applied.packs, arrays, strict=True)]
+    Module({"k": compile_func(applied.func, HOST, name="k").kernel}, native_object(), threads=1)(*packed)
+    assert np.isfinite(packed[-1][0, 0, 4:, 4:]).all()

@@ -1,0 +1,31 @@
+"""Packed Winograd weights: the transform, its tails, and the function that packs at run time."""
+
+import numpy as np
+import pytest
+
+from autosched.templates.cpu.winograd_pack import WinogradPack
+from autosched.templates.cpu.winograd_transform import make_filter
+from autosched.tir.evaluate import evaluate
+
+
+@pytest.mark.parametrize(("m", "width", "panels"), [(2, 8, 1), (4, 8, 2), (4, 5, 1)])
+def test_elements_lie_where_index_says(m, width, panels):
+    weight = np.random.default_rng(0).standard_normal((21, 6, 3, 3)).astype(np.float32)
+    pack = WinogradPack(weight.shape, m, width, panels)
+    packed, g = pack.pack(weight), make_filter(m).weight_matrix()
+    assert packed.shape == pack.packed_shape
+    assert packed.dtype == np.float32
+    expected = np.einsum("xk,oikl,yl->oixy", g, weight.astype(np.float64), g)
+    for o, i in ((0, 0), (7, 3), (20, 5)):
+        chunk, panel, lane = o // (width * panels), o // width % panels, o % width
+        np.testing.assert_allclose(packed[chunk, :, :, panel, i, lane], expected[o, i], rtol=1e-6)
+    total = np.moveaxis(packed, 4, -2).reshape(-1)
+    assert np.count_nonzero(total) == expected.size  # the rest is the zeros of the tail
+
+
+@pytest.mark.parametrize("outputs", [16, 21])
+def test_function_packs_alike(outputs):
+    weight = np.random.default_rng(1).standard_normal((outputs, 4, 3, 3)).astype(np.float32)
+    pack = WinogradPack(weight.shape, 4, 8, 1)
+    (packed,) = evaluate(pack.func("float32"), [weight])
+    np.testing.assert_allclose(packed, pack.pack(weight), rtol=0, atol=1e-6)

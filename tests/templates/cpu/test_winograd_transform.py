@@ -1,0 +1,34 @@
+"""The one-dimensional transforms against the definition of a filter, and the expressions against the matrices."""
+
+import numpy as np
+import pytest
+
+from autosched import te
+from autosched.templates.cpu.winograd_transform import make_filter, pick, transform_inputs, transform_outputs
+from autosched.tir.evaluate import evaluate
+
+
+@pytest.mark.parametrize("m", [2, 4])
+def test_matrices_make_a_filter(m):
+    f = make_filter(m)
+    rng = np.random.default_rng(0)
+    d, g = rng.standard_normal(f.inputs), rng.standard_normal(3)
+    y = f.output_matrix() @ ((f.weight_matrix() @ g) * (f.input_matrix() @ d))
+    np.testing.assert_allclose(y, [d[i : i + 3] @ g for i in range(m)], atol=1e-12)
+
+
+@pytest.mark.parametrize("transform", [transform_inputs, transform_outputs])
+@pytest.mark.parametrize("m", [2, 4])
+def test_expressions_are_the_matrices(m, transform):
+    f = make_filter(m)
+    matrix = f.input_matrix() if transform is transform_inputs else f.output_matrix()
+    x = te.placeholder((f.inputs,), "float64", name="x")
+    values = transform(f, [x[i].as_expr() for i in range(f.inputs)])
+    y = te.compute((len(values),), lambda i: pick(i, values), name="y")
+    given = np.random.default_rng(0).standard_normal(f.inputs)
+    np.testing.assert_allclose(evaluate(te.create_prim_func([x, y]), [given])[0], matrix @ given, atol=1e-12)
+
+
+def test_points_come_in_pairs():
+    assert make_filter(4).points == (0.0, *(s * p for p in make_filter(4).pairs for s in (1, -1)))
+    assert make_filter(2).inputs == 4

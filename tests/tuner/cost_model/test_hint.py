@@ -1,0 +1,63 @@
+import numpy as np
+
+from autosched.space import Config, ConfigSpace, choice
+from autosched.task import Measurement, Status, Trial
+from autosched.testing.tasks import bowl_space, bowl_time_s
+from autosched.tuner.cost_model import Source, TrialsHint, WorkloadsHint
+
+
+def trials_of(space: ConfigSpace, factor: float = 3.0) -> list[Trial]:
+    return [Trial(c, Measurement(Status.OK, (factor * bowl_time_s(c),))) for c in space]
+
+
+def test_known_configurations_keep_their_order_and_slow_ones_are_equal() -> None:
+    space = bowl_space((8, 8), "")
+    hint = TrialsHint(trials_of(space))
+    rows = space.all_rows()
+    scores = hint.scores(space, rows)
+    times = np.array([bowl_time_s(c) for c in space.to_configs(rows)])
+    assert scores.min() == 0 and scores.max() == 1 and np.argmin(scores) == np.argmin(times)
+    fast = times < np.quantile(times, 0.5)
+    assert (np.argsort(scores[fast], kind="stable") == np.argsort(times[fast], kind="stable")).all()
+    assert np.mean(scores == 1) > 0.3
+
+
+def test_unknown_configurations_are_guessed() -> None:
+    space = bowl_space((12, 12), "")
+    hint = TrialsHint([trial for i, trial in enumerate(trials_of(space)) if i % 2])
+    unknown = space.to_rows([c for i, c in enumerate(space) if i % 2 == 0])
+    times = np.array([bowl_time_s(c) for c in space.to_configs(unknown)])
+    assert np.corrcoef(hint.scores(space, unknown), np.minimum(np.log(times), -5))[0, 1] > 0.6
+
+
+def test_other_candidates_and_failures() -> None:
+    there = ConfigSpace("t", [choice("a", [1, 2, 4, 8, 16, 32])])
+    here = ConfigSpace("t", [choice("a", [3, 8, 12, 64])])
+    told = [Trial(c, Measurement(Status.OK, (abs(c["a"] - 8) + 1.0,))) for c in there if c["a"] < 32]
+    told.append(Trial(Config("t", {"a": 64}), Measurement(Status.TIMEOUT)))
+    scores = TrialsHint(told).scores(here, here.all_rows())
+    assert scores[1] == 0 and scores[3] == 1 and np.isfinite(scores).all()
+
+
+def test_hardly_any_trials_say_nothing() -> None:
+    space = bowl_space((4, 4), "")
+    assert (TrialsHint(trials_of(space)[:3]).scores(space, space.all_rows()) == 1).all()
+    assert len(TrialsHint([]).scores(space, space.all_rows()[:0])) == 0
+
+
+def test_other_workloads_are_compared_by_their_own_best() -> None:
+    def times(space: ConfigSpace, size: int, factor: float) -> Source:
+        trials = [Trial(c, Measurement(Status.OK, (factor * (1 + abs(c["a"] - size // 8)),))) for c in space]
+        return Source(trials, {"M": size})
+
+    space = ConfigSpace("t", [choice("a", range(1, 17)), choice("b", [1, 2, 4])])
+    sources = [times(space, size, factor) for size, factor in ((16, 1.0), (32, 50.0), (96, 7.0), (128, 0.1))]
+    scores = WorkloadsHint(sources, {"M": 112}).scores(space, space.all_rows())
+    best = space.to_configs(space.all_rows())[int(np.argmin(scores))]
+    assert abs(best["a"] - 14) <= 3 and scores.min() < 0.5 < scores.max()
+
+
+def test_no_sources_say_nothing() -> None:
+    space = bowl_space((4, 4), "")
+    assert (WorkloadsHint([], {"M": 3}).scores(space, space.all_rows()) == 1).all()
+    assert (WorkloadsHint([Source([])], {}).scores(space, space.all_rows()) == 1).all()
