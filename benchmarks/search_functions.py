@@ -25,6 +25,7 @@ class Function:
     name: str
     is_separable: bool
     space: ConfigSpace
+    best: np.ndarray  # the hidden configuration, as positions
     penalty: Penalty
 
     def measure(self, config: Config) -> Trial:
@@ -43,7 +44,7 @@ def functions() -> tuple[Function, ...]:
         best = rng.integers(0, sizes)
         space = ConfigSpace(name.replace("-", "_"), knobs, _constraints(knobs, best))
         assert space.valid_rows(best[None, :])[0], "the optimum satisfies the constraints"
-        made.append(Function(name, is_separable, space, make(sizes, best, rng)))
+        made.append(Function(name, is_separable, space, best, make(sizes, best, rng)))
     return tuple(made)
 
 

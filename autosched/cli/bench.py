@@ -27,7 +27,7 @@ autosched bench untuned.asx tuned.asx --time 10s --sweep threads=1,2
 autosched bench model.asx --baseline old.json --fail-if +5%
 autosched bench model.asx --profile --trace trace.json
 """
-RUNTIMES = ("onnxruntime", "openvino")
+RUNTIMES = ("onnxruntime", "openvino", "torch")
 
 
 @make_command("bench", example=EXAMPLE)

@@ -15,7 +15,7 @@ from autosched.codegen.native import native_object
 from autosched.driver.choose import Choice, choose_all
 from autosched.driver.compile import compile_functions, prim_funcs, stored_functions
 from autosched.driver.input_ranges import input_ranges
-from autosched.driver.models import as_module, join_targets
+from autosched.driver.models import as_module, join_targets, refuse_thread_bindings
 from autosched.driver.packed_call import graph_with_packing
 from autosched.driver.pipeline import graph_passes, run_passes
 from autosched.driver.report import BuildReport
@@ -89,6 +89,7 @@ def build(
         raise UsageError("params bind the parameters of a relax function", hint="this module has none")
 
     def plain(functions: IRModule) -> Module:
+        refuse_thread_bindings(functions)
         return build_functions(with_accuracy(functions, accuracy), chosen_target, reader, n_threads)
 
     if any(is_symbolic(f) for f in prim_funcs(module).values()):

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from autosched import te
-from autosched.errors import InvalidTypeError, InvalidValueError, UsageError
-from autosched.ir import IRModule
+from autosched.errors import CodegenError, InvalidTypeError, InvalidValueError, UsageError
+from autosched.ir import IRModule, walk
 from autosched.target import Target
 from autosched.te import Tensor, create_prim_func
-from autosched.tir import PrimFunc, Schedule
+from autosched.tir import For, LoopKind, PrimFunc, Schedule
 
 
 def load_model(path: str | Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -> IRModule:
@@ -70,3 +70,15 @@ def join_targets(modules: Mapping[Any, Any], target: Any) -> tuple[IRModule, Any
     for module in modules.values():
         joined.update(as_module(module))
     return joined, targets[0]
+
+
+def refuse_thread_bindings(module: IRModule) -> None:
+    """See that no loop is bound to a GPU's grid. Raises CodegenError naming the loop."""
+    for gv, function in module.functions_items():
+        for node in walk(function.body) if isinstance(function, PrimFunc) else ():
+            if isinstance(node, For) and node.kind is LoopKind.THREAD_BINDING:
+                raise CodegenError(
+                    f"the loop '{node.loop_var.name}' is bound to {node.thread}, which a CPU lacks",
+                    where=f"function {gv.name}",
+                    hint="use parallel and vectorize for a CPU",
+                )

@@ -16,6 +16,7 @@ from autosched.relax.transform import (
     CopyOutputs,
     DeadCodeElimination,
     EliminateCommonSubexpr,
+    ExpandConv1d,
     FoldBatchnormToConv2D,
     FoldConstant,
     FuseAttention,
@@ -34,7 +35,7 @@ def graph_passes(target: Target) -> tuple[Pass, ...]:
     """What turns a model into calls of fused kernels, in order."""
     block = max(MIN_BLOCK, target.lanes("float32"))
     return (
-        CanonicalizeBindings(), FoldConstant(), RemoveIdentity(), FoldConstant(), FoldBatchnormToConv2D(),
+        CanonicalizeBindings(), ExpandConv1d(), FoldConstant(), RemoveIdentity(), FoldConstant(), FoldBatchnormToConv2D(),
         EliminateCommonSubexpr(), FuseAttention(), DeadCodeElimination(),
         ChooseLayouts(block), FoldConstant(), RemoveIdentity(), CanonicalizeBindings(), DeadCodeElimination(),
         LegalizeKernels(), AnnotateTIROpPattern(), FuseOps(), FuseTIR(), CopyOutputs(), DeadCodeElimination(),

@@ -139,9 +139,31 @@ def openvino_program(path: Path, threads: int, shapes: Shapes | None, ranges: Ra
     return Program("openvino", threads, request.infer)
 
 
+def torch_program(path: Path, threads: int, shapes: Shapes | None, ranges: Ranges | None) -> Program:
+    """The imported graph, operator by operator, in eager PyTorch."""
+    torch = _import("torch")
+    from autosched.driver.models import load_model
+    from autosched.frontend.torch.network import TorchNetwork
+    from autosched.relax.struct_info import tensor_infos
+
+    module = load_model(path, shapes)
+    infos = {p.name: tensor_infos(p.struct_info)[0] for p in module["main"].params}
+    specs = {name: (info.static_shape, info.dtype) for name, info in infos.items()}
+    inputs = [torch.from_numpy(a) for a in random_inputs(specs, ranges=ranges).values()]
+    network = TorchNetwork(module)
+
+    def run() -> object:
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+        return network(*inputs)
+
+    return Program("torch", threads, run)
+
+
 PEERS: Mapping[str, Callable[[Path, int, Shapes | None, Ranges | None], Program]] = {
     "onnxruntime": onnxruntime_program,
     "openvino": openvino_program,
+    "torch": torch_program,
 }
 
 

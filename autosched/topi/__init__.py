@@ -24,6 +24,7 @@ from autosched.topi.broadcast import (
     where,
 )
 from autosched.topi.conv2d import conv2d
+from autosched.topi.conv_nd import conv_nd, conv_transpose_nd
 from autosched.topi.create import arange, full, full_like
 from autosched.topi.indexing import gather, gather_nd, take
 from autosched.topi.layout import layout_transform

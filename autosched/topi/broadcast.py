@@ -23,10 +23,11 @@ def broadcast_shape(*shapes: Sequence[Any]) -> tuple[Any, ...]:
     return dims(result)
 
 
-def element(x: Tensor, indices: Sequence[Any]) -> PrimExpr:
-    """The element of `x` that stands at `indices` of the broadcast result."""
-    own = indices[len(indices) - x.ndim :]
-    return x(*(IntImm(0, "int64") if const_int(s) == 1 else i for s, i in zip(x.shape, own, strict=True)))
+def element(x: Tensor, indices: Sequence[Any], shape: Sequence[Any]) -> PrimExpr:
+    """The element of `x` that stands at `indices` of the broadcast result; 0 stands only where `x` is repeated."""
+    start = len(indices) - x.ndim
+    dims_of = zip(x.shape, indices[start:], shape[start:], strict=True)
+    return x(*(IntImm(0, "int64") if const_int(s) == 1 != const_int(whole) else i for s, i, whole in dims_of))
 
 
 Operand = Tensor | int | float | bool
@@ -39,7 +40,7 @@ def elementwise(f: Callable[..., PrimExpr], name: str, *operands: Operand) -> Te
     dtype = tensors[-1].dtype
 
     def compute(*i: Any) -> PrimExpr:
-        return f(*(element(x, i) if isinstance(x, Tensor) else E.const(x, dtype) for x in operands))
+        return f(*(element(x, i, shape) if isinstance(x, Tensor) else E.const(x, dtype) for x in operands))
 
     return te.compute(shape, compute, name=name, varargs_names=axis_names(len(shape)))  # type: ignore[no-any-return]
 
@@ -116,5 +117,5 @@ def cast(x: Tensor, dtype: str) -> Tensor:
 def broadcast_to(x: Tensor, shape: Sequence[int]) -> Tensor:
     """x repeated along its dimensions of size 1 and along new ones in front."""
     full = broadcast_shape(x.shape, dims(shape))
-    result = te.compute(full, lambda *i: element(x, i), name="T_broadcast_to", varargs_names=axis_names(len(full)))
+    result = te.compute(full, lambda *i: element(x, i, full), name="T_broadcast_to", varargs_names=axis_names(len(full)))
     return result  # type: ignore[no-any-return]

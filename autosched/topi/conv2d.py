@@ -7,7 +7,7 @@ that a schedule may inline it, or keep it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autosched import te
@@ -135,7 +135,24 @@ def conv2d(
     """
     g = geometry(int_shape(data), int_shape(weight), strides, padding, dilation, groups, data_layout, out_layout)
     padded = pad_spatial(data, padding)
-    return _depthwise(padded, weight, g) if g.is_depthwise else _dense(padded, weight, g)
+    if g.is_depthwise:
+        return _depthwise(padded, weight, g)
+    if g.kernel == (1, 1) and g.strides != (1, 1):
+        return _dense(_every_nth_pixel(padded, g), weight, replace(g, strides=(1, 1)))
+    return _dense(padded, weight, g)
+
+
+def _every_nth_pixel(data: Tensor, g: Geometry) -> Tensor:
+    """The pixels that a 1x1 convolution with a stride reads, as a block of its own: the rest is a matrix product."""
+    shape = int_shape(data)
+    y, x = g.strides
+
+    def compute(n: Any, c: Any, row: Any, column: Any, *rest: Any) -> Any:
+        return data(n, c, row * y, column * x, *rest)
+
+    names = [f"i{i}" for i in range(len(shape))]
+    kept = dims((*shape[:2], *g.out_size, *shape[4:]))
+    return te.compute(kept, lambda *i: compute(*i), name="stride_temp", varargs_names=names)  # type: ignore[no-any-return]
 
 
 def _rows(g: Geometry, y: Any, x: Any, ky: Any, kx: Any) -> tuple[Any, Any]:

@@ -121,3 +121,24 @@ def test_compare_names_the_first_difference(tmp_path: Path) -> None:
     assert caught.value.exit_code == 4
     with pytest.raises(VerificationFailed, match=r"first at \[0\]"):
         compare({"y": np.array([np.nan, 100.0, 3.0], np.float32)}, path, rtol=1e-4, atol=0)
+
+
+def test_random_integers_lie_in_the_range_that_the_model_allows() -> None:
+    wanted = {"ids": ((2000,), "int64"), "mask": ((50,), "int64")}
+    found = collect_inputs(wanted, ranges={"ids": 300})
+    assert (found["ids"].min(), found["ids"].max()) == (0, 299)
+    assert set(found["mask"].tolist()) == {0, 1}
+
+
+def test_compare_tells_the_largest_error_and_where(tmp_path: Path) -> None:
+    want = np.array([[1.0, -4.0], [np.nan, np.inf]], np.float32)
+    np.savez(tmp_path / "ref.npz", y=want)
+    got = want + np.array([[1e-6, 2e-5], [0, 0]], np.float32)
+    assert "largest error of 'y' 2e-05 (5.0e-06 of the largest value)" in compare(
+        {"y": got}, tmp_path / "ref.npz", 1e-4, 0
+    )
+    wrong = want + np.array([[0.5, 2.0], [0, 0]], np.float32)
+    with pytest.raises(VerificationFailed, match=r"differs in 2 of 4.*first at \[0, 0\].*largest error 2 at \[0, 1\]"):
+        compare({"y": wrong}, tmp_path / "ref.npz", 1e-4, 0)
+    with pytest.raises(VerificationFailed, match="differs in 1 of 4"):
+        compare({"y": np.nan_to_num(want, posinf=np.inf)}, tmp_path / "ref.npz", 1e-4, 0)

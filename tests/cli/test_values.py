@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autosched.cli.values import format_shapes, parse_duration, parse_indices, parse_shapes, parse_sweep
+from autosched.cli.values import (
+    format_shapes,
+    parse_duration,
+    parse_indices,
+    parse_percentiles,
+    parse_shapes,
+    parse_share,
+    parse_sweep,
+)
 
 
 @pytest.mark.parametrize(
@@ -59,6 +67,17 @@ def test_sweeps() -> None:
     for text in ("1,2", "cores=1", "threads=", "threads=0", "threads=a"):
         with pytest.raises(ValueError, match="no sweep"):
             parse_sweep(text)
+
+
+def test_percentiles_and_shares() -> None:
+    assert parse_percentiles("50,99.9,50") == (50, 99.9)
+    assert parse_share("+5%") == parse_share("5 %") == parse_share("0.05") == 0.05
+    for text in ("", "a", "50,,90", "101", "-1", "nan"):
+        with pytest.raises(ValueError, match="percentiles"):
+            parse_percentiles(text)
+    for text in ("", "-5%", "fast", "5%%"):
+        with pytest.raises(ValueError, match="no share"):
+            parse_share(text)
 
 
 def test_indices() -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from autosched.errors import SpaceError
-from autosched.space import list_spaces, load_space
+from autosched.space import find_space, list_spaces, load_space, use_spaces
 from autosched.space.location import search_spaces_folder
 from autosched.space.toml import make_space, parse_space, space_from_file
 
@@ -115,3 +115,17 @@ def test_every_shipped_file_can_be_read() -> None:
         needed = dict.fromkeys(file.document["space"].get("values", []), 32)
         space = make_space(file, needed)
         assert space.knobs and space.count_is_exact
+
+
+def test_a_users_folder_comes_first(tmp_path: Path) -> None:
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu" / "matmul.toml").write_text('[space]\ntemplate = "matmul"\n[knobs.own]\nvalues = [1, 2]\n')
+    with use_spaces(tmp_path):
+        assert [k.name for k in load_space("cpu", "matmul", {}).knobs] == ["own"]
+        assert find_space("cpu", "conv2d").parent.parent == search_spaces_folder()
+        assert list_spaces("cpu") == tuple(sorted({*list_spaces("cpu"), "matmul"}))
+        with use_spaces(None):
+            assert find_space("cpu", "matmul").parent.parent == tmp_path
+    assert find_space("cpu", "matmul").parent.parent == search_spaces_folder()
+    with pytest.raises(SpaceError, match="no such folder"), use_spaces(tmp_path / "no"):
+        pass

@@ -60,3 +60,18 @@ def test_bad_recordings(tmp_path: Path, rows: list[str]) -> None:
     (tmp_path / "plain.csv.gz").write_text("x,time_ms,status\n")
     with pytest.raises(InvalidValueError, match="cannot read"):
         read_recording(tmp_path / "plain.csv.gz")
+
+
+def test_another_device_helps(recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--strategy", "gp", "--budget", "8", "--batch", "1", "--seeds", "4", "--json"]
+    assert main([str(recorded), *options]) == 0
+    assert main([str(recorded), "--source", str(recorded), *options]) == 0
+    alone, hinted = (json.loads(line)["scores"]["8"][0] for line in capsys.readouterr().out.splitlines())
+    assert hinted == 1.0 > alone
+    assert main([str(recorded), "--source", str(tmp_path / "no.csv.gz")]) == 2
+
+
+def test_auto_goes_through_a_space_that_the_budget_covers(recorded: Path) -> None:
+    recording = read_recording(recorded)
+    runs = [replay(recording, name, budget=72, batch=8, seed=0) for name in ("auto", "grid")]
+    assert (runs[0].scores == runs[1].scores).all() and runs[0].scores[-1] == 1.0

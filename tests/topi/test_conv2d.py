@@ -23,6 +23,12 @@ def test_padding_is_a_block_of_its_own() -> None:
     assert names((0, 0, 0, 0)) == ["conv2d_nchw"]
 
 
+def test_pixels_that_a_stride_picks_are_a_block_of_their_own() -> None:
+    x, w = te.placeholder((1, 8, 6, 6), name="x"), te.placeholder((4, 8, 1, 1), name="w")
+    func = create_prim_func([x, w, topi.conv2d(x, w, (2, 2), (0, 0, 0, 0), (1, 1), 1)], "int64")
+    assert [b.name for b in blocks(func.body) if b is not func.root] == ["stride_temp", "conv2d_nchw"]
+
+
 def test_kinds() -> None:
     assert names((0, 0, 0, 0), groups=2) == ["group_conv2d_nchw"]
     assert names((0, 0, 0, 0), groups=8) == ["depthwise_conv2d_nchw"]

@@ -19,6 +19,8 @@ from autosched.tir.stmt import (
 
 SMALL_WORK = 256  # stores (or vector stores): a loop nest below that is one tile, so that calls cost little
 
+WHOLE_TILE = "whole_tile"  # the annotation of a loop over register tiles that is to be one tile with all of them
+
 
 def is_tile(stmt: Stmt) -> bool:
     """Whether the statement as a whole is emitted as one tile.
@@ -34,7 +36,7 @@ def is_tile(stmt: Stmt) -> bool:
         case For() if stmt.kind in (LoopKind.VECTORIZED, LoopKind.UNROLLED):
             return True
         case For():
-            return work(stmt) <= SMALL_WORK or _is_innermost(stmt.body)
+            return bool(stmt.annotations.get(WHOLE_TILE)) or work(stmt) <= SMALL_WORK or _is_innermost(stmt.body)
         case SeqStmt():
             return all(is_tile(s) for s in stmt.seq)
         case IfThenElse():

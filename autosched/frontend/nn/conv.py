@@ -34,7 +34,7 @@ class _Conv(Module):
         self.weight = Parameter((out_channels, in_channels // groups, *kernel), dtype)
         self.bias = Parameter((out_channels,), dtype) if bias else None
 
-    def geometry(self) -> tuple[Any, ...]:
+    def geometry(self) -> tuple[Any, Any, Any, Any]:
         return self.stride, self.padding, self.dilation, self.groups
 
 

@@ -9,6 +9,7 @@ from autosched.relax.transform.common_subexpr import EliminateCommonSubexpr, eli
 from autosched.relax.transform.copy_outputs import CopyOutputs, copy_outputs
 from autosched.relax.transform.dead_code import DeadCodeElimination, dead_code_elimination
 from autosched.relax.transform.decompose import DecomposeOpsForInference, decompose_ops
+from autosched.relax.transform.expand_conv import ExpandConv1d, expand_conv1d
 from autosched.relax.transform.fold_constant import FoldConstant, fold_constant
 from autosched.relax.transform.fold_scale import FoldBatchnormToConv2D, fold_scale
 from autosched.relax.transform.fuse_attention import FuseAttention, fuse_attention

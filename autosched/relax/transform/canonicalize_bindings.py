@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from autosched.ir.module import IRModule
@@ -79,9 +80,12 @@ def _promotions(block: BindingBlock) -> dict[Var, Var]:
     return result
 
 
-def canonicalize_function(function: Function) -> Function:
-    """The function without bindings that only give another name; outputs are bound to what computes them."""
-    promoted: dict[Var, Var] = {}
+def canonicalize_function(function: Function, renamed: Mapping[Var, Var] | None = None) -> Function:
+    """The function without bindings that only give another name; outputs are bound to what computes them.
+
+    renamed  variables that get another name, where an output's name does not come first
+    """
+    promoted: dict[Var, Var] = dict(renamed or {})
     for block in function.body.blocks:
         if isinstance(block, DataflowBlock):
             promoted |= _promotions(block)

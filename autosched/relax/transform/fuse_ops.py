@@ -25,6 +25,7 @@ from autosched.relax.expr import (
 from autosched.relax.names import UniqueNames
 from autosched.relax.op.call import call_tir, tir_inputs, tir_target
 from autosched.relax.struct_info import TupleStructInfo
+from autosched.relax.transform.canonicalize_bindings import canonicalize_function
 from autosched.relax.transform.fusion_groups import Group, find_groups
 
 
@@ -87,7 +88,8 @@ def _fuse_function(function: Function, groups: list[Group], builder: BlockBuilde
             elif b.var not in inner:
                 bindings.append(b)
         blocks.append(dataclasses.replace(block, bindings=tuple(bindings)))
-    return dataclasses.replace(function, body=SeqExpr(tuple(blocks), function.body.body))
+    fused = dataclasses.replace(function, body=SeqExpr(tuple(blocks), function.body.body))
+    return canonicalize_function(fused, {v: DataflowVar("lv", v.struct_info) for v in calls if isinstance(v, DataflowVar)})
 
 
 def fuse_ops(module: IRModule) -> IRModule:

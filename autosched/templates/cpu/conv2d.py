@@ -6,7 +6,7 @@
             for ic, kh, kw, ib: tile += data[…] (broadcast) * weight_packed[oc tile, ic, kh, kw, ib, :]
             out = epilogue(tile)
 
-Padding is one of
+What pads the data, or picks every second pixel of them (`before` the anchor), is one of
     copy  a phase before copies the data into scratch with its zero border
     task  each chunk copies the rows that it needs, then meets all panels of weights
 
@@ -37,6 +37,7 @@ from autosched.tir.functor import free_vars
 from autosched.tir.schedule import Schedule
 
 FLOAT_BYTES = 4
+MOST_TILES = 1024  # in a chunk
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,8 @@ class Conv:
     width: int  # of the image
 
     @property
-    def is_padded(self) -> bool:
+    def is_copied(self) -> bool:
+        """Whether something before it pads its data, or picks pixels."""
         return bool(self.chain.before)
 
 
@@ -87,10 +89,11 @@ class Conv2dBlocked:
         n, oc, oh, ow, block = extents(spatial(c.block))
         ic, kh, kw = loops[:3]
         ib = loops[3] if len(loops) == 4 else 1
-        if is_flat(c, conv):
+        flat = is_pointwise(c, conv.data)
+        if flat:
             oh, ow = 1, oh * ow
         sizes = {"N": n, "OC": oc, "OH": oh, "OW": ow, "block": block, "IC": ic, "IB": ib, "KH": kh, "KW": kw}
-        sizes |= {"padded": int(conv.is_padded), "line": ow if oh == 1 else oh}
+        sizes |= {"copied": int(conv.is_copied), "flat": int(flat), "line": ow if oh == 1 else oh}
         return Anchor(c.block.name_hint, "conv2d", sizes, conv)
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
@@ -104,15 +107,15 @@ class Conv2dBlocked:
         per_block = -(-s["block"] // target.lanes("float32"))
         oh_tile, ow_tile, oc_blocks = _choose_tile(s, per_block, target)
         traffic = _traffic(anchor, oh_tile, ow_tile, oc_blocks)
-        order, padding = choose_order(traffic, target), "copy" if s["padded"] else "none"
-        if s["padded"] and traffic.tiles >= LEAST_TASKS:  # enough pieces without dividing the channels as well
+        order, padding = choose_order(traffic, target), "copy" if s["copied"] else "none"
+        if s["copied"] and not s["flat"] and traffic.tiles >= LEAST_TASKS:  # enough pieces without dividing the channels as well
             order, padding = TaskOrder("data", 1 << (traffic.tiles // LEAST_TASKS).bit_length() - 1), "task"
         knobs: dict[str, KnobValue] = {
             "oh_tile": oh_tile,
             "ow_tile": ow_tile,
             "oc_blocks": oc_blocks,
             "outer": order.outer,
-            "chunk": order.chunk,
+            "chunk": min(order.chunk, MOST_TILES),
             "padding": padding,
             "unroll_ic": default_unroll(oh_tile * ow_tile * oc_blocks * per_block, s["IB"]),
             "unroll_kw": False,
@@ -139,7 +142,7 @@ class Conv2dBlocked:
         if padding == "copy":
             schedule_before(sch, conv.chain)
         out = schedule_epilogue(sch, conv.chain)
-        if s["OH"] == 1 and s["OW"] != conv.width:
+        if s["flat"]:
             reshape_images(sch, name, out, width=conv.width)
         n, oc, oh, ow, ob = sch.get_loops(out)
         oc_tile, oc_in = sch.split(oc, [None, config["oc_blocks"]])
@@ -166,11 +169,6 @@ class Conv2dBlocked:
 def _chunk(config: Config, extent: int, tile: str) -> int:
     """Tiles in a chunk, not more than there are."""
     return min(int(config["chunk"]), -(-extent // int(config[tile])))
-
-
-def is_flat(c: Contraction, conv: Conv) -> bool:
-    """Whether the image can be seen as one row of pixels."""
-    return not conv.is_padded and is_pointwise(c, conv.data)
 
 
 def _traffic(anchor: Anchor, oh_tile: int, ow_tile: int, oc_blocks: int) -> Traffic:

@@ -72,7 +72,7 @@ class PlainConv2d:
         groups = max(channels // per_group, 1)
         if out % groups or channels % per_group:
             return None
-        flat = not chain.before and is_pointwise(c, data)
+        flat = is_pointwise(c, data)
         conv = PlainConv(weight, data, chain, ow, flat)
         sizes = {"N": n, "G": groups, "O": out // groups, "I": per_group, "KH": kh, "KW": kw}
         sizes |= {"OH": 1, "OW": oh * ow} if flat else {"OH": oh, "OW": ow}

@@ -35,6 +35,9 @@ from autosched.tir.functor import free_vars
 from autosched.tir.schedule import Schedule
 
 
+MOST_PIXELS = 8  # of a tile by default: with wide windows, the data that neighbours share need registers, too
+
+
 @dataclass(frozen=True)
 class Depthwise:
     """The weight, natural [C, 1, KH, KW], and the blocks around the convolution."""
@@ -80,7 +83,7 @@ class DepthwiseConv2d:
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         s = anchor.sizes
-        pixels = even_tile(s["OW"], 8)
+        pixels = even_tile(s["OW"], MOST_PIXELS if s["KW"] <= 3 else MOST_PIXELS - 2)
         unroll = s["KH"] * s["KW"] + 2 * pixels + 4 <= target.num_registers  # the weights stay in registers
         knobs = {"pixels": pixels, "rows": 1, "row_chunk": _row_chunk(s), "unroll_kh": unroll, "copy_pad": False}
         return Config(self.name, knobs)

@@ -40,6 +40,7 @@ from autosched.tir import BufferLoad, PrimExpr, PrimFunc, Var, as_int
 from autosched.tir.schedule import LoopRV, Schedule
 from autosched.tir.simplify import Analyzer
 
+WHOLE = False
 LINE_FLOATS = 16  # in a cache line
 LEAST_TASKS = 8  # pieces of parallel work; with fewer blocks of tiles the channels are divided
 LEAST_CHANNELS = 8  # with fewer the transforms cost more than they save
@@ -205,6 +206,7 @@ def _schedule_products(sch: Schedule, loops: _Loops, pack: WinogradPack, config:
     sch.unroll(p_in)
     sch.vectorize(o_in)
     _align(sch, copy)
+    if WHOLE: sch.annotate(row_tile, "whole_tile", True)
     sch.compute_at(PRODUCTS, row_tile, True)
     *_, p_in, o_in, c = sch.get_loops(PRODUCTS)
     steps = [c]

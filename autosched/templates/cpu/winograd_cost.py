@@ -27,6 +27,8 @@ OUTPUT_CYCLES = {2: 30, 4: 90}
 COLD_BYTES_PER_CYCLE = 6  # weights of a model that no cache holds
 L2_VECTOR_CYCLES = 2  # to bring a vector from the second-level cache, sustained
 MOST_BLOCKS = 512
+LEAST_ACCUMULATORS = 10  # with fewer, a step waits for the one before it now and then
+LATENCY_CYCLES = 0.5
 DIRECT_EFFICIENCY = 0.93  # of the peak, where a register tile suits the image
 
 
@@ -77,11 +79,14 @@ def winograd_cycles(layer: Layer, plan: Plan, target: Target) -> float:
     chunks = -(-layer.outputs // (width * plan.panels))
     inner = (plan.rows + width) * layer.channels * FLOAT_BYTES  # of one register tile's operands
     missing = min(max(inner / (0.6 * target.cache.l1_bytes) - 1, 0.0), 1.0)
-    stall = 0.5 * missing * plan.vectors * L2_VECTOR_CYCLES
-    products = sum(
-        count * (layer.channels * (cycles_per_step(r, plan.vectors) + stall) + TILE_OVERHEAD + r * plan.vectors)
-        for r, count in pieces(block, plan.rows)
-    )
+    stall = 0.25 * missing * plan.vectors * L2_VECTOR_CYCLES
+
+    def tile_cycles(rows: int) -> float:
+        latency = LATENCY_CYCLES if rows * plan.vectors < LEAST_ACCUMULATORS else 0.0
+        step = cycles_per_step(rows, plan.vectors) + latency + stall
+        return layer.channels * step + TILE_OVERHEAD + rows * plan.vectors
+
+    products = sum(count * tile_cycles(rows) for rows, count in pieces(block, plan.rows))
     products *= size * blocks * chunks * plan.panels
     n_vectors = layer.channels / lanes * INPUT_CYCLES[plan.m] + layer.outputs / lanes * OUTPUT_CYCLES[plan.m]
     transforms = blocks * block * n_vectors

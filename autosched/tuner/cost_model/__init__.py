@@ -15,6 +15,7 @@ from autosched.tuner.cost_model.hint import TrialsHint as TrialsHint
 from autosched.tuner.cost_model.hint import WorkloadsHint as WorkloadsHint
 from autosched.tuner.cost_model.kernel import Points as Points
 from autosched.tuner.cost_model.kernel import SpaceKernel as SpaceKernel
+from autosched.tuner.cost_model.target import Clipping as Clipping
 from autosched.tuner.cost_model.target import clip_log_times as clip_log_times
 from autosched.tuner.cost_model.target import expected_improvement as expected_improvement
 from autosched.tuner.cost_model.threads import one_thread as one_thread

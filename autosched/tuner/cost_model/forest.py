@@ -20,6 +20,7 @@ class Forest:
     def __init__(self, seed: int = 0):
         self.seed = seed
         self.best = 0.0
+        self.error = 1.0  # mean square of what the trees err on trials that they were not grown on
         self._model: Any = None
 
     def fit(self, numbers: np.ndarray, log_s: np.ndarray) -> None:
@@ -31,8 +32,14 @@ class Forest:
         from sklearn.ensemble import ExtraTreesRegressor
 
         self.best = float(target.min())
-        self._model = ExtraTreesRegressor(TREES, min_samples_leaf=1, random_state=self.seed, n_jobs=1)
+        options = {"max_features": 0.5, "bootstrap": True, "oob_score": True, "random_state": self.seed, "n_jobs": 1}
+        self._model = ExtraTreesRegressor(TREES, **options)
         self._model.fit(numbers, target)
+        self.error = float(np.mean((self._model.oob_prediction_ - target) ** 2))
+
+    def mean(self, numbers: np.ndarray) -> np.ndarray:
+        """The mean alone [n]."""
+        return np.asarray(self._model.predict(numbers.astype(np.float32)))
 
     def predict(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and deviation of the predicted time [n], in the units of the target."""

@@ -35,6 +35,7 @@ class GaussianProcess:
         low, high = np.array([*[BOUNDS[0]] * n, *[BOUNDS[1]] * PARTS, BOUNDS[2]]).T
         self._bounds = list(zip(low, high, strict=True))
         self.parameters = Parameters(np.clip(self._prior_mean, low, high))
+        self.error = 1.0  # mean square of what it errs on a trial that it was not told, after the last fit
 
     def fit(self, points: Points, target: np.ndarray, iterations: int) -> None:
         """Find the parameters, starting from those of before, for trials with a standardised target [n]."""
@@ -53,6 +54,14 @@ class GaussianProcess:
         )
         if np.isfinite(found.fun):
             self.parameters = Parameters(found.x)
+        self.error = self._leave_one_out(kernel, target)
+
+    def _leave_one_out(self, kernel: FitKernel, target: np.ndarray) -> float:
+        """Rasmussen, Williams 2006, equation 5.12."""
+        noisy = np.tensordot(self.parameters.amplitudes, kernel.parts(self.parameters.lengths)[0], 1)
+        noisy[np.diag_indices(len(target))] += self.parameters.noise + JITTER
+        inverse = np.linalg.inv(noisy)
+        return float(np.mean((inverse @ target / np.diag(inverse)) ** 2))
 
     def _loss(self, vector: np.ndarray, kernel: FitKernel, target: np.ndarray) -> tuple[float, np.ndarray]:
         """Negative log posterior of the parameters, and its gradient."""

@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 CLIP_QUANTILE = 0.6  # slower configurations all count as equally slow: their differences teach nothing
 
 
+@dataclass(frozen=True, slots=True)
+class Clipping:
+    """How logarithmic times become the target of models: values above `limit` set to it, shifted and scaled."""
+
+    limit: float
+    mean: float
+    deviation: float
+
+    @staticmethod
+    def of(log_s: np.ndarray, quantile: float = CLIP_QUANTILE) -> Clipping:
+        """The clipping at a quantile of these times, with which they have mean 0 and deviation 1."""
+        limit = float(np.quantile(log_s, quantile))
+        clipped = np.minimum(log_s, limit)
+        deviation = float(clipped.std())
+        return Clipping(limit, float(clipped.mean()), deviation if deviation > 0 else 1.0)
+
+    def __call__(self, log_s: np.ndarray) -> np.ndarray:
+        """Targets for logarithmic times."""
+        return np.asarray((np.minimum(log_s, self.limit) - self.mean) / self.deviation)
+
+
 def clip_log_times(log_s: np.ndarray, quantile: float = CLIP_QUANTILE) -> np.ndarray:
     """Logarithmic times, those above the quantile set to it, shifted and scaled to mean 0 and deviation 1."""
-    clipped = np.minimum(log_s, np.quantile(log_s, quantile))
-    deviation = float(clipped.std())
-    return np.asarray((clipped - clipped.mean()) / (deviation if deviation > 0 else 1.0))
+    return Clipping.of(log_s, quantile)(log_s)
 
 
 def expected_improvement(mean: np.ndarray, deviation: np.ndarray, best: float) -> np.ndarray:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from autosched.tuner.cost_model import clip_log_times, expected_improvement
+from autosched.tuner.cost_model import Clipping, clip_log_times, expected_improvement
 
 
 def test_clipping_keeps_the_order_of_the_fast_ones() -> None:
@@ -15,3 +15,11 @@ def test_expected_improvement() -> None:
     assert gain[0] == pytest.approx(1 / np.sqrt(2 * np.pi))
     assert gain[1] == pytest.approx(0.0, abs=1e-8) and 0 < gain[2] < gain[0]
     assert gain[3] == pytest.approx(1.0)
+
+
+def test_a_clipping_treats_others_as_its_own_times() -> None:
+    log_s = np.array([0.0, 1.0, 2.0, 3.0, 100.0])
+    clipping = Clipping.of(log_s, 0.5)
+    assert np.allclose(clipping(log_s), clip_log_times(log_s, 0.5))
+    assert clipping(np.array([-5.0]))[0] < clipping(log_s).min() and clipping(np.array([1e9]))[0] == clipping(log_s)[-1]
+    assert (Clipping.of(np.zeros(3))(np.zeros(3)) == 0).all()

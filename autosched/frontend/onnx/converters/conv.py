@@ -1,4 +1,4 @@
-"""Convolutions over one and two dimensions."""
+"""Convolutions and transposed convolutions over one to three dimensions."""
 
 from __future__ import annotations
 
@@ -30,24 +30,66 @@ def window_padding(
 
 @converter("Conv")
 def conv(node: Node) -> Expr:
-    """Convolution and bias; one dimension is computed as two, the first of size 1."""
-    data, weight = node.input(0), node.input(1)
-    shape, rank = node.shape(1), len(node.shape(1)) - 2
-    if rank not in (1, 2) or node.info(0).ndim != rank + 2:
-        raise node.fail(f"convolution over {rank} dimensions is not supported")
+    """Convolution over one to three dimensions, and bias."""
+    shape, rank = node.shape(1), _rank(node)
     kernel = list(node.attr("kernel_shape", shape[2:]))
     strides, dilations = list(node.attr("strides", [1] * rank)), list(node.attr("dilations", [1] * rank))
     pads = window_padding(node, node.shape(0)[2:], kernel, strides, dilations)
-    if rank == 1:
-        data, weight = node.emit(op.expand_dims(data, axis=2)), node.emit(op.expand_dims(weight, axis=2))
-        strides, dilations, pads = [1, *strides], [1, *dilations], [0, pads[0], 0, pads[1]]
-    out = node.emit(
-        op.nn.conv2d(data, weight, strides=strides, padding=pads, dilation=dilations, groups=node.attr("group", 1))
+    convolve = {1: op.nn.conv1d, 2: op.nn.conv2d, 3: op.nn.conv3d}[rank]
+    out = convolve(
+        node.input(0), node.input(1), strides=strides, padding=pads, dilation=dilations, groups=node.attr("group", 1)
     )
-    if node.has(2):
-        bias = node.emit(op.reshape(node.input(2), ShapeExpr((1, shape[0], 1, 1))))
-        out = node.emit(op.add(out, bias))
-    return op.squeeze(out, axis=(2,)) if rank == 1 else out
+    return _biased(node, out, shape[0])
+
+
+@converter("ConvTranspose")
+def conv_transpose(node: Node) -> Expr:
+    """Transposed convolution over one to three dimensions, and bias."""
+    shape, rank, groups = node.shape(1), _rank(node), node.attr("group", 1)
+    kernel = list(node.attr("kernel_shape", shape[2:]))
+    strides, dilations = list(node.attr("strides", [1] * rank)), list(node.attr("dilations", [1] * rank))
+    extra = list(node.attr("output_padding", [0] * rank))
+    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    pads = _transposed_padding(node, node.shape(0)[2:], spans, strides, extra)
+    convolve = {1: op.nn.conv1d_transpose, 2: op.nn.conv2d_transpose, 3: op.nn.conv3d_transpose}[rank]
+    out = convolve(
+        node.input(0), node.input(1), strides=strides, padding=pads, output_padding=extra, dilation=dilations,
+        groups=groups,
+    )  # fmt: skip
+    return _biased(node, out, shape[1] * groups)
+
+
+def _rank(node: Node) -> int:
+    """The number of dimensions convolved over."""
+    rank = len(node.shape(1)) - 2
+    if rank not in (1, 2, 3) or node.info(0).ndim != rank + 2:
+        raise node.fail(f"convolution over {rank} dimensions is not supported")
+    return rank
+
+
+def _biased(node: Node, out: Expr, channels: int) -> Expr:
+    if not node.has(2):
+        return out
+    bias = node.emit(op.reshape(node.input(2), ShapeExpr((1, channels, *[1] * _rank(node)))))
+    return op.add(node.emit(out), bias)
+
+
+def _transposed_padding(
+    node: Node, size: Sequence[int], spans: Sequence[int], strides: Sequence[int], extra: Sequence[int]
+) -> list[int]:
+    """Padding, all begins then all ends, from `pads`, or worked out for `output_shape` or `auto_pad`."""
+    mode, wanted = node.attr("auto_pad", "NOTSET"), node.attr("output_shape", None)
+    if wanted is None and mode in ("NOTSET", "VALID"):
+        return list(node.attr("pads", [0] * 2 * len(size))) if mode == "NOTSET" else [0] * 2 * len(size)
+    if wanted is None:
+        wanted = [n * s for n, s in zip(size, strides, strict=True)]
+    begins, ends = [], []
+    for n, s, span, more, out in zip(size, strides, spans, extra, wanted[-len(size) :], strict=True):
+        total = s * (n - 1) + more + span - out
+        half = total // 2
+        begins.append(half if mode == "SAME_UPPER" else total - half)
+        ends.append(total - half if mode == "SAME_UPPER" else half)
+    return begins + ends
 
 
 def require_images(node: Node) -> tuple[int, ...]:

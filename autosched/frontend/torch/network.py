@@ -1,0 +1,229 @@
+"""The other way round: a graph function as calls of PyTorch, so that PyTorch can be a peer on any imported model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autosched.errors import UsageError
+from autosched.ir.module import IRModule
+from autosched.relax.expr import Call, Constant, TupleGetItem, Var
+from autosched.relax.op.registry import definition_of, python_argument
+
+SAME_NAME = (
+    "abs", "add", "argmax", "argmin", "ceil", "cos", "divide", "equal", "erf", "exp", "floor", "floor_divide",
+    "greater", "greater_equal", "less", "less_equal", "log", "logical_and", "logical_not", "logical_or", "maximum",
+    "minimum", "multiply", "negative", "not_equal", "round", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "subtract",
+    "tanh", "where",
+)  # fmt: skip
+Rule = Callable[..., Any]  # (tensors and sequences…, **attributes) -> tensor or tuple
+
+
+@dataclass(frozen=True)
+class _Step:
+    var: Var
+    run: Callable[..., Any]
+    args: tuple[Any, ...]
+
+
+class TorchNetwork:
+    """A module's `main` in eager PyTorch: called on tensors, gives a tensor or a tuple of them.
+
+    Raises  UsageError that lists all operators for which there is no rule.
+    """
+
+    def __init__(self, module: IRModule):
+        import torch
+
+        self._torch = torch
+        rules = _rules(torch)
+        main = module["main"]
+        self._params = main.params
+        self._constants: dict[int, Any] = {}
+        self._steps: list[_Step] = []
+        missing = sorted({_name(b.value) for b in main.bindings() if isinstance(b.value, Call)} - set(rules))
+        if missing:
+            raise UsageError(f"PyTorch cannot run this model here: no rule for {', '.join(missing)}")
+        for binding in main.bindings():
+            value = binding.value
+            if isinstance(value, Call):
+                step = _Step(binding.var, _with(rules[_name(value)], value.attrs), value.args)
+            else:
+                step = _Step(binding.var, lambda x: x, (value,))
+            self._steps.append(step)
+        self._result = main.body.body
+
+    def __call__(self, *inputs: Any) -> Any:
+        values: dict[Any, Any] = dict(zip(self._params, inputs, strict=True))
+
+        def lookup(x: Any) -> Any:
+            if isinstance(x, TupleGetItem):
+                return lookup(x.tuple_value)[x.index]
+            return self._constant(x) if isinstance(x, Constant) else values[x]
+
+        def argument(x: Any) -> Any:
+            return lookup(x) if isinstance(x, TupleGetItem) else python_argument(x, lookup)
+
+        with self._torch.inference_mode():
+            for step in self._steps:
+                values[step.var] = step.run(*(argument(a) for a in step.args))
+            result = argument(self._result)
+        return tuple(result) if isinstance(result, list) else result
+
+    def _constant(self, x: Constant) -> Any:
+        if id(x) not in self._constants:
+            self._constants[id(x)] = self._torch.from_numpy(np.array(x.data))
+        return self._constants[id(x)]
+
+
+def _name(call: Any) -> str:
+    definition = definition_of(call)
+    return definition.name if definition is not None else str(call.op)
+
+
+def _with(rule: Rule, attrs: Mapping[str, Any]) -> Rule:
+    return lambda *args: rule(*args, **attrs)
+
+
+def _rules(torch: Any) -> dict[str, Rule]:
+    """Operator -> how PyTorch computes it; attributes come under the operator's own names."""
+    F = torch.nn.functional  # noqa: N806  (PyTorch's own short name)
+    rules: dict[str, Rule] = {name: _plain(getattr(torch, name)) for name in SAME_NAME}
+
+    def reduction(function: Any, name: str) -> Rule:
+        def rule(x: Any, axis: Any, keepdims: bool) -> Any:
+            return function(x, dim=tuple(range(x.ndim)) if axis is None else axis, keepdim=keepdims)
+
+        rule.__name__ = name
+        return rule
+
+    def batch_norm(x: Any, gamma: Any, beta: Any, mean: Any, var: Any, epsilon: float, **_: Any) -> Any:
+        return (F.batch_norm(x, mean, var, gamma, beta, eps=epsilon), mean, var)
+
+    def split(x: Any, indices_or_sections: Any, axis: int) -> Any:
+        if isinstance(indices_or_sections, int):
+            return torch.chunk(x, indices_or_sections, dim=axis)
+        return torch.tensor_split(x, list(indices_or_sections), dim=axis)
+
+    def strided_slice(x: Any, axes: Any, begin: Any, end: Any, strides: Any) -> Any:
+        index = [slice(None)] * x.ndim
+        for i, axis in enumerate(axes):
+            index[axis] = slice(begin[i], end[i], strides[i] if strides else 1)
+        return x[tuple(index)]
+
+    def take(x: Any, indices: Any, axis: Any) -> Any:
+        if axis in (0, -x.ndim) and x.ndim == 2:
+            return F.embedding(indices, x)
+        flat = torch.index_select(x, axis, indices.reshape(-1))
+        at = axis % x.ndim
+        return flat.reshape(*x.shape[:at], *indices.shape, *x.shape[at + 1 :])
+
+    def layer_norm(x: Any, gamma: Any, beta: Any, axes: Any, epsilon: float, **_: Any) -> Any:
+        return F.layer_norm(x, gamma.shape, gamma, beta, epsilon)
+
+    return rules | {
+        "astype": lambda x, dtype: x.to(getattr(torch, dtype)),
+        "broadcast_to": lambda x, shape: x.expand(shape),
+        "clip": lambda x, min, max: torch.clamp(x, min, max),
+        "concat": lambda xs, axis: torch.cat(list(xs), dim=axis),
+        "expand_dims": lambda x, axis: _unsqueezed(x, axis),
+        "flatten": lambda x: x.reshape(-1),
+        "gather_elements": lambda x, i, axis: torch.gather(x, axis, i),
+        "identity": lambda x: x,
+        "matmul": lambda a, b, out_dtype: torch.matmul(a, b),
+        "max": reduction(torch.amax, "max"),
+        "mean": reduction(torch.mean, "mean"),
+        "min": reduction(torch.amin, "min"),
+        "permute_dims": lambda x, axes: x.permute(*(axes or range(x.ndim - 1, -1, -1))),
+        "power": _plain(torch.pow),
+        "reshape": lambda x, shape: x.reshape(shape),
+        "split": split,
+        "squeeze": lambda x, axis: x.squeeze() if axis is None else x.squeeze(axis),
+        "strided_slice": strided_slice,
+        "sum": reduction(torch.sum, "sum"),
+        "take": take,
+        "tile": lambda x, repeats: x.repeat(*repeats),
+        "variance": lambda x, axis, keepdims: torch.var(x, dim=axis, correction=0, keepdim=keepdims),
+        "nn.adaptive_avg_pool2d": lambda x, output_size, **_: F.adaptive_avg_pool2d(x, output_size),
+        "nn.avg_pool2d": lambda x, **a: _pooled(F, x, average=True, **a),
+        "nn.max_pool2d": lambda x, **a: _pooled(F, x, average=False, **a),
+        "nn.batch_norm": batch_norm,
+        "nn.conv2d": lambda x, w, strides, padding, dilation, groups, **_: F.conv2d(
+            _padded(F, x, padding), w, None, strides, _even(padding), dilation, groups
+        ),
+        "nn.dropout": lambda x, rate: (x, x),
+        "nn.gelu": lambda x: F.gelu(x),
+        "nn.gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+        "nn.hard_sigmoid": lambda x, alpha, beta: torch.clamp(x * alpha + beta, 0.0, 1.0),
+        "nn.layer_norm": layer_norm,
+        "nn.leakyrelu": lambda x, alpha: F.leaky_relu(x, alpha),
+        "nn.log_softmax": lambda x, axis: F.log_softmax(x, dim=axis),
+        "nn.lrn": lambda x, size, axis, alpha, beta, bias: F.local_response_norm(x, size, alpha, beta, bias),
+        "nn.pad": lambda x, pad_width, pad_value: F.pad(x, _torch_widths(pad_width), value=pad_value),
+        "nn.relu": lambda x: torch.relu(x),
+        "nn.silu": lambda x: F.silu(x),
+        "nn.softmax": lambda x, axis: F.softmax(x, dim=axis),
+    }
+
+
+def _plain(function: Any) -> Rule:
+    def rule(*args: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        return function(*args) if axis is None else function(*args, dim=axis, keepdim=keepdims)
+
+    return rule
+
+
+def _unsqueezed(x: Any, axis: Any) -> Any:
+    for a in [axis] if isinstance(axis, int) else axis:
+        x = x.unsqueeze(a)
+    return x
+
+
+def _even(padding: Sequence[int]) -> list[int]:
+    """(top, left, bottom, right) as PyTorch takes it, where both sides are alike; else nothing is left to pad."""
+    top, left, bottom, right = padding
+    return [top, left] if (top, left) == (bottom, right) else [0, 0]
+
+
+def _padded(F: Any, x: Any, padding: Sequence[int], value: float = 0.0) -> Any:  # noqa: N803
+    top, left, bottom, right = padding
+    return x if (top, left) == (bottom, right) else F.pad(x, (left, right, top, bottom), value=value)
+
+
+def _pooled(
+    F: Any,
+    x: Any,
+    *,
+    average: bool,
+    pool_size: Any,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    **rest: Any,
+) -> Any:  # noqa: N803
+    uneven = tuple(padding[:2]) != tuple(padding[2:])
+    if average and set(dilation) != {1}:
+        raise UsageError("PyTorch cannot run this model here: a dilated average pool")
+    if average and uneven and not rest["count_include_pad"]:  # sums over the counts of what is inside
+        total, inside = (
+            F.avg_pool2d(_padded(F, v, padding), pool_size, strides, 0, ceil_mode, divisor_override=1)
+            for v in (x, x.new_ones(1, 1, *x.shape[2:]))
+        )
+        return total / inside
+    if average:
+        x = _padded(F, x, padding)
+        return F.avg_pool2d(x, pool_size, strides, _even(padding), ceil_mode, rest["count_include_pad"])
+    x = _padded(F, x, padding, float("-inf"))
+    return F.max_pool2d(x, pool_size, strides, _even(padding), dilation, ceil_mode)
+
+
+def _torch_widths(pad_width: Sequence[int]) -> list[int]:
+    """Ours begin with the first dimension, PyTorch's with the last."""
+    widths: list[int] = []
+    for d in range(len(pad_width) - 2, -2, -2):
+        widths += pad_width[d : d + 2]
+    return widths

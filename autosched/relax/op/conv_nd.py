@@ -1,0 +1,171 @@
+"""Convolutions over one and three dimensions, and transposed convolutions over one to three, in plain layouts."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from autosched import topi
+from autosched.errors import InvalidValueError
+from autosched.relax.op.registry import OpDef, Sample, define_op, sample
+from autosched.relax.op.types import common_dtype, tensor
+from autosched.relax.struct_info import StructInfo, TensorStructInfo
+from autosched.topi.conv_nd import Spatial, conv_shape, conv_transpose_shape
+
+Array = np.ndarray[Any, Any]
+Attrs = Mapping[str, Any]
+AXES = {1: "W", 2: "HW", 3: "DHW"}
+
+
+def several(x: Any, count: int, what: str) -> tuple[int, ...]:
+    """One number or `count` as `count`. Raises ValueError for another number of them."""
+    items = (x,) if isinstance(x, int) else tuple(int(v) for v in x)
+    if len(items) == 1:
+        items = items * count
+    if len(items) != count:
+        raise InvalidValueError(f"{what} needs one number or {count}, got {items}")
+    return items
+
+
+def begins_and_ends(x: Any, rank: int) -> tuple[int, ...]:
+    """Padding as all begins, then all ends, from one number, one a dimension, or both for each."""
+    items = (x,) if isinstance(x, int) else tuple(int(v) for v in x)
+    return several(items, 2 * rank, "padding") if len(items) == 2 * rank else several(items, rank, "padding") * 2
+
+
+def _canonical(rank: int, weight_layout: str) -> Any:
+    data_layout = "NC" + AXES[rank]
+
+    def canonical(attrs: dict[str, Any]) -> dict[str, Any]:
+        for name, only in (("data_layout", data_layout), ("kernel_layout", weight_layout), ("out_layout", data_layout)):
+            if attrs[name] not in (only, None, ""):
+                raise InvalidValueError(f"{name} '{attrs[name]}' is not supported", hint=f"use {only}")
+        new = {k: several(attrs[k], rank, k) for k in ("strides", "dilation", "output_padding") if k in attrs}
+        return {**attrs, **new, "padding": begins_and_ends(attrs["padding"], rank), "out_layout": data_layout}
+
+    return canonical
+
+
+def _spatial(attrs: Attrs) -> Spatial:
+    return Spatial(attrs["strides"], attrs["padding"], attrs["dilation"])
+
+
+def _type(shape: Sequence[int], data: TensorStructInfo, weight: TensorStructInfo, attrs: Attrs) -> TensorStructInfo:
+    return TensorStructInfo(tuple(shape), attrs["out_dtype"] or common_dtype(data, weight))
+
+
+def _conv_type(data: StructInfo, weight: StructInfo, **attrs: Any) -> TensorStructInfo:
+    d, w = tensor(data, "data"), tensor(weight, "weight")
+    return _type(conv_shape(d.static_shape, w.static_shape, _spatial(attrs), attrs["groups"]), d, w, attrs)
+
+
+def _transpose_type(data: StructInfo, weight: StructInfo, **attrs: Any) -> TensorStructInfo:
+    d, w = tensor(data, "data"), tensor(weight, "weight")
+    extra, groups = attrs["output_padding"], attrs["groups"]
+    return _type(conv_transpose_shape(d.static_shape, w.static_shape, _spatial(attrs), extra, groups), d, w, attrs)
+
+
+def _conv_compute(data: Any, weight: Any, **attrs: Any) -> Any:
+    return topi.conv_nd(data, weight, _spatial(attrs), attrs["groups"])
+
+
+def _transpose_compute(data: Any, weight: Any, **attrs: Any) -> Any:
+    return topi.conv_transpose_nd(data, weight, _spatial(attrs), attrs["output_padding"], attrs["groups"])
+
+
+def conv_reference(data: Array, weight: Array, **attrs: Any) -> Array:
+    """Convolution as a sum over the window's taps, each a product of matrices."""
+    g, groups = _spatial(attrs), attrs["groups"]
+    shape = conv_shape(data.shape, weight.shape, g, groups)
+    padded = np.pad(data, [(0, 0), (0, 0), *(g.around(i) for i in range(g.rank))])
+    out = np.zeros((shape[0], groups, shape[1] // groups, *shape[2:]), np.result_type(data, weight))
+    split = weight.reshape(groups, -1, *weight.shape[1:])
+    for tap in itertools.product(*map(range, weight.shape[2:])):
+        at = tuple(
+            slice(t * d, t * d + (size - 1) * s + 1, s)
+            for t, d, s, size in zip(tap, g.dilation, g.strides, shape[2:], strict=True)
+        )
+        seen = padded[(slice(None), slice(None), *at)]
+        seen = seen.reshape(seen.shape[0], groups, -1, *shape[2:])
+        out += np.einsum("goc,ngc...->ngo...", split[(..., *tap)], seen)
+    return out.reshape(shape).astype(attrs["out_dtype"] or data.dtype, copy=False)
+
+
+def transpose_reference(data: Array, weight: Array, **attrs: Any) -> Array:
+    """Transposed convolution: each element of the data adds its multiple of the window to the result."""
+    g, groups, extra = _spatial(attrs), attrs["groups"], attrs["output_padding"]
+    shape = conv_transpose_shape(data.shape, weight.shape, g, extra, groups)
+    full = [size + sum(g.around(i)) for i, size in enumerate(shape[2:])]
+    out = np.zeros((shape[0], groups, weight.shape[1], *full), np.result_type(data, weight))
+    split = weight.reshape(groups, -1, *weight.shape[1:])
+    parts = data.reshape(data.shape[0], groups, -1, *data.shape[2:])
+    for tap in itertools.product(*map(range, weight.shape[2:])):
+        at = tuple(
+            slice(t * d, t * d + (size - 1) * s + 1, s)
+            for t, d, s, size in zip(tap, g.dilation, g.strides, data.shape[2:], strict=True)
+        )
+        out[(slice(None), slice(None), slice(None), *at)] += np.einsum(
+            "gco,ngc...->ngo...", split[(..., *tap)], parts
+        )
+    kept = tuple(slice(g.around(i)[0], g.around(i)[0] + size) for i, size in enumerate(shape[2:]))
+    result = out.reshape(shape[0], shape[1], *full)[(slice(None), slice(None), *kept)]
+    return np.ascontiguousarray(result).astype(attrs["out_dtype"] or data.dtype, copy=False)
+
+
+def _attributes(rank: int, weight_layout: str, extra: Attrs) -> dict[str, Any]:
+    layouts = {"data_layout": "NC" + AXES[rank], "kernel_layout": weight_layout, "out_layout": None, "out_dtype": None}
+    return {"strides": 1, "padding": 0, **extra, "dilation": 1, "groups": 1, **layouts}
+
+
+def _conv(rank: int, samples: Sequence[Sample]) -> OpDef:
+    layout = "OI" + AXES[rank]
+    return define_op(
+        f"nn.conv{rank}d", inputs=("data", "weight"), attributes=_attributes(rank, layout, {}),
+        canonical=_canonical(rank, layout), infer_type=_conv_type, compute=_conv_compute, reference=conv_reference,
+        samples=samples,
+    )  # fmt: skip
+
+
+def _transposed(rank: int, samples: Sequence[Sample]) -> OpDef:
+    layout = "IO" + AXES[rank]
+    return define_op(
+        f"nn.conv{rank}d_transpose", inputs=("data", "weight"),
+        attributes=_attributes(rank, layout, {"output_padding": 0}), canonical=_canonical(rank, layout),
+        infer_type=_transpose_type, compute=_transpose_compute, reference=transpose_reference, samples=samples,
+    )  # fmt: skip
+
+
+conv1d = _conv(
+    1,
+    [
+        sample((1, 3, 9), (4, 3, 3), padding=1),
+        sample((2, 4, 11), (6, 2, 2), strides=2, padding=(0, 2), dilation=3, groups=2),
+    ],
+)
+conv3d = _conv(
+    3,
+    [
+        sample((1, 2, 4, 5, 3), (3, 2, 3, 3, 3), padding=1),
+        sample((2, 4, 5, 4, 6), (4, 2, 2, 1, 3), strides=(2, 1, 1), padding=(1, 0, 1, 0, 0, 2), groups=2),
+    ],
+)
+conv1d_transpose = _transposed(
+    1,
+    [
+        sample((1, 3, 5), (3, 4, 3), strides=2, padding=1, output_padding=1),
+        sample((2, 4, 6), (4, 3, 2), dilation=2, groups=2, padding=(2, 0)),
+    ],
+)
+conv2d_transpose = _transposed(
+    2,
+    [
+        sample((1, 3, 4, 5), (3, 2, 4, 4), strides=2, padding=1),
+        sample((1, 4, 4, 3), (4, 3, 3, 2), strides=(3, 1), padding=(1, 0, 0, 1), output_padding=(2, 0), groups=2),
+        sample((1, 2, 3, 3), (2, 2, 1, 1), strides=2, padding=0),
+        sample((1, 2, 4, 4), (2, 3, 3, 3), dilation=2, padding=3),
+    ],
+)
+conv3d_transpose = _transposed(3, [sample((1, 2, 2, 3, 2), (2, 3, 2, 2, 3), strides=2, padding=(0, 1, 1))])

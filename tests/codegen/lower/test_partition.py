@@ -1,0 +1,46 @@
+"""Ragged loops are split into full iterations, those that need a test, and those in which nothing happens."""
+
+import numpy as np
+import pytest
+
+from autosched import te
+from autosched.codegen.cpu.text import loop_lines
+from autosched.codegen.lower import lower_func
+from autosched.tir import For
+from autosched.tir.functor import stores
+from autosched.ir.node import walk
+from autosched.tir.interpret import interpret
+from autosched.tir.schedule import Schedule
+
+
+def tiled(n: int, chunk: int, tile: int, parallel: bool):
+    x = te.placeholder((n,), name="x")
+    y = te.compute((n,), lambda i: x[i] + 1.0, name="y")
+    s = Schedule(te.create_prim_func([x, y]))
+    (i,) = s.get_loops("y")
+    outer, _, inside = s.split(i, [None, chunk, tile])
+    if parallel:
+        s.parallel(outer)
+    s.unroll(inside)
+    return lower_func(s.mod["main"])
+
+
+def test_iterations_beyond_the_end_are_gone():
+    body = tiled(49, 16, 6, False).body
+    loops = [n for n in walk(body) if isinstance(n, For) and n.kind.name == "SERIAL"]
+    assert [loop.extent.value for loop in loops] == [8]  # eight full tiles, one of a single element, seven of none
+    assert len(stores(body)) == 2
+
+
+def test_tiles_beyond_the_end_of_the_last_chunk_are_skipped():
+    lines = loop_lines(tiled(49, 5, 6, True).body)
+    assert any("if" in line for line in lines)
+    assert not any("unroll(6)" in line and "if" in line for line in lines)  # no test for each element
+
+
+@pytest.mark.parametrize(("n", "chunk", "tile"), [(49, 16, 6), (49, 5, 6), (48, 5, 6), (7, 4, 3), (5, 2, 8), (100, 3, 7)])
+@pytest.mark.parametrize("parallel", [False, True])
+def test_every_element_is_computed_once(n, chunk, tile, parallel):
+    x, y = np.arange(n, dtype="f"), np.zeros(n, "f")
+    interpret(tiled(n, chunk, tile, parallel), [x, y])
+    np.testing.assert_array_equal(y, x + 1)

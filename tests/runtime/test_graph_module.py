@@ -1,0 +1,78 @@
+"""`GraphModule` on things that are no executor of ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosched.runtime import GraphModule, cpu
+from tests.runtime.kernels import chain
+
+
+class Recorder:
+    """Has an executor's functions by name, and notes their calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def __getitem__(self, name: str) -> Any:
+        answers = {"get_input_index": 0, "get_num_outputs": 1, "get_num_inputs": 2, "get_input_info": ({}, {})}
+
+        def call(*args: Any) -> Any:
+            self.calls.append((name, *args))
+            return answers.get(name)
+
+        return call
+
+
+def test_any_module_with_the_functions_will_do() -> None:
+    inner = Recorder()
+    module = GraphModule(inner)
+    assert module.module is inner
+    module.set_input("x", 1)
+    module.set_input(small=np.zeros(2), large=np.zeros(5))
+    module.run()
+    module.get_output(0)
+    names = [(call[0], call[1] if len(call) > 1 else None) for call in inner.calls if call[0] != "get_input_index"]
+    expected = [("set_input", "x"), ("set_input", "large"), ("set_input", "small"), ("run", None), ("get_output", 0)]
+    assert names == expected
+    assert module.get_num_inputs() == 2 and callable(module["run"])
+
+
+def test_an_input_that_the_caller_got_is_not_shared() -> None:
+    executable = chain(3, 1, constant=True)
+    one, other = GraphModule(executable), GraphModule(executable)
+    bias = one.get_input("bias")
+    assert bias is not None
+    bias.copyfrom(np.zeros((3, 64)))
+    x = np.ones((3, 64), np.float32)
+    one.run(x=x)
+    other.run(x=x)
+    np.testing.assert_array_equal(one.get_output(0).numpy(), 2 * x)
+    np.testing.assert_array_equal(other.get_output(0).numpy(), 2 * x + executable.constants[0])
+
+
+@pytest.mark.parametrize("mode", [{}, {"end_to_end": True}, {"func_name": "run", "min_repeat_ms": 1}])
+def test_benchmark(mode: dict[str, Any]) -> None:
+    module = GraphModule(chain(3, 1))
+    result = module.benchmark(cpu(), repeat=3, number=2, x=np.ones((3, 64)), **mode)
+    assert len(result.results) == 3 and result.min > 0
+    module.benchmark(cpu(), number=1, repeat=1, nobody=3)
+    with pytest.raises(RuntimeError, match="could not find 'nobody'"):
+        module.benchmark(cpu(), number=1, repeat=1, end_to_end=True, nobody=3)
+
+
+def test_wrong_keys() -> None:
+    module = GraphModule(chain(3, 1))
+    with pytest.raises(TypeError, match="name or position"):
+        module.set_input(1.5, np.ones((3, 64)))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="by position"):
+        module.get_output("y")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="bytes"):
+        module.load_params("text")  # type: ignore[arg-type]
+    with pytest.raises(NotImplementedError):
+        module.debug_get_output(0, None)  # type: ignore[arg-type]
+    with pytest.raises(AttributeError, match="no function 'fly'"):
+        module["fly"]
