@@ -20,6 +20,12 @@ _DEVICES = (
     *("device", "context"),
 )
 
+_TIR_MATH = (
+    *("abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "exp", "exp10", "exp2", "floor", "fma", "isfinite"),
+    *("isinf", "isnan", "log", "log10", "log1p", "log2", "nearbyint", "pow", "power", "round", "rsqrt", "sigmoid"),
+    *("sin", "sinh", "sqrt", "tan", "tanh", "trunc", "ceildiv", "fmod"),
+)
+
 # package -> name -> "module" (the module itself) or "module:attribute"
 FACES: Mapping[str, Mapping[str, str]] = {
     "autosched": {
@@ -52,10 +58,15 @@ FACES: Mapping[str, Mapping[str, str]] = {
         "codegen": "autosched.codegen",
         "autotvm": "autosched.autotvm",
         "contrib": "autosched.contrib",
+        "dlight": "autosched.dlight",
         "driver": "autosched.driver",
         "error": "autosched.errors",
         "errors": "autosched.errors",
+        "get_global_func": "autosched.runtime.registry:get_global_func",
+        "register_func": "autosched.runtime.registry:register_func",
+        "register_global_func": "autosched.runtime.registry:register_func",
         "frontend": "autosched.frontend",
+        "instrument": "autosched.ir.instrument",
         "ir": "autosched.ir",
         "records": "autosched.records",
         "relay": "autosched.relay",
@@ -69,6 +80,8 @@ FACES: Mapping[str, Mapping[str, str]] = {
         "te": "autosched.te",
         "templates": "autosched.templates",
         "tir": "autosched.tir",
+        "tirx": "autosched.tir",
+        "s_tir": "autosched.tir",
         "topi": "autosched.topi",
         "transform": "autosched.ir.transform",
         "tuner": "autosched.tuner",
@@ -79,12 +92,20 @@ FACES: Mapping[str, Mapping[str, str]] = {
         "graph_runtime": "autosched.contrib.graph_executor",
         "utils": "autosched.contrib.utils",
     },
+    "autosched.ir": {
+        "Op": "autosched.relax.expr:Op",
+        "instrument": "autosched.ir.instrument",
+        "transform": "autosched.ir.transform",
+    },
     "autosched.relay": {
         "Branch": "autosched.relay.expr:Branch",
         "analysis": "autosched.relay.analysis",
         "backend": "autosched.relay.backend",
         "build_module": "autosched.relay.build_module",
+        "build_config": "autosched.ir.transform:PassContext",
+        "expr": "autosched.relay.expr",
         "frontend": "autosched.relay.frontend",
+        "function": "autosched.relay.expr",
         "testing": "autosched.relay.testing",
         "transform": "autosched.relay.transform",
         "vm": "autosched.relay.vm",
@@ -106,7 +127,17 @@ FACES: Mapping[str, Mapping[str, str]] = {
         "transform": "autosched.relax.transform",
         "get_pipeline": "autosched.relax.pipeline:get_pipeline",
         "register_pipeline": "autosched.relax.pipeline:register_pipeline",
-        "build": "autosched.driver:build",
+        "get_default_pipeline": "autosched.relax.pipeline:get_default_pipeline",
+        "build": "autosched.driver.relax_build:build_relax",
+        "VirtualMachine": "autosched.runtime.relax_vm:VirtualMachine",
+        "VMExecutable": "autosched.runtime.relax_vm:VMExecutable",
+        "Executable": "autosched.runtime.relax_vm:VMExecutable",
+        "PyExprVisitor": "autosched.relax.functor:PyExprVisitor",
+        "PyExprMutator": "autosched.relax.functor:PyExprMutator",
+        "ExprVisitor": "autosched.relax.functor:PyExprVisitor",
+        "ExprMutator": "autosched.relax.functor:PyExprMutator",
+        "expr_functor": "autosched.relax.functor",
+        "analysis": "autosched.relax.analysis",
     },
     "autosched.relax.frontend": {
         "nn": "autosched.frontend.nn",
@@ -120,8 +151,30 @@ FACES: Mapping[str, Mapping[str, str]] = {
     "autosched.relax.frontend.onnx": {
         "from_onnx": "autosched.frontend.onnx:from_onnx",
     },
+    "autosched.te": {
+        "schedule": "autosched.te.schedule",
+        "tensor": "autosched.te.tensor",
+    },
     "autosched.tir": {
         "build": "autosched.driver:build",
+        "ScheduleError": "autosched.errors:ScheduleError",
+        "dlight": "autosched.dlight",
+        "SBlock": "autosched.tir.stmt:Block",
+        "SBlockRV": "autosched.tir.schedule:BlockRV",
+        "all": "autosched.tir.expr:all_of",
+        "any": "autosched.tir.expr:any_of",
+        "max": "autosched.tir.expr:maximum",
+        "min": "autosched.tir.expr:minimum",
+        "max_value": "autosched.te.build:max_value",
+        "min_value": "autosched.te.build:min_value",
+        "schedule": "autosched.tir.schedule",
+        "transform": "autosched.tir.transform",
+        **{name: f"autosched.te.math:{name}" for name in _TIR_MATH},
+    },
+    "autosched.tir.schedule": {
+        "ScheduleError": "autosched.errors:ScheduleError",
+        "BlockRV": "autosched.tir.schedule.rv:BlockRV",
+        "SBlockRV": "autosched.tir.schedule.rv:BlockRV",
     },
 }
 
@@ -131,6 +184,13 @@ ALIASES: Mapping[str, str] = {
     "autosched.transform": "autosched.ir.transform",
     "autosched.contrib.graph_runtime": "autosched.contrib.graph_executor",
     "autosched.error": "autosched.errors",
+    "autosched.instrument": "autosched.ir.instrument",
+    "autosched.relax.ir.instrument": "autosched.relax.instrument",
+    "autosched.relax.ir": "autosched.ir",
+    "autosched.tirx": "autosched.tir",
+    "autosched.s_tir.dlight": "autosched.dlight",
+    "autosched.s_tir": "autosched.tir",
+    "autosched.relay.function": "autosched.relay.expr",
 }
 
 # The printer lies above `ir`; its hook there is filled on first use.
@@ -170,7 +230,7 @@ def _real_name(name: str) -> str | None:
 def install_aliases() -> None:
     """Let `import` find the names of `ALIASES`."""
     if not any(isinstance(finder, _AliasFinder) for finder in sys.meta_path):
-        sys.meta_path.append(_AliasFinder())
+        sys.meta_path.insert(0, _AliasFinder())  # before the finder that would load a package's files a second time
 
 
 def resolve(where: str) -> Any:

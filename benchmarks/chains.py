@@ -56,8 +56,10 @@ class GraphBuilder:
         return name
 
     def model(self) -> onnx.ModelProto:
-        graph = helper.make_graph(self.nodes, "chain", self.inputs, self.outputs, self.weights)
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
+        plain = helper.make_graph(self.nodes, "chain", self.inputs, self.outputs, self.weights)
+        made = helper.make_model(plain, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
+        inferred: onnx.ModelProto = onnx.shape_inference.infer_shapes(made)  # gives the outputs their shapes
+        return inferred
 
 
 Layer = Callable[[GraphBuilder, str], str]
@@ -168,7 +170,7 @@ def attention_chain(heads: int, tokens: int, width: int, count: int) -> onnx.Mod
     q = builder.add_input("q", shape)
     scale = builder.constant(np.array(1 / np.sqrt(width), np.float32))
     for i in range(count):
-        k, v = builder.add_input(f"k{i}", shape), builder.add_input(f"v{i}", shape)
+        k, v = builder.add_input(f"key{i}", shape), builder.add_input(f"value{i}", shape)
         scores = builder.call("MatMul", q, builder.call("Transpose", k, perm=[0, 1, 3, 2]))
         q = builder.call("MatMul", builder.call("Softmax", builder.call("Mul", scores, scale), axis=-1), v)
     builder.add_output(q)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -22,6 +25,7 @@ PACKAGE_VERSION = {
 }  # fmt: skip
 ALIASES = {"webgpu": "opencl", "vulkan": "opencl", "nvptx": "cuda", "vtacpu": "vta"}
 _TIMEOUT_S = 3
+_RETRY_AFTER_S = 24 * 3600  # a download that failed is tried again after a day
 logger = logging.getLogger("autotvm")
 _unavailable: set[str] = set()  # packages that could not be downloaded: asked for once in a process
 
@@ -62,15 +66,45 @@ def check_backend(backend: str) -> Path | None:
     for path in (Path(TOPHUB_LOCATION.get()) / package, package_folder() / package):
         if path.is_file():
             return path
-    if package in _unavailable:
+    if package in _unavailable or _failed_lately(package):
         return None
+    if (problem := _try_download(package)) is None:
+        return path
+    _unavailable.add(package)
+    with contextlib.suppress(OSError):
+        _mark(package).parent.mkdir(parents=True, exist_ok=True)
+        _mark(package).touch()
+    logger.warning("Failed to download tophub package for %s: %s", backend, problem)
+    return None
+
+
+def _mark(package: str) -> Path:
+    """The file whose time says when a download failed."""
+    return package_folder() / f".{package}.failed"
+
+
+def _failed_lately(package: str) -> bool:
     try:
-        download_package(package)
-    except (OSError, urllib.error.URLError, ValueError) as error:
-        _unavailable.add(package)
-        logger.warning("Failed to download tophub package for %s: %s", backend, error)
-        return None
-    return path
+        return time.time() - _mark(package).stat().st_mtime < _RETRY_AFTER_S
+    except OSError:
+        return False
+
+
+def _try_download(package: str) -> str | None:
+    """What went wrong, None if nothing. A name server that does not answer is waited for no longer than the server."""
+    problem: list[str | None] = [f"no answer within {_TIMEOUT_S} s"]
+
+    def download() -> None:
+        try:
+            download_package(package)
+            problem[0] = None
+        except (OSError, urllib.error.URLError, ValueError) as error:
+            problem[0] = str(error)
+
+    worker = threading.Thread(target=download, daemon=True)
+    worker.start()
+    worker.join(_TIMEOUT_S + 1)
+    return problem[0]
 
 
 def download_package(package: str) -> None:

@@ -25,7 +25,7 @@ STEPS = 256  # of the multiply-add kernel's reduction: its operands stay in the 
 READ_VECTORS = 8  # accumulators of the reading kernel
 MIB = 1 << 20
 LEAST_MEMORY_BYTES, MOST_MEMORY_BYTES = 128 * MIB, 512 * MIB
-MEASURE_S = 0.15
+MEASURE_S, CALLS_S = 0.15, 0.001
 
 
 @dataclass(frozen=True)
@@ -136,13 +136,13 @@ def _bytes_per_s(target: Target, threads: int, size_bytes: int) -> float:
 
 
 def _least_time(func: PrimFunc, target: Target, threads: int) -> float:
-    """The least time of one call, of calls in rows that take a tenth of MEASURE_S each."""
-    program, buffers = _program(func, target, threads)
+    """The least time of one call, of calls in rows of CALLS_S: too short for other programs to come in between."""
+    program, buffers = load_function(func, target, threads)
     program.run()
     start = time.perf_counter()
     program.run()
-    number = max(1, int(MEASURE_S / 10 / max(time.perf_counter() - start, 1e-7)))
-    times = []
+    number = max(1, int(CALLS_S / max(time.perf_counter() - start, 1e-7)))
+    times: list[float] = []
     end = time.perf_counter() + MEASURE_S
     while time.perf_counter() < end or len(times) < 3:
         start = time.perf_counter()
@@ -152,7 +152,8 @@ def _least_time(func: PrimFunc, target: Target, threads: int) -> float:
     return min(times)
 
 
-def _program(func: PrimFunc, target: Target, threads: int) -> tuple[Program, Mapping[int, Any]]:
+def load_function(func: PrimFunc, target: Target, threads: int) -> tuple[Program, Mapping[int, Any]]:
+    """A compiled function on arrays full of 0.5, ready to run; gives the arrays by the number of their argument."""
     kernel = compile_func(func, target, name="peak").kernel
     graph = graph_of_kernel(kernel, "peak")
     program = Program(graph, {"peak": kernel}, (), native_object(), threads)

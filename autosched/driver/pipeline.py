@@ -16,7 +16,7 @@ from autosched.relax.transform import (
     CopyOutputs,
     DeadCodeElimination,
     EliminateCommonSubexpr,
-    ExpandConv1d,
+    ExpandConvolutions,
     FoldBatchnormToConv2D,
     FoldConstant,
     FuseAttention,
@@ -35,8 +35,8 @@ def graph_passes(target: Target) -> tuple[Pass, ...]:
     """What turns a model into calls of fused kernels, in order."""
     block = max(MIN_BLOCK, target.lanes("float32"))
     return (
-        CanonicalizeBindings(), ExpandConv1d(), FoldConstant(), RemoveIdentity(), FoldConstant(), FoldBatchnormToConv2D(),
-        EliminateCommonSubexpr(), FuseAttention(), DeadCodeElimination(),
+        CanonicalizeBindings(), ExpandConvolutions(), FoldConstant(), RemoveIdentity(), FoldConstant(),
+        FoldBatchnormToConv2D(), EliminateCommonSubexpr(), FuseAttention(), DeadCodeElimination(),
         ChooseLayouts(block), FoldConstant(), RemoveIdentity(), CanonicalizeBindings(), DeadCodeElimination(),
         LegalizeKernels(), AnnotateTIROpPattern(), FuseOps(), FuseTIR(), CopyOutputs(), DeadCodeElimination(),
     )  # fmt: skip

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from autosched.errors import InvalidTypeError, InvalidValueError
+from autosched.faces import resolve
 from autosched.ir import printing
 from autosched.ir.node import FrozenDict, Node
 
@@ -21,6 +22,10 @@ class GlobalVar(Node):
     @property
     def name_hint(self) -> str:
         return self.name
+
+    def __call__(self, *args: Any) -> Any:
+        """A call of the function in a graph."""
+        return resolve("autosched.relay.expr:call")(self, args)
 
     def __repr__(self) -> str:
         return f'I.GlobalVar("{self.name}")'
@@ -136,6 +141,10 @@ class IRModule(Node):
     def script(self, **options: Any) -> str:
         """The module as TVMScript text."""
         return printing.text(self, **options)
+
+    def astext(self, show_meta_data: bool = True) -> str:
+        """TVM's older name of `script`."""
+        return self.script(show_meta=show_meta_data)
 
     def show(self, **options: Any) -> None:
         """Print the module's script."""

@@ -23,6 +23,9 @@ class PassInfo:
     name: str
     required: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        return f"The meta data of the pass - pass name: {self.name}, opt_level: {self.opt_level}, required passes: {list(self.required)}"
+
 
 class PassContext:
     """Which passes run and who watches; entered with `with`, read by `Pass.__call__` only.
@@ -51,10 +54,22 @@ class PassContext:
 
     def __enter__(self) -> PassContext:
         self._tokens.append(PassContext._current.set(self))
+        self._tell("enter_pass_ctx")
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._tell("exit_pass_ctx")
         PassContext._current.reset(self._tokens.pop())
+
+    def _tell(self, event: str) -> None:
+        for instrument in self.instruments:
+            getattr(instrument, event, lambda: None)()
+
+    def override_instruments(self, instruments: Sequence[Any] | None) -> None:
+        """Let others watch from now on."""
+        self._tell("exit_pass_ctx")
+        self.instruments = tuple(instruments or ())
+        self._tell("enter_pass_ctx")
 
     @staticmethod
     def current() -> PassContext:
@@ -146,6 +161,37 @@ def module_pass(
             make.__name__, make.__doc__ = subject.__name__, subject.__doc__
             return make
         return Pass(lambda mod, ctx: subject(mod, ctx), info)
+
+    return decorate if pass_func is None else decorate(pass_func)
+
+
+def function_kind(
+    kind: type, method: str, pass_func: Any, opt_level: int | None, name: str | None, required: Sequence[str] | None
+) -> Any:
+    """Decorator of functions `(func, mod, ctx) -> func`, or classes with that method, over functions of one kind."""
+
+    def whole(change: Callable[..., Any]) -> Callable[[IRModule, PassContext], IRModule]:
+        def run(mod: IRModule, ctx: PassContext) -> IRModule:
+            new = {gv: change(f, mod, ctx) if isinstance(f, kind) else f for gv, f in mod.functions.items()}
+            for gv, f in new.items():
+                if f is not mod[gv] and not isinstance(f, kind):
+                    raise InvalidTypeError(f"the pass made a {type(f).__name__} of the function '{gv.name}'")
+            return mod.with_functions(new)
+
+        return run
+
+    def decorate(subject: Any) -> Any:
+        info = PassInfo(opt_level or 0, name or subject.__name__, tuple(required or ()))
+        if not inspect.isclass(subject):
+            return Pass(whole(subject), info)
+        if not hasattr(subject, method):
+            raise InvalidTypeError(f"class {subject.__name__} has no method {method}")
+
+        def make(*args: Any, **kwargs: Any) -> Pass:
+            return Pass(whole(getattr(subject(*args, **kwargs), method)), info)
+
+        make.__name__, make.__doc__ = subject.__name__, subject.__doc__
+        return make
 
     return decorate if pass_func is None else decorate(pass_func)
 

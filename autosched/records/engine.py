@@ -6,7 +6,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -64,10 +64,18 @@ def connect_file(path: Path, *, write: bool, busy_s: float) -> Engine:
             connection.exec_driver_sql("select count(*) from sqlite_master").scalar()
         return engine
     except exc.DBAPIError as error:
-        if "unable to open" not in str(error.orig) and "readonly" not in str(error.orig):
+        if not _cannot_share(path, str(error.orig)):
             return engine  # the caller's first query reports it
-        engine.dispose()  # a log in a folder where SQLite cannot put its -shm file: it does not change either
+        engine.dispose()  # a place where SQLite cannot put its -shm file: nobody writes there
         return _sqlite_engine(f"file:{quote(str(path))}?mode=ro&immutable=1", busy_s, wal=False)
+
+
+def _cannot_share(path: Path, text: str) -> bool:
+    """Whether SQLite fails because it cannot put its -shm file beside a database that holds all its content."""
+    if "unable to open" in text or "readonly" in text:
+        return True
+    log = path.with_name(f"{path.name}-wal")
+    return ("disk" in text) and not (log.exists() and log.stat().st_size)
 
 
 def _check_file(path: Path, write: bool) -> None:
@@ -146,23 +154,59 @@ def check_schema(engine: Engine, where: str, *, write: bool) -> None:
         elif Meta.__tablename__ not in tables:
             hint = "check the path, or choose another one with --db"
             raise RecordError("the database belongs to another program", where=where, hint=hint)
-        with Session(engine) as session:
-            text = session.scalar(sa.select(Meta.value).where(Meta.name == "schema_version"))
-    if text is None or not text.isdigit():
+    version = read_version(engine, where)
+    if version != DATABASE_VERSION:
+        raise refuse_version(version, where)
+
+
+def read_version(engine: Engine, where: str) -> int:
+    """The schema version of a tuning database. Raises RecordError for one that has none."""
+    with clear_errors(where), Session(engine) as session:
+        text = session.scalar(sa.select(Meta.value).where(Meta.name == "schema_version"))
+    if text is None or not (text.isascii() and text.isdigit()):
         raise RecordError("the database has no schema version", where=where, hint="choose another one with --db")
-    version = int(text)
+    return int(text[:9])
+
+
+def refuse_version(version: int, where: str) -> RecordError:
+    """The error for a database of another schema version, with the way out."""
     if version > DATABASE_VERSION:
-        raise RecordError(
-            f"the database has schema version {version}, this autosched knows {DATABASE_VERSION}",
-            where=where,
-            hint="install a newer autosched, or choose another database with --db",
+        hint = "install a newer autosched, or choose another database with --db"
+        return RecordError(
+            f"the database has schema version {version}, this autosched knows {DATABASE_VERSION}", where=where, hint=hint
         )
-    if version < DATABASE_VERSION:
-        raise RecordError(
-            f"the database has schema version {version}, this autosched needs {DATABASE_VERSION}",
-            where=where,
-            hint="export it with the autosched that wrote it, and import that into another database",
-        )
+    text = f"the database has schema version {version}, this autosched needs {DATABASE_VERSION}"
+    if version < 1:
+        return RecordError(text, where=where, hint="choose another one with --db")
+    return RecordError(text, where=where, hint=f"upgrade it, after a copy, with `autosched logs upgrade --db {where}`")
+
+
+def release(engine: Engine, path: Path | None, left_over: bool) -> None:
+    """Let a database go: no -wal and -shm stay beside it unless another process uses it or a kill has left content.
+
+    left_over  whether this process may not have written: SQLite then leaves empty ones, which are removed here
+    """
+    engine.dispose()
+    if path is None or not left_over:
+        return
+    log = path.with_name(f"{path.name}-wal")
+    try:
+        if log.stat().st_size == 0:  # nothing in it: the database's bytes do not change
+            with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, timeout=0)) as connection:
+                connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except (OSError, sqlite3.Error):
+        return  # none there, or it is not ours to remove
+
+
+def remove_stub(path: Path) -> None:
+    """Remove what a full disk left of a database that was to be made: files without a byte."""
+    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm", f"{path.name}-journal"):
+        file = path.with_name(name)
+        try:
+            if file.stat().st_size == 0 or (name != path.name and not path.exists()):
+                file.unlink()
+        except OSError:
+            continue
 
 
 def _create(connection: Connection) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from autosched.errors import RecordError
+from autosched.records.autotvm_log import from_autotvm, is_autotvm
 from autosched.records.choose import choose
 from autosched.records.found import Found, Validator
 from autosched.records.record import Record, from_document
@@ -51,14 +52,14 @@ def _refuse_constant(text: str) -> float:
 
 
 def read_line(text: str) -> Record:
-    """The record of one line. Raises RecordError with the reason."""
+    """The record of one line, ours or AutoTVM's. Raises RecordError with the reason."""
     if len(text) > MAX_LINE_BYTES:
         raise RecordError(f"a line of more than {MAX_LINE_BYTES} bytes")
     try:
         document = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise RecordError(f"not JSON: {error}") from None
-    return from_document(document)
+    return from_autotvm(document) if is_autotvm(document) else from_document(document)
 
 
 def read_lines(path: Path, report: ReadReport) -> Iterator[Record]:

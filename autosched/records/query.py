@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autosched.records.record import Record
+from autosched.records.where import Condition
 from autosched.target import Fingerprint
 from autosched.task import Status
 
@@ -14,6 +15,7 @@ class RecordFilter:
     """Which records: every field that is set must hold.
 
     workload  the exact key;  since_s  seconds since 1970;  uid  the first digits of one record's uid
+    where     a condition from `parse_where`
     """
 
     op: str = ""
@@ -24,12 +26,25 @@ class RecordFilter:
     since_s: float | None = None
     winners_only: bool = False
     uid: str = ""
+    where: Condition | None = None
     limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
+class TaskKey:
+    """A workload on a device with a number of threads: what has one winner."""
+
+    workload: str
+    device: Fingerprint
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
 class TaskSummary:
-    """What is known of one workload on one device with one number of threads; times are medians, None if unknown."""
+    """What is known of one workload on one device with one number of threads; times are medians, None if unknown.
+
+    default_s  in the comparison that the winner has won, where that is noted; else the default's best time
+    """
 
     workload: str
     device: Fingerprint
@@ -40,3 +55,11 @@ class TaskSummary:
     default_s: float | None
     last_time: float
     winner: Record | None
+
+    @property
+    def gain(self) -> float | None:
+        """How much faster the winner is than the default was in the same comparison; 1 where the default won.
+
+        None without a winner, or where that comparison is not noted: times of different days say nothing.
+        """
+        return None if self.winner is None else self.winner.gain

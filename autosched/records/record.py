@@ -20,6 +20,7 @@ from autosched.task import Measurement, Status, Task, Trial, Workload
 from autosched.version import __version__
 
 SCHEMA_VERSION = 1
+_DUMP = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 FINGERPRINT_TYPES = {name: f.type for name, f in Fingerprint.__dataclass_fields__.items()}
 
 
@@ -55,7 +56,16 @@ class Record:
     @cached_property
     def line(self) -> str:
         """Canonical JSON text of the whole record, one line."""
-        return json.dumps(self.to_document(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        m = self.measurement
+        dump = _DUMP  # workload, configuration and device hold their canonical text already
+        return (
+            f'{{"checked_against":{dump(m.checked_against)},"config":{self.config.key},"device":{device_text(self.device)},'
+            f'"error":{dump(m.error)},"host":{dump(self.host)},"how":{dump(dict(m.how))},'
+            f'"is_default":{dump(self.is_default)},"is_winner":{dump(self.is_winner)},"schema":{SCHEMA_VERSION},'
+            f'"session":{dump(self.session)},"status":{dump(str(m.status))},"threads":{dump(self.threads)},'
+            f'"time":{dump(self.time)},"times_s":{dump(m.times_s)},"versions":{dump(dict(self.versions))},'
+            f'"workload":{self.workload.key}}}'
+        )
 
     @cached_property
     def uid(self) -> str:
@@ -73,6 +83,19 @@ class Record:
         noted = self.measurement.how.get("baseline_s")
         is_time = isinstance(noted, int | float) and not isinstance(noted, bool) and noted > 0
         return float(noted) if is_time and noted is not None else None
+
+    @property
+    def gain(self) -> float | None:
+        """How many times faster a winner was than the default in the comparison that it won; 1 for the default itself.
+
+        A winner's rounds have beaten the default's beyond doubt, so where its median over all rounds is not the lower
+        one (the machine drifted between them), the gain is not known to be more than none: 1.
+        """
+        if not self.is_winner:
+            return None
+        if self.is_default:
+            return 1.0
+        return max(1.0, self.baseline_s / self.measurement.median_s) if self.baseline_s else None
 
     def to_document(self) -> dict[str, Any]:
         """The record as plain data, the form of a JSON line."""
@@ -170,26 +193,28 @@ LARGEST_INT = 2**53  # what every reader of JSON, and every database, holds exac
 
 def check_plain(value: Any, left: int = MOST_NESTED) -> None:
     """Refuse what JSON text can hold and a database cannot. Raises RecordError."""
-    match value:
-        case bool() | None:
-            return
-        case int() if abs(value) > LARGEST_INT:
-            raise RecordError("a number beyond 2**53")
-        case float() if not math.isfinite(value):
-            raise RecordError("a number that is not finite")
-        case str() if not value.isascii():
+    kind = type(value)  # exact types first: this runs for every value of every line of an import
+    if kind is str:
+        if not value.isascii():
             try:
                 value.encode("utf-8")
             except UnicodeEncodeError:
                 raise RecordError("text that is not Unicode") from None
-        case dict() | list() if left == 0:
+    elif kind is float:
+        if not math.isfinite(value):
+            raise RecordError("a number that is not finite")
+    elif kind is int:
+        if not -LARGEST_INT <= value <= LARGEST_INT:
+            raise RecordError("a number beyond 2**53")
+    elif kind is dict or kind is list:
+        if left == 0:
             raise RecordError(f"more than {MOST_NESTED} levels of lists and objects")
-        case dict():
-            for key, part in value.items():
+        if kind is dict:
+            for key in value:
                 check_plain(key, left - 1)
-                check_plain(part, left - 1)
-        case list():
-            for part in value:
+            value = value.values()
+        for part in value:
+            if type(part) is not bool:
                 check_plain(part, left - 1)
 
 
@@ -267,6 +292,19 @@ def _build(document: dict[str, Any]) -> Record:
 
 def read_fingerprint(document: Mapping[str, Any]) -> Fingerprint:
     """A fingerprint from plain data. Raises RecordError if a field is missing or of another type."""
+    try:
+        fields = tuple((name, type(document[name]), document[name]) for name in FINGERPRINT_TYPES)
+        return _fingerprint(fields)
+    except (KeyError, TypeError):  # a field is missing or no plain value: the full check says which
+        return _check_fingerprint(document)
+
+
+@lru_cache(maxsize=256)
+def _fingerprint(fields: tuple[tuple[str, type, Any], ...]) -> Fingerprint:
+    return _check_fingerprint({name: value for name, _, value in fields})
+
+
+def _check_fingerprint(document: Mapping[str, Any]) -> Fingerprint:
     for name, kind in FINGERPRINT_TYPES.items():
         expected = int if kind in (int, "int") else str
         if name not in document or not isinstance(document[name], expected) or isinstance(document[name], bool):

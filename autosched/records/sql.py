@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,18 +17,16 @@ from sqlalchemy.engine import Connection, Engine
 
 from autosched.errors import RecordError
 from autosched.records.choose import choose
-from autosched.records.engine import check_schema, clear_errors, connect_file
+from autosched.records.clauses import JOINED, D, R, W, clauses_of
+from autosched.records.engine import check_schema, clear_errors, connect_file, release, remove_stub
 from autosched.records.found import Found, Validator, miss
+from autosched.records.importing import read_log
 from autosched.records.jsonl import LineError, ReadReport, read_lines, write_lines
-from autosched.records.query import RecordFilter, TaskSummary
+from autosched.records.query import RecordFilter, TaskKey, TaskSummary
 from autosched.records.record import Record, from_document, read_fingerprint
-from autosched.records.schema import DeviceRow, RecordRow, WorkloadRow
+from autosched.target import Fingerprint
 from autosched.task import Status, Task
 
-R: Any = RecordRow.__table__
-W: Any = WorkloadRow.__table__
-D: Any = DeviceRow.__table__
-JOINED = R.join(W, R.c.workload_id == W.c.id).join(D, R.c.device_id == D.c.id)
 BATCH = 5000  # records of an import that are committed together
 
 
@@ -40,17 +41,27 @@ class SqlStore:
     def __init__(self, where: str | Path, *, write: bool = True, busy_s: float = 10.0, origin: str = ""):
         self.where, self.write = str(where), write
         self.origin = origin or f"database {self.where}"
-        with clear_errors(self.where):
-            self.engine: Engine = (
-                sa.create_engine(self.where)
-                if "://" in self.where
-                else connect_file(Path(where), write=write, busy_s=busy_s)
-            )
-        check_schema(self.engine, self.where, write=write)
+        self.path = None if "://" in self.where else Path(where)
+        is_new = write and self.path is not None and not self.path.exists()
+        try:
+            with clear_errors(self.where):
+                self.engine: Engine = (
+                    sa.create_engine(self.where)
+                    if self.path is None
+                    else connect_file(self.path, write=write, busy_s=busy_s)
+                )
+            self._release = weakref.finalize(self, release, self.engine, self.path, not write)
+            check_schema(self.engine, self.where, write=write)
+        except RecordError:
+            if hasattr(self, "_release"):
+                self._release()
+            if is_new and self.path is not None:
+                remove_stub(self.path)
+            raise
 
     def close(self) -> None:
-        """Let the file go."""
-        self.engine.dispose()
+        """Let the file go; also done when the process ends."""
+        self._release()
 
     def __enter__(self) -> SqlStore:
         return self
@@ -118,61 +129,79 @@ class SqlStore:
     def records(self, query: RecordFilter | None = None) -> Iterator[Record]:
         """The records that a filter selects (all without one), in the order they were measured."""
         query = query or RecordFilter()
-        clauses: list[Any] = []
-        if query.op:
-            clauses.append(W.c.op == query.op)
-        if query.workload:
-            clauses.append(W.c.key == query.workload)
-        if query.template:
-            clauses.append(R.c.template == query.template)
-        if query.status is not None:
-            clauses.append(R.c.status == str(query.status))
-        if query.session:
-            clauses.append(R.c.session == query.session)
-        if query.since_s is not None:
-            clauses.append(R.c.time >= query.since_s)
-        if query.winners_only:
-            clauses.append(R.c.is_winner.is_(True))
-        if query.uid:
-            clauses.append(R.c.uid.startswith(query.uid, autoescape=True))
-        return self._select(*clauses, limit=query.limit)
+        return self._select(*clauses_of(query), limit=query.limit)
 
     def count(self) -> int:
         """How many records there are."""
         return self._count()
 
-    def tasks(self) -> list[TaskSummary]:
-        """One line per workload, device and threads: trials, failures, best and default time, the winner."""
+    def tasks(self, query: RecordFilter | None = None) -> list[TaskSummary]:
+        """One line per workload, device and threads: trials, failures, best and default time, the winner.
+
+        query  counts only the records that it selects; the winner is the task's own whatever it says
+        """
+        clauses = clauses_of(query or RecordFilter())
         failed = R.c.status.not_in([str(Status.OK), str(Status.LOST)])
-        default_s = sa.func.min(sa.case((R.c.is_default.is_(True), R.c.median_s)))
-        group = (W.c.key, D.c.document, R.c.threads)
-        query = (
-            sa.select(
-                *group,
-                sa.func.count(),
-                sa.func.sum(sa.case((failed, 1), else_=0)),
-                sa.func.min(R.c.median_s),
-                default_s,
-                sa.func.max(R.c.time),
-                sa.func.max(sa.case((R.c.is_winner.is_(True), R.c.time))),
-            )
-            .select_from(JOINED)
-            .group_by(*group)
-            .order_by(W.c.key, D.c.document, R.c.threads)
+        group = (R.c.workload_id, R.c.device_id, R.c.threads)
+        sums = (
+            sa.func.count(),
+            sa.func.sum(sa.case((failed, 1), else_=0)),
+            sa.func.min(R.c.median_s),
+            sa.func.min(sa.case((R.c.is_default.is_(True), R.c.median_s))),
+            sa.func.max(R.c.time),
         )
+        source = JOINED if clauses else R  # R alone is answered from its index
         with clear_errors(self.where), self.engine.connect() as connection:
-            rows = connection.execute(query).all()
-        winners = {
-            (r.workload.key, r.device, r.threads, r.time): r for r in self.records(RecordFilter(winners_only=True))
-        }
+            rows = connection.execute(
+                sa.select(*group, *sums).select_from(source).where(*clauses).group_by(*group)
+            ).all()
+            keys, devices = self._keys(connection)
+        winners = self.winners()
         summaries = []
-        for key, device_text, threads, n, n_failed, best_s, first_s, last, won in rows:
-            device = read_fingerprint(json.loads(device_text))
-            winner = winners.get((key, device, threads, won))
+        for workload_id, device_id, threads, n, n_failed, best_s, first_s, last in rows:
+            key, device = keys[workload_id], devices[device_id]
+            winner = winners.get((key, device, threads))
             if winner is not None:  # what it was compared with, in turn, tells its gain best
                 first_s = winner.baseline_s or first_s
             summaries.append(TaskSummary(key, device, threads, n, n_failed, best_s, first_s, last, winner))
-        return summaries
+        return sorted(summaries, key=lambda task: (task.workload, task.device.key, task.threads))
+
+    def winners(self, query: RecordFilter | None = None) -> dict[tuple[str, Fingerprint, int], Record]:
+        """The winner named last of each workload, device and number of threads."""
+        query = replace(query or RecordFilter(), winners_only=True)
+        return {(r.workload.key, r.device, r.threads): r for r in self.records(query)}
+
+    def _keys(self, connection: Connection) -> tuple[dict[int, str], dict[int, Fingerprint]]:
+        """Workload keys and devices by their numbers."""
+        keys = {number: key for number, key in connection.execute(sa.select(W.c.id, W.c.key))}
+        devices = connection.execute(sa.select(D.c.id, D.c.document)).all()
+        try:
+            return keys, {number: read_fingerprint(json.loads(text)) for number, text in devices}
+        except (ValueError, RecursionError, RecordError) as error:
+            hint = "restore a copy, or choose another one with --db"
+            raise RecordError(f"the database is damaged: a device: {error}", where=self.where, hint=hint) from None
+
+    def trial_table(self, query: RecordFilter | None = None) -> tuple[list[TaskKey], list[tuple[Any, ...]]]:
+        """The trials of each task without their evidence, for statistics over many.
+
+        returns  tasks, and rows of (task's index in that list, time, status, is_default, median_s) by task, then time
+        """
+        clauses = clauses_of(query or RecordFilter())
+        order = (R.c.workload_id, R.c.device_id, R.c.threads, R.c.time)
+        select = sa.select(*order, R.c.status, R.c.is_default, R.c.median_s)
+        select = select.select_from(JOINED if clauses else R).where(*clauses).order_by(*order)
+        tasks: list[TaskKey] = []
+        index: dict[tuple[int, int, int], int] = {}
+        rows: list[tuple[Any, ...]] = []
+        with clear_errors(self.where), self.engine.connect() as connection:
+            keys, devices = self._keys(connection)
+            for workload_id, device_id, threads, *rest in connection.execute(select).cursor or ():
+                task = (workload_id, device_id, threads)
+                if task not in index:
+                    index[task] = len(tasks)
+                    tasks.append(TaskKey(keys[workload_id], devices[device_id], threads))
+                rows.append((index[task], *rest))
+        return tasks, rows
 
     def _count(self, *clauses: Any) -> int:
         with clear_errors(self.where), self.engine.connect() as connection:
@@ -231,6 +260,43 @@ class SqlStore:
         self._import(read_lines(path, report), report)
         return report
 
+    def import_log(self, path: Path) -> ReadReport:
+        """Add the records of a log of any kind that `read_log` knows; refused lines are in the report.
+
+        Raises  RecordError if the file cannot be read at all.
+        """
+        report = ReadReport(str(path))
+        self._import(read_log(path, report), report)
+        return report
+
+    def merge(self, other: SqlStore) -> int:
+        """Add all records of another database, their evidence unchanged; gives how many were not here before."""
+        report = ReadReport(other.where)
+        self._import(other.records(), report)
+        return report.added
+
+    def delete(self, uids: Sequence[str]) -> int:
+        """Delete records for good, in one transaction; gives how many there were."""
+        with clear_errors(self.where):
+            connection = self.engine.connect().execution_options(autosched_write=True)
+            with connection, connection.begin():
+                parts = (uids[start : start + 500] for start in range(0, len(uids), 500))
+                return sum(connection.execute(R.delete().where(R.c.uid.in_(part))).rowcount for part in parts)
+
+    def vacuum(self) -> None:
+        """Give the space of deleted records back to the disk. Raises RecordError."""
+        if self.path is not None:
+            with clear_errors(self.where), closing(self.engine.raw_connection()) as connection:
+                connection.cursor().execute("VACUUM")
+                connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def size_bytes(self) -> int | None:
+        """The size of a SQLite database, what is still in its log included; None for a server's."""
+        if self.path is None:
+            return None
+        files = (self.path, self.path.with_name(f"{self.path.name}-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
+
     def _import(self, records: Iterable[Record], report: ReadReport) -> None:
         stream = iter(records)
         while batch := list(islice(stream, BATCH)):
@@ -267,6 +333,7 @@ def _row(record: Record, workload_id: int, device_id: int) -> dict[str, Any]:
         "config": record.config.key,
         "status": str(m.status),
         "median_s": m.median_s if m.is_ok else None,
+        "baseline_s": record.baseline_s if record.is_winner else None,
         "is_default": record.is_default,
         "is_winner": record.is_winner,
         "time": record.time,

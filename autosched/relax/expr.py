@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from autosched.errors import IndexOutOfRangeError, InvalidTypeError
+from autosched.faces import resolve
 from autosched.ir import printing
 from autosched.ir.module import GlobalVar
 from autosched.ir.node import DEFINES, IGNORED, FrozenDict, Node, Span
@@ -154,6 +155,13 @@ class Op(Node):
 
     name: str
 
+    @staticmethod
+    def get(op_name: str) -> Op:
+        """The operator's one object by its full name, "relax.add". Raises ValueError for an unknown name."""
+        from autosched.relax.op.registry import get_op
+
+        return get_op(op_name).op
+
     def __str__(self) -> str:
         return self.name
 
@@ -264,6 +272,10 @@ class Function(Node):
     attrs: Mapping[str, Any] = field(default_factory=FrozenDict)
     span: Span | None = field(default=None, metadata=IGNORED)
 
+    def __call__(self, *args: Any) -> Any:
+        """A call of the function in a graph."""
+        return resolve("autosched.relay.expr:call")(self, args)
+
     @property
     def ret_ty(self) -> StructInfo | None:
         return self.ret_struct_info
@@ -283,6 +295,10 @@ class Function(Node):
     def script(self, **options: Any) -> str:
         """The function as TVMScript text."""
         return printing.text(self, **options)
+
+    def astext(self, show_meta_data: bool = True) -> str:
+        """TVM's older name of `script`."""
+        return self.script(show_meta=show_meta_data)
 
     def show(self, **options: Any) -> None:
         printing.show(self, **options)

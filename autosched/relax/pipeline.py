@@ -7,7 +7,25 @@ from typing import Any
 
 from autosched.errors import InvalidValueError
 from autosched.ir.transform import Sequential
-from autosched.relax.transform import AnnotateTIROpPattern, FoldConstant, FuseOps, FuseTIR, LegalizeOps
+from autosched.relax.transform import (
+    AnnotateTIROpPattern,
+    AttachGlobalSymbol,
+    CallTIRRewrite,
+    ComputePrimValue,
+    FoldConstant,
+    FuseOps,
+    FuseTIR,
+    KillAfterLastUse,
+    LegalizeOps,
+    LowerAllocTensor,
+    LowerRuntimeBuiltin,
+    RemovePurityChecking,
+    RewriteCUDAGraph,
+    RewriteDataflowReshape,
+    StaticPlanBlockMemory,
+    ToNonDataflow,
+    VMShapeLower,
+)
 
 PIPELINES: dict[str, Callable[..., Sequential]] = {}
 
@@ -28,6 +46,29 @@ def register_pipeline(name: str) -> Callable[[Callable[..., Sequential]], Callab
 def zero_pipeline() -> Sequential:
     """Operators to kernels, fused: no layouts, no schedules."""
     return Sequential([LegalizeOps(), AnnotateTIROpPattern(), FoldConstant(), FuseOps(), FuseTIR()], name="zero")
+
+
+@register_pipeline("default_build")
+def default_build_pipeline() -> Sequential:
+    """TVM's build steps in their order; most of them are part of the build itself, see `transform.build_steps`."""
+    steps = (
+        RewriteDataflowReshape(), ToNonDataflow(), RemovePurityChecking(), CallTIRRewrite(), StaticPlanBlockMemory(),
+        RewriteCUDAGraph(), LowerAllocTensor(), KillAfterLastUse(), LowerRuntimeBuiltin(), ComputePrimValue(),
+        VMShapeLower(), AttachGlobalSymbol(),
+    )  # fmt: skip
+    return Sequential(steps, name="default_build")
+
+
+@register_pipeline("default")
+def default_pipeline() -> Sequential:
+    """The zero pipeline, then the build steps."""
+    return Sequential([zero_pipeline(), default_build_pipeline()], name="default")
+
+
+def get_default_pipeline(target: Any) -> Sequential:
+    """The pipeline that a build for a target runs."""
+    del target  # one for all of them
+    return get_pipeline("default")
 
 
 def get_pipeline(name: str = "zero", **options: Any) -> Sequential:

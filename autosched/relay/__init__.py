@@ -17,7 +17,7 @@ from autosched.relay.op.tensor import (
     sin, split, sqrt, squeeze, stack, strided_slice, subtract, sum, take, tanh, tile, transpose, variance, where, zeros,
     zeros_like,
 )  # fmt: skip
-from autosched.relay.types import If, Tuple
+from autosched.relay.types import Any_ as Any, If, ScopeBuilder, Tuple
 from autosched.runtime import load_param_dict, save_param_dict
 
 Call = call

@@ -82,9 +82,11 @@ class GraphModuleDebug(GraphModule):
         self.graph: JsonGraph = parse_graph(self._text)
         if (len(self.graph.nodes), len(self.graph.shapes)) != (len(self._spans), len(self._values)):
             raise InvalidValueError("the graph JSON is not that of the executor", hint="use lib.get_graph_json()")
-        self._root = Path(dump_root) if dump_root else None
-        self._dump_path: Path | None = None
-        self._made_root: Path | None = None
+        self._made_root = None if dump_root else Path(tempfile.mkdtemp(prefix="tvmdbg_"))
+        folder = f"{_DUMP_PREFIX}device_{self.device.type.upper()}_{self.device.device_id}"
+        self.dump_folder = Path(dump_root or self._made_root or "") / folder
+        self.dump_folder.mkdir(parents=True, exist_ok=True)
+        self._dump_path = str(self.dump_folder)
 
     # Running nodes
 
@@ -186,6 +188,7 @@ class GraphModuleDebug(GraphModule):
         )
         outputs, starts = self._run_and_keep()
         folder = self.dump_folder
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / _GRAPH_FILE).write_text(json.dumps(self._graph_dump(), indent=2))
         (folder / _TENSOR_FILE).write_bytes(save_param_dict(outputs))
         (folder / _TRACE_FILE).write_text(json.dumps(self._trace(starts, times)))
@@ -201,18 +204,6 @@ class GraphModuleDebug(GraphModule):
             for index, entry in enumerate(node.outputs):
                 outputs[f"{node.name}____topo-index:{order}____output-num:{index}"] = array(self._entry(entry))
         return outputs, starts
-
-    @property
-    def dump_folder(self) -> Path:
-        """Where it dumps; made when first asked for."""
-        if self._dump_path is None:
-            root = self._root or Path(tempfile.mkdtemp(prefix="tvmdbg_"))
-            kind = self.device.type.upper()
-            self._dump_path = root / f"{_DUMP_PREFIX}device_{kind}_{self.device.device_id}"
-            self._made_root = None if self._root else root
-            self._dump_path.mkdir(parents=True, exist_ok=True)
-            self._made_root = None if self._root else root
-        return self._dump_path
 
     def _graph_dump(self) -> dict[str, Any]:
         content = dict(json.loads(self._text))
@@ -287,9 +278,7 @@ class GraphModuleDebug(GraphModule):
 
     def exit(self) -> None:
         """Remove what was dumped."""
-        if self._dump_path is not None:
-            shutil.rmtree(self._made_root or self._dump_path, ignore_errors=True)
-            self._dump_path = None
+        shutil.rmtree(self._made_root or self.dump_folder, ignore_errors=True)
 
 
 def _row(graph: JsonGraph, node: JsonNode, seconds: Sequence[float], mean: float, share: float) -> list[str]:

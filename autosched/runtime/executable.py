@@ -157,6 +157,12 @@ class Executable:
         return Module(self.kernels, self.native, functions=names, manifest=manifest, only_functions=True)
 
     lib = property(get_lib)
+    libmod_name = "default"
+
+    @property
+    def module(self) -> Executable:
+        """The executable itself: what TVM's module object is."""
+        return self
 
     def get_executor_config(self) -> str:
         """Give what the executor runs: the graph JSON."""

@@ -197,6 +197,16 @@ class Module:
         )
 
     @property
+    def mod(self) -> Module:
+        """The module itself: what TVM 0.27's executable has inside."""
+        return self
+
+    def jit(self, *, fcompile: object = None, addons: object = None, force_recompile: bool = False) -> Module:
+        """Give the module itself: it is compiled."""
+        del fcompile, addons, force_recompile
+        return self
+
+    @property
     def entry_name(self) -> str:
         """The name that always stands for the entry function."""
         return ENTRY_NAME
@@ -284,8 +294,15 @@ class Module:
         self._imports.append(module)
 
     def get_source(self, fmt: str = "") -> str:
-        """Give the generated Numba source of all kernels, the entry's first."""
-        return "\n".join(kernel.source for kernel in self.kernels.values())
+        """Give the generated Numba source of all kernels; with "ll" their LLVM text, with "asm" or "s" assembly.
+
+        Raises InvalidValueError (ValueError) for another form.
+        """
+        if fmt not in ("", "py", "ll", "asm", "s"):
+            raise InvalidValueError(f"no source in the form '{fmt}'", hint='use "", "ll" or "asm"')
+        texts = {"ll": lambda k: k.llvm, "asm": lambda k: k.asm, "s": lambda k: k.asm}
+        read = texts.get(fmt, lambda k: k.source)
+        return "\n".join(read(kernel) for kernel in self.kernels.values())
 
     inspect_source = get_source
 

@@ -165,10 +165,11 @@ class Executable:
     def stats(self) -> str:
         """Counts as text."""
         program = self._program
-        shapes = [c.shape for segment in program.segments for c in segment.constants]
+        constants = [*program.constants, *(c for segment in program.segments for c in segment.constants)]
+        shapes = ", ".join(str(list(c.shape)) if c.ndim else "scalar" for c in constants)
         return (
             "Relay VM executable statistics:\n"
-            f"  Constant shapes (# {len(shapes)}): {list(shapes)}\n"
+            f"  Constant shapes (# {len(constants)}): [{shapes}]\n"
             f"  Globals (#{len(program.functions)}): {[(name, i) for i, name in enumerate(program.functions)]}\n"
             f"  Primitive ops (#{len(self.primitive_ops)}): {self.primitive_ops}\n"
         )

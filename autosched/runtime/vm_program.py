@@ -187,6 +187,15 @@ class Program:
         """The bytes as text, for JSON."""
         return base64.b85encode(self.to_bytes()).decode()
 
+    @staticmethod
+    def from_text(text: str, lib: Module | None) -> Program:
+        """Put together what `to_text` and `library` gave. Raises ArtifactError where they do not fit."""
+        try:
+            data = base64.b85decode(text)
+        except ValueError as error:
+            raise ArtifactError(f"the VM program is damaged ({error})") from error
+        return Program.from_bytes(data, lib)
+
 
 def _has_call(code: Sequence[Instruction]) -> bool:
     return any(i[0] == "call" or (i[0] == "if" and (_has_call(i[2]) or _has_call(i[3]))) for i in code)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from autosched.errors import AutoschedError
+from autosched.relax import struct_info as info
 from autosched.script.decorate import function_decorator
 from autosched.script.dialect import Inert, inert_name
 
@@ -20,6 +22,53 @@ def function(
 ) -> Any:
     """Make a relax Function of a Python function's text. Raises ScriptError showing the line with a caret."""
     return function_decorator(func, check_well_formed)
+
+
+# The annotations mean the same outside of scripts, as in `relax.Var("x", R.Tensor((2, 3), "float32"))`. Inside of a
+# script's text they are not evaluated; where Python meets them first, a symbol that it does not know leaves them inert.
+
+
+def Tensor(  # noqa: N802
+    shape: Sequence[Any] | None = None, dtype: str | None = None, vdevice: Any = None, *, ndim: int = -1
+) -> Any:
+    """A tensor's annotation; the dtype is float32 where none is given."""
+    if isinstance(shape, str) and dtype is None:  # R.Tensor("float32", ndim=2)
+        shape, dtype = None, shape
+    try:
+        return info.TensorStructInfo(None if shape is None else tuple(shape), dtype or "float32", ndim)
+    except (AutoschedError, TypeError):
+        return Inert("R.Tensor(…)")
+
+
+def Shape(values: Sequence[Any] | None = None, ndim: int = -1) -> Any:  # noqa: N802
+    """A shape's annotation."""
+    try:
+        return info.ShapeStructInfo(None if values is None else tuple(values), ndim)
+    except (AutoschedError, TypeError):
+        return Inert("R.Shape(…)")
+
+
+def Tuple(*fields: Any) -> Any:  # noqa: N802
+    """A tuple's annotation."""
+    if len(fields) == 1 and isinstance(fields[0], list | tuple):
+        fields = tuple(fields[0])
+    made = tuple(f() if f in (Object, Tensor, Shape) else f for f in fields)
+    if all(isinstance(f, info.StructInfo) for f in made):
+        return info.TupleStructInfo(made)
+    return Inert("R.Tuple(…)")
+
+
+def Prim(dtype: str | None = None, value: Any = None) -> Any:  # noqa: N802
+    """A scalar's annotation."""
+    try:
+        return info.PrimStructInfo(dtype or "int64", value)
+    except (AutoschedError, TypeError):
+        return Inert("R.Prim(…)")
+
+
+def Object() -> Any:  # noqa: N802
+    """The annotation of any value."""
+    return info.ObjectStructInfo()
 
 
 def __getattr__(name: str) -> Inert:

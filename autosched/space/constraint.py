@@ -11,6 +11,10 @@ import numpy as np
 from autosched.space.expression import Expression, parse_expression
 from autosched.space.knob import Knob
 
+QUICK_TRIES = 2000  # combinations that are drawn to see whether listing is worth a try
+TRIES = 20_000  # … to estimate a count: one in ten valid is known to 2 %
+RARE = 0.05  # a smaller share is estimated once more, with ten times as many
+
 
 @dataclass(frozen=True)
 class Constraint:
@@ -62,8 +66,18 @@ class Group:
     def table(self) -> np.ndarray | None:
         """All valid combinations as positions, [n, knobs] int32; None where there are too many to list."""
         if not self._listed:
-            self._table, self._listed = self._list(), True
+            self._table, self._listed = None if self._is_surely_large() else self._list(), True
         return self._table
+
+    def _is_surely_large(self) -> bool:
+        """Whether a quick sample leaves no doubt that there are more than `limit` valid combinations."""
+        if self.combinations <= 4 * self.limit:
+            return False
+        return self._share(QUICK_TRIES) * self.combinations > 4 * self.limit
+
+    def _share(self, tries: int) -> float:
+        """The share of random combinations that are valid, found by so many tries."""
+        return float(self.valid(self._draw(np.random.default_rng(0), tries)).mean())
 
     def use_table(self, rows: np.ndarray) -> None:
         """Take the listed combinations as the valid ones (a recorded space)."""
@@ -119,10 +133,10 @@ class Group:
         if self.table is not None:
             return len(self.table), True
         if self._estimate is None:
-            rng = np.random.default_rng(0)
-            tries = 200_000
-            accepted = int(self.valid(self._draw(rng, tries)).sum())
-            self._estimate = max(1, round(self.combinations / tries * accepted))
+            share = self._share(TRIES)
+            if share < RARE:
+                share = self._share(10 * TRIES)
+            self._estimate = max(1, round(self.combinations * share))
         return self._estimate, False
 
     def _draw(self, rng: np.random.Generator, n: int) -> np.ndarray:

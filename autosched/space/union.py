@@ -86,7 +86,8 @@ class UnionSpace(ConfigSpace):
 
     def complete(self, row: np.ndarray) -> np.ndarray:
         number = int(row[0])
-        return self._lift(number, row[None, self._span(number)])[0]
+        lifted: np.ndarray = self._lift(number, row[None, self._span(number)])[0]
+        return lifted
 
     def valid_rows(self, rows: np.ndarray) -> np.ndarray:
         mask = np.zeros(len(rows), dtype=bool)

@@ -19,6 +19,7 @@ def _unary(name: str) -> Any:
 
 
 exp, log, sqrt, rsqrt, tanh, sigmoid, erf = map(_unary, ("exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf"))
+normcdf = _unary("normcdf")
 floor, ceil, round, trunc, nearbyint = map(_unary, ("floor", "ceil", "round", "trunc", "nearbyint"))
 sin, cos, tan, asin, acos, atan, sinh, cosh = map(_unary, ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh"))
 exp2, exp10, log2, log10, log1p = map(_unary, ("exp2", "exp10", "log2", "log10", "log1p"))
@@ -42,6 +43,18 @@ def power(x: Any, y: Any) -> PrimExpr:
 def fma(a: Any, b: Any, c: Any) -> PrimExpr:
     """a * b + c, rounded once."""
     return E.call("fma", to_expr_like(a), to_expr_like(b), to_expr_like(c))
+
+
+def ceildiv(x: Any, y: Any) -> PrimExpr:
+    """x / y of integers, rounded up."""
+    a, b = E.match_types(to_expr_like(x), to_expr_like(y))
+    return E.floordiv(a + (b - 1), b)
+
+
+def fmod(x: Any, y: Any) -> PrimExpr:
+    """What is left of x / y rounded towards zero, as floats."""
+    a, b = E.match_types(to_expr_like(x), to_expr_like(y))
+    return a - E.call("trunc", E.div(a, b)) * b
 
 
 pow = power

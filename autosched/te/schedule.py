@@ -7,6 +7,8 @@ from typing import Any
 
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.te.dataflow import cached_computation, factored_reduction, reading_copy, rewire
+from autosched.te.stage import Fuse as Fuse
+from autosched.te.stage import Split as Split
 from autosched.te.stage import Stage
 from autosched.te.tensor import ComputeOp, Operation, Tensor
 from autosched.tir.expr import IterVar

@@ -72,8 +72,10 @@ def read_recording(path: Path) -> Recording:
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise InvalidValueError(f"malformed row: {error!r}", where=str(path)) from None
     knobs = [choice(p, sorted({c[p] for c in configs}, key=lambda v: (isinstance(v, str), v))) for p in parameters]
-    space = ConfigSpace.from_table(name, knobs, configs)
-    return Recording(name, space, dict(zip((Config(name, c) for c in configs), measured, strict=True)))
+    outcomes = dict(zip((Config(name, c) for c in configs), measured, strict=True))
+    if len(outcomes) < len(configs):
+        raise InvalidValueError(f"{len(configs) - len(outcomes)} configurations occur twice", where=str(path))
+    return Recording(name, ConfigSpace.from_table(name, knobs, configs), outcomes)
 
 
 def _value(text: str) -> int | str:

@@ -1,5 +1,6 @@
 """The loop level: expressions, statements, PrimFunc."""
 
+from autosched.faces import lazy_names
 from autosched.tir.expr import (
     EQ,
     GE,
@@ -74,3 +75,5 @@ from autosched.tir.stmt import (
 from autosched.tir.index_map import IndexMap
 from autosched.tir.interpret import interpret
 from autosched.tir.schedule import BlockRV, ExprRV, LoopRV, Schedule, Trace
+
+__getattr__, __dir__ = lazy_names(__name__)

@@ -15,6 +15,7 @@ def _like(result: Any, x: Any) -> Any:
 
 
 _erf = np.frompyfunc(math.erf, 1, 1)
+_erfc = np.frompyfunc(math.erfc, 1, 1)
 _log_gamma = np.frompyfunc(math.lgamma, 1, 1)
 
 
@@ -35,6 +36,7 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "rsqrt": lambda x: _like(1 / np.sqrt(x), x),
     "sigmoid": sigmoid,
     "erf": lambda x: _like(_erf(x), x),
+    "normcdf": lambda x: _like(0.5 * _erfc(-np.asarray(x, np.float64) * math.sqrt(0.5)).astype(np.float64), x),
     "lgamma": lambda x: _like(_log_gamma(x), x),
     "fma": lambda a, b, c: _like(np.float64(a) * np.float64(b) + c, c),
     "likely": lambda x: x,

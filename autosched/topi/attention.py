@@ -94,7 +94,7 @@ def attention(
 
     def normalised(*at: Any) -> Any:
         to = dict(zip(layouts[3], at, strict=True))
-        return context(*at) / total(to["B"], to["H"], to["S"])
+        return context(*at) * (E.const(1, query.dtype) / total(to["B"], to["H"], to["S"]))
 
     return te.compute(shape, normalised, name="T_attention", varargs_names=axes)  # type: ignore[no-any-return]
 

@@ -39,9 +39,7 @@ def conv_shape(data: Sequence[int], weight: Sequence[int], g: Spatial, groups: i
     _require_ranks(data, weight, g.rank)
     if groups < 1 or data[1] % groups or weight[0] % groups or weight[1] * groups != data[1]:
         raise ShapeError(f"{data[1]} channels in {groups} groups do not fit a weight of shape {tuple(weight)}")
-    sizes = (
-        out_size(data[2 + i], weight[2 + i], g.strides[i], g.dilation[i], *g.around(i)) for i in range(g.rank)
-    )
+    sizes = (out_size(data[2 + i], weight[2 + i], g.strides[i], g.dilation[i], *g.around(i)) for i in range(g.rank))
     return (data[0], weight[0], *sizes)
 
 
@@ -120,9 +118,7 @@ def _spread(data: Tensor, steps: Sequence[int], padding: Sequence[int]) -> Tenso
     if not any(padding) and all(s == 1 for s in steps):
         return data
     shape = int_shape(data)
-    grown = [
-        (size - 1) * s + 1 + b + a for size, s, b, a in zip(shape[2:], steps, before, after, strict=True)
-    ]
+    grown = [(size - 1) * s + 1 + b + a for size, s, b, a in zip(shape[2:], steps, before, after, strict=True)]
 
     def body(n: Any, c: Any, *place: Any) -> Any:
         conditions, at = [], []

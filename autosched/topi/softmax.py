@@ -6,6 +6,7 @@ from typing import Any
 
 from autosched import te
 from autosched.te import Tensor
+from autosched.tir import expr as E
 from autosched.topi.shapes import dims
 
 
@@ -37,7 +38,8 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
     exp = te.compute(a.shape, lambda *i: te.exp(x(*i) - largest(*a.without(i))), name="T_softmax_exp")
     k = a.reduce_axis()
     total = te.compute(a.rest, lambda *i: te.sum(exp(*a.insert(i, k)), axis=k), name="T_softmax_expsum")
-    return te.compute(a.shape, lambda *i: exp(*i) / total(*a.without(i)), name="T_softmax_norm")  # type: ignore[no-any-return]
+    one = E.const(1, x.dtype)  # a division a row, not an element
+    return te.compute(a.shape, lambda *i: exp(*i) * (one / total(*a.without(i))), name="T_softmax_norm")  # type: ignore[no-any-return]
 
 
 def log_softmax(x: Tensor, axis: int = -1) -> Tensor:

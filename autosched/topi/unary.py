@@ -11,8 +11,6 @@ from autosched.te import Tensor
 from autosched.tir import expr as E
 from autosched.tir.expr import PrimExpr
 
-SQRT_HALF = math.sqrt(0.5)
-
 
 def elementwise(x: Tensor, f: Callable[[Any], PrimExpr], name: str = "compute") -> Tensor:
     """f of every element."""
@@ -127,7 +125,7 @@ def hard_sigmoid(x: Tensor, alpha: float, beta: float) -> Tensor:
 
 def gelu(x: Tensor) -> Tensor:
     """x times the normal distribution function of x."""
-    return elementwise(x, lambda v: v * (te.erf(v * _number(v, SQRT_HALF)) * _number(v, 0.5) + _number(v, 0.5)))
+    return elementwise(x, lambda v: v * te.normcdf(v))
 
 
 def gelu_tanh(x: Tensor) -> Tensor:

@@ -58,11 +58,32 @@ def single(op: str, shape: tuple[int, ...], opset: int = 17, weights: Any = None
     return make([node(op, names, "y", **attrs)], {"x": shape}, ["y"], weights, opset)
 
 
+def waves(*shape: int) -> np.ndarray:
+    """Weights of which no two are alike, so that their order matters."""
+    return np.sin(np.arange(np.prod(shape), dtype="f")).reshape(shape)
+
+
 SINGLE: dict[str, Callable[[], onnx.ModelProto]] = {
     "conv1d": lambda: single("Conv", (1, 3, 9), weights={"w": np.ones((4, 3, 3), "f")}, pads=[1, 0], strides=[2]),
     "conv same": lambda: single("Conv", (1, 2, 5, 6), weights={"w": np.ones((3, 2, 3, 2), "f")}, auto_pad="SAME_UPPER"),
     "conv same lower": lambda: single(
         "Conv", (1, 2, 5, 6), weights={"w": np.ones((3, 2, 2, 2), "f")}, auto_pad="SAME_LOWER", strides=[2, 1]
+    ),
+    "conv3d": lambda: single(
+        "Conv", (1, 4, 4, 5, 3), weights={"w": waves(2, 2, 3, 1, 2), "b": waves(2)}, group=2, pads=[1, 0, 0, 1, 0, 1]
+    ),
+    "transposed conv1d": lambda: single(
+        "ConvTranspose", (1, 3, 5), weights={"w": waves(3, 2, 3)}, strides=[2], pads=[1, 0], output_padding=[1]
+    ),
+    "transposed conv": lambda: single(
+        "ConvTranspose", (2, 4, 5, 4), weights={"w": waves(4, 3, 3, 2), "b": waves(6)},
+        group=2, strides=[3, 1], dilations=[2, 1], pads=[1, 0, 0, 1], output_padding=[2, 0],
+    ),
+    "transposed conv same": lambda: single(
+        "ConvTranspose", (1, 2, 5, 6), weights={"w": waves(2, 3, 3, 3)}, strides=[2, 2], auto_pad="SAME_UPPER"
+    ),
+    "transposed conv of a shape": lambda: single(
+        "ConvTranspose", (1, 2, 5, 6), weights={"w": waves(2, 3, 3, 3)}, strides=[3, 2], output_shape=[15, 12]
     ),
     "conv groups": lambda: single("Conv", (2, 4, 5, 5), weights={"w": np.ones((6, 2, 3, 3), "f")}, group=2),
     "max pool ceil": lambda: single("MaxPool", (1, 2, 6, 6), kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1),

@@ -106,7 +106,7 @@ def test_opening_refuses_what_is_no_tuning_database(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("version", "hint"),
-    [("2", "newer autosched"), ("0", "export it with the autosched that wrote it"), ("x", "another")],
+    [("3", "newer autosched"), ("1", "autosched logs upgrade"), ("0", "another"), ("x", "another")],
 )
 def test_other_schema_versions(tmp_path: Path, version: str, hint: str) -> None:
     path = tmp_path / "r.db"

@@ -53,7 +53,9 @@ def test_command_line(recorded: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "error:" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("rows", [[], ["1,2,a,x,ok"], ["1,2,a,,ok"], ["1,2,a,1.0,fine"], ["1,2"]], ids=str)
+@pytest.mark.parametrize(
+    "rows", [["1,2,a,1.0,ok", "1,2,a,2.0,ok"], [], ["1,2,a,x,ok"], ["1,2,a,,ok"], ["1,2,a,1.0,fine"], ["1,2"]], ids=str
+)
 def test_bad_recordings(tmp_path: Path, rows: list[str]) -> None:
     with pytest.raises(InvalidValueError):
         read_recording(write(tmp_path / "bad.csv.gz", rows))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ _LLVM = {
 }  # fmt: skip
 _LIBM = (
     *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "exp", "exp2", "log"),
-    *("log2", "log10", "log1p", "tanh", "erf", "pow", "atan2", "fmod", "hypot", "ldexp", "expm1"),
+    *("log2", "log10", "log1p", "tanh", "erf", "erfc", "pow", "atan2", "fmod", "hypot", "ldexp", "expm1"),
 )
 
 
@@ -53,6 +54,9 @@ def apply(emitter: ValueEmitter, op: str, args: list[Any]) -> Any:
         power = apply(emitter, "exp", [emitter.builder.fneg(args[0])])
         one = constant(kind, 1.0)
         return emitter.builder.fdiv(one, emitter.builder.fadd(one, power))
+    if op == "normcdf":  # float64 alone: float32 has a function of its own
+        x = emitter.builder.fmul(args[0], constant(kind, -math.sqrt(0.5)))
+        return emitter.builder.fmul(constant(kind, 0.5), apply(emitter, "erfc", [x]))
     if op == "exp10":
         return apply(emitter, "pow", [constant(kind, 10.0), args[0]])
     if op in _LIBM:

@@ -107,9 +107,7 @@ def transpose_reference(data: Array, weight: Array, **attrs: Any) -> Array:
             slice(t * d, t * d + (size - 1) * s + 1, s)
             for t, d, s, size in zip(tap, g.dilation, g.strides, data.shape[2:], strict=True)
         )
-        out[(slice(None), slice(None), slice(None), *at)] += np.einsum(
-            "gco,ngc...->ngo...", split[(..., *tap)], parts
-        )
+        out[(slice(None), slice(None), slice(None), *at)] += np.einsum("gco,ngc...->ngo...", split[(..., *tap)], parts)
     kept = tuple(slice(g.around(i)[0], g.around(i)[0] + size) for i, size in enumerate(shape[2:]))
     result = out.reshape(shape[0], shape[1], *full)[(slice(None), slice(None), *kept)]
     return np.ascontiguousarray(result).astype(attrs["out_dtype"] or data.dtype, copy=False)

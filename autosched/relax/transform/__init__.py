@@ -3,13 +3,32 @@
 from autosched.ir.transform import Pass, PassContext, Sequential, module_pass
 from autosched.relax.transform.annotate_patterns import AnnotateTIROpPattern, OpPattern, annotate_patterns, pattern_of
 from autosched.relax.transform.bind_params import BindParams
+from autosched.relax.transform.bind_symbolic import BindSymbolicVars
+from autosched.relax.transform.build_steps import (
+    AllocateWorkspace,
+    AttachGlobalSymbol,
+    CallTIRRewrite,
+    ComputePrimValue,
+    ConvertToDataflow,
+    KillAfterLastUse,
+    LowerAllocTensor,
+    LowerRuntimeBuiltin,
+    Normalize,
+    RemovePurityChecking,
+    RewriteCUDAGraph,
+    RewriteDataflowReshape,
+    StaticPlanBlockMemory,
+    ToNonDataflow,
+    UpdateVDevice,
+    VMShapeLower,
+)
 from autosched.relax.transform.canonicalize_bindings import CanonicalizeBindings, canonicalize_bindings
 from autosched.relax.transform.choose_layouts import ChooseLayouts, choose_layouts
 from autosched.relax.transform.common_subexpr import EliminateCommonSubexpr, eliminate_common_subexpr
 from autosched.relax.transform.copy_outputs import CopyOutputs, copy_outputs
 from autosched.relax.transform.dead_code import DeadCodeElimination, dead_code_elimination
 from autosched.relax.transform.decompose import DecomposeOpsForInference, decompose_ops
-from autosched.relax.transform.expand_conv import ExpandConv1d, expand_conv1d
+from autosched.relax.transform.expand_conv import ExpandConvolutions, expand_convolutions
 from autosched.relax.transform.fold_constant import FoldConstant, fold_constant
 from autosched.relax.transform.fold_scale import FoldBatchnormToConv2D, fold_scale
 from autosched.relax.transform.fuse_attention import FuseAttention, fuse_attention
@@ -18,3 +37,4 @@ from autosched.relax.transform.fuse_tir import FuseTIR, fuse_tir
 from autosched.relax.transform.legalize_ops import LegalizeKernels, LegalizeOps, legalize_ops
 from autosched.relax.transform.remove_identity import RemoveIdentity, remove_identity
 from autosched.relax.transform.views import VIEWS, is_view, without_kernel
+from autosched.relax.transform.user_passes import dataflowblock_pass, function_pass

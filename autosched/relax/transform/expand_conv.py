@@ -1,20 +1,48 @@
-"""Convolutions over one dimension become convolutions of images with one row, which have the fast kernels."""
+"""Convolutions that have no fast kernels of their own become two-dimensional ones that do.
+
+conv1d            -> conv2d over images of one row
+conv2d_transpose  -> conv2d with an output channel for each place in a stride, and the interleaving of these images
+"""
 
 from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
 
 from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax import op
-from autosched.relax.expr import Call, Expr, Var
+from autosched.relax.expr import Call, Constant, Expr, ShapeExpr, Var
 from autosched.relax.rewrite import Rewriter, map_functions
+from autosched.relax.transform.blocked import shape_of
 
-ROWS = 2  # the axis that is added
+Array = np.ndarray[Any, Any]
+ROWS = 2  # the axis that conv1d gets
+
+
+def phase_weights(weight: Array, strides: tuple[int, int]) -> Array:
+    """Weights [C, O, KH, KW] of a transposed convolution as [O * SH * SW, C, ceil(KH / SH), ceil(KW / SW)].
+
+    Output pixel q * S + r sums data[q - m] * weight[r + m * S] over m: a convolution for each r, its taps in reverse.
+    """
+    c, o, *kernel = weight.shape
+    taps = [-(-k // s) for k, s in zip(kernel, strides, strict=True)]
+    padded = np.zeros((c, o, taps[0] * strides[0], taps[1] * strides[1]), weight.dtype)
+    padded[:, :, : kernel[0], : kernel[1]] = weight
+    split = padded.reshape(c, o, taps[0], strides[0], taps[1], strides[1])[:, :, ::-1, :, ::-1]
+    return np.ascontiguousarray(split.transpose(1, 3, 5, 0, 2, 4)).reshape(-1, c, *taps)
 
 
 class _Expander(Rewriter):
     def call(self, call: Call, var: Var) -> Expr:
-        if call.op_name != "relax.nn.conv1d":
-            return call
+        if call.op_name == "relax.nn.conv1d":
+            return self.conv1d(call)
+        if call.op_name == "relax.nn.conv2d_transpose" and isinstance(call.args[1], Constant):
+            return self.transposed(call)
+        return call
+
+    def conv1d(self, call: Call) -> Expr:
         data, weight = (self.emit(op.expand_dims(x, axis=ROWS)) for x in call.args)
         begin, end = call.attrs["padding"]
         images = op.nn.conv2d(
@@ -28,12 +56,37 @@ class _Expander(Rewriter):
         )
         return op.squeeze(self.emit(images), axis=(ROWS,))
 
+    def transposed(self, call: Call) -> Expr:
+        groups, strides, padding = (call.attrs[k] for k in ("groups", "strides", "padding"))
+        data, weight = call.args[0], call.args[1].data
+        n, channels, *size = shape_of(call)
+        if not size or call.attrs["dilation"] != (1, 1):
+            return call
+        per_group = np.split(weight, groups)
+        phases = np.concatenate([phase_weights(w, strides) for w in per_group])
+        # how many pixels of each phase there are, and how far their windows reach beyond the data
+        count = [-(-(out + before) // s) for out, before, s in zip(size, padding, strides, strict=False)]
+        reach = [k - 1 for k in phases.shape[2:]]
+        beyond = [q - have for q, have in zip(count, shape_of(data)[2:], strict=True)]
+        if min(beyond) < 0:
+            return call
+        images = self.emit(op.nn.conv2d(data, Constant(phases), padding=(*reach, *beyond), groups=groups))
+        split = self.emit(op.reshape(images, ShapeExpr((n, channels, *strides, *count))))
+        mixed = self.emit(op.permute_dims(split, axes=(0, 1, 4, 2, 5, 3)))
+        whole = self.emit(
+            op.reshape(mixed, ShapeExpr((n, channels, *(q * s for q, s in zip(count, strides, strict=True)))))
+        )
+        if tuple(size) == shape_of(whole)[2:]:
+            return whole
+        ends = tuple(before + out for before, out in zip(padding, size, strict=False))
+        return op.strided_slice(whole, axes=(2, 3), begin=tuple(padding[:2]), end=ends)
 
-def expand_conv1d(module: IRModule) -> IRModule:
-    """Replace each `nn.conv1d` by `nn.conv2d` over images of one row."""
+
+def expand_convolutions(module: IRModule) -> IRModule:
+    """Replace `nn.conv1d`, and `nn.conv2d_transpose` with constant weights and no dilation, by `nn.conv2d`."""
     return map_functions(module, lambda function: _Expander().rewrite(function))
 
 
-def ExpandConv1d() -> Pass:  # noqa: N802
-    """See `expand_conv1d`."""
-    return graph_pass("ExpandConv1d")(expand_conv1d)
+def ExpandConvolutions() -> Pass:  # noqa: N802
+    """See `expand_convolutions`."""
+    return graph_pass("ExpandConvolutions")(expand_convolutions)

@@ -1,5 +1,7 @@
 """TVM's `relay.backend`."""
 
+from autosched.relay.backend.options import Executor as Executor
+from autosched.relay.backend.options import Runtime as Runtime
 from autosched.relay.backend import executor_factory as executor_factory
 from autosched.relay.backend import interpreter as interpreter
 from autosched.relay.backend import vm as vm

@@ -78,7 +78,12 @@ def _read_module(state: State, node: ast.ClassDef) -> IRModule:
             infos = values.attributes(state, arguments(state, line.value, "infos", required=1)["infos"])
         elif not isinstance(line, ast.FunctionDef | ast.Pass) and not _is_docstring(line):
             raise state.error(line, "a module holds functions, I.module_attrs and I.module_global_infos")
-    return IRModule({state.functions[f.name]: read_function(state, f) for f in functions}, attrs, infos)
+    module = IRModule({state.functions[f.name]: read_function(state, f) for f in functions}, attrs, infos)
+    if all(isinstance(f, PrimFunc) for f in module.functions.values()):
+        return module
+    from autosched.relax.transform.infer_types import infer_types
+
+    return infer_types(module)  # calls of functions that the text defines later
 
 
 def _is_docstring(node: ast.stmt) -> bool:

@@ -8,7 +8,7 @@
 
 What pads the data, or picks every second pixel of them (`before` the anchor), is one of
     copy  a phase before copies the data into scratch with its zero border
-    task  each chunk copies the rows that it needs, then meets all panels of weights
+    task  each chunk copies what it needs, then meets all panels of weights
 
 A 1x1 convolution with stride 1 runs over an image as one row of H * W pixels (`conv_flat`).
 Weights are packed from their natural [O, I, KH, KW] into [O / width, I / block, KH, KW, block, width].
@@ -25,8 +25,8 @@ from autosched.space import Config, ConfigSpace, KnobValue, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import Contraction, extents, find_contraction, is_parameter, reduced, spatial
-from autosched.templates.cpu.conv_flat import is_pointwise, reshape_images
-from autosched.templates.cpu.padding import schedule_before
+from autosched.templates.cpu.conv_flat import flat_copy, is_pointwise, reshape_images
+from autosched.templates.cpu.padding import inline_all_but_last, schedule_before
 from autosched.templates.cpu.parts import Chain, chain_around, schedule_epilogue
 from autosched.templates.cpu.register_tile import cycles, default_unroll, fits, pieces
 from autosched.templates.cpu.task_order import LEAST_TASKS, TaskOrder, Traffic, choose_order
@@ -108,8 +108,9 @@ class Conv2dBlocked:
         oh_tile, ow_tile, oc_blocks = _choose_tile(s, per_block, target)
         traffic = _traffic(anchor, oh_tile, ow_tile, oc_blocks)
         order, padding = choose_order(traffic, target), "copy" if s["copied"] else "none"
-        if s["copied"] and not s["flat"] and traffic.tiles >= LEAST_TASKS:  # enough pieces without dividing the channels as well
+        if s["copied"] and not s["flat"] and traffic.tiles >= LEAST_TASKS:  # enough pieces without the channels
             order, padding = TaskOrder("data", 1 << (traffic.tiles // LEAST_TASKS).bit_length() - 1), "task"
+        whole = next(u for u in (8, 4, 2, 1) if s["IB"] % u == 0)  # 1x1: an inner loop of a block costs up to 1.4 times
         knobs: dict[str, KnobValue] = {
             "oh_tile": oh_tile,
             "ow_tile": ow_tile,
@@ -117,7 +118,7 @@ class Conv2dBlocked:
             "outer": order.outer,
             "chunk": min(order.chunk, MOST_TILES),
             "padding": padding,
-            "unroll_ic": default_unroll(oh_tile * ow_tile * oc_blocks * per_block, s["IB"]),
+            "unroll_ic": default_unroll(oh_tile * ow_tile * oc_blocks * per_block, s["IB"]) if not s["flat"] else whole,
             "unroll_kw": False,
         }
         return Config(self.name, knobs)
@@ -143,6 +144,9 @@ class Conv2dBlocked:
             schedule_before(sch, conv.chain)
         out = schedule_epilogue(sch, conv.chain)
         if s["flat"]:
+            if padding == "task":
+                made_by = inline_all_but_last(sch, conv.chain)
+                copy = flat_copy(sch, name, conv.data.buffer, made_by, conv.width)
             reshape_images(sch, name, out, width=conv.width)
         n, oc, oh, ow, ob = sch.get_loops(out)
         oc_tile, oc_in = sch.split(oc, [None, config["oc_blocks"]])
@@ -160,7 +164,10 @@ class Conv2dBlocked:
             sch.unroll(loop)
         sch.vectorize(ob)
         sch.compute_at(name, ow_tile, True)
-        if padding == "task":
+        if padding == "task" and s["flat"]:
+            sch.compute_at(copy, task)
+            sch.vectorize(sch.get_loops(copy)[-1])
+        elif padding == "task":
             schedule_before(sch, conv.chain, task)
         _schedule_update(sch, name, config, s)
         return Applied(sch.func, tuple(packs), sch.trace.to_json_text())

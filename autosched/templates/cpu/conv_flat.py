@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autosched.templates.classify import Contraction, extents, reduced, spatial
-from autosched.tir import BufferLoad
+from autosched.tir import Buffer, BufferLoad
 from autosched.tir.functor import substitute
 from autosched.tir.schedule import Schedule
 
@@ -39,3 +39,14 @@ def _index_map(count: int, width: int, per_group: int) -> str:
     channel = [f"i1 // {per_group}", f"i1 % {per_group}"] if per_group else ["i1"]
     pixel = ["0", f"i2 * {width} + i3"] if width else ["i2", "i3"]
     return f"lambda {', '.join(names)}: ({', '.join(['i0', *channel, *pixel, *names[4:]])})"
+
+
+def flat_copy(sch: Schedule, anchor: str, data: Buffer, made_by: str, width: int) -> str:
+    """The block that copies an anchor's data, [N, C, H, W, c], into a buffer [N, C, 1, H * W, c]; gives its name.
+
+    made_by  the block that makes the data, which then makes them in this form; "" for an argument, which is copied
+    """
+    name = made_by or sch.get(sch.cache_read(anchor, data, "global")).name_hint
+    sch.transform_layout(name, ("write", 0), _index_map(data.ndim, width, 0))
+    sch.transform_block_layout(name, _index_map(data.ndim, width, 0))
+    return name

@@ -34,7 +34,6 @@ from autosched.tir import Block, BufferLoad, PrimFunc
 from autosched.tir.functor import free_vars
 from autosched.tir.schedule import Schedule
 
-
 MOST_PIXELS = 8  # of a tile by default: with wide windows, the data that neighbours share need registers, too
 
 

@@ -19,12 +19,9 @@ def schedule_before(sch: Schedule, chain: Chain, at: LoopRV | None = None) -> No
 
     at  the loop of which each iteration copies what it needs; without it the whole is copied, in parallel, beforehand
     """
-    for block in chain.before[:-1]:
-        require(is_injective(block), f"block '{block.name_hint}' before the anchor is not element-wise")
-        sch.compute_inline(block.name_hint)
-    if not chain.before:
+    name = inline_all_but_last(sch, chain)
+    if not name:
         return
-    name = chain.before[-1].name_hint
     if at is not None:
         sch.compute_at(name, at)
     loops = sch.get_loops(name)
@@ -33,3 +30,11 @@ def schedule_before(sch: Schedule, chain: Chain, at: LoopRV | None = None) -> No
     elif at is None:
         sch.parallel(loops[0])
     sch.vectorize(loops[-1])
+
+
+def inline_all_but_last(sch: Schedule, chain: Chain) -> str:
+    """Inline all producers into the last one; its name, or "" where there is none."""
+    for block in chain.before[:-1]:
+        require(is_injective(block), f"block '{block.name_hint}' before the anchor is not element-wise")
+        sch.compute_inline(block.name_hint)
+    return chain.before[-1].name_hint if chain.before else ""

@@ -1,6 +1,6 @@
 """Reductions along the innermost axis and what hangs on them: softmax, LayerNorm, mean, sum.
 
-    for row in parallel:
+    for rows in parallel: for row in rows, block by block:
         partial[lanes] = start; for i: partial = combine(partial, x[row, i : i + lanes])     # vectors
         total = combine over the lanes
         … further reductions and element-wise blocks of the same row …
@@ -11,6 +11,7 @@ All blocks of a row run while the row is in the cache. Every reduction is split 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autosched.errors import ScheduleError
@@ -30,6 +31,8 @@ from autosched.templates.classify import (
 from autosched.tir import Block, BufferStore, Call, PrimFunc, as_int
 from autosched.tir.functor import loads
 from autosched.tir.schedule import LoopRV, Schedule
+
+MOST_TOGETHER, TOGETHER_ELEMENTS = 16, 4096
 
 
 @dataclass(frozen=True)
@@ -51,11 +54,12 @@ def _reduces_innermost(block: Block) -> bool:
 
 
 def _row_axes(block: Block) -> int:
-    """Leading output axes of a reduction that are not of extent one (those that keepdims leaves)."""
-    shape = extents(spatial(block))
+    """Leading output axes of a reduction that are not of extent one (those that keepdims leaves); one at least."""
+    whole = extents(spatial(block))
+    shape = whole
     while shape and shape[-1] == 1:
         shape = shape[:-1]
-    return len(shape)
+    return max(len(shape), min(len(whole), 1))
 
 
 class RowReduction:
@@ -89,7 +93,7 @@ class RowReduction:
         width = lanes
         while width < 4 * lanes and anchor.sizes["length"] >= 2 * width:
             width *= 2
-        return Config(self.name, {"width": width})
+        return Config(self.name, {"width": width, "rows": _together(anchor.sizes)})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         anchor = self.match(func, target)
@@ -101,12 +105,23 @@ class RowReduction:
         last = blocks[-1]
         loops = sch.get_loops(last.name_hint)
         row = sch.fuse(*loops[: rows.row_axes]) if rows.row_axes > 1 else loops[0]
+        together = min(config["rows"], as_int(sch.get(row).extent))
+        if together > 1:
+            row = sch.split(row, [None, together])[0]
         sch.parallel(row)
         for block in reversed(blocks[:-1]):
             sch.compute_at(block.name_hint, row)
         for block in blocks:
             vectorize_block(sch, block, row, config["width"])
         return Applied(sch.func, (None,) * len(func.params), sch.trace.to_json_text())
+
+
+def _together(sizes: Mapping[str, int]) -> int:
+    """Rows that run together, as many as leave the L1 cache room: the end of one row's reduction hides in others."""
+    rows = 1
+    while rows < MOST_TOGETHER and sizes["rows"] % (2 * rows) == 0 and 2 * rows * sizes["length"] <= TOGETHER_ELEMENTS:
+        rows *= 2
+    return rows
 
 
 def _inline_cheap(sch: Schedule, blocks: tuple[Block, ...]) -> None:

@@ -40,9 +40,8 @@ from autosched.tir import BufferLoad, PrimExpr, PrimFunc, Var, as_int
 from autosched.tir.schedule import LoopRV, Schedule
 from autosched.tir.simplify import Analyzer
 
-WHOLE = False
 LINE_FLOATS = 16  # in a cache line
-LEAST_TASKS = 8  # pieces of parallel work; with fewer blocks of tiles the channels are divided
+FEW_CHANNELS = 96
 LEAST_CHANNELS = 8  # with fewer the transforms cost more than they save
 
 
@@ -78,9 +77,9 @@ class Winograd:
             "vectors": plan.vectors,
             "blocks": plan.blocks,
             "panels": plan.panels,
-            "tasks": "tiles" if plan.blocks >= LEAST_TASKS else "channels",
+            "tasks": plan.tasks,
             "unroll_c": 1,
-            "prefetch": 256 if layer.channels >= 128 else 0,
+            "prefetch": _prefetch(layer),
         }
         return Config(self.name, knobs)
 
@@ -145,7 +144,12 @@ def _layer(anchor: Anchor) -> Layer:
 
 
 def _plan(config: Config) -> Plan:
-    return Plan(config["m"], config["rows"], config["vectors"], config["blocks"], config["panels"])
+    return Plan(config["m"], config["rows"], config["vectors"], config["blocks"], config["panels"], config["tasks"])
+
+
+def _prefetch(layer: Layer) -> int:
+    """About a panel ahead, where weights are too many for the second-level cache to have them."""
+    return min(512, 1 << (layer.channels - 1).bit_length()) if layer.channels >= FEW_CHANNELS else 0
 
 
 @dataclass(frozen=True)
@@ -206,7 +210,7 @@ def _schedule_products(sch: Schedule, loops: _Loops, pack: WinogradPack, config:
     sch.unroll(p_in)
     sch.vectorize(o_in)
     _align(sch, copy)
-    if WHOLE: sch.annotate(row_tile, "whole_tile", True)
+    sch.annotate(row_tile, "whole_tile", True)  # one function for all tiles of a panel: 64 channels are soon done
     sch.compute_at(PRODUCTS, row_tile, True)
     *_, p_in, o_in, c = sch.get_loops(PRODUCTS)
     steps = [c]

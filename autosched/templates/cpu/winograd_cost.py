@@ -21,12 +21,14 @@ from autosched.templates.cpu.register_tile import (
 from autosched.templates.cpu.winograd_transform import TAPS
 
 FLOAT_BYTES = 4
-TILE_OVERHEAD = 36  # cycles of a register tile beside its steps: call, addresses, stores
+TILE_OVERHEAD = 24  # cycles of a register tile beside its steps: addresses, start values, stores, a branch missed
 INPUT_CYCLES = {2: 50, 4: 150}  # to transform a tile's inputs, one vector of channels
 OUTPUT_CYCLES = {2: 30, 4: 90}
 COLD_BYTES_PER_CYCLE = 6  # weights of a model that no cache holds
 L2_VECTOR_CYCLES = 2  # to bring a vector from the second-level cache, sustained
+APART = 0.4  # of the time to write transformed inputs to the third-level cache and read them again is not hidden
 MOST_BLOCKS = 512
+LEAST_TASKS = 8  # pieces of parallel work; with fewer blocks of tiles the channels are divided
 LEAST_ACCUMULATORS = 10  # with fewer, a step waits for the one before it now and then
 LATENCY_CYCLES = 0.5
 DIRECT_EFFICIENCY = 0.93  # of the peak, where a register tile suits the image
@@ -60,6 +62,7 @@ class Plan:
     vectors: int
     blocks: int
     panels: int
+    tasks: str
 
     def row_tiles(self, tiles: int) -> int:
         return ceil_div(ceil_div(tiles, self.rows), self.blocks)
@@ -93,10 +96,13 @@ def winograd_cycles(layer: Layer, plan: Plan, target: Target) -> float:
     held = size * block * FLOAT_BYTES * (layer.channels + width * plan.panels)
     beyond = min(max(held / (0.9 * target.cache.l2_bytes) - 1, 0.0), 1.0)
     again = size * blocks * block * layer.channels * FLOAT_BYTES * chunks * plan.panels
+    if plan.tasks == "channels":  # all inputs are transformed before anything reads them
+        held += size * (blocks - 1) * block * FLOAT_BYTES * layer.channels
+        written = 2 * size * blocks * block * layer.channels * FLOAT_BYTES
+        transforms += APART * written / L3_BYTES_PER_CYCLE if held > target.cache.l2_bytes else 0.0
     traffic = again * (beyond / L3_BYTES_PER_CYCLE + (1 - beyond) / (4 * L2_BYTES_PER_CYCLE))
-    return (
-        products + transforms + 0.5 * traffic + weight_cycles(size * layer.channels * layer.outputs, blocks, products)
-    )
+    weights = weight_cycles(size * layer.channels * layer.outputs, blocks, products)
+    return products + transforms + 0.15 * traffic + weights
 
 
 def direct_cycles(points: int, vectors: int, steps: int, lanes: int) -> float:
@@ -107,9 +113,9 @@ def direct_cycles(points: int, vectors: int, steps: int, lanes: int) -> float:
 
 def weight_cycles(weights: int, times: int, products: float) -> float:
     """Beyond computing: weights are cold when they come first, and from the third cache when they come again."""
-    bytes_ = weights * FLOAT_BYTES
-    cycles = bytes_ / COLD_BYTES_PER_CYCLE + (times - 1) * bytes_ / L3_BYTES_PER_CYCLE
-    return 0.25 * cycles + max(0.0, 0.75 * cycles - 0.75 * products)
+    first = weights * FLOAT_BYTES / COLD_BYTES_PER_CYCLE
+    again = (times - 1) * weights * FLOAT_BYTES / L3_BYTES_PER_CYCLE
+    return 0.25 * first + 0.3 * again + 0.75 * max(0.0, first + again - products)
 
 
 def plans(layer: Layer, m: int, target: Target) -> Iterator[Plan]:
@@ -124,7 +130,7 @@ def plans(layer: Layer, m: int, target: Target) -> Iterator[Plan]:
         row_tiles = -(-tiles // rows)
         for blocks in sorted({-(-row_tiles // r) for r in range(1, row_tiles + 1)} | {1}):
             if blocks <= MOST_BLOCKS:
-                yield Plan(m, rows, vectors, blocks, panels)
+                yield Plan(m, rows, vectors, blocks, panels, "tiles" if blocks >= LEAST_TASKS else "channels")
 
 
 def best_plan(layer: Layer, largest: int, target: Target) -> tuple[float, Plan]:

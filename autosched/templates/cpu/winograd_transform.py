@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,7 +98,7 @@ def transform_outputs(f: Filter, m: Sequence[PrimExpr]) -> list[PrimExpr]:
     return out
 
 
-def weighted_sum(weights: Sequence[float], terms: Sequence[PrimExpr]) -> PrimExpr:
+def weighted_sum(weights: Iterable[float], terms: Sequence[PrimExpr]) -> PrimExpr:
     """Σ weight * term in an order that makes each product part of a multiply-add."""
     used = [(float(w), t) for w, t in zip(weights, terms, strict=True) if abs(w) > 1e-12]
     used.sort(key=lambda x: (abs(abs(x[0]) - 1.0) > 1e-12, x[0] < 0))  # whole terms first, positive ones before

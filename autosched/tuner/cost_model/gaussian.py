@@ -13,6 +13,7 @@ from autosched.tuner.cost_model.kernel import PARTS, FitKernel, Parameters, Poin
 FITTED = 120  # trials that length scales are fitted to: of more, the best half and the latest half
 AMPLITUDE_PRIOR = (float(np.log(0.4)), 1.0)  # mean and deviation of the logarithm of each part's variance
 NOISE_PRIOR = (float(np.log(1e-3)), 2.0)
+SIMILAR = 0.7  # deviation of a logarithmic length scale from that of similar times elsewhere
 JITTER = 1e-5  # variance that is added everywhere: predictions are float32
 BOUNDS = ((-4.0, 6.0), (-6.0, 4.0), (float(np.log(1e-6)), 0.0))  # of lengths, amplitudes, noise
 
@@ -36,6 +37,13 @@ class GaussianProcess:
         self._bounds = list(zip(low, high, strict=True))
         self.parameters = Parameters(np.clip(self._prior_mean, low, high))
         self.error = 1.0  # mean square of what it errs on a trial that it was not told, after the last fit
+
+    def expect_lengths(self, lengths: np.ndarray) -> None:
+        """Take the first columns' length scales, which similar times have elsewhere, as the prior's mean and start."""
+        vector, n = self.parameters.vector.copy(), len(lengths)
+        self._prior_mean[:n] = vector[:n] = np.log(lengths)
+        self._prior_deviation[:n] = SIMILAR
+        self.parameters = Parameters(vector)
 
     def fit(self, points: Points, target: np.ndarray, iterations: int) -> None:
         """Find the parameters, starting from those of before, for trials with a standardised target [n]."""

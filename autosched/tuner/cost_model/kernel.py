@@ -103,7 +103,8 @@ class SpaceKernel:
         n = self.n_groups
         pairs = (first * first - squares) / kind(max(n * (n - 1), 1))
         covariance: np.ndarray = amplitudes[0] * np.exp(product) + amplitudes[1] / kind(n) * first
-        return covariance + amplitudes[2] * pairs
+        covariance += amplitudes[2] * pairs
+        return covariance
 
     def _log_table(self, knob: int, lengths: np.ndarray, b: Points) -> np.ndarray:
         table, columns = self.tables[knob], slice(self._ends[knob], self._ends[knob + 1])

@@ -18,7 +18,7 @@ from autosched.tuner.cost_model import Hint
 from autosched.tuner.search.pool import Pool, spread
 
 START = 16  # configurations that are tried before a model is asked
-HINTED = 4  # of them: the best by the records of others, where there are such
+HINTED = 4  # more than these: the best by the records of others, where there are such
 LEAST_GAIN = 0.02  # of the time for each e-fold of trials: luck that is left when nothing improves any more
 CHANCES = 2  # how often a configuration is proposed whose trial was lost
 
@@ -77,14 +77,15 @@ class BaseSearch(ABC):
     """A strategy by its `propose`; the rest of the interface follows.
 
     space  where it searches;   seed  equal seeds and equal answers give equal proposals
-    start  how many configurations are tried before `propose` is asked: the best few by the hints, the others spread
+    start  how many configurations are spread over the space before `propose` is asked, beside the best by the hints
     hints  what the records of others say: columns for the models and first samples, never an order to follow
     """
 
     name = ""
 
     def __init__(self, space: ConfigSpace, *, seed: int = 0, start: int = START, hints: Sequence[Hint] = ()):
-        self.space, self.start, self.hints = space, start, tuple(hints)
+        self.space, self.hints = space, tuple(hints)
+        self.start = start + (HINTED if self.hints else 0)
         self.rng = np.random.default_rng(seed)
         self.pool = Pool(space, self.rng, hints=self.hints)
         self.history = History(self.pool)

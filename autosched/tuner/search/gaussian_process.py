@@ -27,6 +27,7 @@ from autosched.tuner.cost_model import (
     Points,
     Posterior,
     SpaceKernel,
+    clip_log_times,
     expected_improvement,
     likely,
     most_telling,
@@ -44,6 +45,7 @@ ITERATIONS = 12  # steps of such a fit, which starts from the one before
 FIRST_ITERATIONS = 60
 MAX_TRIALS = 400  # of more, the best half and the latest half are used: the cost grows with the cube
 MEMBERS = 2  # processes whose parameters differ where the trials say little about them; the first is the likeliest
+KNOWN_ELSEWHERE = 120  # trials of another device from which length scales are learned: half the best, half any
 ROOM = 64  # trials that a posterior can take before it is made anew
 
 
@@ -85,6 +87,7 @@ class GaussianProcessSearch(BaseSearch):
             self._form = SpaceForm(self.space, self.pool.reference(CANDIDATES), len(self.hints))
             draws = [None, *(np.random.default_rng((self.seed, i)) for i in range(1, MEMBERS))]
             self._models = [GaussianProcess(self._form.kernel, rng) for rng in draws]
+            self._learn_lengths()
         first = self._fitted_on == 0
         if not first and len(history) <= self._fitted_on * (1 + REFIT):
             return
@@ -98,6 +101,20 @@ class GaussianProcessSearch(BaseSearch):
         if self.pool.is_listed:
             self._listed_mean = self._forest.mean(self.pool.listing()[1])
         self._fitted_on, self._posteriors = len(history), []
+
+    def _learn_lengths(self) -> None:
+        """Fit length scales to the first hint that knows enough times of this space, as a prior for ours."""
+        assert self._form is not None, "called when the form is made"
+        for hint in self.hints:
+            rows, log_s = hint.known(self.space, KNOWN_ELSEWHERE)
+            if len(rows) < KNOWN_ELSEWHERE // 4:
+                continue
+            kernel = SpaceKernel(self._form.kernel.tables)
+            elsewhere = GaussianProcess(kernel)
+            elsewhere.fit(self._form.codes(rows), clip_log_times(log_s), FIRST_ITERATIONS)
+            for model in self._models:
+                model.expect_lengths(elsewhere.parameters.lengths)
+            return
 
     def _condition(self, rows: np.ndarray, numbers: np.ndarray, hot: np.ndarray | None, room: int) -> list[Posterior]:
         """Posteriors over candidates for the trials that tell most, which `_used` then names."""
@@ -244,6 +261,10 @@ class SpaceForm:
     def points(self, rows: np.ndarray, numbers: np.ndarray) -> Points:
         """Rows of positions and their numbers as points."""
         return Points(rows[:, self._knobs], numbers[:, self._first_hint :] / self._hint_scale)
+
+    def codes(self, rows: np.ndarray) -> Points:
+        """The same without what hints say."""
+        return Points(rows[:, self._knobs], np.zeros((len(rows), 0)))
 
     def listed_hot(self, rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         """The one-hot matrix of the whole list, made once."""

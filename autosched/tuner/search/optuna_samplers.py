@@ -6,6 +6,7 @@ configuration, and the sampler is told the time of that one. Failed configuratio
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -116,7 +117,7 @@ class CmaEsSearch(OptunaSearch):
         import optuna
 
         try:
-            import cmaes  # noqa: F401 - Optuna imports it late, with a message that names none of our options
+            importlib.import_module("cmaes")  # Optuna imports it late, with a message that names none of our options
         except ImportError:
             raise UsageError("strategy 'optuna-cmaes' needs cmaes", hint="pip install cmaes") from None
         return optuna.samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
@@ -134,7 +135,7 @@ class OptunaGpSearch(OptunaSearch):
         import optuna
 
         try:
-            import torch  # noqa: F401
+            importlib.import_module("torch")
         except ImportError:
             raise UsageError("strategy 'optuna-gp' needs torch", hint="pip install torch") from None
         with warnings.catch_warnings():

@@ -6,9 +6,9 @@ import pytest
 from autosched import te
 from autosched.codegen.cpu.text import loop_lines
 from autosched.codegen.lower import lower_func
+from autosched.ir.node import walk
 from autosched.tir import For
 from autosched.tir.functor import stores
-from autosched.ir.node import walk
 from autosched.tir.interpret import interpret
 from autosched.tir.schedule import Schedule
 
@@ -38,7 +38,9 @@ def test_tiles_beyond_the_end_of_the_last_chunk_are_skipped():
     assert not any("unroll(6)" in line and "if" in line for line in lines)  # no test for each element
 
 
-@pytest.mark.parametrize(("n", "chunk", "tile"), [(49, 16, 6), (49, 5, 6), (48, 5, 6), (7, 4, 3), (5, 2, 8), (100, 3, 7)])
+@pytest.mark.parametrize(
+    ("n", "chunk", "tile"), [(49, 16, 6), (49, 5, 6), (48, 5, 6), (7, 4, 3), (5, 2, 8), (100, 3, 7)]
+)
 @pytest.mark.parametrize("parallel", [False, True])
 def test_every_element_is_computed_once(n, chunk, tile, parallel):
     x, y = np.arange(n, dtype="f"), np.zeros(n, "f")

@@ -1,7 +1,9 @@
-"""expand_conv1d."""
+"""expand_convolutions."""
+
+import pytest
 
 from autosched.relax import op
-from autosched.relax.transform import ExpandConv1d
+from autosched.relax.transform import ExpandConvolutions
 from tests.relax.transform.graphs import Weights, assert_same_results, calls, graph
 
 W = Weights()
@@ -12,11 +14,33 @@ def test_one_dimension_becomes_a_row():
         {"x": (2, 6, 17)},
         lambda bb, x: op.nn.relu(op.nn.conv1d(x, W(9, 2, 3), strides=2, padding=(1, 3), dilation=2, groups=3)),
     )
-    after = ExpandConv1d()(before)
+    after = ExpandConvolutions()(before)
     assert_same_results(before, after)
     assert calls(after) == ["expand_dims", "expand_dims", "nn.conv2d", "squeeze", "nn.relu"]
 
 
-def test_other_convolutions_stay():
-    module = graph({"x": (1, 3, 5, 5)}, lambda bb, x: op.nn.conv2d(x, W(4, 3, 3, 3)))
-    assert ExpandConv1d()(module) is module
+@pytest.mark.parametrize(
+    ("kernel", "attrs"),
+    [
+        ((2, 2), {"strides": 2}),
+        ((4, 4), {"strides": 2, "padding": 1}),
+        ((3, 2), {"strides": (3, 1), "padding": (1, 0, 0, 1), "output_padding": (2, 0)}),
+        ((3, 3), {"padding": 1}),
+        ((1, 5), {"strides": (2, 3), "padding": (0, 2)}),
+        ((3, 3), {"strides": 2, "groups": 2}),
+    ],
+)
+def test_transposed_convolution_by_phases(kernel, attrs):
+    weight = W(4, 3, *kernel)
+    before = graph({"x": (2, 4, 5, 4)}, lambda bb, x: op.nn.conv2d_transpose(x, weight, **attrs))
+    after = ExpandConvolutions()(before)
+    assert_same_results(before, after)
+    assert "nn.conv2d" in calls(after) and "nn.conv2d_transpose" not in calls(after)
+
+
+def test_what_is_left():
+    weight, dense = W(2, 3, 3, 3), W(4, 3, 3, 3)
+    dilated = graph({"x": (1, 2, 5, 5)}, lambda bb, x: op.nn.conv2d_transpose(x, weight, dilation=2))
+    assert ExpandConvolutions()(dilated) is dilated
+    plain = graph({"x": (1, 3, 5, 5)}, lambda bb, x: op.nn.conv2d(x, dense))
+    assert ExpandConvolutions()(plain) is plain

@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 from autosched import te, topi
 from autosched.codegen import compile_func
 from autosched.codegen.native import native_object
+from autosched.driver.build import with_accuracy
+from autosched.errors import SpaceError
+from autosched.ir import IRModule
 from autosched.runtime import Module
 from autosched.space import Config
 from autosched.target import Target
@@ -93,10 +96,15 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("m", [2, 4])
 @pytest.mark.parametrize("case", CASES)
-def test_sizes_and_padding(case, m):
-    assert error(conv(*CASES[case]), config(m=m)) < LIMIT
+def test_sizes_and_padding(case):
+    assert error(conv(*CASES[case]), config()) < LIMIT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_sizes_and_padding_of_small_tiles(case):
+    assert error(conv(*CASES[case]), config(m=2)) < LIMIT / 4
 
 
 @pytest.mark.parametrize("epilogue", ["", "relu", "residual"])
@@ -112,8 +120,7 @@ def test_what_is_fused_behind(epilogue):
         {"tasks": "channels", "panels": 2, "vectors": 1},
         {"vectors": 3, "rows": 3, "blocks": 2, "panels": 1},
         {"vectors": 3, "tasks": "channels", "m": 2},
-        {"unroll_c": 4, "prefetch": 32},
-        {"rows": 6, "blocks": 2},
+        {"unroll_c": 4, "prefetch": 32, "rows": 6, "blocks": 2},
         {"rows": 1, "vectors": 4},
     ],
     ids=str,
@@ -122,7 +129,8 @@ def test_configurations(knobs):
     assert error(conv(2, 16, 10, 11, 40, (1, 1, 1, 1)), config(**knobs), threads=2) < LIMIT
 
 
-@settings(max_examples=6, deadline=None, derandomize=True)
+@pytest.mark.slow
+@settings(max_examples=12, deadline=None, derandomize=True)
 @given(st.data())
 def test_random_configurations(data):
     func = conv(
@@ -139,7 +147,7 @@ def test_random_configurations(data):
 @pytest.mark.parametrize("block", [8, 16])
 def test_vector_widths(mcpu, block):
     target = Target(f"llvm -mcpu={mcpu}")
-    func = conv(1, 32, 9, 9, 32, (1, 1, 1, 1), block=block)
+    func = conv(1, 32, 6, 9, 32, (1, 1, 1, 1), block=block)
     template = Winograd()
     chosen = template.default(template.match(func, target), target)
     if target.features <= HOST.features:
@@ -228,3 +236,12 @@ def test_infinities_outside_of_a_tile_stay_there():
     packed = [p.pack(a) if p is not None else a for p, a in zip(applied.packs, arrays, strict=True)]
     Module({"k": compile_func(applied.func, HOST, name="k").kernel}, native_object(), threads=1)(*packed)
     assert np.isfinite(packed[-1][0, 0, 4:, 4:]).all()
+
+
+def test_a_strict_build_asks_every_function_for_accuracy():
+    func = conv(1, 64, 28, 28, 64, (1, 1, 1, 1))
+    (strict,) = [f for _, f in with_accuracy(IRModule({"main": func}), "strict").functions_items()]
+    (fast,) = [f for _, f in with_accuracy(IRModule({"main": func}), "fast").functions_items()]
+    assert (default_config(fast, HOST)["m"], default_config(strict, HOST)["m"]) == (4, 2)
+    with pytest.raises(SpaceError, match="less accurate"):
+        apply_config(strict, default_config(fast, HOST), HOST)

@@ -63,3 +63,12 @@ def test_the_most_telling_trials_are_the_best_and_the_latest() -> None:
     target = np.array([5.0, 1.0, 4.0, 2.0, 9.0, 8.0])
     assert most_telling(target, 4).tolist() == [1, 3, 4, 5]
     assert most_telling(target, 6).tolist() == list(range(6))
+
+
+def test_lengths_from_elsewhere_stay_where_the_trials_say_nothing(rng: np.random.Generator) -> None:
+    kernel, points, target = made(rng, 6)
+    model = GaussianProcess(kernel)
+    model.expect_lengths(np.array([0.5, 2.0, 4.0, 8.0]))
+    assert np.allclose(model.parameters.lengths, [0.5, 2.0, 4.0, 8.0])
+    model.fit(points, target, 30)
+    assert np.abs(np.log(model.parameters.lengths / [0.5, 2.0, 4.0, 8.0])).max() < 1.5

@@ -1,5 +1,4 @@
-import builtins
-from typing import Any
+import sys
 
 import numpy as np
 import pytest
@@ -59,14 +58,7 @@ def test_texts_splits_and_bools_are_categories() -> None:
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *rest: Any, **more: Any) -> Any:
-        if name in ("cmaes", "torch"):
-            raise ImportError(name)
-        return real(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", without)
     for kind, package in ((CmaEsSearch, "cmaes"), (OptunaGpSearch, "torch")):
+        monkeypatch.setitem(sys.modules, package, None)
         with pytest.raises(UsageError, match=package):
             kind(bowl_space())

@@ -1,0 +1,210 @@
+"""`autosched logs list, best, show, stats`: what tuning has found."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from autosched.cli.common import Common, make_command
+from autosched.cli.logs_common import knobs_text, open_database, when, with_filter, workload_text
+from autosched.cli.output import Column, Row, Table, clock, count, factor, milliseconds, percent, print_json, say, show
+from autosched.cli.values import Count
+from autosched.errors import UsageError
+
+if TYPE_CHECKING:
+    from autosched.records import Record, RecordFilter
+
+TASK_COLUMNS = (
+    Column("workload", "workload", workload_text),
+    Column("device", "device"),
+    Column("threads", "threads", right=True),
+    Column("n_trials", "trials", right=True),
+    Column("n_failed", "failed", right=True),
+    Column("default_s", "default ms", milliseconds, right=True),
+    Column("best_s", "best ms", milliseconds, right=True),
+    Column("winner", "winner"),
+    Column("last_time", "last", when),
+)
+
+
+@make_command("list", example='autosched logs list --db tuned.db\nautosched logs list --where "op=conv2d" --since 2h')
+@with_filter
+def list_tasks(common: Common, chosen: RecordFilter) -> None:
+    """List the workloads that have been measured, a line for each device and number of threads."""
+    with open_database(common) as store:
+        rows = [
+            {
+                "workload": task.workload,
+                "device": task.device.model_name,
+                "threads": task.threads,
+                "n_trials": task.n_trials,
+                "n_failed": task.n_failed,
+                "default_s": task.default_s,
+                "best_s": task.best_s,
+                "winner": task.winner.config.template if task.winner else None,
+                "last_time": task.last_time,
+            }
+            for task in store.tasks(chosen)
+        ]
+        show(Table(TASK_COLUMNS, rows), common.format)
+        say(f"{count(len(rows), 'workload')} in {store.origin}", quiet=common.is_quiet)
+
+
+BEST_COLUMNS = (
+    Column("workload", "workload", workload_text),
+    Column("device", "device"),
+    Column("threads", "threads", right=True),
+    Column("default_s", "default ms", milliseconds, right=True),
+    Column("median_s", "ms", milliseconds, right=True),
+    Column("gain", "gain", factor, right=True),
+    Column("template", "template"),
+    Column("knobs", "knobs", knobs_text),
+    Column("uid", "record", lambda uid: uid[:10]),
+)
+
+
+@make_command("best", example='autosched logs best --db tuned.db -f json\nautosched logs best --where "op=conv2d"')
+@with_filter
+def best(common: Common, chosen: RecordFilter) -> None:
+    """Show the configuration that a build on each device would use.
+
+    The gain is against the default in the comparison that the winner has won; "–" where that was not noted.
+    """
+    with open_database(common) as store:
+        rows = [
+            {
+                "workload": winner.workload.key,
+                "device": winner.device.model_name,
+                "threads": winner.threads,
+                "default_s": winner.measurement.median_s if winner.is_default else winner.baseline_s,
+                "median_s": winner.measurement.median_s,
+                "gain": winner.gain,
+                "template": winner.config.template,
+                "knobs": dict(winner.config.knobs),
+                "uid": winner.uid,
+            }
+            for _, winner in sorted(
+                store.winners(chosen).items(), key=lambda item: (item[0][0], item[0][1].key, item[0][2])
+            )
+        ]
+        show(Table(BEST_COLUMNS, rows), common.format)
+        say(f"{count(len(rows), 'winner')} in {store.origin}", quiet=common.is_quiet)
+
+
+RECORD_COLUMNS = (
+    Column("uid", "record", lambda uid: uid[:10]),
+    Column("time", "when", when),
+    Column("workload", "workload", workload_text),
+    Column("threads", "threads", right=True),
+    Column("template", "template"),
+    Column("status", "status"),
+    Column("median_s", "ms", milliseconds, right=True),
+    Column("mark", ""),
+)
+
+
+def _record_row(record: Record) -> Row:
+    return {
+        "uid": record.uid,
+        "time": record.time,
+        "workload": record.workload.key,
+        "threads": record.threads,
+        "template": record.config.template,
+        "status": str(record.measurement.status),
+        "median_s": record.measurement.median_s if record.measurement.is_ok else None,
+        "mark": "winner" if record.is_winner else "default" if record.is_default else "",
+    }
+
+
+@make_command("show", example="autosched logs show --status timeout --limit 20\nautosched logs show 3f2a9c")
+@click.argument("record", required=False)
+@with_filter
+@click.option("--limit", type=Count(min=1), metavar="N", default=50, show_default=True, help="At most so many.")
+def show_records(common: Common, chosen: RecordFilter, record: str | None, limit: int) -> None:
+    """Show records one by one, or all of one RECORD given by the first digits of its number."""
+    from dataclasses import replace
+
+    from autosched.records import RecordFilter
+
+    with open_database(common) as store:
+        if record is None:
+            found = store.records(replace(chosen, limit=limit))
+            show(Table(RECORD_COLUMNS, [_record_row(item) for item in found]), common.format)
+            return
+        matches = list(store.records(RecordFilter(uid=record, limit=2)))
+        if len(matches) != 1:
+            problem = "no record" if not matches else "more than one record"
+            raise UsageError(f"{problem} begins with '{record}'", where=store.origin)
+        document = matches[0].to_document()
+    if common.format == "json":
+        print_json({"uid": matches[0].uid, **document})
+        return
+    rows = [{"field": "uid", "value": matches[0].uid}]
+    rows += [
+        {"field": key, "value": value if isinstance(value, str) else json.dumps(value)}
+        for key, value in document.items()
+    ]
+    show(Table((Column("field", "field"), Column("value", "value")), rows), common.format)
+
+
+def _failures_text(failures: Any) -> str:
+    return ", ".join(f"{n} {status}" for status, n in failures.items()) or "none"
+
+
+STATS_COLUMNS = (
+    Column("workload", "workload", workload_text),
+    Column("device", "device"),
+    Column("threads", "threads", right=True),
+    Column("n_trials", "trials", right=True),
+    Column("failures", "failed", _failures_text),
+    Column("spent_s", "spent", clock, right=True),
+    Column("default_s", "default ms", milliseconds, right=True),
+    Column("best_s", "best ms", milliseconds, right=True),
+    Column("gain", "gain", factor, right=True),
+    Column("n_to_near", "to 5 %", right=True),
+    Column("n_since_best", "since best", right=True),
+    Column("expected_gain", "to gain", percent, right=True),
+)
+
+
+@make_command("stats", example="autosched logs stats --db tuned.db\nautosched logs stats --since 1d -f csv")
+@with_filter
+def stats(common: Common, chosen: RecordFilter) -> None:
+    """Show trials, failures by kind, time spent, and how far each task has converged.
+
+    "to 5 %": trials until the best time was within 5 % of what it is now. "to gain": what as many trials again may
+    save, judged by what the second half of the trials has saved.
+    """
+    from autosched.records.statistics import task_statistics
+
+    with open_database(common) as store:
+        found = task_statistics(*store.trial_table(chosen), store.winners())
+        origin = store.origin
+    rows = [
+        {
+            "workload": task.key.workload,
+            "device": task.key.device.model_name,
+            "threads": task.key.threads,
+            "n_trials": task.n_trials,
+            "failures": dict(task.failures),
+            "spent_s": task.spent_s,
+            "default_s": task.default_s,
+            "best_s": task.best_s,
+            "gain": task.gain,
+            "n_to_near": task.n_to_near,
+            "n_since_best": task.n_since_best,
+            "expected_gain": task.expected_gain,
+        }
+        for task in sorted(found, key=lambda task: -task.spent_s)
+    ]
+    summary = {
+        "n_tasks": len(found),
+        "n_trials": sum(task.n_trials for task in found),
+        "n_failed": sum(task.n_failed for task in found),
+        "spent_s": sum(task.spent_s for task in found),
+    }
+    show(Table(STATS_COLUMNS, rows, summary=summary), common.format)
+    text = f"{count(summary['n_trials'], 'trial')} of {count(len(found), 'task')}, {summary['n_failed']} failed"
+    say(f"{text}, {clock(summary['spent_s'])} spent, in {origin}", quiet=common.is_quiet)

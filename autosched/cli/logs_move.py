@@ -1,0 +1,113 @@
+"""`autosched logs export, import, merge`: records move between databases, machines and tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from autosched.cli.common import Common, make_command
+from autosched.cli.logs_common import open_database, with_filter
+from autosched.cli.output import Column, Table, count, say, show
+from autosched.cli.paths import check_file, check_output
+
+if TYPE_CHECKING:
+    from autosched.records import RecordFilter
+
+FORMS = ("lines", "optuna")
+
+
+@make_command(
+    "export", example="autosched logs export best.jsonl --winners --db tuned.db\nautosched logs export o.db --to optuna"
+)
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--to", "form", type=click.Choice(FORMS), default="lines", show_default=True, help="JSON lines, or Optuna's storage."
+)
+@with_filter
+def export(common: Common, chosen: RecordFilter, file: Path, form: str) -> None:
+    """Write records to FILE as JSON lines, or as an Optuna storage for its dashboard; whole or not at all."""
+    with open_database(common) as store:
+        check_output(file, inputs=[Path(where) for where in common.db])
+        if form == "optuna":
+            from autosched.records.optuna_storage import write_storage
+
+            written = write_storage(file, store.records(chosen))
+        else:
+            written = store.export_jsonl(file, chosen)
+    if common.format != "table":
+        columns = (Column("file", "file"), Column("n_records", "records"))
+        show(Table(columns, [{"file": str(file), "n_records": written}]), common.format)
+    say(f"{count(written, 'record')} written to {file}", quiet=common.is_quiet)
+
+
+IMPORT_COLUMNS = (
+    Column("file", "file"),
+    Column("n_read", "read", right=True),
+    Column("n_added", "added", right=True),
+    Column("n_refused", "refused", right=True),
+)
+
+
+@make_command("import", example="autosched logs import best.jsonl --db tuned.db\nautosched logs import autotvm.log")
+@click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
+def import_files(common: Common, files: tuple[Path, ...]) -> int:
+    """Add the records of FILES: JSON lines, AutoTVM's logs (version 0.2), Kernel Tuner's cache files.
+
+    Lines that cannot be read are named and left out (exit code 1). What other tuners have found is kept and shown; a
+    build does not use it.
+    """
+    refused, rows = 0, []
+    for file in files:
+        check_file(file)
+    with open_database(common, write=True) as store:
+        for file in files:
+            report = store.import_log(file)
+            refused += len(report.refused)
+            rows.append(
+                {
+                    "file": str(file),
+                    "n_read": report.read,
+                    "n_added": report.added,
+                    "n_refused": len(report.refused),
+                }
+            )
+            say(str(report), quiet=common.is_quiet and not report.refused)
+    if common.format != "table":
+        show(Table(IMPORT_COLUMNS, rows), common.format)
+    return 1 if refused else 0
+
+
+@make_command("merge", example="autosched logs merge a.db b.jsonl --db all.db")
+@click.argument("sources", type=click.Path(path_type=Path), nargs=-1, required=True)
+def merge(common: Common, sources: tuple[Path, ...]) -> int:
+    """Add all records of other databases and logs to the one of --db.
+
+    Records are known by their content: a merge done twice adds nothing, and the order of merges does not matter.
+    """
+    from autosched.records import open_store
+
+    refused, rows = 0, []
+    for source in sources:
+        if "://" not in str(source):
+            check_file(source)
+    with open_database(common, write=True) as store:
+        for source in sources:
+            if _is_log(source):
+                report = store.import_log(source)
+                added, read, n_refused = report.added, report.read, len(report.refused)
+                say(f"{source}: {report}", quiet=common.is_quiet and not report.refused)
+            else:
+                with open_store(source, write=False) as other:
+                    added, read, n_refused = store.merge(other), other.count(), 0
+                say(f"{source}: {count(read, 'record')}, {added} added", quiet=common.is_quiet)
+            refused += n_refused
+            rows.append({"file": str(source), "n_read": read, "n_added": added, "n_refused": n_refused})
+    if common.format != "table":
+        show(Table(IMPORT_COLUMNS, rows), common.format)
+    return 1 if refused else 0
+
+
+def _is_log(path: Path) -> bool:
+    return path.suffix in (".jsonl", ".json", ".log")

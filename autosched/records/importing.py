@@ -1,0 +1,27 @@
+"""Reading logs of every kind: which one a file is shows in its first bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from autosched.errors import RecordError
+from autosched.records.engine import SQLITE_HEADER
+from autosched.records.jsonl import ReadReport, read_lines
+from autosched.records.kernel_tuner import is_kernel_tuner, read_cache
+from autosched.records.record import Record
+
+
+def read_log(path: Path, report: ReadReport) -> Iterator[Record]:
+    """The records of JSON lines (ours and AutoTVM's) or of a cache file of Kernel Tuner's.
+
+    What is refused goes into the report. Raises RecordError if the file cannot be read at all.
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(4096)
+    except OSError as error:
+        raise RecordError(f"cannot read the log: {error.strerror}", where=str(path)) from None
+    if head.startswith(SQLITE_HEADER):
+        raise RecordError("a database is no log", where=str(path), hint="add it with `autosched logs merge`")
+    return read_cache(path, report) if is_kernel_tuner(head) else read_lines(path, report)

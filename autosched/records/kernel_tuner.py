@@ -1,0 +1,110 @@
+"""Kernel Tuner's cache files as records of a foreign device: kept and shown, never used by a build.
+
+Source  Kernel Tuner 1.x, `doc/source/cache_files.rst`: one JSON object with device_name, kernel_name, problem_size,
+        tune_params_keys and "cache": {"32,4": {the parameters, "time": ms or the name of an error, "times": [ms, …]}}.
+        A run that still goes on, or was killed, leaves the closing braces out.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from autosched.errors import AutoschedError, RecordError
+from autosched.records.autotvm_log import foreign_device
+from autosched.records.jsonl import LineError, ReadReport
+from autosched.records.record import Record, check_plain
+from autosched.space import Config
+from autosched.task import Measurement, Status, Workload
+
+LARGEST_BYTES = 1 << 29
+STATUSES = {
+    "InvalidConfig": Status.INVALID,
+    "CompilationFailedConfig": Status.BUILD_ERROR,
+    "RuntimeFailedConfig": Status.RUN_ERROR,
+}
+
+
+def is_kernel_tuner(head: bytes) -> bool:
+    """Whether a file begins like a cache file of Kernel Tuner's."""
+    return b'"device_name"' in head and b'"kernel_name"' in head
+
+
+def read_cache(path: Path, report: ReadReport) -> Iterator[Record]:
+    """The records of a cache file; entries that are refused go into the report, numbered from 1.
+
+    Raises  RecordError if the file cannot be read or is no cache file.
+    """
+    try:
+        if path.stat().st_size > LARGEST_BYTES:
+            raise RecordError(f"a cache file of more than {LARGEST_BYTES >> 20} MiB", where=str(path))
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RecordError(f"cannot read the cache file: {error.strerror}", where=str(path)) from None
+    except UnicodeDecodeError:
+        raise RecordError("the cache file is not text in UTF-8", where=str(path)) from None
+    document = _decode(text, path)
+    for number, (key, entry) in enumerate(document["cache"].items(), start=1):
+        report.read += 1
+        try:
+            yield _record(document, entry)
+        except AutoschedError as error:
+            report.refused.append(LineError(number, f"'{key[:40]}': {error}"))
+        except (ValueError, TypeError, KeyError, OverflowError) as error:
+            report.refused.append(LineError(number, f"'{key[:40]}': {type(error).__name__} {error}"))
+
+
+def _decode(text: str, path: Path) -> dict[str, Any]:
+    for tail in ("", "}}", "}"):  # a cache that was not closed ends with a comma
+        try:
+            document = json.loads((text.rstrip().rstrip(",") if tail else text) + tail)
+        except (ValueError, RecursionError):
+            continue
+        names = ("device_name", "kernel_name")
+        if not isinstance(document, dict) or not all(isinstance(document.get(name), str) for name in names):
+            break
+        if not isinstance(document.get("cache"), dict) or not isinstance(document.get("tune_params_keys"), list):
+            break
+        return document
+    raise RecordError("not a cache file of Kernel Tuner's", where=str(path))
+
+
+def _record(document: Mapping[str, Any], entry: Any) -> Record:
+    check_plain(entry)
+    size = document.get("problem_size", [])
+    sizes = size if isinstance(size, list) else [size]
+    attrs = {"problem_size": tuple(n if isinstance(n, int) else str(n) for n in sizes)}
+    knobs = {str(name): _knob(entry[name]) for name in document["tune_params_keys"]}
+    return Record(
+        Workload(document["kernel_name"], (), (), attrs),
+        Config(f"kernel_tuner {document['kernel_name']}", knobs),
+        _measurement(entry),
+        foreign_device("kernel_tuner", document["device_name"]),
+        time=_when(entry.get("timestamp")),
+    )
+
+
+def _knob(value: Any) -> int | str | bool:
+    return value if isinstance(value, int | str) else json.dumps(value)
+
+
+def _measurement(entry: Mapping[str, Any]) -> Measurement:
+    how = {"source": "Kernel Tuner", "entry": json.dumps(entry, separators=(",", ":"), allow_nan=False)}
+    time_ms = entry["time"]
+    if isinstance(time_ms, str):
+        name = entry.get("__error__", time_ms)
+        return Measurement(STATUSES.get(str(name), Status.RUN_ERROR), error=str(name), how=how)
+    times = entry.get("times") or [time_ms]
+    if not all(isinstance(t, int | float) and not isinstance(t, bool) for t in times):
+        raise RecordError("times that are no numbers")
+    return Measurement(Status.OK, tuple(t / 1e3 for t in times), how=how)
+
+
+def _when(text: Any) -> float:
+    try:
+        return datetime.datetime.fromisoformat(text).timestamp()
+    except (ValueError, TypeError, OverflowError, OSError):
+        return 0.0  # older versions wrote none

@@ -1,0 +1,1 @@
+"""Alembic's steps from one schema version of the tuning database to the next."""

@@ -1,0 +1,113 @@
+"""What the trials of many tasks say together: failures by kind, time spent, convergence, what more trials may give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autosched.records.query import TaskKey
+from autosched.records.record import Record
+
+LONGEST_PAUSE_S = 60.0  # between two records of one tuning; what is longer was no tuning
+NEAR = 1.05  # a time within 5 % of the best counts as converged
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStatistics:
+    """What the trials of one task say; times in seconds, None if unknown.
+
+    failures       status -> number, those that failed
+    spent_s        from the record before each of its records to that record, pauses of more than a minute left out
+    n_to_near      trials until the best time was within 5 % of what it is now
+    n_since_best   trials since the last improvement
+    expected_gain  share of the best time that as many trials again may save: what the second half of the trials saved
+    """
+
+    key: TaskKey
+    n_trials: int
+    failures: Mapping[str, int]
+    spent_s: float
+    default_s: float | None
+    best_s: float | None
+    gain: float | None
+    n_to_near: int | None
+    n_since_best: int | None
+    expected_gain: float | None
+    winner: Record | None
+
+    @property
+    def n_failed(self) -> int:
+        """How many trials failed."""
+        return sum(self.failures.values())
+
+
+def task_statistics(
+    keys: Sequence[TaskKey],
+    rows: Sequence[tuple[Any, ...]],
+    winners: Mapping[tuple[str, Any, int], Record],
+) -> list[TaskStatistics]:
+    """Statistics of each task from `SqlStore.trial_table()` and `SqlStore.winners()`."""
+    if not rows:
+        return []
+    index_of, times, statuses, defaults, medians = zip(*rows)
+    index = np.array(index_of, dtype=np.int64)
+    spent = np.bincount(index, weights=_pauses(np.array(times, dtype=np.float64)), minlength=len(keys))
+    names, status = _codes(statuses)
+    median = np.array(medians, dtype=np.float64)  # None becomes NaN
+    default = np.where(np.array(defaults, dtype=bool), median, np.nan)
+    bounds = np.searchsorted(index, np.arange(len(keys) + 1))
+    found = []
+    for i, key in enumerate(keys):
+        part = slice(bounds[i], bounds[i + 1])
+        counts = np.bincount(status[part], minlength=len(names))
+        failures = {name: int(n) for name, n in zip(names, counts) if n and name not in ("ok", "lost")}
+        winner = winners.get((key.workload, key.device, key.threads))
+        best_s, first_s = _least(median[part]), _least(default[part])
+        if winner is not None:
+            first_s = winner.baseline_s or first_s
+        gain = winner.gain if winner is not None else None
+        progress = _convergence(median[part])
+        n = int(bounds[i + 1] - bounds[i])
+        found.append(TaskStatistics(key, n, failures, float(spent[i]), first_s, best_s, gain, *progress, winner))
+    return found
+
+
+def _pauses(times: np.ndarray) -> np.ndarray:
+    """For each record the time since the one before it, of whatever task; 0 after a long pause."""
+    order = np.argsort(times, kind="stable")
+    gaps = np.diff(times[order], prepend=times[order[0]])
+    result = np.empty_like(times)
+    result[order] = np.where(gaps <= LONGEST_PAUSE_S, gaps, 0.0)
+    return result
+
+
+def _codes(words: Sequence[str]) -> tuple[list[str], np.ndarray]:
+    """The distinct words and each one's number; there are few of them among many."""
+    names = sorted(set(words))
+    number = {name: i for i, name in enumerate(names)}
+    return names, np.fromiter((number[word] for word in words), dtype=np.int64, count=len(words))
+
+
+def _least(values: np.ndarray) -> float | None:
+    known = values[~np.isnan(values)]
+    return float(known.min()) if len(known) else None
+
+
+def best_so_far(medians: np.ndarray) -> np.ndarray:
+    """The best time after each trial, in the order they were measured; infinite before the first one that worked."""
+    return np.minimum.accumulate(np.where(np.isnan(medians), np.inf, medians))
+
+
+def _convergence(medians: np.ndarray) -> tuple[int | None, int | None, float | None]:
+    """Trials until within 5 % of the best, trials since the best, and the expected gain."""
+    best = best_so_far(medians)
+    if not len(best) or not np.isfinite(best[-1]):
+        return None, None, None
+    to_near = int(np.argmax(best <= best[-1] * NEAR)) + 1
+    since = len(best) - 1 - int(np.argmax(best == best[-1]))
+    half = best[(len(best) - 1) // 2]
+    expected = 1.0 - best[-1] / half if len(best) >= 4 and np.isfinite(half) else None
+    return to_near, since, None if expected is None else float(expected)

@@ -1,0 +1,113 @@
+"""Questions about functions, under TVM's names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autosched.ir.module import GlobalVar
+from autosched.ir.node import walk
+from autosched.relax.expr import Binding, BindingBlock, Call, Constant, DataflowBlock, Expr, Function, SeqExpr, Var
+from autosched.relax.rewrite import bindings_of, used_vars, users
+from autosched.relax.struct_info import StructInfo
+from autosched.relax.transform.bind_symbolic import symbolic_dims
+from autosched.relax.verify import well_formed as well_formed
+from autosched.tir.expr import Var as TirVar
+
+
+def _body(x: Any) -> Any:
+    return x.body if isinstance(x, Function) else x
+
+
+def _bindings(x: Any) -> list[Binding]:
+    if isinstance(x, BindingBlock):
+        return list(x.bindings)
+    body = _body(x)
+    return list(bindings_of(body)) if isinstance(body, SeqExpr) else []
+
+
+def all_vars(expr: Any) -> list[Var]:
+    """The variables that an expression or function names, in order, each once."""
+    return list(dict.fromkeys(v for v in walk(expr) if isinstance(v, Var)))
+
+
+def bound_vars(expr: Any) -> list[Var]:
+    """The variables that are bound inside."""
+    params = list(expr.params) if isinstance(expr, Function) else []
+    return [*params, *(b.var for b in _bindings(expr))]
+
+
+def free_vars(expr: Any) -> list[Var]:
+    """The variables that are used and not bound inside."""
+    bound = set(bound_vars(expr))
+    return list(dict.fromkeys(v for v in used_vars(_body(expr)) if v not in bound))
+
+
+def all_global_vars(expr: Any) -> list[GlobalVar]:
+    """The functions of the module that are named, each once."""
+    return list(dict.fromkeys(v for v in walk(_body(expr)) if isinstance(v, GlobalVar)))
+
+
+called_global_vars = all_global_vars
+
+
+def free_symbolic_vars(func: Function) -> list[TirVar]:
+    """Symbols in shapes that the parameters do not define."""
+    defined = set(defined_symbolic_vars(func))
+    return [v for v in dict.fromkeys(x for x in walk(func) if isinstance(x, TirVar)) if v not in defined]
+
+
+def defined_symbolic_vars(func: Function) -> list[TirVar]:
+    """Symbols in shapes that the parameters define."""
+    return symbolic_dims(func)
+
+
+def name_to_binding(func: Function) -> dict[str, list[Binding]]:
+    """The bindings by the name of their variable."""
+    found: dict[str, list[Binding]] = {}
+    for b in _bindings(func):
+        found.setdefault(b.var.name, []).append(b)
+    return found
+
+
+def get_var2val(func: Function) -> dict[Var, Expr]:
+    """What each variable is bound to."""
+    return {b.var: b.value for b in _bindings(func)}
+
+
+def udchain(block: DataflowBlock) -> dict[Var, list[Var]]:
+    """For each variable of a block those whose bindings use it."""
+    chain: dict[Var, list[Var]] = {}
+    for b in block.bindings:
+        for v in dict.fromkeys(used_vars(b.value)):
+            chain.setdefault(v, []).append(b.var)
+    return chain
+
+
+def computable_at_compile_time(func: Function) -> list[Var]:
+    """The variables whose values depend on no input: on constants and on parameters that are weights."""
+    n_inputs = func.attrs.get("num_input", len(func.params))
+    known = set(func.params[n_inputs:])
+    found = []
+    for b in _bindings(func):
+        if not isinstance(b.value, Call | Constant | Expr) or any(v not in known for v in used_vars(b.value)):
+            continue
+        known.add(b.var)
+        found.append(b.var)
+    return found
+
+
+def get_static_type(info: StructInfo) -> StructInfo:
+    """The annotation itself."""
+    return info
+
+
+def contains_impure_call(expr: Any) -> bool:
+    """Whether a function says that it is impure."""
+    return isinstance(expr, Function) and not expr.is_pure
+
+
+__all__ = [
+    "all_global_vars", "all_vars", "bound_vars", "called_global_vars", "computable_at_compile_time",
+    "contains_impure_call", "defined_symbolic_vars", "free_symbolic_vars", "free_vars", "get_static_type",
+    "get_var2val", "name_to_binding", "udchain", "users", "well_formed",
+]  # fmt: skip

@@ -1,0 +1,50 @@
+"""Python functions by name: TVM's registry of global functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from autosched.errors import InvalidTypeError, InvalidValueError
+
+_functions: dict[str, Callable[..., Any]] = {}
+
+
+def register_func(func_name: Any, f: Callable[..., Any] | None = None, override: bool = False) -> Any:
+    """Register a function: `register_func("name", f)`, or as a decorator with or without a name.
+
+    Raises InvalidValueError where the name is taken and `override` is False.
+    """
+    if callable(func_name):
+        return register_func(func_name.__name__, func_name)
+    if not isinstance(func_name, str):
+        raise InvalidTypeError(f"a function's name is a text, not {type(func_name).__name__}")
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        if not callable(function):
+            raise InvalidTypeError(f"'{func_name}' is a {type(function).__name__}, no function")
+        if func_name in _functions and not override:
+            raise InvalidValueError(f"Global PackedFunc {func_name} is already registered", hint="use override=True")
+        _functions[func_name] = function
+        return function
+
+    return register if f is None else register(f)
+
+
+def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any] | None:
+    """A registered function. Raises InvalidValueError if there is none of that name, unless that is allowed."""
+    if name in _functions:
+        return _functions[name]
+    if allow_missing:
+        return None
+    raise InvalidValueError(f"Cannot find global function {name}")
+
+
+def remove_global_func(name: str) -> None:
+    """Forget a function."""
+    _functions.pop(name, None)
+
+
+def list_global_func_names() -> list[str]:
+    """The names of all registered functions."""
+    return sorted(_functions)

@@ -1,0 +1,306 @@
+"""TVM's `relax.VirtualMachine` and the executable of `relax.build`, faces on `vm_program.Program`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autosched.errors import ArtifactError, InvalidTypeError, InvalidValueError, NameNotFoundError
+from autosched.runtime.array import NDArray
+from autosched.runtime.artifact import Contents, save_contents
+from autosched.runtime.device import Device, cpu
+from autosched.runtime.executable import Executable
+from autosched.runtime.module import Module
+from autosched.runtime.profiler_vm import VirtualMachineProfiler
+from autosched.runtime.profiling import Report
+from autosched.runtime.timing import BenchmarkResult, measure
+from autosched.runtime.vm import Executable as VMText
+from autosched.runtime.vm import VirtualMachine as Machine
+from autosched.runtime.vm_program import Param, Program, VMFunction
+
+LateBuild = Callable[[str, Sequence[Any]], Program]
+
+
+class VMExecutable:
+    """What `relax.build` gives: functions by name.
+
+    program  the functions whose shapes are known
+    late     makes the program of a function with symbolic shapes from its arguments
+    symbolic the names and parameters of those functions
+    """
+
+    def __init__(
+        self, program: Program, late: LateBuild | None = None, symbolic: Mapping[str, tuple[Param, ...]] | None = None
+    ):
+        self.program, self.late, self.symbolic = program, late, dict(symbolic or {})
+
+    @staticmethod
+    def of(what: Any) -> VMExecutable:
+        """The executable itself, or one around what `build` or `load_module` gave. Raises TypeError for other things."""
+        match what:
+            case VMExecutable():
+                return what
+            case Program():
+                return VMExecutable(what)
+            case VMText():
+                return VMExecutable(what.program)
+            case Executable():
+                return VMExecutable(program_of(what))
+            case Module() if "vm" in what.manifest:
+                return VMExecutable(Program.from_text(what.manifest["vm"], what))
+        raise InvalidTypeError(f"a VM runs what relax.build gives, not a {type(what).__name__}")
+
+    @property
+    def mod(self) -> VMExecutable:
+        """The executable itself: what TVM's module object is."""
+        return self
+
+    def names(self) -> list[str]:
+        """The names of the functions."""
+        return [*self.program.functions, *self.symbolic]
+
+    def call(self, name: str, args: Sequence[Any]) -> Any:
+        """Run a function on converted values. Raises as `Program.call`."""
+        if name in self.symbolic:
+            assert self.late is not None, "symbolic functions come with their maker"
+            return self.late(name, args).call(name, args)
+        if name not in self.program.functions:
+            raise NameNotFoundError(f"no function '{name}'", hint=f"there are {', '.join(self.names())}")
+        return self.program.call(name, args)
+
+    def params(self, name: str) -> tuple[Param, ...]:
+        """The parameters of a function. Raises AttributeError for an unknown name."""
+        if name in self.symbolic:
+            return self.symbolic[name]
+        if name not in self.program.functions:
+            raise NameNotFoundError(f"no function '{name}'", hint=f"there are {', '.join(self.names())}")
+        return self.program.functions[name].params
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        return VirtualMachine(self, cpu())[name]
+
+    def __call__(self, *args: Any) -> Any:
+        """Run `main`."""
+        return self["main"](*args)
+
+    def jit(self, *, fcompile: object = None, addons: object = None, force_recompile: bool = False) -> VMExecutable:
+        """The executable itself, which is compiled already."""
+        return self
+
+    def as_text(self) -> str:
+        """The instructions as text."""
+        return VMText(self.program).bytecode
+
+    as_python = as_text
+
+    def stats(self) -> str:
+        """Counts as text."""
+        return VMText(self.program).stats
+
+    def get_source(self, fmt: str = "") -> str:
+        """The generated source of all kernels."""
+        return "\n".join(segment.source for segment in self.program.segments)
+
+    inspect_source = get_source
+
+    def export_library(self, path: str | Path, fcompile: object = None, addons: object = None, **_: Any) -> None:
+        """Write the artifact, whatever the extension; `load_module` reads it.
+
+        Raises ArtifactError if the file cannot be written, or where a function's shapes are not known yet.
+        """
+        if self.symbolic:
+            raise ArtifactError(
+                f"function '{next(iter(self.symbolic))}' has symbolic shapes", hint="build it for the shapes it is for"
+            )
+        lib = self.program.library()
+        info = {"entry": "", "manifest": {**lib.manifest, "vm": self.program.to_text()}}
+        save_contents(Contents("module", lib.kernels, lib.native, {}, (), info), Path(path))
+
+    save = export_library
+
+    def __repr__(self) -> str:
+        return f"<autosched.runtime.VMExecutable of {', '.join(self.names())}>"
+
+
+def program_of(model: Executable) -> Program:
+    """A program whose `main` runs a built model."""
+    params = tuple(Param(value.name, value.shape, value.dtype) for value in model.inputs)
+    n, n_out = len(params), len(model.outputs)
+    results = list(range(n, n + n_out))
+    code: list[Any] = [["run", 0, list(range(n)), results]]
+    if n_out > 1:
+        code.append(["tuple", n + n_out, results])
+    main = VMFunction("main", params, n + n_out + 1, tuple(code), n if n_out == 1 else n + n_out)
+    return Program({"main": main}, (model,))
+
+
+class VirtualMachine(Machine):
+    """Runs what `relax.build` gives.
+
+        vm = relax.VirtualMachine(relax.build(mod, "llvm"), tvm.cpu())
+        out = vm["main"](data, *params["main"])
+
+    rt_mod      the executable, or what `load_module` gave
+    device      one device or a list of them
+    memory_cfg  accepted, as kernels own their memory
+    Raises      TypeError for another kind of executable or device; TVMError for a device that does not exist here
+    """
+
+    def __init__(self, rt_mod: Any, device: Device | Sequence[Device] = (), memory_cfg: Any = None, profile: bool = False):
+        executable = VMExecutable.of(rt_mod)
+        super().__init__(executable.program, device if device != () else cpu(), memory_cfg)
+        self.executable = executable
+        self._saved: dict[str, Callable[[], Any]] = {}
+        self._results: dict[str, Any] = {}
+        self._instrument: Callable[..., Any] | None = None
+
+    # Running
+
+    def invoke(self, func_name: str, *args: Any, **kwargs: Any) -> Any:
+        """Run a function on arguments, or on those kept by `set_input`; gives a fresh array or a tuple."""
+        if func_name in self._saved:
+            return self._saved[func_name]()
+        if args or kwargs or func_name not in self._inputs:
+            values = self._arguments(func_name, args, kwargs)
+        else:
+            values = self._inputs[func_name]
+        self._watch(func_name, True, None, values)
+        result = self.executable.call(func_name, values)
+        self._watch(func_name, False, result, values)
+        torch = sys.modules.get("torch")
+        if torch is not None and any(isinstance(a, torch.Tensor) for a in (*args, *kwargs.values())):
+            return _as_torch(result, torch)
+        return result
+
+    def _arguments(self, func_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        params = self.executable.params(func_name)
+        shown = f"{func_name}({', '.join(map(str, params))})"
+        names = [p.name for p in params]
+        if unknown := [name for name in kwargs if name not in names]:
+            raise InvalidTypeError(f"'{unknown[0]}' is no parameter", where=shown)
+        if len(args) + len(kwargs) != len(params):
+            raise InvalidTypeError(f"{len(args) + len(kwargs)} arguments instead of {len(params)}", where=shown)
+        rest = iter(args)
+        return [_value(kwargs[p.name] if p.name in kwargs else next(rest), p) for p in params]
+
+    def invoke_stateful(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+        """Run a function on what `set_input` kept and keep its results for `get_outputs`."""
+        if not args and not kwargs and self.executable.params(func_name) and func_name not in self._inputs:
+            raise InvalidValueError(f"the inputs of '{func_name}' are not set", hint="call set_input first")
+        self._results[func_name] = self.invoke(func_name, *args, **kwargs)
+
+    def get_outputs(self, func_name: str = "main") -> Any:
+        """The results of the last `invoke_stateful` of a function: an array or a nested tuple."""
+        if func_name not in self._results:
+            raise InvalidValueError(f"'{func_name}' has not run", hint="call invoke_stateful first")
+        return self._results[func_name]
+
+    def invoke_closure(self, closure: Callable[..., Any], *args: Any) -> Any:
+        """Call what a function has given as a closure."""
+        return closure(*args)
+
+    def save_function(
+        self, func_name: str, saved_name: str, *args: Any, include_return: bool = True, **kwargs: Any
+    ) -> None:
+        """Keep a function with its arguments: `vm[saved_name]()` runs it.
+
+        include_return  whether that gives the result; without it only time passes, which is what a timer wants
+        """
+        if saved_name in self._saved or saved_name in self.executable.names():
+            raise InvalidValueError(f"there is a function '{saved_name}' already")
+        values = self._arguments(func_name, args, kwargs)
+
+        def call() -> Any:
+            result = self.executable.call(func_name, values)
+            return result if include_return else None
+
+        self._saved[saved_name] = call
+
+    def time_evaluator(
+        self,
+        func_name: str,
+        dev: Device,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: float = 0,
+        cooldown_interval_ms: float = 0,
+        repeats_to_cooldown: int = 1,
+        f_preproc: str = "",
+    ) -> Callable[..., BenchmarkResult]:
+        """A function of `func_name`'s arguments that times it; the rules are `timing.measure`'s."""
+        if func_name not in self._saved:
+            self.executable.params(func_name)
+
+        def evaluate(*args: Any, **kwargs: Any) -> BenchmarkResult:
+            saved = self._saved.get(func_name)
+            values = [] if saved else self._arguments(func_name, args, kwargs)
+
+            def run(count: int) -> None:
+                for _ in range(count):
+                    saved() if saved else self.executable.call(func_name, values)
+
+            return measure(
+                run, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms,
+                cooldown_interval_ms=cooldown_interval_ms, repeats_to_cooldown=repeats_to_cooldown,
+            )  # fmt: skip
+
+        return evaluate
+
+    def set_instrument(self, instrument: Callable[..., Any]) -> None:
+        """Let `instrument(func, name, before_run, ret_value, *args)` see each call of a function."""
+        if not callable(instrument):
+            raise InvalidTypeError(f"an instrument is a function, not a {type(instrument).__name__}")
+        self._instrument = instrument
+
+    def _watch(self, name: str, before: bool, result: Any, args: Sequence[Any]) -> None:
+        if self._instrument is not None:
+            self._instrument(self[name], name, before, result, *args)
+
+    def profile(self, func_name: str, *args: Any) -> Report:
+        """Run a function and say what each kernel took, in µs."""
+        machine = VirtualMachineProfiler(VMText(self.executable.program), self.devices)
+        return machine.profile(*self._arguments(func_name, args, {}), func_name=func_name)
+
+    def get_function(self, name: str) -> Callable[..., Any]:
+        """A function by name; as `vm[name]`."""
+        return self[name]
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        if not isinstance(name, str):
+            raise InvalidTypeError(f"a function is known by its name, not by {type(name).__name__}")
+        if name not in self._saved:
+            self.executable.params(name)
+        return lambda *args, **kwargs: self.invoke(name, *args, **kwargs) if args or kwargs else self._bare(name)
+
+    def _bare(self, name: str) -> Any:
+        """`vm["f"]()`: without arguments, whatever `set_input` has kept for other calls."""
+        if name in self._saved:
+            return self._saved[name]()
+        return self.executable.call(name, self._arguments(name, (), {}))
+
+
+def _value(value: Any, param: Param) -> Any:
+    """A Python value as the program takes it; numbers and shapes stay for parameters that are no tensors."""
+    if isinstance(value, NDArray) or (param.shape is None and param.fields is None and isinstance(value, int | float)):
+        return value
+    if param.fields is not None and isinstance(value, list | tuple):
+        if len(value) != len(param.fields):
+            return tuple(value)  # refused with the function's signature
+        return tuple(_value(v, p) for v, p in zip(value, param.fields, strict=True))
+    if hasattr(value, "detach") and hasattr(value, "numpy"):
+        value = value.detach().cpu().numpy()
+    if param.shape is not None and isinstance(value, int | float | bool):
+        return np.asarray(value, param.dtype)
+    return value
+
+
+def _as_torch(value: Any, torch: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_as_torch(v, torch) for v in value)
+    return torch.from_numpy(value.numpy()) if isinstance(value, NDArray) else value
+
+
