@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from autosched.cli.common import Common, make_command
-from autosched.cli.model import Shapes, check_source, load_module
+from autosched.cli.model import Shapes, artifact_of, check_source, load_module
 from autosched.cli.output import Column, Table, milliseconds, print_json, say, show
 from autosched.cli.paths import check_output
 from autosched.cli.values import SHAPES
@@ -47,7 +47,7 @@ def command(
     """
     if no_db and common.db:
         raise UsageError("--db and --no-db exclude each other")
-    path = output or model.with_suffix(".asx")
+    path = output or artifact_of(model)
     check_source(model)
     check_output(path, inputs=[model, *map(Path, common.db)])
     module = load_module(model, shapes, quiet=common.is_quiet)

@@ -149,3 +149,6 @@ def knobs_text(knobs: Any) -> str:
     return " ".join(f"{name}={value}" for name, value in knobs.items())
 
 
+def device_text(device: Any) -> str:
+    """Write a device with what tells it from others of its name."""
+    return f"{device.model_name} {device.isa_level} {device.cores} cores"

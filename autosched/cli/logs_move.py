@@ -23,7 +23,12 @@ FORMS = ("lines", "optuna")
 )
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option(
-    "--to", "form", type=click.Choice(FORMS), default="lines", show_default=True, help="JSON lines, or Optuna's storage."
+    "--to",
+    "form",
+    type=click.Choice(FORMS),
+    default="lines",
+    show_default=True,
+    help="JSON lines, or Optuna's storage.",
 )
 @with_filter
 def export(common: Common, chosen: RecordFilter, file: Path, form: str) -> None:

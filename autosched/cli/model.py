@@ -25,11 +25,25 @@ def is_built(path: Path) -> bool:
     return is_artifact(path) or path.suffix == ".asx"
 
 
+def is_object(path: Path) -> bool:
+    """Whether MODEL names an object of a Python module, "package.module:object"."""
+    from autosched.frontend.model_name import is_object_name
+
+    return is_object_name(str(path))
+
+
+def artifact_of(model: Path) -> Path:
+    """The file that a build writes where no other is named."""
+    return Path(f"{str(model).partition(':')[2]}.asx") if is_object(model) else model.with_suffix(".asx")
+
+
 def check_model(path: Path) -> None:
-    """Refuse what is no readable file, and what calls itself an artifact and is none.
+    """Refuse what is neither a readable file nor an object's name, and what calls itself an artifact and is none.
 
     Raises UsageError, ArtifactError.
     """
+    if is_object(path):
+        return
     check_file(path)
     if path.suffix == ".asx":
         from autosched.runtime import is_artifact, load_contents
@@ -39,7 +53,9 @@ def check_model(path: Path) -> None:
 
 
 def check_source(path: Path) -> None:
-    """Refuse what is no file or has been built already. Raises UsageError."""
+    """Refuse what is neither a file nor an object's name, or has been built already. Raises UsageError."""
+    if is_object(path):
+        return
     check_file(path)
     if is_built(path):
         raise UsageError(f"{path} is built already", hint="give the model that it was built from")
@@ -60,7 +76,7 @@ def open_executable(path: Path, common: Common, shapes: Shapes | None = None) ->
 
     An artifact is loaded without the compiler.
     """
-    check_file(path)
+    check_model(path)
     if is_built(path):
         from autosched.faces import load
         from autosched.runtime import Executable

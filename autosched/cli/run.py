@@ -11,9 +11,9 @@ import numpy as np
 
 from autosched.cli import inputs
 from autosched.cli.common import Common, make_command
-from autosched.cli.model import Shapes, open_executable
+from autosched.cli.model import Shapes, check_model, open_executable
 from autosched.cli.output import Column, Table, count, say, show
-from autosched.cli.paths import check_file, check_output
+from autosched.cli.paths import check_output
 from autosched.cli.values import SHAPES, Count
 from autosched.errors import UsageError
 
@@ -57,10 +57,10 @@ def command(
     rtol: float,
     atol: float,
 ) -> None:
-    """Run MODEL (.asx or .onnx) once. Without any input option the inputs are random."""
+    """Run MODEL (an artifact or anything that `build` takes) once. Without any input option the inputs are random."""
     if not (rtol >= 0 and atol >= 0):  # not a number is neither
         raise UsageError("--rtol and --atol are numbers from 0 on")
-    check_file(model)
+    check_model(model)
     if output:
         given = [archive, check, *(Path(text.rpartition("=")[2]) for text in files)]
         check_output(output, inputs=[model, *filter(None, given)])

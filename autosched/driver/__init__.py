@@ -3,7 +3,7 @@
 from autosched.driver.bench import BenchReport, bench
 from autosched.driver.build import build, build_report
 from autosched.driver.lower import lower
-from autosched.driver.models import load_model
+from autosched.driver.model_files import load_model
 from autosched.driver.rebuild import rebuild
 from autosched.driver.report import BuildReport
 from autosched.driver.tasks import extract_tasks, list_tasks

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from autosched.driver.build import build
-from autosched.driver.models import load_model
+from autosched.driver.model_files import load_model
 from autosched.driver.programs import Program, Shapes, autosched_program, known_ranges, peer_program, start
 from autosched.driver.rounds import DRIFT_LIMIT, OUTLIER_LIMIT, Timing, measure
 from autosched.driver.verdict import compare

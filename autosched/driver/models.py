@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from autosched import te
 from autosched.errors import CodegenError, InvalidTypeError, InvalidValueError, UsageError
 from autosched.ir import IRModule, walk
+from autosched.relax.expr import Function
+from autosched.relax.transform.bind_params import BindParams
 from autosched.target import Target
 from autosched.te import Tensor, create_prim_func
 from autosched.tir import For, LoopKind, PrimFunc, Schedule
 
 
-def load_model(path: str | Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -> IRModule:
-    """Import a model file; `shapes` fixes dynamic inputs.
-
-    Raises  UsageError for an extension that is not known, ImportModelError for a file that cannot be imported.
-    """
-    path = Path(path)
-    if path.suffix.lower() != ".onnx":
-        raise UsageError(f"cannot import '{path.name}'", hint="models are .onnx files")
-    from autosched.frontend.onnx import load_model_file
-
-    return load_model_file(path, shapes)
-
-
 def as_module(what: Any, args: Sequence[Tensor] | None = None, name: str | None = None) -> IRModule:
-    """An IRModule from an IRModule, a schedule, a PrimFunc, or tensors (whose order in the call `args` gives).
+    """An IRModule from what can be built.
 
+    what    an IRModule, a schedule, a PrimFunc, a graph function, tensors (whose order in the call `args` gives), a
+            function without parameters that gives one of these, a model of `frontend.nn` with its spec as a tuple (or
+            as its attribute `spec`), a program of torch.export
     name    of the one function; None: "default_function" for a te schedule, a PrimFunc's own, else "main"
     Raises  TypeError for anything else, ValueError for a te schedule without args.
     """
@@ -47,12 +40,55 @@ def as_module(what: Any, args: Sequence[Tensor] | None = None, name: str | None 
         return IRModule({name: what.with_attr("global_symbol", name)})
     if isinstance(what, Tensor):
         what = [what]
+    if isinstance(what, Function):
+        return IRModule({name or str(what.attrs.get("global_symbol") or "main"): what})
+    if (model := _from_frontend(what)) is not None:
+        return model
+    if inspect.isfunction(what):
+        return as_module(_called(what), args, name or what.__name__)
     if isinstance(what, Sequence) and what and all(isinstance(t, Tensor) for t in what):
         return as_module(create_prim_func(list(args or what)), name=name)
     raise InvalidTypeError(
         f"cannot build a {type(what).__name__}",
         hint="give an IRModule, a schedule, a PrimFunc or the tensors of an expression",
     )
+
+
+def _called(function: Any) -> Any:
+    """What a te function gives. Raises TypeError where it takes arguments."""
+    needed = [p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty]
+    if needed:
+        raise InvalidTypeError(
+            f"function {function.__name__} takes {', '.join(needed)}", hint="give the tensors that it returns"
+        )
+    result = function()
+    return list(result) if isinstance(result, tuple) else result
+
+
+def _from_frontend(what: Any) -> IRModule | None:
+    """The module of a model of `frontend.nn` with its spec, or of an exported program; None for other things.
+
+    Neither room is imported for it: whoever has such an object has imported its module.
+    """
+    nn, torch = sys.modules.get("autosched.frontend.nn"), sys.modules.get("torch.export")
+    if torch is not None and isinstance(what, torch.ExportedProgram):
+        from autosched.frontend.torch import from_exported_program
+
+        return from_exported_program(what, unwrap_unit_return_tuple=True)
+    if nn is None:
+        return None
+    model, spec = what if isinstance(what, tuple) and len(what) == 2 else (what, getattr(what, "spec", None))
+    if not isinstance(model, nn.Module):
+        return None
+    if not isinstance(spec, Mapping):
+        raise InvalidTypeError(
+            "an nn.Module needs its spec", hint='give (model, {"forward": {"x": nn.spec.Tensor(…)}})'
+        )
+    module, parameters = model.export_tvm(spec)
+    known = {name: p.data.numpy() for name, p in parameters if p.data is not None}
+    for method in spec if known else ():
+        module = BindParams(method, known)(module)
+    return module
 
 
 def join_targets(modules: Mapping[Any, Any], target: Any) -> tuple[IRModule, Any]:

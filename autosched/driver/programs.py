@@ -142,7 +142,7 @@ def openvino_program(path: Path, threads: int, shapes: Shapes | None, ranges: Ra
 def torch_program(path: Path, threads: int, shapes: Shapes | None, ranges: Ranges | None) -> Program:
     """The imported graph, operator by operator, in eager PyTorch."""
     torch = _import("torch")
-    from autosched.driver.models import load_model
+    from autosched.driver.model_files import load_model
     from autosched.frontend.torch.network import TorchNetwork
     from autosched.relax.struct_info import tensor_infos
 

@@ -119,4 +119,3 @@ def _extent(value: Any) -> int:
     if _whole(value) < 0:
         raise RecordError(f"a size of {value}")
     return int(value)
-

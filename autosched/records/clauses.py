@@ -31,7 +31,14 @@ COLUMNS = {
     "winner": R.c.is_winner,
     "default": R.c.is_default,
 }
-COMPARE = {"=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+COMPARE = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 def clauses_of(query: RecordFilter) -> list[Any]:

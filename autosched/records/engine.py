@@ -173,7 +173,9 @@ def refuse_version(version: int, where: str) -> RecordError:
     if version > DATABASE_VERSION:
         hint = "install a newer autosched, or choose another database with --db"
         return RecordError(
-            f"the database has schema version {version}, this autosched knows {DATABASE_VERSION}", where=where, hint=hint
+            f"the database has schema version {version}, this autosched knows {DATABASE_VERSION}",
+            where=where,
+            hint=hint,
         )
     text = f"the database has schema version {version}, this autosched needs {DATABASE_VERSION}"
     if version < 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -131,7 +131,10 @@ class JsonlReader:
                 winners.setdefault(record.workload.key, []).append(record)
         return winners
 
+    def winners_of(self, task: Task) -> Sequence[Record]:
+        """The task's winners of all devices and thread counts."""
+        return self._by_workload.get(task.key, ())
+
     def best(self, task: Task, valid: Validator | None = None) -> Found:
         """See `RecordReader`. Raises RecordError if the file cannot be read."""
-        winners = self._by_workload.get(task.key, ())
-        return choose(winners, task, self.origin, valid=valid, by_family=self.by_family)
+        return choose(self.winners_of(task), task, self.origin, valid=valid, by_family=self.by_family)

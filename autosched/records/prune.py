@@ -23,7 +23,7 @@ def losers(store: SqlStore, keep: int) -> list[str]:
         (math.inf if time_s == math.inf else rank, uid)
         for group in by_task.values()
         for rank, (time_s, uid) in enumerate(sorted(group))
-        if rank >= keep
+        if rank >= keep or time_s == math.inf
     ]
     return [uid for _, uid in sorted(ranked, reverse=True)]
 

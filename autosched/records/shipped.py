@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from autosched.records.found import Found, Validator, miss
 from autosched.records.jsonl import JsonlReader
+from autosched.records.record import Record
 from autosched.space.location import tuning_logs_folder
 from autosched.task import Task
 
@@ -20,15 +22,29 @@ class ShippedReader:
         self.folder = folder if folder is not None else tuning_logs_folder()
         self._readers: dict[Path, JsonlReader] = {}
 
+    by_family = True
+
     def best(self, task: Task, valid: Validator | None = None) -> Found:
         """See `RecordReader`. Raises RecordError if a log that is there cannot be read."""
+        reader = self._reader(task)
+        return miss(self.origin_for(task), "no record") if reader is None else reader.best(task, valid)
+
+    def winners_of(self, task: Task) -> Sequence[Record]:
+        """The task's shipped winners."""
+        reader = self._reader(task)
+        return () if reader is None else reader.winners_of(task)
+
+    def origin_for(self, task: Task) -> str:
+        """What the logs for a task's target are called in reports."""
+        return f"shipped {task.target.fingerprint().family}"
+
+    def _reader(self, task: Task) -> JsonlReader | None:
         family, op = task.target.fingerprint().family, task.workload.op
-        origin = f"shipped {family}"
         if self.folder is None or not (SAFE_NAME.fullmatch(family) and SAFE_NAME.fullmatch(op)):
-            return miss(origin, "no record")
+            return None
         path = self.folder / family / f"{op}.jsonl"
         if path not in self._readers:
             if not path.is_file():
-                return miss(origin, "no record")
-            self._readers[path] = JsonlReader(path, origin, by_family=True)
-        return self._readers[path].best(task, valid)
+                return None
+            self._readers[path] = JsonlReader(path, self.origin_for(task), by_family=True)
+        return self._readers[path]

@@ -111,12 +111,15 @@ class SqlStore:
 
     def best(self, task: Task, valid: Validator | None = None) -> Found:
         """See `RecordReader`. Raises RecordError if the database cannot be read."""
-        winners = self._select(W.c.key == task.key, R.c.is_winner.is_(True))
-        found = choose(winners, task, self.origin, valid=valid)
+        found = choose(self.winners_of(task), task, self.origin, valid=valid)
         if found or found.reason != "no record":
             return found
         count = self._count(W.c.key == task.key)
         return miss(self.origin, f"{count} trials, none of them named the winner") if count else found
+
+    def winners_of(self, task: Task) -> Iterator[Record]:
+        """The task's winners of all devices and thread counts, in the order they were named."""
+        return self._select(W.c.key == task.key, R.c.is_winner.is_(True))
 
     def trials(self, task: Task) -> Iterator[Record]:
         """All records of the task on this device and with its threads, in the order they were measured.
@@ -203,12 +206,25 @@ class SqlStore:
                 rows.append((index[task], *rest))
         return tasks, rows
 
+    def last_session(self) -> tuple[str, float, float] | None:
+        """The session that was written to last, with the times of its first and last record; None without records."""
+        latest = sa.select(R.c.session).order_by(R.c.time.desc()).limit(1).scalar_subquery()
+        query = sa.select(R.c.session, sa.func.min(R.c.time), sa.func.max(R.c.time)).where(R.c.session == latest)
+        with clear_errors(self.where), self.engine.connect() as connection:
+            row = connection.execute(query.group_by(R.c.session)).first()
+        return None if row is None else (row[0], row[1], row[2])
+
     def _count(self, *clauses: Any) -> int:
         with clear_errors(self.where), self.engine.connect() as connection:
             return int(connection.scalar(sa.select(sa.func.count()).select_from(JOINED).where(*clauses)) or 0)
 
     def _select(self, *clauses: Any, limit: int | None = None) -> Iterator[Record]:
-        """Records by time, a chunk at a time, so that a long reader blocks no writer."""
+        """Records by time. Raises RecordError for one that cannot be read or is not what was stored."""
+        for row in self._rows(*clauses, limit=limit):
+            yield self._record(row)
+
+    def _rows(self, *clauses: Any, limit: int | None = None) -> Iterator[Any]:
+        """Rows of records by time, a chunk at a time, so that a long reader blocks no writer."""
         columns = (W.c.key, D.c.document, *(c for c in R.c if c.name not in ("workload_id", "device_id")))
         after: tuple[float, int] | None = None
         left = limit
@@ -218,8 +234,7 @@ class SqlStore:
             query = sa.select(*columns).select_from(JOINED).where(*clauses, *later).order_by(R.c.time, R.c.id).limit(n)
             with clear_errors(self.where), self.engine.connect() as connection:
                 rows = connection.execute(query).all()
-            for row in rows:
-                yield self._record(row)
+            yield from rows
             if len(rows) < n:
                 return
             after = (rows[-1].time, rows[-1].id)
@@ -309,9 +324,14 @@ class SqlStore:
             with clear_errors(self.where), self.engine.connect() as connection:
                 answers = connection.exec_driver_sql("PRAGMA integrity_check(20)").scalars().all()
             found += [LineError(0, text) for text in answers if text != "ok"]
-        for number, record in enumerate(self.records(), start=1):
-            if record.uid == "":
-                found.append(LineError(number, "no content"))
+        try:
+            for row in self._rows():
+                try:
+                    self._record(row)
+                except RecordError as error:
+                    found.append(LineError(row.id, error.message))
+        except RecordError as error:  # a page that cannot be read
+            found.append(LineError(0, error.message))
         return found
 
 

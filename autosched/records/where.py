@@ -148,5 +148,5 @@ class _Parser:
         return False
 
     def _refuse(self, reason: str) -> NoReturn:
-        hint = f"write as in \"op=conv2d and ms>2\"; fields: {', '.join(FIELDS)}; operators: {' '.join(OPERATORS)}"
+        hint = f'write as in "op=conv2d and ms>2"; fields: {", ".join(FIELDS)}; operators: {" ".join(OPERATORS)}'
         raise RecordError(f"cannot understand the condition '{self.text[:60]}': {reason}", hint=hint)

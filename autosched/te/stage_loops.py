@@ -109,7 +109,7 @@ class _Loops:
         how, parent, scope = stage.placement
         if how == "at":
             assert parent is not None and scope is not None
-            if scope not in self.loops:
+            if scope not in self.loops or scope not in parent.leaf_iter_vars:
                 raise ScheduleError(
                     f"compute_at of '{stage.op.name}': '{scope.var.name}' is no loop of '{parent.op.name}'",
                     hint="give an axis that is not split or fused afterwards",
@@ -137,16 +137,20 @@ class _Loops:
                 self.sch.reorder(*(self.loops[axis] for axis in axes))
 
     def mark(self, stage: Stage) -> None:
-        """Say how a stage's loops run, when all of them are where they stay."""
-        for axis, kind in stage.kinds.items():
+        """Say how a stage's loops run, when all of them are where they stay.
+
+        What was asked of an axis that was split or fused afterwards went with it, as in TVM.
+        """
+        leaves = set(stage.leaf_iter_vars)
+        for axis, kind in ((a, k) for a, k in stage.kinds.items() if a in leaves):
             try:
                 getattr(self.sch, kind)(self.loops[axis])
             except ScheduleError:
                 if not self.symbolic:
                     raise
                 self.unproven[self.sch.get(self.loops[axis]).loop_var] = _KINDS[kind]
-        for axis, tag in stage.binds.items():
+        for axis, tag in ((a, t) for a, t in stage.binds.items() if a in leaves):
             self.sch.bind(self.loops[axis], tag)
         for axis, key, value in stage.notes:
-            if axis in self.loops:
+            if axis in leaves:
                 self.sch.annotate(self.loops[axis], key, value)

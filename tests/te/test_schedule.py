@@ -185,3 +185,25 @@ def test_an_untouched_schedule_leaves_the_loops_to_the_build() -> None:
     assert "tir.is_scheduled" not in te.to_prim_func(s, [a, b, c]).attrs
     s[c].split(c.op.axis[0], 4)
     assert te.to_prim_func(s, [a, b, c]).attrs["tir.is_scheduled"]
+
+
+def test_the_ragged_rest_has_buffers_of_its_own() -> None:
+    """The rest's last loop is a phase by itself here, and what it reads lies in memory that all phases share."""
+    a, b, c = product()
+    d = te.compute((30, 24), lambda i, j: c[i, j] + 1, name="D")
+    s = te.create_schedule(d.op)
+    outer, inner = s[d].split(d.op.axis[0], nparts=7)
+    s[d].split(inner, factor=3)
+    s[d].parallel(d.op.axis[1])
+    s[c].compute_at(s[d], outer)
+    out = np.zeros((30, 24), np.float32)
+    autosched.build(s, [a, b, d], "llvm")(X, Y, out)
+    np.testing.assert_allclose(out, X @ Y + 1, rtol=1e-4)
+
+
+def test_what_was_asked_of_an_axis_goes_with_it() -> None:
+    a, b, c = product()
+    s = te.create_schedule(c.op)
+    s[c].parallel(c.op.axis[0])
+    s[c].split(c.op.axis[0], 4)
+    assert "parallel" not in str(autosched.lower(s, [a, b, c]))

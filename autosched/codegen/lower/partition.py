@@ -16,10 +16,10 @@ from typing import Any
 
 from autosched.codegen.lower.loops import const_range, enter
 from autosched.codegen.lower.tidy import difference, tidy
-from autosched.ir.node import Node, children, map_children
+from autosched.ir.node import Node, children, map_children, walk
 from autosched.tir import expr as E
 from autosched.tir.expr import IntImm, PrimExpr, all_of
-from autosched.tir.functor import free_vars, rewrite
+from autosched.tir.functor import free_vars, replace_buffers, rewrite
 from autosched.tir.simplify import Analyzer, Linear, fold, form_key, split_conditions
 from autosched.tir.stmt import Allocate, For, IfThenElse, LoopKind, Stmt, seq
 
@@ -146,7 +146,14 @@ def _by_range(loop: For, group: list[_Condition]) -> Stmt | None:
         parts = [(start, first, False), (first, cut, None), (cut, end, True)]
     if any(low == high for low, high, holds in parts if holds):
         return None
-    return seq(*(_piece(loop, low, high, group, holds) for low, high, holds in parts if low < high))
+    pieces = [_piece(loop, low, high, group, holds) for low, high, holds in parts if low < high]
+    return seq(pieces[0], *map(_with_own_buffers, pieces[1:]))
+
+
+def _with_own_buffers(stmt: Stmt) -> Stmt:
+    """A copy of a statement whose allocations are its own: one piece may be a task, and another a phase by itself."""
+    found = {node.buffer for node in walk(stmt) if isinstance(node, Allocate)}
+    return replace_buffers(stmt, {buffer: dataclasses.replace(buffer) for buffer in found})
 
 
 def _piece(loop: For, low: int, high: int, group: list[_Condition], holds: bool | None) -> Stmt:

@@ -43,7 +43,9 @@ def _canonical(rank: int, weight_layout: str) -> Any:
         for name, only in (("data_layout", data_layout), ("kernel_layout", weight_layout), ("out_layout", data_layout)):
             if attrs[name] not in (only, None, ""):
                 raise InvalidValueError(f"{name} '{attrs[name]}' is not supported", hint=f"use {only}")
-        new = {k: several(attrs[k], rank, k) for k in ("strides", "dilation", "output_padding") if k in attrs}
+        new: dict[str, Any] = {
+            k: several(attrs[k], rank, k) for k in ("strides", "dilation", "output_padding") if k in attrs
+        }
         return {**attrs, **new, "padding": begins_and_ends(attrs["padding"], rank), "out_layout": data_layout}
 
     return canonical
@@ -76,6 +78,13 @@ def _transpose_compute(data: Any, weight: Any, **attrs: Any) -> Any:
     return topi.conv_transpose_nd(data, weight, _spatial(attrs), attrs["output_padding"], attrs["groups"])
 
 
+def _at_tap(weight: Array, tap: tuple[int, ...]) -> Array:
+    """The weights [groups, …, …] of one element of the window."""
+    at: tuple[Any, ...] = (slice(None), slice(None), slice(None), *tap)
+    part: Array = weight[at]
+    return part
+
+
 def conv_reference(data: Array, weight: Array, **attrs: Any) -> Array:
     """Convolution as a sum over the window's taps, each a product of matrices."""
     g, groups = _spatial(attrs), attrs["groups"]
@@ -90,7 +99,7 @@ def conv_reference(data: Array, weight: Array, **attrs: Any) -> Array:
         )
         seen = padded[(slice(None), slice(None), *at)]
         seen = seen.reshape(seen.shape[0], groups, -1, *shape[2:])
-        out += np.einsum("goc,ngc...->ngo...", split[(..., *tap)], seen)
+        out += np.einsum("goc,ngc...->ngo...", _at_tap(split, tap), seen)
     return out.reshape(shape).astype(attrs["out_dtype"] or data.dtype, copy=False)
 
 
@@ -107,7 +116,7 @@ def transpose_reference(data: Array, weight: Array, **attrs: Any) -> Array:
             slice(t * d, t * d + (size - 1) * s + 1, s)
             for t, d, s, size in zip(tap, g.dilation, g.strides, data.shape[2:], strict=True)
         )
-        out[(slice(None), slice(None), slice(None), *at)] += np.einsum("gco,ngc...->ngo...", split[(..., *tap)], parts)
+        out[(slice(None), slice(None), slice(None), *at)] += np.einsum("gco,ngc...->ngo...", _at_tap(split, tap), parts)
     kept = tuple(slice(g.around(i)[0], g.around(i)[0] + size) for i, size in enumerate(shape[2:]))
     result = out.reshape(shape[0], shape[1], *full)[(slice(None), slice(None), *kept)]
     return np.ascontiguousarray(result).astype(attrs["out_dtype"] or data.dtype, copy=False)

@@ -33,7 +33,7 @@ class LayoutWishes:
         if definition is None or var not in self.blocks_wanted:
             return False
         rules = (same, float_same, broadcast, compare)
-        return definition.name in TRANSPARENT or definition.infer_type in rules or is_depthwise(call)
+        return definition.name in TRANSPARENT or definition.infer_type in rules
 
 
 def is_depthwise(call: Call) -> bool:
@@ -46,6 +46,8 @@ def is_depthwise(call: Call) -> bool:
 
 
 def _prefers_blocks(call: Call) -> bool:
-    """Convolutions that mix all channels."""
+    """Convolutions that mix all channels, or none: a chain of those is worth the way into blocks and back."""
     definition = definition_of(call)
-    return definition is not None and definition.name == "nn.conv2d" and call.attrs["groups"] == 1
+    if definition is None or definition.name != "nn.conv2d":
+        return False
+    return call.attrs["groups"] == 1 or is_depthwise(call)

@@ -28,7 +28,7 @@ from autosched.templates.classify import Contraction, extents, find_contraction,
 from autosched.templates.cpu.conv_flat import flat_copy, is_pointwise, reshape_images
 from autosched.templates.cpu.padding import inline_all_but_last, schedule_before
 from autosched.templates.cpu.parts import Chain, chain_around, schedule_epilogue
-from autosched.templates.cpu.register_tile import cycles, default_unroll, fits, pieces
+from autosched.templates.cpu.register_tile import cycles, fits, pieces
 from autosched.templates.cpu.task_order import LEAST_TASKS, TaskOrder, Traffic, choose_order
 from autosched.templates.cpu.winograd_cost import direct_cycles
 from autosched.templates.pack import Pack, repack
@@ -110,7 +110,8 @@ class Conv2dBlocked:
         order, padding = choose_order(traffic, target), "copy" if s["copied"] else "none"
         if s["copied"] and not s["flat"] and traffic.tiles >= LEAST_TASKS:  # enough pieces without the channels
             order, padding = TaskOrder("data", 1 << (traffic.tiles // LEAST_TASKS).bit_length() - 1), "task"
-        whole = next(u for u in (8, 4, 2, 1) if s["IB"] % u == 0)  # 1x1: an inner loop of a block costs up to 1.4 times
+        # an inner loop of one block costs a 1x1 convolution up to 1.4 times, others 3 % (Zen 3)
+        unroll = next(u for u in ((8, 4, 2, 1) if s["flat"] else (4, 2, 1)) if s["IB"] % u == 0)
         knobs: dict[str, KnobValue] = {
             "oh_tile": oh_tile,
             "ow_tile": ow_tile,
@@ -118,7 +119,7 @@ class Conv2dBlocked:
             "outer": order.outer,
             "chunk": min(order.chunk, MOST_TILES),
             "padding": padding,
-            "unroll_ic": default_unroll(oh_tile * ow_tile * oc_blocks * per_block, s["IB"]) if not s["flat"] else whole,
+            "unroll_ic": unroll,
             "unroll_kw": False,
         }
         return Config(self.name, knobs)

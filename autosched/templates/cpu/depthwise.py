@@ -12,6 +12,7 @@ weights are packed from their natural [C, 1, KH, KW] into [C / block, 1, KH, KW,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autosched.space import Config, ConfigSpace, load_space
@@ -130,7 +131,7 @@ def even_tile(extent: int, most: int) -> int:
     return -(-extent // -(-extent // most))
 
 
-def _row_chunk(s: dict[str, int]) -> int:
+def _row_chunk(s: Mapping[str, int]) -> int:
     """All rows of a channel block in one piece of work, unless that leaves too few pieces."""
     chunk = 1 << (s["OH"] - 1).bit_length() if s["OH"] > 1 else 1
     while chunk > 4 and s["N"] * s["C"] * -(-s["OH"] // chunk) < LEAST_TASKS:

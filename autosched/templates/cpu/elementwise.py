@@ -13,11 +13,12 @@ from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import blocks_of, extents, is_injective, is_reduction, reduced, spatial
-from autosched.tir import Block, BufferStore, PrimFunc, as_int
-from autosched.tir.functor import loads
+from autosched.tir import Block, BufferStore, FloorMod, IntImm, PrimFunc, Var, as_int
+from autosched.tir.functor import free_vars, loads
 from autosched.tir.schedule import LoopRV, Schedule
 
 TASK_ELEMENTS = 8192  # elements in one piece of parallel work: some microseconds
+LEAST_ELEMENTS = 1024  # smaller pieces cost more than they gain
 
 
 def alike_axes(block: Block) -> int:
@@ -67,7 +68,7 @@ class Elementwise:
         sch = Schedule(func)
         _inline_all(sch, func)
         for block in blocks_of(sch.func):
-            _schedule_nest(sch, block, config["width"])
+            _schedule_nest(sch, block, config["width"], target.lanes("float32"))
         return Applied(sch.func, (None,) * len(func.params), sch.trace.to_json_text())
 
 
@@ -82,7 +83,7 @@ def _inline_all(sch: Schedule, func: PrimFunc) -> None:
                 continue  # it stays a nest of its own
 
 
-def _schedule_nest(sch: Schedule, block: Block, width: int) -> None:
+def _schedule_nest(sch: Schedule, block: Block, width: int, lanes: int) -> None:
     """One nest: outer axes over the threads, the innermost ones in vectors."""
     loops = list(sch.get_loops(block.name_hint))
     n_spatial, n_reduced = len(spatial(block)), len(reduced(block))
@@ -90,14 +91,17 @@ def _schedule_nest(sch: Schedule, block: Block, width: int) -> None:
         if n_spatial:
             sch.parallel(sch.fuse(*loops[:n_spatial]) if n_spatial > 1 else loops[0])
         return
+    if _schedule_square(sch, block, lanes):
+        return
     flat, width = _flat_axes(block, width)
     outer, inner = loops[: n_spatial - flat], loops[n_spatial - flat :]
     fused = sch.fuse(*inner) if len(inner) > 1 else inner[0]
     extent = as_int(sch.get(fused).extent)
-    if not outer and extent > TASK_ELEMENTS:
-        task, fused = sch.split(fused, [None, TASK_ELEMENTS])
+    size = _task_size(extent, width, len(inner) > 1)
+    if not outer and extent > size:
+        task, fused = sch.split(fused, [None, size])
         outer = [task]
-        extent = TASK_ELEMENTS
+        extent = size
     if extent > width:
         _, vector = sch.split(fused, [None, width])
     else:
@@ -105,6 +109,55 @@ def _schedule_nest(sch: Schedule, block: Block, width: int) -> None:
     sch.vectorize(vector)
     if outer:
         sch.parallel(_task_loop(sch, outer, extent))
+
+
+def _task_size(extent: int, width: int, exact: bool) -> int:
+    """Elements of one piece of a flat loop; one made of several axes is divided without a rest, or not at all."""
+    if not exact or extent <= TASK_ELEMENTS:
+        return TASK_ELEMENTS
+    sizes = range(TASK_ELEMENTS // width * width, LEAST_ELEMENTS, -width)
+    return next((size for size in sizes if extent % size == 0), extent)
+
+
+def _schedule_square(sch: Schedule, block: Block, lanes: int) -> bool:
+    """Squares of vectors, where the block reads along another axis than it writes; False where it does not.
+
+    Rows of the square are the last output axis, unrolled; its vectors run along what the load walks contiguously.
+    """
+    along = _turned_axis(block, lanes)
+    if along is None:
+        return False
+    loops = list(sch.get_loops(block.name_hint))
+    columns, rows = loops[along], loops[-1]
+    height = 2 * lanes if as_int(sch.get(rows).extent) >= 4 * lanes else lanes
+    rows_tile, rows_in = sch.split(rows, [None, height])
+    columns_tile, columns_in = sch.split(columns, [None, lanes])
+    outer = [*loops[:along], columns_tile, *loops[along + 1 : -1]]
+    sch.reorder(*outer, rows_tile, rows_in, columns_in)
+    sch.unroll(rows_in)
+    sch.vectorize(columns_in)
+    sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0])
+    return True
+
+
+def _turned_axis(block: Block, lanes: int) -> int | None:
+    """The output axis that a load walks contiguously while the output does not; None where there is none."""
+    if not isinstance(block.body, BufferStore) or block.body.buffer.dtype not in ("float32", "int32"):
+        return None
+    variables, shape = [iv.var for iv in block.iter_vars], extents(block.iter_vars)
+    if len(variables) < 2 or shape[-1] < lanes:
+        return None
+    reads = [x for x in loads(block.body.value) if x.indices and x.buffer.dtype == block.body.buffer.dtype]
+    if any(not isinstance(i, Var) and loads(i) for x in reads for i in x.indices):
+        return None
+    for load in reads:
+        last = load.indices[-1]
+        if isinstance(last, FloorMod) and isinstance(last.b, IntImm) and last.b.value % lanes == 0:
+            last = last.a
+        at = next((n for n, v in enumerate(variables[:-1]) if v is last), None)
+        if at is not None and shape[at] >= lanes and variables[-1] in {v for i in load.indices for v in free_vars(i)}:
+            return at
+    return None
 
 
 def _flat_axes(block: Block, width: int) -> tuple[int, int]:

@@ -99,7 +99,8 @@ class Winograd:
         sch = Schedule(winograd_func(func, conv, pack, block))
         loops = _schedule_result(sch, chain, pack, block, config)
         _schedule_half(sch, loops)
-        _schedule_products(sch, loops, pack, config)
+        weight = sch.func.buffers[next(i for i, b in enumerate(func.buffers) if b is conv.weight)]
+        _schedule_products(sch, loops, pack, weight.name, config)
         _schedule_inputs(sch, loops, conv.data.const_shape()[4], config)
         packs = tuple(pack if b is conv.weight else None for b in func.buffers)
         flops = 2 * layer.n * layer.height * layer.width * layer.outputs * layer.channels * TAPS**2
@@ -199,7 +200,7 @@ def _schedule_half(sch: Schedule, loops: _Loops) -> None:
     _unroll_tile(sch, HALF)
 
 
-def _schedule_products(sch: Schedule, loops: _Loops, pack: WinogradPack, config: Config) -> None:
+def _schedule_products(sch: Schedule, loops: _Loops, pack: WinogradPack, weight: str, config: Config) -> None:
     """A matrix product for each (x, y), a register tile over all input channels; a panel meets all tiles."""
     copy = sch.get(sch.cache_write(PRODUCTS, 0, "local")).name_hint
     sch.compute_at(copy, loops.chunk, True)
@@ -221,7 +222,7 @@ def _schedule_products(sch: Schedule, loops: _Loops, pack: WinogradPack, config:
     sch.unroll(p_in)
     sch.vectorize(o_in)
     if config["prefetch"]:
-        sch.annotate(steps[0], "prefetch", {"weight_packed": config["prefetch"] // config["unroll_c"]})
+        sch.annotate(steps[0], "prefetch", {weight: config["prefetch"] // config["unroll_c"]})
     sch.decompose_reduction(PRODUCTS, steps[0])
 
 

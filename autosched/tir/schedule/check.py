@@ -111,12 +111,21 @@ def extents_of(loops: Iterable[For]) -> dict[Var, int] | None:
 
 
 def binds_once(tree: Tree, realize: BlockRealize, top: For) -> bool:
-    """Whether the loops from `top` down to a block provably reach each of its points at most once."""
+    """Whether the loops from `top` down to a block provably reach each of its points at most once.
+
+    Where more loops do, so do fewer of them: `(i * 4 + j) // 3, (i * 4 + j) % 3` is understood with i and j only.
+    """
     loops = tree.loops_of(realize.block.name_hint)
     if top not in loops:
         return False
-    extents = extents_of(loops[loops.index(top) :])
-    return extents is not None and is_injective(realize.iter_values, extents, tree.analyzer(realize))
+    analyzer = tree.analyzer(realize)
+    for first in range(loops.index(top), -1, -1):
+        extents = extents_of(loops[first:])
+        if extents is None:
+            return False
+        if is_injective(realize.iter_values, extents, analyzer):
+            return True
+    return False
 
 
 def require_binds_once(tree: Tree, realize: BlockRealize, top: For, action: str) -> None:

@@ -111,6 +111,11 @@ def test_plain_data_stay_plain_where_two_changes_cost_more():
 
     assert _layouts(_blocked(graph(IMAGE, followed))) == [("NCHW8c", "NCHW8c")] * 2
 
+    def chained(bb, x):
+        return op.nn.conv2d(op.nn.relu(op.nn.conv2d(x, deep, groups=16, padding=1)), deep, groups=16, padding=1)
+
+    assert _layouts(_blocked(graph(IMAGE, chained))) == [("NCHW8c", "NCHW8c")] * 2
+
     def strided(bb, x):
         return op.nn.conv2d(x, deep, groups=16, padding=1, strides=2)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -22,6 +24,7 @@ from autosched.templates.cpu.winograd import Winograd
 from autosched.templates.workload import describe
 from autosched.tir import PrimFunc, maximum
 from autosched.tir.evaluate import evaluate
+from autosched.tir.functor import replace_buffers
 
 from ..cases import conv as padded_conv
 
@@ -217,9 +220,10 @@ def _products(asm: str) -> list[str]:
     """The innermost loop of the matrix products' first tile."""
     lines = asm.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("winograd_products") and line.endswith(":"))
-    labels = [i for i, line in enumerate(lines) if line.startswith(".LBB") and i > start]
-    end = next(i for i, line in enumerate(lines) if i > labels[0] and "\tj" in line)
-    return lines[labels[0] : end]
+    first = next(i for i, line in enumerate(lines) if i > start and "vfmadd" in line)
+    label = max(i for i, line in enumerate(lines[:first]) if line.startswith(".LBB"))
+    end = next(i for i, line in enumerate(lines) if i > first and "\tj" in line)
+    return lines[label:end]
 
 
 def test_flops_are_those_of_the_convolution():
@@ -245,3 +249,12 @@ def test_a_strict_build_asks_every_function_for_accuracy():
     assert (default_config(fast, HOST)["m"], default_config(strict, HOST)["m"]) == (4, 2)
     with pytest.raises(SpaceError, match="less accurate"):
         apply_config(strict, default_config(fast, HOST), HOST)
+
+
+def test_weights_are_fetched_ahead_whatever_their_name():
+    func = conv(1, 16, 8, 8, 16, (1, 1, 1, 1))
+    renamed = {p: dataclasses.replace(b, name="lv7") if b.name == "weight" else b for p, b in func.buffer_map.items()}
+    old, new = func.buffers[1], next(b for b in renamed.values() if b.name == "lv7")
+    func = dataclasses.replace(func, buffer_map=renamed, body=replace_buffers(func.body, {old: new}))
+    kernel = compile_func(apply_config(func, config(prefetch=32), HOST).func, HOST, name="k")
+    assert any("prefetcht0" in line for line in _products(kernel.asm))

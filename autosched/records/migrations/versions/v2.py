@@ -19,7 +19,9 @@ def upgrade() -> None:
     op.create_index("records_by_task", "records", columns)
     op.create_index("records_by_time", "records", ["time"])
     op.create_index("records_by_session", "records", ["session", "time"])
-    records = sa.table("records", sa.column("id"), sa.column("details"), sa.column("is_winner"), sa.column("baseline_s"))
+    records = sa.table(
+        "records", sa.column("id"), sa.column("details"), sa.column("is_winner"), sa.column("baseline_s")
+    )
     connection = op.get_bind()
     winners = connection.execute(sa.select(records.c.id, records.c.details).where(records.c.is_winner.is_(True))).all()
     for number, details in winners:

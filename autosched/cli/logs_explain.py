@@ -1,0 +1,147 @@
+"""`autosched logs explain`: which record each kernel would use, the rejected ones, what tuning may gain."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from autosched.cli.common import Common, make_command
+from autosched.cli.logs_common import knobs_text, workload_text
+from autosched.cli.output import Column, Table, count, milliseconds, percent, say, show
+from autosched.errors import UsageError
+
+if TYPE_CHECKING:
+    from autosched.records import RecordReader
+    from autosched.task import Task
+
+COLUMNS = (
+    Column("workload", "workload", workload_text),
+    Column("verdict", "verdict"),
+    Column("trust", "trust"),
+    Column("origin", "from"),
+    Column("template", "template"),
+    Column("knobs", "knobs", knobs_text),
+    Column("median_s", "ms", milliseconds, right=True),
+    Column("expected_gain", "to gain", percent, right=True),
+    Column("reason", "reason"),
+    Column("uid", "record", lambda uid: uid[:10]),
+)
+
+
+@make_command(
+    "explain", example='autosched logs explain model.onnx\nautosched logs explain "conv2d 1x64" --db tuned.db'
+)
+@click.argument("what", metavar="MODEL|TASK")
+def explain(common: Common, what: str) -> None:
+    """Show which record each kernel of a model would use, the rejected ones with reasons, and what tuning may gain.
+
+    TASK is a part of a workload's text as `autosched logs list` shows it. "to gain" is what the second half of the
+    task's trials has saved; of a task that was never tuned, the median of what tuning has saved for its operator.
+    """
+    from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
+
+    reader = resolve_records(list(common.db) or None)
+    target, threads = resolve_target(common.target), resolve_threads(common.threads)
+    gains = Gains(reader, threads)
+    if Path(what).is_file():
+        rows = _of_model(common, Path(what), reader, target, threads, gains)
+    else:
+        rows = _of_task(what, reader, target, threads, gains)
+    show(Table(COLUMNS, rows), common.format)
+    used = sum(row["verdict"] == "used" for row in rows)
+    default = sum(row["verdict"] == "default" for row in rows)
+    say(f"{count(used, 'kernel')} from records, {default} default", quiet=common.is_quiet)
+    if default and Path(what).is_file():
+        say(f"to tune: autosched tune {what}", quiet=common.is_quiet)
+
+
+class Gains:
+    """What tuning is expected to gain, from the statistics of the databases that a reader asks."""
+
+    def __init__(self, reader: RecordReader, threads: int):
+        from autosched.records.sql import SqlStore
+        from autosched.records.statistics import task_statistics
+
+        stores = [part for part in getattr(reader, "readers", [reader]) if isinstance(part, SqlStore)]
+        self.stores, self.threads = stores, threads
+        self.known: dict[tuple[str, Any], float] = {}
+        saved: dict[str, list[float]] = {}
+        for store in reversed(stores):
+            for task in task_statistics(*store.trial_table(), store.winners()):
+                if task.expected_gain is not None and task.key.threads == threads:
+                    self.known[task.key.workload, task.key.device] = task.expected_gain
+                if task.winner is not None and task.gain is not None:
+                    saved.setdefault(task.winner.workload.op, []).append(1 - 1 / task.gain)
+        self.by_op = {op: statistics.median(shares) for op, shares in saved.items()}
+
+    def of(self, task: Task) -> float | None:
+        """The share of the task's time that tuning may save; None where nothing is known."""
+        known = self.known.get((task.key, task.target.fingerprint()))
+        return known if known is not None else self.by_op.get(task.workload.op)
+
+
+def _of_model(
+    common: Common, model: Path, reader: RecordReader, target: Any, threads: int, gains: Gains
+) -> list[dict[str, Any]]:
+    from autosched.cli.model import load_module
+    from autosched.driver.choose import choose
+    from autosched.driver.tasks import extract_tasks
+    from autosched.records.explain import Explaining
+
+    explaining = Explaining(reader)
+    rows: list[dict[str, Any]] = []
+    for task in extract_tasks(load_module(model, None, quiet=common.is_quiet), target, threads=threads):
+        choice = choose(task, explaining, task.name)
+        rows += _rows(task, choice.found, explaining.considered.get(task.key, []), gains, choice.config)
+    return rows
+
+
+def _of_task(text: str, reader: RecordReader, target: Any, threads: int, gains: Gains) -> list[dict[str, Any]]:
+    from autosched.records.explain import consider
+    from autosched.task import Task, Workload
+
+    keys = {task.workload for store in gains.stores for task in store.tasks()}
+    workloads = sorted((Workload.from_json(key) for key in keys), key=str)
+    chosen = [workload for workload in workloads if text in str(workload) or text in workload.key]
+    if not chosen:
+        raise UsageError(f"neither a file nor a part of a known workload: '{text}'", hint="see `autosched logs list`")
+    rows: list[dict[str, Any]] = []
+    for workload in chosen:
+        task = Task(workload, target, threads=threads)
+        found = reader.best(task)
+        rows += _rows(task, found, consider(reader, task, found), gains, None)
+    return rows
+
+
+def _rows(task: Task, found: Any, considered: Any, gains: Gains, default: Any) -> list[dict[str, Any]]:
+    rows = [
+        {
+            "workload": task.key,
+            "verdict": item.verdict,
+            "trust": str(found.trust if item.verdict == "used" else item.trust or "") or None,
+            "origin": item.origin,
+            "template": item.record.config.template,
+            "knobs": dict(item.record.config.knobs),
+            "median_s": item.record.measurement.median_s,
+            "expected_gain": gains.of(task) if item.verdict == "used" else None,
+            "reason": item.reason or None,
+            "uid": item.record.uid,
+        }
+        for item in considered
+    ]
+    if not any(row["verdict"] == "used" for row in rows):
+        row = {
+            "workload": task.key,
+            "verdict": "used" if found else "default",
+            "trust": str(found.trust),
+            "origin": found.origin or "template default",
+            "expected_gain": gains.of(task),
+            "reason": found.reason or None,
+        }
+        if default is not None:
+            row |= {"template": default.template, "knobs": dict(default.knobs)}
+        rows.insert(0, row)
+    return sorted(rows, key=lambda row: row["verdict"] not in ("used", "default"))

@@ -1,0 +1,112 @@
+"""`autosched logs watch`: follow a tuning that runs in another terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from autosched.cli.common import Common, make_command
+from autosched.cli.logs_common import open_database, workload_text
+from autosched.cli.output import Column, Table, clock, count, factor, make_rich, milliseconds, say, show
+from autosched.cli.values import DURATION
+
+if TYPE_CHECKING:
+    from autosched.records.sql import SqlStore
+
+COLUMNS = (
+    Column("workload", "workload", workload_text),
+    Column("n_trials", "trials", right=True),
+    Column("n_failed", "failed", right=True),
+    Column("default_s", "default ms", milliseconds, right=True),
+    Column("best_s", "best ms", milliseconds, right=True),
+    Column("gain", "gain", factor, right=True),
+    Column("state", "state"),
+)
+
+
+@make_command("watch", example="autosched logs watch --db tuned.db\nautosched logs watch --once -f json")
+@click.option("--every", type=DURATION, default="2s", show_default=True, help="How often to look.")
+@click.option("--for", "duration", type=DURATION, help="Stop after this time; without it, Ctrl-C does.")
+@click.option("--once", is_flag=True, help="Show how it stands and end.")
+def watch(common: Common, every: float, duration: float | None, once: bool) -> None:
+    """Show the tuning that wrote to the database last, and follow it."""
+    with open_database(common) as store:
+        if once or common.format != "table":
+            rows, text = _state(store)
+            show(Table(COLUMNS, rows), common.format)
+            say(text, quiet=common.is_quiet)
+            return
+        end = None if duration is None else time.monotonic() + duration
+        try:
+            (_follow_live if sys.stdout.isatty() else _follow_lines)(store, every, end)
+        except KeyboardInterrupt:
+            return  # how one stops watching
+
+
+def _state(store: SqlStore) -> tuple[list[dict[str, Any]], str]:
+    """The tasks of the session that wrote last, and a line about all of them."""
+    from autosched.records import RecordFilter
+    from autosched.records.statistics import task_statistics
+
+    session = store.last_session()
+    if session is None:
+        return [], f"nothing recorded in {store.origin}"
+    name, first, last = session
+    found = task_statistics(*store.trial_table(RecordFilter(session=name)), store.winners(RecordFilter(session=name)))
+    rows = [
+        {
+            "workload": task.key.workload,
+            "n_trials": task.n_trials,
+            "n_failed": task.n_failed,
+            "default_s": task.default_s,
+            "best_s": task.best_s,
+            "gain": task.gain or (task.default_s / task.best_s if task.default_s and task.best_s else None),
+            "state": "winner named" if task.winner else "searching",
+        }
+        for task in sorted(found, key=lambda task: -task.spent_s)
+    ]
+    trials = sum(task.n_trials for task in found)
+    rate = f", {trials / (last - first):.1f}/s" if last - first > 1 else ""
+    ago = max(0.0, time.time() - last)
+    text = f"{count(trials, 'trial')} of {count(len(found), 'task')} in {clock(last - first)}{rate}"
+    return rows, f"{text}; last one {clock(ago)} ago"
+
+
+def _follow_live(store: SqlStore, every: float, end: float | None) -> None:
+    from rich.console import Console, Group
+    from rich.live import Live
+
+    with Live(console=Console(highlight=False), refresh_per_second=2) as live:
+        while True:
+            rows, text = _state(store)
+            live.update(Group(make_rich(Table(COLUMNS, rows)), text))
+            if not _wait(every, end):
+                return
+
+
+def _follow_lines(store: SqlStore, every: float, end: float | None) -> None:
+    """Elsewhere than on a terminal: a line for each task that has changed."""
+    shown: dict[str, dict[str, Any]] = {}
+    while True:
+        rows, text = _state(store)
+        changed = [row for row in rows if shown.get(row["workload"]) != row]
+        for row in changed:
+            shown[row["workload"]] = row
+            cells = Table(COLUMNS, [row]).cells()[0]
+            parts = [f"{column.title} {cell}" for column, cell in zip(COLUMNS[1:], cells[1:]) if cell != "–"]
+            print(f"{cells[0]}: {', '.join(parts)}", flush=True)
+        if changed or not rows:
+            print(text, flush=True)
+        if not _wait(every, end):
+            return
+
+
+def _wait(every: float, end: float | None) -> bool:
+    """Wait for the next look; False when the time is up."""
+    if end is not None and time.monotonic() + every > end:
+        return False
+    time.sleep(every)
+    return True

@@ -1,0 +1,190 @@
+"""Model files and objects named on the command line, as IRModules with a graph function `main`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from autosched.driver.models import as_module
+from autosched.errors import AutoschedError, ImportModelError, ScriptError, ShapeError, UsageError
+from autosched.frontend.model_name import is_object_name
+from autosched.ir import IRModule, walk
+from autosched.relax.block_builder import BlockBuilder
+from autosched.relax.expr import Function, Var
+from autosched.relax.op.call import call_tir
+from autosched.relax.struct_info import TensorStructInfo
+from autosched.relax.transform.bind_symbolic import bind_function, symbolic_dims
+from autosched.script.parser.module import check, read
+from autosched.script.parser.source import Source
+from autosched.tir import BufferStore, PrimFunc
+from autosched.tir.expr import Var as TirVar
+from autosched.tir.expr import const_int
+
+SCRIPT_SUFFIXES = (".py", ".tvm", ".tvmscript", ".txt")
+KNOWN = "models are .onnx and .pt2 files, files of TVMScript text (.py, .tvm), and package.module:object"
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def load_model(path: str | Path, shapes: Shapes | None = None) -> IRModule:
+    """Import a model: a file, or an object that a Python module holds ("package.module:object").
+
+    shapes  fixes dynamic inputs
+    Raises  UsageError for what is no model, ImportModelError for a file that cannot be imported, ScriptError for a
+            script that is not legal
+    """
+    if is_object_name(str(path)):
+        return as_model(load_object(str(path)), shapes, str(path))
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix == ".onnx":
+        from autosched.frontend.onnx import load_model_file
+
+        return load_model_file(path, shapes)
+    if suffix == ".pt2":
+        return as_model(read_exported(path), shapes, path.name)
+    if suffix in SCRIPT_SUFFIXES:
+        return as_model(read_script(path), shapes, path.name)
+    raise UsageError(f"cannot import '{path.name}'", hint=KNOWN)
+
+
+def read_exported(path: Path) -> IRModule:
+    """Import a file that torch.export.save wrote, weights inside. Raises ImportModelError."""
+    if not path.is_file():
+        raise ImportModelError(f"no such model file: {path}")
+    try:
+        import torch
+    except ImportError as error:
+        raise ImportModelError(f"reading {path.name} needs PyTorch", hint="pip install torch") from error
+    try:
+        program = torch.export.load(str(path))
+    except Exception as error:  # PyTorch raises many types here
+        text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ImportModelError(f"{path} is no exported program of PyTorch: {text}") from error
+    from autosched.frontend.torch import from_exported_program
+
+    return from_exported_program(program, unwrap_unit_return_tuple=True)
+
+
+def read_script(path: Path) -> Any:
+    """The module or function that a file of TVMScript text describes. Raises ScriptError showing line and caret."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {path}: {error}") from error
+    result = read(Source.of(text, str(path)), {})
+    check(result)
+    return result
+
+
+def load_object(name: str) -> Any:
+    """The object that "package.module:object" names; the working folder is searched as Python does for scripts.
+
+    Raises UsageError where there is none, or where importing its module fails.
+    """
+    module_name, _, path = name.partition(":")
+    with _working_folder():
+        try:
+            found: Any = importlib.import_module(module_name)
+        except ScriptError:
+            raise
+        except ImportError as error:
+            raise UsageError(f"cannot import '{module_name}': {error}") from error
+        except Exception as error:  # the module's own code
+            raise UsageError(f"importing '{module_name}' failed: {type(error).__name__}: {error}") from error
+    for part in path.split("."):
+        if not hasattr(found, part):
+            names = ", ".join(n for n in vars(found) if not n.startswith("_"))
+            raise UsageError(f"'{module_name}' has no '{path}'", hint=f"it has {names or 'nothing'}"[:300])
+        found = getattr(found, part)
+    return found
+
+
+@contextmanager
+def _working_folder() -> Any:
+    folder = str(Path.cwd())
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+
+
+def as_model(what: Any, shapes: Shapes | None = None, name: str = "the model") -> IRModule:
+    """A module whose `main` is a graph function.
+
+    A single PrimFunc becomes the only call of `main`; a single graph function of another name becomes `main`.
+    Raises UsageError where several functions could be meant, ShapeError for `shapes` that do not fit.
+    """
+    try:
+        module = as_module(what)
+    except AutoschedError as error:
+        raise type(error)(error.message, where=error.where or name, hint=error.hint) from None
+    graphs = {gv.name: f for gv, f in module.functions_items() if isinstance(f, Function) and is_public(f)}
+    if not graphs:
+        return _around_prim_func(module, name)
+    if "main" not in graphs:
+        if len(graphs) > 1:
+            raise UsageError(f"{name} has several functions: {', '.join(graphs)}", hint="call one of them main")
+        ((old, function),) = graphs.items()
+        functions = {gv: f for gv, f in module.functions.items() if gv.name != old}
+        module = module.with_functions(functions)
+        module["main"] = function.with_attr("global_symbol", "main")
+    return _with_shapes(module, shapes or {})
+
+
+def is_public(function: Function) -> bool:
+    """Whether a graph function can be called from outside."""
+    return not function.attrs.get("Primitive") and "global_symbol" in function.attrs
+
+
+def _around_prim_func(module: IRModule, name: str) -> IRModule:
+    functions = {gv.name: f for gv, f in module.functions_items() if isinstance(f, PrimFunc)}
+    if len(functions) != 1 and "main" not in functions:
+        raise UsageError(f"{name} has several functions: {', '.join(functions)}", hint="call one of them main")
+    own = "main" if "main" in functions else next(iter(functions))
+    func = functions[own]
+    if len(func.buffers) != len(func.params) or any(const_int(d) is None for b in func.buffers for d in b.shape):
+        raise UsageError(f"function '{own}' has symbolic sizes", hint="give constant ones")
+    written = {x.buffer for x in walk(func.body) if isinstance(x, BufferStore)}
+    inputs = [b for b in func.buffers if b not in written]
+    outputs = func.buffers[len(inputs) :]
+    if any(b not in written for b in outputs) or not outputs:
+        raise UsageError(f"function '{own}' does not take its inputs first and its outputs last")
+    infos = [TensorStructInfo([const_int(d) for d in b.shape], b.dtype) for b in func.buffers]
+    params = [Var(b.name, info) for b, info in zip(inputs, infos, strict=False)]
+    builder = BlockBuilder()
+    with builder.function("main", params):
+        gvar = builder.add_func(func.without_attr("global_symbol"), own if own != "main" else "kernel")
+        with builder.dataflow():
+            out = infos[len(inputs) :]
+            result = builder.emit_output(call_tir(gvar, params, out if len(out) > 1 else out[0]))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def _with_shapes(module: IRModule, shapes: Shapes) -> IRModule:
+    """The module with the symbols of `main` bound as `shapes` says."""
+    main = module["main"]
+    params = {p.name: p for p in main.params}
+    if unknown := [n for n in shapes if n not in params]:
+        raise UsageError(f"main has no input '{unknown[0]}'", hint=f"there are {', '.join(params)}")
+    values: dict[TirVar, int] = {}
+    for name, shape in shapes.items():
+        info = params[name].struct_info
+        if not isinstance(info, TensorStructInfo) or info.shape is None or info.ndim != len(shape):
+            raise ShapeError(f"input '{name}' is {info}, and not of shape {shape}")
+        for d, size in zip(info.shape, shape, strict=True):
+            known = const_int(d)
+            if isinstance(d, TirVar):
+                known = values.setdefault(d, size)
+            if known != size:
+                raise ShapeError(f"input '{name}' is {info}, and not of shape {shape}")
+    if missing := [v.name for v in symbolic_dims(main) if v not in values]:
+        raise UsageError(f"the size of '{missing[0]}' is not known", hint="give the shapes of the inputs")
+    if not values:
+        return module
+    return module.with_functions({**module.functions, module.get_global_var("main"): bind_function(main, values)})

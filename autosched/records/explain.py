@@ -1,0 +1,80 @@
+"""Why a build uses the record that it uses: everything it looks at, with what becomes of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autosched.records.choose import match_device
+from autosched.records.found import Found, RecordReader, Trust, Validator
+from autosched.records.layers import LayeredReader
+from autosched.records.record import Record
+from autosched.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Considered:
+    """One winner that a look-up met, in the order of look-up.
+
+    verdict  "used", "not needed" (a nearer or later one is used), "foreign" or "invalid"
+    """
+
+    origin: str
+    record: Record
+    verdict: str
+    trust: Trust | None
+    reason: str
+
+
+class Explaining:
+    """A reader that answers as another one does, and remembers what it looked at for each task."""
+
+    def __init__(self, reader: RecordReader):
+        self.reader = reader
+        self.considered: dict[str, list[Considered]] = {}
+
+    def best(self, task: Task, valid: Validator | None = None) -> Found:
+        """See `RecordReader`."""
+        found = self.reader.best(task, valid)
+        self.considered[task.key] = consider(self.reader, task, found, valid)
+        return found
+
+
+def consider(reader: RecordReader, task: Task, found: Found, valid: Validator | None = None) -> list[Considered]:
+    """Everything a reader's look-up meets for a task; readers that do not tell their winners give nothing."""
+    readers: Sequence[Any] = reader.readers if isinstance(reader, LayeredReader) else [reader]
+    result: list[Considered] = []
+    is_used = False
+    for part in readers:
+        if not hasattr(part, "winners_of"):
+            continue
+        origin = part.origin_for(task) if hasattr(part, "origin_for") else part.origin
+        for record, trust in _ranked(part, task):
+            verdict, reason = _judge(record, trust, task, valid)
+            if verdict == "not needed" and not is_used and record.config == found.config and origin == found.origin:
+                verdict, is_used = "used", True
+            result.append(Considered(origin, record, verdict, trust, reason))
+    return result
+
+
+def _ranked(reader: Any, task: Task) -> list[tuple[Record, Trust | None]]:
+    """The reader's winners in the order in which `choose` tries them, foreign ones last."""
+    here = task.target.fingerprint()
+    ranked = []
+    for record in reader.winners_of(task):
+        match = match_device(record, here, getattr(reader, "by_family", False))
+        ranked.append(
+            ((match.level, abs(record.threads - task.threads), -record.time, record.uid), record, match.trust)
+        )
+    return [(record, trust) for _, record, trust in sorted(ranked, key=lambda entry: entry[0])]
+
+
+def _judge(record: Record, trust: Trust | None, task: Task, valid: Validator | None) -> tuple[str, str]:
+    if trust is None:
+        return "foreign", f"tuned on {record.device.model_name}"
+    if valid is not None and (objection := valid(record.config)):
+        return "invalid", objection
+    if record.threads != task.threads:
+        return "not needed", f"tuned with {record.threads} threads, not {task.threads}"
+    return "not needed", ""

@@ -1,0 +1,47 @@
+"""1x1 convolutions as products over all pixels of an image."""
+
+import numpy as np
+import pytest
+
+from autosched.codegen import compile_func
+from autosched.codegen.native import native_object
+from autosched.runtime import Module
+from autosched.space import Config
+from autosched.target import Target
+from autosched.templates import apply_config, default_config, templates_for
+from autosched.tir.evaluate import evaluate
+from tests.templates.cases import conv
+
+HOST = Target("cpu")
+
+
+def check(func, **knobs):
+    config = default_config(func, HOST)
+    applied = apply_config(func, Config(config.template, {**config.knobs, **knobs}), HOST)
+    kernel = compile_func(applied.func, HOST, name="k")
+    assert kernel.report().spills == 0
+    rng = np.random.default_rng(0)
+    natural = [rng.standard_normal(b.const_shape()).astype("float32") for b in func.buffers]
+    arrays = [p.pack(a) if p is not None else a for p, a in zip(applied.packs, natural, strict=True)]
+    arrays[-1].fill(np.nan)
+    Module({"k": kernel.kernel}, native_object(), threads=2)(*arrays)
+    np.testing.assert_allclose(arrays[-1], evaluate(func, natural[:-1])[0], rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("size", [5, 7, 13])  # tiles never divide the pixels
+@pytest.mark.parametrize("padding", ["none", "task"])
+def test_tiles_cross_rows(size, padding):
+    func = conv(2, 32, size, 48, 1, 1, 0)
+    (_, anchor) = templates_for(func, HOST)[0]
+    assert (anchor.sizes["OH"], anchor.sizes["OW"]) == (1, size * size)
+    check(func, ow_tile=6, oc_blocks=1, chunk=2, padding=padding)
+
+
+@pytest.mark.parametrize("padding", ["copy", "task"])
+def test_strided_pixels_are_gathered_first(padding):
+    check(conv(1, 32, 11, 48, 1, 2, 0), padding=padding, chunk=2)
+
+
+def test_windows_are_not_flat():
+    (_, anchor) = templates_for(conv(1, 16, 7, 16, 3, 2, 0), HOST)[0]
+    assert anchor.sizes["OH"] == 3
