@@ -34,12 +34,19 @@ REPORT_COLUMNS = (
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write (default: MODEL with .asx).")
 @click.option("--no-db", is_flag=True, help="Use every template's default; look nothing up.")
+@click.option("--locked", type=click.Path(path_type=Path), help="Use exactly what `autosched logs lock` has written.")
 @click.option("--shapes", type=SHAPES, help='Shapes of dynamic inputs: "x:1x3x224x224".')
 @click.option(
     "--accuracy", type=click.Choice(["fast", "strict"]), default="fast", show_default=True, help="strict: no Winograd."
 )
 def command(
-    common: Common, model: Path, output: Path | None, no_db: bool, shapes: Shapes | None, accuracy: str
+    common: Common,
+    model: Path,
+    output: Path | None,
+    no_db: bool,
+    locked: Path | None,
+    shapes: Shapes | None,
+    accuracy: str,
 ) -> None:
     """Compile MODEL with the best configurations known for this machine.
 
@@ -49,12 +56,16 @@ def command(
         raise UsageError("--db and --no-db exclude each other")
     path = output or artifact_of(model)
     check_source(model)
-    check_output(path, inputs=[model, *map(Path, common.db)])
+    check_output(path, inputs=[model, *map(Path, common.db), *([locked] if locked else [])])
     module = load_module(model, shapes, quiet=common.is_quiet)
     from autosched import driver
     from autosched.records import FallbackContext
 
     records: Any = FallbackContext() if no_db else list(common.db) or None
+    if locked is not None:
+        from autosched.records.lock import read_lock
+
+        records = read_lock(locked)
     with compiling(f"building {model.name}", quiet=common.is_quiet):
         executable = driver.build(
             module, target=common.target, records=records, threads=common.threads, accuracy=accuracy

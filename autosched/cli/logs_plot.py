@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from autosched.cli.common import Common, make_command
-from autosched.cli.logs_common import open_database, with_filter
-from autosched.cli.output import Column, Table, percent, show
+from autosched.cli.logs_common import open_database, with_filter, workload_text
+from autosched.cli.output import Column, Table, percent, say, show
 from autosched.errors import UsageError
 
 if TYPE_CHECKING:
-    from autosched.records import Record, RecordFilter
+    from autosched.records import RecordFilter
 
 COLUMNS = (
     Column("kind", "chart"),
@@ -23,7 +25,9 @@ COLUMNS = (
 )
 
 
-@make_command("plot", example='autosched logs plot --db tuned.db\nautosched logs plot "conv2d 1x64" --where "threads=2"')
+@make_command(
+    "plot", example='autosched logs plot --db tuned.db\nautosched logs plot "conv2d 1x64" --where "threads=2"'
+)
 @click.argument("task", required=False)
 @with_filter
 def plot(common: Common, chosen: RecordFilter, task: str | None) -> None:
@@ -32,21 +36,47 @@ def plot(common: Common, chosen: RecordFilter, task: str | None) -> None:
     TASK is a part of a workload's text as `autosched logs list` shows it. Other forms than a table give the numbers.
     """
     from autosched.records.importance import HOW, knob_importance
-    from autosched.records.report.document import _steps
+    from autosched.records.report.document import improvements
 
     with open_database(common) as store:
-        tasks = [t for t in store.tasks(chosen) if task is None or task in _text(t.workload) or task in t.workload]
+        tasks = [t for t in store.tasks(chosen) if task is None or task in workload_text(t.workload)]
         if not tasks:
             raise UsageError("no such task", where=store.origin, hint="see `autosched logs list`")
         most = max(tasks, key=lambda t: t.n_trials)
-        records = [r for r in store.trials_of(most) if _is_chosen(r, chosen)]
-    steps, importance = _steps(records), knob_importance(records)
+        found = store.records(replace(chosen, workload=most.workload))
+        records = [r for r in found if (r.device, r.threads) == (most.device, most.threads)]
+    steps, importance = improvements(records), knob_importance(records)
     if common.format != "table":
         rows = [{"kind": "convergence", "x": n, "y": time_ms} for n, time_ms in steps]
         rows += [{"kind": "importance", "x": knob, "y": share} for knob, share in importance]
         show(Table(COLUMNS, rows), common.format)
         return
-    print(_convergence(f"{_text(most.workload)}, {most.threads} threads", steps, len(records)))
+    print(_convergence(f"{workload_text(most.workload)}, {most.threads} threads", steps))
+    print()
     for knob, share in importance[:10]:
-        print(f"{knob:>20} {'█' * round(40 * share):<40} {percent(share)}")
-    print(f"knob importance: {HOW}" if importance else "too few trials for knob importance")
+        print(f"{knob[:20]:>20} {'█' * round(30 * share):<30} {percent(share)}")
+    say(f"knob importance: {HOW}" if importance else "too few trials for knob importance", quiet=common.is_quiet)
+
+
+def _convergence(title: str, steps: Sequence[Sequence[float]]) -> str:
+    """The best time in ms over the trials, as wide as the terminal."""
+    try:
+        import plotext
+    except ModuleNotFoundError:
+        raise UsageError("drawing in the terminal needs plotext", hint="pip install plotext") from None
+    if not steps:
+        return f"{title}: nothing has worked"
+    xs, ys = [], []
+    for n, time_ms in steps:
+        if ys:  # the best stays until it gets better
+            xs, ys = [*xs, n], [*ys, ys[-1]]
+        xs, ys = [*xs, n], [*ys, time_ms]
+    plotext.clear_figure()
+    columns, lines = shutil.get_terminal_size((80, 24))
+    plotext.plot_size(min(columns, 100), max(10, min(lines - 4, 18)))
+    plotext.plot(xs, ys, marker="braille")
+    plotext.title(title[: columns - 4])
+    plotext.xlabel("trials")
+    plotext.ylabel("best ms")
+    text = plotext.build()
+    return str(text) if sys.stdout.isatty() else str(plotext.uncolorize(text))

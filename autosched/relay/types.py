@@ -13,7 +13,7 @@ from autosched.relay.expr import Branch, Let, unwrap
 
 
 class ScopeBuilder:
-    """Writes an expression step by step: values by `let`, branches by `if_scope` and `else_scope`, a result by `ret`."""
+    """Writes an expression step by step: `let` a value, branch by `if_scope` and `else_scope`, `ret` a result."""
 
     def __init__(self) -> None:
         self._scopes: list[_Scope] = [_Scope()]

@@ -300,9 +300,8 @@ class Module:
         """
         if fmt not in ("", "py", "ll", "asm", "s"):
             raise InvalidValueError(f"no source in the form '{fmt}'", hint='use "", "ll" or "asm"')
-        texts = {"ll": lambda k: k.llvm, "asm": lambda k: k.asm, "s": lambda k: k.asm}
-        read = texts.get(fmt, lambda k: k.source)
-        return "\n".join(read(kernel) for kernel in self.kernels.values())
+        field = {"ll": "llvm", "asm": "asm", "s": "asm"}.get(fmt, "source")
+        return "\n".join(str(getattr(kernel, field)) for kernel in self.kernels.values())
 
     inspect_source = get_source
 

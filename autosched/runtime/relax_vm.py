@@ -150,7 +150,9 @@ class VirtualMachine(Machine):
     Raises      TypeError for another kind of executable or device; TVMError for a device that does not exist here
     """
 
-    def __init__(self, rt_mod: Any, device: Device | Sequence[Device] = (), memory_cfg: Any = None, profile: bool = False):
+    def __init__(
+        self, rt_mod: Any, device: Device | Sequence[Device] = (), memory_cfg: Any = None, profile: bool = False
+    ):
         executable = VMExecutable.of(rt_mod)
         super().__init__(executable.program, device if device != () else cpu(), memory_cfg)
         self.executable = executable
@@ -302,5 +304,3 @@ def _as_torch(value: Any, torch: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(_as_torch(v, torch) for v in value)
     return torch.from_numpy(value.numpy()) if isinstance(value, NDArray) else value
-
-

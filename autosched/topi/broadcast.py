@@ -117,5 +117,7 @@ def cast(x: Tensor, dtype: str) -> Tensor:
 def broadcast_to(x: Tensor, shape: Sequence[int]) -> Tensor:
     """x repeated along its dimensions of size 1 and along new ones in front."""
     full = broadcast_shape(x.shape, dims(shape))
-    result = te.compute(full, lambda *i: element(x, i, full), name="T_broadcast_to", varargs_names=axis_names(len(full)))
+    result = te.compute(
+        full, lambda *i: element(x, i, full), name="T_broadcast_to", varargs_names=axis_names(len(full))
+    )
     return result  # type: ignore[no-any-return]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from autosched.errors import InvalidValueError, TVMError
-from autosched.runtime import GraphModule, Module, NOP, cpu, cuda, load_param_dict, save_param_dict
+from autosched.runtime import NOP, GraphModule, Module, cpu, cuda, load_param_dict, save_param_dict
 from autosched.runtime.graph_json import parse_graph, read_graph
 from autosched.runtime.graph_module import create, get_device
 from tests.runtime.kernels import add_kernel, chain, double_kernel

@@ -112,6 +112,25 @@ def transpose() -> PrimFunc:
     return te.create_prim_func([x, topi.transpose(x, (0, 2, 1, 3))], "int64")
 
 
+def turned(shape: tuple[int, ...], axes: tuple[int, ...]) -> PrimFunc:
+    x = te.placeholder(shape, name="x")
+    return te.create_prim_func([x, relu(topi.transpose(x, axes))], "int64")
+
+
+def plain(*shape: int) -> PrimFunc:
+    x = te.placeholder(shape, name="x")
+    return te.create_prim_func([x, relu(x)], "int64")
+
+
+def relayout(to_blocks: bool) -> PrimFunc:
+    blocked = lambda n, c, h, w: (n, c // 16, h, w, c % 16)  # noqa: E731
+    plain = lambda n, c, h, w, b: (n, c * 16 + b, h, w)  # noqa: E731
+    x = te.placeholder((1, 32, 9, 21) if to_blocks else (1, 2, 9, 21, 16), name="x")
+    shape = (1, 2, 9, 21, 16) if to_blocks else (1, 32, 9, 21)
+    y = te.compute(shape, lambda *i: x(*(plain(*i) if to_blocks else blocked(*i))), name="T_layout_trans")
+    return te.create_prim_func([x, y], "int64")
+
+
 def concat() -> PrimFunc:
     parts = [te.placeholder((1, c, 5, 5, 16), name=f"p{c}") for c in (2, 1, 3)]
     return te.create_prim_func([*parts, topi.concatenate(parts, 1)], "int64")
@@ -155,5 +174,12 @@ CASES: Mapping[str, tuple[str, Callable[[], PrimFunc]]] = {
     "chain": ("elementwise", lambda: chain(3, 5, 21)),
     "chain_scalar_row": ("elementwise", lambda: chain(7, 1)),
     "transpose": ("elementwise", transpose),
+    "transpose_squares": ("elementwise", lambda: turned((2, 3, 35, 21), (0, 3, 1, 2))),
+    "transpose_wide": ("elementwise", lambda: turned((64, 96), (1, 0))),
+    "to_blocks": ("elementwise", lambda: relayout(True)),
+    "from_blocks": ("elementwise", lambda: relayout(False)),
+    "relu_odd_planes": ("elementwise", lambda: plain(1, 512, 14, 14)),
+    "relu_planes": ("elementwise", lambda: plain(64, 7, 16)),
+    "softmax_row": ("rows", lambda: softmax(1, 1000)),
     "concat": ("elementwise", concat),
 }

@@ -67,7 +67,7 @@ def _task(task: TaskStatistics, records: Sequence[Record], most: int) -> dict[st
         "gain": task.gain,
         "expected": task.expected_gain,
         "winner": None if task.winner is None else str(task.winner.config),
-        "steps": _steps(records),
+        "steps": improvements(records),
         "importance": knob_importance(records),
         "knobs": ["template", *names],
         "rows": [_row(record, names) for record in shown],
@@ -78,7 +78,7 @@ def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else float(f"{seconds * 1e3:.5g}")
 
 
-def _steps(records: Sequence[Record]) -> list[list[float]]:
+def improvements(records: Sequence[Record]) -> list[list[float]]:
     """Trials and best time in ms, where it got better and at the end."""
     medians = np.array([r.measurement.median_s if r.measurement.is_ok else np.nan for r in records])
     best = best_so_far(medians)

@@ -9,7 +9,9 @@ from typing import Any
 from autosched.errors import RecordError
 
 # The browser itself refuses every request and every script that is not in the page.
-POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
+)
 
 PAGE = """<!DOCTYPE html>
 <html lang="en">

@@ -7,6 +7,7 @@ divided into vectors; the axes around it are divided over the threads.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from autosched.errors import ScheduleError
 from autosched.space import Config, ConfigSpace, load_space
@@ -65,11 +66,19 @@ class Elementwise:
         return Config(self.name, {"width": width})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
-        sch = Schedule(func)
-        _inline_all(sch, func)
-        for block in blocks_of(sch.func):
-            _schedule_nest(sch, block, config["width"], target.lanes("float32"))
+        try:
+            sch = _scheduled(func, config["width"], target, True)
+        except ScheduleError:  # no proof that the flat loop reaches every element once
+            sch = _scheduled(func, config["width"], target, False)
         return Applied(sch.func, (None,) * len(func.params), sch.trace.to_json_text())
+
+
+def _scheduled(func: PrimFunc, width: int, target: Target, may_flatten: bool) -> Schedule:
+    sch = Schedule(func)
+    _inline_all(sch, func)
+    for block in blocks_of(sch.func):
+        _schedule_nest(sch, block, width, target.lanes("float32"), may_flatten)
+    return sch
 
 
 def _inline_all(sch: Schedule, func: PrimFunc) -> None:
@@ -83,7 +92,7 @@ def _inline_all(sch: Schedule, func: PrimFunc) -> None:
                 continue  # it stays a nest of its own
 
 
-def _schedule_nest(sch: Schedule, block: Block, width: int, lanes: int) -> None:
+def _schedule_nest(sch: Schedule, block: Block, width: int, lanes: int, may_flatten: bool) -> None:
     """One nest: outer axes over the threads, the innermost ones in vectors."""
     loops = list(sch.get_loops(block.name_hint))
     n_spatial, n_reduced = len(spatial(block)), len(reduced(block))
@@ -93,11 +102,11 @@ def _schedule_nest(sch: Schedule, block: Block, width: int, lanes: int) -> None:
         return
     if _schedule_square(sch, block, lanes):
         return
-    flat, width = _flat_axes(block, width)
+    flat, width = _flat_axes(block, width) if may_flatten else (1, width)
     outer, inner = loops[: n_spatial - flat], loops[n_spatial - flat :]
     fused = sch.fuse(*inner) if len(inner) > 1 else inner[0]
     extent = as_int(sch.get(fused).extent)
-    size = _task_size(extent, width, len(inner) > 1)
+    size = _task_size(extents(spatial(block))[-flat:], width)
     if not outer and extent > size:
         task, fused = sch.split(fused, [None, size])
         outer = [task]
@@ -111,12 +120,16 @@ def _schedule_nest(sch: Schedule, block: Block, width: int, lanes: int) -> None:
         sch.parallel(_task_loop(sch, outer, extent))
 
 
-def _task_size(extent: int, width: int, exact: bool) -> int:
-    """Elements of one piece of a flat loop; one made of several axes is divided without a rest, or not at all."""
-    if not exact or extent <= TASK_ELEMENTS:
+def _task_size(shape: Sequence[int], width: int) -> int:
+    """Elements of one piece of a flat loop over `shape`: whole inner axes, so that indices stay provable."""
+    if len(shape) == 1 or math.prod(shape) <= TASK_ELEMENTS:
         return TASK_ELEMENTS
-    sizes = range(TASK_ELEMENTS // width * width, LEAST_ELEMENTS, -width)
-    return next((size for size in sizes if extent % size == 0), extent)
+    inner, axis = shape[-1], len(shape) - 2
+    while axis > 0 and inner * shape[axis] <= TASK_ELEMENTS:
+        inner, axis = inner * shape[axis], axis - 1
+    counts = range(max(1, TASK_ELEMENTS // inner), 0, -1)
+    sizes = (inner * n for n in counts if shape[axis] % n == 0)
+    return next((s for s in sizes if s % width == 0 and s >= LEAST_ELEMENTS), math.prod(shape))
 
 
 def _schedule_square(sch: Schedule, block: Block, lanes: int) -> bool:

@@ -1,0 +1,52 @@
+"""`autosched logs lock`: the configurations of a model, written down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from autosched.cli.common import Common, make_command
+from autosched.cli.logs_common import knobs_text, workload_text
+from autosched.cli.output import Column, Table, count, say, show
+from autosched.cli.paths import check_output
+
+COLUMNS = (
+    Column("workload", "workload", workload_text),
+    Column("template", "template"),
+    Column("knobs", "knobs", knobs_text),
+    Column("origin", "from"),
+)
+
+
+@make_command(
+    "lock", example="autosched logs lock model.onnx -o model.lock\nautosched build model.onnx --locked model.lock"
+)
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write (default: MODEL with .lock).")
+def lock(common: Common, model: Path, output: Path | None) -> None:
+    """Write down which configuration each kernel of MODEL uses now, defaults too.
+
+    `autosched build --locked` then uses exactly these, or fails.
+    """
+    from autosched.cli.model import load_module
+    from autosched.driver.choose import choose
+    from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
+    from autosched.driver.tasks import extract_tasks
+    from autosched.records.lock import write_lock
+
+    path = output or model.with_suffix(".lock")
+    check_output(path, inputs=[model, *map(Path, common.db)])
+    reader = resolve_records(list(common.db) or None)
+    target, threads = resolve_target(common.target), resolve_threads(common.threads)
+    module = load_module(model, None, quiet=common.is_quiet)
+    choices = [choose(task, reader, task.name) for task in extract_tasks(module, target, threads=threads)]
+    chosen = {c.task.key: (c.config, c.found.origin or "template default") for c in choices}
+    write_lock(path, chosen, {"target": target.to_json(), "threads": threads})
+    rows = [
+        {"workload": key, "template": config.template, "knobs": dict(config.knobs), "origin": origin}
+        for key, (config, origin) in chosen.items()
+    ]
+    if common.format != "table" or common.verbosity > 0:
+        show(Table(COLUMNS, rows), common.format)
+    say(f"{count(len(rows), 'configuration')} written to {path}", quiet=common.is_quiet)

@@ -1,0 +1,90 @@
+"""Lock files: which configuration each kernel of a model uses, so that every later build uses the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from autosched.errors import AutoschedError, RecordError
+from autosched.records.contexts import FallbackContext
+from autosched.records.found import Found, Trust, Validator
+from autosched.records.record import check_plain
+from autosched.space import Config
+from autosched.task import Task, Workload
+
+LOCK_VERSION = 1
+LARGEST_BYTES = 1 << 26
+
+
+class Lock(FallbackContext):
+    """The configurations of a lock file; nothing else is looked up, and what is not in it is an error.
+
+    configs  by workload key
+    """
+
+    def __init__(self, configs: Mapping[str, Config], where: str):
+        self.configs, self.where = configs, where
+
+    def own(self, task: Task, valid: Validator | None = None) -> Found:
+        """The locked configuration. Raises RecordError where there is none, or it no longer fits the kernel."""
+        hint = "write the lock again with `autosched logs lock`"
+        config = self.configs.get(task.key)
+        if config is None:
+            raise RecordError(f"the lock has no configuration for {task.workload}", where=self.where, hint=hint)
+        if valid is not None and (objection := valid(config)):
+            raise RecordError(f"the locked configuration of {task.workload}: {objection}", where=self.where, hint=hint)
+        return Found(config, f"lock {self.where}", Trust.SAME_DEVICE)
+
+
+def write_lock(path: Path, chosen: Mapping[str, tuple[Config, str]], facts: Mapping[str, Any]) -> None:
+    """Write a lock file, whole or not at all; equal choices give equal bytes.
+
+    chosen  by workload key: the configuration, and where it came from
+    facts   target, threads and the like: for people, not read again
+    Raises  RecordError if it cannot be written.
+    """
+    kernels = [
+        {"workload": json.loads(key), "config": json.loads(config.key), "from": origin}
+        for key, (config, origin) in sorted(chosen.items())
+    ]
+    text = json.dumps({"autosched_lock": LOCK_VERSION, **facts, "kernels": kernels}, indent=1, sort_keys=True) + "\n"
+    temporary = ""
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary:
+            Path(temporary).unlink(missing_ok=True)
+        raise RecordError(f"cannot write the lock: {error.strerror}", where=str(path)) from None
+
+
+def read_lock(path: Path) -> Lock:
+    """Read a lock file. Raises RecordError for anything that is none."""
+    try:
+        if path.stat().st_size > LARGEST_BYTES:
+            raise RecordError("too large for a lock", where=str(path))
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RecordError(f"cannot read the lock: {error.strerror}", where=str(path)) from None
+    except (ValueError, RecursionError):
+        raise RecordError("not a lock: no JSON", where=str(path)) from None
+    if not isinstance(document, dict) or document.get("autosched_lock") != LOCK_VERSION:
+        raise RecordError(f"not a lock of version {LOCK_VERSION}", where=str(path))
+    try:
+        check_plain(document)
+        configs = {
+            Workload.from_json(kernel["workload"]).key: Config.from_json(kernel["config"])
+            for kernel in document["kernels"]
+        }
+    except (AutoschedError, KeyError, TypeError, AttributeError) as error:
+        raise RecordError(f"a malformed lock: {error}", where=str(path)) from None
+    return Lock(configs, str(path))
