@@ -10,7 +10,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SETUP  := setup.cfg setup.py pyproject.toml
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help demo test test-all bench bench-kernels bench-models lint format dist clean
+.PHONY: help demo test test-all bench bench-kernels bench-models bench-records lint format dist clean
 .DELETE_ON_ERROR:
 
 help:
@@ -49,6 +49,9 @@ bench-kernels: $(VENV)/.installed-bench
 
 bench-models: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.networks --threads 1,2 $(ARGS)
+
+bench-records: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks.record_speed $(ARGS)
 
 lint: $(VENV)/.installed-lint
 	$(BIN)/ruff check .

@@ -52,7 +52,7 @@ Winners = Mapping[tuple[str, Any, int], "Record"]
 
 
 def compare(first: Winners, second: Winners, threshold: float) -> list[dict[str, Any]]:
-    """Rows for all winners of both sides; pairs are of one workload and number of threads, of one device if possible."""
+    """Rows for all winners of both sides; pairs share workload and number of threads, the device too if possible."""
     pairs: list[tuple[Record | None, Record | None]] = [(first[key], second[key]) for key in first if key in second]
     rest_a = [first[key] for key in first if key not in second]
     rest_b = [second[key] for key in second if key not in first]

@@ -199,12 +199,13 @@ def stats(common: Common, chosen: RecordFilter) -> None:
         }
         for task in sorted(found, key=lambda task: -task.spent_s)
     ]
+    n_trials = sum(task.n_trials for task in found)
     summary = {
         "n_tasks": len(found),
-        "n_trials": sum(task.n_trials for task in found),
+        "n_trials": n_trials,
         "n_failed": sum(task.n_failed for task in found),
         "spent_s": sum(task.spent_s for task in found),
     }
     show(Table(STATS_COLUMNS, rows, summary=summary), common.format)
-    text = f"{count(summary['n_trials'], 'trial')} of {count(len(found), 'task')}, {summary['n_failed']} failed"
+    text = f"{count(n_trials, 'trial')} of {count(len(found), 'task')}, {summary['n_failed']} failed"
     say(f"{text}, {clock(summary['spent_s'])} spent, in {origin}", quiet=common.is_quiet)

@@ -66,7 +66,8 @@ def _convergence(title: str, steps: Sequence[Sequence[float]]) -> str:
         raise UsageError("drawing in the terminal needs plotext", hint="pip install plotext") from None
     if not steps:
         return f"{title}: nothing has worked"
-    xs, ys = [], []
+    xs: list[float] = []
+    ys: list[float] = []
     for n, time_ms in steps:
         if ys:  # the best stays until it gets better
             xs, ys = [*xs, n], [*ys, ys[-1]]

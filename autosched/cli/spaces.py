@@ -22,7 +22,8 @@ SHOWN = 24  # candidates of a knob in a text table
 
 @click.group(
     "spaces",
-    epilog='\b\nExample:\n  autosched spaces list\n  autosched spaces show matmul --workload "M=128 N=256 K=784 batch=1"'
+    epilog="\b\nExample:\n  autosched spaces list"
+    '\n  autosched spaces show matmul --workload "M=128 N=256 K=784 batch=1"'
     "\n  autosched spaces check my_spaces/cpu/matmul.toml",
     context_settings={"help_option_names": ["-h", "--help"]},
 )

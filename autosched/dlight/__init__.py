@@ -1,7 +1,7 @@
 """TVM's DLight: rules that schedule each PrimFunc of a module without tuning.
 
-    with Target("cuda"):
-        mod = dlight.ApplyDefaultSchedule(dlight.gpu.Matmul(), dlight.gpu.Fallback())(mod)
+with Target("cuda"):
+    mod = dlight.ApplyDefaultSchedule(dlight.gpu.Matmul(), dlight.gpu.Fallback())(mod)
 """
 
 from autosched.dlight import cpu, gpu

@@ -17,7 +17,7 @@ Apply = Callable[[PrimFunc, Target, bool], Answer]
 
 
 class ScheduleRule:
-    """A rule: `apply` answers with a schedule (or several, where something may be tuned), None where it does not fit."""
+    """A rule: `apply` answers with a schedule (or several, where one may be chosen), None where it does not fit."""
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> Answer:
         """The schedule of a function for a target."""

@@ -15,10 +15,10 @@ from autosched.dlight.blocks import (
     try_schedule,
 )  # fmt: skip
 from autosched.errors import ScheduleError
+from autosched.ir import walk
 from autosched.target import Target
 from autosched.tir import BufferLoad, PrimFunc, Schedule
 from autosched.tir.expr import Var
-from autosched.ir import walk
 
 MATRIX, VECTOR, LOW_BATCH = "matrix", "vector", "low batch"
 MAX_LOW_BATCH = 16
@@ -118,7 +118,13 @@ class Matmul(GPUScheduleRule):
         by, yi, y = sch.split(i, [None, ty, vi])
         bx, xi, x = sch.split(j, [None, tx, vj])
         sch.reorder(*([] if z is None else [z]), by, bx, yi, xi, *reduce, y, x)
-        for loop, axis in ((z, "blockIdx.z"), (by, "blockIdx.y"), (bx, "blockIdx.x"), (yi, "threadIdx.y"), (xi, "threadIdx.x")):
+        for loop, axis in (
+            (z, "blockIdx.z"),
+            (by, "blockIdx.y"),
+            (bx, "blockIdx.x"),
+            (yi, "threadIdx.y"),
+            (xi, "threadIdx.x"),
+        ):
             if loop is not None:
                 sch.bind(loop, axis)
         if last is not None:

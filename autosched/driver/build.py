@@ -12,7 +12,7 @@ import numpy as np
 
 from autosched import te
 from autosched.codegen.native import native_object
-from autosched.driver.choose import Choice, choose_all
+from autosched.driver.choose import Choice, choose_all, is_scheduled
 from autosched.driver.compile import compile_functions, prim_funcs, stored_functions
 from autosched.driver.input_ranges import input_ranges
 from autosched.driver.models import as_module, join_targets, refuse_thread_bindings
@@ -25,7 +25,7 @@ from autosched.driver.symbolic import SymbolicFunction, SymbolicModule, is_symbo
 from autosched.driver.threads import limit_threads
 from autosched.driver.work import count_work
 from autosched.errors import UsageError
-from autosched.ir import GlobalVar, IRModule, walk
+from autosched.ir import GlobalVar, IRModule
 from autosched.records import RecordReader
 from autosched.relax.expr import Call, Function
 from autosched.relax.to_graph import to_graph
@@ -34,7 +34,7 @@ from autosched.runtime import Executable, Module
 from autosched.target import Target
 from autosched.templates import apply_config
 from autosched.templates.accuracy import STRICT, with_strict
-from autosched.tir import For, LoopKind, PrimFunc
+from autosched.tir import PrimFunc
 from autosched.tir.specialize import specialize
 from autosched.version import __version__
 
@@ -200,13 +200,6 @@ def build_functions(module: IRModule, target: Target, records: RecordReader | No
     manifest = {"autosched": __version__, "target": target.to_json(), "functions": stored_functions(compiled)}
     entry = next(iter(plan.entries))
     return Module(kernels, native_object(), functions=graphs, entry=entry, threads=threads, manifest=manifest)
-
-
-def is_scheduled(func: PrimFunc) -> bool:
-    """Whether somebody has scheduled the function already: its attribute says so, or a loop is not serial."""
-    if func.attrs.get("tir.is_scheduled"):
-        return True
-    return any(isinstance(x, For) and x.kind is not LoopKind.SERIAL for x in walk(func.body))
 
 
 class Plan:

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from autosched.driver.work import count_work
 from autosched.errors import ScheduleError, SpaceError
-from autosched.ir import IRModule
+from autosched.ir import IRModule, walk
 from autosched.records import Found, RecordReader, Trust
 from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.task import Task
 from autosched.templates import Applied, apply_config, default_config, space_for, templates_for
 from autosched.templates.workload import describe
-from autosched.tir import PrimFunc
+from autosched.tir import Block, For, LoopKind, PrimFunc
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,16 @@ def _objection(func: PrimFunc, target: Target, config: Config) -> str:
     return space.why_not(config)
 
 
+def is_scheduled(func: PrimFunc) -> bool:
+    """Whether somebody has scheduled the function already: its attribute says so, a loop is not serial, or a sum is decomposed."""
+    if func.attrs.get("tir.is_scheduled") or func.attrs.get("tirx.is_scheduled"):
+        return True
+    nodes = list(walk(func.body))
+    names = {x.name_hint for x in nodes if isinstance(x, Block)}
+    decomposed = any(n.endswith("_update") and f"{n[:-7]}_init" in names for n in names)  # no template takes it up
+    return decomposed or any(isinstance(x, For) and x.kind is not LoopKind.SERIAL for x in nodes)
+
+
 def choose_all(
     module: IRModule,
     target: Target,
@@ -96,11 +106,11 @@ def choose_all(
     threads: int,
     weights: dict[str, int] | None = None,
 ) -> dict[str, Choice]:
-    """A choice for every PrimFunc of the module, by its name; functions of one workload share their look-up."""
+    """A choice for every PrimFunc of the module that nobody has scheduled, by name; equal workloads share a look-up."""
     by_key: dict[str, Choice] = {}
     choices: dict[str, Choice] = {}
     for gv, func in module.functions_items():
-        if not isinstance(func, PrimFunc):
+        if not isinstance(func, PrimFunc) or is_scheduled(func):
             continue
         weight = (weights or {}).get(gv.name, 1)
         task = make_task(func, target, name=gv.name, weight=weight, threads=threads)

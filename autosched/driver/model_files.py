@@ -24,7 +24,7 @@ from autosched.tir import BufferStore, PrimFunc
 from autosched.tir.expr import Var as TirVar
 from autosched.tir.expr import const_int
 
-SCRIPT_SUFFIXES = (".py", ".tvm", ".tvmscript", ".txt")
+SCRIPT_SUFFIXES = (".py", ".tvm", ".tvmscript")
 KNOWN = "models are .onnx and .pt2 files, files of TVMScript text (.py, .tvm), and package.module:object"
 Shapes = Mapping[str, tuple[int, ...]]
 

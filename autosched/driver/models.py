@@ -74,7 +74,8 @@ def _from_frontend(what: Any) -> IRModule | None:
     if torch is not None and isinstance(what, torch.ExportedProgram):
         from autosched.frontend.torch import from_exported_program
 
-        return from_exported_program(what, unwrap_unit_return_tuple=True)
+        exported: IRModule = from_exported_program(what, unwrap_unit_return_tuple=True)
+        return exported
     if nn is None:
         return None
     model, spec = what if isinstance(what, tuple) and len(what) == 2 else (what, getattr(what, "spec", None))
@@ -84,6 +85,7 @@ def _from_frontend(what: Any) -> IRModule | None:
         raise InvalidTypeError(
             "an nn.Module needs its spec", hint='give (model, {"forward": {"x": nn.spec.Tensor(…)}})'
         )
+    module: IRModule
     module, parameters = model.export_tvm(spec)
     known = {name: p.data.numpy() for name, p in parameters if p.data is not None}
     for method in spec if known else ():

@@ -78,7 +78,8 @@ def _run(pipeline: Any, mod: IRModule) -> IRModule:
         return mod
     if not isinstance(pipeline, Pass) and not callable(pipeline):
         raise InvalidTypeError(f"a pipeline is a name or a pass, not a {type(pipeline).__name__}")
-    return pipeline(mod)
+    result: IRModule = pipeline(mod)
+    return result
 
 
 def check_symbols(mod: IRModule) -> None:
@@ -116,7 +117,8 @@ class _Late:
             raise ShapeError(f"the size of {missing[0]} does not follow from the arguments", where=f"function {name}")
         key = (name, *values.values())
         if key not in self.built:
-            whole = IRModule({**self._called(function), name: bind_function(function, values)})
+            whole = IRModule(self._called(function))
+            whole[name] = bind_function(function, values)
             self.built[key] = build_vm(whole, self.target, records=self.records, threads=self.threads)
         return self.built[key]
 

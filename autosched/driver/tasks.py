@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from autosched.driver.build import call_counts, has_graph, prepare
-from autosched.driver.choose import make_task
+from autosched.driver.choose import is_scheduled, make_task
 from autosched.driver.models import as_module
 from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
 from autosched.ir import IRModule
@@ -26,7 +26,7 @@ def extract_tasks(
         weights = call_counts(module)
     tasks: dict[str, Task] = {}
     for gv, func in module.functions_items():
-        if not isinstance(func, PrimFunc):
+        if not isinstance(func, PrimFunc) or is_scheduled(func):
             continue
         weight = weights.get(gv.name, 1)
         task = make_task(func, target, name=gv.name, weight=weight, threads=threads)

@@ -140,5 +140,3 @@ class DumpIR(PassInstrument):
         name = f"{self._count:03d}_{info.name.replace('/', '_')}.py"
         (self._folder / name).write_text(mod.script(), encoding="utf-8")
         self._count += 1
-
-

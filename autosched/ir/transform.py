@@ -24,7 +24,8 @@ class PassInfo:
     required: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"The meta data of the pass - pass name: {self.name}, opt_level: {self.opt_level}, required passes: {list(self.required)}"
+        start = f"The meta data of the pass - pass name: {self.name}, opt_level: {self.opt_level}"
+        return f"{start}, required passes: {list(self.required)}"
 
 
 class PassContext:

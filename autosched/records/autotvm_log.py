@@ -1,7 +1,8 @@
 """AutoTVM's log lines, version 0.2, as records of a foreign device: kept and shown, never used by a build.
 
-Source  TVM 0.9, `autotvm/record.py`: {"input": [target, task, args, kwargs], "config": {"entity": [[name, kind, value]]},
-        "result": [costs, error number, seconds in all, time], "version": 0.2}
+Source  TVM 0.9, `autotvm/record.py`: {"input": [target, task, args, kwargs],
+        "config": {"entity": [[name, kind, value]]}, "result": [costs, error number, seconds in all, time],
+        "version": 0.2}
 """
 
 from __future__ import annotations
@@ -59,10 +60,8 @@ def from_autotvm(document: dict[str, Any]) -> Record:
 
 def foreign_device(source: str, name: str) -> Fingerprint:
     """A device that another tuner has named and nothing else is known of: it equals no device of ours."""
-    return Fingerprint(
-        vendor=source, cpu_family=0, model_name=name, isa_level=source, vector_bits=0, l1_bytes=0, l2_bytes=0, l3_bytes=0,
-        cores=0,
-    )  # fmt: skip
+    nothing = dict.fromkeys(("cpu_family", "vector_bits", "l1_bytes", "l2_bytes", "l3_bytes", "cores"), 0)
+    return Fingerprint(vendor=source, model_name=name, isa_level=source, **nothing)
 
 
 def _measurement(costs: Any, error_no: Any, document: dict[str, Any]) -> Measurement:

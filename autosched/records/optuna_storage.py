@@ -41,6 +41,9 @@ def write_storage(path: Path, records: Iterable[Record]) -> int:
         for number, group in enumerate(groups.values(), start=1):
             _write_study(storage, number, group)
         storage.engine.dispose()
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
         os.replace(temporary, path)
     except OSError as error:
         raise RecordError(f"cannot write the storage: {error.strerror}", where=str(path)) from None
@@ -56,7 +59,7 @@ def _write_study(storage: Any, number: int, records: list[Record]) -> None:
     first = records[0]
     name = f"{number} {first.workload} | {first.device.model_name} | {first.threads} threads"
     study = optuna.create_study(storage=storage, study_name=name[:500], direction="minimize")
-    study.set_metric_names(["ms"])
+    study.set_user_attr("unit", "ms")
     study.set_user_attr("workload", first.workload.key[:2000])
     rows = [_parameters(record) for record in records]
     values: dict[str, dict[Any, None]] = {}

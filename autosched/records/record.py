@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import platform
+import re
 import time as clock
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -186,14 +187,40 @@ FIELDS: Mapping[str, type | tuple[type, ...]] = {
     "is_default": bool,
     "is_winner": bool,
 }
+LINE_FIELDS = {"schema", *FIELDS}
 REQUIRED = ("workload", "config", "status", "device")
 MOST_NESTED = 16  # levels of lists and objects in a record; ours have four
+SUSPICIOUS = re.compile(r"(?:^|[:,\[])-?\d{16}")  # a large number, or text that looks like one
 LARGEST_INT = 2**53  # what every reader of JSON, and every database, holds exactly
 
 
-def check_plain(value: Any, left: int = MOST_NESTED) -> None:
-    """Refuse what JSON text can hold and a database cannot. Raises RecordError."""
-    kind = type(value)  # exact types first: this runs for every value of every line of an import
+def check_plain(value: Any) -> str:
+    """Refuse what JSON text can hold and a database cannot; gives the value's canonical text, "" if it was not needed.
+
+    Raises  RecordError.
+    """
+    try:  # nothing in the text looks suspicious: much faster than to look at every part
+        text = _DUMP(value)
+        is_small = "\\ud" not in text and SUSPICIOUS.search(text) is None  # \\ud: half a character, or a rare one
+        if is_small and _depth(value, MOST_NESTED) >= 0:
+            return text
+    except (ValueError, RecursionError, TypeError):
+        pass  # the slow way finds the place and the reason
+    _check_part(value, MOST_NESTED)
+    return ""
+
+
+def _depth(value: Any, left: int) -> int:
+    """How many levels are left below the value; negative where there are too many."""
+    parts = value.values() if type(value) is dict else value
+    if left == 0:
+        return -1
+    inner = [_depth(part, left - 1) for part in parts if type(part) is dict or type(part) is list]
+    return min(inner, default=left - 1)
+
+
+def _check_part(value: Any, left: int) -> None:
+    kind = type(value)
     if kind is str:
         if not value.isascii():
             try:
@@ -211,11 +238,11 @@ def check_plain(value: Any, left: int = MOST_NESTED) -> None:
             raise RecordError(f"more than {MOST_NESTED} levels of lists and objects")
         if kind is dict:
             for key in value:
-                check_plain(key, left - 1)
+                _check_part(key, left - 1)
             value = value.values()
         for part in value:
             if type(part) is not bool:
-                check_plain(part, left - 1)
+                _check_part(part, left - 1)
 
 
 def from_document(document: Any) -> Record:
@@ -235,14 +262,26 @@ def from_document(document: Any) -> Record:
         wrong = not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)
         if name in document and wrong:
             raise RecordError(f"field '{name}' is a {type(value).__name__}")
-    check_plain(document)
+    text = check_plain(document)
     _check_parts(document)
     try:
-        return _build(document)
+        record = _build(document)
+        if _is_line(text, document, record):
+            record.__dict__["line"] = text
+        return record
     except AutoschedError as error:
         raise RecordError(str(error)) from None
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise RecordError(f"malformed: {error}") from None
+
+
+def _is_line(text: str, document: dict[str, Any], record: Record) -> bool:
+    """Whether a document's canonical text is the record's own line: no field more or less, no value of another form."""
+    times = (document.get("time"), *document.get("times_s", ()))
+    is_same = document.keys() == LINE_FIELDS and all(type(t) is float for t in times)
+    checked = _DUMP(record.measurement.checked_against)
+    start = f'{{"checked_against":{checked},"config":{record.config.key},"device":{device_text(record.device)},"error":'
+    return is_same and text.startswith(start) and text.endswith(f',"workload":{record.workload.key}}}')
 
 
 def _check_parts(document: Mapping[str, Any]) -> None:
@@ -251,7 +290,12 @@ def _check_parts(document: Mapping[str, Any]) -> None:
         raise RecordError("field 'times_s' holds something else than numbers")
     if not all(isinstance(version, str) for version in document.get("versions", {}).values()):
         raise RecordError("field 'versions' holds something else than text")
-    workload = document["workload"]
+
+
+@lru_cache(maxsize=4096)
+def _workload(text: str) -> Workload:
+    """The workload of a JSON text: many records share one. Raises AutoschedError."""
+    workload = json.loads(text)
     dtypes, shapes = workload.get("dtypes", []), workload.get("shapes", [])
     if not (isinstance(dtypes, list) and all(isinstance(dtype, str) for dtype in dtypes)):
         raise RecordError("workload: 'dtypes' is no list of text")
@@ -259,6 +303,7 @@ def _check_parts(document: Mapping[str, Any]) -> None:
         raise RecordError("workload: 'shapes' is no list of shapes")
     if not isinstance(workload.get("epilogue", ""), str):
         raise RecordError("workload: 'epilogue' is no text")
+    return Workload.from_json(workload)
 
 
 def _is_shape(value: Any) -> bool:
@@ -281,7 +326,7 @@ def _build(document: dict[str, Any]) -> Record:
     if optional.get("threads", 1) < 1:
         raise RecordError(f"{optional['threads']} threads")
     return Record(
-        Workload.from_json(document["workload"]),
+        _workload(_DUMP(document["workload"])),
         Config.from_json(document["config"]),
         measurement,
         read_fingerprint(document["device"]),

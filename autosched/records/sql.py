@@ -198,7 +198,8 @@ class SqlStore:
         rows: list[tuple[Any, ...]] = []
         with clear_errors(self.where), self.engine.connect() as connection:
             keys, devices = self._keys(connection)
-            for workload_id, device_id, threads, *rest in connection.execute(select).cursor or ():
+            cursor: Any = connection.execute(select).cursor  # the driver's own rows: a million of them matter
+            for workload_id, device_id, threads, *rest in cursor:
                 task = (workload_id, device_id, threads)
                 if task not in index:
                     index[task] = len(tasks)

@@ -1,10 +1,10 @@
 """TVM's visitors and mutators for user-written passes: `visit_call_`, `visit_var_binding_` … to override.
 
-    @relax.expr_functor.mutator
-    class ReluToGelu(relax.PyExprMutator):
-        def visit_call_(self, call):
-            call = self.visit_expr_post_order(call)
-            return relax.op.nn.gelu(call.args[0]) if call.op.name == "relax.nn.relu" else call
+@relax.expr_functor.mutator
+class ReluToGelu(relax.PyExprMutator):
+    def visit_call_(self, call):
+        call = self.visit_expr_post_order(call)
+        return relax.op.nn.gelu(call.args[0]) if call.op.name == "relax.nn.relu" else call
 """
 
 from __future__ import annotations

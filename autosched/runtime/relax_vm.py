@@ -40,7 +40,7 @@ class VMExecutable:
 
     @staticmethod
     def of(what: Any) -> VMExecutable:
-        """The executable itself, or one around what `build` or `load_module` gave. Raises TypeError for other things."""
+        """The executable itself, or one around what `build` or `load_module` gave. Raises TypeError for the rest."""
         match what:
             case VMExecutable():
                 return what

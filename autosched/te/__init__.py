@@ -6,8 +6,8 @@ from autosched.te.build import (
     var,
 )  # fmt: skip
 from autosched.te.math import (
-    abs, acos, asin, atan, ceil, ceildiv, cos, cosh, erf, exp, exp2, exp10, floor, fma, fmod, isfinite, isinf, isnan, log,
-    log1p, log2, log10, nearbyint, normcdf, pow, power, round, rsqrt, sigmoid, sin, sinh, sqrt, tan, tanh, trunc,
+    abs, acos, asin, atan, ceil, ceildiv, cos, cosh, erf, exp, exp10, exp2, floor, fma, fmod, isfinite, isinf, isnan,
+    log, log10, log1p, log2, nearbyint, normcdf, pow, power, round, rsqrt, sigmoid, sin, sinh, sqrt, tan, tanh, trunc,
 )  # fmt: skip
 from autosched.te.prim_func import create_prim_func
 from autosched.te.schedule import Schedule, create_schedule

@@ -36,7 +36,7 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "rsqrt": lambda x: _like(1 / np.sqrt(x), x),
     "sigmoid": sigmoid,
     "erf": lambda x: _like(_erf(x), x),
-    "normcdf": lambda x: _like(0.5 * _erfc(-np.asarray(x, np.float64) * math.sqrt(0.5)).astype(np.float64), x),
+    "normcdf": lambda x: _like(0.5 * np.asarray(_erfc(np.asarray(x) * -math.sqrt(0.5)), np.float64), x),
     "lgamma": lambda x: _like(_log_gamma(x), x),
     "fma": lambda a, b, c: _like(np.float64(a) * np.float64(b) + c, c),
     "likely": lambda x: x,

@@ -72,7 +72,7 @@ def test_a_folder_a_pipe_and_nothing(command: str, tmp_path: Path, capsys: Captu
 
 def test_another_format(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "model.txt").write_text("text")
-    refuse(capsys, ["build", str(tmp_path / "model.txt")], "cannot import 'model.txt'; models are .onnx files")
+    refuse(capsys, ["build", str(tmp_path / "model.txt")], "cannot import 'model.txt'; models are .onnx and .pt2 files")
 
 
 def test_a_file_that_may_not_be_read(model: Path, capsys: Capture) -> None:

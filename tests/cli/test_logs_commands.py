@@ -108,7 +108,8 @@ def test_a_winner_never_shows_a_gain_below_one(capsys: pytest.CaptureFixture[str
                 make(4.0, 6, ok(1.01e-3, baseline_s=1e-3), n=16, is_winner=True),  # drift between rounds
             ]
         )
-    gains = {json.loads(str(row["workload"]))["shapes"][1][1]: row["gain"] for row in read(capsys, "logs", "best", "--db", str(path))}  # fmt: skip
+    rows = read(capsys, "logs", "best", "--db", str(path))
+    gains = {json.loads(str(row["workload"]))["shapes"][1][1]: row["gain"] for row in rows}
     assert gains == {4: None, 8: 1.0, 16: 1.0}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -116,6 +117,7 @@ def test_what_is_accepted_comes_back_as_it_was(field: str, value: Any, data: st.
     except RecordError as error:
         assert str(error)
         return
+    assert dataclasses.replace(accepted).line == accepted.line  # made anew from the fields
     again = from_document(json.loads(accepted.line))
     assert again.uid == accepted.uid and accepted.line.encode("utf-8")
 

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 
 import pytest
@@ -58,3 +59,14 @@ def test_refuses_missing_fields(missing: str) -> None:
 
 def test_unknown_fields_are_ignored() -> None:
     assert from_document({**record(1).to_document(), "energy_j": 3}).config == record(1).config
+
+
+def test_a_line_is_that_of_the_fields_even_where_the_document_says_more() -> None:
+    """Parts with fields that are not kept, while their short forms stand elsewhere in the text."""
+    document = record(1).to_document()
+    copies = {name: document[name] for name in ("device", "config", "workload")}
+    longer = {name: {**part, "more": 1} for name, part in copies.items()}
+    for change in (longer, {"time": 3}, {"extra": copies}, {"how": copies}):
+        found = from_document({**document, "how": copies, **change})
+        assert found.line == dataclasses.replace(found).line
+        assert from_document(json.loads(found.line)).uid == found.uid

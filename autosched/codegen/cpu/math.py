@@ -1,7 +1,8 @@
-"""exp, log, tanh, sigmoid, erf and normcdf of float32 vectors, as LLVM functions that are inlined where they are called.
+"""exp, log, tanh, sigmoid, erf and normcdf of float32 vectors, as LLVM functions inlined where they are called.
 
 Each reduces its argument to a small range and evaluates a polynomial there; all are right at overflow, underflow,
-infinities and NaN. Sources: the single-precision functions of S. Moshier's Cephes (log, tanh; exp's reduction) and N. Juffa's erff.
+infinities and NaN. Sources: the single-precision functions of S. Moshier's Cephes
+(log, tanh; exp's reduction) and N. Juffa's erff; the other polynomials are fits of our own.
 """
 
 from __future__ import annotations

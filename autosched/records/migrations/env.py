@@ -1,4 +1,4 @@
-"""What Alembic runs: the steps on the connection, and inside the transaction, that `autosched.records.upgrade` gives."""
+"""What Alembic runs: the steps, on the connection and in the transaction that `autosched.records.upgrade` gives."""
 
 from alembic import context
 

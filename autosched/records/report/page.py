@@ -47,7 +47,8 @@ trials, dark where it is fast.</figcaption></figure>
 <figure><div id="failures" class="chart"></div><figcaption id="failures-text"></figcaption></figure>
 <div id="sources"></div>
 <details><summary>All trials of the task</summary>
-<div class="wide" tabindex="0" role="region" aria-label="Table of trials"><table id="trial-table"></table></div></details>
+<div class="wide" tabindex="0" role="region" aria-label="Table of trials"><table id="trial-table"></table></div>
+</details>
 </section>
 </main>
 <noscript>The tables and charts of this page need JavaScript; it is all in this file.</noscript>

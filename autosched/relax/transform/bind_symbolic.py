@@ -17,7 +17,6 @@ from autosched.relax.struct_info import (
     PrimStructInfo,
     ShapeExpr,
     ShapeStructInfo,
-    StructInfo,
     TensorStructInfo,
     TupleStructInfo,
 )
@@ -33,7 +32,7 @@ def symbolic_dims(function: Function) -> list[TirVar]:
     """The symbols in the shapes of a function's parameters, in order of first use."""
     found: dict[TirVar, None] = {}
     for p in function.params:
-        for node in walk(p.struct_info):
+        for node in walk(p.struct_info) if p.struct_info is not None else ():
             if isinstance(node, TirVar):
                 found[node] = None
     return list(found)
@@ -44,13 +43,13 @@ def _dim(x: Any, values: Values) -> Any:
     return x if new is x else Analyzer().simplify(new)
 
 
-def bind_info(info: StructInfo | None, values: Values) -> StructInfo | None:
-    """An annotation with the symbols replaced."""
+def bind_info(info: Any, values: Values) -> Any:
+    """An annotation (or None) with the symbols replaced."""
     match info:
         case TensorStructInfo() if info.shape is not None:
             return TensorStructInfo(ShapeExpr(tuple(_dim(d, values) for d in info.shape)), info.dtype)
         case TupleStructInfo():
-            return TupleStructInfo(tuple(bind_info(f, values) for f in info.fields))  # type: ignore[arg-type]
+            return TupleStructInfo(tuple(bind_info(f, values) for f in info.fields))
         case ShapeStructInfo() if info.values is not None:
             return ShapeStructInfo(tuple(_dim(d, values) for d in info.values))
         case PrimStructInfo() if info.value is not None:
@@ -87,7 +86,7 @@ class _Binder(Rewriter):
             info = bind_info(b.struct_info, self.values)
             new = dataclasses.replace(b.var, struct_info=info)
             self.replaced[b.var], self._changed = new, True
-            b = MatchCast(new, b.value, info)  # type: ignore[arg-type]
+            b = MatchCast(new, b.value, info)
         super()._binding(b)
 
 

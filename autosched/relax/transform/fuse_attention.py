@@ -80,10 +80,11 @@ class _Fuser(Rewriter):
             return None  # heads that share keys by broadcasting
         if ndim == 3:
             return self.three_dimensions(scores, product)
-        operands = [self.operand(x, base) for x, base in zip(
-            (scores.query, scores.key, product.args[1]), ("BHSD", "BHDS", "BHSD"), strict=True)]  # fmt: skip
-        layouts = (*(o.layout for o in operands), "BHSD")
-        return op.nn.attention(*(o.value for o in operands), scores.bias, scale=scores.scale, layouts=layouts)
+        q = self.operand(scores.query, "BHSD")
+        k = self.operand(scores.key, "BHDS")
+        v = self.operand(product.args[1], "BHSD")
+        layouts = (q.layout, k.layout, v.layout, "BHSD")
+        return op.nn.attention(q.value, k.value, v.value, scores.bias, scale=scores.scale, layouts=layouts)
 
     def three_dimensions(self, scores: _Scores, product: Call) -> Expr | None:
         """[N, S, D]: N images of one head."""
@@ -95,9 +96,9 @@ class _Fuser(Rewriter):
         elif bias is not None and _ndim(bias) > 3:
             return None
         values = [scores.query, scores.key, product.args[1]]
-        wide = [self.emit(op.reshape(x, ShapeExpr((n, 1, *_shape(x)[1:])))) for x in values]
+        q, k, v = (self.emit(op.reshape(x, ShapeExpr((n, 1, *_shape(x)[1:])))) for x in values)
         layouts = ("BHSD", "BHDS", "BHSD", "BHSD")
-        out = self.emit(op.nn.attention(*wide, bias, scale=scores.scale, layouts=layouts))
+        out = self.emit(op.nn.attention(q, k, v, bias, scale=scores.scale, layouts=layouts))
         return op.reshape(out, ShapeExpr((n, rows, _shape(product)[-1])))
 
     def scores(self, x: Expr) -> _Scores | None:

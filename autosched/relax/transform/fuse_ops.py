@@ -89,7 +89,9 @@ def _fuse_function(function: Function, groups: list[Group], builder: BlockBuilde
                 bindings.append(b)
         blocks.append(dataclasses.replace(block, bindings=tuple(bindings)))
     fused = dataclasses.replace(function, body=SeqExpr(tuple(blocks), function.body.body))
-    return canonicalize_function(fused, {v: DataflowVar("lv", v.struct_info) for v in calls if isinstance(v, DataflowVar)})
+    return canonicalize_function(
+        fused, {v: DataflowVar("lv", v.struct_info) for v in calls if isinstance(v, DataflowVar)}
+    )
 
 
 def fuse_ops(module: IRModule) -> IRModule:

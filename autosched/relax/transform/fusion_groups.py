@@ -11,12 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autosched.ir.module import IRModule
+from autosched.ir.node import walk
 from autosched.relax.expr import Call, Function, Var, VarBinding
 from autosched.relax.op.call import is_call_tir, tir_inputs, tir_target
 from autosched.relax.rewrite import used_vars, users
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.relax.transform.annotate_patterns import OpPattern, pattern_of
 from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import For, LoopKind
 
 MAX_GROUP = 64  # calls in one kernel: code that nobody can read or compile is slower than memory
 
@@ -55,6 +57,13 @@ class Group:
         self.members = sorted({*self.members, *members}, key=lambda m: m.index)
 
 
+def stands_alone(func: PrimFunc) -> bool:
+    """Whether a function somebody wrote by hand is no part of a group: it is scheduled, or counts in int32."""
+    loops = [x for x in walk(func.body) if isinstance(x, For)]
+    scheduled = bool(func.attrs.get("tir.is_scheduled")) or any(x.kind is not LoopKind.SERIAL for x in loops)
+    return scheduled or any(x.loop_var.dtype != "int64" for x in loops)
+
+
 def find_members(module: IRModule, function: Function) -> list[Member]:
     """The kernel calls of a function with who reads them."""
     members: dict[Var, Member] = {}
@@ -63,6 +72,8 @@ def find_members(module: IRModule, function: Function) -> list[Member]:
             func = module[tir_target(b.value)]  # type: ignore[arg-type]
             given = func.attrs.get("op_pattern")
             pattern = pattern_of(func) if given is None else OpPattern(given)
+            if stands_alone(func):
+                pattern = OpPattern.OPAQUE
             members[b.var] = Member(index, b.var, b.value, pattern)  # type: ignore[arg-type]
     readers = users(function)
     for var, m in members.items():

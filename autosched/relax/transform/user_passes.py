@@ -55,7 +55,8 @@ def dataflowblock_pass(
             raise InvalidTypeError(f"class {subject.__name__} has no method transform_dataflowblock")
 
         def make(*args: Any, **kwargs: Any) -> Pass:
-            change = over_blocks(subject(*args, **kwargs).transform_dataflowblock)
+            instance: Any = subject(*args, **kwargs)
+            change = over_blocks(instance.transform_dataflowblock)
             made: Pass = function_pass(change, opt_level, made_name, required)
             return made
 

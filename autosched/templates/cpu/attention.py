@@ -164,8 +164,12 @@ class AttentionRows:
         while s["batch"] * parts < LEAST_TASKS and parts < 8 and s["M"] > 2 * parts * chunk * first.rows:
             parts *= 2
         knobs: dict[str, KnobValue] = {
-            "rows": first.rows, "vectors": first.vectors, "value_vectors": second.vectors, "chunk": chunk, "parts": parts,
-        }  # fmt: skip
+            "rows": first.rows,
+            "vectors": first.vectors,
+            "value_vectors": second.vectors,
+            "chunk": chunk,
+            "parts": parts,
+        }
         return Config(self.name, knobs)
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:

@@ -49,6 +49,7 @@ class ScheduleBase:
         self._blocks: dict[BlockRV, tuple[str, str]] = {}  # reference -> (function, block name)
         self._loops: dict[LoopRV, tuple[str, Var]] = {}
         self._values: dict[ExprRV, int] = {}
+        self._places: dict[LoopRV, int] = {}  # sampled places that are no loops
         self._trace = Trace()
         self._recording = True
         names = [gv.name for gv, f in mod.functions_items() if isinstance(f, PrimFunc)]
@@ -90,6 +91,7 @@ class ScheduleBase:
         other = object.__new__(type(self))
         other._mod, other._trees = self._mod, dict(self._trees)
         other._blocks, other._loops, other._values = dict(self._blocks), dict(self._loops), dict(self._values)
+        other._places = dict(self._places)
         other._trace, other._recording, other._working_on = self._trace.copy(), True, self._working_on
         other._random = random.Random(self._random.random())
         other._draws_errors = self._draws_errors

@@ -55,3 +55,18 @@ def categorical(rng: random.Random, candidates: Sequence[int], probs: Sequence[f
             )
         return decision
     return rng.choices(range(len(candidates)), weights=probs)[0]
+
+
+def partitioned_tile(
+    rng: random.Random, extent: int, n: int, position: int, inner_factor: int, decision: Sequence[int] | None
+) -> list[int]:
+    """n factors whose product is `extent`, the product of those from `position` on a multiple of `inner_factor`."""
+    if n < 1 or not 0 <= position <= n or inner_factor < 1:
+        raise InvalidValueError(
+            "sample_partitioned_tile: n and innerpart_factor are positive, partition_pos is in 0..n"
+        )
+    if decision is not None:
+        return perfect_tile(rng, extent, n, extent, decision)
+    every = factorizations(extent, n)
+    fitting = [f for f in every if prod(f[position:]) % inner_factor == 0]
+    return list(rng.choice(fitting or list(every)))

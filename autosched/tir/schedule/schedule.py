@@ -9,14 +9,14 @@ from autosched.errors import ScheduleError
 from autosched.tir.expr import Buffer
 from autosched.tir.index_map import IndexMap
 from autosched.tir.schedule import cache, compute_at, inline, layout, loops, notes, reduction, sampling
-from autosched.tir.schedule.base import ScheduleBase
+from autosched.tir.schedule.extras import INLINE, ScheduleExtras
 from autosched.tir.schedule.rv import BlockRV, ExprRV, LoopRV
 from autosched.tir.stmt import LoopKind
 
 Factor = int | ExprRV | None
 
 
-class Schedule(ScheduleBase):
+class Schedule(ScheduleExtras):
     """Rewrites a function step by step and records a trace. Blocks may be given by name wherever a BlockRV is taken.
 
     Each primitive checks that it keeps the result; it raises ScheduleError (leaving everything as it was) if it would
@@ -41,6 +41,8 @@ class Schedule(ScheduleBase):
         rv = self._new_block(fn, name)
         self._record("GetBlock", (), {"name": name, "func_name": fn}, (rv,))
         return rv
+
+    get_sblock = get_block  # the name of TVM 0.27
 
     def get_loops(self, block: BlockRV | str) -> list[LoopRV]:
         """The loops around a block, outer to inner."""
@@ -210,9 +212,14 @@ class Schedule(ScheduleBase):
         self, kind: str, primitive: Callable[..., Any], block: BlockRV | str, loop: LoopRV, unit_loops: bool, index: int
     ) -> None:
         block = self._rv_of(block)
-        (fn, name), (loop_fn, var) = self._block(block), self._loop(loop)
-        self._same_function(fn, loop_fn)
-        self._trees[fn] = primitive(self._tree(fn), name, var, unit_loops, index)
+        fn, name = self._block(block)
+        if loop in self._places:  # a sampled place that is no loop
+            if self._places[loop] == INLINE:
+                self._trees[fn] = inline.compute_inline(self._tree(fn), name)
+        else:
+            loop_fn, var = self._loop(loop)
+            self._same_function(fn, loop_fn)
+            self._trees[fn] = primitive(self._tree(fn), name, var, unit_loops, index)
         self._record(kind, (block, loop), {"preserve_unit_loops": unit_loops, "index": index})
 
     def compute_inline(self, block: BlockRV | str) -> None:

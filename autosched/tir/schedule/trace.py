@@ -49,6 +49,12 @@ KINDS: dict[str, Kind] = {
     "SamplePerfectTile": Kind("sample_perfect_tile", ("n", "max_innermost_factor"), samples=True),
     "SampleCategorical": Kind("sample_categorical", ("candidates", "probs"), samples=True),
     "Split": Kind("split", ("preserve_unit_iters", "disable_predication"), rest="factors"),
+    "SamplePartitionedTile": Kind("sample_partitioned_tile", ("n", "partition_pos", "innerpart_factor"), samples=True),
+    "SampleComputeLocation": Kind("sample_compute_location", samples=True),
+    "LoopPartition": Kind("loop_partition", ("preserve_unit_iters",), rest="factors"),
+    "Merge": Kind("merge", many=True),
+    "ReorderBlockIterVar": Kind("reorder_block_iter_var", ("new_order",)),
+    "EnterPostproc": Kind("enter_postproc"),
     "Fuse": Kind("fuse", ("preserve_unit_iters",), many=True),
     "Reorder": Kind("reorder", many=True),
     "AddUnitLoop": Kind("add_unit_loop"),
@@ -214,6 +220,7 @@ class Trace:
             raise InvalidValueError(f"malformed trace: {e}") from e
         made: dict[str, Any] = {}
         for n, (kind, inputs, attrs, outputs) in enumerate(rows):
+            kind = kind.replace("SBlock", "Block")  # the names of TVM 0.27
             if kind not in KINDS:
                 raise InvalidValueError(f"unknown instruction '{kind}' in a trace", hint=f"known: {', '.join(KINDS)}")
             if len(attrs) != len(KINDS[kind].attrs):

@@ -92,3 +92,21 @@ def test_powers_with_constant_exponents(exponent):
     y = aligned(x.shape)
     run(compile_func(with_kinds(te.create_prim_func([a, c]), i="vectorized"), "cpu", name="power"), [x, y])
     np.testing.assert_allclose(y, x.astype("d") ** float(np.float32(exponent)), rtol=4e-7)
+
+
+def test_normal_distribution_function():
+    from math import erfc, sqrt
+
+    x = np.concatenate([np.random.default_rng(0).uniform(-15, 15, 20_001), CORNERS]).astype("f")
+    x = x[~np.isnan(x)]
+    exact = np.array([0.5 * erfc(-float(v) * sqrt(0.5)) for v in x])
+    for kind in ("vectorized", "serial"):
+        y = evaluate("normcdf", x, "cpu", kind)
+        assert abs(y - exact).max() <= 1e-7
+        near = abs(x) < 5
+        assert (abs(y - exact)[near] / exact[near]).max() <= 2e-4
+    assert np.isnan(evaluate("normcdf", np.full(9, np.nan, "f"), "cpu", "vectorized")).all()
+    wide = np.linspace(-30, 10, 101)
+    assert (
+        ulps(evaluate("normcdf", wide, "cpu", "vectorized"), np.array([0.5 * erfc(-v * sqrt(0.5)) for v in wide])) < 99
+    )

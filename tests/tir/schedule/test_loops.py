@@ -297,3 +297,12 @@ def test_fuse_refuses_loops_of_different_dtypes() -> None:
     sch = Schedule(body)
     with pytest.raises(ScheduleError, match="counts in int32, loop 'w' in int64"):
         sch.fuse(*sch.get_loops("B")[1:])
+
+
+def test_vectors_across_rows() -> None:
+    """4 lanes over rows of 3: only both loops together show that each element is written once."""
+    a = te.placeholder((4, 3), name="A")
+    sch = Schedule(te.create_prim_func([a, te.compute((4, 3), lambda i, j: a[i, j] + 1.0, name="B")]))
+    _, inner = sch.split(sch.fuse(*sch.get_loops("B")), [None, 4])
+    sch.vectorize(inner)
+    assert "T.vectorized(4)" in sch.mod.script()

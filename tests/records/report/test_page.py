@@ -1,0 +1,90 @@
+"""The report: one file, no request, nothing from a record becomes markup."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from autosched.cli import main
+from autosched.records import Record, open_store
+from autosched.records.report import make_document, make_page
+from autosched.records.report.document import MOST_ROWS
+from autosched.space import Config
+from autosched.task import Measurement, Status, Workload
+from autosched.testing.tasks import record
+
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&{data}{script}"
+
+
+def evil_record() -> Record:
+    workload = Workload(EVIL, ("float32",), ((2, 3),), {}, EVIL)
+    config = Config(EVIL, {EVIL: EVIL})
+    device = dataclasses.replace(record(1).device, model_name=EVIL)
+    good = Measurement(Status.OK, (1e-3,), how={"baseline_s": 2e-3})
+    return Record(workload, config, good, device, session=EVIL, is_winner=True)
+
+
+class Scripts(HTMLParser):
+    """Counts elements and collects attributes that could load something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [str(value) for name, value in attrs if name in ("src", "href", "srcset", "action")]
+
+
+def page_of(tmp_path: Path, *records: Record) -> str:
+    with open_store(tmp_path / "r.db") as store:
+        store.add(records)
+        return make_page(make_document(store))
+
+
+def test_hostile_names_stay_text(tmp_path: Path) -> None:
+    page = page_of(tmp_path, evil_record(), record(1, default=True))
+    parsed = Scripts()
+    parsed.feed(page)
+    assert parsed.tags.count("script") == 3 and "img" not in parsed.tags
+    assert parsed.links == ["#tasks"]
+    found = re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    names = [task["name"] for task in json.loads(found[1])["tasks"]]
+    assert any(name.startswith(EVIL) for name in names)
+    assert "innerHTML" not in (Path(__file__).parents[3] / "autosched/records/report/page.js").read_text()
+
+
+def test_the_page_forbids_requests_and_is_small(tmp_path: Path) -> None:
+    records = [record(i % 90 + 1, default=i == 0) for i in range(1)]
+    records += [dataclasses.replace(record(i % 50 + 1), time=float(i)) for i in range(3000)]
+    page = page_of(tmp_path, *records)
+    assert "default-src 'none'" in page and len(page.encode()) < 6_000_000
+
+
+def test_the_document_thins_and_keeps_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from autosched.records.report import document
+
+    monkeypatch.setattr(document, "MOST_ROWS", 40)
+    assert MOST_ROWS > 40
+    with open_store(tmp_path / "r.db") as store:
+        store.add([dataclasses.replace(record(i), time=float(i)) for i in range(1, 200)])
+        (task,) = make_document(store)["tasks"]
+    assert len(task["rows"]) == 40 and task["rows"][0][0] == pytest.approx(1 / 199, rel=1e-4)
+    assert task["steps"][0] == [1, 1.0] and task["steps"][-1][0] == 199 and task["n"] == 199
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = tmp_path / "r.db", tmp_path / "r.html"
+    with open_store(path) as store:
+        store.add([record(1, default=True), evil_record()])
+    assert main(["logs", "report", "-o", str(out), "--db", str(path)]) == 0
+    assert "2 tasks" in capsys.readouterr().err and out.read_text().startswith("<!DOCTYPE html>")
+    assert main(["logs", "report", "-o", str(tmp_path / "no" / "r.html"), "--db", str(path)]) == 2
+    assert main(["logs", "report", "-o", str(path), "--db", str(path)]) == 2
