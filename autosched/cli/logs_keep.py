@@ -1,4 +1,4 @@
-"""`autosched logs upgrade, verify, prune`: databases that last."""
+"""Databases that last: the subcommands upgrade, verify and prune of `autosched logs`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`autosched logs list, best, show, stats`: what tuning has found."""
+"""What tuning has found: the subcommands list, best, show and stats of `autosched logs`."""
 
 from __future__ import annotations
 

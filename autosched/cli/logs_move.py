@@ -1,4 +1,4 @@
-"""`autosched logs export, import, merge`: records move between databases, machines and tools."""
+"""Records move between databases, machines and tools: the subcommands export, import and merge of `autosched logs`."""
 
 from __future__ import annotations
 

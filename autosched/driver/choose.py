@@ -89,7 +89,7 @@ def _objection(func: PrimFunc, target: Target, config: Config) -> str:
 
 
 def is_scheduled(func: PrimFunc) -> bool:
-    """Whether somebody has scheduled the function already: its attribute says so, a loop is not serial, or a sum is decomposed."""
+    """Whether somebody has scheduled it: its attribute says so, a loop is not serial, or a sum is decomposed."""
     if func.attrs.get("tir.is_scheduled") or func.attrs.get("tirx.is_scheduled"):
         return True
     nodes = list(walk(func.body))

@@ -40,7 +40,7 @@ from autosched.topi.manipulate import (
     tile,
     transpose,
 )
-from autosched.topi.norm import batch_norm, layer_norm, lrn
+from autosched.topi.norm import batch_norm, layer_norm, lrn, rms_norm
 from autosched.topi.pool import adaptive_avg_pool2d, avg_pool2d, max_pool2d
 from autosched.topi.reduction import argmax, argmin, max, mean, min, prod, sum, variance
 from autosched.topi.softmax import log_softmax, softmax

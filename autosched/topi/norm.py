@@ -89,6 +89,33 @@ def layer_norm(
     return te.compute(shape, normalise, name="T_layer_norm", varargs_names=axis_names(x.ndim))  # type: ignore[no-any-return]
 
 
+def rms_norm(x: Tensor, weight: Tensor, axes: Sequence[int], epsilon: float) -> Tensor:
+    """Divide by the root of the mean square over `axes`, times the weight. Source: Zhang, Sennrich 2019."""
+    shape = dims(x.shape)
+    rest = dims(reduced_shape(shape, axes, False))
+    count = 1
+    for a in axes:
+        count *= int_shape(x)[a]
+    k = [te.reduce_axis((0, shape[a]), f"k{a}") for a in axes]
+    names = axis_names(len(rest))
+
+    def squares(*i: Any) -> Any:
+        value = x(*full_index(i, k, x.ndim, axes, False))
+        return te.sum(value * value, axis=k)
+
+    total = te.compute(rest, squares, name="rms_norm_squares", varargs_names=names)
+    inverse = te.compute(
+        rest, lambda *i: te.rsqrt(total(*i) / E.const(count, x.dtype) + E.const(epsilon, x.dtype)),
+        name="rms_norm_inverse", varargs_names=names,
+    )  # fmt: skip
+
+    def scaled(*i: Any) -> Any:
+        outer = [v for n, v in enumerate(i) if n not in axes]
+        return x(*i) * inverse(*outer) * weight(*(i[a] for a in axes))
+
+    return te.compute(shape, scaled, name="T_rms_norm", varargs_names=axis_names(x.ndim))  # type: ignore[no-any-return]
+
+
 def lrn(x: Tensor, size: int, axis: int, alpha: float, beta: float, bias: float) -> Tensor:
     """Local response normalisation: x / (bias + alpha / size * sum of squares over `size` neighbours) ** beta.
 

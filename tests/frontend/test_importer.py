@@ -119,6 +119,29 @@ SINGLE: dict[str, Callable[[], onnx.ModelProto]] = {
     "argmax then cast": lambda: make(
         [node("ArgMax", "x", "a", axis=1), node("Cast", "a", "y", to=1)], {"x": (3, 5)}, ["y"]
     ),
+    "top k": lambda: make(
+        [node("TopK", "x k", "v i", axis=1), node("Cast", "i", "y", to=1)], {"x": (3, 9)}, ["v", "y"], {"k": np.array([4])}
+    ),
+    "top k smallest": lambda: make(
+        [node("TopK", "x k", "v i", axis=0, largest=0)], {"x": (7, 2)}, ["v"], {"k": np.array([3])}
+    ),
+    "cumsum": lambda: single("CumSum", (3, 5), weights={"a": np.array(1)}),
+    "cumsum reversed": lambda: single("CumSum", (3, 5), weights={"a": np.array(0)}, reverse=1, exclusive=1),
+    "resize nearest": lambda: make(
+        [node("Resize", "x _ s", "y", mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor")],
+        {"x": (1, 2, 4, 5)}, ["y"], {"s": np.array([1, 1, 2, 2.6], "f")},
+    ),
+    "resize nearest by default": lambda: make(
+        [node("Resize", "x _ _ n", "y", mode="nearest")], {"x": (1, 2, 4, 5)}, ["y"], {"n": np.array([1, 2, 7, 3])}
+    ),
+    "resize linear": lambda: make(
+        [node("Resize", "x _ s", "y", mode="linear")], {"x": (1, 2, 4, 5)}, ["y"], {"s": np.array([1, 1, 2, 1.5], "f")}
+    ),
+    "resize linear to corners": lambda: make(
+        [node("Resize", "x _ _ n", "y", mode="linear", coordinate_transformation_mode="align_corners")],
+        {"x": (1, 2, 4, 5)}, ["y"], {"n": np.array([1, 2, 7, 3])},
+    ),
+    "upsample 9": lambda: single("Upsample", (1, 2, 3, 3), opset=9, weights={"s": np.array([1, 1, 2, 2], "f")}),
     "layer norm": lambda: single(
         "LayerNormalization", (2, 3, 4), weights={"g": np.ones((4,), "f"), "b": np.ones((4,), "f")}, axis=-1
     ),

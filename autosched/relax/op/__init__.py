@@ -1,6 +1,6 @@
 """The operators; the whole table is `registry.OPERATORS`."""
 
-from autosched.relax.op import nn
+from autosched.relax.op import image, nn
 from autosched.relax.op.binary import (
     add,
     broadcast_to,
@@ -39,6 +39,7 @@ from autosched.relax.op.manipulate import (
 )
 from autosched.relax.op.reduce import argmax, argmin, max, mean, min, prod, sum, variance
 from autosched.relax.op.registry import OPERATORS, OpDef, Sample, define_op, definition_of, get_op, remake, sample
+from autosched.relax.op.sort import argsort, cumsum, sort, topk
 from autosched.relax.op.unary import (
     abs, astype, ceil, clip, cos, erf, exp, floor, identity, log, logical_not, negative, round, rsqrt, sigmoid, sign,
     sin, sqrt, tanh,

@@ -82,6 +82,33 @@ layer_norm = define_op(
 )
 
 
+def _rms_norm_type(data: StructInfo, weight: StructInfo, axes: Any, epsilon: float) -> TensorStructInfo:
+    t = float_same(data)
+    own = [t.dims[a] for a in axes_tuple(axes, t.ndim)]
+    if not same_dims(tensor(weight).dims, own):
+        raise ShapeError(f"weight is {weight!r}, the normalised dimensions are {tuple(own)}")
+    return t
+
+
+def _rms_norm(data: Array, weight: Array, axes: Any, epsilon: float) -> Array:
+    over = axes_tuple(axes, data.ndim)
+    wide = data.astype(np.float64)
+    shape = [s if i in over else 1 for i, s in enumerate(data.shape)]
+    inverse = 1 / np.sqrt(np.square(wide).mean(axis=over, keepdims=True) + epsilon)
+    return (wide * inverse * weight.reshape(shape)).astype(data.dtype)  # type: ignore[no-any-return]
+
+
+rms_norm = define_op(
+    "nn.rms_norm",
+    inputs=("data", "weight"),
+    attributes={"axes": -1, "epsilon": 1e-5},
+    infer_type=_rms_norm_type,
+    compute=lambda x, weight, axes, epsilon: topi.rms_norm(x, weight, axes_tuple(axes, x.ndim), epsilon),
+    reference=_rms_norm,
+    samples=[sample((3, 5), (5,)), sample((2, 3, 40), (3, 40), axes=(1, 2), epsilon=1e-3)],
+)
+
+
 def _batch_norm_type(
     data: StructInfo,
     gamma: StructInfo,

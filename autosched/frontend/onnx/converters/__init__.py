@@ -11,6 +11,7 @@ from autosched.frontend.onnx.converters import (
     pool,
     reduce,
     shape,
+    sort,
 )
 
-__all__ = ["arrange", "conv", "elementwise", "index", "linear", "logic", "norm", "pool", "reduce", "shape"]
+__all__ = ["arrange", "conv", "elementwise", "index", "linear", "logic", "norm", "pool", "reduce", "shape", "sort"]

@@ -1,0 +1,135 @@
+"""Sorting, the k best, running sums."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autosched import topi
+from autosched.errors import InvalidValueError
+from autosched.relax.op.conv2d import Array
+from autosched.relax.op.registry import define_op, sample
+from autosched.relax.op.types import axis_index, tensor
+from autosched.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from autosched.topi.sort import argsort as te_argsort
+from autosched.topi.sort import cumsum as te_cumsum
+from autosched.topi.sort import take_along
+
+
+def _order(x: Array, axis: int, descending: bool) -> Array:
+    """Positions in order, equals as they stand."""
+    if descending:
+        x = np.asarray(-x.astype(np.float64) if x.dtype.kind == "f" else -x.astype(np.int64))
+    return np.argsort(x, axis=axis, kind="stable")
+
+
+def _same_type(x: StructInfo, axis: int, descending: bool, dtype: str | None = None) -> TensorStructInfo:
+    t = tensor(x)
+    axis_index(axis, t.ndim)
+    return TensorStructInfo(t.dims, dtype or t.dtype)
+
+
+_SAMPLES = [sample((3, 7), axis=-1), sample((4, 3), axis=0, descending=True), sample(((9,), "int32"), low=0, high=4)]
+
+
+def _sort(x: Any, axis: int, descending: bool) -> Any:
+    axis %= x.ndim
+    return take_along(x, te_argsort(x, axis, descending, "int32"), axis)
+
+
+sort = define_op(
+    "sort",
+    attributes={"axis": -1, "descending": False},
+    infer_type=_same_type,
+    compute=_sort,
+    reference=lambda x, axis, descending: np.take_along_axis(x, _order(x, axis, descending), axis),
+    samples=_SAMPLES,
+)
+argsort = define_op(
+    "argsort",
+    attributes={"axis": -1, "descending": False, "dtype": "int32"},
+    infer_type=_same_type,
+    compute=lambda x, axis, descending, dtype: te_argsort(x, axis % x.ndim, descending, dtype),
+    reference=lambda x, axis, descending, dtype: _order(x, axis, descending).astype(dtype),
+    samples=_SAMPLES,
+)
+
+
+def _topk_type(x: StructInfo, k: int, axis: int, ret_type: str, largest: bool, dtype: str) -> StructInfo:
+    t = tensor(x)
+    a = axis_index(axis, t.ndim)
+    size = t.static_shape[a]
+    if ret_type not in ("both", "values", "indices"):
+        raise InvalidValueError(f"ret_type '{ret_type}'", hint="'both', 'values' or 'indices'")
+    if k > size:
+        raise InvalidValueError(f"the {k} best of {size}")
+    shape = (*t.dims[:a], size if k < 1 else k, *t.dims[a + 1 :])
+    values, indices = TensorStructInfo(shape, t.dtype), TensorStructInfo(shape, dtype)
+    both = TupleStructInfo((values, indices))
+    return both if ret_type == "both" else values if ret_type == "values" else indices
+
+
+def _topk(x: Any, k: int, axis: int, ret_type: str, largest: bool, dtype: str) -> Any:
+    axis %= x.ndim
+    indices = te_argsort(x, axis, largest, dtype, k if k >= 1 else None)
+    if ret_type == "indices":
+        return indices
+    values = take_along(x, indices, axis)
+    return (values, indices) if ret_type == "both" else values
+
+
+def _topk_reference(x: Array, k: int, axis: int, ret_type: str, largest: bool, dtype: str) -> Any:
+    order = _order(x, axis, largest)
+    indices = np.take(order, np.arange(k if k >= 1 else x.shape[axis]), axis)
+    values = np.take_along_axis(x, indices, axis)
+    return {"both": (values, indices.astype(dtype)), "values": values, "indices": indices.astype(dtype)}[ret_type]
+
+
+topk = define_op(
+    "topk",
+    inputs=("data",),
+    attributes={"k": 1, "axis": -1, "ret_type": "both", "largest": True, "dtype": "int32"},
+    infer_type=_topk_type,
+    compute=_topk,
+    reference=_topk_reference,
+    samples=[
+        sample((3, 9), k=4),
+        sample((5, 2), k=2, axis=0, largest=False, dtype="int64"),
+        sample((2, 6), k=3, ret_type="values"),
+        sample((2, 6), k=0, ret_type="indices"),
+    ],
+)
+
+
+def _cumsum_type(data: StructInfo, axis: int | None, dtype: str | None, exclusive: bool) -> TensorStructInfo:
+    t = tensor(data)
+    if axis is None:
+        return TensorStructInfo((int(np.prod(t.static_shape)),), dtype or t.dtype)
+    axis_index(axis, t.ndim)
+    return TensorStructInfo(t.dims, dtype or t.dtype)
+
+
+def _cumsum(data: Any, axis: int | None, dtype: str | None, exclusive: bool) -> Any:
+    x = data if dtype is None else topi.cast(data, dtype)
+    if axis is None:
+        x, axis = topi.reshape(x, (int(np.prod([int(s) for s in x.shape])),)), 0
+    return te_cumsum(x, axis % x.ndim, bool(exclusive))
+
+
+def _cumsum_reference(data: Array, axis: int | None, dtype: str | None, exclusive: bool) -> Array:
+    total = np.cumsum(data.astype(np.float64) if data.dtype.kind == "f" else data, axis)
+    if exclusive:
+        total = total - (data.reshape(-1) if axis is None else data)
+    return total.astype(dtype or data.dtype)
+
+
+cumsum = define_op(
+    "cumsum",
+    inputs=("data",),
+    attributes={"axis": None, "dtype": None, "exclusive": False},
+    infer_type=_cumsum_type,
+    compute=_cumsum,
+    reference=_cumsum_reference,
+    samples=[sample((3, 5), axis=1), sample((4, 2), axis=0, exclusive=True), sample(((2, 3), "int32"), low=0, high=9)],
+)

@@ -1,0 +1,60 @@
+"""Sorting, the k best, running sums: each element's place is counted, which is quadratic in the length and parallel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autosched import te
+from autosched.te import Tensor
+from autosched.tir import expr as E
+from autosched.topi.manipulate import _compute
+from autosched.topi.shapes import dims, int_shape
+
+
+def _at(index: tuple[Any, ...], axis: int, value: Any) -> tuple[Any, ...]:
+    return (*index[:axis], value, *index[axis + 1 :])
+
+
+def argsort(x: Tensor, axis: int, descending: bool, dtype: str, count: int | None = None) -> Tensor:
+    """Positions of the elements along `axis` in order, equals as they stand; only the first `count`.
+
+    The rank of an element is the number of those before it; position r is that of the element with rank r.
+    """
+    size = int_shape(x)[axis]
+    extent = dims(x.shape)[axis]
+    j = te.reduce_axis((0, extent), "j")
+    before_kind = E.GT if descending else E.LT
+
+    def rank(*i: Any) -> Any:
+        mine, other = x(*i), x(*_at(i, axis, j))
+        earlier = te.all(E.compare(E.EQ, other, mine), E.compare(E.LT, j.var, i[axis]))
+        return te.sum(
+            E.select(te.any(E.compare(before_kind, other, mine), earlier), E.const(1, dtype), E.const(0, dtype)), axis=j
+        )
+
+    ranks = _compute(x.shape, rank, "T_rank")
+    k = te.reduce_axis((0, extent), "k")
+
+    def position(*i: Any) -> Any:
+        found = E.compare(E.EQ, ranks(*_at(i, axis, k)), E.cast(dtype, i[axis]))
+        return te.sum(E.select(found, E.cast(dtype, k.var), E.const(0, dtype)), axis=k)
+
+    shape = [*x.shape]
+    shape[axis] = E.const(size if count is None else count, extent.dtype)
+    return _compute(shape, position, "T_argsort")
+
+
+def take_along(x: Tensor, positions: Tensor, axis: int) -> Tensor:
+    """x at the positions along an axis."""
+    return _compute(positions.shape, lambda *i: x(*_at(i, axis, E.cast("int64", positions(*i)))), "T_sorted")
+
+
+def cumsum(x: Tensor, axis: int, exclusive: bool) -> Tensor:
+    """Sums of the elements up to each along `axis`, itself included or not."""
+    k = te.reduce_axis((0, dims(x.shape)[axis]), "k")
+    kind = E.LT if exclusive else E.LE
+
+    def total(*i: Any) -> Any:
+        return te.sum(E.select(E.compare(kind, k.var, i[axis]), x(*_at(i, axis, k)), E.const(0, x.dtype)), axis=k)
+
+    return _compute(x.shape, total, "T_cumsum")
