@@ -184,28 +184,30 @@ class SqlStore:
             hint = "restore a copy, or choose another one with --db"
             raise RecordError(f"the database is damaged: a device: {error}", where=self.where, hint=hint) from None
 
-    def trial_table(self, query: RecordFilter | None = None) -> tuple[list[TaskKey], list[tuple[Any, ...]]]:
+    def trial_table(self, query: RecordFilter | None = None) -> tuple[list[TaskKey], tuple[Any, ...]]:
         """The trials of each task without their evidence, for statistics over many.
 
-        returns  tasks, and rows of (task's index in that list, time, status, is_default, median_s) by task, then time
+        returns  tasks, and columns by task, then time: the task's index in that list, time, status, is_default,
+                 median_s; no columns where there are no trials
         """
+        import numpy as np
+
         clauses = clauses_of(query or RecordFilter())
         order = (R.c.workload_id, R.c.device_id, R.c.threads, R.c.time)
         select = sa.select(*order, R.c.status, R.c.is_default, R.c.median_s)
         select = select.select_from(JOINED if clauses else R).where(*clauses).order_by(*order)
-        tasks: list[TaskKey] = []
-        index: dict[tuple[int, int, int], int] = {}
-        rows: list[tuple[Any, ...]] = []
         with clear_errors(self.where), self.engine.connect() as connection:
             keys, devices = self._keys(connection)
             cursor: Any = connection.execute(select).cursor  # the driver's own rows: a million of them matter
-            for workload_id, device_id, threads, *rest in cursor:
-                task = (workload_id, device_id, threads)
-                if task not in index:
-                    index[task] = len(tasks)
-                    tasks.append(TaskKey(keys[workload_id], devices[device_id], threads))
-                rows.append((index[task], *rest))
-        return tasks, rows
+            rows = cursor.fetchall()
+        if not rows:
+            return [], ()
+        workload_ids, device_ids, threads, *columns = zip(*rows)
+        numbers = np.array([workload_ids, device_ids, threads])
+        is_first = np.any(np.diff(numbers, axis=1, prepend=-1), axis=0)
+        firsts = np.flatnonzero(is_first).tolist()
+        tasks = [TaskKey(keys[workload_ids[i]], devices[device_ids[i]], threads[i]) for i in firsts]
+        return tasks, (np.cumsum(is_first) - 1, *columns)
 
     def last_session(self) -> tuple[str, float, float] | None:
         """The session that was written to last, with the times of its first and last record; None without records."""

@@ -46,14 +46,13 @@ class TaskStatistics:
 
 def task_statistics(
     keys: Sequence[TaskKey],
-    rows: Sequence[tuple[Any, ...]],
+    columns: Sequence[Any],
     winners: Mapping[tuple[str, Any, int], Record],
 ) -> list[TaskStatistics]:
     """Statistics of each task from `SqlStore.trial_table()` and `SqlStore.winners()`."""
-    if not rows:
+    if not columns:
         return []
-    index_of, times, statuses, defaults, medians = zip(*rows)
-    index = np.array(index_of, dtype=np.int64)
+    index, times, statuses, defaults, medians = columns
     spent = np.bincount(index, weights=_pauses(np.array(times, dtype=np.float64)), minlength=len(keys))
     names, status = _codes(statuses)
     median = np.array(medians, dtype=np.float64)  # None becomes NaN

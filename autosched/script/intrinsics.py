@@ -12,7 +12,8 @@ DTYPES = (
 _LIKE_FIRST = (
     "exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "floor", "ceil", "round", "trunc", "nearbyint", "sin",
     "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "exp2", "exp10", "log2", "log10",
-    "log1p", "normcdf", "fabs", "abs", "pow", "fma", "fmod", "atan2", "hypot", "copysign", "nextafter", "popcount", "likely",
+    "log1p", "normcdf", "fabs", "abs", "pow", "fma", "fmod", "atan2", "hypot", "copysign", "nextafter", "popcount",
+    "likely",
     "shift_left", "shift_right", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not",
 )  # fmt: skip
 

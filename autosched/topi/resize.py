@@ -7,21 +7,25 @@ from typing import Any
 
 from autosched.te import Tensor
 from autosched.tir import expr as E
+from autosched.tir.expr import PrimExpr
 from autosched.topi.manipulate import _compute
 from autosched.topi.shapes import int_shape
 
 HALF_PIXEL, ALIGN_CORNERS, ASYMMETRIC, PYTORCH = "half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"
 
 
-def source_position(mode: str, old: int, new: int, scale: float) -> tuple[float, float]:
-    """(a, b) with the position in the old image a * i + b for position i in the new one; `scale` is new / old."""
+def source_position(mode: str, old: int, new: int, scale: float) -> tuple[float, float, float]:
+    """(m, d, s) with the position (i + s) * m / d - s in the old image for i in the new one; `scale` is new / old.
+
+    Computed in this order in float32, as ONNX Runtime does: a rounded position decides which pixel is the nearest.
+    """
     if mode == ALIGN_CORNERS:
-        return ((old - 1) / (new - 1) if new > 1 else 0.0), 0.0
+        return (old - 1.0, new - 1.0, 0.0) if new > 1 else (0.0, 1.0, 0.0)
     if mode == ASYMMETRIC:
-        return 1 / scale, 0.0
+        return 1.0, scale, 0.0
     if mode == PYTORCH and new == 1:
-        return 0.0, 0.0
-    return 1 / scale, 0.5 / scale - 0.5
+        return 0.0, 1.0, 0.0
+    return 1.0, scale, 0.5
 
 
 def _clip(i: Any, size: int) -> Any:
@@ -44,16 +48,17 @@ def resize2d(
         shape[a] = E.const(size[n], shape[a].dtype)
         lines.append(source_position(mode, old[n], size[n], scales[n]))
 
-    def position(n: int, i: Any) -> Any:
-        a, b = lines[n]
-        return E.cast("float32", i) * E.const(a, "float32") + E.const(b, "float32")
+    def position(n: int, i: Any) -> PrimExpr:
+        m, d, s = (E.const(v, "float32") for v in lines[n])
+        return (E.cast("float32", i) + s) * m / d - s
 
-    rounded: dict[str, Callable[[Any], Any]] = {
+    rounded: dict[str, Callable[[PrimExpr], PrimExpr]] = {
         "floor": lambda p: E.call("floor", p),
         "ceil": lambda p: E.call("ceil", p),
         "round_prefer_floor": lambda p: E.call("ceil", p - E.const(0.5, "float32")),
     }
-    whole = rounded.get(rounding, lambda p: E.call("floor", p + E.const(0.5, "float32")))
+    halves_up: Callable[[PrimExpr], PrimExpr] = lambda p: E.call("floor", p + E.const(0.5, "float32"))  # noqa: E731
+    whole = rounded.get(rounding, halves_up)
 
     def element(i: tuple[Any, ...], y: Any, z: Any) -> Any:
         index = list(i)

@@ -120,7 +120,8 @@ SINGLE: dict[str, Callable[[], onnx.ModelProto]] = {
         [node("ArgMax", "x", "a", axis=1), node("Cast", "a", "y", to=1)], {"x": (3, 5)}, ["y"]
     ),
     "top k": lambda: make(
-        [node("TopK", "x k", "v i", axis=1), node("Cast", "i", "y", to=1)], {"x": (3, 9)}, ["v", "y"], {"k": np.array([4])}
+        [node("TopK", "x k", "v i", axis=1), node("Cast", "i", "y", to=1)],
+        {"x": (3, 9)}, ["v", "y"], {"k": np.array([4])},
     ),
     "top k smallest": lambda: make(
         [node("TopK", "x k", "v i", axis=0, largest=0)], {"x": (7, 2)}, ["v"], {"k": np.array([3])}
@@ -128,7 +129,7 @@ SINGLE: dict[str, Callable[[], onnx.ModelProto]] = {
     "cumsum": lambda: single("CumSum", (3, 5), weights={"a": np.array(1)}),
     "cumsum reversed": lambda: single("CumSum", (3, 5), weights={"a": np.array(0)}, reverse=1, exclusive=1),
     "resize nearest": lambda: make(
-        [node("Resize", "x _ s", "y", mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor")],
+        [node("Resize", "x _ s", "y", coordinate_transformation_mode="asymmetric", nearest_mode="floor")],
         {"x": (1, 2, 4, 5)}, ["y"], {"s": np.array([1, 1, 2, 2.6], "f")},
     ),
     "resize nearest by default": lambda: make(

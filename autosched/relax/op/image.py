@@ -51,12 +51,13 @@ def _reference(
     found = _scales([data.shape[layout.index(a)] for a in "HW"], shape, scales)
     for axis, new, scale in zip((layout.index("H"), layout.index("W")), shape, found, strict=True):
         old = data.shape[axis]
-        a, b = source_position(coordinate_transformation_mode, old, new, scale)
-        p = np.arange(new, dtype=np.float32) * np.float32(a) + np.float32(b)
+        m, d, s = map(np.float32, source_position(coordinate_transformation_mode, old, new, scale))
+        p = (np.arange(new, dtype=np.float32) + s) * m / d - s
         if method == "nearest_neighbor":
-            whole = {
+            rounded: dict[str, Any] = {
                 "floor": np.floor, "ceil": np.ceil, "round_prefer_floor": lambda q: np.ceil(q - np.float32(0.5)),
-            }.get(rounding_method, lambda q: np.floor(q + np.float32(0.5)))  # fmt: skip
+            }  # fmt: skip
+            whole = rounded.get(rounding_method, lambda q: np.floor(q + np.float32(0.5)))
             out = np.take(out, np.clip(whole(p).astype(int), 0, old - 1), axis)
             continue
         low = np.floor(p).astype(int)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from autosched.relax.op.conv2d import Array
 from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import axis_index, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from autosched.topi.shapes import int_shape
 from autosched.topi.sort import argsort as te_argsort
 from autosched.topi.sort import cumsum as te_cumsum
 from autosched.topi.sort import take_along
@@ -105,7 +107,7 @@ topk = define_op(
 def _cumsum_type(data: StructInfo, axis: int | None, dtype: str | None, exclusive: bool) -> TensorStructInfo:
     t = tensor(data)
     if axis is None:
-        return TensorStructInfo((int(np.prod(t.static_shape)),), dtype or t.dtype)
+        return TensorStructInfo((math.prod(t.static_shape),), dtype or t.dtype)
     axis_index(axis, t.ndim)
     return TensorStructInfo(t.dims, dtype or t.dtype)
 
@@ -113,7 +115,7 @@ def _cumsum_type(data: StructInfo, axis: int | None, dtype: str | None, exclusiv
 def _cumsum(data: Any, axis: int | None, dtype: str | None, exclusive: bool) -> Any:
     x = data if dtype is None else topi.cast(data, dtype)
     if axis is None:
-        x, axis = topi.reshape(x, (int(np.prod([int(s) for s in x.shape])),)), 0
+        x, axis = topi.reshape(x, (math.prod(int_shape(x)),)), 0
     return te_cumsum(x, axis % x.ndim, bool(exclusive))
 
 

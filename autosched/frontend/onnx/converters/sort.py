@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from autosched.frontend.onnx.node import Node, constant
 from autosched.frontend.onnx.registry import converter
 from autosched.relax import op
@@ -43,7 +45,9 @@ def resize(node: Node) -> Expr:
     if sizes is None:
         if scales is None:
             raise node.fail("neither sizes nor scales are known")
-        sizes = [int(s * f) for s, f in zip(shape, scales, strict=True)]
+        sizes = [
+            int(np.float32(s) * np.float32(f)) for s, f in zip(shape, scales, strict=True)
+        ]  # as ONNX Runtime rounds
     if tuple(sizes[:2]) != tuple(shape[:2]):
         raise node.fail(f"only height and width are resized, not {shape} to {sizes}")
     mode = node.attr("mode", "nearest")
