@@ -111,7 +111,7 @@ class Conv2dBlocked:
         if s["copied"] and not s["flat"] and traffic.tiles >= LEAST_TASKS:  # enough pieces without the channels
             order, padding = TaskOrder("data", 1 << (traffic.tiles // LEAST_TASKS).bit_length() - 1), "task"
         # an inner loop of one block costs a 1x1 convolution up to 1.4 times, others 3 % (Zen 3)
-        unroll = next(u for u in ((8, 4, 2, 1) if s["flat"] else (4, 2, 1)) if s["IB"] % u == 0)
+        unroll = next(u for u in ((16, 8, 4, 2, 1) if s["flat"] else (4, 2, 1)) if s["IB"] % u == 0)
         knobs: dict[str, KnobValue] = {
             "oh_tile": oh_tile,
             "ow_tile": ow_tile,
