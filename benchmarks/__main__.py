@@ -46,7 +46,10 @@ def main() -> None:
         for name in wanted:
             table = SUITES[name](settings)
             print(f"\n{table.markdown()}", flush=True)
-            command = f"python -m benchmarks --only {name} --threads {args.threads}"
+            options = f"--threads {args.threads} --time {args.time:g}"
+            if name == "models":
+                options += f" --models {args.models} --trials {args.trials}"
+            command = f"python -m benchmarks --only {name} {options}"
             write(result_file(name, args.threads), command, [table])
 
 

@@ -32,11 +32,11 @@ def run_process(arguments: Sequence[str] | None = None) -> int:
 
     With --debug the traceback comes before them.
     """
-    from autosched.cli.app import app
-
     process = Process()
-    _interrupt_on_terminate()
     try:
+        _interrupt_on_terminate()
+        from autosched.cli.app import app
+
         words = None if arguments is None else list(arguments)
         result = app.main(words, prog_name="autosched", standalone_mode=False, obj=process)
         sys.stdout.flush()
@@ -44,6 +44,7 @@ def run_process(arguments: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as error:
         return error.exit_code
     except (KeyboardInterrupt, click.exceptions.Abort):
+        forget_interrupt()
         return _report("interrupted", EXIT_INTERRUPTED, process)
     except click.ClickException as error:
         if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):  # since click 8.2; before, exit 0
@@ -84,6 +85,15 @@ def _usage_text(error: click.ClickException) -> str:
 def _os_text(error: OSError) -> str:
     words = error.strerror or str(error)
     return f"{words}: {error.filename}" if error.filename else words
+
+
+def forget_interrupt() -> None:
+    """Let the process end by its exit code.
+
+    An interrupt that arrives while Python executes a text (`exec`, as in a module of Numba or in a dataclass) is noted
+    by the interpreter, caught or not, and at the end it kills itself by the signal; executing another text clears it.
+    """
+    exec("")
 
 
 def _interrupt_on_terminate() -> None:

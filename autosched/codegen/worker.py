@@ -51,7 +51,10 @@ def main() -> None:
             )
         except Exception as error:  # noqa: BLE001  (it is raised again in the other process)
             answer = error
-        write_frame(answers, answer)
+        try:
+            write_frame(answers, answer)
+        except BrokenPipeError:  # the other process was interrupted
+            return
 
 
 if __name__ == "__main__":

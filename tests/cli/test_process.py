@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -133,3 +134,18 @@ def test_log_levels_follow_verbosity_and_the_variable() -> None:
         root.handlers.clear()
         root.setLevel(logging.NOTSET)
         logging.getLogger("autosched.tuner").setLevel(logging.NOTSET)
+
+
+def test_an_interrupt_within_executed_text_still_ends_by_the_exit_code(tmp_path: Path) -> None:
+    """CPython would kill a process of `python -m` by SIGINT at its end, though the interrupt was caught."""
+    script = (
+        "import sys\n"
+        "from autosched.cli import app, process\n"
+        "app.app.main = lambda *a, **k: exec('raise KeyboardInterrupt')\n"
+        "sys.exit(process.run_process([]))\n"
+    )
+    (tmp_path / "interrupted.py").write_text(script)
+    command = [sys.executable, "-m", "interrupted"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert ended.returncode == 130 and ended.stderr == "autosched: interrupted\n"
