@@ -56,10 +56,12 @@ FACES: Mapping[str, Mapping[str, str]] = {
         "TVMError": "autosched.errors:TVMError",
         # packages
         "codegen": "autosched.codegen",
+        "arith": "autosched.tir.arith",
         "autotvm": "autosched.autotvm",
         "contrib": "autosched.contrib",
         "dlight": "autosched.dlight",
         "driver": "autosched.driver",
+        "sym": "autosched.tir.arith",
         "error": "autosched.errors",
         "errors": "autosched.errors",
         "get_global_func": "autosched.runtime.registry:get_global_func",
@@ -93,6 +95,10 @@ FACES: Mapping[str, Mapping[str, str]] = {
         "utils": "autosched.contrib.utils",
     },
     "autosched.ir": {
+        "PrimExpr": "autosched.tir.expr:PrimExpr",
+        "Range": "autosched.tir.construct:RangeFace",
+        "register_intrin_lowering": "autosched.tir.custom:register_intrin_lowering",
+        "register_op_attr": "autosched.tir.custom:register_op_attr",
         "Op": "autosched.relax.expr:Op",
         "instrument": "autosched.ir.instrument",
         "transform": "autosched.ir.transform",
@@ -137,6 +143,8 @@ FACES: Mapping[str, Mapping[str, str]] = {
         "ExprVisitor": "autosched.relax.functor:PyExprVisitor",
         "ExprMutator": "autosched.relax.functor:PyExprMutator",
         "expr_functor": "autosched.relax.functor",
+        "backend": "autosched.relax.backend",
+        "dpl": "autosched.relax.dpl",
         "analysis": "autosched.relax.analysis",
     },
     "autosched.relax.frontend": {
@@ -156,6 +164,13 @@ FACES: Mapping[str, Mapping[str, str]] = {
         "tensor": "autosched.te.tensor",
     },
     "autosched.tir": {
+        "analysis": "autosched.tir.analysis",
+        "arith": "autosched.tir.arith",
+        "comm_reducer": "autosched.te.build:comm_reducer",
+        "ir_builder": "autosched.tir.ir_builder",
+        "stmt_functor": "autosched.tir.stmt_functor",
+        "sum": "autosched.te.build:sum",
+        "TensorIntrin": "autosched.tir.tensor_intrin:TensorIntrin",
         "build": "autosched.driver:build",
         "ScheduleError": "autosched.errors:ScheduleError",
         "dlight": "autosched.dlight",
@@ -171,6 +186,9 @@ FACES: Mapping[str, Mapping[str, str]] = {
         "transform": "autosched.tir.transform",
         **{name: f"autosched.te.math:{name}" for name in _TIR_MATH},
     },
+    "autosched.tir.analysis": {
+        "estimate_tir_flops": "autosched.codegen.lower.tvm_passes:estimate_tir_flops",
+    },
     "autosched.tir.schedule": {
         "ScheduleError": "autosched.errors:ScheduleError",
         "BlockRV": "autosched.tir.schedule.rv:BlockRV",
@@ -180,6 +198,8 @@ FACES: Mapping[str, Mapping[str, str]] = {
 
 # TVM's paths of modules that stand elsewhere here: `import autosched.nd`, `from autosched.tirx import …`.
 ALIASES: Mapping[str, str] = {
+    "autosched.arith": "autosched.tir.arith",
+    "autosched.sym": "autosched.tir.arith",
     "autosched.nd": "autosched.runtime.ndarray",
     "autosched.transform": "autosched.ir.transform",
     "autosched.contrib.graph_runtime": "autosched.contrib.graph_executor",
@@ -187,6 +207,8 @@ ALIASES: Mapping[str, str] = {
     "autosched.instrument": "autosched.ir.instrument",
     "autosched.relax.ir.instrument": "autosched.relax.instrument",
     "autosched.relax.ir": "autosched.ir",
+    "autosched.relax.expr_functor": "autosched.relax.functor",
+    "autosched.relax.backend.contrib": "autosched.relax.backend.cuda",
     "autosched.tirx": "autosched.tir",
     "autosched.s_tir.dlight": "autosched.dlight",
     "autosched.s_tir": "autosched.tir",

@@ -29,7 +29,7 @@ def made_up(n: int) -> Iterator[Record]:
     for i in range(n):
         task, trial = divmod(i, PER_TASK)
         workload = Workload("matmul", ("float32",) * 3, ((8 + task, 16), (16, 4), (8 + task, 4)))
-        knobs = {"rows": trial, "vectors": trial % 3, "unroll": trial % 2 == 0, "order": "ijk", "tile_k": 256}
+        knobs = {"rows": trial, "vectors": trial % 3, "unroll": trial % 2 == 0, "order": "ijk", "tile_k": 8 * task}
         yield _record(workload, Config("matmul", knobs), device, host, i, trial)
 
 

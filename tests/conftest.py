@@ -8,6 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.postgres import new_database as new_database
+from tests.postgres import postgres as postgres
+from tests.postgres import postgres_url as postgres_url
+
 
 @pytest.fixture(scope="session", autouse=True)
 def private_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:

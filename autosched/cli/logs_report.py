@@ -14,10 +14,13 @@ from autosched.cli.logs_common import open_database, with_filter
 from autosched.cli.output import Column, Table, count, say, show, size
 from autosched.cli.paths import check_output
 from autosched.cli.values import Count
+from autosched.cli.waiting import Waiting
 from autosched.errors import UsageError
 
 if TYPE_CHECKING:
+    from autosched.driver.report_facts import ModelFacts
     from autosched.records import RecordFilter
+    from autosched.records.report import Machines
     from autosched.records.sql import SqlStore
 
 COLUMNS = (Column("file", "file"), Column("n_tasks", "tasks", right=True), Column("size_bytes", "size", size))
@@ -31,18 +34,31 @@ COLUMNS = (Column("file", "file"), Column("n_tasks", "tasks", right=True), Colum
 )
 @click.option("--model", type=click.Path(path_type=Path), help="Weigh tasks by this model, and show kernels' sources.")
 @click.option("--sources", type=Count(min=0), default=3, show_default=True, help="With --model: of so many tasks.")
+@click.option("--roofline/--no-roofline", default=True, help="Measure this machine's peaks, if they are not known.")
 @with_filter
-def report(common: Common, chosen: RecordFilter, output: Path, model: Path | None, sources: int) -> None:
-    """Write one self-contained page: tasks, convergence, knob importance, pairs of knobs, failures, sources.
+def report(
+    common: Common, chosen: RecordFilter, output: Path, model: Path | None, sources: int, roofline: bool
+) -> None:
+    """Write one self-contained page: tasks, convergence, knob importance, pairs of knobs, failures, roofline, sources.
 
-    The page needs no server and asks for nothing: it can be mailed or archived.
+    The page needs no server and asks for nothing: it can be mailed or archived. The roofline is shown for what was
+    tuned on a machine like this one.
     """
     from autosched.records.report import make_document, make_page
 
     with open_database(common) as store:
         check_output(output, inputs=[Path(where) for where in common.db])
-        weights, texts = _of_model(common, store, model, sources) if model is not None else (None, None)
-        document = make_document(store, chosen, weights=weights, sources=texts)
+        facts = None if model is None else _facts(common, store, model, sources)
+        with Waiting("reading the records", quiet=common.is_quiet):
+            document = make_document(
+                store,
+                chosen,
+                weights=facts and facts.weights,
+                sources=facts and facts.sources,
+                flops=facts and facts.flops,
+                machines=_machines(store, chosen) if roofline else None,
+                model="" if model is None else model.name,
+            )
     page = make_page(document)
     _write(output, page)
     n_tasks, size_bytes = len(document["tasks"]), output.stat().st_size
@@ -68,35 +84,27 @@ def _write(path: Path, text: str) -> None:
         raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
 
 
-def _of_model(
-    common: Common, store: SqlStore, model: Path, n_sources: int
-) -> tuple[dict[str, int], dict[str, dict[str, str]]]:
-    """How often each workload occurs, and the sources of the heaviest tasks' winners beside their defaults'."""
+def _facts(common: Common, store: SqlStore, model: Path, n_sources: int) -> ModelFacts:
     from autosched.cli.model import load_module
+    from autosched.driver.report_facts import model_facts
     from autosched.driver.settings import resolve_target, resolve_threads
-    from autosched.driver.tasks import extract_tasks
 
     module = load_module(model, None, quiet=common.is_quiet)
-    target, threads = resolve_target(common.target), resolve_threads(common.threads)
-    tasks = extract_tasks(module, target, threads=threads)
-    texts: dict[str, dict[str, str]] = {}
-    for task in tasks:
-        found = store.best(task)
-        if len(texts) < n_sources and found.config is not None and not found.is_default:
-            texts[task.key] = _sources(task, found.config)
-    return {task.key: task.weight for task in tasks}, texts
+    with Waiting(f"finding the tasks of {model.name}", quiet=common.is_quiet):
+        target, threads = resolve_target(common.target), resolve_threads(common.threads)
+        return model_facts(module, target, threads, store, n_sources=n_sources)
 
 
-def _sources(task: Any, winner: Any) -> dict[str, str]:
-    from autosched.codegen import compile_func
-    from autosched.errors import AutoschedError
-    from autosched.templates import apply_config, default_config
+def _machines(store: SqlStore, chosen: RecordFilter) -> Machines:
+    """The peaks of those devices and thread counts in the database that this machine can stand for."""
+    from autosched.target import Target
+    from autosched.target.threads import choose_threads
 
-    found = {}
-    for title, config in (("Winner", winner), ("Default", default_config(task.func, task.target))):
-        try:
-            compiled = compile_func(apply_config(task.func, config, task.target).func, task.target, name="kernel")
-            found[f"{title}: {config}"] = compiled.source
-        except AutoschedError as error:
-            found[f"{title}: {config}"] = error.line
+    target, most = Target("cpu"), choose_threads()
+    here = target.fingerprint()
+    found: dict[Any, Any] = {}
+    for threads in sorted({t.threads for t in store.tasks(chosen) if t.device == here and t.threads <= most}):
+        from autosched.driver.report_facts import known_peak
+
+        found[here, threads] = known_peak(target, threads)
     return found

@@ -17,6 +17,7 @@ from autosched.relax.transform import (
     DeadCodeElimination,
     EliminateCommonSubexpr,
     ExpandConvolutions,
+    FlattenMeans,
     FoldBatchnormToConv2D,
     FoldConstant,
     FuseAttention,
@@ -37,7 +38,8 @@ def graph_passes(target: Target) -> tuple[Pass, ...]:
     return (
         CanonicalizeBindings(), ExpandConvolutions(), FoldConstant(), RemoveIdentity(), FoldConstant(),
         FoldBatchnormToConv2D(), EliminateCommonSubexpr(), FuseAttention(), DeadCodeElimination(),
-        ChooseLayouts(block), FoldConstant(), RemoveIdentity(), CanonicalizeBindings(), DeadCodeElimination(),
+        ChooseLayouts((block, 2 * block)), FlattenMeans(), FoldConstant(), RemoveIdentity(), CanonicalizeBindings(),
+        DeadCodeElimination(),
         LegalizeKernels(), AnnotateTIROpPattern(), FuseOps(), FuseTIR(), CopyOutputs(), DeadCodeElimination(),
     )  # fmt: skip
 

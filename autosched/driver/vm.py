@@ -18,6 +18,7 @@ from autosched.relax.expr import (
     Call,
     Constant,
     Expr,
+    ExternFunc,
     Function,
     If,
     MatchCast,
@@ -30,14 +31,16 @@ from autosched.relax.expr import (
     Var,
     VarBinding,
 )  # fmt: skip
+from autosched.relax.op.call import CALL_DPS_PACKED, is_packed
 from autosched.relax.rewrite import used_vars
-from autosched.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from autosched.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo, tensor_infos
 from autosched.relax.transform import BindParams
 from autosched.relax.transform.infer_types import infer_types
 from autosched.runtime.executable import Executable
 from autosched.runtime.vm_program import Instruction, Param, Program, VMFunction
 from autosched.target import Target
 from autosched.tir import PrimFunc
+from autosched.tir.expr import as_int
 
 
 def build_vm(
@@ -133,7 +136,7 @@ class _Body:
         if isinstance(b, MatchCast):
             return False
         if isinstance(value, Call):
-            return not isinstance(value.op, GlobalVar | Var | Function)
+            return not isinstance(value.op, GlobalVar | Var | Function) and not is_packed(value)
         inside = {s.var for s in straight}
         return isinstance(value, Tuple | TupleGetItem | Var) and any(v in inside for v in used_vars(value))
 
@@ -241,7 +244,27 @@ class _Body:
                 result = self.new()
                 code.append(["call", result, x.op.name, args])
                 return result
+            case Call() if is_packed(x):
+                return self.packed(x, code)
+            case ShapeExpr() | PrimValue() | StringImm():
+                result = self.new()
+                code.append(["value", result, _python_value(x)])
+                return result
         raise InvalidTypeError(f"the VM has no instruction for {type(x).__name__}")
+
+    def packed(self, x: Call, code: list[Instruction]) -> Any:
+        """A call of a registered function: the caller allocates the results where it says what they are."""
+        if x.op is not CALL_DPS_PACKED:
+            callee, args = (x.op, x.args) if isinstance(x.op, ExternFunc) else (x.args[0], x.args[1:])
+            registers = [self.register(self.value(a, code), code) for a in args]
+            result = self.new()
+            code.append(["packed", result, callee.global_symbol, registers])
+            return result
+        registers = [self.register(self.value(a, code), code) for a in x.args[1].fields]
+        outs = [[list(t.static_shape), t.dtype] for t in tensor_infos(x.struct_info)]
+        results = [self.new() for _ in outs]
+        code.append(["packed_dps", results, outs, x.args[0].global_symbol, registers])
+        return tuple(results) if isinstance(x.struct_info, TupleStructInfo) else results[0]
 
     def branch(self, x: If, code: list[Instruction]) -> int:
         condition, result = self.register(self.value(x.cond, code), code), self.new()
@@ -275,9 +298,14 @@ def _renamed(x: Any, known: Mapping[Var, Expr]) -> Any:
         case Call():
             args = tuple(_renamed(a, known) for a in x.args)
             return Call(x.op, args, x.attrs, x.sinfo_args, x.struct_info, x.span)
-        case Constant() | ShapeExpr() | PrimValue() | StringImm() | GlobalVar():
-            return x
     return x
+
+
+def _python_value(x: ShapeExpr | PrimValue | StringImm) -> Any:
+    """A shape, number or text as the VM's code holds it."""
+    if isinstance(x, ShapeExpr):
+        return [as_int(v) for v in x.values]
+    return x.value if isinstance(x, StringImm) else x.value.value  # type: ignore[attr-defined]
 
 
 def _param(name: str, info: StructInfo | None) -> Param:

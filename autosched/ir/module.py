@@ -135,8 +135,8 @@ class IRModule(Node):
 
     @staticmethod
     def from_expr(function: Any) -> IRModule:
-        """A module whose `main` is the function."""
-        return IRModule({"main": function})
+        """A module of one function, called by its `global_symbol`, else "main"."""
+        return IRModule({str(function.attrs.get("global_symbol") or "main"): function})
 
     def script(self, **options: Any) -> str:
         """The module as TVMScript text."""

@@ -17,10 +17,13 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.orm import Session
 
 from autosched.errors import RecordError
+from autosched.records.places import shown
 from autosched.records.schema import DATABASE_VERSION, Base, Meta
 from autosched.version import __version__
 
 SQLITE_HEADER = b"SQLite format 3\x00"
+
+WRITER_LOCK = 0x6175746F7363  # "autosc": the advisory lock of who writes to a database on a server
 
 # Part of a driver's message -> what it means and what to do
 CAUSES = (
@@ -33,6 +36,16 @@ CAUSES = (
     ("disk is full", "the disk is full", "free some space; what was recorded before is kept"),
     ("disk i/o error", "the disk refused to write or read", "check free space and permissions"),
     ("unable to open", "the database cannot be opened", "check that its folder exists and can be written to"),
+    ("lock timeout", "the database is locked by another process", "wait until it has finished"),
+    ("no space left", "the server's disk is full", "free some space there; what was recorded before is kept"),
+    ("authentication failed", "the server refuses the user or the password", "check the URL, or ~/.pgpass"),
+    ("connection refused", "the server does not answer", "check host and port, and that it runs"),
+    ("connection timeout", "the server does not answer", "check host and port, and that it runs"),
+    ("is the server running", "the server cannot be reached", "check the URL, and that the server runs"),
+    ("connection is bad", "the server cannot be reached", "check the URL, and that the server runs"),
+    ("connection failed", "the server cannot be reached", "check the URL, and that the server runs"),
+    ("closed the connection", "the server has gone away", "check that it runs; what was committed is kept"),
+    ("server closed", "the server has gone away", "check that it runs; what was committed is kept"),
     ("no such table", "the database lacks a table of a tuning database", "check the path, or choose another --db"),
 )
 
@@ -68,6 +81,40 @@ def connect_file(path: Path, *, write: bool, busy_s: float) -> Engine:
             return engine  # the caller's first query reports it
         engine.dispose()  # a place where SQLite cannot put its -shm file: nobody writes there
         return _sqlite_engine(f"file:{quote(str(path))}?mode=ro&immutable=1", busy_s, wal=False)
+
+
+def connect_server(url: str, *, write: bool, busy_s: float) -> Engine:
+    """An engine for a PostgreSQL server. Raises RecordError for another kind, or where the driver is not installed."""
+    kind, _, rest = url.partition("://")
+    if kind.split("+")[0] not in ("postgresql", "postgres"):
+        hint = "use a file's path, or postgresql+psycopg://user@host/database"
+        raise RecordError(f"no databases of kind '{kind}'", where=shown(url), hint=hint)
+    try:
+        engine = sa.create_engine(
+            url if "+" in kind else f"postgresql+psycopg://{rest}",
+            pool_pre_ping=True,  # a server that was restarted meanwhile
+            connect_args={"connect_timeout": max(1, round(busy_s))},
+        )
+    except (ImportError, exc.NoSuchModuleError):
+        hint = "pip install autosched[postgres], and write postgresql+psycopg://"
+        raise RecordError("the driver for PostgreSQL is not installed", where=shown(url), hint=hint) from None
+    except (exc.ArgumentError, ValueError) as error:
+        raise RecordError(f"a malformed URL: {error}", where=shown(url)) from None
+
+    @event.listens_for(engine, "connect")
+    def connect(connection: Any, _: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET lock_timeout = {round(busy_s * 1e3)}")
+            if not write:
+                cursor.execute("SET default_transaction_read_only = on")
+        connection.commit()
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:  # one writer at a time, as SQLite has it: no deadlocks, no doubles
+        if connection.get_execution_options().get("autosched_write", False):
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({WRITER_LOCK})")
+
+    return engine
 
 
 def _cannot_share(path: Path, text: str) -> bool:

@@ -68,3 +68,15 @@ class RecordStore(RecordReader, Protocol):
     def trials(self, task: Task) -> Iterator[Record]:
         """All records of the task on this device and with its threads, in the order they were measured."""
         ...
+
+    def claim(self, task: Task, configs: Sequence[Config], lease_s: float) -> Sequence[Config]:
+        """Lease configurations for so many seconds, and give those that this store may measure now.
+
+        Not granted is what another store of the same database holds a lease of, and what has been measured. A lease
+        that has expired goes to whom asks first; asking again prolongs one's own.
+        """
+        ...
+
+    def release(self, task: Task | None = None) -> None:
+        """Give this store's leases back, of one task or of all, for others to take."""
+        ...

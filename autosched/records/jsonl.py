@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 from autosched.errors import RecordError
 from autosched.records.autotvm_log import from_autotvm, is_autotvm
+from autosched.records.canonical import read_canonical
 from autosched.records.choose import choose
 from autosched.records.found import Found, Validator
 from autosched.records.record import Record, from_document
@@ -55,6 +56,8 @@ def read_line(text: str) -> Record:
     """The record of one line, ours or AutoTVM's. Raises RecordError with the reason."""
     if len(text) > MAX_LINE_BYTES:
         raise RecordError(f"a line of more than {MAX_LINE_BYTES} bytes")
+    if (record := read_canonical(text)) is not None:
+        return record
     try:
         document = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,25 @@ class Place:
     @property
     def origin(self) -> str:
         """Title and place in one text."""
-        return f"{self.title} {self.where}"
+        return f"{self.title} {shown(self.where)}"
+
+
+def is_url(where: str | Path) -> bool:
+    """Whether a place is a URL, as of a database server."""
+    return "://" in str(where)
+
+
+def file_of(where: str | Path) -> Path | None:
+    """The file that a path or a SQLite URL names; None for a server's URL."""
+    text = str(where)
+    if text.startswith("sqlite:///"):
+        return Path(text.removeprefix("sqlite:///"))
+    return None if is_url(text) else Path(where)
+
+
+def shown(where: str) -> str:
+    """A path or URL as it may stand in messages and reports: without its password."""
+    return re.sub(r"(://[^/@:]*):.*@", r"\1:***@", where)
 
 
 def find_project_file(start: Path | None = None) -> Path | None:

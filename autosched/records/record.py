@@ -21,7 +21,7 @@ from autosched.task import Measurement, Status, Task, Trial, Workload
 from autosched.version import __version__
 
 SCHEMA_VERSION = 1
-_DUMP = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+DUMP = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 FINGERPRINT_TYPES = {name: f.type for name, f in Fingerprint.__dataclass_fields__.items()}
 
 
@@ -58,7 +58,7 @@ class Record:
     def line(self) -> str:
         """Canonical JSON text of the whole record, one line."""
         m = self.measurement
-        dump = _DUMP  # workload, configuration and device hold their canonical text already
+        dump = DUMP  # workload, configuration and device hold their canonical text already
         return (
             f'{{"checked_against":{dump(m.checked_against)},"config":{self.config.key},"device":{device_text(self.device)},'
             f'"error":{dump(m.error)},"host":{dump(self.host)},"how":{dump(dict(m.how))},'
@@ -67,6 +67,13 @@ class Record:
             f'"time":{dump(self.time)},"times_s":{dump(m.times_s)},"versions":{dump(dict(self.versions))},'
             f'"workload":{self.workload.key}}}'
         )
+
+    @cached_property
+    def details(self) -> str:
+        """JSON text of what a database keeps in no column of its own."""
+        m = self.measurement
+        parts = (m.times_s, m.checked_against, m.error, dict(m.how), dict(self.versions))
+        return details_text(*map(DUMP, parts))
 
     @cached_property
     def uid(self) -> str:
@@ -146,6 +153,13 @@ def make_record(
     )
 
 
+def details_text(times_s: str, checked_against: str, error: str, how: str, versions: str) -> str:
+    """One JSON object of parts that are JSON text."""
+    return (
+        f'{{"times_s":{times_s},"checked_against":{checked_against},"error":{error},"how":{how},"versions":{versions}}}'
+    )
+
+
 @lru_cache(maxsize=256)
 def device_text(device: Fingerprint) -> str:
     """The fingerprint's JSON text; there are few devices and many records."""
@@ -191,23 +205,29 @@ LINE_FIELDS = {"schema", *FIELDS}
 REQUIRED = ("workload", "config", "status", "device")
 MOST_NESTED = 16  # levels of lists and objects in a record; ours have four
 SUSPICIOUS = re.compile(r"(?:^|[:,\[])-?\d{16}")  # a large number, or text that looks like one
+MOST_THREADS = 1 << 20
 LARGEST_INT = 2**53  # what every reader of JSON, and every database, holds exactly
 
 
-def check_plain(value: Any) -> str:
+def check_plain(value: Any, most_nested: int = MOST_NESTED) -> str:
     """Refuse what JSON text can hold and a database cannot; gives the value's canonical text, "" if it was not needed.
 
+    most_nested  levels of lists and objects that the value may have
     Raises  RecordError.
     """
     try:  # nothing in the text looks suspicious: much faster than to look at every part
-        text = _DUMP(value)
-        is_small = "\\ud" not in text and SUSPICIOUS.search(text) is None  # \\ud: half a character, or a rare one
-        if is_small and _depth(value, MOST_NESTED) >= 0:
+        text = DUMP(value)
+        if is_small(text) and _depth(value, most_nested) >= 0:
             return text
     except (ValueError, RecursionError, TypeError):
         pass  # the slow way finds the place and the reason
-    _check_part(value, MOST_NESTED)
+    _check_part(value, most_nested)
     return ""
+
+
+def is_small(text: str) -> bool:
+    """Whether JSON text has no large number and no half of a character; False where it only may have."""
+    return "\\ud" not in text and SUSPICIOUS.search(text) is None
 
 
 def _depth(value: Any, left: int) -> int:
@@ -279,7 +299,7 @@ def _is_line(text: str, document: dict[str, Any], record: Record) -> bool:
     """Whether a document's canonical text is the record's own line: no field more or less, no value of another form."""
     times = (document.get("time"), *document.get("times_s", ()))
     is_same = document.keys() == LINE_FIELDS and all(type(t) is float for t in times)
-    checked = _DUMP(record.measurement.checked_against)
+    checked = DUMP(record.measurement.checked_against)
     start = f'{{"checked_against":{checked},"config":{record.config.key},"device":{device_text(record.device)},"error":'
     return is_same and text.startswith(start) and text.endswith(f',"workload":{record.workload.key}}}')
 
@@ -293,7 +313,7 @@ def _check_parts(document: Mapping[str, Any]) -> None:
 
 
 @lru_cache(maxsize=4096)
-def _workload(text: str) -> Workload:
+def read_workload(text: str) -> Workload:
     """The workload of a JSON text: many records share one. Raises AutoschedError."""
     workload = json.loads(text)
     dtypes, shapes = workload.get("dtypes", []), workload.get("shapes", [])
@@ -323,10 +343,13 @@ def _build(document: dict[str, Any]) -> Record:
         for name in ("threads", "host", "session", "versions", "is_default", "is_winner")
         if name in document
     }
-    if optional.get("threads", 1) < 1:
+    if not 1 <= optional.get("threads", 1) <= MOST_THREADS:
         raise RecordError(f"{optional['threads']} threads")
+    words = (optional.get("host", ""), optional.get("session", ""), document["workload"].get("op"))
+    if any("\0" in word for word in words if isinstance(word, str)):
+        raise RecordError("a word with a NUL character, which no database holds")
     return Record(
-        _workload(_DUMP(document["workload"])),
+        read_workload(DUMP(document["workload"])),
         Config.from_json(document["config"]),
         measurement,
         read_fingerprint(document["device"]),

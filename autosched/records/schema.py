@@ -5,7 +5,8 @@ from __future__ import annotations
 from sqlalchemy import Boolean, Float, ForeignKey, Index, Integer, String, Text, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-DATABASE_VERSION = 2
+DATABASE_VERSION = 3
+WORD = String(64).with_variant(Text(), "postgresql")  # SQLite enforces no length, PostgreSQL does
 
 
 class Base(DeclarativeBase):
@@ -26,7 +27,7 @@ class WorkloadRow(Base):
     __tablename__ = "workloads"
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
     key: Mapped[str] = mapped_column(Text, unique=True)
-    op: Mapped[str] = mapped_column(String(64), index=True)
+    op: Mapped[str] = mapped_column(WORD, index=True)
 
 
 class DeviceRow(Base):
@@ -35,7 +36,7 @@ class DeviceRow(Base):
     __tablename__ = "devices"
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
     key: Mapped[str] = mapped_column(Text, unique=True)
-    family: Mapped[str] = mapped_column(String(64))
+    family: Mapped[str] = mapped_column(WORD)
     document: Mapped[str] = mapped_column(Text)
 
 
@@ -48,7 +49,7 @@ class RecordRow(Base):
     workload_id: Mapped[int] = mapped_column(ForeignKey("workloads.id"))
     device_id: Mapped[int] = mapped_column(ForeignKey("devices.id"))
     threads: Mapped[int] = mapped_column(Integer)
-    template: Mapped[str] = mapped_column(String(64))
+    template: Mapped[str] = mapped_column(WORD)
     config: Mapped[str] = mapped_column(Text)
     status: Mapped[str] = mapped_column(String(32))
     median_s: Mapped[float | None] = mapped_column(Float)
@@ -56,9 +57,22 @@ class RecordRow(Base):
     is_default: Mapped[bool] = mapped_column(Boolean)
     is_winner: Mapped[bool] = mapped_column(Boolean)
     time: Mapped[float] = mapped_column(Float)
-    host: Mapped[str] = mapped_column(String(64))
-    session: Mapped[str] = mapped_column(String(64))
+    host: Mapped[str] = mapped_column(WORD)
+    session: Mapped[str] = mapped_column(WORD)
     details: Mapped[str] = mapped_column(Text)  # times_s, checked_against, error, how, versions
+
+
+class LeaseRow(Base):
+    """A configuration that a tuner measures until a point in time, or has until then to do so.
+
+    task, config  hashes of the workload, device and threads, and of the configuration;  until  seconds since 1970
+    """
+
+    __tablename__ = "leases"
+    task: Mapped[str] = mapped_column(String(32), primary_key=True)
+    config: Mapped[str] = mapped_column(String(32), primary_key=True)
+    owner: Mapped[str] = mapped_column(WORD)
+    until: Mapped[float] = mapped_column(Float)
 
 
 # All that a summary of a task needs is in the index, so that a million records are summed up without being read.

@@ -110,3 +110,33 @@ def _convergence(medians: np.ndarray) -> tuple[int | None, int | None, float | N
     half = best[(len(best) - 1) // 2]
     expected = 1.0 - best[-1] / half if len(best) >= 4 and np.isfinite(half) else None
     return to_near, since, None if expected is None else float(expected)
+
+
+def model_progress(n_tasks: int, columns: Sequence[Any], weights: Sequence[int]) -> list[tuple[int, float]]:
+    """The time of all tasks together by the best that is known of each, as trials went by.
+
+    columns  as `SqlStore.trial_table()` gives them;  weights  how often each of the tasks is called, 0: left out
+    returns  (trials so far, seconds) from where each task has a time on, at every improvement and at the end
+    """
+    wanted = np.array(weights) > 0
+    if not columns or not wanted.any():
+        return []
+    index, times, _, _, medians = columns
+    median = np.array(medians, dtype=np.float64)
+    index = np.asarray(index)
+    missing = {i for i in range(n_tasks) if wanted[i]}
+    best, total, found = np.full(n_tasks, np.inf), 0.0, list[tuple[int, float]]()
+    order = [i for i in np.argsort(np.array(times, dtype=np.float64), kind="stable") if wanted[index[i]]]
+    missing &= {int(i) for i in np.unique(index[~np.isnan(median)])}  # what never worked is not waited for
+    for n, i in enumerate(order, start=1):
+        task, value = int(index[i]), median[i]
+        if np.isnan(value) or value >= best[task]:
+            continue
+        total += weights[task] * (value - (best[task] if np.isfinite(best[task]) else 0.0))
+        best[task] = value
+        missing.discard(task)
+        if not missing:
+            found.append((n, float(total)))
+    if found and found[-1][0] != len(order):
+        found.append((len(order), found[-1][1]))
+    return found

@@ -6,10 +6,22 @@ from typing import Any
 
 from autosched.ir.module import GlobalVar
 from autosched.ir.node import walk
-from autosched.relax.expr import Binding, BindingBlock, Call, Constant, DataflowBlock, Expr, Function, SeqExpr, Var
+from autosched.relax.expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    Expr,
+    Function,
+    SeqExpr,
+    Tuple,
+    Var,
+)
 from autosched.relax.rewrite import bindings_of, used_vars, users
 from autosched.relax.struct_info import StructInfo
 from autosched.relax.transform.bind_symbolic import symbolic_dims
+from autosched.relax.transform.dead_code import remove_unused_bindings
 from autosched.relax.verify import well_formed as well_formed
 from autosched.tir.expr import Var as TirVar
 
@@ -96,6 +108,15 @@ def computable_at_compile_time(func: Function) -> list[Var]:
     return found
 
 
+def remove_all_unused(func: Function | DataflowBlock) -> Any:
+    """A function, or a block of one, without bindings that nobody reads."""
+    if isinstance(func, DataflowBlock):
+        outputs = tuple(b.var for b in func.bindings if type(b.var) is Var)
+        kept = remove_unused_bindings(Function((), SeqExpr((func,), Tuple(outputs))))
+        return kept.body.blocks[0] if kept.body.blocks else DataflowBlock(())
+    return remove_unused_bindings(func)
+
+
 def get_static_type(info: StructInfo) -> StructInfo:
     """The annotation itself."""
     return info
@@ -109,5 +130,5 @@ def contains_impure_call(expr: Any) -> bool:
 __all__ = [
     "all_global_vars", "all_vars", "bound_vars", "called_global_vars", "computable_at_compile_time",
     "contains_impure_call", "defined_symbolic_vars", "free_symbolic_vars", "free_vars", "get_static_type",
-    "get_var2val", "name_to_binding", "udchain", "users", "well_formed",
+    "get_var2val", "name_to_binding", "remove_all_unused", "udchain", "users", "well_formed",
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -188,6 +189,9 @@ class BlockBuilder:
     def normalize(self, expr: Expr) -> Expr:
         """The expression with every nested call bound to a variable of its own."""
         if isinstance(expr, Call):
+            if expr.struct_info is None and isinstance(expr.op, GlobalVar) and expr.op in self._module:
+                result = getattr(self._module[expr.op], "ret_struct_info", None)
+                expr = dataclasses.replace(expr, struct_info=result)
             args = tuple(self._argument(a) for a in expr.args)
             if all(a is b for a, b in zip(args, expr.args, strict=True)):
                 return expr

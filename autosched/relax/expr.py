@@ -51,6 +51,16 @@ class DataflowVar(Var):
     """A variable that is seen inside its dataflow block only."""
 
 
+class ConstantArray(np.ndarray[Any, Any]):
+    """A constant's NumPy array, which also answers to the methods of TVM's arrays."""
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """A copy as a plain NumPy array."""
+        return np.array(self, subok=False)
+
+    asnumpy = numpy
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant(Expr):
     """An array known at build. The array is kept by reference and must not be changed; a NumPy scalar becomes one."""
@@ -59,12 +69,18 @@ class Constant(Expr):
     span: Span | None = field(default=None, metadata=IGNORED)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.data, np.ndarray):  # arithmetic on arrays without dimensions gives scalars
-            object.__setattr__(self, "data", np.asarray(self.data))
+        if not isinstance(self.data, ConstantArray):
+            plain = self.data.numpy() if hasattr(self.data, "numpy") else self.data
+            object.__setattr__(self, "data", np.asarray(plain).view(ConstantArray))
 
     @property
     def struct_info(self) -> TensorStructInfo:  # type: ignore[override]
         return TensorStructInfo(self.data.shape, str(self.data.dtype))
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """Equal for constants that hold the same memory in the same way."""
+        return (self.data.ctypes.data, self.data.shape, self.data.strides, str(self.data.dtype))
 
     @property
     def value(self) -> np.ndarray[Any, Any]:
@@ -192,6 +208,14 @@ class Call(Expr):
     struct_info: StructInfo | None = field(default=None, metadata=IGNORED)
     span: Span | None = field(default=None, metadata=IGNORED)
 
+    def __post_init__(self) -> None:
+        if type(self.args) is not tuple or self.attrs is None or self.sinfo_args is None:  # made by hand, TVM's way
+            object.__setattr__(self, "args", tuple(self.args or ()))
+            object.__setattr__(self, "attrs", self.attrs if self.attrs is not None else FrozenDict())
+            object.__setattr__(self, "sinfo_args", tuple(self.sinfo_args or ()))
+        if self.struct_info is None and isinstance(self.op, Op):
+            object.__setattr__(self, "struct_info", _inferred(self))
+
     def __getitem__(self, index: int) -> Expr:
         return TupleGetItem(self, index)
 
@@ -199,6 +223,17 @@ class Call(Expr):
     def op_name(self) -> str:
         """The operator's name; "" when a function is called."""
         return self.op.name if isinstance(self.op, Op) else ""
+
+
+def _inferred(call: Call) -> StructInfo | None:
+    """The type that an ordinary operator gives; None for the special ones."""
+    from autosched.relax.op.registry import definition_of
+
+    definition = definition_of(call)
+    if definition is None:
+        return call.sinfo_args[0] if len(call.sinfo_args) == 1 else None
+    attrs = {**definition.attributes, **call.attrs}
+    return definition.infer(tuple(a.struct_info for a in call.args), attrs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -243,6 +278,9 @@ class BindingBlock(Node):
 
     bindings: tuple[Binding, ...]
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bindings", tuple(self.bindings))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DataflowBlock(BindingBlock):
@@ -255,6 +293,9 @@ class SeqExpr(Expr):
 
     blocks: tuple[BindingBlock, ...]
     body: Expr
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "blocks", tuple(self.blocks))
 
     @property
     def struct_info(self) -> StructInfo | None:  # type: ignore[override]
@@ -271,6 +312,14 @@ class Function(Node):
     is_pure: bool = True
     attrs: Mapping[str, Any] = field(default_factory=FrozenDict)
     span: Span | None = field(default=None, metadata=IGNORED)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "params", tuple(self.params))
+        if isinstance(self.body, Expr) and not isinstance(self.body, SeqExpr):
+            object.__setattr__(self, "body", SeqExpr((), self.body))
+        if self.ret_struct_info is None and isinstance(self.body, SeqExpr):
+            object.__setattr__(self, "ret_struct_info", self.body.struct_info)
+        object.__setattr__(self, "attrs", FrozenDict() if self.attrs is None else FrozenDict(self.attrs))
 
     def __call__(self, *args: Any) -> Any:
         """A call of the function in a graph."""

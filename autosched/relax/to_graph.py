@@ -45,9 +45,9 @@ class _Builder:
         raise InvalidTypeError(f"a graph holds no {type(x).__name__}")
 
     def constant(self, x: Constant) -> int:
-        key = id(x.data)
+        key = x.identity
         if key not in self.numbers:
-            self.constants.append(x.data)
+            self.constants.append(np.asarray(x.data))
             self.numbers[key] = self.add(
                 f"const_{len(self.constants) - 1}", x.struct_info, Storage("const", len(self.constants) - 1)
             )

@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import ArtifactError, InvalidTypeError, NameNotFoundError, ShapeError, TVMError
-from autosched.runtime.array import NDArray, array, as_numpy
+from autosched.runtime.array import NDArray, array, as_numpy, empty
 from autosched.runtime.executable import Executable
 from autosched.runtime.graph import Graph
 from autosched.runtime.kernel import Kernel
 from autosched.runtime.module import Module
 from autosched.runtime.params import load_param_dict, save_param_dict
+from autosched.runtime.registry import get_global_func
 
 _MAGIC = b"ASVM\x01\0\0\0"
 MOST_CALLS = 5000  # functions inside of each other; each takes some Python frames
@@ -61,7 +62,9 @@ class Param:
 #   ["run", segment, [arguments], [results]]    ["call", result, function, [arguments]]
 #   ["tuple", result, [fields]]                 ["item", result, tuple, index]
 #   ["const", result, constant]                 ["move", result, source]
-#   ["if", condition, [instructions], [instructions]]
+#   ["if", condition, [instructions], [instructions]]                    ["value", result, number, text or shape]
+#   ["packed", result, registered function, [arguments]]
+#   ["packed_dps", [results], [[shape, dtype]], registered function, [arguments]]
 Instruction = list[Any]
 
 
@@ -236,8 +239,32 @@ class _Run:
                     registers[result] = registers[source]
                 case ["if", condition, then, otherwise]:
                     self.run(then if bool(as_numpy(registers[condition]).item()) else otherwise, registers, depth)
+                case ["value", result, value]:
+                    registers[result] = tuple(value) if isinstance(value, list) else value
+                case ["packed", result, name, args]:
+                    registers[result] = _value(_registered(name)(*(registers[r] for r in args)))
+                case ["packed_dps", results, outs, name, args]:
+                    made = [empty(tuple(shape), dtype) for shape, dtype in outs]
+                    _registered(name)(*(registers[r] for r in args), *made)
+                    for register, out in zip(results, made, strict=True):
+                        registers[register] = out
                 case _:
                     raise ArtifactError(f"unknown VM instruction {instruction!r}")
+
+
+def _registered(name: str) -> Any:
+    """A function of the registry. Raises NameNotFoundError (AttributeError) naming it."""
+    function = get_global_func(name, allow_missing=True)
+    if function is None:
+        raise NameNotFoundError(f"no function '{name}' is registered", hint="register it with autosched.register_func")
+    return function
+
+
+def _value(result: Any) -> Any:
+    """What a registered function gave, its NumPy arrays and other libraries' tensors as arrays."""
+    if isinstance(result, tuple | list):
+        return tuple(map(_value, result))
+    return array(result) if hasattr(result, "__dlpack__") and not isinstance(result, NDArray) else result
 
 
 def _fresh(result: Any, args: Sequence[Any]) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import linecache
 from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
@@ -12,21 +14,43 @@ from autosched.script.parser.module import check, read
 from autosched.script.parser.source import Source
 
 
-def read_object(what: Any, names: Mapping[str, Any], check_well_formed: bool = True) -> Any:
+def read_object(
+    what: Any, names: Mapping[str, Any], check_well_formed: bool = True, frame: FrameType | None = None
+) -> Any:
     """The module or function that a Python class or function spells out.
 
     names    what its text may name, besides its own globals and closure
     Raises ScriptError where the text is no legal script, or cannot be had (typed into an interactive Python).
     """
-    try:
-        lines, first = inspect.getsourcelines(what)
-    except (OSError, TypeError) as error:
-        raise ScriptError(f"the source of {what!r} cannot be read: {error}", hint="use from_source(text)") from error
-    source = Source.of("".join(lines), inspect.getsourcefile(what) or "<script>", first)
+    if inspect.isclass(what) and frame is not None and (found := _class_source(what.__name__, frame)) is not None:
+        source = found
+    else:
+        try:
+            lines, first = inspect.getsourcelines(what)
+        except (OSError, TypeError) as error:
+            raise ScriptError(
+                f"the source of {what!r} cannot be read: {error}", hint="use from_source(text)"
+            ) from error
+        source = Source.of("".join(lines), inspect.getsourcefile(what) or "<script>", first)
     result = read(source, {**names, **_closure(what)})
     if check_well_formed:
         check(result)
     return result
+
+
+def _class_source(name: str, frame: FrameType) -> Source | None:
+    """The text of a class at the line that a frame is in: right also where several classes have one name."""
+    lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
+    try:
+        tree = ast.parse("".join(lines))
+    except SyntaxError:
+        return None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and node.name == name and node.end_lineno is not None:
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            if first <= frame.f_lineno <= node.end_lineno:
+                return Source.of("".join(lines[first - 1 : node.end_lineno]), frame.f_code.co_filename, first)
+    return None
 
 
 def _closure(what: Any) -> dict[str, Any]:

@@ -71,5 +71,17 @@ def Object() -> Any:  # noqa: N802
     return info.ObjectStructInfo()
 
 
-def __getattr__(name: str) -> Inert:
-    return inert_name(DIALECT, name)
+OUTSIDE = ("const", "call_tir", "call_dps_packed", "call_packed", "call_pure_packed")
+
+
+def shape(values: Sequence[Any]) -> Any:
+    """A shape as a value."""
+    return info.ShapeExpr(tuple(values))
+
+
+def __getattr__(name: str) -> Any:
+    """An operator, so that `R.add(x, y)` makes a call outside of scripts too; other names mean something in text only."""
+    from autosched import relax
+
+    found = getattr(relax, name, None) if name in OUTSIDE else getattr(relax.op, name, None)
+    return inert_name(DIALECT, name) if found is None or name.startswith("_") else found

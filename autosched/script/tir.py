@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
-from autosched.script.decorate import function_decorator
+from autosched.script.decorate import function_decorator, visible_names
 from autosched.script.dialect import Inert, inert_name
+from autosched.script.parser.macro import Macro, read_macro
 
 DIALECT = "T"
 
@@ -22,6 +24,23 @@ def prim_func(
     private  without a `global_symbol`;  s_tir  accepted as TVM's newer spelling has it
     """
     return function_decorator(func, check_well_formed)
+
+
+def macro(func: Callable[..., Any] | None = None, *, hygienic: bool = True) -> Any:
+    """Statements with parameters, which a call in a PrimFunc stands for.
+
+    hygienic  names inside mean what they mean where the macro is written, else where it is called
+    """
+    caller = inspect.currentframe()
+    names = visible_names(caller.f_back if caller is not None else None)
+
+    def decorate(f: Callable[..., Any]) -> Macro:
+        return read_macro(f, names, hygienic)
+
+    return decorate if func is None else decorate(func)
+
+
+inline = macro  # TVM's newer name
 
 
 def __getattr__(name: str) -> Inert:

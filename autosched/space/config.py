@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from autosched.errors import SpaceError
 
 KnobValue: TypeAlias = int | str | bool | tuple[int, ...]
+_ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # once: json.dumps makes one each time
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +30,7 @@ class Config:
         knobs = {name: _plain(name, value) for name, value in self.knobs.items()}
         object.__setattr__(self, "knobs", MappingProxyType(knobs))
         document = {"template": self.template, "knobs": knobs}
-        object.__setattr__(self, "key", json.dumps(document, sort_keys=True, separators=(",", ":")))
+        object.__setattr__(self, "key", _ENCODE(document))
 
     def __getitem__(self, knob: str) -> Any:
         if knob == "template":

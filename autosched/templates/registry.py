@@ -18,6 +18,7 @@ from autosched.templates.cpu.matmul import Matmul
 from autosched.templates.cpu.rows import RowReduction
 from autosched.templates.cpu.window import WindowReduction
 from autosched.templates.cpu.winograd import Winograd
+from autosched.templates.thread_knob import split_threads
 from autosched.tir import PrimFunc
 
 
@@ -82,5 +83,6 @@ def default_config(func: PrimFunc, target: Target) -> Config:
 
 
 def apply_config(func: PrimFunc, config: Config, target: Target) -> Applied:
-    """Schedule a function by a configuration of one of its templates."""
+    """Schedule a function by a configuration of one of its templates; a knob `threads` is not for the schedule."""
+    config, _ = split_threads(config)
     return template_named(config.template, target).apply(func, config, target)

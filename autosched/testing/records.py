@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
+import time
 from abc import ABC, abstractmethod
 
 from autosched.records import RecordStore, Trust
+from autosched.space import Config
 from autosched.task import Status
 from autosched.testing.tasks import AVX2, matmul_task, record, trial
 
 
 class RecordStoreSuite(ABC):
-    """Derive a test class from it and give `store`, a new and empty one on each call."""
+    """Derive a test class from it and give `store` and `another`."""
 
     @abstractmethod
     def store(self) -> RecordStore:
         """A new, empty store."""
+
+    @abstractmethod
+    def another(self, store: RecordStore) -> RecordStore:
+        """What `store` keeps its records in, opened a second time, as by another process."""
 
     def test_gives_back_what_was_added(self) -> None:
         store, task = self.store(), matmul_task()
@@ -97,3 +104,67 @@ class RecordStoreSuite(ABC):
         store.add([new, dataclasses.replace(record(2, winner=True), time=new.time - 10)])
         found = store.best(matmul_task(), lambda config: "too many rows" if config["rows"] == 8 else "")
         assert found.config == record(2).config
+
+    def test_what_one_has_added_another_sees(self) -> None:
+        store = self.store()
+        other = self.another(store)
+        store.add([record(1), record(4, winner=True)])
+        assert other.best(matmul_task()).config == record(4).config
+        assert other.add([record(2)]) == 1
+        assert {r.config["rows"] for r in store.trials(matmul_task())} == {1, 2, 4}
+
+    def test_a_configuration_is_leased_to_one_at_a_time(self) -> None:
+        store, task = self.store(), matmul_task()
+        other, (a, b, c) = self.another(store), [trial(rows).config for rows in (1, 2, 3)]
+        assert list(store.claim(task, [a, b], 60.0)) == [a, b]
+        assert list(other.claim(task, [c, b, a], 60.0)) == [c]
+        assert list(store.claim(task, [a, c], 60.0)) == [a]  # one's own again
+        store.release(task)
+        assert list(other.claim(task, [a, b, c], 60.0)) == [a, b, c]
+
+    def test_leases_are_of_a_task(self) -> None:
+        store, config = self.store(), trial(1).config
+        other = self.another(store)
+        assert list(store.claim(matmul_task(), [config], 60.0)) == [config]
+        for task in (matmul_task(k=9), matmul_task(threads=1), matmul_task(target="llvm -mcpu=x86-64-v4")):
+            assert list(other.claim(task, [config], 60.0)) == [config]
+        store.release(matmul_task(k=9))
+        assert list(other.claim(matmul_task(), [config], 60.0)) == []
+        store.release()
+        assert list(other.claim(matmul_task(), [config], 60.0)) == [config]
+
+    def test_an_expired_lease_is_taken_over(self) -> None:
+        store, task, config = self.store(), matmul_task(), trial(1).config
+        other = self.another(store)
+        assert list(store.claim(task, [config], 0.05)) == [config]
+        time.sleep(0.1)
+        assert list(other.claim(task, [config], 60.0)) == [config]
+        assert list(store.claim(task, [config], 60.0)) == []  # the first one came back too late
+
+    def test_what_is_measured_is_granted_to_nobody(self) -> None:
+        store, task = self.store(), matmul_task()
+        other = self.another(store)
+        lost = dataclasses.replace(record(3), measurement=trial(3, status=Status.LOST).measurement)
+        store.claim(task, [trial(1).config], 0.0)
+        store.add([record(1), lost])
+        configs = [trial(rows).config for rows in (1, 2, 3)]
+        assert list(other.claim(task, configs, 60.0)) == configs[1:]
+        assert list(store.claim(task, configs, 60.0)) == [] and list(store.claim(task, [], 60.0)) == []
+
+    def test_two_at_once_share_the_work(self) -> None:
+        store, task = self.store(), matmul_task()
+        stores = [store, *(self.another(store) for _ in range(3))]
+        configs = [trial(rows).config for rows in range(1, 41)]
+        granted: list[list[Config]] = [[] for _ in stores]
+
+        def take(i: int) -> None:
+            for start in range(0, 40, 4):
+                part = configs[start : start + 4] if i % 2 else configs[36 - start : 40 - start]
+                granted[i] += stores[i].claim(task, part, 60.0)
+
+        threads = [threading.Thread(target=take, args=(i,)) for i in range(len(stores))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(c.key for part in granted for c in part) == sorted(c.key for c in configs)

@@ -1,5 +1,7 @@
 """The loop level: expressions, statements, PrimFunc."""
 
+from typing import TYPE_CHECKING
+
 from autosched.faces import lazy_names
 from autosched.tir.expr import (
     EQ,
@@ -75,5 +77,15 @@ from autosched.tir.stmt import (
 from autosched.tir.index_map import IndexMap
 from autosched.tir.interpret import interpret
 from autosched.tir.schedule import BlockRV, ExprRV, LoopRV, Schedule, Trace
+
+from autosched.tir.buffer import decl_buffer
+from autosched.tir.calls import *  # noqa: F403
+
+ForKind = LoopKind  # TVM's name
+
+if not TYPE_CHECKING:  # to a reader of types the names are the classes; called, they are TVM's constructors
+    from autosched.tir.construct import FACES as _FACES
+
+    globals().update(_FACES)
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Union
+from weakref import WeakKeyDictionary
 
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir import printing
@@ -60,6 +61,39 @@ class PrimExpr(Node):
 
     def __rmod__(self, other: ExprLike) -> PrimExpr:
         return floormod(other, self)
+
+    def __and__(self, other: ExprLike) -> PrimExpr:
+        return bitwise("bitwise_and", self, other)
+
+    def __rand__(self, other: ExprLike) -> PrimExpr:
+        return bitwise("bitwise_and", other, self)
+
+    def __or__(self, other: ExprLike) -> PrimExpr:
+        return bitwise("bitwise_or", self, other)
+
+    def __ror__(self, other: ExprLike) -> PrimExpr:
+        return bitwise("bitwise_or", other, self)
+
+    def __xor__(self, other: ExprLike) -> PrimExpr:
+        return bitwise("bitwise_xor", self, other)
+
+    def __rxor__(self, other: ExprLike) -> PrimExpr:
+        return bitwise("bitwise_xor", other, self)
+
+    def __lshift__(self, other: ExprLike) -> PrimExpr:
+        return bitwise("shift_left", self, other)
+
+    def __rlshift__(self, other: ExprLike) -> PrimExpr:
+        return bitwise("shift_left", other, self)
+
+    def __rshift__(self, other: ExprLike) -> PrimExpr:
+        return bitwise("shift_right", self, other)
+
+    def __rrshift__(self, other: ExprLike) -> PrimExpr:
+        return bitwise("shift_right", other, self)
+
+    def __invert__(self) -> PrimExpr:
+        return logical_not(self) if self.dtype == "bool" else call("bitwise_not", self)
 
     def __neg__(self) -> PrimExpr:
         return sub(const(0, self.dtype), self) if is_int(self.dtype) else mul(self, const(-1.0, self.dtype))
@@ -310,7 +344,19 @@ class Let(PrimExpr):
         return self.body.dtype
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+class Scope(str):
+    """A memory scope's name; TVM reads it as `buffer.scope()`."""
+
+    __slots__ = ()
+
+    def __call__(self) -> str:
+        return str(self)
+
+
+_DATA: WeakKeyDictionary[Buffer, BufferData] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Buffer(Node):
     """A typed, shaped piece of memory. `scope`: "global", or "local" for what lives in registers.
 
@@ -326,9 +372,55 @@ class Buffer(Node):
     scope: str = "global"
     data_alignment: int = 64
     offset_factor: int = 1
+    axis_separators: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if type(self.scope) is not Scope:
+            object.__setattr__(self, "scope", Scope(self.scope))
 
     def __getitem__(self, indices: Any) -> Any:
         return load(self, indices)
+
+    @property
+    def data(self) -> BufferData:
+        """The buffer's memory as an argument of calls; always the same object."""
+        if self not in _DATA:
+            _DATA[self] = BufferData(self)
+        return _DATA[self]
+
+    def vload(self, begin: Any, dtype: str | None = None) -> BufferLoad:
+        """The element at `begin`. Raises InvalidValueError for a vector's dtype: vectorize the loop instead."""
+        if dtype is not None and dtype != self.dtype:
+            raise InvalidValueError(
+                f"vload of '{self.name}' as {dtype}: the buffer holds {self.dtype}", hint="vectorize the loop instead"
+            )
+        return load(self, tuple(begin) if isinstance(begin, list) else begin)
+
+    def vstore(self, begin: Any, value: Any) -> Any:
+        """A statement that stores `value` at `begin`."""
+        from autosched.tir.stmt import BufferStore
+
+        at = load(self, tuple(begin) if isinstance(begin, list) else begin).indices
+        return BufferStore(self, cast(self.dtype, to_expr(value, self.dtype)), at)
+
+    def access_ptr(
+        self, access_mask: Any, ptr_type: str = "handle", content_lanes: int = 1, offset: Any = 0, extent: Any = None
+    ) -> PrimExpr:
+        """A pointer to the buffer's memory for a call of outside code; access_mask "r", "w" or "rw"."""
+        del ptr_type, content_lanes
+        mask = access_mask if isinstance(access_mask, int) else sum({"r": 1, "w": 2}[c] for c in access_mask)
+        size: PrimExpr = IntImm(1)
+        for n in self.shape:
+            size = mul(size, n)
+        rest = sub(size, offset) if extent is None else to_expr(extent)
+        return Call("tvm_access_ptr", (StringImm(self.dtype), self.data, to_expr(offset), rest, IntImm(mask)), "handle")
+
+    def get_flattened_buffer(self) -> Buffer:
+        """A buffer of the same memory with one dimension."""
+        size: PrimExpr = IntImm(1)
+        for n in self.shape:
+            size = mul(size, n)
+        return Buffer(self.name, (size,), self.dtype, (), self.elem_offset, self.scope)
 
     def __str__(self) -> str:
         return self.name
@@ -340,6 +432,18 @@ class Buffer(Node):
     def const_shape(self) -> tuple[int, ...]:
         """The shape as integers. Raises InvalidValueError where a dimension is symbolic."""
         return tuple(as_int(s) for s in self.shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BufferData(PrimExpr):
+    """The memory of a buffer, as `A.data` in a call."""
+
+    buffer: Buffer
+    dtype: str = "handle"
+
+    @property
+    def name(self) -> str:
+        return self.buffer.name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -405,6 +509,15 @@ class IterVar(Node):
     def name(self) -> str:
         return self.var.name
 
+    @property
+    def iter_type(self) -> str:
+        """TVM's name of `kind`; `IterVar.DataPar`, `IterVar.CommReduce` … are its values."""
+        return self.kind
+
+    @property
+    def dtype(self) -> str:
+        return self.var.dtype
+
     # an axis may stand in an expression wherever its variable may
     def __add__(self, o: Any) -> PrimExpr:
         return self.var + _unwrap(o)
@@ -463,6 +576,13 @@ class Reduce(PrimExpr):
         return self.source[self.value_index].dtype
 
 
+# IterVar kinds under TVM's names: `iv.iter_type == tir.IterVar.DataPar`
+for _name, _kind in (("DataPar", SPATIAL), ("CommReduce", REDUCE), ("Ordered", SCAN), ("Opaque", OPAQUE),
+                     ("ThreadIndex", "thread"), ("DimInfo", "dim"), ("Unrolled", "unrolled"),
+                     ("Vectorized", "vectorized"), ("Parallelized", "parallelized"), ("Tensorized", "tensorized")):
+    setattr(IterVar, _name, _kind)  # fmt: skip
+
+
 # --- making expressions ------------------------------------------------------------------------------------------
 
 
@@ -473,6 +593,26 @@ def is_int(dtype: str) -> bool:
 
 def is_float(dtype: str) -> bool:
     return dtype.startswith(("float", "bfloat"))
+
+
+DTYPES = frozenset((
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+    "bfloat16",
+))  # fmt: skip
+
+
+def check_dtype(dtype: Any, what: str, *also: str) -> str:
+    """The name of a dtype. Raises InvalidTypeError for what is no name, InvalidValueError for an unknown one."""
+    if not isinstance(dtype, str):
+        name = getattr(dtype, "__name__", None) or getattr(dtype, "name", None)  # np.float32, np.dtype
+        if not isinstance(name, str) or name not in DTYPES:
+            raise InvalidTypeError(f"{what}: a dtype is a string such as 'float32', got {dtype!r}")
+        return name
+    if dtype in DTYPES or dtype in also:
+        return str(dtype)
+    if dtype in ("int", "float"):
+        return f"{dtype}32"
+    raise InvalidValueError(f"{what}: unknown dtype '{dtype}'", hint=f"one of {', '.join(sorted(DTYPES))}")
 
 
 def _unwrap(x: Any) -> ExprLike:
@@ -643,6 +783,28 @@ def truncmod(a: ExprLike, b: ExprLike) -> PrimExpr:
 
 
 indexdiv, indexmod = floordiv, floormod
+
+
+_BITS: dict[str, Callable[[int, int], int]] = {
+    "bitwise_and": operator.and_, "bitwise_or": operator.or_, "bitwise_xor": operator.xor,
+    "shift_left": operator.lshift, "shift_right": operator.rshift,
+}  # fmt: skip
+
+
+def bitwise(op: str, a: ExprLike, b: ExprLike) -> PrimExpr:
+    """Bits of integers combined: "bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right".
+
+    Of truths, and, or and exclusive or. Raises InvalidTypeError for floats.
+    """
+    x, y = match_types(a, b)
+    if not is_int(x.dtype):
+        raise InvalidTypeError(f"{op} takes integers, not {x.dtype}")
+    if x.dtype == "bool":
+        choices = {"bitwise_and": logical_and, "bitwise_or": logical_or}
+        return choices[op](x, y) if op in choices else compare(NE, x, y)
+    if isinstance(x, IntImm) and isinstance(y, IntImm):
+        return IntImm(_BITS[op](x.value, y.value), x.dtype)
+    return Call(op, (x, y), x.dtype)
 
 
 def minimum(a: ExprLike, b: ExprLike) -> PrimExpr:

@@ -50,6 +50,15 @@ class PrimFunc(Node):
     def without_attr(self, key: str) -> PrimFunc:
         return dataclasses.replace(self, attrs=FrozenDict({k: v for k, v in self.attrs.items() if k != key}))
 
+    def specialize(self, param_map: Mapping[Any, Any]) -> PrimFunc:
+        """The function with numbers for symbolic sizes: by variable, or by a parameter's buffer of known shape.
+
+        Raises InvalidTypeError for keys and values of other kinds, InvalidValueError where shapes do not agree.
+        """
+        from autosched.tir.specialize import specialize_params
+
+        return specialize_params(self, param_map)
+
     def script(self, **options: Any) -> str:
         """The function as TVMScript text."""
         return printing.text(self, **options)

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.node import FrozenDict, walk
 from autosched.tir.expr import Buffer, PrimExpr, Var, const, const_int
 from autosched.tir.function import PrimFunc
@@ -36,6 +37,42 @@ def specialize(func: PrimFunc, values: Mapping[Var, int]) -> PrimFunc:
         buffer_map=FrozenDict({p: buffers[b] for p, b in func.buffer_map.items()}),
         body=body,
     )
+
+
+def specialize_params(func: PrimFunc, param_map: Mapping[Any, Any]) -> PrimFunc:
+    """TVM's `func.specialize`: values for variables, and buffers of known shapes for parameters."""
+    values: dict[Var, int] = {}
+
+    def put(var: Any, value: Any) -> None:
+        number = const_int(value)
+        if number is None and hasattr(value, "__index__"):
+            number = int(value.__index__())
+        if number is None:
+            raise InvalidTypeError(f"specialize: the value of '{var.name}' is a {type(value).__name__}, no integer")
+        if values.setdefault(var, number) != number:
+            raise InvalidValueError(f"specialize: '{var.name}' is {values[var]} and {number}")
+
+    known = {*func.params, *shape_vars(func)}
+    for key, value in param_map.items():
+        if not isinstance(key, Var) or key not in known:
+            name = getattr(key, "name", type(key).__name__)
+            raise InvalidValueError(f"specialize: '{name}' is neither a parameter nor a size of the function")
+        if not isinstance(value, Buffer):
+            put(key, value)
+            continue
+        if key not in func.buffer_map:
+            raise InvalidTypeError(f"specialize: '{key.name}' is a scalar and gets a buffer")
+        old = func.buffer_map[key]
+        if len(old.shape) != len(value.shape):
+            raise InvalidValueError(
+                f"specialize: buffer '{old.name}' has {len(old.shape)} dimensions and gets {len(value.shape)}"
+            )
+        for extent, size in zip(old.shape, value.shape, strict=True):
+            if isinstance(extent, Var):
+                put(extent, size)
+            elif const_int(extent) != const_int(size):
+                raise InvalidValueError(f"specialize: buffer '{old.name}' has extent {extent} and gets {size}")
+    return specialize(func, values)
 
 
 def _specialized(buffer: Buffer, numbers: Mapping[Var, PrimExpr]) -> Buffer:

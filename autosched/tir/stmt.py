@@ -51,6 +51,18 @@ class For(Stmt):
     annotations: Mapping[str, Any] = field(default_factory=FrozenDict)
     span: Span | None = field(default=None, metadata=IGNORED)
 
+    @property
+    def min(self) -> PrimExpr:
+        """TVM's name of `start`."""
+        return self.start
+
+    @property
+    def thread_binding(self) -> IterVar | None:
+        """The thread axis that the loop is bound to."""
+        if not self.thread:
+            return None
+        return IterVar(Range(self.start, self.extent), Var(self.thread, self.loop_var.dtype), "thread", self.thread)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class While(Stmt):

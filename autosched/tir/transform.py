@@ -1,10 +1,11 @@
-"""TVM's decorator of passes over PrimFuncs."""
+"""TVM's decorator of passes over PrimFuncs, and its passes by name, which lie with the code generator."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from autosched.faces import resolve
 from autosched.ir.transform import function_kind
 from autosched.tir.function import PrimFunc
 
@@ -15,3 +16,16 @@ def prim_func_pass(
 ) -> Any:  # fmt: skip
     """A function `(func, mod, ctx) -> func`, or a class with `transform_function`, becomes a pass over PrimFuncs."""
     return function_kind(PrimFunc, "transform_function", pass_func, opt_level, name, required)
+
+
+_PASSES = "autosched.codegen.lower.tvm_passes"
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("_") or name not in resolve(f"{_PASSES}:NAMES"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return resolve(f"{_PASSES}:{name}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *resolve(f"{_PASSES}:NAMES")})

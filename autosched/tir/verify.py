@@ -110,6 +110,9 @@ class _Verifier:
                     self.fail("variables", f"'{x.name}' is used where it is not defined")
             case BufferLoad():
                 self.access(x.buffer, x.indices)
+            case E.BufferData():
+                if x.buffer not in self.buffers:
+                    self.fail("buffers", f"the memory of '{x.buffer.name}' is used where it is not defined")
             case E.BinaryOp():
                 self.operands(x)
             case E.Let():

@@ -165,7 +165,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "cut": (damage(lambda content: content.__delitem__(slice(9000, None))), "damaged"),
     "a flipped digit": (damage(flip_a_digit), r"record \d+ cannot be read: its content is not what was stored"),
     "flipped pages": (damage(turn_a_page_over), "damaged|not a tuning database"),
-    "newer": (set_version("3"), "schema version 3.*newer autosched"),
+    "newer": (set_version("9"), "schema version 9.*newer autosched"),
     "older": (set_version("1"), "schema version 1.*logs upgrade"),
     "gone": (lambda path: path.unlink(), "no tuning database"),
 }

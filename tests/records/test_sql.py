@@ -1,9 +1,6 @@
 import dataclasses
 import signal
 import sqlite3
-import subprocess
-import sys
-import textwrap
 import time
 from pathlib import Path
 
@@ -14,6 +11,7 @@ from autosched.records import RecordFilter, RecordStore, open_store
 from autosched.task import Status
 from autosched.testing.records import RecordStoreSuite
 from autosched.testing.tasks import matmul_task, record, trial
+from tests.records.writers import start_writer
 
 
 class TestSqlStore(RecordStoreSuite):
@@ -22,6 +20,9 @@ class TestSqlStore(RecordStoreSuite):
         self.folder = tmp_path
 
     def store(self) -> RecordStore:
+        return open_store(self.folder / "records.db")
+
+    def another(self, store: RecordStore) -> RecordStore:
         return open_store(self.folder / "records.db")
 
 
@@ -106,7 +107,13 @@ def test_opening_refuses_what_is_no_tuning_database(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("version", "hint"),
-    [("3", "newer autosched"), ("1", "autosched logs upgrade"), ("0", "another"), ("x", "another")],
+    [
+        ("4", "newer autosched"),
+        ("2", "autosched logs upgrade"),
+        ("1", "autosched logs upgrade"),
+        ("0", "another"),
+        ("x", "another"),
+    ],
 )
 def test_other_schema_versions(tmp_path: Path, version: str, hint: str) -> None:
     path = tmp_path / "r.db"
@@ -171,26 +178,6 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
             store.add(many)
     with open_store(path) as store:
         assert [r.config["rows"] for r in store.records()] == [1] and store.check() == []
-
-
-WRITER = """
-    import sys
-    from autosched.records import open_store
-    from autosched.testing.tasks import record
-    import dataclasses
-    store = open_store(sys.argv[1])
-    for batch in range(int(sys.argv[3])):
-        records = [dataclasses.replace(record(i), session=sys.argv[2], time=float(batch)) for i in range(1, 4)]
-        store.add(records)
-        print(batch, flush=True)
-"""
-
-
-def start_writer(path: Path, name: str, batches: int) -> subprocess.Popen[str]:
-    code = textwrap.dedent(WRITER)
-    root = str(Path(__file__).parents[2])
-    command = [sys.executable, "-c", code, str(path), name, str(batches)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=root)
 
 
 def test_two_processes_write_at_once(tmp_path: Path) -> None:

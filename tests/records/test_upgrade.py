@@ -30,6 +30,12 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return path
 
 
+def version_of(path: Path) -> int:
+    """The schema version that a database says it has."""
+    with closing(sqlite3.connect(path)) as connection:
+        return int(connection.execute("select value from autosched_meta where name = 'schema_version'").fetchone()[0])
+
+
 def dump(path: Path) -> list[str]:
     """All of a database's tables and rows as SQL."""
     with closing(sqlite3.connect(path)) as connection:
@@ -39,7 +45,7 @@ def dump(path: Path) -> list[str]:
 def test_an_old_database_is_refused_with_the_command_that_upgrades_it(old: Path) -> None:
     before = old.read_bytes()
     for write in (True, False):
-        with pytest.raises(RecordError, match="needs 2.*autosched logs upgrade --db"):
+        with pytest.raises(RecordError, match=f"needs {DATABASE_VERSION}.*autosched logs upgrade --db"):
             open_store(old, write=write)
     assert old.read_bytes() == before and [p.name for p in old.parent.iterdir()] == [old.name]
 
@@ -48,7 +54,7 @@ def test_an_upgrade_copies_and_then_loses_nothing(old: Path) -> None:
     before = dump(old)
     done = upgrade_database(old)
     assert done.copy is not None and dump(Path(done.copy)) == before
-    assert (done.old_version, done.new_version) == (1, DATABASE_VERSION)
+    assert (done.old_version, done.new_version) == (version_of(Path(done.copy)), DATABASE_VERSION)
     lines = (CORPUS / "lines-1.jsonl").read_text().splitlines()
     with open_store(old) as store:
         assert [r.line for r in store.records()] == lines and store.check() == []
@@ -62,7 +68,7 @@ def test_an_upgrade_copies_and_then_loses_nothing(old: Path) -> None:
 
 
 def test_a_second_upgrade_does_nothing_and_copies_never_overwrite(old: Path) -> None:
-    taken = old.with_name(f"{old.name}.v1")
+    taken = old.with_name(f"{old.name}.v{version_of(old)}")
     taken.write_text("somebody's")
     first, again = upgrade_database(old), upgrade_database(old)
     assert first.copy == f"{taken}.2" and taken.read_text() == "somebody's"
@@ -70,16 +76,19 @@ def test_a_second_upgrade_does_nothing_and_copies_never_overwrite(old: Path) -> 
 
 
 def test_an_upgrade_that_fails_changes_nothing(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with closing(sqlite3.connect(old)) as connection, connection:  # the step's own query cannot read this
-        connection.execute("update records set details = 'no json' where is_winner")
+    version = version_of(old)
+    with closing(sqlite3.connect(old)) as connection, connection:  # what a step of each version cannot work with
+        damage = {1: "update records set details = 'no json' where is_winner", 2: "create table leases (x)"}
+        connection.execute(damage[version])
     before = dump(old)
-    with pytest.raises(RecordError, match="cannot be upgraded"):
+    with pytest.raises(RecordError, match="cannot be upgraded|refused: table leases already exists"):
         upgrade_database(old)
+    assert version_of(old) == version
     with closing(sqlite3.connect(old)) as connection:
-        assert connection.execute("select value from autosched_meta where name = 'schema_version'").fetchone() == ("1",)
-        assert "baseline_s" not in [row[1] for row in connection.execute("pragma table_info(records)")]
+        columns = [row[1] for row in connection.execute("pragma table_info(records)")]
+        assert ("baseline_s" in columns) == (version > 1)
         assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
-    copies = [p for p in old.parent.iterdir() if ".v1" in p.name]
+    copies = [p for p in old.parent.iterdir() if f".v{version}" in p.name]
     assert [dump(p) for p in copies] == [before] == [dump(old)]
 
 
@@ -102,10 +111,12 @@ def test_upgrading_what_is_no_database(tmp_path: Path) -> None:
 
 
 def test_the_command(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    version = version_of(old)
     assert main(["logs", "list", "--db", str(old)]) == 2
     assert "logs upgrade" in capsys.readouterr().err
     assert main(["logs", "upgrade", "--db", str(old)]) == 0
-    assert "from version 1 to 2" in (text := capsys.readouterr().err) and f"{old}.v1" in text
+    text = capsys.readouterr().err
+    assert f"from version {version} to {DATABASE_VERSION}" in text and f"{old}.v{version}" in text
     assert main(["logs", "upgrade", "--db", str(old)]) == 0
-    assert "is of version 2 already" in capsys.readouterr().err
+    assert f"is of version {DATABASE_VERSION} already" in capsys.readouterr().err
     assert main(["logs", "list", "--db", str(old)]) == 0

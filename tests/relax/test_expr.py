@@ -13,4 +13,5 @@ def test_a_constant_of_a_numpy_scalar_holds_an_array() -> None:
     assert isinstance(constant.data, np.ndarray) and constant.data.shape == () and constant.data.dtype == "float32"
     assert isinstance(Constant(np.asarray(2.0) * 3).data, np.ndarray)
     array = np.ones(3)
-    assert Constant(array).data is array and const(1.5).struct_info.dtype == "float32"
+    assert np.shares_memory(Constant(array).data, array) and Constant(array).identity == Constant(array).identity
+    assert Constant(array).data.numpy() is not array and const(1.5).struct_info.dtype == "float32"

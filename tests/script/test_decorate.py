@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autosched import tir
+from autosched import relax, tir
 from autosched.errors import ScriptError
 from autosched.ir import IRModule, structural_equal
 from autosched.script import from_source
@@ -86,9 +86,15 @@ def test_a_function_without_source_is_refused() -> None:
 
 def test_names_of_the_dialects_mean_nothing_to_python() -> None:
     assert repr(T.Buffer((4,), "float32")) == "T.Buffer(…)"
-    assert repr(R.nn.relu(1)["x"] + 3) == "R.nn.relu(…)[…] …"
+    assert repr(R.emit(1)["x"] + 3) == "R.emit(…)[…] …"
     with pytest.raises(AttributeError):
         T.__wrapped__  # noqa: B018
+
+
+def test_operators_make_calls_outside_of_scripts() -> None:
+    x = relax.Var("x", R.Tensor((2, 3), "float32"))
+    assert R.nn.relu(R.add(x, x)).op.name == "relax.nn.relu"
+    assert R.shape([2, n := tir.Var("n", "int64")]).values[1] is n
 
 
 def test_other_prefixes() -> None:

@@ -11,26 +11,11 @@ import pytest
 from autosched import tir
 from autosched.errors import VerifyError
 from autosched.ir.node import FrozenDict
-from autosched.tir import (
-    Allocate,
-    Block,
-    BlockRealize,
-    Buffer,
-    BufferLoad,
-    BufferRegion,
-    BufferStore,
-    Evaluate,
-    For,
-    IntImm,
-    IterVar,
-    LoopKind,
-    PrimFunc,
-    Range,
-    Var,
-    const,
-    seq,
-)  # fmt: skip
+from autosched.tir.expr import Buffer, BufferLoad, IntImm, IterVar, Range, Var, const
+from autosched.tir.function import PrimFunc
+from autosched.tir import expr as E
 from autosched.tir.functor import rewrite
+from autosched.tir.stmt import Allocate, Block, BlockRealize, BufferRegion, BufferStore, Evaluate, For, LoopKind, seq
 from autosched.tir.verify import RULES, verify
 from tests.tir.programs import PROGRAMS, matmul
 
@@ -88,7 +73,7 @@ def store_dtype() -> PrimFunc:
 
 
 def operand_dtype() -> PrimFunc:
-    return change(BufferStore, lambda s: replace(s, value=tir.Add(s.value, const(1, "int32"))))
+    return change(BufferStore, lambda s: replace(s, value=E.Add(s.value, const(1, "int32"))))
 
 
 def condition_dtype() -> PrimFunc:

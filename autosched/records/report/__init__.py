@@ -2,3 +2,5 @@
 
 from autosched.records.report.document import make_document as make_document
 from autosched.records.report.page import make_page as make_page
+from autosched.records.report.roofline import Machines as Machines
+from autosched.records.report.roofline import Peak as Peak

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import math
+import time as clock
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,11 +12,15 @@ import numpy as np
 
 from autosched.records.importance import HOW, knob_importance
 from autosched.records.query import RecordFilter
-from autosched.records.record import Record
+from autosched.records.record import Record, current_versions
+from autosched.records.report.columns import trial_columns
+from autosched.records.report.roofline import Machines, roofline
 from autosched.records.sql import SqlStore
-from autosched.records.statistics import TaskStatistics, best_so_far, task_statistics
+from autosched.records.statistics import TaskStatistics, best_so_far, model_progress, task_statistics
 
 MOST_ROWS = 10_000  # trials in the page, of all tasks together
+MOST_STEPS = 400  # points of the whole model's curve
+MOST_REASONS, REASON_LENGTH = 6, 160  # of failures, per task
 
 
 def make_document(
@@ -23,13 +29,20 @@ def make_document(
     *,
     weights: Mapping[str, int] | None = None,
     sources: Mapping[str, Mapping[str, str]] | None = None,
+    flops: Mapping[str, int] | None = None,
+    machines: Machines | None = None,
+    model: str = "",
 ) -> dict[str, Any]:
     """Everything that the page shows.
 
-    weights  how often each workload (by its key) occurs in a model; without them each task counts once
-    sources  by workload key, texts to be shown side by side: title -> source
+    weights   how often each workload (by its key) occurs in a model; without them each task counts once
+    sources   by workload key, texts to be shown side by side: title -> source
+    flops     by workload key, the arithmetic of one call, where the workload alone does not tell it
+    machines  by device and threads, what the device can do at most; without them there is no roofline
+    model     the model's name, for the title
     """
-    found = task_statistics(*store.trial_table(query), store.winners())
+    keys, columns = store.trial_table(query)
+    found = task_statistics(keys, columns, store.winners())
     if weights:
         found = [task for task in found if task.key.workload in weights]
     total = sum(_cost(task, weights) for task in found)
@@ -41,10 +54,27 @@ def make_document(
     tasks = []
     for task in found:
         records = groups.get((task.key.workload, task.key.device, task.key.threads), [])
-        share = _cost(task, weights) / total if total else None
-        document = _task(task, records, most) | {"share": share, "weight": (weights or {}).get(task.key.workload, 1)}
-        tasks.append(document | {"sources": dict((sources or {}).get(task.key.workload, {}))})
-    return {"origin": store.origin, "importance_how": HOW, "weighted": bool(weights), "tasks": tasks}
+        tasks.append(
+            _task(task, records, most)
+            | {
+                "share": _cost(task, weights) / total if total else None,
+                "weight": (weights or {}).get(task.key.workload, 1),
+                "roofline": roofline(task, machines or {}, (flops or {}).get(task.key.workload)),
+                "sources": dict((sources or {}).get(task.key.workload, {})),
+            }
+        )
+    counts = [(weights or {}).get(key.workload, 1 if not weights else 0) for key in keys]
+    return {
+        "origin": store.origin,
+        "model": model,
+        "made": clock.strftime("%Y-%m-%d %H:%M"),
+        "version": current_versions()["autosched"],
+        "importance_how": HOW,
+        "weighted": bool(weights),
+        "progress": _thinned([[n, _ms(s)] for n, s in model_progress(len(keys), columns, counts)]),
+        "peaks": [peaks.document for peaks in (machines or {}).values()],
+        "tasks": tasks,
+    }
 
 
 def _cost(task: TaskStatistics, weights: Mapping[str, int] | None) -> float:
@@ -52,8 +82,6 @@ def _cost(task: TaskStatistics, weights: Mapping[str, int] | None) -> float:
 
 
 def _task(task: TaskStatistics, records: Sequence[Record], most: int) -> dict[str, Any]:
-    names = list(dict.fromkeys(name for record in records for name in record.config.knobs))
-    shown = _thin(records, most)
     return {
         "name": str(records[0].workload) if records else task.key.workload,
         "device": task.key.device.model_name,
@@ -61,16 +89,16 @@ def _task(task: TaskStatistics, records: Sequence[Record], most: int) -> dict[st
         "threads": task.key.threads,
         "n": task.n_trials,
         "failures": dict(task.failures),
-        "spent_s": task.spent_s,
+        "reasons": _reasons(records),
+        "spent_s": round(task.spent_s, 1),
         "default_ms": _ms(task.default_s),
         "best_ms": _ms(task.best_s),
-        "gain": task.gain,
+        "gain": None if task.gain is None else float(f"{task.gain:.4g}"),
         "expected": task.expected_gain,
         "winner": None if task.winner is None else str(task.winner.config),
         "steps": improvements(records),
-        "importance": knob_importance(records),
-        "knobs": ["template", *names],
-        "rows": [_row(record, names) for record in shown],
+        "importance": [[name, round(share, 4)] for name, share in knob_importance(records)],
+        "trials": trial_columns(_thin(records, most)),
     }
 
 
@@ -88,24 +116,26 @@ def improvements(records: Sequence[Record]) -> list[list[float]]:
     return [[i + 1, float(f"{best[i] * 1e3:.5g}")] for i in places]
 
 
-def _thin(records: Sequence[Record], most: int) -> list[Record]:
-    """At most so many: the faster half of the number, and an even choice of the others."""
+def _thin(records: Sequence[Record], most: int) -> list[tuple[int, Record]]:
+    """At most so many, with their numbers: the faster half of them, and an even choice of the others."""
+    numbered = list(enumerate(records, start=1))
     if len(records) <= most:
-        return list(records)
-    ranked = sorted(records, key=lambda record: record.measurement.median_s)
+        return numbered
+    ranked = sorted(numbered, key=lambda item: item[1].measurement.median_s)
     rest = ranked[most // 2 :]
     step = len(rest) / (most - most // 2)
     return ranked[: most // 2] + [rest[int(i * step)] for i in range(most - most // 2)]
 
 
-def _row(record: Record, names: Sequence[str]) -> list[Any]:
-    """Time in ms, status, mark, then the template and the knobs; None where there is none."""
-    measurement = record.measurement
-    knobs = [_plain(record.config.knobs.get(name)) for name in names]
-    mark = "winner" if record.is_winner else "default" if record.is_default else ""
-    time_ms = _ms(measurement.median_s) if measurement.is_ok else None
-    return [time_ms, str(measurement.status), mark, record.config.template, *knobs]
+def _thinned(points: list[list[Any]]) -> list[list[Any]]:
+    """So many points at most, the last one among them."""
+    step = math.ceil(len(points) / MOST_STEPS) or 1
+    kept = points[::step]
+    return kept if not points or kept[-1] is points[-1] else [*kept, points[-1]]
 
 
-def _plain(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, bool | tuple) else value
+def _reasons(records: Sequence[Record]) -> list[list[Any]]:
+    """The failures' kinds with the last line of their text, and how many there are of each, the most frequent first."""
+    failed = [r.measurement for r in records if r.measurement.status.is_failure]
+    texts = Counter((str(m.status), (m.error.strip().splitlines() or [""])[-1][:REASON_LENGTH]) for m in failed)
+    return [[kind, text, n] for (kind, text), n in texts.most_common(MOST_REASONS)]

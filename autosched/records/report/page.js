@@ -2,11 +2,17 @@
 const report = JSON.parse(document.getElementById("data").textContent);
 const tasks = report.tasks;
 const byId = (id) => document.getElementById(id);
-const ms = (value) => value === null ? "–" : Number(value.toPrecision(3)).toString();
-const percent = (value) => value === null ? "–" : (100 * value).toFixed(0) + " %";
+const digits = (value, n = 3) => Math.abs(value) >= 10 ** n ? Math.round(value).toString() : Number(value.toPrecision(n)).toString();
+const ms = (value) => value === null ? "–" : digits(value);
+const percent = (value) => value === null ? "–" : digits(100 * value, 2) + " %";
+const times = (value) => value === null ? "–" : value.toFixed(2) + "×";
+const clock = (s) => s >= 3600 ? `${Math.floor(s / 3600)} h ${Math.round(s % 3600 / 60)} min` : s >= 60 ? `${(s / 60).toFixed(1)} min` : `${Math.round(s)} s`;
+const many = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
 // plotly reads a little markup in its texts: what comes from records must not be any.
 const plain = (text) => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
-const short = (text) => plain(text.length > 60 ? text.slice(0, 57) + "…" : text);
+const cut = (text, n) => text.length > n ? text.slice(0, n - 1) + "…" : text;
+const short = (text, n = 44) => plain(cut(String(text), n));
+const order = (a, b) => typeof a === "number" && typeof b === "number" ? a - b : String(a) < String(b) ? -1 : String(a) > String(b) ? 1 : 0;
 
 function element(tag, text, attributes = {}) {
   const made = document.createElement(tag);
@@ -15,169 +21,390 @@ function element(tag, text, attributes = {}) {
   return made;
 }
 
-function layout(title, extra = {}) {
-  const style = getComputedStyle(document.documentElement);
-  const color = (name) => style.getPropertyValue(name).trim();
-  const axis = { gridcolor: color("--line"), zerolinecolor: color("--line"), automargin: true };
-  const made = {
-    title: { text: title, x: 0, font: { size: 15 } }, paper_bgcolor: color("--paper"), plot_bgcolor: color("--paper"),
-    font: { color: color("--ink") }, margin: { l: 60, r: 20, t: 40, b: 50 }, xaxis: { ...axis, ...extra.xaxis },
-    yaxis: { ...axis, ...extra.yaxis }, colorway: [color("--accent")], showlegend: false,
+// ---- charts
+
+const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const isDark = () => getComputedStyle(document.documentElement).colorScheme === "dark";
+// From fast to slow: two ramps of one lightness step each, so that the order shows without the hue.
+const ramp = () => isDark() ? ["#ffd166", "#f2996e", "#c76a8a", "#8a5a9e", "#4f5785"] : ["#0b3d91", "#2f7fb8", "#5fb0a5", "#a9cfa0", "#d9dccf"];
+
+// Charts are drawn one by one, the page answering in between; the last wish for a place counts.
+const waiting = new Map();
+function draw(id, ...what) {
+  if (!waiting.size) setTimeout(drawNext);
+  waiting.delete(id);
+  waiting.set(id, what);
+  delete document.documentElement.dataset.ready;
+}
+
+function drawNext() {
+  if (!globalThis.Plotly) return;
+  const [[id, what]] = waiting;
+  waiting.delete(id);
+  drawNow(id, ...what);
+  if (waiting.size) setTimeout(drawNext);
+  else document.documentElement.dataset.ready = "yes";
+}
+
+function drawNow(id, traces, title, extra = {}) {
+  const axis = { gridcolor: color("--line"), linecolor: color("--line"), zerolinecolor: color("--line"), automargin: true };
+  const form = {
+    ...extra, title: { text: title, x: 0, xref: "container", pad: { l: 4 }, font: { size: 15 } }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    font: { color: color("--ink"), family: getComputedStyle(document.body).fontFamily, size: 12 }, margin: { l: 55, r: 15, t: 42, b: 45 },
+    xaxis: { ...axis, ...extra.xaxis }, yaxis: { ...axis, ...extra.yaxis }, showlegend: extra.showlegend ?? false,
+    hoverlabel: { bgcolor: color("--panel"), bordercolor: color("--line"), font: { color: color("--ink") } },
   };
-  return { ...extra, ...made };
+  Plotly.react(id, traces, form, { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] });
 }
 
-function draw(id, traces, form) {
-  Plotly.react(id, traces, form, { responsive: true, displaylogo: false });
+function showProgress() {
+  const points = report.progress;
+  byId("progress-figure").hidden = points.length < 2;
+  if (points.length < 2) return;
+  const what = report.weighted ? "model" : "tasks, each once";
+  draw("progress", [{ type: "scatter", mode: "lines", line: { shape: "hv", color: color("--accent"), width: 2 }, x: points.map((p) => p[0]), y: points.map((p) => p[1]),
+    hovertemplate: "%{x} trials: %{y:.4g} ms<extra></extra>" }], `Time of the ${what}, by the best known of each task`,
+  { xaxis: { title: { text: "trials" } }, yaxis: { title: { text: "ms" } } });
+  const [first, last] = [points[0], points.at(-1)];
+  byId("progress-text").textContent = `From ${ms(first[1])} ms after ${many(first[0], "trial")}, when each task had a time, to ${ms(last[1])} ms after ${last[0].toLocaleString("en")}; `
+    + "single measurements: the summary counts only what the last comparisons confirmed.";
 }
 
-// A table whose columns sort by a button in their head; `columns` are [title, value of a row, text of a value].
-function fillTable(table, columns, rows, label) {
-  let sorted = -1, ascending = true;
-  const head = element("tr"), body = element("tbody");
+function showShares(chosen) {
+  const top = chosen.slice(0, 16).reverse();
+  const names = top.map((t, i) => `${short(t.name, 52)} (${top.length - i})`);
+  const default_ = top.map((t) => 100 * (t.share ?? 0));
+  const best = top.map((t, i) => default_[i] / (t.gain ?? 1));
+  byId("shares").style.height = `${Math.max(9, 5 + 1.5 * top.length)}rem`;
+  draw("shares", [
+    { type: "bar", orientation: "h", name: "with the winner", y: names, x: best, marker: { color: color("--accent") }, hovertemplate: "winner: %{x:.1f} %<extra></extra>" },
+    { type: "bar", orientation: "h", name: "saved", y: names, x: default_.map((d, i) => d - best[i]), marker: { color: color("--bar") }, hovertemplate: "saved: %{x:.1f} %<extra></extra>" },
+  ], report.weighted ? "Share of the model's time" : "Share of the time of all tasks", { barmode: "stack", showlegend: true, bargap: .3,
+    legend: { orientation: "h", x: 1, xanchor: "right", y: 1.02, yanchor: "bottom", traceorder: "normal" }, xaxis: { title: { text: "% of the untuned time" } }, yaxis: { type: "category" } });
+  byId("shares-text").textContent = (report.weighted ? "Each kernel's default times its calls in the model" : "Each task's default, counted once (give --model for a model's weights)")
+    + `; ${top.length} of ${many(chosen.length, "task")} shown.` + (chosen[0] ? ` The largest: ${chosen[0].name}, ${percent(chosen[0].share)}.` : "");
+}
+
+function showRoofline() {
+  const known = tasks.filter((t) => t.roofline);
+  byId("roofline").hidden = !known.length;
+  if (!known.length) {
+    byId("roofline-text").textContent = report.peaks.length ? "No task's arithmetic is known." : "Not shown: the peaks of the tasks' devices are not known here.";
+    return;
+  }
+  const ends = known.map((t) => t.roofline.intensity), low = Math.min(0.25, ...ends) / 1.5, high = Math.max(64, ...ends) * 1.5;
+  const lines = [];
+  for (const peak of report.peaks) {
+    for (const [i, [name, rate]] of peak.levels.entries()) {
+      const knee = peak.gflops / rate;
+      const [x0, x1] = [low, Math.min(Math.max(knee, low), high)];
+      lines.push({ type: "scatter", mode: "lines", x: [x0, x1], y: [x0 * rate, Math.min(peak.gflops, x1 * rate)], line: { color: color("--soft"), width: 1, dash: ["solid", "dash", "dashdot", "dot"][i % 4] },
+        name: `${name} ${digits(rate)} GB/s`, hovertemplate: `${plain(name)}: ${digits(rate)} GB/s<extra></extra>` });
+    }
+    lines.push({ type: "scatter", mode: "lines", x: [peak.gflops / peak.levels[0][1], high], y: [peak.gflops, peak.gflops], line: { color: color("--ink"), width: 2 },
+      name: `${digits(peak.gflops)} GFLOP/s, ${many(peak.threads, "thread")}`, hovertemplate: `${digits(peak.gflops)} GFLOP/s on ${many(peak.threads, "thread")}<extra></extra>` });
+  }
+  lines.push({ type: "scatter", mode: "markers", name: "tasks", x: ends, y: known.map((t) => t.roofline.gflops), text: known.map((t) => `${short(t.name, 70)}<br>${ms(t.best_ms)} ms, ${percent(t.roofline.share)} of what ${plain(t.roofline.bound)} allows`),
+    marker: { color: color("--accent"), size: known.map((t) => 8 + 26 * Math.sqrt(t.share ?? 0)), opacity: .8, line: { color: color("--paper"), width: 1 } },
+    hovertemplate: "%{text}<br>%{y:.3g} GFLOP/s at %{x:.3g} FLOP/byte<extra></extra>" });
+  draw("roofline", lines, "Best time of each task against the device's peaks", { showlegend: true, legend: { font: { size: 11 } },
+    xaxis: { type: "log", title: { text: "FLOP per byte of its arguments" } }, yaxis: { type: "log", title: { text: "GFLOP/s" } } });
+  const ranked = [...known].sort((a, b) => (b.share ?? 0) - (a.share ?? 0)), first = ranked[0];
+  byId("roofline-text").textContent = `${known.length} of ${many(tasks.length, "task")}: arithmetic as the operator names it (Winograd may pass the peak), each argument read or written once; `
+    + `the larger, the more of the time. The heaviest is at ${percent(first.roofline.share)} of what ${first.roofline.bound} allows.`;
+}
+
+// ---- tables
+
+// A table whose columns sort by a button in their head. A column is {title, value(row), text(value), number, bar, press(row)}.
+function makeTable(table, label, { page = Infinity, count, current, mark } = {}) {
+  let columns = [], rows = [], chosen = [], by = -1, ascending = true, shown = page;
+  const head = element("thead"), body = element("tbody");
+  table.replaceChildren(element("caption", label), head, body);
+  const cell = (row, column) => {
+    const found = column.value(row), text = found === null || found === undefined ? "–" : column.text ? column.text(found) : String(found);
+    const made = element("td", column.press ? undefined : text, column.number ? { class: column.bar ? "number bar" : "number" } : {});
+    if (column.bar && typeof found === "number") made.style.setProperty("--share", `${100 * found / column.bar}%`);
+    if (column.press) {
+      const button = element("button", text, { type: "button" });
+      button.addEventListener("click", () => column.press(row));
+      made.append(button);
+    }
+    return made;
+  };
   const show = () => {
-    const order = sorted < 0 ? rows : [...rows].sort((a, b) => {
-      const [x, y] = [columns[sorted][1](a), columns[sorted][1](b)];
-      if (x === null || y === null) return (x === null) - (y === null);
-      return (x < y ? -1 : x > y ? 1 : 0) * (ascending ? 1 : -1);
+    const found = by < 0 ? chosen : [...chosen].sort((a, b) => {
+      const [x, y] = [columns[by].value(a) ?? null, columns[by].value(b) ?? null];
+      return x === null || y === null ? (x === null) - (y === null) : order(x, y) * (ascending ? 1 : -1);
     });
-    body.replaceChildren(...order.map((row) => {
-      const line = element("tr");
-      for (const [, value, text] of columns) {
-        const found = value(row);
-        line.append(element("td", text ? text(found) : found === null ? "–" : String(found),
-          typeof found === "number" ? { class: "number" } : {}));
-      }
+    body.replaceChildren(...found.slice(0, shown).map((row) => {
+      const line = element("tr", undefined, { ...(mark?.(row) ? { class: mark(row) } : {}), ...(current?.(row) ? { "aria-current": "true" } : {}) });
+      line.append(...columns.map((column) => cell(row, column)));
       return line;
     }));
+    count?.(Math.min(shown, found.length), chosen.length, rows.length);
   };
-  columns.forEach(([title], i) => {
-    const cell = element("th", undefined, { scope: "col" }), button = element("button", title, { type: "button" });
-    button.addEventListener("click", () => {
-      ascending = sorted === i ? !ascending : true;
-      sorted = i;
-      for (const other of head.children) other.removeAttribute("aria-sort");
-      cell.setAttribute("aria-sort", ascending ? "ascending" : "descending");
-      show();
+  const fill = (newColumns, newRows) => {
+    [columns, rows, chosen, by, shown] = [newColumns, newRows, newRows, -1, page];
+    const line = element("tr");
+    columns.forEach(({ title, number }, i) => {
+      const made = element("th", undefined, { scope: "col", ...(number ? { class: "number" } : {}) }), button = element("button", title, { type: "button" });
+      button.addEventListener("click", () => {
+        ascending = by === i ? !ascending : true;
+        by = i;
+        for (const other of line.children) other.removeAttribute("aria-sort");
+        made.setAttribute("aria-sort", ascending ? "ascending" : "descending");
+        show();
+      });
+      made.append(button);
+      line.append(made);
     });
-    cell.append(button);
-    head.append(cell);
-  });
-  const top = element("thead");
-  top.append(head);
-  table.replaceChildren(element("caption", label, { class: "skip" }), top, body);
-  show();
+    head.replaceChildren(line);
+    show();
+  };
+  return { fill, show, filter: (keep) => { chosen = rows.filter(keep); shown = page; show(); }, more: () => { shown += page; show(); }, rows: () => chosen, columns: () => columns };
 }
 
-function failed(task) {
-  return Object.values(task.failures).reduce((sum, n) => sum + n, 0);
-}
+const failed = (task) => Object.values(task.failures).reduce((sum, n) => sum + n, 0);
+let selected = tasks[0];
 
-function showSummary() {
-  const sum = (of) => tasks.reduce((total, task) => total + of(task), 0);
-  const known = tasks.filter((task) => task.default_ms !== null && task.best_ms !== null);
-  const before = known.reduce((total, task) => total + task.default_ms * task.weight, 0);
-  const after = known.reduce((total, task) => total + (task.gain ? task.default_ms / task.gain : task.default_ms) * task.weight, 0);
-  const facts = [
-    ["Tasks", tasks.length], ["Trials", sum((t) => t.n)], ["Failed", sum(failed)],
-    ["Time spent", (sum((t) => t.spent_s) / 60).toFixed(1) + " min"],
-    [report.weighted ? "Model, all tasks" : "All tasks, each once", `${ms(before)} ms → ${ms(after)} ms`],
-  ];
-  byId("origin").textContent = report.origin;
-  byId("summary").replaceChildren(...facts.flatMap(([name, value]) => [element("dt", name), element("dd", String(value))]));
-}
-
-const COLUMNS = [
-  ["Task", (t) => t.name], ["Device", (t) => `${t.device} ${t.isa}`], ["Threads", (t) => t.threads],
-  ["Share", (t) => t.share, percent], ["Default ms", (t) => t.default_ms, ms], ["Best ms", (t) => t.best_ms, ms],
-  ["Gain", (t) => t.gain, (v) => v === null ? "–" : v.toFixed(2) + "×"], ["Trials", (t) => t.n],
-  ["Failed", failed], ["To gain", (t) => t.expected, percent],
+const TASK_COLUMNS = [
+  { title: "Task", value: (t) => t.name, press: (t) => { select(t); byId("task").scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" }); byId("chosen").focus({ preventScroll: true }); } },
+  { title: "Share", value: (t) => t.share, text: percent, number: true, bar: Math.max(...tasks.map((t) => t.share ?? 0)) },
+  ...(report.weighted ? [{ title: "×", value: (t) => t.weight, number: true }] : []),
+  ...(new Set(tasks.map((t) => t.device)).size > 1 ? [{ title: "Device", value: (t) => `${t.device} ${t.isa}` }] : []),
+  ...(new Set(tasks.map((t) => t.threads)).size > 1 ? [{ title: "Threads", value: (t) => t.threads, number: true }] : []),
+  { title: "Default ms", value: (t) => t.default_ms, text: ms, number: true },
+  { title: "Best ms", value: (t) => t.best_ms, text: ms, number: true },
+  { title: "Gain", value: (t) => t.gain, text: times, number: true },
+  ...(tasks.some((t) => t.roofline) ? [{ title: "Of peak", value: (t) => t.roofline?.share ?? null, text: percent, number: true }] : []),
+  { title: "Trials", value: (t) => t.n, number: true },
+  { title: "Failed", value: failed, number: true },
+  { title: "May gain", value: (t) => t.expected, text: percent, number: true },
 ];
+const taskTable = makeTable(byId("task-table"), "Tasks, those with the largest share first", {
+  current: (t) => t === selected,
+  count: (_, chosen, all) => { byId("task-count").textContent = chosen === all ? many(all, "task") : `${chosen} of ${many(all, "task")}`; },
+});
+const trialTable = makeTable(byId("trial-table"), "Trials of the task in the order they were measured", {
+  page: 100, mark: (r) => r.mark === "winner" ? "winner" : "",
+  count: (shown, chosen, all) => {
+    byId("trial-count").textContent = `${shown.toLocaleString("en")} of ${many(chosen, "trial")} shown` + (all < selected.n ? `; the page holds ${all.toLocaleString("en")} of ${selected.n.toLocaleString("en")}, the faster ones` : "");
+    byId("more").hidden = shown >= chosen;
+  },
+});
 
-function showTasks() {
-  const wanted = byId("filter").value.toLowerCase();
-  const chosen = tasks.filter((t) => `${t.name} ${t.device} ${t.isa}`.toLowerCase().includes(wanted));
-  fillTable(byId("task-table"), COLUMNS, chosen, "Tasks, those with the largest share first");
-  const top = chosen.slice(0, 20).reverse();
-  const names = top.map((t, i) => `${top.length - i} ${short(t.name)}`);
-  draw("shares", [{ type: "bar", orientation: "h", y: names, x: top.map((t) => 100 * (t.share || 0)) }],
-    layout("Share of the time", { xaxis: { title: { text: "%" } } }));
-  byId("shares-text").textContent = (report.weighted ? "Share of the model's time by its kernels' defaults"
-    : "Share of the time of all tasks' defaults, each counted once") + `; ${top.length} of ${chosen.length} tasks.`;
+// ---- one task
+
+// Trials are kept by columns, each value once; rows are made for the task that is looked at.
+function rowsOf(task) {
+  const t = task.trials, at = (column, i) => column.values[column.codes[i]];
+  return t.n.map((n, i) => ({ n, ms: t.ms[i], status: at(t.status, i), mark: at(t.mark, i), knobs: t.knobs.map((knob) => at(knob, i)) }));
+}
+
+function showConvergence(task) {
+  const traces = [{ type: "scatter", mode: "lines", line: { shape: "hv", color: color("--accent"), width: 2.5 }, x: task.steps.map((s) => s[0]), y: task.steps.map((s) => s[1]), hovertemplate: "best after %{x}: %{y:.4g} ms<extra></extra>" }];
+  const good = task.rows.filter((r) => r.ms !== null), ceiling = 2.5 * (task.default_ms ?? task.best_ms ?? 0);
+  const near = good.filter((r) => r.ms <= ceiling);
+  traces.unshift({ type: "scatter", mode: "markers", x: near.map((r) => r.n), y: near.map((r) => r.ms), marker: { color: color("--soft"), size: 4, opacity: .5 }, hovertemplate: "trial %{x}: %{y:.4g} ms<extra></extra>" });
+  const shapes = task.default_ms === null ? [] : [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: task.default_ms, y1: task.default_ms, line: { color: color("--second"), width: 1.5, dash: "dash" } }];
+  const annotations = task.default_ms === null ? [] : [{ xref: "paper", x: 1, y: task.default_ms, text: "default", showarrow: false, xanchor: "right", yanchor: "bottom", font: { color: color("--second") } }];
+  draw("convergence", traces, "Convergence", { shapes, annotations, xaxis: { title: { text: "trials" } }, yaxis: { title: { text: "ms" } } });
+  const last = task.steps.at(-1), away = good.length - near.length;
+  byId("convergence-text").textContent = !last ? "Nothing has worked." : `After ${many(last[0], "trial")} the best is ${ms(last[1])} ms; the default takes ${ms(task.default_ms)} ms.`
+    + (away > 0 ? ` ${many(away, "slower trial")} not drawn.` : "");
+}
+
+function showImportance(task) {
+  const ranked = task.importance.slice(0, 12).reverse();
+  draw("importance", [{ type: "bar", orientation: "h", y: ranked.map((k) => short(k[0], 24)), x: ranked.map((k) => 100 * k[1]), marker: { color: color("--accent") }, hovertemplate: "%{y}: %{x:.0f} %<extra></extra>" }],
+    "Knob importance", { bargap: .35, xaxis: { range: [0, 100], title: { text: "% of the variance" } }, yaxis: { type: "category" } });
+  byId("importance-text").textContent = (task.importance.length ? task.importance.slice(0, 3).map(([name, share]) => `${name} ${percent(share)}`).join(", ") + ". " : "Too few times. ") + `How computed: ${report.importance_how}.`;
 }
 
 function showParallel(task) {
-  const good = task.rows.filter((r) => r[0] !== null).sort((a, b) => a[0] - b[0]).slice(0, 60);
-  const axes = task.knobs.map((name, i) => {
-    const values = [...new Set(good.map((r) => r[3 + i]))];
-    values.sort((a, b) => typeof a === "number" && typeof b === "number" ? a - b : String(a) < String(b) ? -1 : 1);
-    return { name, values };
-  }).filter((axis) => axis.values.length > 1);
-  const place = (axis, value) => axis.values.indexOf(value) / (axis.values.length - 1);
-  const traces = good.map((row, rank) => ({
-    type: "scatter", mode: "lines+markers", opacity: 1 - 0.85 * rank / Math.max(1, good.length - 1),
-    line: { width: rank === 0 ? 3 : 1 }, x: axes.map((a) => short(a.name)),
-    y: axes.map((a) => place(a, row[3 + task.knobs.indexOf(a.name)])),
-    text: axes.map((a) => `${short(a.name)} = ${plain(row[3 + task.knobs.indexOf(a.name)])}`),
-    hovertemplate: `%{text}<br>${ms(row[0])} ms<extra></extra>`,
-  })).reverse();
-  draw("parallel", traces, layout("Parallel coordinates", { yaxis: { showticklabels: false } }));
+  const good = task.rows.filter((r) => r.ms !== null).sort((a, b) => a.ms - b.ms).slice(0, 200);
+  const rank = new Map(task.importance.map(([name], i) => [name, i]));
+  const axes = task.trials.knobs.map((knob, i) => ({ i, name: knob.name, values: [...new Set(good.map((r) => r.knobs[i]))].filter((v) => v !== null && v !== undefined).sort(order) }))
+    .filter((axis) => axis.values.length > 1).sort((a, b) => (rank.get(a.name) ?? 99) - (rank.get(b.name) ?? 99)).slice(0, 10);
+  const place = (axis, value) => value === null || value === undefined ? null : axis.values.indexOf(value) / (axis.values.length - 1);
+  // A group of lines in one trace, with a gap after each line.
+  const lines = (rows, look) => ({ type: "scatter", mode: "lines", connectgaps: false, ...look,
+    x: rows.flatMap(() => [...axes.map((_, i) => i), null]), y: rows.flatMap((r) => [...axes.map((a) => place(a, r.knobs[a.i])), null]),
+    text: rows.flatMap((r) => [...axes.map((a) => `${short(a.name)} = ${short(r.knobs[a.i])}<br>${ms(r.ms)} ms`), ""]), hovertemplate: "%{text}<extra></extra>" });
+  const palette = ramp(), groups = palette.map((_, g) => good.filter((_, i) => Math.min(4, Math.floor(5 * i / good.length)) === g));
+  const traces = groups.map((rows, g) => lines(rows, { name: rows.length ? `${ms(rows[0].ms)}–${ms(rows.at(-1).ms)} ms` : "", line: { color: palette[g], width: g === 0 ? 1.8 : 1 }, opacity: .75 })).filter((t) => t.x.length).reverse();
+  const pick = (mark) => good.filter((r) => r.mark === mark).slice(-1);
+  if (pick("default").length) traces.push(lines(pick("default"), { name: "default", line: { color: color("--second"), width: 2.5, dash: "dash" } }));
+  if (pick("winner").length) traces.push(lines(pick("winner"), { name: "winner", line: { color: color("--good"), width: 3.5 } }));
+  const labels = axes.flatMap((axis, i) => axis.values.filter((_, k, all) => all.length <= 9 || k % Math.ceil(all.length / 8) === 0 || k === all.length - 1)
+    .map((value) => ({ x: i, y: place(axis, value), text: short(value, 14), showarrow: false, xanchor: "right", xshift: -5, font: { size: 10.5, color: color("--ink") }, bgcolor: color("--paper"), opacity: .85 })));
+  draw("parallel", traces, "Parallel coordinates", { annotations: labels, showlegend: true, legend: { traceorder: "reversed", font: { size: 11 } }, hovermode: "closest",
+    xaxis: { tickvals: axes.map((_, i) => i), ticktext: axes.map((a) => short(a.name, 18)), range: [-0.45, Math.max(1, axes.length) - 0.7], zeroline: false },
+    yaxis: { showticklabels: false, showgrid: false, zeroline: false, range: [-0.06, 1.06] } });
+  byId("parallel-text").textContent = axes.length ? `The ${many(good.length, "fastest trial")}, a line each, coloured by time; knobs from left to right by importance.` : "No knob had two values among what worked.";
 }
 
 function showPairs(task) {
-  const [x, y] = [byId("knob-x").value, byId("knob-y").value].map((name) => 3 + task.knobs.indexOf(name));
-  const best = new Map(), values = [new Set(), new Set()];
+  const [x, y] = ["knob-x", "knob-y"].map((id) => task.trials.knobs.findIndex((knob) => knob.name === byId(id).value));
+  const cells = new Map(), text = (value) => value === null || value === undefined ? "none" : String(value), seen = [new Map(), new Map()];
   for (const row of task.rows) {
-    if (row[0] === null || x < 3 || y < 3) continue;
-    const key = JSON.stringify([String(row[x]), String(row[y])]);
-    best.set(key, Math.min(best.get(key) ?? Infinity, row[0]));
-    values[0].add(String(row[x]));
-    values[1].add(String(row[y]));
+    if (row.ms === null || x < 0 || y < 0) continue;
+    const [a, b] = [text(row.knobs[x]), text(row.knobs[y])], key = JSON.stringify([a, b]), cell = cells.get(key) ?? { best: Infinity, n: 0 };
+    cells.set(key, { best: Math.min(cell.best, row.ms), n: cell.n + 1 });
+    seen[0].set(a, row.knobs[x]);
+    seen[1].set(b, row.knobs[y]);
   }
-  const sorted = values.map((set) => [...set].sort((a, b) => Number(a) - Number(b) || (a < b ? -1 : 1)));
-  const z = sorted[1].map((b) => sorted[0].map((a) => best.get(JSON.stringify([a, b])) ?? null));
-  draw("pairs", [{ type: "heatmap", x: sorted[0].map(plain), y: sorted[1].map(plain), z, colorscale: "Viridis", reversescale: true }],
-    layout("Pairs of knobs", { xaxis: { type: "category" }, yaxis: { type: "category" } }));
+  const [xs, ys] = seen.map((values) => [...values].sort((a, b) => order(a[1], b[1])).map(([name]) => name));
+  const get = (what) => ys.map((b) => xs.map((a) => cells.get(JSON.stringify([a, b]))?.[what] ?? null));
+  const small = xs.length * ys.length <= 90 && xs.length <= 10, palette = ramp();
+  draw("pairs", [{ type: "heatmap", x: xs.map((v) => short(v, 16)), y: ys.map((v) => short(v, 16)), z: get("best"), customdata: get("n"), xgap: 2, ygap: 2,
+    colorscale: palette.map((c, i) => [i / (palette.length - 1), c]), colorbar: { title: { text: "ms" }, thickness: 12 }, texttemplate: small ? "%{z:.3g}" : undefined,
+    hovertemplate: "%{x}, %{y}: best %{z:.4g} ms of %{customdata} trials<extra></extra>", hoverongaps: false }], "Pairs of knobs",
+  { xaxis: { type: "category", title: { text: short(byId("knob-x").value, 30) }, showgrid: false }, yaxis: { type: "category", title: { text: short(byId("knob-y").value, 30) }, showgrid: false } });
+  byId("pairs-text").textContent = `Best time in ms of each pair of values; empty where nothing was measured or nothing worked. ${cells.size} of ${xs.length * ys.length} pairs.`;
+}
+
+function showFailures(task) {
+  const kinds = Object.entries(task.failures).sort((a, b) => b[1] - a[1]);
+  byId("failure-part").hidden = !kinds.length;
+  if (kinds.length) {
+    draw("failures", [{ type: "bar", x: kinds.map((k) => plain(k[0])), y: kinds.map((k) => k[1]), marker: { color: color("--second") }, hovertemplate: "%{x}: %{y}<extra></extra>" }], "Failures by kind",
+      { bargap: .5, xaxis: { type: "category" }, yaxis: { title: { text: "trials" }, tickformat: "d" } });
+  }
+  byId("failures-text").textContent = kinds.length ? `${failed(task)} of ${many(task.n, "trial")}: ${kinds.map(([k, n]) => `${n} ${k}`).join(", ")}.` : "";
+  byId("reasons").replaceChildren(...task.reasons.map(([kind, text, n]) => element("li", `${n} × ${kind}${text ? ": " + text : ""}`)));
+}
+
+function showSources(task) {
+  const texts = Object.entries(task.sources);
+  byId("sources-part").hidden = !texts.length;
+  byId("sources").replaceChildren(...texts.map(([title, text]) => {
+    const part = element("div");
+    part.append(element("h4", title), element("pre", text, { tabindex: "0", "aria-label": title }));
+    return part;
+  }));
+}
+
+function showTrials(task) {
+  const columns = [
+    { title: "#", value: (r) => r.n, number: true }, { title: "ms", value: (r) => r.ms, text: ms, number: true },
+    { title: "over best", value: (r) => r.ms === null || !task.best_ms ? null : r.ms / task.best_ms, text: times, number: true },
+    { title: "status", value: (r) => r.status }, { title: "mark", value: (r) => r.mark, text: (v) => v },
+    ...task.trials.knobs.map((knob, i) => ({ title: knob.name, value: (r) => r.knobs[i] ?? null, number: knob.values.every((v) => v === null || typeof v === "number") })),
+  ];
+  trialTable.fill(columns, task.rows);
+  filterTrials();
+}
+
+// Words that must all be there; "knob=value" means exactly that value.
+function filterTrials() {
+  const words = byId("trial-filter").value.toLowerCase().split(/\s+/).filter(Boolean);
+  const names = selected.trials.knobs.map((knob) => knob.name.toLowerCase());
+  trialTable.filter((r) => words.every((word) => {
+    const [name, value] = word.split("="), i = names.indexOf(name);
+    return value !== undefined && i >= 0 ? String(r.knobs[i]).toLowerCase() === value : [r.status, r.mark, ...r.knobs].some((v) => String(v ?? "").toLowerCase().includes(word));
+  }));
+}
+
+function saveTrials() {
+  const columns = trialTable.columns(), quote = (value) => `"${String(value ?? "").replaceAll('"', '""')}"`;
+  const lines = [columns.map((c) => quote(c.title)), ...trialTable.rows().map((row) => columns.map((c) => quote(c.value(row))))].map((cells) => cells.join(","));
+  const link = element("a", undefined, { download: "trials.csv", href: URL.createObjectURL(new Blob([lines.join("\n") + "\n"], { type: "text/csv" })) });
+  link.click();
+  URL.revokeObjectURL(link.href);
 }
 
 function showTask() {
-  const task = tasks[Number(byId("chosen").value)];
+  const task = selected;
   if (!task) return;
-  byId("winner").textContent = task.winner === null ? "No winner has been named."
-    : `Winner: ${task.winner}` + (task.gain === null ? "" : `, ${task.gain.toFixed(2)} times as fast as the default.`);
-  draw("convergence", [{ type: "scatter", mode: "lines", line: { shape: "hv" }, x: task.steps.map((s) => s[0]), y: task.steps.map((s) => s[1]) }],
-    layout("Convergence", { xaxis: { title: { text: "trials" } }, yaxis: { title: { text: "best ms" }, rangemode: "tozero" } }));
-  const last = task.steps.at(-1);
-  byId("convergence-text").textContent = last ? `After ${last[0]} trials the best is ${ms(last[1])} ms.` : "Nothing has worked.";
-  const ranked = [...task.importance].reverse();
-  draw("importance", [{ type: "bar", orientation: "h", y: ranked.map((k) => short(k[0])), x: ranked.map((k) => k[1]) }],
-    layout("Knob importance", { xaxis: { range: [0, 1] }, yaxis: { type: "category" } }));
-  byId("importance-text").textContent = `How: ${report.importance_how}.`;
-  const kinds = Object.entries(task.failures);
-  draw("failures", [{ type: "bar", x: kinds.map((k) => plain(k[0])), y: kinds.map((k) => k[1]) }], layout("Failures by kind"));
-  byId("failures-text").textContent = kinds.length ? kinds.map(([k, n]) => `${n} ${k}`).join(", ") + "." : "Nothing has failed.";
+  task.rows ??= rowsOf(task);
+  byId("winner").textContent = task.winner === null ? "No winner has been named." : `Winner: ${task.winner}` + (task.gain === null ? "." : task.gain > 1 ? `, ${task.gain.toFixed(2)} times as fast as the default.` : ": nothing measured beats the default beyond doubt.")
+    + (failed(task) ? "" : " No trial has failed.");
+  const at = tasks.indexOf(task);
+  byId("previous").disabled = at <= 0;
+  byId("next").disabled = at >= tasks.length - 1;
+  showConvergence(task);
+  showImportance(task);
+  showFailures(task);
+  const names = task.importance.map((k) => k[0]), others = task.trials.knobs.map((knob) => knob.name).filter((name) => !names.includes(name));
   for (const [id, rank] of [["knob-x", 0], ["knob-y", 1]]) {
-    const names = task.importance.map((k) => k[0]).concat(task.knobs.filter((n) => !task.importance.some((k) => k[0] === n)));
-    byId(id).replaceChildren(...names.map((name) => element("option", name, { value: name })));
-    byId(id).selectedIndex = Math.min(rank, names.length - 1);
+    const before = byId(id).value;
+    byId(id).replaceChildren(...[...names, ...others].map((name) => element("option", cut(name, 60), { value: name })));
+    if (task === shownTask && before) byId(id).value = before;
+    else byId(id).selectedIndex = Math.min(rank, names.length + others.length - 1);
   }
   showParallel(task);
   showPairs(task);
-  byId("sources").replaceChildren(...Object.entries(task.sources).map(([title, text]) => {
-    const part = element("section");
-    part.append(element("h3", title), element("pre", text, { tabindex: "0" }));
-    return part;
-  }));
-  const columns = [["ms", (r) => r[0], ms], ["Status", (r) => r[1]], ["Mark", (r) => r[2]],
-    ...task.knobs.map((name, i) => [name, (r) => r[3 + i] ?? null])];
-  fillTable(byId("trial-table"), columns, task.rows, "Trials");
+  showSources(task);
+  if (task !== shownTask) showTrials(task);
+  shownTask = task;
+}
+let shownTask = null;
+
+function select(task) {
+  selected = task;
+  byId("chosen").value = String(tasks.indexOf(task));
+  taskTable.show();
+  showTask();
 }
 
-byId("chosen").replaceChildren(...tasks.map((t, i) => element("option", `${t.name} (${t.threads} threads)`, { value: String(i) })));
-byId("filter").addEventListener("input", showTasks);
-byId("chosen").addEventListener("change", showTask);
-for (const id of ["knob-x", "knob-y"]) byId(id).addEventListener("change", () => showPairs(tasks[Number(byId("chosen").value)]));
-const showAll = () => { showSummary(); showTasks(); showTask(); };
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showAll);
-showAll();
-document.documentElement.dataset.ready = "yes";
+// ---- the whole page
+
+function showSummary() {
+  const sum = (of) => tasks.reduce((total, task) => total + of(task), 0);
+  const known = tasks.filter((task) => task.default_ms !== null);
+  const before = known.reduce((total, task) => total + task.default_ms * task.weight, 0);
+  const after = known.reduce((total, task) => total + task.default_ms / (task.gain ?? 1) * task.weight, 0);
+  const winners = tasks.filter((t) => t.gain !== null && t.gain > 1).length;
+  const facts = [
+    [report.weighted ? "Model, sum of its kernels" : "All tasks, each once", `${ms(before)} → ${ms(after)} ms`, before ? `${times(before / after)} as fast as untuned` : ""],
+    ["Tasks", tasks.length.toLocaleString("en"), `${winners} better than their default`],
+    ["Trials", sum((t) => t.n).toLocaleString("en"), `${sum(failed).toLocaleString("en")} failed`],
+    ["Time spent", clock(sum((t) => t.spent_s)), "measuring and searching"],
+  ];
+  const devices = [...new Set(tasks.map((t) => `${t.device} (${t.isa})`))], threads = [...new Set(tasks.map((t) => t.threads))].sort(order);
+  byId("title").textContent = report.model ? `Tuning report: ${report.model}` : "Tuning report";
+  byId("origin").textContent = [devices.length > 3 ? many(devices.length, "device") : devices.join(", "), threads.length ? `threads: ${threads.join(", ")}` : "", report.origin, `made ${report.made}`, `autosched ${report.version}`].filter(Boolean).join(" · ");
+  byId("summary").replaceChildren(...facts.map(([name, value, more]) => {
+    const part = element("div"), number = element("dd", value);
+    number.append(element("small", more));
+    part.append(element("dt", name), number);
+    return part;
+  }));
+}
+
+function filterTasks() {
+  const words = byId("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
+  taskTable.filter((t) => words.every((word) => `${t.name} ${t.device} ${t.isa}`.toLowerCase().includes(word)));
+  showShares(taskTable.rows());
+}
+
+const THEMES = ["system", "light", "dark"];
+let theme = 0;
+function showCharts() {
+  if (tasks.length) for (const show of [showProgress, () => showShares(taskTable.rows()), showRoofline, showTask]) show();
+  else document.documentElement.dataset.ready = "yes";
+}
+byId("theme").addEventListener("click", () => {
+  theme = (theme + 1) % THEMES.length;
+  if (theme) document.documentElement.dataset.theme = THEMES[theme];
+  else delete document.documentElement.dataset.theme;
+  byId("theme").textContent = `Theme: ${THEMES[theme]}`;
+  showCharts();
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showCharts);
+
+byId("chosen").replaceChildren(...tasks.map((t, i) => element("option", `${i + 1}. ${cut(t.name, 110)} (${many(t.threads, "thread")})`, { value: String(i) })));
+byId("filter").addEventListener("input", filterTasks);
+byId("trial-filter").addEventListener("input", filterTrials);
+byId("chosen").addEventListener("change", () => select(tasks[Number(byId("chosen").value)]));
+byId("previous").addEventListener("click", () => select(tasks[tasks.indexOf(selected) - 1]));
+byId("next").addEventListener("click", () => select(tasks[tasks.indexOf(selected) + 1]));
+byId("more").addEventListener("click", trialTable.more);
+byId("save").addEventListener("click", saveTrials);
+for (const id of ["knob-x", "knob-y"]) byId(id).addEventListener("change", () => showPairs(selected));
+showSummary();
+taskTable.fill(TASK_COLUMNS, tasks);
+for (const id of tasks.length ? [] : ["tasks", "roof", "task", "progress-figure"]) byId(id).hidden = true;
+performance.mark("usable");

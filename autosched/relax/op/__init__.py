@@ -1,6 +1,9 @@
 """The operators; the whole table is `registry.OPERATORS`."""
 
 from autosched.relax.op import image, nn
+from autosched.relax.op.arrange import (
+    collapse_sum_like, collapse_sum_to, flip, masked_fill, outer, repeat, scatter_elements, stack,
+)  # fmt: skip
 from autosched.relax.op.binary import (
     add,
     broadcast_to,
@@ -21,8 +24,13 @@ from autosched.relax.op.binary import (
     subtract,
     where,
 )
-from autosched.relax.op.call import CALL_TIR, call_tir, is_call_tir, tir_inputs, tir_target
+from autosched.relax.op.call import (
+    CALL_TIR, call_dps_packed, call_packed, call_pure_packed, call_tir, is_call_tir, shape_of, tir_inputs, tir_target,
+)  # fmt: skip
 from autosched.relax.op.create import arange, full, ones, zeros
+from autosched.relax.op.create_like import (
+    eye, eye_like, full_like, one_hot, ones_like, tril, triu, zeros_like,
+)  # fmt: skip
 from autosched.relax.op.indexing import gather_elements, gather_nd, take
 from autosched.relax.op.layout import layout_transform
 from autosched.relax.op.linear import matmul
@@ -37,9 +45,14 @@ from autosched.relax.op.manipulate import (
     strided_slice,
     tile,
 )
-from autosched.relax.op.reduce import argmax, argmin, max, mean, min, prod, sum, variance
+from autosched.relax.op.numbers import (
+    bitwise_and, bitwise_not, bitwise_or, bitwise_xor, ewise_fma, floor_mod, isfinite, isinf, isnan, left_shift,
+    log_add_exp, logical_xor, mod, right_shift, square, trunc,
+)  # fmt: skip
+from autosched.relax.op.reduce import argmax, argmin, max, mean, min, prod, std, sum, variance
 from autosched.relax.op.registry import OPERATORS, OpDef, Sample, define_op, definition_of, get_op, remake, sample
-from autosched.relax.op.sort import argsort, cumsum, sort, topk
+from autosched.relax.op.sort import argsort, cumprod, cumsum, sort, topk
+from autosched.relax.op.trigonometry import acos, acosh, asin, asinh, atan, atanh, cosh, sinh, tan
 from autosched.relax.op.unary import (
     abs, astype, ceil, clip, cos, erf, exp, floor, identity, log, logical_not, negative, round, rsqrt, sigmoid, sign,
     sin, sqrt, tanh,

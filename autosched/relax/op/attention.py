@@ -100,7 +100,7 @@ _plain = define_op(
         sample((1, 2, 6, 4), (1, 2, 4, 6), (1, 6, 2, 4), layouts=("BHSD", "BHDS", "BSHD", "BSHD")),
     ],
 )
-_biased = define_op(
+attention_bias = define_op(
     "nn.attention_bias",
     inputs=("query", "key", "value", "bias"),
     attributes=ATTRIBUTES,
@@ -134,7 +134,7 @@ def attention(
     Raises ShapeError, ValueError
     """
     attrs = {"scale": scale, "causal_mask": causal_mask, "window_size": window_size, "layouts": tuple(layouts)}
-    return _plain(query, key, value, **attrs) if bias is None else _biased(query, key, value, bias, **attrs)
+    return _plain(query, key, value, **attrs) if bias is None else attention_bias(query, key, value, bias, **attrs)
 
 
-__all__ = ["attention"]
+__all__ = ["attention", "attention_bias"]

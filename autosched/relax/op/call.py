@@ -7,11 +7,21 @@ from typing import Any
 
 from autosched.errors import InvalidTypeError
 from autosched.ir.module import GlobalVar
-from autosched.relax.expr import Call, Op, Tuple, as_expr
-from autosched.relax.struct_info import Expr, StructInfo, TupleStructInfo
+from autosched.ir.node import FrozenDict
+from autosched.relax.expr import Call, ExternFunc, Op, Tuple, as_expr
+from autosched.relax.struct_info import (
+    Expr,
+    ObjectStructInfo,
+    ShapeExpr,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
 
 CALL_TIR = Op("relax.call_tir")
 CALL_DPS_PACKED = Op("relax.call_dps_packed")
+CALL_PURE_PACKED = Op("relax.call_pure_packed")
 
 
 def _out(out_sinfo: StructInfo | Sequence[StructInfo] | None) -> StructInfo:
@@ -36,6 +46,51 @@ def call_tir(gvar: GlobalVar, args: Any, out_sinfo: Any = None, tir_vars: Any = 
     info = _out(out_sinfo if out_sinfo is not None else out_ty)
     extra = () if tir_vars is None else (tir_vars,)
     return Call(CALL_TIR, (gvar, inputs, *extra), sinfo_args=(info,), struct_info=info)
+
+
+def _extern(func: Any) -> ExternFunc:
+    if isinstance(func, ExternFunc):
+        return func
+    if not isinstance(func, str):
+        raise InvalidTypeError(f"expected the name of a registered function, got {type(func).__name__}")
+    return ExternFunc(func)
+
+
+def call_dps_packed(func: Any, args: Any, out_sinfo: Any = None, *, out_ty: Any = None) -> Call:
+    """Run a registered function (`register_func`) on the inputs and on outputs that the caller allocates."""
+    inputs = args if isinstance(args, Tuple) else Tuple((args,)) if isinstance(args, Expr) else as_expr(tuple(args))
+    info = _out(out_sinfo if out_sinfo is not None else out_ty)
+    return Call(CALL_DPS_PACKED, (_extern(func), inputs), FrozenDict(), (info,), info)
+
+
+def call_pure_packed(func: Any, *args: Any, sinfo_args: Any = (), ty_args: Any = ()) -> Call:
+    """Run a registered function without side effects; its value is the result, of the type `sinfo_args`."""
+    given = sinfo_args or ty_args
+    infos = tuple(given) if isinstance(given, list | tuple) else (given,)
+    info = infos[0] if len(infos) == 1 else TupleStructInfo(infos) if infos else ObjectStructInfo()
+    return Call(CALL_PURE_PACKED, (_extern(func), *map(as_expr, args)), FrozenDict(), infos, info)
+
+
+def call_packed(func: Any, *args: Any, sinfo_args: Any = ()) -> Call:
+    """Run a registered function that may have side effects; its value is the result."""
+    infos = tuple(sinfo_args) if isinstance(sinfo_args, list | tuple) else (sinfo_args,)
+    info = infos[0] if len(infos) == 1 else TupleStructInfo(infos) if infos else ObjectStructInfo()
+    return Call(_extern(func), tuple(map(as_expr, args)), FrozenDict(), infos, info)
+
+
+def shape_of(expr: Expr) -> Expr:
+    """The shape of a tensor as a value."""
+    info = expr.struct_info
+    if isinstance(info, TensorStructInfo) and info.shape is not None:
+        return ShapeExpr(info.shape)
+    if isinstance(info, ShapeStructInfo):
+        return expr
+    raise InvalidTypeError("shape_of takes a tensor whose number of dimensions is known")
+
+
+def is_packed(x: Any) -> bool:
+    """Whether `x` is a call of a registered function."""
+    return isinstance(x, Call) and (isinstance(x.op, ExternFunc) or x.op in (CALL_DPS_PACKED, CALL_PURE_PACKED))
 
 
 def is_call_tir(x: Any) -> bool:

@@ -47,6 +47,7 @@ max = _reduction("max", topi.max, np.max)  # noqa: A001
 min = _reduction("min", topi.min, np.min)  # noqa: A001
 prod = _reduction("prod", topi.prod, np.prod)
 variance = _reduction("variance", topi.variance, np.var, _float_type)
+std = _reduction("std", lambda x, axes, keep: topi.sqrt(topi.variance(x, axes, keep)), np.std, _float_type)
 
 
 def _arg_type(x: StructInfo, axis: int | None, keepdims: bool) -> TensorStructInfo:

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from autosched import topi
+from autosched import te, topi
 from autosched.errors import InvalidValueError
 from autosched.relax.op.conv2d import Array
 from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import axis_index, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from autosched.tir.expr import const, select
 from autosched.topi.shapes import int_shape
 from autosched.topi.sort import argsort as te_argsort
 from autosched.topi.sort import cumsum as te_cumsum
@@ -135,3 +136,40 @@ cumsum = define_op(
     reference=_cumsum_reference,
     samples=[sample((3, 5), axis=1), sample((4, 2), axis=0, exclusive=True), sample(((2, 3), "int32"), low=0, high=9)],
 )
+
+
+def _cumprod(data: Any, axis: int | None, dtype: str | None, exclusive: bool) -> Any:
+    x = data if dtype is None else topi.cast(data, dtype)
+    if axis is None:
+        x, axis = topi.reshape(x, (math.prod(int_shape(x)),)), 0
+    return te_cumprod(x, axis % x.ndim, bool(exclusive))
+
+
+def te_cumprod(x: Any, axis: int, exclusive: bool) -> Any:
+    """Running products along `axis`."""
+    k = te.reduce_axis((0, x.shape[axis]), "k")
+    one = const(1, x.dtype)
+
+    def element(*i: Any) -> Any:
+        value = x(*(k.var if d == axis else v for d, v in enumerate(i)))
+        seen = k.var < i[axis] if exclusive else k.var <= i[axis]
+        return te.prod(select(seen, value, one), axis=k)
+
+    return te.compute(x.shape, element, name="T_cumprod")
+
+
+def _cumprod_reference(data: Array, axis: int | None, dtype: str | None, exclusive: bool) -> Array:
+    wide = data.astype(np.float64) if data.dtype.kind == "f" else data
+    if axis is None:
+        wide, axis = wide.reshape(-1), 0
+    if exclusive:
+        first = np.ones_like(np.take(wide, [0], axis))
+        wide = np.concatenate([first, np.delete(wide, -1, axis)], axis)
+    return np.cumprod(wide, axis).astype(dtype or data.dtype)
+
+
+cumprod = define_op(
+    "cumprod", inputs=("data",), attributes={"axis": None, "dtype": None, "exclusive": False},
+    infer_type=_cumsum_type, compute=_cumprod, reference=_cumprod_reference,
+    samples=[sample((3, 5), axis=1), sample((4, 2), axis=0, exclusive=True), sample((2, 3))],
+)  # fmt: skip

@@ -29,9 +29,17 @@ from autosched.relax.transform.copy_outputs import CopyOutputs, copy_outputs
 from autosched.relax.transform.dead_code import DeadCodeElimination, dead_code_elimination
 from autosched.relax.transform.decompose import DecomposeOpsForInference, decompose_ops
 from autosched.relax.transform.expand_conv import ExpandConvolutions, expand_convolutions
+from autosched.relax.transform.flatten_means import FlattenMeans, flatten_means
 from autosched.relax.transform.fold_constant import FoldConstant, fold_constant
 from autosched.relax.transform.fold_scale import FoldBatchnormToConv2D, fold_scale
 from autosched.relax.transform.fuse_attention import FuseAttention, fuse_attention
+from autosched.relax.transform.fuse_by_pattern import (
+    FuseOpsByPattern,
+    FusionPattern,
+    MergeCompositeFunctions,
+    PatternCheckContext,
+    RunCodegen,
+)
 from autosched.relax.transform.fuse_ops import FuseOps, fuse_ops
 from autosched.relax.transform.fuse_tir import FuseTIR, fuse_tir
 from autosched.relax.transform.legalize_ops import LegalizeKernels, LegalizeOps, legalize_ops

@@ -126,8 +126,9 @@ class BlockedRewriter(Rewriter):
         if isinstance(x, Constant):
             return self._constant_operand(x, form, padding)
         own = self.form(x)
-        if own is not None:
+        if own is not None and own.channels == form.channels:
             return self.blocked(x, form.block)
+        x = self.plain(x)
         shape = shape_of(x)
         if len(shape) == 4 and shape[1] == 1:
             return self.emit(op.reshape(x, ShapeExpr((*shape, 1))), "lv")

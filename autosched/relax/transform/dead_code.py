@@ -9,12 +9,12 @@ from typing import Any
 from autosched.ir.module import GlobalVar, IRModule
 from autosched.ir.node import walk
 from autosched.ir.transform import Pass, graph_pass
-from autosched.relax.expr import BindingBlock, Call, Function, MatchCast, SeqExpr
+from autosched.relax.expr import BindingBlock, Call, ExternFunc, Function, MatchCast, SeqExpr
 from autosched.relax.rewrite import map_functions, used_vars
 
 
 def _is_pure(value: Any) -> bool:
-    return not isinstance(value, Call) or value.op_name not in ("relax.call_packed", "relax.print", "relax.assert_op")
+    return not isinstance(value, Call) or not isinstance(value.op, ExternFunc)
 
 
 def remove_unused_bindings(function: Function) -> Function:

@@ -42,7 +42,7 @@ class _Extraction:
     def value(self, x: Expr) -> Expr:
         if isinstance(x, Var) and x in self.inside:
             return self.inside[x]
-        key = id(x.data) if isinstance(x, Constant) else x
+        key = x.identity if isinstance(x, Constant) else x
         if key not in self.outside:
             name = x.name if isinstance(x, Var) else f"param_{len(self.outside)}"
             self.outside[key] = Var(self.names(name), x.struct_info)

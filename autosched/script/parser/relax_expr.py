@@ -10,9 +10,9 @@ from autosched.errors import AutoschedError
 from autosched.ir.module import GlobalVar
 from autosched.ir.node import FrozenDict
 from autosched.relax import expr as R
-from autosched.relax.op.call import call_tir
+from autosched.relax.op.call import CALL_DPS_PACKED, call_pure_packed, call_tir, shape_of
 from autosched.relax.op.registry import OPERATORS
-from autosched.relax.struct_info import Expr, ShapeExpr, StructInfo
+from autosched.relax.struct_info import Expr, ObjectStructInfo, ShapeExpr, StructInfo, TupleStructInfo
 from autosched.script.parser import values
 from autosched.script.parser.relax_info import InfoReader
 from autosched.script.parser.state import State, arguments
@@ -180,15 +180,20 @@ class RelaxExprReader:
     def _call_dps_packed(self, node: ast.Call) -> R.Call:
         args = arguments(self.state, node, "func", "args", "out_sinfo", "out_ty", required=1)
         out = self._out_info(args, node)
-        outs = tuple(out) if isinstance(out, list) else (out,)
+        info = TupleStructInfo(tuple(out)) if isinstance(out, list) else out
         callee = R.ExternFunc(values.string(self.state, args["func"]))
-        info = outs[0] if len(outs) == 1 else None
-        op = R.Op("relax.call_dps_packed")
-        return R.Call(op, (callee, self._inputs(args.get("args"))), FrozenDict(), outs, info)
+        return R.Call(CALL_DPS_PACKED, (callee, self._inputs(args.get("args"))), FrozenDict(), (info,), info)
+
+    def _call_pure_packed(self, node: ast.Call) -> R.Call:
+        call = self._call_packed(node)
+        return call_pure_packed(call.op, *call.args, sinfo_args=call.sinfo_args)
+
+    def _shape_of(self, node: ast.Call) -> Expr:
+        return shape_of(self.leaf(arguments(self.state, node, "expr", required=1)["expr"]))
 
     def _call_packed(self, node: ast.Call) -> R.Call:
         words = {w.arg: w.value for w in node.keywords}
-        given = words.pop("sinfo_args", None)
+        given = words.pop("sinfo_args", words.pop("ty_args", None))
         if not node.args:
             raise self.state.error(node, "expected the name of a function")
         items = given.elts if isinstance(given, ast.Tuple | ast.List) else [given] if given is not None else []
@@ -196,12 +201,14 @@ class RelaxExprReader:
         attrs = FrozenDict({str(k): values.attribute(self.state, v) for k, v in words.items()})
         callee = R.ExternFunc(values.string(self.state, node.args[0]))
         args = tuple(R.as_expr(self.leaf(a)) for a in node.args[1:])
-        return R.Call(callee, args, attrs, infos, infos[0] if len(infos) == 1 else None)
+        info = infos[0] if len(infos) == 1 else TupleStructInfo(tuple(infos)) if infos else ObjectStructInfo()
+        return R.Call(callee, args, attrs, tuple(infos), info)
 
 
 _SPECIAL: dict[str, Callable[[RelaxExprReader, ast.Call], Any]] = {
     "const": RelaxExprReader._const, "shape": RelaxExprReader._shape, "prim_value": RelaxExprReader._prim_value,
     "str": RelaxExprReader._string, "ExternFunc": RelaxExprReader._extern, "tuple": RelaxExprReader._make_tuple,
     "call_tir": RelaxExprReader._call_tir, "call_dps_packed": RelaxExprReader._call_dps_packed,
-    "call_packed": RelaxExprReader._call_packed,
+    "call_packed": RelaxExprReader._call_packed, "call_pure_packed": RelaxExprReader._call_pure_packed,
+    "shape_of": RelaxExprReader._shape_of,
 }  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -30,6 +30,8 @@ class State:
         self.functions: dict[str, Any] = {}
         self.module_names: set[str] = set()
         self.metadata: Mapping[str, Any] = {}
+        self.evaluate: Callable[[ast.AST], Any] | None = None  # what an expression reader makes of a node
+        self.allocations: list[list[Any]] = []  # the buffers of the function and of the blocks around, innermost last
 
     def error(self, node: ast.AST, message: str) -> Exception:
         """An error at a node of the tree."""

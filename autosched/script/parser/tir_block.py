@@ -59,7 +59,11 @@ def read_block(exprs: ExprReader, node: ast.With, domains: Domains, read_body: R
             raise state.error(node, f"block '{name}' has no body")
         reads = _regions(exprs, header.reads)
         writes = _regions(exprs, header.writes)
-        body = read_body(node.body[n_header:])
+        state.allocations.append(header.alloc_buffers)
+        try:
+            body = read_body(node.body[n_header:])
+        finally:
+            state.allocations.pop()
     if reads is None or writes is None:
         inferred = infer_regions(body, header.init, header.alloc_buffers)
         reads, writes = inferred[0] if reads is None else reads, inferred[1] if writes is None else writes

@@ -14,13 +14,20 @@ from autosched.tir.expr import Buffer, PrimExpr, Range, SizeVar, Var
 from autosched.tir.simplify import Analyzer, form_key
 from autosched.tir.stmt import BufferRegion
 
-_BUFFER_WORDS = ("shape", "dtype", "strides", "elem_offset", "scope", "align", "offset_factor")
+_BUFFER_WORDS = (
+    "shape", "dtype", "strides", "elem_offset", "scope", "align", "offset_factor", "buffer_type", "axis_separators",
+)  # fmt: skip
 
 
 def dims(exprs: ExprReader, node: ast.AST) -> tuple[PrimExpr, ...]:
     """A shape: a tuple or list of dimensions, or one dimension."""
-    items = node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
-    return exprs.exprs(items)
+    if isinstance(node, ast.Tuple | ast.List):
+        return exprs.exprs(node.elts)
+    value = exprs.value(node)
+    if isinstance(value, tuple | list):
+        with exprs.state.source.at(node):
+            return tuple(E.to_expr(v) for v in value)
+    return exprs.exprs([node])
 
 
 def buffer(exprs: ExprReader, node: ast.Call, name: str, *first: str, more: tuple[str, ...] = ()) -> Buffer:
@@ -41,6 +48,8 @@ def buffer(exprs: ExprReader, node: ast.Call, name: str, *first: str, more: tupl
         words["data_alignment"] = values.integer(state, args["align"])
     if "offset_factor" in args:
         words["offset_factor"] = values.integer(state, args["offset_factor"])
+    if "axis_separators" in args:
+        words["axis_separators"] = tuple(values.attribute(state, args["axis_separators"]))
     dtype = values.dtype(state, args["dtype"]) if "dtype" in args else "float32"
     return Buffer(name, dims(exprs, args["shape"]), dtype, **words)
 

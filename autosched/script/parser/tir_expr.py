@@ -7,9 +7,13 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+from autosched.errors import AutoschedError
 from autosched.script.intrinsics import DTYPES, RESULT_LIKE
 from autosched.script.parser import values
 from autosched.script.parser.state import State, arguments
+from autosched.tir import calls
 from autosched.tir import expr as E
 from autosched.tir.expr import Buffer, PrimExpr
 
@@ -26,6 +30,27 @@ FUNCTIONS: dict[str, type[E.BinaryOp]] = {
     **{k.__name__: k for k in BINARY.values()}, "And": E.And, "Or": E.Or, "Min": E.Min, "Max": E.Max, "Mod": E.Mod,
     "min": E.Min, "max": E.Max, "truncdiv": E.Div, "truncmod": E.Mod, "floordiv": E.FloorDiv, "floormod": E.FloorMod,
 }  # fmt: skip
+BITS: dict[type[ast.operator], tuple[str, Callable[[int, int], int]]] = {
+    ast.BitAnd: ("bitwise_and", operator.and_), ast.BitOr: ("bitwise_or", operator.or_),
+    ast.BitXor: ("bitwise_xor", operator.xor), ast.LShift: ("shift_left", operator.lshift),
+    ast.RShift: ("shift_right", operator.rshift),
+}  # fmt: skip
+_BUILTINS: dict[str, Any] = {"abs": abs, "int": int, "float": float, "len": len, "min": min, "max": max, "sum": sum}
+
+
+def _limit(kind: str) -> Callable[[str], PrimExpr]:
+    def limit(dtype: str) -> PrimExpr:
+        info: Any = np.finfo(dtype) if E.is_float(E.check_dtype(dtype, kind)) else np.iinfo(dtype)
+        return E.const(float(getattr(info, kind)) if E.is_float(dtype) else int(getattr(info, kind)), dtype)
+
+    return limit
+
+
+_MORE: dict[str, Callable[..., Any]] = {
+    "ceildiv": lambda a, b: E.floordiv(E.add(a, E.sub(b, 1)), b), "all": E.all_of, "any": E.any_of,
+    "min_value": _limit("min"), "max_value": _limit("max"), "const": E.const, "FloatImm": lambda t, v: E.const(v, t),
+    "power": lambda a, b: E.call("pow", *E.match_types(a, b)),
+}  # fmt: skip
 
 
 class ExprReader:
@@ -33,6 +58,7 @@ class ExprReader:
 
     def __init__(self, state: State):
         self.state = state
+        state.evaluate = self.value
 
     def expr(self, node: ast.AST, dtype: str | None = None) -> PrimExpr:
         """An expression; a bare number takes `dtype` (else int32, float32 or bool). Raises ScriptError."""
@@ -45,8 +71,22 @@ class ExprReader:
             return E.to_expr(value, dtype)
 
     def exprs(self, nodes: Sequence[ast.AST], dtype: str | None = None) -> tuple[PrimExpr, ...]:
-        """Several expressions."""
-        return tuple(self.expr(n, dtype) for n in nodes)
+        """Several expressions; `*shape` gives those of a tuple."""
+        found: list[PrimExpr] = []
+        for node in nodes:
+            if isinstance(node, ast.Starred):
+                with self.state.source.at(node):
+                    found += [E.to_expr(v, dtype) for v in self.sequence(node.value)]
+            else:
+                found.append(self.expr(node, dtype))
+        return tuple(found)
+
+    def sequence(self, node: ast.AST) -> tuple[Any, ...]:
+        """The values of a tuple or list. Raises ScriptError for anything else."""
+        value = self.value(node)
+        if not isinstance(value, tuple | list):
+            raise self.state.error(node, "expected a tuple or list")
+        return tuple(value)
 
     def value(self, node: ast.AST) -> Any:
         """An expression, a buffer, or a bare number or string that still has no dtype."""
@@ -60,14 +100,31 @@ class ExprReader:
                     return text
                 case ast.BinOp(left=left, op=op, right=right) if type(op) in BINARY:
                     return self._binary(node, BINARY[type(op)], left, right)
+                case ast.BinOp(left=left, op=op, right=right) if type(op) in BITS:
+                    return self._bits(node, type(op), left, right)
                 case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in BINARY:
                     return self._binary(node, BINARY[type(op)], left, right)
+                case ast.Compare(left=left, ops=ops, comparators=rest) if all(type(op) in BINARY for op in ops):
+                    return self._chain([left, *rest], ops)
                 case ast.BoolOp(op=op, values=items):
                     return self._bool_op(E.And if isinstance(op, ast.And) else E.Or, items)
                 case ast.UnaryOp(op=ast.Not(), operand=operand):
                     return E.Not(self.expr(operand, "bool"))
                 case ast.UnaryOp(op=ast.USub(), operand=operand):
-                    return -self.expr(operand)
+                    value = self.value(operand)
+                    return -value if isinstance(value, int | float) else -self.expr(operand)
+                case ast.UnaryOp(op=ast.Invert(), operand=operand):
+                    return ~self.expr(operand)
+                case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+                    return self.value(operand)
+                case ast.IfExp(test=test, body=body, orelse=orelse):
+                    return self._if_expression(test, body, orelse)
+                case ast.Tuple(elts=items) | ast.List(elts=items):
+                    return tuple(self.value(item) for item in items)
+                case ast.JoinedStr():
+                    return "".join(self._text_part(part) for part in node.values)
+                case ast.Attribute(value=base, attr=name) if self.state.dialect_name(node) is None:
+                    return self._attribute(node, base, name)
                 case ast.Subscript(value=base, slice=index):
                     return self._load(base, index)
                 case ast.Call():
@@ -106,6 +163,40 @@ class ExprReader:
             result = kind(result, self.expr(item, "bool"))
         return result
 
+    def _bits(self, node: ast.AST, op: type[ast.operator], left: ast.AST, right: ast.AST) -> Any:
+        x, y = self.value(left), self.value(right)
+        if isinstance(x, int) and isinstance(y, int):
+            return BITS[op][1](x, y)
+        a, b = self.pair(left, right)
+        return E.bitwise(BITS[op][0], a, b)
+
+    def _chain(self, items: Sequence[ast.AST], ops: Sequence[ast.cmpop]) -> PrimExpr:
+        """`0 <= i < 8`."""
+        result: PrimExpr | None = None
+        for left, op, right in zip(items[:-1], ops, items[1:], strict=True):
+            part = BINARY[type(op)](*self.pair(left, right))
+            result = part if result is None else E.And(result, part)
+        assert result is not None
+        return result
+
+    def _if_expression(self, test: ast.AST, body: ast.AST, orelse: ast.AST) -> Any:
+        """`a if c else b`: chosen now where `c` is a Python value."""
+        condition = self.value(test)
+        if not isinstance(condition, PrimExpr):
+            return self.value(body if condition else orelse)
+        a, b = self.pair(body, orelse)
+        return E.Call("if_then_else", (self.expr(test, "bool"), a, b), a.dtype)
+
+    def _text_part(self, part: ast.AST) -> str:
+        return str(self.value(part.value) if isinstance(part, ast.FormattedValue) else ast.literal_eval(part))
+
+    def _attribute(self, node: ast.AST, base: ast.AST, name: str) -> Any:
+        """An attribute of a buffer (`A.shape`, `A.data`) or of a Python value that the text names."""
+        owner = self.state.find(base) if isinstance(base, ast.Name) else self.value(base)
+        if name.startswith("_") or not hasattr(owner, name):
+            raise self.state.error(node, f"a {type(owner).__name__} has no attribute '{name}'")
+        return getattr(owner, name)
+
     # --- memory
 
     def buffer(self, node: ast.AST) -> Buffer:
@@ -126,8 +217,17 @@ class ExprReader:
                 raise self.state.error(item, "a region cannot stand here, an element is needed")
         return self.exprs(items)
 
-    def _load(self, base: ast.AST, index: ast.AST) -> PrimExpr:
-        buffer = self.buffer(base)
+    def _load(self, base: ast.AST, index: ast.AST) -> Any:
+        owner = self.value(base)
+        if isinstance(owner, tuple | list | dict | str):
+            at = self.value(index)
+            try:
+                return owner[at.value if isinstance(at, E.IntImm) else at]
+            except (LookupError, TypeError) as error:
+                raise self.state.error(index, f"no such element: {error}") from None
+        if isinstance(owner, PrimExpr):
+            raise self.state.error(base, "expected the name of a buffer")
+        buffer = owner if isinstance(owner, Buffer) else self.buffer(base)
         return E.BufferLoad(buffer, self.indices(buffer, index))
 
     # --- calls
@@ -135,7 +235,7 @@ class ExprReader:
     def _call(self, node: ast.Call) -> PrimExpr:
         name = self.state.called(node, "T")
         if not name:
-            raise self.state.error(node.func, "only functions of the T dialect can be called here")
+            return self._python_call(node)
         if (constant := values.dtype_constant(self.state, node)) is not None:
             return constant
         if name in FUNCTIONS:
@@ -148,10 +248,36 @@ class ExprReader:
             return special(node)  # type: ignore[no-any-return]
         if name in RESULT_LIKE:
             return self._intrinsic(node, name)
+        if name in calls.__all__ or name in _MORE:
+            return self._apply(node, getattr(calls, name) if name in calls.__all__ else _MORE[name])
         raise self.state.error(node.func, f"unknown function T.{name}")
 
+    def _python_call(self, node: ast.Call) -> Any:
+        """A function of Python that the text names, with what its arguments are."""
+        if isinstance(node.func, ast.Name) and not self.state.knows(node.func.id):
+            if node.func.id not in _BUILTINS:
+                raise self.state.error(node.func, f"undefined function '{node.func.id}'")
+            function: Any = _BUILTINS[node.func.id]
+        else:
+            function = self.value(node.func)
+        if not callable(function) or isinstance(function, Buffer | PrimExpr):
+            raise self.state.error(node.func, "only functions can be called")
+        return self._apply(node, function)
+
+    def _apply(self, node: ast.Call, function: Callable[..., Any]) -> Any:
+        args: list[Any] = []
+        for a in node.args:
+            args += self.sequence(a.value) if isinstance(a, ast.Starred) else [self.value(a)]
+        words = {str(w.arg): self.value(w.value) for w in node.keywords}
+        try:
+            return function(*args, **words)
+        except AutoschedError:
+            raise
+        except Exception as error:  # whatever the user's function raises belongs to this line
+            raise self.state.error(node, f"{type(error).__name__}: {error}") from error
+
     def _choice(self, node: ast.Call) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
-        args = arguments(self.state, node, "condition", "true_value", "false_value", required=3)
+        args = arguments(self.state, node, "condition", "true_value", "false_value", "dtype", required=3)
         return self.expr(args["condition"], "bool"), *self.pair(args["true_value"], args["false_value"])
 
     def _call_Select(self, node: ast.Call) -> PrimExpr:  # noqa: N802  (the dialect's name)
@@ -164,6 +290,13 @@ class ExprReader:
     def _call_Cast(self, node: ast.Call) -> PrimExpr:  # noqa: N802
         args = arguments(self.state, node, "dtype", "value", required=2)
         return E.Cast(self.expr(args["value"]), values.dtype(self.state, args["dtype"]))
+
+    def _call_cast(self, node: ast.Call) -> PrimExpr:
+        args = arguments(self.state, node, "value", "dtype", required=2)
+        return E.cast(values.dtype(self.state, args["dtype"]), self.expr(args["value"]))
+
+    def _call_meta_var(self, node: ast.Call) -> Any:
+        return self.value(arguments(self.state, node, "value", required=1)["value"])
 
     def _call_Not(self, node: ast.Call) -> PrimExpr:  # noqa: N802
         return E.Not(self.expr(arguments(self.state, node, "a", required=1)["a"], "bool"))

@@ -106,7 +106,9 @@ class _Reader:
     def _body(self, node: ast.FunctionDef, lines: Sequence[ast.stmt]) -> Stmt:
         if not lines:
             raise self.state.error(node, f"function '{node.name}' has no body")
+        self.state.allocations.append(self.allocated)
         body = self.stmts.body(lines)
+        self.state.allocations.pop()
         if not self.allocated and (_is_root(body) or not any(isinstance(x, Block) for x in walk(body))):
             return body
         return make_root(body, tuple(self.allocated))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from dataclasses import replace
 
 from autosched.ir.node import FrozenDict
 from autosched.script.intrinsics import DTYPES
 from autosched.script.parser import values
 from autosched.script.parser.state import State, arguments, keywords
-from autosched.script.parser.tir_block import BLOCK, read_block
-from autosched.script.parser.tir_buffer import buffer, extent_between
-from autosched.script.parser.tir_expr import BINARY, ExprReader
+from autosched.script.parser.macro import Macro
+from autosched.script.parser.tir_block import ALLOCATE, BLOCK, read_block
+from autosched.script.parser.tir_buffer import buffer, dims, extent_between
+from autosched.script.parser.tir_expr import BINARY, BITS, ExprReader
 from autosched.tir import expr as E
 from autosched.tir.expr import Buffer, PrimExpr, Range, Var
 from autosched.tir.stmt import (
@@ -89,14 +91,63 @@ class StmtReader:
                 case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=ast.expr() as value):
                     return self._let(name, value, rest, annotation)
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    if isinstance(value, ast.Call) and self.state.called(value, "T") == "decl_buffer":
-                        return self._allocate(name, value, rest)
-                    return self._let(name, value, rest)
+                    return self._assigned(name, value, rest)
                 case ast.Assert(test=test, msg=message):
                     condition = self.exprs.expr(test, "bool")
                     text = values.string(self.state, message) if message is not None else ""
                     return AssertStmt(condition, text, self.body(rest))
         return None
+
+    def _assigned(self, name: str, value: ast.expr, rest: Sequence[ast.stmt]) -> Stmt:
+        """`name = …` and the statements behind it."""
+        called = self.state.called(value, "T")
+        if isinstance(value, ast.Call) and called == "decl_buffer":
+            return self._allocate(name, value, rest)
+        if isinstance(value, ast.Call) and called in ALLOCATE and self.state.allocations:
+            made = buffer(self.exprs, value, name)
+            self.state.allocations[-1].append(made)
+            self.state.define(name, made)
+            return self.body(rest)
+        if isinstance(value, ast.Call) and called == "allocate":
+            return self._memory(name, value, rest)
+        if isinstance(value, ast.Call) and called == "launch_thread":
+            return self._thread(name, value, rest)
+        if called != "meta_var" and not isinstance(value, ast.Tuple | ast.List):
+            return self._let(name, value, rest)
+        self.state.define(name, self.exprs.value(value))
+        return self.body(rest)
+
+    def _memory(self, name: str, call: ast.Call, rest: Sequence[ast.stmt]) -> Stmt:
+        """`data = T.allocate([16], "float32", "global")` and, behind it, the buffer that lies in it."""
+        args = arguments(self.state, call, "extents", "dtype", "scope", "condition", "annotations", required=2)
+        dtype = values.dtype(self.state, args["dtype"])
+        scope = values.string(self.state, args["scope"]) if "scope" in args else "global"
+        made = Buffer(name, dims(self.exprs, args["extents"]), dtype, scope=scope)
+        with self.state.scope():
+            match rest:
+                case [ast.Assign(targets=[ast.Name(id=second)], value=ast.Call() as declared), *after] if (
+                    self.state.called(declared, "T") in ("Buffer", "decl_buffer")
+                    and any(w.arg == "data" and isinstance(w.value, ast.Name) and w.value.id == name
+                            for w in declared.keywords)
+                ):  # fmt: skip
+                    kept = [w for w in declared.keywords if w.arg != "data"]
+                    plain = ast.copy_location(ast.Call(declared.func, declared.args, kept), declared)
+                    made = replace(buffer(self.exprs, plain, second), scope=scope)
+                    self.state.define(second, made)
+                    rest = after
+            self.state.define(name, made)
+            return Allocate(made, self.body(rest))
+
+    def _thread(self, name: str, call: ast.Call, rest: Sequence[ast.stmt]) -> Stmt:
+        """`tx = T.launch_thread("threadIdx.x", 32)`: a loop that a thread axis runs."""
+        args = arguments(self.state, call, "thread", "extent", required=2)
+        extent = self.exprs.expr(args["extent"])
+        var = Var(name, extent.dtype)
+        with self.state.scope():
+            self.state.define(name, var)
+            body = self.body(rest)
+        thread = values.string(self.state, args["thread"])
+        return For(var, E.const(0, var.dtype), extent, LoopKind.THREAD_BINDING, body, thread)
 
     def _let(self, name: str, value: ast.AST, rest: Sequence[ast.stmt], annotation: ast.AST | None = None) -> Stmt:
         found = self.state.dialect_name(annotation) if annotation is not None else None
@@ -124,6 +175,10 @@ class StmtReader:
                 return read_block(self.exprs, node, self.domains, self.body)
             if called == "decl_buffer" and isinstance(name, ast.Name):
                 return self._allocate(name.id, call, body)
+            if called == "launch_thread":
+                return self._thread(name.id if isinstance(name, ast.Name) else "tx", call, body)
+            if called == "attr":  # notes for passes that are not run here
+                return self.scoped_body(body)
             if called == "LetStmt" and isinstance(name, ast.Name):
                 args = arguments(self.state, call, "value", required=1)
                 return self._let(name.id, args["value"], body)
@@ -162,9 +217,9 @@ class StmtReader:
         return Range(start, extent_between(start, end))
 
     def _grid(self, node: ast.For, names: Sequence[str], call: ast.Call, body: Sequence[ast.stmt]) -> Stmt:
-        if len(names) != len(call.args) or call.keywords:
-            raise self.state.error(call, f"{len(names)} loop variables for {len(call.args)} extents")
         extents = self.exprs.exprs(call.args)
+        if len(names) != len(extents) or call.keywords:
+            raise self.state.error(call, f"{len(names)} loop variables for {len(extents)} extents")
         domains = [(n, Range(E.const(0, e.dtype), e)) for n, e in zip(names, extents, strict=True)]
         return self._nest(node, domains, body, LoopKind.SERIAL, "", FrozenDict())
 
@@ -191,17 +246,43 @@ class StmtReader:
         at = self.exprs.indices(target, index)
         return BufferStore(target, self._as(self.exprs.expr(value, target.dtype), target), at)
 
+    def _expand(self, call: ast.Call, macro: Macro) -> Stmt:
+        """The statements of a macro for the arguments of a call."""
+        names = [a.arg for a in macro.node.args.args]
+        given = [self._argument(a) for a in call.args]
+        words = {str(w.arg): self._argument(w.value) for w in call.keywords}
+        if len(given) + len(words) != len(names) or not words.keys() <= set(names[len(given) :]):
+            raise self.state.error(call, f"macro '{macro.node.name}' takes {', '.join(names)}")
+        source, self.state.source = self.state.source, macro.source
+        try:
+            with self.state.scope():
+                if macro.hygienic:
+                    for name, value in macro.names.items():
+                        self.state.define(name, value)
+                for name, value in {**dict(zip(names, given, strict=False)), **words}.items():
+                    self.state.define(name, value)
+                return self.body(macro.node.body)
+        finally:
+            self.state.source = source
+
+    def _argument(self, node: ast.AST) -> object:
+        return self.state.find(node) if isinstance(node, ast.Name) else self.exprs.value(node)
+
     def _as(self, value: PrimExpr, target: Buffer) -> PrimExpr:
         return value if value.dtype == target.dtype else E.cast(target.dtype, value)
 
     def _update(self, node: ast.AST, base: ast.expr, index: ast.expr, op: ast.operator, value: ast.expr) -> Stmt:
         """`A[i] += x`."""
-        if type(op) not in BINARY:
+        if type(op) not in BINARY and type(op) not in BITS:
             raise self.state.error(node, "this operator is not part of the T dialect")
         whole = ast.copy_location(ast.BinOp(ast.copy_location(ast.Subscript(base, index), base), op, value), node)
         return self._store(base, index, whole)
 
     def _evaluate(self, value: ast.expr) -> Stmt:
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and self.state.knows(value.func.id):
+            macro = self.state.find(value.func)
+            if isinstance(macro, Macro):
+                return self._expand(value, macro)
         if isinstance(value, ast.Call) and self.state.called(value, "T") == "evaluate":
             return Evaluate(self.exprs.expr(arguments(self.state, value, "value", required=1)["value"]))
         return Evaluate(self.exprs.expr(value))

@@ -28,6 +28,8 @@ def string(state: State, node: ast.AST) -> str:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     value = state.find(node) if isinstance(node, ast.Name) else None
+    if isinstance(node, ast.Attribute | ast.Subscript | ast.IfExp | ast.JoinedStr) and state.evaluate is not None:
+        value = state.evaluate(node)
     if isinstance(value, str):
         return value
     raise state.error(node, "expected a string")

@@ -80,7 +80,7 @@ def _short(name: str) -> str:
 
 def constant(ctx: Context, e: R.Constant) -> str:
     """Scalars as `R.const(1.0, "float32")`, larger ones as a reference to the metadata."""
-    data = e.data.numpy() if hasattr(e.data, "numpy") else np.asarray(e.data)
+    data = np.asarray(e.data)
     if data.ndim:
         return ctx.metadata_item("relax.expr.Constant", e.data)
     value = data.astype("float64").item() if data.dtype.kind not in "iub" else data.item()
@@ -121,7 +121,9 @@ def _call(ctx: Context, e: R.Call) -> str:
             if e.sinfo_args:
                 parts.append(f"sinfo_args={tuple_text([struct_info(ctx, s) for s in e.sinfo_args])}")
             return f"{ctx.r('call_packed')}({', '.join(parts)})"
-    parts = [*(relax_expr(ctx, a) for a in e.args), *_keywords(ctx, e.attrs)]
+    pure = isinstance(e.op, R.Op) and e.op.name == "relax.call_pure_packed"
+    args = [string(a.global_symbol) if pure and isinstance(a, R.ExternFunc) else relax_expr(ctx, a) for a in e.args]
+    parts = [*args, *_keywords(ctx, e.attrs)]
     if e.sinfo_args:
         parts.append(f"sinfo_args={tuple_text([struct_info(ctx, s) for s in e.sinfo_args])}")
     return f"{relax_expr(ctx, e.op)}({', '.join(parts)})"

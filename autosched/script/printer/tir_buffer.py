@@ -28,6 +28,8 @@ def _layout_keywords(ctx: Context, buffer: Buffer) -> list[str]:
         words.append(f"align={buffer.data_alignment}")
     if buffer.offset_factor != 1:
         words.append(f"offset_factor={buffer.offset_factor}")
+    if buffer.axis_separators:
+        words.append(f"axis_separators=[{', '.join(map(str, buffer.axis_separators))}]")
     return words
 
 
@@ -49,7 +51,8 @@ def is_plain(buffer: Buffer) -> bool:
     """Whether a parameter's annotation can say all of the buffer: constant shape, row-major, global memory."""
     return (
         not buffer.strides and buffer.elem_offset is None and buffer.scope == "global"
-        and buffer.data_alignment == DEFAULT_ALIGNMENT and buffer.offset_factor == 1 and not _symbols(buffer)
+        and buffer.data_alignment == DEFAULT_ALIGNMENT and buffer.offset_factor == 1 and not buffer.axis_separators
+        and not _symbols(buffer)
     )  # fmt: skip
 
 

@@ -163,6 +163,10 @@ def _buffer(ctx: Context, b: Buffer) -> tuple[str, int]:
     return name_of(ctx, b), ATOM
 
 
+def _data(ctx: Context, e: E.BufferData) -> tuple[str, int]:
+    return f"{name_of(ctx, e.buffer)}.data", ATOM
+
+
 def is_expression(node: Any) -> bool:
     """Whether `expr` knows the node."""
     return isinstance(node, PrimExpr) or type(node) in _PRINTERS
@@ -170,6 +174,6 @@ def is_expression(node: Any) -> bool:
 
 _PRINTERS: dict[type, Callable[[Context, Any], tuple[str, int]]] = {
     E.IntImm: _int, E.FloatImm: _float, E.StringImm: _string, E.Not: _not, E.Select: _select, E.Cast: _cast,
-    E.Call: _call, E.Let: _let, E.BufferLoad: _load, E.ProducerLoad: _producer_load, E.Reduce: _reduce,
+    E.BufferData: _data, E.Call: _call, E.Let: _let, E.BufferLoad: _load, E.ProducerLoad: _producer_load, E.Reduce: _reduce,
     IterVar: _iter_var, Range: _range, Buffer: _buffer,
 }  # fmt: skip

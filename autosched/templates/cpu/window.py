@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from autosched.ir.node import walk
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
@@ -20,15 +21,16 @@ from autosched.templates.classify import (
     blocks_of,
     contraction,
     extents,
+    is_injective,
     is_parameter,
     is_reduction,
     reduced,
     spatial,
 )  # fmt: skip
-from autosched.templates.cpu.padding import schedule_before
+from autosched.templates.cpu.padding import inline_before, schedule_before
 from autosched.templates.cpu.parts import Chain, chain_around, schedule_epilogue
 from autosched.templates.pack import Pack, repack
-from autosched.tir import Block, BufferLoad, BufferStore, PrimFunc
+from autosched.tir import Block, BufferLoad, BufferStore, Call, PrimFunc
 from autosched.tir.functor import free_vars, loads
 from autosched.tir.schedule import Schedule
 
@@ -67,6 +69,26 @@ def _depthwise_weight(func: PrimFunc, block: Block) -> BufferLoad | None:
     return None
 
 
+def _may_inline(chain: Chain) -> bool:
+    """Whether what stands before is copied nowhere, or picks elements by conditions that are the same in all lanes."""
+    block, lane = chain.anchor, spatial(chain.anchor)[-1].var
+    if not chain.before:
+        return True
+    if not all(is_injective(b) for b in chain.before) or not isinstance(block.body, BufferStore):
+        return False
+    made = {id(b.writes[0].buffer) for b in chain.before}
+    reads = [x for x in loads(block.body.value) if id(x.buffer) in made]
+    if any(x.indices[-1] is not lane or any(lane in free_vars(i) for i in x.indices[:-1]) for x in reads):
+        return False
+    conditions = (
+        (x.args[0], b.iter_vars[-1].var)
+        for b in chain.before
+        for x in walk(b.body)
+        if isinstance(x, Call) and x.op == "if_then_else"
+    )
+    return not any(v in free_vars(condition) for condition, v in conditions)
+
+
 class WindowReduction:
     """Depthwise convolution, pooling and other reductions beside the innermost axis."""
 
@@ -90,6 +112,7 @@ class WindowReduction:
         for extent in window:
             size *= extent
         sizes = {"inner": out[-1], "row": out[-2], "window": size, "last_window": window[-1]}
+        sizes |= {"copied": int(bool(chain.before)), "may_inline": int(_may_inline(chain))}
         op = "depthwise_conv2d" if weight is not None else "conv2d" if contraction(block) else "window"
         return Anchor(block.name_hint, op, sizes, Window(chain, weight))
 
@@ -106,7 +129,8 @@ class WindowReduction:
         unroll = 2 if s["window"] <= MAX_UNROLLED else 1 if s["last_window"] <= 8 else 0
         if anchor.details.weight is not None and (s["window"] + pixels) * vectors >= target.num_registers:
             unroll = min(unroll, 1)  # the weights of the whole window would push the tile out of the registers
-        return Config(self.name, {"pixels": pixels, "width": width, "unroll": unroll})
+        padding = "inline" if s["may_inline"] else "copy"
+        return Config(self.name, {"pixels": pixels, "width": width, "unroll": unroll, "padding": padding})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         anchor = self.match(func, target)
@@ -120,17 +144,24 @@ class WindowReduction:
             packs[next(i for i, b in enumerate(func.buffers) if b is buffer)] = pack
             func = repack(func, buffer, pack)
         sch = Schedule(func)
-        schedule_before(sch, window.chain)
+        padding = config["padding"]
+        if padding == "inline":
+            inline_before(sch, window.chain)
+        elif padding == "copy":
+            schedule_before(sch, window.chain)
         out = schedule_epilogue(sch, window.chain)
         *outer, pixels, inner = sch.get_loops(out)
         inner_tile, inner_in = sch.split(inner, [None, config["width"]])
         pixel_tile, pixel_in = sch.split(pixels, [None, config["pixels"]])
         sch.reorder(*outer, pixel_tile, inner_tile, pixel_in, inner_in)
-        sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0] if outer else pixel_tile)
+        task = sch.fuse(*outer) if len(outer) > 1 else outer[0] if outer else pixel_tile
+        sch.parallel(task)
         sch.unroll(pixel_in)
         sch.vectorize(inner_in)
         name = window.chain.anchor.name_hint
         sch.compute_at(name, inner_tile, True)
+        if padding == "task":
+            schedule_before(sch, window.chain, task)
         count = len(reduced(window.chain.anchor))
         loops = sch.get_loops(name)
         *_, pixel_in, inner_in = loops[:-count]

@@ -18,6 +18,8 @@ class MeasureOptions:
     threads             threads of the runner; a configuration with a knob `threads` uses at most so many
     cache               "warm": the same arrays again and again; "cold": packed arguments (weights) rotate over copies
                         that together do not fit the last cache
+    weight_bytes        of all weights of the model: where they fit the last cache, the copies rotate over so many bytes
+                        and no more; None: unknown
     build_timeout_s     for one candidate, from schedule to object code
     run_timeout_s       for one candidate, with packing, checking and timing
     memory_limit_bytes  that one worker may take beyond what it starts with; None: half of the machine's memory
@@ -35,6 +37,7 @@ class MeasureOptions:
 
     threads: int = 1
     cache: Literal["warm", "cold"] = "warm"
+    weight_bytes: int | None = None
     build_timeout_s: float = 20.0
     run_timeout_s: float = 20.0
     memory_limit_bytes: int | None = None
@@ -51,8 +54,8 @@ class MeasureOptions:
         for name in ("threads", "build_timeout_s", "run_timeout_s", "repeat_s", "min_repeats", "budget_s", "cut_ratio"):
             if getattr(self, name) <= 0:
                 raise InvalidValueError(f"{name} is {getattr(self, name)}", hint="give a number above 0")
-        for name in ("memory_limit_bytes", "builders"):
-            if (value := getattr(self, name)) is not None and value <= 0:
+        for name in ("memory_limit_bytes", "builders", "weight_bytes"):
+            if (value := getattr(self, name)) is not None and value < (name != "weight_bytes"):
                 raise InvalidValueError(f"{name} is {value}", hint="give a number above 0, or None")
         if self.cache not in ("warm", "cold"):
             raise InvalidValueError(f"cache is {self.cache!r}", hint="'warm' or 'cold'")

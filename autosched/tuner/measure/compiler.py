@@ -34,13 +34,15 @@ class TemplateCompiler:
         """
         from autosched.codegen import compile_func
         from autosched.templates.registry import templates_for
+        from autosched.templates.thread_knob import split_threads
 
         fitting = templates_for(func, target)
         found = next((template for template, _ in fitting if template.name == config.template), None)
         if found is None:
             names = ", ".join(template.name for template, _ in fitting)
             raise SpaceError(f"template '{config.template}' does not fit the function", hint=f"those that do: {names}")
-        applied = found.apply(func, Config(config.template, config.knobs), target)
+        plain, _ = split_threads(Config(config.template, config.knobs))
+        applied = found.apply(func, plain, target)
         name = str(func.attrs.get("global_symbol", "main"))
         compiled = compile_func(applied.func, target, name=name, trace=applied.trace, config=config.to_json())
         return compiled.kernel, applied.packs

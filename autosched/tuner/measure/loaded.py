@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol
+
 import numpy as np
 
 from autosched.runtime import native_abi as abi
@@ -9,6 +12,13 @@ from autosched.runtime.kernel import Kernel
 from autosched.runtime.loader import load_objects
 from autosched.runtime.pool import ThreadPool
 from autosched.tuner.measure.memory import GuardedArray
+
+
+class Placed(Protocol):
+    """Something with an array whose memory stays where it is."""
+
+    @property
+    def array(self) -> np.ndarray: ...
 
 
 class LoadedKernel:
@@ -19,7 +29,7 @@ class LoadedKernel:
     Raises ArtifactError if the object code cannot be loaded, MemoryError if there is no room for its scratch.
     """
 
-    def __init__(self, kernel: Kernel, sets: list[list[GuardedArray]], pool: ThreadPool, threads: int):
+    def __init__(self, kernel: Kernel, sets: Sequence[Sequence[Placed]], pool: ThreadPool, threads: int):
         self.kernel, self.threads, self.sets = kernel, threads, sets
         self._pool = pool
         self.scratch = GuardedArray((max(kernel.scratch_size(threads), 64),), "uint8")

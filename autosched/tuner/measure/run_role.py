@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 from autosched.runtime.kernel import Kernel
 from autosched.runtime.pool import ThreadPool, open_pool
+from autosched.target.host import host_cpu
 from autosched.task import Measurement, Status
 from autosched.tuner.measure.base import MeasureOptions
 from autosched.tuner.measure.loaded import LoadedKernel
@@ -21,6 +23,7 @@ CHECKED_AGAINST = "float64 reference"
 NATIVE = "native"
 _INTERLEAVE_S = 2.0  # kernels that are compared share so much time …
 _LEAST_ROUNDS = 6  # … where each has had its turn so often
+_COLD_CACHES = 1.5  # the rotating copies together are so many times the last cache
 _FILLS_CACHES_S = 0.01  # a call that takes longer than this needs no other one before it to fill the caches
 
 
@@ -91,8 +94,8 @@ class RunRole:
         return self._bench[1]
 
     def _load(self, bench: Workbench, entry: Entry, options: MeasureOptions) -> LoadedKernel:
-        cold = options.cache == "cold"
-        return bench.load(entry.kernel, entry.packs, self._pool, entry.threads, cold=cold)
+        cold_bytes = rotated_bytes(options)
+        return bench.load(entry.kernel, entry.packs, self._pool, entry.threads, cold_bytes=cold_bytes)
 
     def _run(self, job: Run) -> Measurement | str:
         bench, entry = self._workbench(job.reference), job.entry
@@ -106,7 +109,8 @@ class RunRole:
         bench.check(loaded, entry.packs, job.options)  # what works once may fail the next time: races, leftovers
         how = {
             "threads": entry.threads,
-            "cache": job.options.cache if len(loaded.sets) > 1 else "warm",
+            "cache": job.options.cache,
+            "copies": len(loaded.sets),
             "number": found.number,
             "interval": round(found.interval, 5),
         }
@@ -118,6 +122,14 @@ class RunRole:
         bench = self._workbench(job.reference)
         loaded = [self._load(bench, entry, job.options) for entry in job.entries]
         return interleave(loaded, job.options, job.rounds, random.Random(job.seed))
+
+
+def rotated_bytes(options: MeasureOptions) -> int:
+    """Give how many bytes of weights rotate: more than the last cache holds, or as many as the model has."""
+    if options.cache == "warm":
+        return 0
+    beyond = math.ceil(_COLD_CACHES * host_cpu().cache.l3_bytes)
+    return beyond if options.weight_bytes is None else min(beyond, options.weight_bytes)
 
 
 def interleave(

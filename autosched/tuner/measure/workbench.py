@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from autosched.runtime.kernel import ArgSpec, Kernel
+from autosched.runtime.memory import ALIGNMENT, empty_block
 from autosched.runtime.pool import ThreadPool
-from autosched.target.host import host_cpu
 from autosched.task import Status
 from autosched.tuner.measure.base import CandidateError, MeasureOptions
 from autosched.tuner.measure.check import check_output
-from autosched.tuner.measure.loaded import LoadedKernel
+from autosched.tuner.measure.loaded import LoadedKernel, Placed
 from autosched.tuner.measure.memory import GuardedArray
 from autosched.tuner.measure.reference import Reference
 
 _MOST_PACKED = 8  # forms of one argument that are kept
 _MOST_SETS = 4096
-_COLD_CACHES = 1.5  # the rotating copies together are so many times the last cache
+_MOST_BLOCKS = 6  # finalists and the default are compared: four kernels, each with its own form of the weights
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Copy:
+    """A copy of a weight: only its place matters."""
+
+    array: np.ndarray
 
 
 class Workbench:
@@ -33,9 +41,16 @@ class Workbench:
         self._reference = reference
         self._inputs: dict[tuple[int, Any], GuardedArray] = {}
         self._outputs: dict[tuple[int, Any], tuple[GuardedArray, np.ndarray, np.ndarray | None]] = {}
+        self._blocks: list[np.ndarray] = []  # memory of copies, the one used last at the end
 
-    def load(self, kernel: Kernel, packs: Sequence[Any], pool: ThreadPool, threads: int, *, cold: bool) -> LoadedKernel:
-        """Load a kernel with its arguments. Raises CandidateError if its arguments are not those of the task."""
+    def load(
+        self, kernel: Kernel, packs: Sequence[Any], pool: ThreadPool, threads: int, *, cold_bytes: int = 0
+    ) -> LoadedKernel:
+        """Load a kernel with its arguments.
+
+        cold_bytes  its packed inputs (weights) rotate over so many bytes of copies; 0: always the same ones
+        Raises  CandidateError if its arguments are not those of the task, MemoryError for copies without room.
+        """
         packs = packs or (None,) * len(kernel.args)
         wanted, given = len(self._reference.inputs) + len(self._reference.outputs), len(kernel.args)
         if given != wanted or len(packs) != wanted or len(kernel.inputs) != len(self._reference.inputs):
@@ -43,13 +58,34 @@ class Workbench:
         n_inputs = len(kernel.inputs)
         inputs = [self._input(i, kernel.args[i], packs[i]) for i in range(n_inputs)]
         outputs = [self._output(j, kernel.args[n_inputs + j], packs[n_inputs + j])[0] for j in range(given - n_inputs)]
-        sets = [[*inputs, *outputs]]
-        if cold:
+        sets: list[list[Placed]] = [[*inputs, *outputs]]
+        rotating = [i for i in range(n_inputs) if packs[i] is not None]
+        number = count_sets([inputs[i] for i in rotating], cold_bytes)
+        if number > 1:
+            copies = {i: self._copies(inputs[i].array, number - 1) for i in rotating}
             sets += [
-                [*(_copy(a) if pack is not None else a for a, pack in zip(inputs, packs, strict=False)), *outputs]
-                for _ in range(count_sets([a for a, pack in zip(inputs, packs, strict=False) if pack is not None]) - 1)
+                [*(copies[i][n] if i in copies else inputs[i] for i in range(n_inputs)), *outputs]
+                for n in range(number - 1)
             ]
         return LoadedKernel(kernel, sets, pool, threads)
+
+    def _copies(self, array: np.ndarray, number: int) -> list[Copy]:
+        """Copies of an array side by side in one block; the memory of older blocks is used again.
+
+        Kernels that are compared may so find another argument's values in their copies: times do not depend on them,
+        and results are checked while only one kernel is loaded.
+        """
+        stride = -(-array.nbytes // ALIGNMENT) * ALIGNMENT
+        fitting = next((b for b in self._blocks if b.nbytes >= number * stride), None)
+        if fitting is not None:
+            self._blocks = [b for b in self._blocks if b is not fitting]
+        elif len(self._blocks) >= _MOST_BLOCKS:
+            self._blocks.pop(0)
+        block = fitting if fitting is not None else empty_block(number * stride)
+        self._blocks.append(block)
+        rows = block[: number * stride].reshape(number, stride)
+        rows[:, : array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        return [Copy(rows[n, : array.nbytes]) for n in range(number)]
 
     def check(self, loaded: LoadedKernel, packs: Sequence[Any], options: MeasureOptions) -> None:
         """Compare what a kernel left in its outputs. Raises CandidateError (WRONG_RESULT or NON_FINITE)."""
@@ -108,17 +144,14 @@ def poison(loaded: LoadedKernel) -> None:
     """Fill outputs and scratch with what no result is, so that nothing of an earlier kernel can pass as a result."""
     loaded.scratch.poison()
     for array in loaded.sets[0][len(loaded.kernel.inputs) :]:
+        assert isinstance(array, GuardedArray), "outputs are no copies"
         array.poison()
 
 
-def count_sets(rotating: Sequence[GuardedArray]) -> int:
-    """Give how many copies of the arrays do not fit the last cache; 1 where there is nothing to rotate."""
+def count_sets(rotating: Sequence[GuardedArray], cold_bytes: int) -> int:
+    """Give how many copies of the arrays fill so many bytes; 1 where there is nothing to rotate."""
     size = sum(array.array.nbytes for array in rotating)
-    return min(_MOST_SETS, math.ceil(_COLD_CACHES * host_cpu().cache.l3_bytes / size) + 1) if size else 1
-
-
-def _copy(array: GuardedArray) -> GuardedArray:
-    return GuardedArray(array.array.shape, array.array.dtype, array.array)
+    return max(1, min(_MOST_SETS, math.ceil(cold_bytes / size))) if size else 1
 
 
 def _check_form(arg: ArgSpec, values: np.ndarray) -> None:

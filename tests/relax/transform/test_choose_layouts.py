@@ -234,3 +234,38 @@ def test_graphs_without_images_stay():
     module = graph({"x": (2, 3)}, lambda bb, x: op.nn.relu(op.matmul(x, W(3, 3))))
     assert ChooseLayouts(8)(module) is module
     assert FoldConstant()(module) is module
+
+
+def test_a_lone_mean_stays_plain_and_a_lone_pool_goes_where_it_is_cheapest():
+    image = {"x": (1, 32, 14, 14)}
+    assert _names(image, lambda bb, x: op.nn.adaptive_avg_pool2d(x, output_size=1)) == ["nn.adaptive_avg_pool2d"]
+    flat = _names(image, lambda bb, x: op.nn.avg_pool2d(x, pool_size=3, strides=1, padding=1))
+    assert flat.count("nn.avg_pool2d") == 1
+    strided = _names({"x": (1, 32, 56, 56)}, lambda bb, x: op.nn.max_pool2d(x, pool_size=3, strides=2, padding=1))
+    assert strided == ["layout_transform", "nn.max_pool2d", "layout_transform"]
+
+
+def test_one_channel_beside_many():
+    """A gate of one channel is stored in a block of its own and has to be spread over all of them."""
+
+    def build(bb, x):
+        a = bb.emit(op.nn.conv2d(x, W(16, 16, 3, 3), padding=1))
+        gate = bb.emit(op.sigmoid(op.nn.conv2d(a, W(1, 16, 3, 3), padding=1)))
+        return op.nn.conv2d(op.multiply(a, gate), W(8, 16, 1, 1))
+
+    _blocked(graph(IMAGE, build))
+
+
+def test_measured_times_decide():
+    class Oracle:
+        """Blocks of 16 were measured to be faster for everything."""
+
+        def seconds(self, call, has, result):
+            return 1e-6 if result == 16 else 2e-6
+
+    def build(bb, x):
+        return op.nn.conv2d(op.nn.relu(op.nn.conv2d(x, W(16, 16, 3, 3), padding=1)), W(16, 16, 3, 3), padding=1)
+
+    module = graph(IMAGE, build)
+    assert {out for _, out in _layouts(ChooseLayouts((8, 16))(module))} == {"NCHW8c"}
+    assert {out for _, out in _layouts(ChooseLayouts((8, 16), Oracle())(module))} == {"NCHW16c"}

@@ -6,7 +6,9 @@ import pytest
 
 from autosched import te, tir
 from autosched.script import script
-from autosched.tir import FloatImm, IntImm, Var
+from autosched.tir import expr as E
+from autosched.tir.expr import FloatImm, IntImm, Var
+from autosched.tir.stmt import Evaluate
 from tests.script import samples
 
 i, j, m, q = Var("i"), Var("j"), Var("m", "int64"), Var("q", "bool")
@@ -77,6 +79,6 @@ def test_tensor_expressions_print_for_messages() -> None:
 
 
 def test_a_broken_expression_still_prints() -> None:
-    assert "T.unknown" in str(tir.Add(i, None))
-    assert "T.unknown" in str(tir.BufferLoad(A, (object(),)))
-    assert "T.unknown" in str(tir.Evaluate(None))
+    assert "T.unknown" in str(E.Add(i, None))
+    assert "T.unknown" in str(E.BufferLoad(A, (object(),)))
+    assert "T.unknown" in str(Evaluate(None))

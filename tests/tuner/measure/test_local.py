@@ -15,9 +15,10 @@ import pytest
 
 from autosched.errors import AutoschedError, InvalidValueError
 from autosched.space import Config
+from autosched.target import host_cpu
 from autosched.task import Measurement, Status, Trial
 from autosched.tuner.measure import Built, LocalMeasurer, MeasureOptions
-from tests.tuner.measure.kernels import config, evaluate, matmul_task
+from tests.tuner.measure.kernels import K, N, config, evaluate, matmul_task
 
 COMPILER = "tests.tuner.measure.kernels:KernelCompiler"
 OPTIONS = MeasureOptions(build_timeout_s=10, run_timeout_s=2, builders=1, memory_limit_bytes=4 << 30)
@@ -112,9 +113,20 @@ def test_comparison_survives_a_crash(measurer: LocalMeasurer) -> None:
 def test_cold_weights_rotate() -> None:
     options = MeasureOptions(builders=1, cache="cold")
     with open_measurer(options) as measurer:
-        warm, cold = measurer.measure(TASK, [config("right"), config("packed")])
-        assert warm.measurement.how["cache"] == "warm"  # it has no packed argument
-        assert cold.is_ok and cold.measurement.how["cache"] == "cold"
+        plain, rotated = measurer.measure(TASK, [config("right"), config("packed")])
+        assert plain.is_ok and plain.measurement.how["copies"] == 1  # it has no packed argument
+        assert rotated.is_ok and rotated.measurement.how["cache"] == "cold"
+        assert rotated.measurement.how["copies"] * N * K * 4 > min(host_cpu().cache.l3_bytes, 4096 * N * K * 4 - 1)
+        first, second = measurer.compare(TASK, [config("packed"), config("packed", again=1)], rounds=6)
+        assert first.measurement.is_ok and second.measurement.how["cache"] == "cold"
+
+
+def test_weights_are_no_colder_than_in_the_model() -> None:
+    """A model whose weights fit the last cache finds them there at every run."""
+    options = MeasureOptions(builders=1, cache="cold", weight_bytes=10 * N * K * 4)
+    with open_measurer(options) as measurer:
+        (trial,) = measurer.measure(TASK, [config("packed")])
+    assert trial.measurement.how["copies"] == 10
 
 
 def test_threads_are_the_options_or_the_knob() -> None:

@@ -1,0 +1,89 @@
+"""What the records of others say of a task: other workloads of its operator, other devices, earlier versions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from autosched.records import Record, RecordFilter
+from autosched.records.record import current_versions
+from autosched.records.sql import SqlStore
+from autosched.target import Fingerprint
+from autosched.task import Task, Trial, Workload
+from autosched.tuner.cost_model import Hint, Source, TrialsHint, WorkloadsHint
+
+MOST_WORKLOADS = 8  # the nearest in size
+MOST_TRIALS = 400  # of each
+MOST_SOURCES = 2  # devices or versions of the same workload
+LEAST_TRIALS = 5
+
+
+def find_hints(
+    task: Task, store: SqlStore, now: Mapping[str, tuple[Workload, Sequence[Trial]]], seed: int = 0
+) -> tuple[Hint, ...]:
+    """The hints that there are for a task.
+
+    now  trials of this run's other tasks, by workload key: they count instead of what the store holds of them
+    """
+    same: dict[Fingerprint, list[Trial]] = {}
+    earlier: list[Trial] = []
+    others = {key: trials for key, (workload, trials) in now.items() if _is_kin(workload, task) and trials}
+    here, version = task.target.fingerprint(), current_versions()["autosched"]
+    for key in _near(task, store, others):
+        for record in _latest(store, key):
+            if key != task.key:
+                others[key] = [*others.get(key, ()), record.trial]
+            elif record.device != here:
+                same.setdefault(record.device, []).append(record.trial)
+            elif record.versions.get("autosched") != version:
+                earlier.append(record.trial)
+    sources = [
+        Source(trials, sizes_of(Workload.from_json(key))) for key, trials in others.items() if _says(trials)
+    ]
+    hints: list[Hint] = [WorkloadsHint(sources, sizes_of(task.workload), seed)] if sources else []
+    known = sorted([*same.values(), earlier], key=len, reverse=True)[:MOST_SOURCES]
+    return (*hints, *(TrialsHint(trials, seed) for trials in known if _says(trials)))
+
+
+def sizes_of(workload: Workload) -> dict[str, int]:
+    """A workload's sizes by name: the loops of its anchor, else its shapes, and the steps of its accesses."""
+    sizes = {
+        f"{name}{i}": int(value)
+        for name, values in workload.attrs.items()
+        if isinstance(values, tuple)
+        for i, value in enumerate(values)
+        if isinstance(value, int)
+    }
+    if "sizes" not in workload.attrs:
+        sizes |= {f"shape{i}_{j}": d for i, shape in enumerate(workload.shapes) for j, d in enumerate(shape)}
+    return sizes
+
+
+def is_current(record: Record) -> bool:
+    """Whether a record is from this version of the code generator: others are hints and no facts."""
+    return record.versions.get("autosched") == current_versions()["autosched"]
+
+
+def _says(trials: Sequence[Trial]) -> bool:
+    return sum(trial.is_ok for trial in trials) >= LEAST_TRIALS
+
+
+def _is_kin(workload: Workload, task: Task) -> bool:
+    return workload.op == task.workload.op and workload.key != task.key
+
+
+def _near(task: Task, store: SqlStore, known: Mapping[str, Sequence[Trial]]) -> list[str]:
+    """The keys of the workloads whose records may help: the task's own, and the nearest of its operator."""
+    keys = dict.fromkeys(summary.workload for summary in store.tasks(RecordFilter(op=task.workload.op)))
+    near = sorted((key for key in keys if key != task.key), key=lambda key: _distance(key, task.workload))
+    return [key for key in [task.key, *near[:MOST_WORKLOADS]] if key in keys and key not in known]
+
+
+def _latest(store: SqlStore, key: str) -> list[Record]:
+    return list(store.records(RecordFilter(workload=key)))[-MOST_TRIALS:]
+
+
+def _distance(key: str, workload: Workload) -> float:
+    """How far apart two workloads are: the sum of the logarithms of their sizes' ratios."""
+    one, other = sizes_of(Workload.from_json(key)), sizes_of(workload)
+    return sum(abs(math.log((1 + abs(one.get(n, 0))) / (1 + abs(other.get(n, 0))))) for n in {*one, *other})

@@ -1,0 +1,79 @@
+"""What a tuning says of itself, while it runs and at its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class TaskReport:
+    """How far one task is; times in seconds, None until measured.
+
+    border  knobs whose best value is the last one of their candidates, in words
+    """
+
+    name: str
+    weight: int
+    share: float | None = None
+    default_s: float | None = None
+    best_s: float | None = None
+    n_trials: int = 0
+    n_failed: int = 0
+    state: str = "waiting"
+    config: str = ""
+    border: tuple[str, ...] = ()
+
+
+@dataclass
+class ModelTimes:
+    """Whole runs of the built model with what a build would have used before the tuning, and with what it uses now.
+
+    low, high  95 % interval of after_s / before_s; None where nothing has changed
+    reverted   tasks whose winner lost inside the model, and swapped in: "task: configuration"
+    """
+
+    before_s: float
+    after_s: float
+    low: float | None = None
+    high: float | None = None
+    reverted: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The finding in words: "checked in the model: 25.8 → 19.6 ms (−24.0 %, ± 0.2)"."""
+        before, after = 1e3 * self.before_s, 1e3 * self.after_s
+        if self.low is None or self.high is None:
+            return f"checked in the model: {before:.4g} ms, which nothing found makes faster"
+        change, half = 100 * (after / before - 1), 50 * (self.high - self.low)
+        text = f"checked in the model: {before:.4g} → {after:.4g} ms ({change:+.1f} %, ± {half:.1f})".replace("-", "−")
+        return text + (f"; changed there: {', '.join(self.reverted)}" if self.reverted else "")
+
+
+@dataclass
+class TuneReport:
+    """How far a tuning is, and at its end what came of it.
+
+    left_s     of the time budget;   n_before  trials of the same budget that earlier runs have spent
+    noise      the usual half width of a median's 95 % interval, as a share;  drift  of the machine since the beginning
+    notes      what the user should know, in the order in which it was found
+    model      the judgement inside the built model; None before it, and where there is no model
+    """
+
+    tasks: list[TaskReport] = field(default_factory=list)
+    elapsed_s: float = 0.0
+    left_s: float | None = None
+    budget_s: float | None = None
+    n_trials: int = 0
+    n_failed: int = 0
+    n_before: int = 0
+    n_known: int = 0
+    expected_gain_s: float | None = None
+    noise: float | None = None
+    drift: float = 0.0
+    reason: str = ""
+    database: str = ""
+    device: str = ""
+    threads: int = 1
+    notes: list[str] = field(default_factory=list)
+    model: ModelTimes | None = None
+    interrupted: bool = False  # Ctrl-C was pressed; as long as `reason` is empty, what must be is being finished

@@ -1,0 +1,48 @@
+"""A task's trials by columns, each value once: ten thousand trials take some hundred kilobytes in the page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from autosched.records.record import Record
+
+
+def trial_columns(trials: Sequence[tuple[int, Record]]) -> dict[str, Any]:
+    """Numbers and times in ms (None for a failure) in the trials' order, and coded columns.
+
+    A coded column is {name, values, codes}: the trial's value is values[codes[i]], None where it has none.
+    """
+    records = [record for _, record in trials]
+    names = list(dict.fromkeys(name for record in records for name in record.config.knobs))
+    return {
+        "n": [number for number, _ in trials],
+        "ms": [_ms(record) for record in records],
+        "status": _coded("status", (str(record.measurement.status) for record in records)),
+        "mark": _coded("mark", map(_mark, records)),
+        "knobs": [
+            _coded("template", (record.config.template for record in records)),
+            *(_coded(name, (_plain(record.config.knobs.get(name)) for record in records)) for name in names),
+        ],
+    }
+
+
+def _coded(name: str, values: Iterable[Any]) -> dict[str, Any]:
+    """Distinct values in their order of appearance, and each trial's number among them."""
+    numbers: dict[tuple[type, Any], int] = {}  # 1 and True are two values
+    codes = [numbers.setdefault((type(value), value), len(numbers)) for value in values]
+    return {"name": name, "values": [value for _, value in numbers], "codes": codes}
+
+
+def _ms(record: Record) -> float | None:
+    measurement = record.measurement
+    return float(f"{measurement.median_s * 1e3:.4g}") if measurement.is_ok else None
+
+
+def _mark(record: Record) -> str:
+    return "winner" if record.is_winner else "default" if record.is_default else ""
+
+
+def _plain(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, bool | tuple) else value

@@ -1,0 +1,1 @@
+"""Libraries of CUDA: their patterns; there is no code generator for them."""

@@ -1,0 +1,208 @@
+"""Further operators that move elements: stacks, repeats, reversals, and reductions to a shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autosched import te, topi
+from autosched.errors import InvalidTypeError, ShapeError
+from autosched.relax.op.registry import define_op, sample
+from autosched.relax.op.types import axis_index, common_dtype, tensor
+from autosched.relax.struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo, same_dims
+from autosched.tir import expr as E
+from autosched.topi.shapes import axis_names, dims
+
+
+def _compute(shape: Any, element: Any, name: str) -> Any:
+    return te.compute(dims(shape), element, name=name, varargs_names=axis_names(len(shape)))
+
+
+def _fields(tensors: StructInfo) -> list[TensorStructInfo]:
+    if not isinstance(tensors, TupleStructInfo) or not tensors.fields:
+        raise InvalidTypeError("takes a tuple of tensors")
+    return [tensor(f) for f in tensors.fields]
+
+
+def _stack_type(tensors: StructInfo, axis: int) -> TensorStructInfo:
+    parts = _fields(tensors)
+    if any(not same_dims(p.dims, parts[0].dims) for p in parts):
+        raise ShapeError("the tensors of a stack have one shape")
+    a = axis_index(axis, parts[0].ndim + 1)
+    return TensorStructInfo((*parts[0].dims[:a], len(parts), *parts[0].dims[a:]), common_dtype(*parts))
+
+
+def _stack_compute(tensors: Any, axis: int) -> Any:
+    a = axis % (tensors[0].ndim + 1)
+    return topi.concatenate([topi.expand_dims(t, (a,)) for t in tensors], a)
+
+
+stack = define_op(
+    "stack", inputs=("tensors",), attributes={"axis": 0}, infer_type=_stack_type, compute=_stack_compute,
+    reference=np.stack, samples=[sample([(2, 3), (2, 3)], axis=0), sample([(2, 3)] * 3, axis=-1)],
+)  # fmt: skip
+
+
+def _repeat_type(x: StructInfo, repeats: int, axis: int | None) -> TensorStructInfo:
+    t = tensor(x)
+    if axis is None:
+        return TensorStructInfo((int(np.prod(t.static_shape)) * repeats,), t.dtype)
+    a = axis_index(axis, t.ndim)
+    return TensorStructInfo(tuple(d * repeats if i == a else d for i, d in enumerate(t.dims)), t.dtype)
+
+
+def _repeat_compute(x: Any, repeats: int, axis: int | None) -> Any:
+    if axis is None:
+        x, axis = topi.reshape(x, (int(np.prod([int(s) for s in x.shape])),)), 0
+    a = axis % x.ndim
+    shape = [int(s) * repeats if i == a else s for i, s in enumerate(x.shape)]
+    return _compute(shape, lambda *i: x(*(v // repeats if n == a else v for n, v in enumerate(i))), "T_repeat")
+
+
+repeat = define_op(
+    "repeat", attributes={"repeats": 1, "axis": None}, infer_type=_repeat_type, compute=_repeat_compute,
+    reference=np.repeat, samples=[sample((2, 3), repeats=2), sample((2, 3), repeats=3, axis=1)],
+)  # fmt: skip
+
+
+def _flip_type(x: StructInfo, axis: int) -> TensorStructInfo:
+    t = tensor(x)
+    axis_index(axis, t.ndim)
+    return t
+
+
+def _flip_compute(x: Any, axis: int) -> Any:
+    a = axis % x.ndim
+    last = int(x.shape[a]) - 1
+    return _compute(x.shape, lambda *i: x(*(last - v if n == a else v for n, v in enumerate(i))), "T_reverse")
+
+
+flip = define_op(
+    "flip", inputs=("data",), attributes={"axis": 0}, infer_type=_flip_type, compute=_flip_compute, reference=np.flip,
+    samples=[sample((3, 4)), sample((3, 4), axis=-1)],
+)  # fmt: skip
+
+
+def _collapsed(x: TensorStructInfo, shape: Any) -> TensorStructInfo:
+    small, large = TensorStructInfo(shape, x.dtype).static_shape, x.static_shape
+    fits = len(small) <= len(large) and all(
+        s in (1, d) for s, d in zip(reversed(small), reversed(large), strict=False)
+    )  # fmt: skip
+    if not fits:
+        raise ShapeError(f"a tensor of {large} cannot be summed to {small}")
+    return TensorStructInfo(small, x.dtype)
+
+
+def _collapse_to_type(data: StructInfo, shape: StructInfo) -> TensorStructInfo:
+    if not isinstance(shape, ShapeStructInfo) or shape.values is None:
+        raise InvalidTypeError("the shape must be known")
+    return _collapsed(tensor(data), shape.values)
+
+
+def _collapse(x: Any, shape: Any, total: Any, reshape: Any) -> Any:
+    ndim, small = len(x.shape), [int(s) for s in shape]
+    wide = [1] * (ndim - len(small)) + small
+    axes = tuple(i for i, (s, d) in enumerate(zip(wide, x.shape, strict=True)) if s == 1 and int(d) != 1)
+    return reshape(total(x, axes, True) if axes else x, tuple(small))
+
+
+def _collapse_compute(x: Any, shape: Any) -> Any:
+    return _collapse(x, shape, topi.sum, topi.reshape)
+
+
+def _collapse_reference(x: Any, shape: Any) -> Any:
+    return _collapse(x, shape, lambda v, axes, keep: v.sum(axis=axes, keepdims=keep), np.reshape)
+
+
+collapse_sum_to = define_op(
+    "collapse_sum_to", inputs=("data", "shape"), infer_type=_collapse_to_type, compute=_collapse_compute,
+    reference=_collapse_reference, samples=[sample((2, 3, 4), ShapeStructInfo((3, 1)))],
+)  # fmt: skip
+collapse_sum_like = define_op(
+    "collapse_sum_like", inputs=("data", "collapse_target"),
+    infer_type=lambda data, target: _collapsed(tensor(data), tensor(target).dims),
+    compute=lambda x, target: _collapse_compute(x, target.shape),
+    reference=lambda x, target: _collapse_reference(x, target.shape), samples=[sample((2, 3, 4), (3, 1))],
+)  # fmt: skip
+
+
+def _outer_type(x1: StructInfo, x2: StructInfo) -> TensorStructInfo:
+    a, b = tensor(x1), tensor(x2)
+    if a.ndim != 1 or b.ndim != 1:
+        raise ShapeError("an outer product takes two vectors")
+    return TensorStructInfo((*a.dims, *b.dims), common_dtype(a, b))
+
+
+outer = define_op(
+    "outer", inputs=("x1", "x2"), infer_type=_outer_type,
+    compute=lambda a, b: _compute((*a.shape, *b.shape), lambda i, j: a(i) * b(j), "T_outer"), reference=np.outer,
+    samples=[sample((3,), (4,))],
+)  # fmt: skip
+
+
+def _masked_fill_type(x: StructInfo, mask: StructInfo, value: float) -> TensorStructInfo:
+    if tensor(mask).dtype != "bool":
+        raise InvalidTypeError(f"a mask is of dtype bool, not {tensor(mask).dtype}")
+    return tensor(x)
+
+
+masked_fill = define_op(
+    "masked_fill", inputs=("x", "mask"), attributes={"value": 0.0}, infer_type=_masked_fill_type,
+    compute=lambda x, mask, value: topi.where(mask, topi.full_like(x, value), x),
+    reference=lambda x, mask, value: np.where(mask, np.asarray(value, x.dtype), x),
+    samples=[sample((3, 4), ((3, 4), "bool"), value=-1.0)],
+)  # fmt: skip
+
+
+def _scatter_type(data: StructInfo, indices: StructInfo, updates: StructInfo, **_: Any) -> TensorStructInfo:
+    t, i, u = tensor(data), tensor(indices), tensor(updates)
+    if t.ndim != i.ndim or not same_dims(i.dims, u.dims):
+        raise ShapeError(f"positions of shape {i.dims} and values of shape {u.dims} for data of {t.ndim} dimensions")
+    common_dtype(t, u)
+    return t
+
+
+_JOIN: dict[str, Any] = {
+    "update": lambda old, new: new, "add": lambda old, new: old + new, "mul": lambda old, new: old * new,
+    "min": E.minimum, "max": E.maximum,
+}  # fmt: skip
+
+
+def _scatter_compute(data: Any, indices: Any, updates: Any, axis: int, reduction: str) -> Any:
+    a, size = axis % data.ndim, int(data.shape[axis])
+    n, join = int(indices.shape[a]), _JOIN[reduction]
+
+    def element(*i: Any) -> Any:
+        value = data(*i)
+        for k in range(n):  # in order: the last update wins
+            at = [E.IntImm(k, "int64") if d == a else v for d, v in enumerate(i)]
+            inside = [v < int(indices.shape[d]) for d, v in enumerate(i) if d != a]
+            safe = [
+                v if d == a else E.minimum(v, E.IntImm(int(indices.shape[d]) - 1, "int64")) for d, v in enumerate(at)
+            ]
+            position = E.cast("int64", indices(*safe))
+            position = E.select(position < 0, position + size, position)
+            hit = te.all(E.compare(E.EQ, position, i[a]), *inside)
+            value = E.select(hit, join(value, updates(*safe)), value)
+        return value
+
+    return _compute(data.shape, element, "T_scatter")
+
+
+def _scatter(data: Any, indices: Any, updates: Any, axis: int, reduction: str) -> Any:
+    out = data.copy()
+    steps = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
+    for place in np.ndindex(*indices.shape):
+        target = list(place)
+        target[axis] = indices[place]
+        at = tuple(target)
+        out[at] = updates[place] if reduction == "update" else steps[reduction](out[at], updates[place])
+    return out
+
+
+scatter_elements = define_op(
+    "scatter_elements", inputs=("data", "indices", "updates"), attributes={"axis": 0, "reduction": "update"},
+    infer_type=_scatter_type, compute=_scatter_compute, reference=_scatter,
+    samples=[sample((3, 4), ((2, 4), "int64"), (2, 4)), sample((5,), ((3,), "int64"), (3,), reduction="add")],
+)  # fmt: skip

@@ -1,0 +1,105 @@
+"""Squares, whole parts, remainders, bits, and questions about numbers; element by element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autosched import te, topi
+from autosched.errors import InvalidTypeError
+from autosched.relax.op.registry import OpDef, define_op, sample
+from autosched.relax.op.types import broadcast, broadcast_dims, common_dtype, float_same, same, tensor
+from autosched.relax.struct_info import StructInfo, TensorStructInfo
+from autosched.tir import expr as E
+from autosched.topi.broadcast import elementwise as broadcast_with
+from autosched.topi.unary import elementwise
+
+INTS = (((3, 5), "int32"), ((1, 5), "int32"))
+SHORT = (((4,), "int64"), ((4,), "int64"))
+
+
+def _bits(op: str) -> Any:
+    return lambda *values: E.Call(op, values, values[0].dtype)
+
+
+def _whole(x: StructInfo, *_: StructInfo) -> TensorStructInfo:
+    t = tensor(x)
+    if not t.dtype.startswith(("int", "uint", "bool")):
+        raise InvalidTypeError(f"needs integers, got {t.dtype}")
+    return t
+
+
+def _whole_pair(x1: StructInfo, x2: StructInfo) -> TensorStructInfo:
+    _whole(x1)
+    return broadcast(x1, x2)
+
+
+def _truth(x: StructInfo) -> TensorStructInfo:
+    return TensorStructInfo(float_same(x).shape, "bool")
+
+
+def _unary(name: str, scalar: Any, reference: Any, infer: Any = same, samples: Any = ((3, 5), (1,))) -> OpDef:
+    return define_op(
+        name, infer_type=infer, compute=lambda x: elementwise(x, scalar), reference=reference,
+        samples=[sample(s) for s in samples],
+    )  # fmt: skip
+
+
+def _binary(name: str, scalar: Any, reference: Any, infer: Any, samples: Any, low: float = 0, high: float = 9) -> OpDef:
+    return define_op(
+        name, inputs=("x1", "x2"), infer_type=infer,
+        compute=lambda x1, x2: broadcast_with(scalar, f"T_{name}", x1, x2), reference=reference,
+        samples=[sample(*s, low=low, high=high) for s in samples],
+    )  # fmt: skip
+
+
+square = _unary("square", lambda v: v * v, np.square)
+trunc = _unary("trunc", te.trunc, np.trunc, float_same)
+isnan = _unary("isnan", te.isnan, np.isnan, _truth)
+isinf = _unary("isinf", te.isinf, np.isinf, _truth)
+isfinite = _unary("isfinite", te.isfinite, np.isfinite, _truth)
+bitwise_not = _unary("bitwise_not", _bits("bitwise_not"), np.invert, _whole, [((4,), "int32")])
+relu6 = _unary(
+    "nn.relu6", lambda v: E.minimum(E.maximum(v, E.const(0, v.dtype)), E.const(6, v.dtype)),
+    lambda x: np.clip(x, 0, 6).astype(x.dtype),
+)  # fmt: skip
+
+
+def _floor_mod(a: Any, b: Any) -> Any:
+    if a.dtype.startswith("float"):
+        return a - te.floor(a / b) * b
+    return te.floormod(a, b)
+
+
+def _mod(a: Any, b: Any) -> Any:
+    return a - te.trunc(a / b) * b if a.dtype.startswith("float") else te.truncmod(a, b)
+
+
+FLOATS = (((3, 5), (3, 5)), ((2, 1), (1, 3)))
+floor_mod = _binary("floor_mod", _floor_mod, np.mod, broadcast, (*FLOATS, INTS), 1, 9)
+mod = _binary("mod", _mod, np.fmod, broadcast, (*FLOATS, INTS), 1, 9)
+log_add_exp = _binary(
+    "log_add_exp", lambda a, b: E.maximum(a, b) + te.log(te.exp(a - E.maximum(a, b)) + te.exp(b - E.maximum(a, b))),
+    np.logaddexp, lambda a, b: broadcast(float_same(a), b), FLOATS, -2, 2,
+)  # fmt: skip
+bitwise_and = _binary("bitwise_and", _bits("bitwise_and"), np.bitwise_and, _whole_pair, (INTS, SHORT))
+bitwise_or = _binary("bitwise_or", _bits("bitwise_or"), np.bitwise_or, _whole_pair, (INTS, SHORT))
+bitwise_xor = _binary("bitwise_xor", _bits("bitwise_xor"), np.bitwise_xor, _whole_pair, (INTS, SHORT))
+left_shift = _binary("left_shift", _bits("shift_left"), np.left_shift, _whole_pair, (INTS, SHORT))
+right_shift = _binary("right_shift", _bits("shift_right"), np.right_shift, _whole_pair, (INTS, SHORT))
+logical_xor = _binary(
+    "logical_xor", lambda a, b: E.compare(E.NE, a, b), np.logical_xor, broadcast, [(((3, 4), "bool"), ((4,), "bool"))]
+)
+
+
+def _fma_type(x1: StructInfo, x2: StructInfo, x3: StructInfo) -> TensorStructInfo:
+    ts = tensor(x1), tensor(x2), tensor(x3)
+    return TensorStructInfo(broadcast_dims(*(t.dims for t in ts)), common_dtype(*ts))
+
+
+ewise_fma = define_op(
+    "ewise_fma", inputs=("x1", "x2", "x3"), infer_type=_fma_type,
+    compute=lambda a, b, c: topi.add(topi.multiply(a, b), c), reference=lambda a, b, c: a * b + c,
+    samples=[sample((3, 4), (3, 4), (3, 4))],
+)  # fmt: skip

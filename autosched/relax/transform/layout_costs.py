@@ -1,0 +1,120 @@
+"""What layouts cost: measured times where somebody knows them, an estimate otherwise.
+
+The estimates are nanoseconds on one core of a Zen 3 with 8 lanes. Only their proportions matter: how much a change of
+layout costs beside what a pool or a depthwise convolution loses in plain layout.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from autosched.relax.expr import Call
+from autosched.relax.op.registry import definition_of
+from autosched.relax.transform.blocked import shape_of
+from autosched.relax.transform.layout_rules import (
+    PLAIN,
+    data_arguments,
+    is_convolution,
+    is_dense,
+    is_pool,
+    shape_of_result,
+)  # fmt: skip
+
+CALL_NS = 100.0  # of one more kernel
+CHANGE_NS = 0.14  # an element: 112x112x64 to blocks 106 us, 56x56x64 back 26 us
+SMALL_CHANGE_NS = 0.4  # of images with rows shorter than two vectors: 7x7x2048 50 us
+FLOPS_PER_NS = 70.0
+DEPTHWISE_NS = 0.012  # an element of the window: 112x112x32, 3x3 45 us
+PLAIN_DEPTHWISE_NS = 0.2  # more for a result in plain layout with stride 1; above, windows are gathered as in pools
+POOL_NS = 0.03  # an element of the window in blocks: 3x3 over 56x56x64 67 us
+PLAIN_POOL_NS = (0.09, 0.31)  # with stride 1 (3x3 over 28x28x192 125 us), above (3x3 over 56x56x64 563 us)
+PLAIN_MEAN_NS = 0.15  # an element of a whole image in plain layout
+LARGER_BLOCK = 1.02  # of a convolution whose blocks have twice as many channels
+EARLY_NS = 1.0  # of a change before an element-wise call: of equal ways, that which stays for longer is taken
+
+
+class LayoutOracle(Protocol):
+    """Says how long a call took that somebody has tuned."""
+
+    def seconds(self, call: Call, has: int, result: int) -> float | None:
+        """The time of a call, its data in layout `has`, its result in `result` (0 plain, else channels in a block)."""
+
+
+class LayoutCosts:
+    """Costs of calls and of changes of layout, in nanoseconds."""
+
+    def __init__(self, blocks: Sequence[int], oracle: LayoutOracle | None = None):
+        self.smallest = min(blocks, default=1)
+        self.oracle = oracle
+
+    def change(self, shape: Sequence[int], old: int, new: int) -> float:
+        """The cost of a change of layout of an image [N, C, H, W]."""
+        if old == new:
+            return 0.0
+        n, c, h, w = shape
+        block = max(old, new)
+        if h == w == 1 and PLAIN in (old, new) and c % block == 0:
+            return 0.0  # the order in memory is the same
+        each = SMALL_CHANGE_NS if w < 2 * self.smallest else CHANGE_NS
+        return CALL_NS + each * n * h * w * _stored(c, block)
+
+    def calls(self, call: Call, combinations: Sequence[tuple[int, int]]) -> Mapping[tuple[int, int], float]:
+        """The costs of a call for (layout of its data, layout of its result).
+
+        Where only some are measured, the estimates of the others are scaled as the measured ones' have to be.
+        """
+        guessed = {c: self.estimate(call, *c) for c in combinations}
+        if self.oracle is None or not (is_convolution(call) or is_pool(call)):
+            return guessed
+        measured = {c: s * 1e9 for c in combinations if (s := self.oracle.seconds(call, *c)) is not None}
+        if not measured:
+            return guessed
+        scale = math.exp(sum(math.log(measured[c] / guessed[c]) for c in measured) / len(measured))
+        return {c: measured.get(c, guessed[c] * scale) for c in combinations}
+
+    def estimate(self, call: Call, has: int, result: int) -> float:
+        """What a call takes; element-wise calls join others and cost nothing of their own."""
+        definition, shape = definition_of(call), shape_of_result(call)
+        if definition is None or len(shape) != 4:
+            return 0.0
+        if is_convolution(call):
+            return self._convolution(call, shape, result)
+        if is_pool(call):
+            return self._pool(call, shape, result)
+        return EARLY_NS if has != result else EARLY_NS / 100 if result == PLAIN else 0.0
+
+    def _convolution(self, call: Call, shape: Sequence[int], result: int) -> float:
+        n, c, h, w = shape
+        _, per_group, kh, kw = shape_of(call.args[1])
+        points = n * h * w * (_stored(c, result) if result else c)
+        if is_dense(call):
+            larger: float = LARGER_BLOCK ** math.log2(max(result, self.smallest) / self.smallest)
+            return 2 * points * per_group * kh * kw / FLOPS_PER_NS * larger + CALL_NS
+        strided = call.attrs["strides"] != (1, 1)
+        each = kh * kw * max(DEPTHWISE_NS, 2 * per_group / FLOPS_PER_NS if per_group > 1 else 0.0)
+        small = SMALL_CHANGE_NS / CHANGE_NS if w < 2 * self.smallest else 1.0
+        plain = PLAIN_DEPTHWISE_NS * small if per_group == 1 else 0.0
+        if strided:
+            plain = PLAIN_POOL_NS[1] * kh * kw * per_group
+        return points * (each + (0.0 if result else plain)) + CALL_NS
+
+    def _pool(self, call: Call, shape: Sequence[int], result: int) -> float:
+        n, c, h, w = shape
+        (data,) = data_arguments(call)[:1]
+        if "pool_size" not in call.attrs:  # adaptive: every element of the image once
+            in_h, in_w = shape_of(data)[2:4]
+            each = POOL_NS * 2 if result else PLAIN_MEAN_NS if h == w == 1 else PLAIN_POOL_NS[1]
+            return CALL_NS + each * n * (_stored(c, result) if result else c) * in_h * in_w
+        strided: bool = tuple(call.attrs["strides"]) != (1, 1)
+        window: int = math.prod(call.attrs["pool_size"])
+        each = POOL_NS if result else PLAIN_POOL_NS[strided]
+        return CALL_NS + each * window * n * h * w * (_stored(c, result) if result else c)
+
+
+def _stored(channels: int, block: int) -> int:
+    return -(-channels // block) * block
+
+
+__all__ = ["LayoutCosts", "LayoutOracle"]

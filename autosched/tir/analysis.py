@@ -1,0 +1,175 @@
+"""TVM's questions about functions of the loop level."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from autosched.errors import InvalidTypeError, VerifyError
+from autosched.faces import lazy_names
+from autosched.ir.module import IRModule
+from autosched.ir.node import Node, children, walk
+from autosched.tir import expr as E
+from autosched.tir.access import infer_regions
+from autosched.tir.expr import Buffer, BufferLoad, Var
+from autosched.tir.function import PrimFunc
+from autosched.tir.simplify import form_key
+from autosched.tir.stmt import (
+    Allocate, Block, BufferRegion, BufferStore, For, LetStmt, LoopKind, Stmt,
+)  # fmt: skip
+from autosched.tir.verify import verify
+
+
+def _funcs(what: str, obj: Any) -> list[PrimFunc]:
+    if isinstance(obj, PrimFunc):
+        return [obj]
+    if isinstance(obj, IRModule):
+        return [f for _, f in obj.functions_items() if isinstance(f, PrimFunc)]
+    raise InvalidTypeError(f"{what}: argument 'func' is a {type(obj).__name__}, expected a PrimFunc or an IRModule")
+
+
+def verify_well_formed(obj: Any, assert_mode: bool = True) -> bool:
+    """Whether functions keep the rules of the loop level. Raises VerifyError where not, unless `assert_mode` is off."""
+    for func in _funcs("verify_well_formed", obj):
+        try:
+            verify(func)
+        except VerifyError:
+            if assert_mode:
+                raise
+            return False
+    return True
+
+
+def verify_ssa(func: Any) -> bool:
+    """Whether each variable is introduced once."""
+    try:
+        for f in _funcs("verify_ssa", func):
+            verify(f)
+    except VerifyError as error:
+        return not error.message.startswith("single-definition")
+    return True
+
+
+def verify_memory(func: Any) -> bool:
+    """Whether memory is reached only from where it can be: always so on a CPU, on a GPU inside of bound loops."""
+    for f in _funcs("verify_memory", func):
+        target = f.attrs.get("target")
+        gpu = target is not None and "gpu" in getattr(target, "keys", ())
+        if gpu and not any(isinstance(x, For) and x.kind is LoopKind.THREAD_BINDING for x in walk(f.body)):
+            return False
+    return True
+
+
+def expr_deep_equal(lhs: Any, rhs: Any) -> bool:
+    """Whether two expressions have one form over the same variables."""
+    return bool(form_key(E.to_expr(lhs)) == form_key(E.to_expr(rhs)))
+
+
+def undefined_vars(node: Any, defs: Sequence[Var] | None = None) -> list[Var]:
+    """The variables that a statement or expression uses and does not introduce, in order of first use."""
+    found: dict[Var, None] = {}
+
+    def visit(x: Any, known: frozenset[Var]) -> None:
+        if isinstance(x, Var) and x not in known:
+            found[x] = None
+        if isinstance(x, For):
+            visit(x.start, known)
+            visit(x.extent, known)
+            return visit(x.body, known | {x.loop_var})
+        if isinstance(x, LetStmt | E.Let):
+            visit(x.value, known)
+            return visit(x.body, known | {x.var})
+        if isinstance(x, Block):
+            known |= {iv.var for iv in x.iter_vars}
+        for child in children(x):
+            visit(child, known)
+        return None
+
+    if not isinstance(node, Node):
+        raise InvalidTypeError(f"undefined_vars: a {type(node).__name__}, expected a statement or expression")
+    visit(node, frozenset(defs or ()))
+    return list(found)
+
+
+def get_block_access_region(block: Block, buffer_var_map: Mapping[Any, Any] | None = None) -> list[list[BufferRegion]]:
+    """[reads, writes, what cannot be told] of a block, from its body."""
+    if not isinstance(block, Block):
+        raise InvalidTypeError(f"get_block_access_region: argument 'block' is a {type(block).__name__}")
+    reads, writes = infer_regions(block.body, block.init, block.alloc_buffers)
+    return [list(reads), list(writes), []]
+
+
+def get_block_read_write_region(block: Block, buffer_var_map: Any = None) -> list[list[BufferRegion]]:
+    """[reads, writes] of a block, from its body."""
+    return get_block_access_region(block, buffer_var_map)[:2]
+
+
+get_sblock_access_region, get_sblock_read_write_region = get_block_access_region, get_block_read_write_region
+
+
+def detect_buffer_access_lca(func: PrimFunc) -> dict[Buffer, Stmt | None]:
+    """The innermost loop or block around all accesses of each buffer; None where it is the whole function."""
+    paths: dict[Buffer, list[Stmt]] = {}
+
+    def visit(x: Any, path: list[Stmt]) -> None:
+        if isinstance(x, BufferStore | BufferLoad):
+            old = paths.get(x.buffer)
+            same = path if old is None else [a for a, b in zip(old, path) if a is b]
+            paths[x.buffer] = same
+        if isinstance(x, For | Block):
+            path = [*path, x]
+        for child in children(x):
+            if not isinstance(child, BufferRegion):
+                visit(child, path)
+
+    (only,) = _funcs("detect_buffer_access_lca", func)
+    visit(only.body, [])
+    return {b: path[-1] if path else None for b, path in paths.items()}
+
+
+def calculate_allocated_bytes(func: Any) -> dict[str, dict[str, int]]:
+    """Bytes of the buffers that each function allocates, by memory scope."""
+    result: dict[str, dict[str, int]] = {}
+    for f in _funcs("calculate_allocated_bytes", func):
+        sizes: dict[str, int] = {}
+        for x in walk(f.body):
+            own = x.alloc_buffers if isinstance(x, Block) else (x.buffer,) if isinstance(x, Allocate) else ()
+            for b in own:
+                n_bytes = int(np.prod(b.const_shape(), dtype=np.int64)) * _size_of(b.dtype)
+                sizes[str(b.scope)] = sizes.get(str(b.scope), 0) + n_bytes
+        result[str(f.attrs.get("global_symbol", "main"))] = sizes
+    return result
+
+
+def _size_of(dtype: str) -> int:
+    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
+
+
+def has_if_then_else(stmt: Any) -> bool:
+    """Whether a condition stands somewhere in it."""
+    return any(type(x).__name__ == "IfThenElse" or getattr(x, "op", "") == "if_then_else" for x in walk(stmt))
+
+
+def is_pure_function(func: PrimFunc, assert_on_error: bool = False) -> bool:
+    """Whether a function writes none of its arguments."""
+    (only,) = _funcs("is_pure_function", func)
+    own = set(only.buffers)
+    return not any(isinstance(x, BufferStore) and x.buffer in own for x in walk(only.body))
+
+
+def find_anchor_block(mod: IRModule) -> Block | None:
+    """The reduction block of a module's functions with the most work; None where nothing reduces."""
+    blocks = [b for f in _funcs("find_anchor_block", mod) for b in walk(f.body) if isinstance(b, Block) and b.init]
+
+    def work(block: Block) -> int:
+        return int(np.prod([E.const_int(iv.dom.extent) or 1 for iv in block.iter_vars], dtype=np.int64))
+
+    return max(blocks, key=work) if blocks else None
+
+
+find_anchor_sblock = find_anchor_block
+
+
+__getattr__, __dir__ = lazy_names(__name__)

@@ -1,0 +1,180 @@
+"""`arith.Analyzer`: simplification and proofs, with TVM's methods."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from autosched.errors import InvalidTypeError, InvalidValueError
+from autosched.tir import expr as E
+from autosched.tir.arith.int_set import IntervalSet
+from autosched.tir.expr import PrimExpr, Range, Var, to_expr
+from autosched.tir.functor import substitute
+from autosched.tir.simplify import Analyzer as Core
+from autosched.tir.simplify import form_key, split_conditions
+
+POS_INF, NEG_INF = (1 << 63) - 1, -(1 << 63) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class ConstIntBound:
+    """The least and greatest value, both included; POS_INF and NEG_INF where unbounded."""
+
+    min_value: int
+    max_value: int
+
+    POS_INF = POS_INF
+    NEG_INF = NEG_INF
+
+
+@dataclass(frozen=True, slots=True)
+class ModularSet:
+    """Values of the form coeff * x + base; coeff 0: the constant base."""
+
+    coeff: int
+    base: int
+
+
+def _expr(what: str, x: Any) -> PrimExpr:
+    try:
+        return to_expr(x)
+    except InvalidTypeError:
+        raise InvalidTypeError(f"Analyzer.{what}: a {type(x).__name__}, expected an expression or a number") from None
+
+
+class Analyzer:
+    """Simplifies and proves with what it is told of variables.
+
+    ana.bind(i, ir.Range(0, 8));  ana.simplify((i + 8) // 8)  ->  1;  ana.can_prove(i < 8)  ->  True
+    """
+
+    def __init__(self) -> None:
+        self._core = Core()
+        self._values: dict[Var, PrimExpr] = {}
+        self._facts: list[PrimExpr] = []
+
+    # --- what is known
+
+    def bind(self, var: Var, expr: Any, allow_override: bool = False) -> None:
+        """Say that a variable lies in a Range, or equals an expression."""
+        if not isinstance(var, Var):
+            raise InvalidTypeError(f"Analyzer.bind: argument 'var' is a {type(var).__name__}, expected a Var")
+        if isinstance(expr, Range):
+            if E.const_int(expr.extent) == 1:
+                self._values[var] = expr.min
+            self._core.bind(var, expr)
+            return
+        value = _expr("bind", expr)
+        self._values[var] = self.simplify(value)
+        self._core.bind(var, value)
+
+    def update(self, var: Var, info: Any, override: bool = False) -> None:
+        """Say what range a variable has. Raises InvalidTypeError for other facts."""
+        if not isinstance(info, ConstIntBound):
+            raise InvalidTypeError(f"Analyzer.update takes a ConstIntBound, not {type(info).__name__}")
+        low = None if info.min_value == NEG_INF else info.min_value
+        self._core.bounds[var] = (low, None if info.max_value == POS_INF else info.max_value)
+
+    @contextmanager
+    def constraint_scope(self, constraint: Any) -> Iterator[None]:
+        """Inside, a condition is known to hold."""
+        saved = dict(self._core.bounds), list(self._facts), dict(self._values)
+        for fact in split_conditions(self.simplify(_expr("constraint_scope", constraint))):
+            self._facts.append(fact)
+            self._narrow(fact)
+        try:
+            yield
+        finally:
+            self._core.bounds, self._facts, self._values = saved
+
+    def _narrow(self, fact: PrimExpr) -> None:
+        """Narrow the range of a variable that a comparison bounds by numbers."""
+        if isinstance(fact, E.EQ) and E.is_int(fact.a.dtype):
+            for var, value in ((fact.a, fact.b), (fact.b, fact.a)):
+                if isinstance(var, Var):
+                    self.bind(var, value)
+                    return
+        if not isinstance(fact, E.LT | E.LE | E.GT | E.GE) or not E.is_int(fact.a.dtype):
+            return
+        less = isinstance(fact, E.LT | E.LE)
+        small, large = (fact.a, fact.b) if less else (fact.b, fact.a)
+        linear = self._core.linear(E.sub(large, small))  # 0 <= (or <) linear
+        if len(linear.terms) != 1:
+            return
+        ((scale, atom),) = linear.terms.values()
+        if not isinstance(atom, Var):
+            return
+        rest = linear.const - (1 if isinstance(fact, E.LT | E.GT) else 0)
+        low, high = self._core.bounds.get(atom, (None, None))
+        if scale > 0:
+            least = math.ceil(-rest / scale)
+            low = least if low is None else max(low, least)
+        else:
+            most = math.floor(rest / -scale)
+            high = most if high is None else min(high, most)
+        self._core.bounds[atom] = (low, high)
+
+    # --- questions
+
+    def simplify(self, expr: Any, steps: int = 2) -> PrimExpr:
+        """An equal expression that is simpler, as far as what is known tells."""
+        found = _expr("simplify", expr)
+        result = self._core.simplify(substitute(found, self._values) if self._values else found)
+        if result.dtype == "bool" and self._facts:
+            keys = {form_key(f) for f in self._facts}
+            if form_key(result) in keys:
+                return E.const(True, "bool")
+        return result
+
+    def rewrite_simplify(self, expr: Any) -> PrimExpr:
+        """The same as `simplify`: there is one set of rules."""
+        return self.simplify(expr)
+
+    canonical_simplify = rewrite_simplify
+
+    def can_prove(self, expr: Any, strength: int = 0) -> bool:
+        """Whether a condition is known to hold."""
+        found = self.simplify(_expr("can_prove", expr))
+        return E.const_int(found) == 1 or (found.dtype == "bool" and self._core.can_prove(found))
+
+    def can_prove_equal(self, lhs: Any, rhs: Any) -> bool:
+        """Whether two expressions are known to be equal."""
+        difference = E.sub(*E.match_types(_expr("can_prove_equal", lhs), _expr("can_prove_equal", rhs)))
+        return E.const_int(self.simplify(difference)) == 0
+
+    def can_prove_greater_equal(self, expr: Any, lower_bound: int) -> bool:
+        """Whether an expression is known not to be below a number."""
+        return self.can_prove(E.compare(E.GE, _expr("can_prove_greater_equal", expr), lower_bound))
+
+    def can_prove_less(self, expr: Any, upper_bound: int) -> bool:
+        """Whether an expression is known to be below a number."""
+        return self.can_prove(E.compare(E.LT, _expr("can_prove_less", expr), upper_bound))
+
+    def const_int_bound(self, expr: Any) -> ConstIntBound:
+        """The numbers between which an expression lies."""
+        low, high = self._core.bound(self.simplify(_expr("const_int_bound", expr)))
+        return ConstIntBound(NEG_INF if low is None else low, POS_INF if high is None else high)
+
+    def const_int_bound_is_bound(self, var: Var) -> bool:
+        """Whether a range of the variable is known."""
+        return var in self._core.bounds
+
+    def modular_set(self, expr: Any) -> ModularSet:
+        """What an expression is modulo the greatest common divisor of its coefficients."""
+        linear = self._core.linear(self.simplify(_expr("modular_set", expr)))
+        coeff = math.gcd(*(c for c, _ in linear.terms.values())) if linear.terms else 0
+        return ModularSet(coeff, linear.const % coeff if coeff else linear.const)
+
+    def int_set(self, expr: Any, dom_map: Mapping[Var, Any] | None = None) -> IntervalSet:
+        """The interval of an expression while variables run over intervals or ranges."""
+        from autosched.tir.arith.int_set import interval_of
+
+        return interval_of(self.simplify(_expr("int_set", expr)), dom_map or {}, self._core)
+
+    def set_maximum_rewrite_steps(self, maximum: int) -> None:
+        """Refuse limits that could be reached: simplification here always ends. Raises for a negative one."""
+        if maximum < 0:
+            raise InvalidValueError(f"set_maximum_rewrite_steps: {maximum} is negative")

@@ -1,0 +1,93 @@
+"""What conditions say about a variable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autosched.errors import InvalidTypeError
+from autosched.tir import expr as E
+from autosched.tir.arith.int_set import IntervalSet, interval_of
+from autosched.tir.expr import PrimExpr, Var, to_expr
+from autosched.tir.functor import free_vars
+from autosched.tir.simplify import Analyzer, split_conditions
+
+
+def _vars(what: str, variables: Any) -> list[Var]:
+    found = list(variables) if isinstance(variables, list | tuple) else [variables]
+    if not all(isinstance(v, Var) for v in found):
+        raise InvalidTypeError(f"{what}: argument 'var' must be a Var or a list of them")
+    return found
+
+
+def detect_linear_equation(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr]:
+    """[c1, …, cn, rest] with expr = c1 * v1 + … + rest; an empty list where it is not linear in the variables."""
+    variables = _vars("detect_linear_equation", var_list)
+    x = to_expr(expr)
+    linear = Analyzer().linear(x)
+    found: dict[Var, int] = {}
+    rest: PrimExpr = E.const(linear.const, x.dtype)
+    for scale, atom in linear.terms.values():
+        if isinstance(atom, Var) and atom in variables:
+            found[atom] = scale
+        elif free_vars(atom) & set(variables):
+            return []
+        else:
+            rest = E.add(rest, E.mul(atom, scale))
+    return [*(E.const(found.get(v, 0), x.dtype) for v in variables), rest]
+
+
+def _bounds(condition: PrimExpr, var: Var) -> tuple[list[PrimExpr], list[PrimExpr]] | None:
+    """(lower bounds, upper bounds), both included, that comparisons give for a variable; None for other conditions."""
+    lows: list[PrimExpr] = []
+    highs: list[PrimExpr] = []
+    for c in split_conditions(condition):
+        if not isinstance(c, E.LT | E.LE | E.GT | E.GE | E.EQ):
+            return None
+        small, large = (c.b, c.a) if isinstance(c, E.GT | E.GE) else (c.a, c.b)
+        strict = 1 if isinstance(c, E.LT | E.GT) else 0
+        parts = detect_linear_equation(E.sub(E.sub(large, small), strict), [var])  # 0 <= k * var + rest
+        if not parts:
+            return None
+        k, rest = E.as_int(parts[0]), parts[1]
+        simplify = Analyzer().simplify
+        if k > 0 or (isinstance(c, E.EQ) and k):
+            least = E.sub(0, rest) if abs(k) == 1 else E.floordiv(E.add(E.sub(0, rest), k - 1), abs(k))
+            lows.append(simplify(least if k > 0 else rest))
+        if k < 0 or (isinstance(c, E.EQ) and k):
+            highs.append(simplify(E.floordiv(rest, -k) if k < 0 else E.sub(0, rest)))
+    return lows, highs
+
+
+def detect_clip_bound(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr | None]:
+    """[least, greatest] of each variable that conditions joined by `and` say; empty where they say something else."""
+    result: list[PrimExpr | None] = []
+    for var in _vars("detect_clip_bound", var_list):
+        found = _bounds(to_expr(expr), var)
+        if found is None:
+            return []
+        lows, highs = found
+        low, high = (lows[0] if lows else None), (highs[0] if highs else None)
+        for x in lows[1:]:
+            low = E.maximum(low, x)  # type: ignore[arg-type]
+        for x in highs[1:]:
+            high = E.minimum(high, x)  # type: ignore[arg-type]
+        result += [low, high]
+    return result
+
+
+def deduce_bound(
+    var: Var, cond: Any, hint_map: Mapping[Var, Any] | None = None, relax_map: Mapping[Var, Any] | None = None
+) -> IntervalSet:
+    """The interval of a variable in which a condition holds for all values that `relax_map` gives other variables."""
+    found = _bounds(to_expr(cond), *_vars("deduce_bound", var))
+    if found is None or not any(found):
+        return IntervalSet(None, None)
+    low = high = None
+    for x in found[0]:
+        most = interval_of(x, relax_map or {}, Analyzer()).max_value
+        low = most if low is None or most is None else E.maximum(low, most)
+    for x in found[1]:
+        least = interval_of(x, relax_map or {}, Analyzer()).min_value
+        high = least if high is None or least is None else E.minimum(high, least)
+    return IntervalSet(low, high)

@@ -1,0 +1,328 @@
+"""TVM's constructors of nodes: `tir.For(i, 0, 8, ForKind.SERIAL, body)`, `tir.IntImm("int32", 3)`.
+
+Each name stands for the node's class in `isinstance` and `match`; called, it takes arguments in TVM's order, with
+Python numbers and lists, and checks them. The compiler itself makes nodes through the classes of `tir.expr` and
+`tir.stmt`, which take finished children only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from autosched.errors import InvalidTypeError, InvalidValueError
+from autosched.ir.node import FrozenDict
+from autosched.tir import expr as E
+from autosched.tir import function, stmt
+from autosched.tir.access import infer_regions
+from autosched.tir.expr import Buffer, IterVar, PrimExpr, Range, Var, to_expr
+from autosched.tir.stmt import LoopKind, Stmt
+
+
+class Face(type):
+    """A name that makes nodes of one class and stands for it in `isinstance`."""
+
+    real: type
+
+    def __instancecheck__(cls, x: object) -> bool:
+        return isinstance(x, cls.real)
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        return issubclass(getattr(other, "real", other), cls.real)
+
+    def __eq__(cls, other: object) -> bool:
+        return getattr(other, "real", other) is cls.real
+
+    def __hash__(cls) -> int:
+        return hash(cls.real)
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return cls.make(*args, **kwargs)  # type: ignore[attr-defined]
+
+    def __getattr__(cls, name: str) -> Any:
+        return getattr(type.__getattribute__(cls, "real"), name)
+
+    def __repr__(cls) -> str:
+        return repr(cls.real)
+
+
+def _face(real: type, make: Callable[..., Any]) -> Any:
+    arguments = getattr(real, "__match_args__", ())
+    text = {"real": real, "make": staticmethod(make), "__match_args__": arguments, "__doc__": real.__doc__}
+    return Face(real.__name__, (), {**text, "__module__": real.__module__})
+
+
+def _where(kind: str, argument: str, x: Any, wanted: str) -> InvalidTypeError:
+    return InvalidTypeError(f"{kind}: argument '{argument}' is a {type(x).__name__}, expected {wanted}")
+
+
+def _expr(kind: str, argument: str, x: Any, dtype: str | None = None) -> PrimExpr:
+    if isinstance(x, str):
+        return E.StringImm(x)
+    try:
+        return to_expr(x, dtype)
+    except InvalidTypeError:
+        raise _where(kind, argument, x, "an expression or a number") from None
+
+
+def _exprs(kind: str, argument: str, xs: Any, dtype: str | None = None) -> tuple[PrimExpr, ...]:
+    items = xs if isinstance(xs, list | tuple) else (xs,)
+    return tuple(_expr(kind, argument, x, dtype) for x in items)
+
+
+def _is(kind: str, argument: str, x: Any, wanted: type | tuple[type, ...], words: str) -> Any:
+    if not isinstance(x, wanted):
+        raise _where(kind, argument, x, words)
+    return x
+
+
+def _stmt(kind: str, argument: str, x: Any) -> Stmt:
+    if isinstance(x, PrimExpr):
+        return stmt.Evaluate(x)
+    return _is(kind, argument, x, Stmt, "a statement")  # type: ignore[no-any-return]
+
+
+def _number(kind: str, dtype: Any, value: Any, span: Any) -> tuple[Any, str]:
+    if isinstance(dtype, int | float) and (value is None or isinstance(value, str)):  # our own order
+        dtype, value = value or ("int32" if kind == "IntImm" else "float32"), dtype
+    dtype = E.check_dtype(dtype, kind)
+    if isinstance(value, PrimExpr | str) or not hasattr(value, "__float__"):
+        raise _where(kind, "value", value, "a number")
+    del span
+    return value, dtype
+
+
+def _int_imm(dtype: Any, value: Any = None, span: Any = None) -> E.IntImm:
+    number, kind = _number("IntImm", dtype, value, span)
+    if not E.is_int(kind):
+        raise InvalidValueError(f"IntImm: dtype '{kind}' is no integer type")
+    return E.IntImm(int(number), kind)
+
+
+def _float_imm(dtype: Any, value: Any = None, span: Any = None) -> E.FloatImm:
+    number, kind = _number("FloatImm", dtype, value, span)
+    if not E.is_float(kind):
+        raise InvalidValueError(f"FloatImm: dtype '{kind}' is no floating-point type")
+    return E.FloatImm(float(number), kind)
+
+
+def _string_imm(value: str, span: Any = None) -> E.StringImm:
+    return E.StringImm(_is("StringImm", "value", value, str, "a string"))
+
+
+def _var(name: str, dtype: Any = "int32", span: Any = None) -> Var:
+    return Var(_is("Var", "name", name, str, "a string"), E.check_dtype(dtype, "Var", "handle"))
+
+
+def _size_var(name: str, dtype: Any = "int32", span: Any = None) -> Var:
+    return E.SizeVar(_is("SizeVar", "name", name, str, "a string"), E.check_dtype(dtype, "SizeVar"))
+
+
+def _binary(real: type[E.BinaryOp]) -> Callable[..., PrimExpr]:
+    def make(a: Any, b: Any, span: Any = None) -> PrimExpr:
+        if issubclass(real, E.And | E.Or):
+            return real(_expr(real.__name__, "a", a, "bool"), _expr(real.__name__, "b", b, "bool"))
+        for argument, x in (("a", a), ("b", b)):
+            _expr(real.__name__, argument, x)
+        return real(*E.match_types(a, b))
+
+    return make
+
+
+def _not(a: Any, span: Any = None) -> E.Not:
+    return E.Not(_expr("Not", "a", a, "bool"))
+
+
+def _select(condition: Any, true_value: Any, false_value: Any, span: Any = None) -> E.Select:
+    _expr("Select", "true_value", true_value)
+    _expr("Select", "false_value", false_value)
+    return E.Select(_expr("Select", "condition", condition, "bool"), *E.match_types(true_value, false_value))
+
+
+def _cast(dtype: Any, value: Any = None, span: Any = None) -> E.Cast:
+    if isinstance(value, str) and not isinstance(dtype, str):  # our own order
+        dtype, value = value, dtype
+    return E.Cast(_expr("Cast", "value", value), E.check_dtype(dtype, "Cast"))
+
+
+def _call(dtype: Any, op: Any, args: Any = None, span: Any = None) -> E.Call:
+    if isinstance(op, list | tuple) and isinstance(args, str | None):  # our own order: op, args, dtype
+        dtype, op, args = args or "float32", dtype, op
+    name = str(getattr(op, "name", op)).removeprefix("tir.")
+    return E.Call(name, _exprs("Call", "args", args or ()), E.check_dtype(dtype, "Call", "handle", "void"))
+
+
+def _let(var: Any, value: Any, body: Any, span: Any = None) -> E.Let:
+    var = _is("Let", "var", var, Var, "a Var")
+    return E.Let(var, _expr("Let", "value", value, var.dtype), _expr("Let", "body", body))
+
+
+def _indices(kind: str, buffer: Buffer, indices: Any) -> tuple[PrimExpr, ...]:
+    found = _exprs(kind, "indices", indices)
+    if len(found) != buffer.ndim:
+        raise InvalidValueError(f"{kind}: buffer '{buffer.name}' has {buffer.ndim} dimensions, got {len(found)} indices")
+    return found
+
+
+def _load(buffer: Any, indices: Any, predicate: Any = None, span: Any = None) -> E.BufferLoad:
+    buffer = _is("BufferLoad", "buffer", buffer, Buffer, "a Buffer")
+    return E.BufferLoad(buffer, _indices("BufferLoad", buffer, indices))
+
+
+def _store(buffer: Any, value: Any, indices: Any, predicate: Any = None, span: Any = None) -> stmt.BufferStore:
+    buffer = _is("BufferStore", "buffer", buffer, Buffer, "a Buffer")
+    found = E.cast(buffer.dtype, _expr("BufferStore", "value", value, buffer.dtype))
+    return stmt.BufferStore(buffer, found, _indices("BufferStore", buffer, indices))
+
+
+_ITER_KINDS = {0: E.SPATIAL, 2: E.REDUCE, 3: E.SCAN, 4: E.OPAQUE}
+
+
+def _iter_var(dom: Any, var: Any, iter_type: Any = 0, thread_tag: str = "", span: Any = None) -> IterVar:
+    if isinstance(dom, list | tuple):
+        dom = make_range(*dom)
+    if isinstance(var, str):
+        var = Var(var, "int32" if dom is None else dom.extent.dtype)
+    var = _is("IterVar", "var", var, Var, "a Var or a name")
+    dom = Range(E.const(0, var.dtype), E.const(0, var.dtype)) if dom is None else dom
+    kind = iter_type if isinstance(iter_type, str) else _ITER_KINDS.get(iter_type, "thread")
+    return IterVar(_is("IterVar", "dom", dom, Range, "a Range"), var, kind, thread_tag)
+
+
+def make_range(begin: Any, end: Any = None, span: Any = None) -> Range:
+    """TVM's `ir.Range`: [0, begin), or [begin, end)."""
+    if end is None:
+        extent = _expr("Range", "begin", begin)
+        return Range(E.const(0, extent.dtype), extent)
+    low, high = E.match_types(_expr("Range", "begin", begin), _expr("Range", "end", end))
+    return Range(low, E.sub(high, low))
+
+
+def _loop_kind(kind: Any) -> LoopKind:
+    if isinstance(kind, int):
+        kinds = list(LoopKind)
+        if not 0 <= kind < len(kinds):
+            raise InvalidValueError(f"For: kind {kind} is none of {len(kinds)} loop kinds")
+        return kinds[kind]
+    try:
+        return LoopKind(kind)
+    except ValueError:
+        raise InvalidValueError(f"For: unknown loop kind {kind!r}", hint=f"one of {', '.join(LoopKind)}") from None
+
+
+def _for(
+    loop_var: Any, min: Any = None, extent: Any = None, kind: Any = LoopKind.SERIAL, body: Any = None,
+    thread_binding: Any = None, annotations: Mapping[str, Any] | None = None, step: Any = None, span: Any = None,
+) -> stmt.For:  # fmt: skip
+    if isinstance(loop_var, IterVar):
+        loop_var = loop_var.var
+    var = _is("For", "loop_var", loop_var, Var, "a Var")
+    thread = thread_binding.thread_tag if isinstance(thread_binding, IterVar) else thread_binding or ""
+    start, size = (E.cast(var.dtype, _expr("For", n, x, var.dtype)) for n, x in (("min", min), ("extent", extent)))
+    return stmt.For(
+        var, start, size, _loop_kind(kind), _stmt("For", "body", body), thread, FrozenDict(annotations or {})
+    )
+
+
+def _while(condition: Any, body: Any, span: Any = None) -> stmt.While:
+    return stmt.While(_expr("While", "condition", condition, "bool"), _stmt("While", "body", body))
+
+
+def _seq(seq: Any, span: Any = None) -> stmt.SeqStmt:
+    return stmt.SeqStmt(tuple(_stmt("SeqStmt", "seq", s) for s in seq))
+
+
+def _if(condition: Any, then_case: Any, else_case: Any = None, span: Any = None) -> stmt.IfThenElse:
+    other = None if else_case is None else _stmt("IfThenElse", "else_case", else_case)
+    kept = _stmt("IfThenElse", "then_case", then_case)
+    return stmt.IfThenElse(_expr("IfThenElse", "condition", condition, "bool"), kept, other)
+
+
+def _let_stmt(var: Any, value: Any, body: Any, span: Any = None) -> stmt.LetStmt:
+    var = _is("LetStmt", "var", var, Var, "a Var")
+    return stmt.LetStmt(var, _expr("LetStmt", "value", value, var.dtype), _stmt("LetStmt", "body", body))
+
+
+def _evaluate(value: Any, span: Any = None) -> stmt.Evaluate:
+    return stmt.Evaluate(_expr("Evaluate", "value", value))
+
+
+def _assert(condition: Any, message: Any, body: Any, span: Any = None) -> stmt.AssertStmt:
+    text = message.value if isinstance(message, E.StringImm) else str(message)
+    return stmt.AssertStmt(_expr("AssertStmt", "condition", condition, "bool"), text, _stmt("AssertStmt", "body", body))
+
+
+def _region(buffer: Any, region: Any) -> stmt.BufferRegion:
+    buffer = _is("BufferRegion", "buffer", buffer, Buffer, "a Buffer")
+    parts = tuple(r if isinstance(r, Range) else Range(to_expr(r), E.const(1, to_expr(r).dtype)) for r in region)
+    return stmt.BufferRegion(buffer, parts)
+
+
+def _match(buffer: Any, source: Any) -> stmt.MatchBufferRegion:
+    return stmt.MatchBufferRegion(
+        _is("MatchBufferRegion", "buffer", buffer, Buffer, "a Buffer"),
+        _is("MatchBufferRegion", "source", source, stmt.BufferRegion, "a BufferRegion"),
+    )
+
+
+def _block(
+    iter_vars: Sequence[IterVar], reads: Any = None, writes: Any = None, name_hint: str = "", body: Any = None,
+    init: Stmt | None = None, alloc_buffers: Sequence[Buffer] | None = None, match_buffers: Any = None,
+    annotations: Mapping[str, Any] | None = None, span: Any = None,
+) -> stmt.Block:  # fmt: skip
+    if body is None:
+        raise InvalidTypeError("Block: argument 'body' is missing")
+    found = infer_regions(body, init, alloc_buffers or ())
+    return stmt.Block(
+        tuple(iter_vars), tuple(alloc_buffers or ()), found[0] if reads is None else tuple(reads),
+        found[1] if writes is None else tuple(writes), name_hint, _stmt("Block", "body", body), init,
+        tuple(match_buffers or ()), FrozenDict(annotations or {}),
+    )  # fmt: skip
+
+
+def _realize(iter_values: Any, predicate: Any, block: Any, span: Any = None) -> stmt.BlockRealize:
+    block = _is("BlockRealize", "block", block, stmt.Block, "a Block")
+    values = _exprs("BlockRealize", "iter_values", list(iter_values))
+    return stmt.BlockRealize(values, _expr("BlockRealize", "predicate", predicate, "bool"), block)
+
+
+def _prim_func(
+    params: Sequence[Any], body: Any = None, ret_type: Any = None, buffer_map: Any = None, attrs: Any = None,
+    span: Any = None,
+) -> function.PrimFunc:  # fmt: skip
+    if isinstance(body, Mapping):  # our own order: params, buffer_map, body
+        body, buffer_map, ret_type = ret_type, body, None
+    found: list[Var] = []
+    buffers: dict[Var, Buffer] = dict(buffer_map or {})
+    for p in params:
+        if isinstance(p, Buffer):
+            found.append(Var(f"var_{p.name}", "handle"))
+            buffers[found[-1]] = p
+        else:
+            found.append(_is("PrimFunc", "params", p, Var, "Vars or Buffers"))
+    made: Any = FrozenDict(buffers)
+    notes: Any = FrozenDict(attrs or {})
+    return function.PrimFunc(tuple(found), made, _stmt("PrimFunc", "body", body), ret_type, notes)
+
+
+FACES: dict[str, Any] = {
+    **{
+        kind.__name__: _face(kind, _binary(kind))
+        for kind in (
+            E.Add, E.Sub, E.Mul, E.Div, E.Mod, E.FloorDiv, E.FloorMod, E.Min, E.Max, E.EQ, E.NE, E.LT, E.LE, E.GT, E.GE,
+            E.And, E.Or,
+        )
+    },
+    "IntImm": _face(E.IntImm, _int_imm), "FloatImm": _face(E.FloatImm, _float_imm),
+    "StringImm": _face(E.StringImm, _string_imm), "Var": _face(E.Var, _var), "SizeVar": _face(E.SizeVar, _size_var),
+    "Not": _face(E.Not, _not), "Select": _face(E.Select, _select), "Cast": _face(E.Cast, _cast),
+    "Call": _face(E.Call, _call), "Let": _face(E.Let, _let), "BufferLoad": _face(E.BufferLoad, _load),
+    "IterVar": _face(E.IterVar, _iter_var),
+    "BufferStore": _face(stmt.BufferStore, _store), "For": _face(stmt.For, _for), "While": _face(stmt.While, _while),
+    "SeqStmt": _face(stmt.SeqStmt, _seq), "IfThenElse": _face(stmt.IfThenElse, _if),
+    "LetStmt": _face(stmt.LetStmt, _let_stmt), "Evaluate": _face(stmt.Evaluate, _evaluate),
+    "AssertStmt": _face(stmt.AssertStmt, _assert), "BufferRegion": _face(stmt.BufferRegion, _region),
+    "MatchBufferRegion": _face(stmt.MatchBufferRegion, _match), "Block": _face(stmt.Block, _block),
+    "BlockRealize": _face(stmt.BlockRealize, _realize), "PrimFunc": _face(function.PrimFunc, _prim_func),
+}  # fmt: skip
+RangeFace = _face(Range, make_range)
