@@ -81,7 +81,9 @@ class TargetError(InvalidValueError):
 
 
 class VerifyError(TVMError):
-    """The IR breaks one of its own rules."""
+    """The IR breaks one of its own rules; `node` is the statement at fault, in the process that found it."""
+
+    node: Any = None
 
 
 class ScheduleError(TVMError):

@@ -40,10 +40,11 @@ def test_every_import_is_a_dependency_or_an_extra() -> None:
     options = read_setup()["options"]
     extras = read_setup()["options.extras_require"]
     declared = requirement_names(options["install_requires"]) | {"onnx", "torch", "onnxruntime", "openvino"}
+    declared |= requirement_names(extras["cluster"]) | requirement_names(extras["plot"])
     assert {"onnx", "torch"} <= set(extras)
     # what is called otherwise, and what a dependency cannot be without
     brought_by = {"sklearn": "scikit-learn", "scipy": "scikit-learn", "threadpoolctl": "scikit-learn"}
-    brought_by |= {"pygments": "rich", "google": "onnx"}
+    brought_by |= {"pygments": "rich", "google": "onnx", "dask": "distributed"}
     missing = {brought_by.get(name, name) for name in imported_packages()} - declared
     assert not missing, f"imported but in no requirement: {missing}"
 

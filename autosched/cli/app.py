@@ -15,6 +15,7 @@ COMMANDS = {
     "run": "Run a model on given or made-up inputs.",
     "bench": "Compare models, and other runtimes, side by side.",
     "logs": "Look at, export and import what tuning has found.",
+    "worker": "Lend this machine to a cluster for tuning.",
     "spaces": "Show what a search may choose from, and check search spaces.",
     "doctor": "Show what autosched sees of this machine; for bug reports.",
 }

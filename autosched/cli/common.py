@@ -44,7 +44,7 @@ def common_options() -> list[click.Parameter]:
             ["--target"], default="cpu", show_default=True, help="What to compile for: cpu or an LLVM target."
         ),
         click.Option(["--threads"], type=Count(min=1), metavar="K", help="Threads (default: as many as are allowed)."),
-        click.Option(["--db"], multiple=True, metavar="FILE", help="Tuning database, file or URL; repeatable."),
+        click.Option(["--db"], multiple=True, metavar="FILE", help="Tuning database: file, folder or URL; repeatable."),
         click.Option(
             ["-f", "--format"], type=click.Choice(FORMATS), default="table", show_default=True, help="Form of tables."
         ),

@@ -44,7 +44,7 @@ def open_any(path: Path | str, scratch: Path) -> SqlStore:
     from autosched.cli.paths import check_file
     from autosched.records import open_store
 
-    if "://" in str(path):
+    if "://" in str(path) or Path(path).is_dir():
         return open_store(path, write=False)
     check_file(Path(path))
     if Path(path).suffix not in (".jsonl", ".json", ".log"):

@@ -30,10 +30,10 @@ COLUMNS = (
 
 
 @make_command("diff", example="autosched logs diff old.db new.db\nautosched logs diff a.db b.jsonl --threshold 10%")
-@click.argument("a", type=click.Path(path_type=Path))
-@click.argument("b", type=click.Path(path_type=Path))
+@click.argument("a")
+@click.argument("b")
 @click.option("--threshold", type=SHARE, default="5%", show_default=True, help="Changes below are the same.")
-def diff(common: Common, a: Path, b: Path, threshold: float) -> None:
+def diff(common: Common, a: str, b: str, threshold: float) -> None:
     """Compare the winners of two databases or logs, A and B, task by task.
 
     Winners of one device are compared with each other; what is left, across devices.

@@ -85,34 +85,37 @@ def import_files(common: Common, files: tuple[Path, ...]) -> int:
 
 
 @make_command("merge", example="autosched logs merge a.db b.jsonl --db all.db")
-@click.argument("sources", type=click.Path(path_type=Path), nargs=-1, required=True)
-def merge(common: Common, sources: tuple[Path, ...]) -> int:
-    """Add all records of other databases and logs to the one of --db.
+@click.argument("sources", nargs=-1, required=True)
+def merge(common: Common, sources: tuple[str, ...]) -> int:
+    """Add all records of other databases (files, folders, URLs) and logs to the one of --db.
 
     Records are known by their content: a merge done twice adds nothing, and the order of merges does not matter.
     """
     from autosched.records import open_store
+    from autosched.records.places import is_url, shown
 
     refused, rows = 0, []
     for source in sources:
-        if "://" not in str(source):
-            check_file(source)
+        if not is_url(source) and not Path(source).is_dir():
+            check_file(Path(source))
     with open_database(common, write=True) as store:
         for source in sources:
             if _is_log(source):
-                report = store.import_log(source)
+                report = store.import_log(Path(source))
                 added, read, n_refused = report.added, report.read, len(report.refused)
                 say(f"{source}: {report}", quiet=common.is_quiet and not report.refused)
             else:
                 with open_store(source, write=False) as other:
                     added, read, n_refused = store.merge(other), other.count(), 0
-                say(f"{source}: {count(read, 'record')}, {added} added", quiet=common.is_quiet)
+                say(f"{shown(source)}: {count(read, 'record')}, {added} added", quiet=common.is_quiet)
             refused += n_refused
-            rows.append({"file": str(source), "n_read": read, "n_added": added, "n_refused": n_refused})
+            rows.append({"file": shown(source), "n_read": read, "n_added": added, "n_refused": n_refused})
     if common.format != "table":
         show(Table(IMPORT_COLUMNS, rows), common.format)
     return 1 if refused else 0
 
 
-def _is_log(path: Path) -> bool:
-    return path.suffix in (".jsonl", ".json", ".log")
+def _is_log(source: str) -> bool:
+    from autosched.records.places import is_url
+
+    return not is_url(source) and source.endswith((".jsonl", ".json", ".log")) and not Path(source).is_dir()

@@ -29,7 +29,8 @@ COLUMNS = (
 
 
 @make_command(
-    "plot", example='autosched logs plot --db tuned.db\nautosched logs plot "conv2d 1x64" --where "threads=2" -o conv.svg'
+    "plot",
+    example='autosched logs plot --db tuned.db\nautosched logs plot "conv2d 1x64" --where "threads=2" -o conv.svg',
 )
 @click.argument("task", required=False)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Picture to write: a .png or .svg file.")

@@ -53,9 +53,9 @@ def report(
             document = make_document(
                 store,
                 chosen,
-                weights=facts and facts.weights,
-                sources=facts and facts.sources,
-                flops=facts and facts.flops,
+                weights=None if facts is None else facts.weights,
+                sources=None if facts is None else facts.sources,
+                flops=None if facts is None else facts.flops,
                 machines=_machines(store, chosen) if roofline else None,
                 model="" if model is None else model.name,
             )

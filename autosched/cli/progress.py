@@ -1,7 +1,8 @@
-"""What a tuning shows while it runs: a live table on a terminal, a line for each step elsewhere; always on stderr."""
+"""What a tuning shows while it runs: a live table on a terminal, a line a minute elsewhere; always on stderr."""
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Sequence
@@ -51,6 +52,18 @@ class TuneState(Protocol):
     def interrupted(self) -> bool: ...
     @property
     def reason(self) -> str: ...
+    @property
+    def notes(self) -> Sequence[str]: ...
+    @property
+    def noise(self) -> float | None: ...
+    @property
+    def budget_s(self) -> float | None: ...
+    @property
+    def n_known(self) -> int: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def threads(self) -> int: ...
 
 
 COLUMNS = (
@@ -104,6 +117,19 @@ def status_line(state: TuneState) -> str:
     return "   ".join(parts)
 
 
+def head_line(state: TuneState, name: str = "") -> str:
+    """Say in one line what is tuned, and for what."""
+    parts = [name] if name else []
+    parts += [state.device, f"{state.threads} thread{'s' if state.threads != 1 else ''}"]
+    known = f" ({state.n_known} tuned before)" if state.n_known else ""
+    parts.append(f"{len(state.tasks)} task{'s' if len(state.tasks) != 1 else ''}{known}")
+    if state.budget_s is not None:
+        parts.append(f"budget {clock(state.budget_s)}")
+    if state.noise is not None:
+        parts.append(f"noise {100 * state.noise:.1f} %")
+    return "  ".join(parts)
+
+
 STOPPING = "finishing this batch and naming winners; Ctrl-C again ends it at once"
 
 
@@ -112,27 +138,37 @@ def is_stopping(state: TuneState) -> bool:
     return state.interrupted and not state.reason
 
 
-PASSING = ("", "verifying")  # states that are worth no line: the next one comes at once
+ENDS = ("done", "all tried", "nothing worked")  # states that are worth a line: a task has come to its end
 
 
 class TuneDisplay:
     """Shows the states that it is called with; use it in a `with` block.
 
+    name     of what is tuned, for the first line
     quiet    show nothing
+    form     "json": each line is an object, `{"event": …}`
     every_s  elsewhere than on a terminal, the longest silence: a line about the whole tuning ends it
     """
 
-    def __init__(self, *, quiet: bool = False, out: IO[str] | None = None, every_s: float = 10.0):
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        quiet: bool = False,
+        form: str = "table",
+        out: IO[str] | None = None,
+        every_s: float = 60.0,
+    ):
         self.out = out or sys.stderr
-        self.quiet = quiet
-        self.every_s = every_s
+        self.name, self.quiet, self.form, self.every_s = name, quiet, form, every_s
         self._live: Any = None
         self._shown: dict[str, str] = {}  # task -> the state that its last line told
         self._when = time.monotonic()  # of the last line
-        self._told_stopping = False
+        self._told_stopping = self._told_head = False
+        self._told_notes = 0
 
     def __enter__(self) -> TuneDisplay:
-        if not self.quiet and self.out.isatty():
+        if not self.quiet and self.form != "json" and self.out.isatty():
             from rich.console import Console
             from rich.live import Live
 
@@ -149,25 +185,44 @@ class TuneDisplay:
         if self.quiet:
             return
         if self._live is not None:
-            from rich.console import Group
-
-            table = make_rich(Table(COLUMNS, [task_row(task) for task in state.tasks]))
-            self._live.update(Group(table, status_line(state), *([STOPPING] if is_stopping(state) else [])))
+            self._show_live(state)
             return
+        if not self._told_head:
+            self._told_head = True
+            self._say(state, "begin", head_line(state, self.name))
+        for note in state.notes[self._told_notes :]:
+            self._say(state, "note", note)
+        self._told_notes = len(state.notes)
         if is_stopping(state) and not self._told_stopping:
             self._told_stopping = True
-            self._say(state, STOPPING)
+            self._say(state, "stopping", STOPPING)
         for number, task in enumerate(state.tasks, start=1):
-            started = task.n_trials > 0 or task.state.startswith("done")
-            if started and task.state not in (self._shown.get(task.name, ""), *PASSING):
+            is_end = task.state.startswith(ENDS)
+            if is_end and task.state != self._shown.get(task.name, ""):
                 self._shown[task.name] = task.state
-                self._say(state, f"{number}/{len(state.tasks)} {task_line(task)}")
+                row = {"index": number - 1, **task_row(task)}
+                self._say(state, "task", f"{number}/{len(state.tasks)} {task_line(task)}", row)
         if time.monotonic() - self._when >= self.every_s:
-            self._say(state, status_line(state))
+            self._say(state, "progress", status_line(state))
 
-    def _say(self, state: TuneState, text: str) -> None:
+    def _show_live(self, state: TuneState) -> None:
+        from rich.console import Group
+        from rich.markup import escape
+
+        table = make_rich(Table(COLUMNS, [task_row(task) for task in state.tasks]))
+        below = [*state.notes, *([STOPPING] if is_stopping(state) else [])]
+        self._live.update(Group(escape(head_line(state, self.name)), table, status_line(state), *map(escape, below)))
+
+    def _say(self, state: TuneState, event: str, text: str, row: Row | None = None) -> None:
         self._when = time.monotonic()
-        print(f"[{clock(state.elapsed_s)}] {text}", file=self.out, flush=True)
+        if self.form != "json":
+            print(f"[{clock(state.elapsed_s)}] {text}", file=self.out, flush=True)
+            return
+        times = model_times(state.tasks) or (None, None)
+        facts = {"event": event, "text": text, "elapsed_s": round(state.elapsed_s, 2), "left_s": state.left_s}
+        facts |= {"n_trials": state.n_trials, "n_failed": state.n_failed, "model_default_s": times[0]}
+        facts |= {"model_best_s": times[1], "expected_gain_s": state.expected_gain_s}
+        print(json.dumps({**facts, **(row or {})}), file=self.out, flush=True)
 
 
 def task_line(task: TaskState) -> str:

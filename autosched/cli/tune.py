@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from autosched.cli.cluster_options import measuring_on, with_access
 from autosched.cli.common import Common, make_command
 from autosched.cli.model import Shapes, load_module
-from autosched.cli.output import Column, Table, say, show
+from autosched.cli.output import Column, Table, milliseconds, percent, say, show
 from autosched.cli.process import EXIT_INTERRUPTED
 from autosched.cli.progress import COLUMNS, TuneDisplay, status_line, task_row
-from autosched.cli.values import DURATION, INDICES, SHAPES, Count
+from autosched.cli.values import DURATION, INDICES, SHAPES, SHARE, Count
 from autosched.cli.waiting import Waiting
 from autosched.errors import UsageError
+
+if TYPE_CHECKING:
+    from autosched.driver import TuneReport
 
 EXAMPLE = """
 autosched tune model.onnx --budget 10m
 autosched tune model.onnx --list
+autosched tune model.onnx --until 2%
 autosched tune model.onnx --trials 300 --tasks 0,3-5 --db tuned.db
 """
 
@@ -26,6 +33,12 @@ LIST_COLUMNS = (
     Column("index", "task", right=True),
     Column("name", "workload"),
     Column("weight", "×", right=True),
+    Column("share", "share", percent, right=True),
+    Column("default_s", "default ms", milliseconds, right=True),
+    Column("roofline_s", "roofline ms", milliseconds, right=True),
+    Column("peak_share", "of peak", percent, right=True),
+    Column("best_s", "best ms", milliseconds, right=True),
+    Column("expected_gain", "est. gain", percent, right=True),
     Column("templates", "templates", ", ".join),
     Column("configs", "configurations", lambda count: f"{count:,}", right=True),
     Column("record", "record"),
@@ -36,28 +49,59 @@ LIST_COLUMNS = (
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("--budget", type=DURATION, help="Stop after this time: 90s, 10m, 1h30m.")
 @click.option("--trials", type=Count(min=1), metavar="N", help="Stop after so many measurements, all tasks together.")
+@click.option("--until", type=SHARE, metavar="SHARE", help="Stop when less than this is expected: 1% (default), 0.")
 @click.option("--tasks", type=INDICES, help="Tune only these tasks of --list: 0,3-5.")
 @click.option("--list", "only_list", is_flag=True, help="Show the tasks and tune nothing.")
 @click.option(
     "--strategy", default="auto", show_default=True, metavar="NAME", help="How to search: random, gp, xgboost, …"
 )
 @click.option("--seed", type=Count(min=0), metavar="S", default=0, show_default=True, help="Of the search.")
+@click.option(
+    "--spaces", type=click.Path(path_type=Path), metavar="DIR", help="Search spaces before the project's own."
+)
+@click.option(
+    "--cache",
+    type=click.Choice(("auto", "cold", "warm")),
+    default="auto",
+    show_default=True,
+    help="How kernels find their weights: cold as in a model, or warm as in a loop of calls.",
+)
+@click.option("--cold", is_flag=True, help="Learn nothing from records of other workloads, devices and versions.")
+@click.option("--fresh", is_flag=True, help="Begin a new budget even if an earlier run was killed before it ended.")
+@click.option(
+    "--verify",
+    type=click.Choice(("model", "task")),
+    default="model",
+    show_default=True,
+    help="Judge winners inside the built model too, or each alone.",
+)
 @click.option("--shapes", type=SHAPES, help='Shapes of dynamic inputs: "x:1x3x224x224".')
+@click.option("--on", metavar="ADDRESS", help="Measure on the workers of this dask scheduler: tcp://host:8786.")
+@with_access
 def command(
     common: Common,
     model: Path,
     budget: float | None,
     trials: int | None,
+    until: float | None,
     tasks: tuple[int, ...] | None,
     only_list: bool,
     strategy: str,
     seed: int,
+    spaces: Path | None,
+    cache: Any,
+    cold: bool,
+    fresh: bool,
+    verify: Any,
     shapes: Shapes | None,
+    on: str | None,
+    **access: Any,
 ) -> int:
     """Search for the fastest kernels of MODEL on this machine and remember them.
 
-    Results are stored as they come: an interrupted tuning goes on where it was. Without --budget and --trials it
-    stops when it expects to gain less than one percent. A kernel is never made slower than its default.
+    Results are stored as they come: the same command goes on where an interrupted tuning was, and spends what is
+    left of its budget. Without --budget and --trials it stops when it expects to gain less than one percent. A kernel
+    is never made slower than its default, and at the end the winners are judged inside the built model.
     """
     if len(common.db) > 1:
         raise UsageError(f"{len(common.db)} databases given; tuning writes to one")
@@ -67,22 +111,47 @@ def command(
 
     if only_list:
         with Waiting(f"finding the tasks of {model.name}", quiet=common.is_quiet):
-            rows = driver.list_tasks(module, target=common.target, threads=common.threads, records=database)
+            rows = driver.list_tasks(
+                module, target=common.target, threads=common.threads, records=database, spaces=spaces, measure=True
+            )
         show(Table(LIST_COLUMNS, rows), common.format)
         return 0
     _check_strategy(strategy)
     options = driver.TuneOptions(
-        budget_s=budget, trials=trials, threads=common.threads, strategy=strategy, seed=seed, tasks=tasks
+        budget_s=budget,
+        trials=trials,
+        until=0.01 if until is None else until,
+        threads=common.threads,
+        strategy=strategy,
+        seed=seed,
+        tasks=tasks,
+        spaces=spaces,
+        cache=cache,
+        hints=not cold,
+        fresh=fresh,
+        verify=verify,
     )
-    with TuneDisplay(quiet=common.is_quiet) as display:
-        report = driver.tune(module, target=common.target, records=database, options=options, progress=display)
-    show(_report_table(report), common.format)
-    say(status_line(report), quiet=common.is_quiet)
+    display = TuneDisplay(name=model.name, quiet=common.is_quiet, form=common.format)
+    with measuring_on(on, common, options, access) as place, display:
+        report = driver.tune(module, records=database, progress=display, **place)
+    show(_report_table(report, common.format), common.format)
+    if common.format != "json":
+        _say_end(report, quiet=common.is_quiet)
+    return EXIT_INTERRUPTED if report.interrupted else 0
+
+
+def _say_end(report: TuneReport, *, quiet: bool) -> None:
+    """Say how it ended, what the model takes now, and which spaces may be too narrow."""
+    say(status_line(report), quiet=quiet)
+    borders = Counter(text for task in report.tasks for text in task.border)
+    for text, n in borders.most_common():
+        tasks = f"{n} task{'s' if n != 1 else ''}"
+        say(f"on the border of its space: {text} of {tasks}; a longer list may hold a better one", quiet=quiet)
     if report.interrupted:
-        say(f"interrupted; what was measured is in {report.database}", quiet=common.is_quiet)
-        return EXIT_INTERRUPTED
-    say(f"{report.reason}; saved to {report.database}", quiet=common.is_quiet)
-    return 0
+        say(f"interrupted; what was measured is in {report.database}", quiet=quiet)
+        return
+    checked = f"{report.model.text}; " if report.model is not None else ""
+    say(f"done: {report.reason}; {checked}saved to {report.database}", quiet=quiet)
 
 
 def _check_strategy(name: str) -> None:
@@ -92,12 +161,21 @@ def _check_strategy(name: str) -> None:
         raise UsageError(f"no strategy '{name}'", hint=f"there are auto, {', '.join(STRATEGIES)}")
 
 
-def _report_table(report: Any) -> Table:
+def _report_table(report: TuneReport, form: str) -> Table:
+    model = None if report.model is None else {**asdict(report.model), "text": report.model.text}
     summary = {
         "elapsed_s": report.elapsed_s,
         "n_trials": report.n_trials,
         "n_failed": report.n_failed,
         "reason": report.reason,
         "database": report.database,
+        "interrupted": report.interrupted,
+        "n_before": report.n_before,
+        "noise": report.noise,
+        "drift": report.drift,
+        "notes": report.notes,
+        "model": model,
     }
-    return Table(COLUMNS, [task_row(task) for task in report.tasks], summary=summary)
+    more = (Column("config", "configuration"), Column("border", "border", "; ".join))
+    rows = [{**task_row(task), "config": task.config, "border": task.border} for task in report.tasks]
+    return Table((*COLUMNS, *more) if form in ("json", "csv") else COLUMNS, rows, summary=summary)

@@ -35,7 +35,7 @@ from autosched.target import Target
 from autosched.templates import apply_config
 from autosched.templates.accuracy import STRICT, with_strict
 from autosched.tir import PrimFunc
-from autosched.tir.specialize import specialize
+from autosched.tir.specialize import specialize, with_scalar_buffers
 from autosched.version import __version__
 
 ACCURACIES = ("fast", STRICT)
@@ -96,8 +96,8 @@ def build(
 
         def specialized(name: str, values: Mapping[Any, int]) -> Module:
             if isinstance(what, te.Schedule):  # its axes are split when sizes are known
-                return plain(IRModule({name: te.to_prim_func(what, args or (), name, values)}))
-            return plain(IRModule({name: specialize(module[name], values)}))
+                return plain(IRModule({name: with_scalar_buffers(te.to_prim_func(what, args or (), name, values))}))
+            return plain(IRModule({name: with_scalar_buffers(specialize(module[name], values))}))
 
         return build_symbolic(module, specialized, plain)
     return plain(module)
@@ -153,7 +153,7 @@ def build_graph(
     """Build a model. The executable's manifest holds the build report and what it takes to build it again."""
     prepared = with_accuracy(prepare(module, target, params), accuracy)
     weights = call_counts(prepared)
-    choices = choose_all(prepared, target, records, threads=threads, weights=weights)
+    choices = choose_all(prepared, target, records, threads=threads, weights=weights, cache="cold")
     executable = assemble(prepared, choices, target, threads)
     executable.manifest["input_ranges"] = input_ranges(module)
     return executable
@@ -167,7 +167,8 @@ def assemble(prepared: IRModule, choices: Mapping[str, Choice], target: Target, 
     compile_s = time.perf_counter() - start
     graph, constants, params = to_graph(scheduled)
     work = {name: count_work(choice.task.func) for name, choice in choices.items()}
-    graph = limit_threads(graph, kernels, work, target)
+    split = {name: choice.threads for name, choice in choices.items() if choice.threads}
+    graph = limit_threads(graph, kernels, work, target, split)
     report = BuildReport(tuple(c.row for c in choices.values()), compile_s)
     manifest = {
         "autosched": __version__,
@@ -190,7 +191,8 @@ def build_functions(module: IRModule, target: Target, records: RecordReader | No
         if is_scheduled(func):
             plan.add(gv.name, func)
         else:
-            plan.add_chosen(gv.name, choose_all(IRModule({gv.name: func}), target, records, threads=threads)[gv.name])
+            alone = IRModule({gv.name: func})
+            plan.add_chosen(gv.name, choose_all(alone, target, records, threads=threads, cache="warm")[gv.name])
     compiled = IRModule(plan.functions)
     kernels = compile_functions(compiled, target)
     graphs = {

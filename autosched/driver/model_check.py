@@ -12,17 +12,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from autosched.driver.build import assemble, call_counts
-from autosched.driver.choose import choose_all
+from autosched.driver.choose import Choice, is_scheduled, make_task
 from autosched.driver.input_ranges import input_ranges
 from autosched.driver.programs import Program, autosched_program
 from autosched.driver.rounds import measure
+from autosched.driver.task_space import default_of
 from autosched.driver.tune_report import ModelTimes
 from autosched.driver.verdict import Comparison, compare
-from autosched.ir import IRModule
-from autosched.records import ApplyConfig
+from autosched.ir import IRModule, walk
+from autosched.records import Found, Trust
 from autosched.relax.expr import Constant
 from autosched.space import Config
 from autosched.target import Target
+from autosched.task import Task
+from autosched.templates import apply_config
+from autosched.templates.thread_knob import split_threads
+from autosched.tir import PrimFunc
 
 Configs = Mapping[str, Config]  # by workload key
 
@@ -49,29 +54,39 @@ class ModelCheck:
     def __init__(self, origin: IRModule, prepared: IRModule, target: Target, threads: int):
         self.prepared, self.target, self.threads = prepared, target, threads
         self._ranges = input_ranges(origin)
+        self._tasks = model_tasks(prepared, target, threads)
+        self._choices: dict[tuple[str, str], Choice] = {}
+        self._defaults: dict[str, Config] = {}
         self.last_build_s = 0.0
 
     @property
     def weight_bytes(self) -> int:
         """Bytes of all constants, each once."""
-        found = {id(b.value.data): b.value for b in self.prepared["main"].bindings() if isinstance(b.value, Constant)}
-        for binding in self.prepared["main"].bindings():
-            for value in _constants(binding.value):
-                found[id(value.data)] = value
-        return sum(int(value.data.nbytes) for value in found.values())
+        found = {id(node.data): node.data.nbytes for node in walk(self.prepared["main"]) if isinstance(node, Constant)}
+        return int(sum(found.values()))
 
     def program(self, configs: Configs, name: str) -> Program:
         """The built model; tasks without a configuration have their defaults. Raises AutoschedError."""
         start = time.perf_counter()
-        counts = call_counts(self.prepared)
-        choices = choose_all(
-            self.prepared, self.target, ApplyConfig(configs), threads=self.threads, weights=counts
-        )
+        choices = {gv: self._choose(gv, task, configs.get(task.key)) for gv, task in self._tasks.items()}
         executable = assemble(self.prepared, choices, self.target, self.threads)
         executable.manifest["input_ranges"] = self._ranges
         program = autosched_program(name, executable, self.threads)
         self.last_build_s = time.perf_counter() - start
         return program
+
+    def _choose(self, name: str, task: Task, config: Config | None) -> Choice:
+        """A function with a configuration applied; kept, as most functions are the same in the next program."""
+        if name not in self._defaults:
+            self._defaults[name] = default_of(task)
+        default = self._defaults[name]
+        full = config or default
+        if (name, full.key) not in self._choices:
+            plain, threads = split_threads(full)
+            applied = apply_config(task.func, plain, self.target)
+            found = Found(full, "tuning", Trust.HERE)
+            self._choices[name, full.key] = Choice(name, task, plain, found, full == default, applied, threads)
+        return self._choices[name, full.key]
 
     def compare(self, first: Program, second: Program, time_s: float) -> tuple[Comparison, float, float]:
         """Run two programs in turn: the verdict and both medians."""
@@ -79,10 +94,14 @@ class ModelCheck:
         return compare(one, two), one.median_s, two.median_s
 
 
-def _constants(value: object) -> list[Constant]:
-    from autosched.ir import walk
-
-    return [node for node in walk(value) if isinstance(node, Constant)]
+def model_tasks(prepared: IRModule, target: Target, threads: int) -> dict[str, Task]:
+    """The task of every function that a prepared model calls, by the function's name."""
+    counts = call_counts(prepared)
+    return {
+        gv.name: make_task(func, target, name=gv.name, weight=counts.get(gv.name, 1), threads=threads, cache="cold")
+        for gv, func in prepared.functions_items()
+        if isinstance(func, PrimFunc) and not is_scheduled(func)
+    }
 
 
 def settle(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from autosched.driver.build import build
 from autosched.driver.settings import resolve_target
 from autosched.driver.vm import build_vm
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, UsageError
@@ -15,7 +16,7 @@ from autosched.ir.transform import Pass
 from autosched.relax.expr import Call, Function
 from autosched.relax.pipeline import get_pipeline
 from autosched.relax.rewrite import bindings_of
-from autosched.relax.struct_info import TensorStructInfo
+from autosched.relax.struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo
 from autosched.relax.transform.bind_symbolic import bind_function, symbolic_dims
 from autosched.runtime.relax_vm import VMExecutable
 from autosched.runtime.vm_program import Param, Program
@@ -65,6 +66,23 @@ def build_relax(
     fixed = [gv.name for gv, f in mod.functions_items() if isinstance(f, Function) and gv.name not in symbolic]
     plain = build_vm(_without(mod, symbolic), chosen, records=records, threads=threads) if fixed else Program({}, ())
     return VMExecutable(plain, late, {name: _params(mod[name]) for name in symbolic})
+
+
+def compile_any(
+    mod: Any, target: Any = None, *, relax_pipeline: Any = "default", tir_pipeline: Any = "default", **options: Any
+) -> Any:
+    """TVM's `compile`: a module with graph functions for the VM, PrimFuncs and te schedules as a Module.
+
+    options  as those of `build`; `params` and `exec_mode` of `relax.build` too
+    """
+    is_graph = isinstance(mod, Function) or (
+        isinstance(mod, IRModule) and any(isinstance(f, Function) for f in mod.functions.values())
+    )
+    if is_graph:
+        return build_relax(mod, target, relax_pipeline=relax_pipeline, tir_pipeline=tir_pipeline, **options)
+    if tir_pipeline not in ("default", None) and isinstance(mod, IRModule):
+        mod = _run(tir_pipeline, mod)
+    return build(mod, target=target, **options)
 
 
 def _symbols(function: Any) -> list[TirVar]:
@@ -143,6 +161,12 @@ def _sizes(name: str, function: Function, args: Sequence[Any]) -> dict[TirVar, i
     values: dict[TirVar, int] = {}
     for param, arg in zip(function.params, args, strict=True):
         info = param.struct_info
+        if isinstance(info, ShapeStructInfo) and info.values is not None and isinstance(arg, Sequence):
+            for d, size in zip(info.values, arg, strict=False):
+                if isinstance(d, TirVar):
+                    values.setdefault(d, int(size))
+        if isinstance(info, PrimStructInfo) and isinstance(info.value, TirVar):
+            values.setdefault(info.value, int(arg))
         if not isinstance(info, TensorStructInfo) or info.shape is None:
             continue
         shape = np.shape(arg) if isinstance(arg, np.ndarray) else getattr(arg, "shape", None)

@@ -23,7 +23,6 @@ from autosched.templates import apply_config, default_config
 from autosched.tir.schedule.trace import KINDS
 
 
-
 @dataclass(frozen=True)
 class ModelFacts:
     """By workload key: how often a run calls it, floating-point operations of a call, texts by title."""

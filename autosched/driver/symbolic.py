@@ -10,10 +10,10 @@ import numpy as np
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, TVMError
 from autosched.runtime import Function, Module, NDArray
 from autosched.tir import PrimFunc
-from autosched.tir.expr import Var, const, const_int
+from autosched.tir.expr import Var, const, const_int, is_float
 from autosched.tir.functor import substitute
 from autosched.tir.simplify import Analyzer
-from autosched.tir.specialize import shape_vars
+from autosched.tir.specialize import shape_vars, size_params
 
 Build = Callable[[Mapping[Var, int]], Module]
 
@@ -29,7 +29,8 @@ class SymbolicFunction:
     def __init__(self, name: str, func: PrimFunc, build: Build):
         self.name, self.func, self._build = name, func, build
         self._built: dict[tuple[int, ...], Function] = {}
-        self._vars = list(dict.fromkeys([*(p for p in func.params if p not in func.buffer_map), *shape_vars(func)]))
+        self._sizes_given = set(size_params(func))
+        self._vars = list(dict.fromkeys([*size_params(func), *shape_vars(func)]))
 
     @property
     def signature(self) -> str:
@@ -71,6 +72,9 @@ class SymbolicFunction:
         arrays = []
         for index, (param, arg) in enumerate(zip(self.func.params, args, strict=True)):
             buffer = self.func.buffer_map.get(param)
+            if buffer is None and param not in self._sizes_given:
+                arrays.append(self._scalar(index, param, arg))
+                continue
             if buffer is None:
                 if isinstance(arg, bool) or not hasattr(arg, "__index__"):
                     raise InvalidTypeError(
@@ -92,6 +96,16 @@ class SymbolicFunction:
             for extent, size in zip(buffer.shape, shape, strict=True):
                 self._match(f"argument {index} '{buffer.name}'", extent, int(size), values)
         return values, arrays
+
+    def _scalar(self, index: int, param: Var, arg: Any) -> np.ndarray:
+        """A number as the array of shape () that the kernel takes."""
+        whole = not is_float(param.dtype)
+        if not hasattr(arg, "__float__") or (whole and not hasattr(arg, "__index__")):
+            kind = "integer" if whole else "number"
+            raise InvalidTypeError(
+                f"argument {index} '{param.name}' is a {type(arg).__name__}, no {kind}", where=self.signature
+            )
+        return np.asarray(int(arg) if whole else float(arg), dtype=param.dtype)
 
     def _match(self, what: str, extent: Any, size: int, values: dict[Var, int]) -> None:
         if isinstance(extent, Var) and extent not in values:

@@ -37,26 +37,18 @@ def find_hints(
                 same.setdefault(record.device, []).append(record.trial)
             elif record.versions.get("autosched") != version:
                 earlier.append(record.trial)
-    sources = [
-        Source(trials, sizes_of(Workload.from_json(key))) for key, trials in others.items() if _says(trials)
-    ]
+    sources = [Source(trials, sizes_of(Workload.from_json(key))) for key, trials in others.items() if _says(trials)]
     hints: list[Hint] = [WorkloadsHint(sources, sizes_of(task.workload), seed)] if sources else []
     known = sorted([*same.values(), earlier], key=len, reverse=True)[:MOST_SOURCES]
     return (*hints, *(TrialsHint(trials, seed) for trials in known if _says(trials)))
 
 
 def sizes_of(workload: Workload) -> dict[str, int]:
-    """A workload's sizes by name: the loops of its anchor, else its shapes, and the steps of its accesses."""
-    sizes = {
-        f"{name}{i}": int(value)
-        for name, values in workload.attrs.items()
-        if isinstance(values, tuple)
-        for i, value in enumerate(values)
-        if isinstance(value, int)
-    }
-    if "sizes" not in workload.attrs:
-        sizes |= {f"shape{i}_{j}": d for i, shape in enumerate(workload.shapes) for j, d in enumerate(shape)}
-    return sizes
+    """A workload's sizes by name, all at least 1: the loops of its anchor, else its shapes."""
+    loops = workload.attrs.get("sizes")
+    if isinstance(loops, tuple):
+        return {f"loop{i}": value for i, value in enumerate(loops) if isinstance(value, int) and value > 0}
+    return {f"shape{i}_{j}": max(d, 1) for i, shape in enumerate(workload.shapes) for j, d in enumerate(shape)}
 
 
 def is_current(record: Record) -> bool:
@@ -86,4 +78,4 @@ def _latest(store: SqlStore, key: str) -> list[Record]:
 def _distance(key: str, workload: Workload) -> float:
     """How far apart two workloads are: the sum of the logarithms of their sizes' ratios."""
     one, other = sizes_of(Workload.from_json(key)), sizes_of(workload)
-    return sum(abs(math.log((1 + abs(one.get(n, 0))) / (1 + abs(other.get(n, 0))))) for n in {*one, *other})
+    return sum(abs(math.log(one.get(n, 1) / other.get(n, 1))) for n in {*one, *other})

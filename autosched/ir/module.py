@@ -48,8 +48,12 @@ class IRModule(Node):
         attrs: Mapping[str, Any] | None = None,
         global_infos: Mapping[str, Any] | None = None,
     ):
+        if functions is not None and not isinstance(functions, Mapping):
+            raise InvalidTypeError(f"IRModule takes a mapping from names to functions, got {type(functions).__name__}")
         self._functions: dict[GlobalVar, Any] = {}
         for key, function in (functions or {}).items():
+            if not isinstance(key, str | GlobalVar) or not isinstance(function, Node):
+                raise InvalidTypeError(f"IRModule: '{key}' is a {type(function).__name__}, no function")
             self._functions[key if isinstance(key, GlobalVar) else GlobalVar(key)] = function
         self.attrs: Mapping[str, Any] = FrozenDict(attrs or {})
         self.global_infos: Mapping[str, Any] = FrozenDict(global_infos or {})

@@ -9,8 +9,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from autosched.errors import InvalidTypeError, VerifyError
+from autosched.errors import InvalidTypeError, NameNotFoundError, VerifyError
 from autosched.ir.module import IRModule
+
+# what the names of TVM's options of passes begin with; they are accepted and have no effect
+CONFIG_ROOMS = frozenset({
+    "tir", "tirx", "s_tir", "relay", "relax", "te", "topi", "printer", "testing", "arith", "tl", "runtime", "autosched",
+    "ir", "ethos-u", "cuda", "llvm",
+})  # fmt: skip
 
 ModuleFunction = Callable[..., IRModule]
 
@@ -51,6 +57,11 @@ class PassContext:
         self.disabled_pass = tuple(disabled_pass or ())
         self.instruments = tuple(instruments or ())
         self.config = dict(config or {})
+        for key in self.config:
+            if not isinstance(key, str) or key.partition(".")[0] not in CONFIG_ROOMS or "." not in key:
+                raise NameNotFoundError(
+                    f"Invalid config option '{key}'", hint=f"options begin with {', '.join(sorted(CONFIG_ROOMS))}"
+                )
         self._tokens: list[Any] = []
 
     def __enter__(self) -> PassContext:

@@ -35,12 +35,14 @@ def choose(
 ) -> Found:
     """The nearest, then latest winner for the task that `valid` has nothing against.
 
+    Of several, one that was measured with the threads and the cache state that the task will run with comes first.
+
     records    of any workload, device and status; only winners of the task's workload count
     by_family  whether a device of the same family is near enough (shipped records)
     """
     here = task.target.fingerprint()
     foreign: set[str] = set()
-    ranked: list[tuple[tuple[int, int, float, str], Trust, Record]] = []
+    ranked: list[tuple[tuple[int, int, bool, float, str], Trust, Record]] = []
     for record in records:
         if not record.is_winner or record.workload != task.workload:
             continue
@@ -48,7 +50,8 @@ def choose(
         if match.trust is None:
             foreign.add(record.device.model_name)
             continue
-        rank = (match.level, abs(record.threads - task.threads), -record.time, record.uid)
+        other_cache = bool(task.cache) and record.measurement.how.get("cache", task.cache) != task.cache
+        rank = (match.level, abs(record.threads - task.threads), other_cache, -record.time, record.uid)
         ranked.append((rank, match.trust, record))
     refusals: list[str] = []
     for _, trust, record in sorted(ranked, key=lambda entry: entry[0]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -127,8 +126,6 @@ def _cannot_share(path: Path, text: str) -> bool:
 
 def _check_file(path: Path, write: bool) -> None:
     where = str(path)
-    if os.path.isdir(path):
-        raise RecordError("a folder is not a tuning database", where=where, hint="give the path of a file")
     try:
         if not path.exists():
             if not write:

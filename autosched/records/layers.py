@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from autosched.errors import RecordError
+from autosched.records.disks import network_disk
 from autosched.records.found import Found, RecordReader, Validator, miss
 from autosched.records.jsonl import JsonlReader
-from autosched.records.places import Place, default_places
+from autosched.records.places import Place, default_places, is_url
 from autosched.records.shipped import ShippedReader
 from autosched.task import Task
 
 if TYPE_CHECKING:
     from autosched.records.sql import SqlStore
 
+logger = logging.getLogger("autosched.records")
 Source: TypeAlias = "str | Path | RecordReader"  # a database's path or URL, a JSON-lines file, or a reader
 
 
 def open_store(where: str | Path | Place, *, write: bool = True, busy_s: float = 10.0, origin: str = "") -> SqlStore:
     """Open a tuning database, by path or URL; a file that does not exist is made when writing.
+
+    A folder, a path that ends with a slash, and a new file on a network disk are a folder of JSON lines, where each
+    writer has a file of its own.
 
     busy_s  how long to wait for another process that writes
     Raises  RecordError, naming the file and what to do: locked, read-only, damaged, another program's, another schema
@@ -32,7 +38,29 @@ def open_store(where: str | Path | Place, *, write: bool = True, busy_s: float =
     if isinstance(where, Place):
         origin = origin or where.origin
         where = where.where
+    if not is_url(where) and is_folder(where, write=write):
+        from autosched.records.folder import FolderStore
+
+        return FolderStore(Path(where), write=write, origin=origin)
     return SqlStore(where, write=write, busy_s=busy_s, origin=origin)
+
+
+def is_folder(where: str | Path, *, write: bool) -> bool:
+    """Whether a place is a folder of logs, or is to be one; says so in the log where a network disk is the reason."""
+    path = Path(where)
+    if os.path.isdir(path) or str(where).endswith(os.sep):
+        return True
+    if not write or not (kind := network_disk(path.parent)):
+        return False
+    if path.exists():
+        logger.warning(
+            "%s is on a network disk (%s), where SQLite is not safe; use a new folder: --db DIR/", where, kind
+        )
+        return False
+    logger.warning(
+        "%s is on a network disk (%s): it becomes a folder in which each writer has its own file", where, kind
+    )
+    return True
 
 
 def open_reader(source: Source | Place, origin: str = "") -> RecordReader:
@@ -46,7 +74,9 @@ def open_reader(source: Source | Place, origin: str = "") -> RecordReader:
     if not isinstance(source, str | Path):
         return source
     path = Path(source)
-    if "://" not in str(source) and path.suffix in (".jsonl", ".json", ".log"):
+    if not is_url(source) and path.suffix in (".jsonl", ".json", ".log"):
+        if os.path.isdir(path):
+            return open_store(source, write=False, origin=origin)
         if not os.path.isfile(path):
             raise RecordError("there is no such log", where=str(path))
         return JsonlReader(path, origin)
@@ -71,6 +101,15 @@ class LayeredReader:
         return miss("", "; ".join(reasons) or "no record")
 
 
+def _is_there(where: str) -> bool:
+    """Whether there is anything to look up: a server, a file that is not empty, a folder with logs."""
+    if is_url(where):
+        return True
+    if os.path.isdir(where):
+        return any(Path(where).glob("*.jsonl"))
+    return os.path.isfile(where) and os.path.getsize(where) > 0
+
+
 def default_reader(explicit: Source | Sequence[Source] | None = None, *, start: Path | None = None) -> LayeredReader:
     """The readers of a build: what was given, then AUTOSCHED_DB, the project's, the user's, then what is shipped.
 
@@ -83,6 +122,6 @@ def default_reader(explicit: Source | Sequence[Source] | None = None, *, start: 
         given = explicit if isinstance(explicit, Sequence) and not isinstance(explicit, str) else [explicit]
         readers += [open_reader(source) for source in given]
     for place in default_places(start):
-        if "://" in place.where or os.path.isfile(place.where) and os.path.getsize(place.where) > 0:
+        if _is_there(place.where):
             readers.append(open_reader(place))
     return LayeredReader([*readers, ShippedReader()])

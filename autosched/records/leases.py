@@ -12,6 +12,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
 from autosched.records.clauses import JOINED, D, R, W
+from autosched.records.owner import is_gone
 from autosched.records.schema import LeaseRow
 from autosched.space import Config
 from autosched.task import Status, Task
@@ -35,6 +36,9 @@ def claim(connection: Connection, task: Task, configs: Sequence[Config], lease_s
     if not rows:
         return []
     connection.execute(L.delete().where(L.c.until <= now))
+    owners = connection.execute(sa.select(L.c.owner).where(L.c.task == name, L.c.owner != owner).distinct()).scalars()
+    if gone := [other for other in owners.all() if is_gone(other)]:
+        connection.execute(L.delete().where(L.c.owner.in_(gone)))
     insert = (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(L)
     prolong = insert.on_conflict_do_update(
         index_elements=[L.c.task, L.c.config], set_={"until": now + lease_s}, where=L.c.owner == owner

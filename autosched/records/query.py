@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from autosched.records.record import Record
 from autosched.records.where import Condition
@@ -28,6 +29,17 @@ class RecordFilter:
     uid: str = ""
     where: Condition | None = None
     limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """Many words of few: the distinct ones, and for each place the number of its word (an array of ints)."""
+
+    names: tuple[str, ...]
+    codes: Any
+
+    def __len__(self) -> int:
+        return len(self.codes)
 
 
 @dataclass(frozen=True, slots=True)

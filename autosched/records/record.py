@@ -137,7 +137,7 @@ def make_record(
     is_winner: bool = False,
     versions: Mapping[str, str] | None = None,
 ) -> Record:
-    """The record of a trial that was just measured on this machine for the task's target and threads."""
+    """The record of a trial that was just measured for the task's target and threads, here or where `how` says."""
     return Record(
         task.workload,
         trial.config,
@@ -145,7 +145,7 @@ def make_record(
         task.target.fingerprint(),
         threads=task.threads,
         time=round(clock.time(), 3),
-        host=host_id(),
+        host=str(trial.measurement.how.get("host", host_id())),
         session=session,
         versions=dict(versions if versions is not None else current_versions()),
         is_default=is_default,

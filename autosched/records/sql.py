@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -24,13 +23,16 @@ from autosched.records.engine import check_schema, clear_errors, connect_file, c
 from autosched.records.found import Found, Validator, miss
 from autosched.records.importing import read_log
 from autosched.records.jsonl import LineError, ReadReport, read_lines, write_lines
+from autosched.records.owner import new_owner
 from autosched.records.places import file_of, shown
-from autosched.records.query import RecordFilter, TaskKey, TaskSummary
-from autosched.records.record import Record, from_document, read_fingerprint
+from autosched.records.query import Coded, RecordFilter, TaskKey, TaskSummary
+from autosched.records.record import Record, read_fingerprint
+from autosched.records.rows import stored_record, to_row
 from autosched.space import Config
 from autosched.target import Fingerprint
 from autosched.task import Status, Task
 
+ROWS = 20_000  # of a query without evidence, that are turned into arrays together
 BATCH = 5000  # records of an import that are committed together
 
 
@@ -46,7 +48,7 @@ class SqlStore:
         self.path = file_of(where)
         self.where, self.write = shown(str(self.path or where)), write
         self.origin = origin or f"database {self.where}"
-        self.owner = uuid.uuid4().hex  # whose leases are ours
+        self.owner = new_owner()  # whose leases are ours
         is_new = write and self.path is not None and not self.path.exists()
         try:
             with clear_errors(self.where):
@@ -81,14 +83,16 @@ class SqlStore:
 
         Raises  RecordError if the database is locked, read-only, damaged or the disk is full.
         """
-        if not records:
-            return 0
+        self._check_write()
+        return self._store(records) if records else 0
+
+    def _store(self, records: Sequence[Record]) -> int:
         with self._writing() as connection:
             workloads = self._ids(connection, W, {r.workload.key: {"op": r.workload.op} for r in records})
             known = {d: d.key for d in {r.device for r in records}}
             columns = {key: {"family": d.family, "document": d.to_json()} for d, key in known.items()}
             devices = self._ids(connection, D, columns)
-            rows = [_row(r, workloads[r.workload.key], devices[known[r.device]]) for r in records]
+            rows = [to_row(r, workloads[r.workload.key], devices[known[r.device]]) for r in records]
             return self._insert_rows(connection, rows)
 
     def _insert_rows(self, connection: Connection, rows: list[dict[str, Any]]) -> int:
@@ -102,23 +106,33 @@ class SqlStore:
 
     def claim(self, task: Task, configs: Sequence[Config], lease_s: float) -> list[Config]:
         """See `RecordStore`. Raises RecordError if the database cannot be written to."""
+        self._check_write()
         with self._writing() as connection:
             return leases.claim(connection, task, configs, lease_s, self.owner)
 
     def release(self, task: Task | None = None) -> None:
         """See `RecordStore`. Raises RecordError if the database cannot be written to."""
+        self._check_write()
         with self._writing() as connection:
             leases.release(connection, task, self.owner)
+
+    def _check_write(self) -> None:
+        if not self.write:
+            raise RecordError("it was opened for reading only", where=self.where)
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
         """A transaction that only one process is in, committed at the end. Raises RecordError."""
-        if not self.write:
-            raise RecordError("the database was opened for reading only", where=self.where)
         with clear_errors(self.where):
             connection = self.engine.connect().execution_options(autosched_write=True)
             with connection, connection.begin():
                 yield connection
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        """A connection to read from. Raises RecordError."""
+        with clear_errors(self.where), self.engine.connect() as connection:
+            yield connection
 
     def _insert(self, table: Any) -> Any:
         return (postgresql if self.engine.dialect.name == "postgresql" else sqlite).insert(table)
@@ -184,7 +198,7 @@ class SqlStore:
             sa.func.max(R.c.time),
         )
         source = JOINED if clauses else R  # R alone is answered from its index
-        with clear_errors(self.where), self.engine.connect() as connection:
+        with self._reading() as connection:
             rows = connection.execute(
                 sa.select(*group, *sums).select_from(source).where(*clauses).group_by(*group)
             ).all()
@@ -217,38 +231,43 @@ class SqlStore:
     def trial_table(self, query: RecordFilter | None = None) -> tuple[list[TaskKey], tuple[Any, ...]]:
         """The trials of each task without their evidence, for statistics over many.
 
-        returns  tasks, and columns by task, then time: the task's index in that list, time, status, is_default,
-                 median_s; no columns where there are no trials
+        returns  tasks, and columns (arrays) by task, then time: the task's index in that list, time, status (as
+                 `Coded`), is_default, median_s (NaN for a failure); no columns where there are no trials
         """
         import numpy as np
 
         clauses = clauses_of(query or RecordFilter())
-        order = (R.c.workload_id, R.c.device_id, R.c.threads, R.c.time)
-        select = sa.select(*order, R.c.status, R.c.is_default, R.c.median_s)
-        select = select.select_from(JOINED if clauses else R).where(*clauses).order_by(*order)
-        with clear_errors(self.where), self.engine.connect() as connection:
+        source = JOINED if clauses else R  # R alone is answered from its index
+        group = (R.c.workload_id, R.c.device_id, R.c.threads)
+        sizes = sa.select(*group, sa.func.count()).select_from(source).where(*clauses).group_by(*group).order_by(*group)
+        names = [str(status) for status in Status]
+        code = sa.case({name: i for i, name in enumerate(names)}, value=R.c.status, else_=len(names))
+        columns = (R.c.time, R.c.median_s, code, sa.case((R.c.is_default.is_(True), 1), else_=0))
+        trials = sa.select(*columns).select_from(source).where(*clauses).order_by(*group, R.c.time)
+        with self._reading() as connection, connection.begin():
             keys, devices = self._keys(connection)
-            cursor: Any = connection.execute(select).cursor  # the driver's own rows: a million of them matter
-            rows = cursor.fetchall()
-        if not rows:
+            groups = connection.execute(sizes).all()
+            cursor: Any = connection.execute(trials).cursor  # the driver's own rows: a million of them matter
+            parts = []
+            while rows := cursor.fetchmany(ROWS):
+                parts.append(np.array(rows, dtype=np.float64))  # None becomes NaN
+        if not parts:
             return [], ()
-        workload_ids, device_ids, threads, *columns = zip(*rows)
-        numbers = np.array([workload_ids, device_ids, threads])
-        is_first = np.any(np.diff(numbers, axis=1, prepend=-1), axis=0)
-        firsts = np.flatnonzero(is_first).tolist()
-        tasks = [TaskKey(keys[workload_ids[i]], devices[device_ids[i]], threads[i]) for i in firsts]
-        return tasks, (np.cumsum(is_first) - 1, *columns)
+        tasks = [TaskKey(keys[workload], devices[device], threads) for workload, device, threads, _ in groups]
+        index = np.repeat(np.arange(len(tasks)), [n for *_, n in groups])
+        times, medians, codes, defaults = np.concatenate(parts).T
+        return tasks, (index, times, Coded((*names, "unknown"), codes.astype(np.int64)), defaults > 0, medians)
 
     def last_session(self) -> tuple[str, float, float] | None:
         """The session that was written to last, with the times of its first and last record; None without records."""
         latest = sa.select(R.c.session).order_by(R.c.time.desc()).limit(1).scalar_subquery()
         query = sa.select(R.c.session, sa.func.min(R.c.time), sa.func.max(R.c.time)).where(R.c.session == latest)
-        with clear_errors(self.where), self.engine.connect() as connection:
+        with self._reading() as connection:
             row = connection.execute(query.group_by(R.c.session)).first()
         return None if row is None else (row[0], row[1], row[2])
 
     def _count(self, *clauses: Any) -> int:
-        with clear_errors(self.where), self.engine.connect() as connection:
+        with self._reading() as connection:
             return int(connection.scalar(sa.select(sa.func.count()).select_from(JOINED).where(*clauses)) or 0)
 
     def _select(self, *clauses: Any, limit: int | None = None) -> Iterator[Record]:
@@ -265,7 +284,7 @@ class SqlStore:
             n = BATCH if left is None else min(BATCH, left)
             later = () if after is None else (sa.tuple_(R.c.time, R.c.id) > sa.tuple_(*map(sa.literal, after)),)
             query = sa.select(*columns).select_from(JOINED).where(*clauses, *later).order_by(R.c.time, R.c.id).limit(n)
-            with clear_errors(self.where), self.engine.connect() as connection:
+            with self._reading() as connection:
                 rows = connection.execute(query).all()
             yield from rows
             if len(rows) < n:
@@ -275,17 +294,7 @@ class SqlStore:
 
     def _record(self, row: Any) -> Record:
         try:
-            document = {
-                **json.loads(row.details),
-                "workload": json.loads(row[0]),
-                "device": json.loads(row[1]),
-                "config": json.loads(row.config),
-                **{name: getattr(row, name) for name in ("status", "threads", "time", "host", "session")},
-                "is_default": bool(row.is_default),
-                "is_winner": bool(row.is_winner),
-                "schema": 1,
-            }
-            record = from_document(document)
+            record = stored_record(row, row[0], row[1])
         except (ValueError, TypeError, RecursionError, RecordError) as error:
             raise self._damaged(row, str(error)) from None
         if record.uid != row.uid:  # SQLite has no checksums: a flipped bit in a row shows here alone
@@ -325,6 +334,7 @@ class SqlStore:
 
     def delete(self, uids: Sequence[str]) -> int:
         """Delete records for good, in one transaction; gives how many there were."""
+        self._check_write()
         with self._writing() as connection:
             parts = (uids[start : start + 500] for start in range(0, len(uids), 500))
             return sum(connection.execute(R.delete().where(R.c.uid.in_(part))).rowcount for part in parts)
@@ -352,7 +362,7 @@ class SqlStore:
         """What SQLite's own integrity check and reading every record find wrong; empty where all is well."""
         found: list[LineError] = []
         if self.engine.dialect.name == "sqlite":
-            with clear_errors(self.where), self.engine.connect() as connection:
+            with self._reading() as connection:
                 answers = connection.exec_driver_sql("PRAGMA integrity_check(20)").scalars().all()
             found += [LineError(0, text) for text in answers if text != "ok"]
         try:
@@ -364,24 +374,3 @@ class SqlStore:
         except RecordError as error:  # a page that cannot be read
             found.append(LineError(0, error.message))
         return found
-
-
-def _row(record: Record, workload_id: int, device_id: int) -> dict[str, Any]:
-    m = record.measurement
-    return {
-        "uid": record.uid,
-        "workload_id": workload_id,
-        "device_id": device_id,
-        "threads": record.threads,
-        "template": record.config.template,
-        "config": record.config.key,
-        "status": str(m.status),
-        "median_s": m.median_s if m.is_ok else None,
-        "baseline_s": record.baseline_s if record.is_winner else None,
-        "is_default": record.is_default,
-        "is_winner": record.is_winner,
-        "time": record.time,
-        "host": record.host,
-        "session": record.session,
-        "details": record.details,
-    }

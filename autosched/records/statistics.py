@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.records.query import TaskKey
+from autosched.records.query import Coded, TaskKey
 from autosched.records.record import Record
 
 LONGEST_PAUSE_S = 60.0  # between two records of one tuning; what is longer was no tuning
@@ -83,8 +83,10 @@ def _pauses(times: np.ndarray) -> np.ndarray:
     return result
 
 
-def _codes(words: Sequence[str]) -> tuple[list[str], np.ndarray]:
+def _codes(words: Sequence[str] | Coded) -> tuple[Sequence[str], np.ndarray]:
     """The distinct words and each one's number; there are few of them among many."""
+    if isinstance(words, Coded):
+        return words.names, words.codes
     names = sorted(set(words))
     number = {name: i for i, name in enumerate(names)}
     return names, np.fromiter((number[word] for word in words), dtype=np.int64, count=len(words))

@@ -36,6 +36,8 @@ def upgrade_database(where: str | Path) -> Upgraded:
     """
     is_url = "://" in str(where)
     path = Path(where)
+    if path.is_dir():
+        raise RecordError("a folder of JSON lines needs no upgrade: every line has its own version", where=str(where))
     if not is_url:
         connect_file(path, write=False, busy_s=10.0).dispose()  # refuses what is no database, and makes no new one
     with clear_errors(str(where)):

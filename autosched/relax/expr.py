@@ -16,6 +16,7 @@ from autosched.ir.module import GlobalVar
 from autosched.ir.node import DEFINES, IGNORED, FrozenDict, Node, Span
 from autosched.relax.struct_info import (
     Expr,
+    FuncStructInfo,
     ObjectStructInfo,
     PrimStructInfo,
     ShapeExpr,
@@ -34,6 +35,15 @@ class Var(Expr):
     name: str
     struct_info: StructInfo | None = None
     span: Span | None = field(default=None, metadata=IGNORED)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise InvalidTypeError(f"Var: the name is a text, not {type(self.name).__name__}")
+        if self.struct_info is not None and not isinstance(self.struct_info, StructInfo):
+            raise InvalidTypeError(
+                f"Var '{self.name}': expected an annotation, got {type(self.struct_info).__name__}",
+                hint="such as TensorStructInfo((2, 3), 'float32')",
+            )
 
     @property
     def name_hint(self) -> str:
@@ -93,10 +103,14 @@ class Constant(Expr):
 
 def const(value: Any, dtype: str | None = None) -> Constant:
     """A constant from an array, list or number; Python floats are float32 and integers int32 unless `dtype` says."""
+    value = value.numpy() if hasattr(value, "numpy") else value
     if dtype is None and not isinstance(value, np.ndarray | np.generic):
         guess = np.asarray(value)
         dtype = {"float64": "float32", "int64": "int32"}.get(str(guess.dtype), str(guess.dtype))
-    return Constant(np.asarray(value, dtype=dtype))
+    made = np.asarray(value, dtype=dtype)
+    if made.dtype.kind in "OUS":
+        raise InvalidTypeError(f"const: expected a number or an array, got {type(value).__name__}")
+    return Constant(made)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -328,6 +342,14 @@ class Function(Node):
     @property
     def ret_ty(self) -> StructInfo | None:
         return self.ret_struct_info
+
+    @property
+    def struct_info(self) -> FuncStructInfo:
+        """What parameters and result are."""
+        params = tuple(p.struct_info or ObjectStructInfo() for p in self.params)
+        return FuncStructInfo(params, self.ret_struct_info or ObjectStructInfo())
+
+    ty = checked_type = struct_info
 
     def with_attr(self, key: str | Mapping[str, Any], value: Any = None) -> Function:
         changes = dict(key) if isinstance(key, Mapping) else {key: value}

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from autosched.errors import InvalidValueError
-from autosched.ir.transform import Sequential
+from autosched.ir.module import IRModule
+from autosched.ir.transform import Pass, Sequential, graph_pass
+from autosched.relax import transform
 from autosched.relax.transform import (
     AnnotateTIROpPattern,
     AttachGlobalSymbol,
     CallTIRRewrite,
+    CanonicalizeBindings,
     ComputePrimValue,
+    DecomposeOpsForInference,
     FoldConstant,
     FuseOps,
     FuseTIR,
@@ -26,6 +31,7 @@ from autosched.relax.transform import (
     ToNonDataflow,
     VMShapeLower,
 )
+from autosched.target import Target
 
 PIPELINES: dict[str, Callable[..., Sequential]] = {}
 
@@ -44,8 +50,32 @@ def register_pipeline(name: str) -> Callable[[Callable[..., Sequential]], Callab
 
 @register_pipeline("zero")
 def zero_pipeline() -> Sequential:
-    """Operators to kernels, fused: no layouts, no schedules."""
-    return Sequential([LegalizeOps(), AnnotateTIROpPattern(), FoldConstant(), FuseOps(), FuseTIR()], name="zero")
+    """Operators to kernels, fused: no layouts; no schedules but those of a tuning database that is current."""
+    passes = [LegalizeOps(), AnnotateTIROpPattern(), FoldConstant(), FuseOps(), FuseTIR()]
+    database = sys.modules.get("autosched.meta_schedule.database")
+    if database is not None and database.Database.current() is not None:
+        passes.append(transform.MetaScheduleApplyDatabase())
+    return Sequential(passes, name="zero")
+
+
+@register_pipeline("static_shape_tuning")
+def static_shape_tuning_pipeline(
+    total_trials: int, target: Any, work_dir: Any = "tuning_logs", cpu_weight_prepack: bool = False,
+    max_trials_per_task: int | None = None,
+) -> Sequential:  # fmt: skip
+    """The zero pipeline, then tuning of its kernels into `work_dir`; without trials only what stands there is used."""
+    steps: list[Pass] = [DecomposeOpsForInference(), CanonicalizeBindings(), zero_pipeline()]
+    if total_trials > 0:
+        steps.append(transform.MetaScheduleTuneIRMod({}, work_dir, total_trials, max_trials_per_task))
+    steps.append(transform.MetaScheduleApplyDatabase(work_dir))
+
+    def run(module: IRModule) -> IRModule:
+        with Target(target):
+            for step in steps:
+                module = step(module)
+        return module
+
+    return Sequential([graph_pass("static_shape_tuning")(run)], name="static_shape_tuning")
 
 
 @register_pipeline("default_build")

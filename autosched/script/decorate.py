@@ -34,7 +34,7 @@ def read_object(
         source = Source.of("".join(lines), inspect.getsourcefile(what) or "<script>", first)
     result = read(source, {**names, **_closure(what)})
     if check_well_formed:
-        check(result)
+        check(result, source)
     return result
 
 

@@ -33,7 +33,7 @@ class Target:
     8
     """
 
-    __slots__ = ("_features", "attrs", "host", "keys", "kind", "tag")
+    __slots__ = ("_device", "_features", "attrs", "host", "keys", "kind", "tag")
 
     kind: TargetKind
     tag: str
@@ -41,6 +41,7 @@ class Target:
     attrs: Mapping[str, AttrValue]
     host: Target | None
     _features: frozenset[str] | None  # worked out when first asked for
+    _device: Fingerprint | None  # the machine that is meant, where it is not this one
 
     def __init__(self, target: str | Mapping[str, Any] | Target, host: str | Mapping[str, Any] | Target | None = None):
         parsed = _parse(target)
@@ -60,6 +61,7 @@ class Target:
         put(self, "attrs", MappingProxyType(attrs))
         put(self, "host", None if given_host is None else Target(given_host))
         put(self, "_features", None)
+        put(self, "_device", target._device if isinstance(target, Target) else None)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Target cannot be changed; make a new one instead of setting '{name}'")
@@ -67,7 +69,7 @@ class Target:
     # What identifies it
 
     def _identity(self) -> tuple[object, ...]:
-        return self.kind.name, self.tag, tuple(self.keys), tuple(sorted(self.attrs.items())), self.host
+        return self.kind.name, self.tag, tuple(self.keys), tuple(sorted(self.attrs.items())), self.host, self._device
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Target) and self._identity() == other._identity()
@@ -76,7 +78,7 @@ class Target:
         return hash(self._identity())
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Target, (self.to_json(),)
+        return _rebuild, (self.to_json(), self._device)
 
     def __str__(self) -> str:
         words = [self.kind.name, f"-keys={','.join(self.keys)}"]
@@ -104,8 +106,17 @@ class Target:
         """Read what `to_json` wrote."""
         return Target(text)
 
+    def on(self, device: Fingerprint) -> Target:
+        """Give this target for another machine: records are filed under that machine's fingerprint.
+
+        The JSON form does not hold it, a pickle does.
+        """
+        return _rebuild(self.to_json(), device)
+
     def fingerprint(self) -> Fingerprint:
         """Describe this machine as it is used through this target: its CPU, with the target's instruction sets."""
+        if self._device is not None:
+            return self._device
         machine, cache = host_cpu(), self.cache
         return Fingerprint(
             vendor=machine.vendor,
@@ -328,6 +339,12 @@ class Target:
         if not found:
             raise TargetError("at least one target is needed")
         return found if target_host is None else [target.with_host(target_host) for target in found]
+
+
+def _rebuild(text: str, device: Fingerprint | None) -> Target:
+    made = Target(text)
+    object.__setattr__(made, "_device", device)
+    return made
 
 
 def _parse(target: object) -> Parsed:

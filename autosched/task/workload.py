@@ -93,6 +93,7 @@ class Task:
     weight   how often it occurs in the model
     func     the PrimFunc in natural layouts; None where only records are looked up
     threads  the thread budget: a configuration uses at most so many
+    cache    how a kernel finds its weights where it will run: "cold" or "warm"; "": nobody knows
     name     what the model calls it, for people
     """
 
@@ -102,6 +103,7 @@ class Task:
     func: Any = field(default=None, repr=False)  # a tir.PrimFunc; this room knows nothing of it
     threads: int = 1
     name: str = ""
+    cache: str = ""
 
     def __post_init__(self) -> None:
         if self.weight < 1 or self.threads < 1:

@@ -33,7 +33,7 @@ def to_prim_func(
     Raises ValueError where `args` lacks an input or output, ScheduleError for a wish that would change the result.
     """
     tensors = _arguments(schedule, args)
-    func = with_size_params(create_prim_func(tensors), [arg for arg in args if isinstance(arg, Var)])
+    func = with_scalar_params(create_prim_func(tensors), args)
     if values:
         func = specialize(func, values)
     loops = _Loops(LoopSchedule(func), topological(tensors))
@@ -54,9 +54,13 @@ def to_prim_func(
     return done
 
 
-def with_size_params(func: PrimFunc, variables: Sequence[Var]) -> PrimFunc:
-    """The function with scalar parameters in front: sizes that callers give though they follow from the arrays."""
-    return dataclasses.replace(func, params=(*variables, *func.params)) if variables else func
+def with_scalar_params(func: PrimFunc, args: Sequence[Tensor | Var]) -> PrimFunc:
+    """The function with scalar parameters where `args` has variables: numbers, or sizes that callers give as well."""
+    if not any(isinstance(arg, Var) for arg in args):
+        return func
+    handles = iter(func.params)
+    params = [arg if isinstance(arg, Var) else next(handles) for arg in args]
+    return dataclasses.replace(func, params=(*params, *handles))
 
 
 def _arguments(schedule: Schedule, args: Sequence[Tensor | Var]) -> list[Tensor]:

@@ -6,9 +6,11 @@ import ast
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
-from autosched.errors import InvalidValueError
+import numpy as np
+
+from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.node import DEFINES, Node
 from autosched.tir import expr as E
 from autosched.tir.expr import PrimExpr, Range, Var
@@ -25,12 +27,29 @@ _SIGNS: dict[type, str] = {E.Add: "+", E.Sub: "-", E.Mul: "*", E.FloorDiv: "//",
 class IndexMap(Node):
     """New indices as expressions of the old ones: `lambda n, c: (n, c // 16, c % 16)`."""
 
+    AXIS_SEPARATOR: ClassVar[str] = "axis_separator"  # in what a function gives: dimensions are not flattened across it
+
     initial_indices: tuple[Var, ...] = field(metadata=DEFINES)
     final_indices: tuple[PrimExpr, ...]
 
     @staticmethod
-    def from_func(func: Callable[..., Any], ndim: int | None = None, dtype: str = "int32") -> IndexMap:
+    def from_func(func: Callable[..., Any], ndim: int | None = None, dtype: str = "int32", **words: Any) -> IndexMap:
         """The map that a Python function of indices describes; `ndim` says how many `*args` takes."""
+        index_map, separators = IndexMap.from_func_with_separators(func, ndim, dtype, **words)
+        if separators:
+            raise InvalidValueError("IndexMap.from_func: there is an axis separator in what the function gives")
+        return index_map
+
+    @staticmethod
+    def from_func_with_separators(
+        func: Callable[..., Any], ndim: int | None = None, dtype: str = "int32", index_dtype: str | None = None,
+        inverse_index_map: Any = None,
+    ) -> tuple[IndexMap, list[int]]:  # fmt: skip
+        """The map that a function describes, and the positions where it gives `IndexMap.AXIS_SEPARATOR`."""
+        del inverse_index_map
+        if not callable(func):
+            raise InvalidTypeError(f"IndexMap.from_func: argument 'func' is a {type(func).__name__}, expected a function")
+        dtype = index_dtype or dtype
         names: list[str] = []
         for p in inspect.signature(func).parameters.values():
             if p.kind is p.VAR_POSITIONAL:
@@ -40,7 +59,14 @@ class IndexMap(Node):
         variables = tuple(Var(n, dtype) for n in names)
         result = func(*variables)
         items = result if isinstance(result, list | tuple) else (result,)
-        return IndexMap(variables, tuple(E.to_expr(i, dtype) for i in items))
+        found: list[PrimExpr] = []
+        separators: list[int] = []
+        for item in items:
+            if isinstance(item, str) and item == IndexMap.AXIS_SEPARATOR:
+                separators.append(len(found))
+            else:
+                found.append(E.to_expr(item, dtype))
+        return IndexMap(variables, tuple(found)), separators
 
     @staticmethod
     def from_text(text: str, dtype: str = "int32") -> IndexMap:
@@ -82,6 +108,49 @@ class IndexMap(Node):
                 )
             result.append(E.const(high + 1, sizes[0].dtype if sizes else "int32"))
         return tuple(result)
+
+    def is_equivalent_to(self, other: IndexMap) -> bool:
+        """Whether both give the same indices."""
+        if not isinstance(other, IndexMap) or other.ndim != self.ndim or len(other.final_indices) != len(self.final_indices):
+            return False
+        values = dict(zip(other.initial_indices, self.initial_indices, strict=True))
+        analyzer = Analyzer()
+        return all(
+            analyzer.can_prove_equal(a, substitute(b, values))
+            for a, b in zip(self.final_indices, other.final_indices, strict=True)
+        )
+
+    def inverse(self, shape: Sequence[PrimExpr | int | Range]) -> IndexMap:
+        """The map back, for indices below `shape`. Raises InvalidValueError where the map is no bijection of them."""
+        from autosched.tir.schedule.iter_map import NotAffine, invert
+
+        sizes = [s.extent if isinstance(s, Range) else E.to_expr(s) for s in shape]
+        self._check(sizes)
+        extents = {v: E.as_int(s) for v, s in zip(self.initial_indices, sizes, strict=True)}
+        dtype = self.initial_indices[0].dtype if self.initial_indices else "int32"
+        new = tuple(Var(f"axis{i}", dtype) for i in range(len(self.final_indices)))
+        analyzer = Analyzer({v: (0, n) for v, n in extents.items()})
+        for v, n in zip(new, self.map_shape(sizes), strict=True):
+            analyzer.bind(v, (0, E.as_int(n)))
+        try:
+            found = invert(self.final_indices, new, extents, analyzer)
+        except NotAffine as error:
+            raise InvalidValueError(f"index map {self} has no inverse: {error}") from None
+        return IndexMap(new, tuple(analyzer.simplify(found[v]) for v in self.initial_indices))
+
+    def map_ndarray(self, arr_src: Any) -> Any:
+        """An array in the new layout. Raises InvalidValueError where the map needs padding."""
+        from autosched.runtime import nd_array
+
+        source = np.asarray(arr_src.numpy() if hasattr(arr_src, "numpy") else arr_src)
+        shape = tuple(E.as_int(n) for n in self.map_shape(source.shape))
+        if np.prod(shape) != source.size:
+            raise InvalidValueError(f"index map {self} leaves room between elements of shape {source.shape}")
+        result = np.empty(shape, source.dtype)
+        for at in np.ndindex(*source.shape):
+            there = self.map_indices([E.const(i) for i in at])
+            result[tuple(E.as_int(i) for i in there)] = source[at]
+        return nd_array(result)
 
     def _check(self, items: Sequence[Any]) -> None:
         if len(items) != self.ndim:

@@ -8,15 +8,53 @@ from typing import Any
 
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.node import FrozenDict, walk
-from autosched.tir.expr import Buffer, PrimExpr, Var, const, const_int
+from autosched.tir.expr import Buffer, BufferLoad, IterVar, PrimExpr, Var, const, const_int
 from autosched.tir.function import PrimFunc
-from autosched.tir.functor import free_vars, replace_buffers, substitute
+from autosched.tir.functor import free_vars, replace_buffers, rewrite, substitute
+from autosched.tir.stmt import Block, BufferRegion, For
 
 
 def shape_vars(func: PrimFunc) -> list[Var]:
     """The variables in the shapes of a function's parameters, in order of first use."""
     found = {v: None for buffer in func.buffers for extent in buffer.shape for v in sorted_vars(extent)}
     return list(found)
+
+
+def size_params(func: PrimFunc) -> list[Var]:
+    """The scalar parameters that say how large something is: a shape, a loop, a block's domain."""
+    sizes = set(shape_vars(func))
+    for node in walk(func.body):
+        if isinstance(node, For):
+            sizes |= free_vars(node.extent) | free_vars(node.start)
+        elif isinstance(node, IterVar):
+            sizes |= free_vars(node.dom.extent) | free_vars(node.dom.min)
+        elif isinstance(node, Buffer):
+            sizes |= {v for extent in node.shape for v in free_vars(extent)}
+    return [p for p in func.params if p not in func.buffer_map and p in sizes]
+
+
+def with_scalar_buffers(func: PrimFunc) -> PrimFunc:
+    """The function with scalar parameters as buffers of shape (), which kernels take."""
+    scalars = [p for p in func.params if p not in func.buffer_map]
+    if not scalars:
+        return func
+    buffers = {p: Buffer(p.name, (), p.dtype) for p in scalars}
+    handles = {p: Var(p.name, "handle") for p in scalars}
+    loads: dict[Var, PrimExpr] = {p: BufferLoad(b, ()) for p, b in buffers.items()}
+
+    def step(x: Any) -> Any:
+        if isinstance(x, Block) and x.name_hint != "root":
+            used = {b for n in walk(x.body) if isinstance(n, BufferLoad) for b in (n.buffer,)}
+            more = tuple(BufferRegion(b, ()) for b in buffers.values() if b in used)
+            return dataclasses.replace(x, reads=x.reads + more) if more else x
+        return x
+
+    body = rewrite(substitute(func.body, loads), step)
+    params = tuple(handles.get(p, p) for p in func.params)
+    known = {handles[p]: b for p, b in buffers.items()} | dict(func.buffer_map)
+    return dataclasses.replace(
+        func, params=params, buffer_map=FrozenDict({p: known[p] for p in params}), body=body
+    )
 
 
 def sorted_vars(extent: Any) -> list[Var]:

@@ -57,10 +57,13 @@ class _Verifier:
         self.analyzer = Analyzer()
         self.where = f"function '{func.attrs.get('global_symbol', '?')}'"
         self.lowered = not isinstance(func.body, BlockRealize)
+        self.at: Stmt | PrimFunc = func  # the statement at hand, which errors point at
 
     def fail(self, rule: str, message: str) -> None:
         assert rule in RULES
-        raise VerifyError(f"{rule}: {message}", where=self.where)
+        error = VerifyError(f"{rule}: {message}", where=self.where)
+        error.node = self.at
+        raise error
 
     def function(self) -> None:
         if len({id(p) for p in self.func.params}) != len(self.func.params):
@@ -162,6 +165,7 @@ class _Verifier:
     # --- statements -------------------------------------------------------------------------------------------------
 
     def stmt(self, x: Stmt) -> None:
+        self.at = x
         match x:
             case SeqStmt():
                 for s in x.seq:

@@ -108,14 +108,29 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Why tuning ended, and the share of the model's time that more of it is expected to save."""
+    """Why tuning ended, and what more of it would buy.
+
+    expected_gain  the share of the model's time that `more_trials`, which take `more_s`, are expected to save
+    until          the share below which `CONVERGED` is declared
+    """
 
     reason: StopReason
     expected_gain: float
+    more_trials: int = 0
+    more_s: float = 0.0
+    until: float = 0.01
 
     def __str__(self) -> str:
-        more = f"; about {self.expected_gain:.1%} more is expected from going on" if self.expected_gain > 0 else ""
-        return f"{self.reason}{more}"
+        text = str(self.reason)
+        if self.reason is StopReason.CONVERGED:
+            text = f"the expected further gain of the model is below {100 * self.until:.3g} %"
+        if self.expected_gain <= 0:
+            return text
+        minutes, seconds = divmod(round(self.more_s), 60)
+        return (
+            f"{text}: {self.more_trials} more trials, about {minutes}:{seconds:02d}, "
+            f"would buy about {100 * self.expected_gain:.1f} %"
+        )
 
 
 @dataclass
@@ -134,7 +149,7 @@ class TaskScheduler:
         """
         elapsed = self.spent_s if elapsed_s is None else elapsed_s
         if reason := self._used_up(elapsed):
-            return Stop(reason, self.expected_gain())
+            return self._stop(reason)
         open_tasks = [i for i, task in enumerate(self.tasks) if not task.is_exhausted]
         if not open_tasks:
             return Stop(StopReason.EXHAUSTED, 0.0)
@@ -144,7 +159,7 @@ class TaskScheduler:
         gain = self.expected_gain()
         useful = [i for i in open_tasks if self.tasks[i].expected_gain(self.options.horizon) >= self.options.task_until]
         if gain < self.options.until or not useful:
-            return Stop(StopReason.CONVERGED, gain)
+            return self._stop(StopReason.CONVERGED)
         return self._turn(max(useful, key=self._worth), elapsed)
 
     def report(self, turn: Turn, trials: Sequence[Trial], seconds: float, default_s: float | None = None) -> None:
@@ -176,6 +191,10 @@ class TaskScheduler:
         """The sum of weighted task times with all defaults, and with the best so far."""
         before = sum(t.weight * (t.default_s if t.default_s is not None else t.best_s or 0.0) for t in self.tasks)
         return before, sum(task.weighted_s for task in self.tasks)
+
+    def _stop(self, reason: StopReason) -> Stop:
+        n = self.options.horizon * sum(not task.is_exhausted for task in self.tasks)
+        return Stop(reason, self.expected_gain(), n, n * self._mean_trial_s(), self.options.until)
 
     def _used_up(self, elapsed_s: float) -> StopReason | None:
         if self.options.trials is not None and self.n_trials >= self.options.trials:

@@ -161,7 +161,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "garbage": (lambda path: path.write_bytes(os.urandom(5000)) and None, "not a tuning database"),
     "text": (lambda path: path.write_text("hello") and None, "not a tuning database"),
     "JSON lines": (lambda path: path.write_text(record(1).line) and None, "logs import"),
-    "a folder": (become_folder, "a folder is not"),
+    "a folder": (become_folder, "no tuning logs in this folder"),
     "cut": (damage(lambda content: content.__delitem__(slice(9000, None))), "damaged"),
     "a flipped digit": (damage(flip_a_digit), r"record \d+ cannot be read: its content is not what was stored"),
     "flipped pages": (damage(turn_a_page_over), "damaged|not a tuning database"),

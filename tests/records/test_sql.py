@@ -84,7 +84,7 @@ def test_export_and_import_are_lossless(tmp_path: Path) -> None:
 
 def test_opening_refuses_what_is_no_tuning_database(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="folder"):
-        open_store(tmp_path)
+        open_store(tmp_path, write=False)
     with pytest.raises(RecordError, match="no tuning database.*autosched tune"):
         open_store(tmp_path / "none.db", write=False)
     (tmp_path / "empty.db").touch()

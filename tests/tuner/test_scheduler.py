@@ -80,12 +80,13 @@ def test_stops_when_time_is_up() -> None:
     assert isinstance(run.next_turn(9.9), Turn)
     stop = run.next_turn(10.0)
     assert isinstance(stop, Stop) and stop.reason is StopReason.TIME
-    assert str(stop) == "the time budget is used up; about 40.0% more is expected from going on"
+    assert str(stop) == "the time budget is used up: 32 more trials, about 0:08, would buy about 40.0 %"
 
 
 def test_stops_when_little_gain_is_expected() -> None:
     stop = scheduler((1, 1e-3, 0.002), (1, 9e-3, 0.004)).next_turn()
     assert isinstance(stop, Stop) and stop.reason is StopReason.CONVERGED and 0 < stop.expected_gain < 0.01
+    assert str(stop).startswith("the expected further gain of the model is below 1 %: 64 more trials, about 0:16, would")
     assert isinstance(scheduler((1, 1e-3, 0.002), (1, 9e-3, 0.02)).next_turn(), Turn)
     assert isinstance(scheduler((1, 1e-3, 0.006), until=0.0).next_turn(), Turn)
 
@@ -102,7 +103,7 @@ def test_a_space_that_is_used_up_ends_its_task() -> None:
     run.report(turn, [trial(1), trial(2, status=Status.CRASH)], 1.0)
     assert run.tasks[0].is_exhausted and run.tasks[0].n_failed == 1
     stop = run.next_turn()
-    assert isinstance(stop, Stop) and stop.reason is StopReason.EXHAUSTED and "more is expected" not in str(stop)
+    assert isinstance(stop, Stop) and stop.reason is StopReason.EXHAUSTED and "would buy" not in str(stop)
 
 
 def test_best_is_never_worse_than_the_default() -> None:

@@ -28,7 +28,9 @@ from autosched.ir.node import children, walk
 from autosched.ir.structural import structural_key
 from autosched.tir.expr import Buffer, PrimExpr, Var, as_int, const_int
 from autosched.tir.simplify import Analyzer
-from autosched.tir.stmt import Allocate, AssertStmt, BufferStore, For, IfThenElse, LetStmt, LoopKind, SeqStmt, Stmt
+from autosched.tir.stmt import (
+    Allocate, AssertStmt, BufferStore, Evaluate, For, IfThenElse, LetStmt, LoopKind, SeqStmt, Stmt, While,
+)  # fmt: skip
 
 _INDENT = "    "
 _RESERVED = {"slots", "first", "last", "worker", "task", "offset", "range", "min", "max"}
@@ -164,6 +166,8 @@ class Writer:
                 self.stmt(stmt.body, depth, a)
             case AssertStmt():
                 self.stmt(stmt.body, depth, a)
+            case While() | Evaluate():
+                self.tile(stmt, depth, a)
             case _:
                 raise CodegenError(f"no CPU code for {type(stmt).__name__} outside of a tile")
 

@@ -134,7 +134,7 @@ class TileEmitter(ValueEmitter):
             case Evaluate():
                 self.emit_effect(stmt.value)
             case While():
-                raise CodegenError("no CPU code for while loops")
+                self.emit_while(stmt)
             case _:
                 raise CodegenError(f"no CPU code for {type(stmt).__name__}: lower the function first")
 
@@ -170,6 +170,22 @@ class TileEmitter(ValueEmitter):
         else:
             self.serial(loop)
         self.analyzer = outer
+
+    def emit_while(self, loop: While) -> None:
+        """A loop that runs as long as a condition holds, tested before each iteration."""
+        if self.lanes != 1:
+            raise CodegenError("a while loop inside of a vectorised loop")
+        b, function = self.builder, self.builder.function
+        test, body, after = (function.append_basic_block(f"while.{part}") for part in ("test", "body", "end"))
+        b.branch(test)
+        b.position_at_end(test)
+        self.scopes.append({})
+        b.cbranch(self.value(loop.condition), body, after)
+        b.position_at_end(body)
+        self.emit(loop.body)
+        self.scopes.pop()
+        b.branch(test)
+        b.position_at_end(after)
 
     def facts(self, loop: For) -> _LoopFacts:
         """What is found out once about a loop that unrolled code contains many times."""

@@ -8,6 +8,7 @@ from autosched.codegen.lower.dissolve import dissolve_blocks
 from autosched.codegen.lower.guards import guard_reductions
 from autosched.codegen.lower.inits import lower_inits
 from autosched.codegen.lower.partition import partition_loops
+from autosched.codegen.lower.prefetch_next import spread_prefetches
 from autosched.codegen.lower.tidy import tidy
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BlockRealize
@@ -23,6 +24,7 @@ def lower_func(func: PrimFunc, *, partition: bool = True) -> PrimFunc:
     if not isinstance(func.body, BlockRealize):
         return func
     body, buffers = dissolve_blocks(lower_inits(func.body))
+    body = spread_prefetches(body)
     body = compact_buffers(tidy(guard_reductions(body)), buffers, buffer_alignments(func.body))
     body = tidy(body)
     return func.with_body(partition_loops(body) if partition else body)

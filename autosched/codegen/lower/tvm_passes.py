@@ -169,9 +169,7 @@ def Filter(fcond: Callable[[PrimFunc], bool]) -> Pass:  # noqa: N802
     """Keep the functions that a condition holds for."""
 
     def run(mod: IRModule) -> IRModule:
-        kept: dict[Any, Any] = {
-            gv: f for gv, f in mod.functions_items() if not isinstance(f, PrimFunc) or fcond(f)
-        }
+        kept: dict[Any, Any] = {gv: f for gv, f in mod.functions_items() if not isinstance(f, PrimFunc) or fcond(f)}
         return IRModule(kept, mod.attrs, mod.global_infos)
 
     return Pass(run, PassInfo(0, "tir.Filter"))

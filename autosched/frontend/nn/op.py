@@ -20,13 +20,13 @@ from autosched.relax.op.registry import get_op
 from autosched.tir.expr import PrimExpr
 
 __all__ = [
-    "abs", "add", "arange", "argmax", "argmin", "astype", "broadcast_to", "ceil", "chunk", "clip", "concat", "conv1d",
-    "conv1d_transpose", "conv2d", "conv3d", "cos", "cumsum", "divide", "empty", "equal", "exp", "floor", "full", "gelu",
+    "abs", "add", "arange", "argmax", "argmin", "argsort", "astype", "broadcast_to", "ceil", "chunk", "clip", "concat", "conv1d",
+    "conv1d_transpose", "conv2d", "conv3d", "cos", "cumsum", "divide", "empty", "equal", "erf", "exp", "floor", "full", "gelu",
     "greater", "greater_equal", "group_norm", "interpolate", "layer_norm", "less", "less_equal", "log", "matmul", "max",
     "maximum", "mean", "min", "minimum", "multiply", "negative", "not_equal", "ones", "pad", "permute", "permute_dims",
-    "relu", "relu6", "repeat", "reshape", "rms_norm", "scaled_dot_product_attention", "sigmoid", "silu", "sin",
-    "softmax", "softplus", "split", "sqrt", "square", "squeeze", "stack", "subtract", "sum", "take", "tanh",
-    "tensor_expr_op", "tensor_ir_op", "topk", "triu", "unsqueeze", "where", "wrap_nested", "zeros",
+    "prelu", "relu", "relu6", "repeat", "reshape", "rms_norm", "scaled_dot_product_attention", "sigmoid", "silu", "sin",
+    "softmax", "softplus", "sort", "split", "sqrt", "square", "squeeze", "stack", "subtract", "sum", "take", "tanh",
+    "tensor_expr_op", "tensor_ir_op", "topk", "tril", "triu", "unsqueeze", "where", "wrap_nested", "zeros",
 ]  # fmt: skip
 
 
@@ -85,6 +85,30 @@ ceil = _unary(R.ceil, "ceil")
 floor = _unary(R.floor, "floor")
 negative = _unary(R.negative, "neg")
 sqrt = _unary(R.sqrt, "sqrt")
+erf = _unary(R.erf, "erf")
+
+
+def tril(x: Tensor, diagonal: int = 0, name: str = "tril") -> Tensor:
+    """The lower triangle, zeros elsewhere."""
+    return wrap_nested(R.tril(_tensor(x, name), diagonal), name)  # type: ignore[no-any-return]
+
+
+def prelu(x: Tensor, alpha: Tensor, name: str = "prelu") -> Tensor:
+    """x where positive, else alpha x."""
+    return wrap_nested(R.nn.prelu(_tensor(x, name), _tensor(alpha, name)), name)  # type: ignore[no-any-return]
+
+
+def sort(x: Tensor, axis: int = -1, descending: bool = False, name: str = "sort") -> Tensor:
+    """In order along an axis."""
+    return wrap_nested(R.sort(_tensor(x, name), axis=axis, descending=descending), name)  # type: ignore[no-any-return]
+
+
+def argsort(
+    data: Tensor, axis: int = -1, descending: bool = False, dtype: str = "int32", name: str = "argsort"
+) -> Tensor:
+    """The positions in order along an axis."""
+    call = R.argsort(_tensor(data, name), axis=axis, descending=descending, dtype=dtype)
+    return wrap_nested(call, name)  # type: ignore[no-any-return]
 
 
 def relu6(x: Tensor, name: str = "relu6") -> Tensor:
@@ -136,11 +160,9 @@ def _dims(shape: Any) -> ShapeExpr:
 
 def reshape(x: Tensor, shape: Any, name: str = "reshape") -> Tensor:
     """Another shape; one dimension may be -1."""
-    wanted = list(shape.values if isinstance(shape, ShapeExpr) else shape)
-    if -1 in [d for d in wanted if isinstance(d, int)]:
-        known = math.prod(d for d in wanted if d != -1)
-        wanted[wanted.index(-1)] = math.prod(x.struct_info.static_shape) // known
-    return wrap_nested(R.reshape(_tensor(x, name), _dims(wanted)), name)  # type: ignore[no-any-return]
+    call = R.reshape(_tensor(x, name), _dims(shape))
+    resolved = R.reshape(x._expr, call.struct_info.shape)  # type: ignore[union-attr]
+    return wrap_nested(resolved, name)  # type: ignore[no-any-return]
 
 
 def permute_dims(x: Tensor, axes: Sequence[int] | None = None, name: str | None = None) -> Tensor:

@@ -72,6 +72,8 @@ def _broadcast_to_type(x: StructInfo, shape: StructInfo) -> TensorStructInfo:
     t = tensor(x)
     assert isinstance(shape, ShapeStructInfo) and shape.values is not None, "the shape must be known"
     target = TensorStructInfo(shape.values, t.dtype)
+    if not target.is_static and t.ndim <= target.ndim:  # whether symbols agree shows when the function is called
+        return target
     return TensorStructInfo(broadcast_dims(t.dims, target.dims), t.dtype)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from autosched import topi
+from autosched.relax.op.other_layouts import any_layout
 from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import common_dtype, four, pair, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
@@ -58,6 +59,8 @@ def _compute(
     out_layout: str,
     out_dtype: str | None,
 ) -> Any:
+    if out_dtype and out_dtype != data.dtype:  # products are summed in the result's type
+        data, weight = topi.cast(data, out_dtype), topi.cast(weight, out_dtype)
     return topi.conv2d(data, weight, strides, padding, dilation, groups, data_layout, out_layout)
 
 
@@ -101,6 +104,8 @@ def reference(
     out_dtype: str | None,
 ) -> Array:
     """Convolution by unfolding windows into a matrix, one product a group and image."""
+    if out_dtype:
+        data, weight = data.astype(out_dtype, copy=False), weight.astype(out_dtype, copy=False)
     g = geometry(data.shape, weight.shape, strides, padding, dilation, groups, data_layout, out_layout)
     plain = to_plain(data, g.block_in)
     top, left, bottom, right = padding
@@ -146,11 +151,12 @@ conv2d = define_op(
     inputs=("data", "weight"),
     attributes=ATTRIBUTES,
     canonical=_canonical,
-    infer_type=_type,
-    compute=_compute,
-    reference=reference,
+    **any_layout("data_layout", _type, _compute, reference),
     samples=[
+        sample((1, 6, 5, 3), (3, 3, 3, 4), padding=1, data_layout="NHWC", kernel_layout="HWIO"),
+        sample((1, 6, 5, 3), (4, 3, 3, 3), strides=2, data_layout="NHWC", kernel_layout="OHWI"),
         sample((1, 3, 6, 5), (4, 3, 3, 3), padding=1),
+        sample(((1, 2, 4, 4), "float16"), ((3, 2, 3, 3), "float16"), out_dtype="float32"),
         sample((2, 3, 7, 7), (2, 3, 3, 2), strides=(2, 1), padding=(0, 1, 2, 0), dilation=(1, 2)),
         sample((1, 4, 5, 5), (6, 2, 3, 3), groups=2),
         sample((1, 3, 5, 5), (6, 1, 3, 3), groups=3, padding=1),

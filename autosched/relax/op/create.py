@@ -8,9 +8,10 @@ import numpy as np
 
 from autosched import topi
 from autosched.errors import InvalidTypeError
-from autosched.relax.expr import Call
-from autosched.relax.op.registry import define_op, sample
+from autosched.relax.expr import Constant, PrimValue
+from autosched.relax.op.registry import OpDef, define_op, sample
 from autosched.relax.struct_info import ShapeStructInfo, StructInfo, TensorStructInfo
+from autosched.tir.expr import as_int
 
 
 def _type(shape: StructInfo, dtype: str, fill_value: float = 0) -> TensorStructInfo:
@@ -19,10 +20,24 @@ def _type(shape: StructInfo, dtype: str, fill_value: float = 0) -> TensorStructI
     return TensorStructInfo(shape.values, dtype)
 
 
+def _number(x: Any) -> Any:
+    """A number that may be given as a constant or a scalar value."""
+    if isinstance(x, Constant):
+        return x.data.item()
+    return as_int(x.value) if isinstance(x, PrimValue) else x
+
+
+def _full_attrs(attrs: dict[str, Any]) -> dict[str, Any]:
+    value = attrs["fill_value"]
+    dtype = attrs["dtype"] or (str(value.data.dtype) if isinstance(value, Constant) else "float32")
+    return {"fill_value": _number(value), "dtype": dtype}
+
+
 full = define_op(
     "full",
     inputs=("shape",),
-    attributes={"fill_value": 0.0, "dtype": "float32"},
+    canonical=_full_attrs,
+    attributes={"fill_value": 0.0, "dtype": None},
     infer_type=_type,
     compute=lambda shape, fill_value, dtype: topi.full(shape, dtype, fill_value),
     reference=lambda shape, fill_value, dtype: np.full(shape, fill_value, dtype),
@@ -33,22 +48,34 @@ full = define_op(
 )
 
 
-def zeros(shape: Any, dtype: str = "float32") -> Call:
-    """Zeros of a shape and dtype."""
-    return full(shape, 0, dtype)
+def _filled(name: str, value: int) -> OpDef:
+    return define_op(
+        name, inputs=("shape",), attributes={"dtype": "float32"}, infer_type=_type,
+        compute=lambda shape, dtype: topi.full(shape, dtype, value),
+        reference=lambda shape, dtype: np.full(shape, value, dtype),
+        samples=[sample(ShapeStructInfo((2, 3))), sample(ShapeStructInfo((4,)), dtype="int64")],
+    )  # fmt: skip
 
 
-def ones(shape: Any, dtype: str = "float32") -> Call:
-    """Ones of a shape and dtype."""
-    return full(shape, 1, dtype)
+zeros = _filled("zeros", 0)
+ones = _filled("ones", 1)
+
+
+def _range_attrs(attrs: dict[str, Any]) -> dict[str, Any]:
+    start, end, step = (_number(attrs[k]) for k in ("start", "end", "step"))
+    if end is None:  # arange(n)
+        start, end = 0, start
+    kind = "float32" if any(isinstance(v, float) for v in (start, end, step)) else "int64"
+    return {"start": start, "end": end, "step": step, "dtype": attrs["dtype"] or kind}
 
 
 arange = define_op(
     "arange",
     inputs=(),
-    attributes={"start": 0, "end": 0, "step": 1, "dtype": "int64"},
-    infer_type=lambda start, end, step, dtype: TensorStructInfo((len(range(start, end, step)),), dtype),
+    canonical=_range_attrs,
+    attributes={"start": 0, "end": None, "step": 1, "dtype": None},
+    infer_type=lambda start, end, step, dtype: TensorStructInfo((len(np.arange(start, end, step)),), dtype),
     compute=topi.arange,
     reference=lambda start, end, step, dtype: np.arange(start, end, step, dtype=dtype),
-    samples=[sample(start=1, end=8, step=2)],
+    samples=[sample(start=1, end=8, step=2), sample(start=5)],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from autosched.relax.op.conv2d import Array
 from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import axes_tuple, axis_index, common_dtype, tensor
 from autosched.relax.struct_info import Dim, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo, same_dim
+from autosched.tir.expr import IntImm
+from autosched.tir.simplify import Analyzer
 
 
 def _tensor(shape: Any, dtype: str) -> TensorStructInfo:
@@ -30,10 +33,35 @@ def resolve_shape(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...]
     return new
 
 
+def _symbolic_reshape(t: TensorStructInfo, target: TensorStructInfo) -> TensorStructInfo:
+    """With symbols the new shape is taken as it is; a -1 becomes what is left."""
+    if t.shape is None or not any(isinstance(d, int) and d == -1 for d in target.dims):
+        return target
+    total: Any = IntImm(1, "int64")
+    for d in t.dims:
+        total = total * d
+    known: Any = IntImm(1, "int64")
+    for d in target.dims:
+        known = known * (1 if isinstance(d, int) and d == -1 else d)
+    left = Analyzer().simplify(total // known)
+    return _tensor((left if isinstance(d, int) and d == -1 else d for d in target.dims), t.dtype)
+
+
+def _sum_of(sizes: Sequence[Dim]) -> Dim:
+    """The sum of sizes, some of which may be symbols."""
+    total: Any = 0
+    for s in sizes:
+        total = total + s
+    return total if isinstance(total, int) else Analyzer().simplify(total)  # type: ignore[no-any-return]
+
+
 def _reshape_type(x: StructInfo, shape: StructInfo) -> TensorStructInfo:
     t = tensor(x)
     if not isinstance(shape, ShapeStructInfo) or shape.values is None:
         raise InvalidTypeError("the new shape must be known")
+    target = _tensor(shape.values, t.dtype)
+    if not t.is_static or not target.is_static:
+        return _symbolic_reshape(t, target)
     return _tensor(resolve_shape(t.static_shape, _tensor(shape.values, t.dtype).static_shape), t.dtype)
 
 
@@ -54,7 +82,7 @@ reshape = define_op(
 
 flatten = define_op(
     "flatten",
-    infer_type=lambda x: _tensor((math.prod(tensor(x).static_shape),), tensor(x).dtype),
+    infer_type=lambda x: _reshape_type(x, ShapeStructInfo((-1,))),
     is_view=True,
     compute=lambda x: topi.reshape(x, (math.prod(int(s) for s in x.shape),)),
     reference=lambda x: x.reshape(-1),
@@ -152,7 +180,7 @@ def _concat_type(tensors: StructInfo, axis: int) -> TensorStructInfo:
     for p in parts[1:]:
         if p.ndim != first.ndim or any(i != a and not same_dim(d, first.dims[i]) for i, d in enumerate(p.dims)):
             raise ShapeError(f"{p!r} and {first!r} differ elsewhere than in dimension {a}")
-    total = sum(p.static_shape[a] for p in parts)
+    total = _sum_of([p.dims[a] for p in parts])
     return _tensor((total if i == a else d for i, d in enumerate(first.dims)), dtype)
 
 
@@ -180,7 +208,14 @@ def split_sizes(size: int, indices_or_sections: Any) -> tuple[int, ...]:
 def _split_type(x: StructInfo, indices_or_sections: Any, axis: int) -> TupleStructInfo:
     t = tensor(x)
     a = axis_index(axis, t.ndim)
-    sizes = split_sizes(t.static_shape[a], indices_or_sections)
+    whole = t.dims[a]
+    if not isinstance(whole, int):
+        if not isinstance(indices_or_sections, int):
+            raise ShapeError(f"the symbolic dimension {a} of {t!r} cannot be cut by {indices_or_sections}")
+        part = Analyzer().simplify(-(-whole // indices_or_sections))
+        piece = _tensor((part if i == a else d for i, d in enumerate(t.dims)), t.dtype)
+        return TupleStructInfo((piece,) * indices_or_sections)
+    sizes = split_sizes(whole, indices_or_sections)
     if any(s <= 0 for s in sizes):
         raise ShapeError(f"dimension {a} of {t!r} cannot be cut by {indices_or_sections}")
     return TupleStructInfo(tuple(_tensor((s if i == a else d for i, d in enumerate(t.dims)), t.dtype) for s in sizes))
@@ -223,7 +258,13 @@ def slice_plan(
 
 def _slice_type(x: StructInfo, axes: Any, begin: Any, end: Any, strides: Any) -> TensorStructInfo:
     t = tensor(x)
-    return _tensor(slice_plan(t.static_shape, axes, begin, end, strides)[0], t.dtype)
+    if t.is_static:
+        return _tensor(slice_plan(t.static_shape, axes, begin, end, strides)[0], t.dtype)
+    cut = {axis_index(a, t.ndim) for a in axes}
+    if any(not isinstance(t.dims[a], int) for a in cut):
+        raise ShapeError(f"a slice of a symbolic dimension of {t!r}", hint="bind it with BindSymbolicVars")
+    sizes = slice_plan(tuple(d if isinstance(d, int) else 1 for d in t.dims), axes, begin, end, strides)[0]
+    return _tensor((s if i in cut else d for i, (s, d) in enumerate(zip(sizes, t.dims, strict=True))), t.dtype)
 
 
 def _slice(x: Array, axes: Any, begin: Any, end: Any, strides: Any) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 from autosched import topi
 from autosched.errors import ShapeError
 from autosched.relax.op.conv2d import Array
+from autosched.relax.op.other_layouts import any_layout
 from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import four, pair, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
@@ -127,10 +128,9 @@ max_pool2d = define_op(
     inputs=("data",),
     attributes={**WINDOW, **LAYOUT},
     canonical=_canonical,
-    infer_type=_type,
-    compute=_max_compute,
-    reference=_max,
+    **any_layout("layout", _type, _max_compute, _max),
     samples=[
+        sample((1, 6, 6, 2), pool_size=2, strides=2, layout="NHWC"),
         sample((1, 2, 6, 6), pool_size=2, strides=2),
         sample((1, 2, 7, 6), pool_size=(3, 2), strides=2, padding=1),
         sample((1, 2, 6, 6), pool_size=3, strides=2, ceil_mode=True),
@@ -159,10 +159,9 @@ avg_pool2d = define_op(
     inputs=("data",),
     attributes={**WINDOW, **LAYOUT, "count_include_pad": False},
     canonical=_canonical,
-    infer_type=_type,
-    compute=_avg_compute,
-    reference=_avg,
+    **any_layout("layout", _type, _avg_compute, _avg),
     samples=[
+        sample((1, 6, 6, 2), pool_size=2, strides=2, layout="NHWC"),
         sample((1, 2, 6, 6), pool_size=2, strides=2),
         sample((1, 2, 7, 6), pool_size=(3, 2), strides=2, padding=1),
         sample((1, 2, 7, 6), pool_size=3, strides=2, padding=1, count_include_pad=True),
@@ -200,17 +199,18 @@ def _adaptive(data: Array, output_size: Any, layout: str, out_layout: str) -> Ar
     return out
 
 
+def _adaptive_compute(x: Any, output_size: Any, layout: str, out_layout: str) -> Any:
+    return topi.identity(x) if output_size is None else topi.adaptive_avg_pool2d(x, output_size)
+
+
 adaptive_avg_pool2d = define_op(
     "nn.adaptive_avg_pool2d",
     inputs=("data",),
     attributes={"output_size": None, **LAYOUT},
     canonical=_adaptive_canonical,
-    infer_type=_adaptive_type,
-    reference=_adaptive,
-    compute=lambda x, output_size, layout, out_layout: (
-        topi.identity(x) if output_size is None else topi.adaptive_avg_pool2d(x, output_size)
-    ),
+    **any_layout("layout", _adaptive_type, _adaptive_compute, _adaptive),
     samples=[
+        sample((1, 6, 6, 2), output_size=2, layout="NHWC"),
         sample((1, 2, 6, 6), output_size=1),
         sample((2, 3, 7, 5), output_size=(3, 2)),
         sample((1, 2, 6, 6), output_size=3),

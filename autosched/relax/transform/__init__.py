@@ -1,5 +1,6 @@
 """Passes over modules, under TVM's names: each is called with its options and gives a pass."""
 
+from autosched.faces import lazy_names
 from autosched.ir.transform import Pass, PassContext, Sequential, module_pass
 from autosched.relax.transform.annotate_patterns import AnnotateTIROpPattern, OpPattern, annotate_patterns, pattern_of
 from autosched.relax.transform.bind_params import BindParams
@@ -10,21 +11,29 @@ from autosched.relax.transform.build_steps import (
     CallTIRRewrite,
     ComputePrimValue,
     ConvertToDataflow,
+    DataflowUseInplaceCalls,
+    FastMathTransform,
     KillAfterLastUse,
+    LambdaLift,
     LowerAllocTensor,
     LowerRuntimeBuiltin,
     Normalize,
+    OptimizeLayoutTransform,
+    RealizeVDevice,
     RemovePurityChecking,
     RewriteCUDAGraph,
     RewriteDataflowReshape,
     StaticPlanBlockMemory,
     ToNonDataflow,
+    TopologicalSort,
     UpdateVDevice,
     VMShapeLower,
 )
 from autosched.relax.transform.canonicalize_bindings import CanonicalizeBindings, canonicalize_bindings
 from autosched.relax.transform.choose_layouts import ChooseLayouts, choose_layouts
+from autosched.relax.transform.combine_matmul import CombineParallelMatmul, combine_parallel_matmul
 from autosched.relax.transform.common_subexpr import EliminateCommonSubexpr, eliminate_common_subexpr
+from autosched.relax.transform.convert_layout import ConvertLayout, convert_layout
 from autosched.relax.transform.copy_outputs import CopyOutputs, copy_outputs
 from autosched.relax.transform.dead_code import DeadCodeElimination, dead_code_elimination
 from autosched.relax.transform.decompose import DecomposeOpsForInference, decompose_ops
@@ -42,7 +51,13 @@ from autosched.relax.transform.fuse_by_pattern import (
 )
 from autosched.relax.transform.fuse_ops import FuseOps, fuse_ops
 from autosched.relax.transform.fuse_tir import FuseTIR, fuse_tir
+from autosched.relax.transform.gradient import Gradient
+from autosched.relax.transform.gradient_rules import register_gradient
 from autosched.relax.transform.legalize_ops import LegalizeKernels, LegalizeOps, legalize_ops
+from autosched.relax.transform.lift_params import BundleModelParams, LiftTransformParams
+from autosched.relax.transform.mixed_precision import ToMixedPrecision
 from autosched.relax.transform.remove_identity import RemoveIdentity, remove_identity
 from autosched.relax.transform.views import VIEWS, is_view, without_kernel
 from autosched.relax.transform.user_passes import dataflowblock_pass, function_pass
+
+__getattr__, __dir__ = lazy_names(__name__)

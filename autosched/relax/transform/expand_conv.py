@@ -1,5 +1,6 @@
 """Convolutions that have no fast kernels of their own become two-dimensional ones that do.
 
+layouts such as NHWC -> NCHW between transpositions
 conv1d            -> conv2d over images of one row
 conv2d_transpose  -> conv2d with an output channel for each place in a stride, and the interleaving of these images
 """
@@ -14,11 +15,17 @@ from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax import op
 from autosched.relax.expr import Call, Constant, Expr, ShapeExpr, Var
+from autosched.relax.op.other_layouts import inverse, plain_attrs
+from autosched.relax.op.registry import remake
 from autosched.relax.rewrite import Rewriter, map_functions
 from autosched.relax.transform.blocked import shape_of
 
 Array = np.ndarray[Any, Any]
 ROWS = 2  # the axis that conv1d gets
+LAYOUT_OF = {  # operators over images, and the attribute that names the layout of their data
+    "relax.nn.conv2d": "data_layout", "relax.nn.max_pool2d": "layout", "relax.nn.avg_pool2d": "layout",
+    "relax.nn.adaptive_avg_pool2d": "layout",
+}  # fmt: skip
 
 
 def phase_weights(weight: Array, strides: tuple[int, int]) -> Array:
@@ -36,11 +43,22 @@ def phase_weights(weight: Array, strides: tuple[int, int]) -> Array:
 
 class _Expander(Rewriter):
     def call(self, call: Call, var: Var) -> Expr:
+        if call.op_name in LAYOUT_OF and (plain := self.plain(call)) is not call:
+            return plain
         if call.op_name == "relax.nn.conv1d":
             return self.conv1d(call)
         if call.op_name == "relax.nn.conv2d_transpose" and isinstance(call.args[1], Constant):
             return self.transposed(call)
         return call
+
+    def plain(self, call: Call) -> Expr:
+        """The call in NCHW, its operands transposed into that order and the result back."""
+        orders, attrs = plain_attrs(dict(call.attrs), LAYOUT_OF[call.op_name])
+        if not any(orders):
+            return call
+        args = [self.emit(op.permute_dims(a, o)) if o else a for a, o in zip(call.args, orders, strict=False)]
+        result = remake(call, args, attrs)
+        return op.permute_dims(self.emit(result), inverse(orders[2])) if orders[2] else result
 
     def conv1d(self, call: Call) -> Expr:
         data, weight = (self.emit(op.expand_dims(x, axis=ROWS)) for x in call.args)

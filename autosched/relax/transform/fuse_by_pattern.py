@@ -239,6 +239,8 @@ def FuseOpsByPattern(  # noqa: N802
     entry_function_names: Sequence[str] | None = None,
 ) -> Pass:  # fmt: skip
     """See `fuse_ops_by_pattern`."""
+    if not isinstance(patterns, Sequence):
+        raise InvalidTypeError(f"FuseOpsByPattern takes a list of patterns, got {type(patterns).__name__}")
     forms = [as_fusion_pattern(p) for p in patterns]
     return graph_pass("FuseOpsByPattern")(
         lambda module: fuse_ops_by_pattern(module, forms, bind_constants, annotate_codegen)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from autosched.errors import ScriptError
+from autosched.errors import ScriptError, VerifyError
 from autosched.ir.module import GlobalVar, IRModule
 from autosched.script.parser import values
 from autosched.script.parser.source import Source
@@ -25,12 +25,13 @@ def from_source(text: str, extra_vars: Mapping[str, Any] | None = None, check_we
     returns            an IRModule for a class, a PrimFunc or relax Function for a function
     Raises ScriptError (a ValueError) showing the line with a caret. Nothing in the text is executed.
     """
+    source = Source.of(text)
     try:
-        result = read(Source.of(text), extra_vars or {})
+        result = read(source, extra_vars or {})
     except RecursionError:
         raise ScriptError("the text is nested too deeply to be read") from None
     if check_well_formed:
-        check(result)
+        check(result, source)
     return result
 
 
@@ -106,12 +107,18 @@ def read_function(state: State, node: ast.FunctionDef) -> Any:
     raise state.error(node, f"function '{node.name}' needs the decorator @T.prim_func or @R.function")
 
 
-def check(result: Any) -> None:
-    """Verify every function. Raises VerifyError naming the rule that is broken."""
+def check(result: Any, source: Source) -> None:
+    """Verify every function. Raises ScriptError at the statement that breaks a rule, VerifyError where none is known."""
     module = result if isinstance(result, IRModule) else IRModule.from_expr(result)
     prim_funcs = [f for _, f in module.functions_items() if isinstance(f, PrimFunc)]
     for func in prim_funcs:
-        tir_verify(func)
+        try:
+            tir_verify(func)
+        except VerifyError as error:
+            place = source.place_of(error.node)
+            if place is None:
+                raise
+            raise source.error(place, error.line) from error
     if len(prim_funcs) < len(module):
         from autosched.relax.verify import verify as relax_verify
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from autosched.errors import AutoschedError
 from autosched.ir.module import GlobalVar
 from autosched.ir.node import FrozenDict
 from autosched.relax import expr as R
+from autosched.relax import op
 from autosched.relax.op.call import CALL_DPS_PACKED, call_pure_packed, call_tir, shape_of
 from autosched.relax.op.registry import OPERATORS
 from autosched.relax.struct_info import Expr, ObjectStructInfo, ShapeExpr, StructInfo, TupleStructInfo
@@ -110,9 +112,27 @@ class RelaxExprReader:
         if name in OPERATORS:
             return self._operator(node, name)
         special = _SPECIAL.get(name)
+        if special is None and (made := self._op_function(node, name)) is not None:
+            return made
         if special is None:
             raise self.state.error(node.func, f"unknown operator R.{name}")
         return special(self, node)
+
+    def _op_function(self, node: ast.Call, name: str) -> Any:
+        """A call of a function of `relax.op` that makes calls of operators; None where there is none."""
+        function: Any = op
+        for part in name.split("."):
+            function = getattr(function, part, None)
+        if not inspect.isfunction(function) or function.__name__.startswith(("is_", "tir_", "get_", "define")):
+            return None
+        args = [self.leaf(a) for a in node.args]
+        words = {w.arg: self.leaf(w.value) for w in node.keywords if w.arg is not None}
+        try:
+            return function(*args, **words)
+        except AutoschedError:
+            raise
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
+            raise self.state.error(node, f"R.{name} cannot take these arguments: {error}") from error
 
     def _operator(self, node: ast.Call, name: str) -> R.Call:
         args = [self.leaf(a) for a in node.args]

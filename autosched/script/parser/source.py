@@ -7,7 +7,8 @@ import textwrap
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from autosched.errors import AutoschedError, ScriptError
 from autosched.ir.node import Span
@@ -20,6 +21,17 @@ class Source:
     text: str
     file: str = "<script>"
     first_line: int = 1
+    places: dict[int, tuple[Any, ast.AST]] = field(default_factory=dict, compare=False, repr=False)
+
+    def note(self, made: Any, node: ast.AST) -> Any:
+        """Remember where a node of the IR stands, for what is found out about it later; gives the node back."""
+        self.places[id(made)] = (made, node)
+        return made
+
+    def place_of(self, made: Any) -> ast.AST | None:
+        """Where a node of the IR stands."""
+        found = self.places.get(id(made))
+        return found[1] if found is not None and found[0] is made else None
 
     @staticmethod
     def of(text: str, file: str = "<script>", first_line: int = 1) -> Source:

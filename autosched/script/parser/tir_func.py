@@ -44,7 +44,9 @@ class _Reader:
         body = self._body(node, node.body[n_header:])
         buffers: Any = FrozenDict({p: self.matched[p] for p in params if p in self.matched})  # type: ignore[misc]
         span = self.state.source.span(node)
-        return PrimFunc(params, buffers, body, self._result(node.returns), FrozenDict(self.attrs), span)
+        func = PrimFunc(params, buffers, body, self._result(node.returns), FrozenDict(self.attrs), span)
+        made: PrimFunc = self.state.source.note(func, node)
+        return made
 
     def _result(self, node: ast.AST | None) -> str | None:
         if node is None or (isinstance(node, ast.Constant) and node.value is None):

@@ -51,7 +51,7 @@ class StmtReader:
         for i, node in enumerate(nodes):
             if (scoped := self._definition(node, nodes[i + 1 :])) is not None:
                 return seq(*out, scoped)
-            out.append(self.stmt(node))
+            out.append(self.state.source.note(self.stmt(node), node))
         return seq(*out)
 
     def scoped_body(self, nodes: Sequence[ast.stmt]) -> Stmt:

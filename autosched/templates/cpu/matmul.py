@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from autosched.codegen.lower.prefetch_next import PREFETCH_NEXT
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
@@ -23,6 +24,8 @@ from autosched.templates.cpu.register_tile import choose_tile, default_unroll
 from autosched.templates.pack import Pack, repack
 from autosched.tir import BufferLoad, PrimFunc, Var, as_int
 from autosched.tir.schedule import LoopRV, Schedule
+
+MOST_PREFETCHED = 256  # rows: with more, the products take longer than the weights' way from memory
 
 
 @dataclass(frozen=True)
@@ -85,13 +88,15 @@ class Matmul:
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         m, n, k = (anchor.sizes[s] for s in ("M", "N", "K"))
+        operands, _ = anchor.details
         lanes = target.lanes("float32")
         tile = choose_tile(m, -(-n // lanes), k, target)
         tiles_m, tiles_n = -(-m // tile.rows), -(-n // (tile.vectors * lanes))
         chunk = max(1, min(tiles_m, 64))
         while chunk > 1 and anchor.sizes["batch"] * tiles_n * -(-tiles_m // chunk) < 8:
             chunk //= 2
-        unroll = default_unroll(tile.rows * tile.vectors, k)
+        prefetch = operands.is_weight and m <= MOST_PREFETCHED
+        unroll = max(default_unroll(tile.rows * tile.vectors, k), 2 if prefetch and k % 2 == 0 else 1)
         return Config(
             self.name,
             {
@@ -100,6 +105,7 @@ class Matmul:
                 "order": "nm",
                 "chunk": _power_of_two(chunk),
                 "unroll_k": unroll,
+                "prefetch": prefetch,
             },
         )
 
@@ -143,6 +149,9 @@ class Matmul:
         sch.compute_at(chain.anchor.name_hint, at, True)
         if transposed:
             self._transpose_columns(sch, chain.anchor.name_hint, operands, task)
+        if config["prefetch"] and operands.is_weight:
+            panel = width * as_int(reduced(chain.anchor)[0].dom.extent)
+            sch.annotate(at, PREFETCH_NEXT, {f"{operands.columns.buffer.name}_packed": panel})
         schedule_update(sch, chain.anchor.name_hint, config["unroll_k"])
 
     def _transpose_columns(self, sch: Schedule, anchor: str, operands: Operands, task: LoopRV) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from autosched.codegen.lower.prefetch_next import PREFETCH_NEXT
 from autosched.errors import SpaceError
 from autosched.space import Config, ConfigSpace, KnobValue, load_space
 from autosched.target import Target
@@ -41,7 +42,6 @@ from autosched.tir.schedule import LoopRV, Schedule
 from autosched.tir.simplify import Analyzer
 
 LINE_FLOATS = 16  # in a cache line
-FEW_CHANNELS = 96
 LEAST_CHANNELS = 8  # with fewer the transforms cost more than they save
 
 
@@ -79,7 +79,7 @@ class Winograd:
             "panels": plan.panels,
             "tasks": plan.tasks,
             "unroll_c": 1,
-            "prefetch": _prefetch(layer),
+            "prefetch": True,
         }
         return Config(self.name, knobs)
 
@@ -148,11 +148,6 @@ def _plan(config: Config) -> Plan:
     return Plan(config["m"], config["rows"], config["vectors"], config["blocks"], config["panels"], config["tasks"])
 
 
-def _prefetch(layer: Layer) -> int:
-    """About a panel ahead, where weights are too many for the second-level cache to have them."""
-    return min(512, 1 << (layer.channels - 1).bit_length()) if layer.channels >= FEW_CHANNELS else 0
-
-
 @dataclass(frozen=True)
 class _Loops:
     """The loops around the result that other stages are computed in: tile block, chunk of channels, channel block."""
@@ -214,7 +209,7 @@ def _schedule_products(sch: Schedule, loops: _Loops, pack: WinogradPack, weight:
     sch.annotate(row_tile, "whole_tile", True)  # one function for all tiles of a panel: 64 channels are soon done
     sch.compute_at(PRODUCTS, row_tile, True)
     *_, p_in, o_in, c = sch.get_loops(PRODUCTS)
-    steps = [c]
+    steps, channels = [c], as_int(sch.get(c).extent)
     if config["unroll_c"] > 1:
         steps = list(sch.split(c, [None, config["unroll_c"]]))
         sch.unroll(steps[1])
@@ -222,7 +217,7 @@ def _schedule_products(sch: Schedule, loops: _Loops, pack: WinogradPack, weight:
     sch.unroll(p_in)
     sch.vectorize(o_in)
     if config["prefetch"]:
-        sch.annotate(steps[0], "prefetch", {weight: config["prefetch"] // config["unroll_c"]})
+        sch.annotate(row_tile, PREFETCH_NEXT, {weight: pack.width * channels})
     sch.decompose_reduction(PRODUCTS, steps[0])
 
 

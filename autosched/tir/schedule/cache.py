@@ -42,7 +42,7 @@ def require_scope(scope: str, action: str) -> None:
         raise ScheduleError(f"{action}: unknown storage scope '{scope}'", hint=f"one of {', '.join(SCOPES)}")
 
 
-def _copy_nest(name: str, source: Buffer, target: Buffer, box: Box) -> Stmt:
+def copy_nest(name: str, source: Buffer, target: Buffer, box: Box) -> Stmt:
     """Loops ax0, ax1 … that copy a box."""
     iter_vars, values, loops = [], [], []
     for d, (interval, size) in enumerate(zip(box, source.shape, strict=True)):
@@ -101,7 +101,7 @@ def _place_of(tree: Tree, parent: Stmt, names: Sequence[str], *, last: bool) -> 
     return max(places) if last else min(places)
 
 
-def _box(tree: Tree, names: Sequence[str], buffer: Buffer, parent: Stmt, *, written: bool) -> Box:
+def box_below(tree: Tree, names: Sequence[str], buffer: Buffer, parent: Stmt, *, written: bool) -> Box:
     box = touched(tree, names, buffer, parent, written=written, analyzer=tree.analyzer(parent))
     if box is None:
         raise ScheduleError(f"the part of '{buffer.name}' that {', '.join(names)} use is not of constant size")
@@ -151,9 +151,9 @@ def cache_read(
             "outside of them",
             where=where_block(tree, name), hint="name consumer_blocks that stand together",
         )  # fmt: skip
-    box = _box(tree, readers, buffer, parent, written=False)
+    box = box_below(tree, readers, buffer, parent, written=False)
     copy_name = tree.unique_block_name(copy.name)
-    tree = _insert(tree, parent, _copy_nest(copy_name, buffer, copy, box), place)
+    tree = _insert(tree, parent, copy_nest(copy_name, buffer, copy, box), place)
     return _rename_in(tree, readers, buffer, copy).add_buffers(copy), copy_name
 
 
@@ -192,9 +192,9 @@ def cache_write(
             f"cache_write: '{left[0]}' reads '{buffer.name}' in the loops that write it, others outside of them",
             where=where_block(tree, name), hint="name consumer_blocks that read the new buffer",
         )  # fmt: skip
-    box = _box(tree, [name], buffer, parent, written=True)
+    box = box_below(tree, [name], buffer, parent, written=True)
     copy_name = tree.unique_block_name(copy.name)
-    tree = _insert(tree, parent, _copy_nest(copy_name, copy, buffer, box), place)
+    tree = _insert(tree, parent, copy_nest(copy_name, copy, buffer, box), place)
     return _rename_in(tree, [name, *consumers], buffer, copy).add_buffers(copy), copy_name
 
 

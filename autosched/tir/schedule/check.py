@@ -172,9 +172,26 @@ def require_parallel(tree: Tree, loop: For, action: str, *, private_copies: bool
 
     private_copies  each iteration may have its own copy of buffers used only inside of it (threads; not lanes)
     """
-    for r in realizes_below(loop.body):
-        require_complete_or_reduction(tree, r.block.name_hint, action)
+    below = list(realizes_below(loop.body))
+    for r in below:
+        if len(below) > 1 or not writes_alone_below(tree, r.block.name_hint, loop):
+            require_complete_or_reduction(tree, r.block.name_hint, action)
         require_block_parallel(tree, loop, r, action, private_copies=private_copies)
+
+
+def writes_alone_below(tree: Tree, name: str, loop: For) -> bool:
+    """Whether a block reads none of what it writes, and who else writes that stands outside of a loop.
+
+    So it is with the initialisation of a decomposed reduction, which TVM lets run in parallel.
+    """
+    block = tree.block(name)
+    written = {w.buffer for w in block.writes}
+    if block.init is not None or any(iv.kind != SPATIAL for iv in block.iter_vars):
+        return False
+    if any(r.buffer in written for r in block.reads):
+        return False
+    others = {n for b in written for n in tree.writers[b]} - {name}
+    return not any(tree.is_below(tree.realizes[n], loop) for n in others)
 
 
 def require_block_parallel(tree: Tree, loop: For, realize: BlockRealize, action: str, *, private_copies: bool) -> None:

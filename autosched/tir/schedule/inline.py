@@ -147,7 +147,7 @@ def reverse_compute_inline(tree: Tree, name: str) -> Tree:
             where=where,
         )  # fmt: skip
     source = _single_store(tree, producer, "reverse_compute_inline into its producer")
-    at = _inverse_of_read(tree, name, source.buffer)
+    at = inverse_of_read(tree, name, source.buffer)
     realize = tree.realizes[producer]
     placed: dict[Var, PrimExpr] = {v: i for v, i in zip(at, source.indices, strict=True) if v is not None}
     placed |= {iv.var: iv.dom.min for iv in block.iter_vars if iv.var not in placed}
@@ -163,7 +163,7 @@ def reverse_compute_inline(tree: Tree, name: str) -> Tree:
     return tree.replace(tree.realizes[name], None).drop_unused_buffers()
 
 
-def _inverse_of_read(tree: Tree, name: str, buffer: Buffer) -> list[Var | None]:
+def inverse_of_read(tree: Tree, name: str, buffer: Buffer) -> list[Var | None]:
     """The consumer's variable for each dimension of what it reads. Raises unless it reads each element exactly once."""
     block, where = tree.block(name), where_block(tree, name)
     found: list[Var | None] | None = None

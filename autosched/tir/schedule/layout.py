@@ -236,3 +236,12 @@ def to_index_map(index_map: IndexMap | Callable[..., Any] | str, ndim: int, dtyp
     if isinstance(index_map, str):
         return IndexMap.from_text(index_map, dtype)
     return index_map if isinstance(index_map, IndexMap) else IndexMap.from_func(index_map, ndim, dtype)
+
+
+def to_separated_map(
+    index_map: IndexMap | Callable[..., Any] | str, ndim: int, dtype: str = "int32"
+) -> tuple[IndexMap, list[int]]:
+    """An IndexMap and where its result has axis separators."""
+    if isinstance(index_map, IndexMap | str) or not callable(index_map):
+        return to_index_map(index_map, ndim, dtype), []
+    return IndexMap.from_func_with_separators(index_map, ndim, dtype)

@@ -9,14 +9,15 @@ from autosched.errors import ScheduleError
 from autosched.tir.expr import Buffer
 from autosched.tir.index_map import IndexMap
 from autosched.tir.schedule import cache, compute_at, inline, layout, loops, notes, reduction, sampling
-from autosched.tir.schedule.extras import INLINE, ScheduleExtras
+from autosched.tir.schedule.extras import INLINE
 from autosched.tir.schedule.rv import BlockRV, ExprRV, LoopRV
+from autosched.tir.schedule.special import ScheduleSpecial
 from autosched.tir.stmt import LoopKind
 
 Factor = int | ExprRV | None
 
 
-class Schedule(ScheduleExtras):
+class Schedule(ScheduleSpecial):
     """Rewrites a function step by step and records a trace. Blocks may be given by name wherever a BlockRV is taken.
 
     Each primitive checks that it keeps the result; it raises ScheduleError (leaving everything as it was) if it would
@@ -325,13 +326,16 @@ class Schedule(ScheduleExtras):
         tree = self._tree(fn)
         kind, index = cache.read_or_write(tree, name, buffer)
         target = cache.buffer_at(tree, name, index, written=kind == "write", action="transform_layout")
-        mapping = layout.to_index_map(index_map, target.ndim, target.shape[0].dtype if target.shape else "int32")
+        dtype = target.shape[0].dtype if target.shape else "int32"
+        mapping, separators = layout.to_separated_map(index_map, target.ndim, dtype)
         self._trees[fn] = layout.transform_layout(tree, name, target, mapping, pad_value, assume_injective_transform)
         attrs = {
             "buffer_index": index, "buffer_index_type": kind, "index_map": str(mapping), "pad_value": pad_value,
             "assume_injective_transform": assume_injective_transform,
         }  # fmt: skip
         self._record("TransformLayout", (block,), attrs)
+        if separators:
+            self.set_axis_separator(block, (kind, index), separators)
 
     def transform_block_layout(self, block: BlockRV | str, index_map: IndexMap | Callable[..., Any] | str) -> None:
         """Let a block iterate over other variables: a bijection of the old ones; its loops are made anew."""

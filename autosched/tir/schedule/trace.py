@@ -78,6 +78,23 @@ KINDS: dict[str, Kind] = {
         ("buffer_index", "buffer_index_type", "index_map", "pad_value", "assume_injective_transform"),
     ),
     "TransformBlockLayout": Kind("transform_block_layout", ("index_map",)),
+    "Blockize": Kind("blockize", ("preserve_unit_iters",)),
+    "Tensorize": Kind("tensorize", ("tensor_intrin", "preserve_unit_iters")),
+    "PadEinsum": Kind("pad_einsum", ("padding",)),
+    "DecomposePadding": Kind("decompose_padding"),
+    "ReIndex": Kind("reindex", ("buffer_index", "buffer_index_type")),
+    "ReindexCacheRead": Kind("reindex_cache_read", ("read_buffer_index", "storage_scope", "index_map")),
+    "ReindexCacheWrite": Kind("reindex_cache_write", ("write_buffer_index", "storage_scope", "index_map")),
+    "CacheInplace": Kind("cache_inplace", ("read_buffer_index", "storage_scope")),
+    "CacheIndex": Kind("cache_index", ("storage_scope", "cse_thresh")),
+    "ReadAt": Kind("read_at", ("read_buffer_index", "storage_scope")),
+    "WriteAt": Kind("write_at", ("write_buffer_index", "storage_scope")),
+    "RollingBuffer": Kind("rolling_buffer", ("write_buffer_index",)),
+    "FuseReductionEpilogue": Kind("fuse_reduction_epilogue"),
+    "UnsafeSetDType": Kind("unsafe_set_dtype", ("buffer_index", "dtype")),
+    "SetAxisSeparator": Kind("set_axis_separator", ("buffer_index", "buffer_index_type", "axis_separators")),
+    "AnnotateBufferAccess": Kind("annotate_buffer_access", ("buffer_type", "buffer_index", "gen_new_ranges")),
+    "UnsafeHideBufferAccess": Kind("unsafe_hide_buffer_access", ("buf_type", "buf_index_array")),
 }
 
 _VALUE_INPUTS = ("Annotate",)  # the second input is any value, not a list
@@ -171,7 +188,7 @@ class Trace:
             if kind.rest:
                 rest = _python(inst.inputs[1], names) if inst.kind in _VALUE_INPUTS else f"[{', '.join(inputs[1:])}]"
                 args = [*inputs[:1], f"{kind.rest}={rest}"]
-            args += [f"{k}={_attr_python(k, v)}" for k, v in inst.attrs.items() if k != "buffer_index_type"]
+            args += [f"{k}={_attr_python(k, v)}" for k, v in _python_attrs(inst)]
             if kind.samples:
                 args.append(f"decision={trace.decisions.get(inst)!r}")
             for o in inst.outputs:
@@ -247,6 +264,8 @@ def run_instruction(
             "buffer": (options["buffer_index_type"], options["buffer_index"]), "index_map": options["index_map"],
             "pad_value": options["pad_value"], "assume_injective_transform": options["assume_injective_transform"],
         }  # fmt: skip
+    if kind in ("ReIndex", "SetAxisSeparator"):
+        options["buffer"] = (options.pop("buffer_index_type"), options.pop("buffer_index"))
     if spec.samples:
         options["decision"] = decision
     if kind in _VALUE_INPUTS:
@@ -305,5 +324,16 @@ def _python(x: Any, names: Mapping[int, str]) -> str:
     return names[id(x)] if isinstance(x, BlockRV | LoopRV | ExprRV) else repr(_plain(x))
 
 
+def _python_attrs(inst: Instruction) -> list[tuple[str, Any]]:
+    """The options as the method takes them: two attributes of a trace are one argument `buffer`."""
+    attrs = dict(inst.attrs)
+    if "buffer_index_type" not in attrs:
+        return list(attrs.items())
+    place = (attrs.pop("buffer_index_type"), attrs.pop("buffer_index"))
+    return [("buffer", place), *attrs.items()]
+
+
 def _attr_python(key: str, value: Any) -> str:
-    return str(value) if key == "index_map" else repr(_plain(value))
+    if key == "buffer":
+        return repr(value)
+    return str(value) if key in ("index_map", "gen_new_ranges") else repr(_plain(value))

@@ -5,6 +5,7 @@ from autosched.tuner.measure.base import Built as Built
 from autosched.tuner.measure.base import Candidate as Candidate
 from autosched.tuner.measure.base import Failed as Failed
 from autosched.tuner.measure.base import MeasureOptions as MeasureOptions
+from autosched.tuner.measure.base import Measurer as Measurer
 from autosched.tuner.measure.base import Runner as Runner
 from autosched.tuner.measure.builder import LocalBuilder as LocalBuilder
 from autosched.tuner.measure.compare import Compared as Compared

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from autosched.errors import InvalidValueError
 from autosched.runtime.kernel import Kernel
-from autosched.task import ConfigLike, Measurement, Status, Task
+from autosched.task import ConfigLike, Measurement, Status, Task, Trial
+
+if TYPE_CHECKING:
+    from autosched.tuner.measure.compare import Compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,24 @@ class Builder(Protocol):
     """Compiles candidates; gives each one's outcome as soon as it is there, in any order."""
 
     def build(self, candidates: Sequence[Candidate]) -> Iterator[Built | Failed]: ...
+
+
+class Measurer(Protocol):
+    """Builds, checks and times the configurations of a task: `LocalMeasurer`, a cluster, …; used in a `with`."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def measure(self, task: Task, configs: Sequence[Any], best_s: float | None = None) -> Iterator[Trial]:
+        """Each configuration's trial as it comes, in about the given order."""
+        ...
+
+    def compare(self, task: Task, configs: Sequence[Any]) -> Sequence[Compared]:
+        """All in turn, the first one as the baseline."""
+        ...
 
 
 class Runner(Protocol):

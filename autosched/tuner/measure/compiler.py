@@ -44,7 +44,7 @@ class TemplateCompiler:
         plain, _ = split_threads(Config(config.template, config.knobs))
         applied = found.apply(func, plain, target)
         name = str(func.attrs.get("global_symbol", "main"))
-        compiled = compile_func(applied.func, target, name=name, trace=applied.trace, config=config.to_json())
+        compiled = compile_func(applied.func, target, name=name, trace=applied.trace, config=plain.to_json())
         return compiled.kernel, applied.packs
 
     def native_loop(self) -> bytes:

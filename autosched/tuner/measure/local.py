@@ -82,6 +82,11 @@ class LocalMeasurer:
         self._remove_folder()
 
     @property
+    def builder(self) -> LocalBuilder:
+        """What compiles; whoever uses it lets no other method of the measurer run meanwhile."""
+        return self._parts()[0]
+
+    @property
     def process_ids(self) -> tuple[int, ...]:
         """The ids of the worker processes that there are."""
         builder, runner = self._parts()
@@ -98,11 +103,18 @@ class LocalMeasurer:
             if isinstance(outcome, Failed):
                 yield Trial(outcome.candidate.config, outcome.measurement)
                 continue
-            with builder.crew.paused(), runner.crew.paused(spares_only=True):
-                (measurement,) = runner.run([outcome], best_s)
+            measurement = self.time(outcome, best_s)
             if measurement.is_ok and (best_s is None or measurement.median_s < best_s):
                 best_s = measurement.median_s
             yield Trial(outcome.candidate.config, measurement)
+
+    def time(self, built: Built, best_s: float | None = None) -> Measurement:
+        """Check and time what was built, here or elsewhere, while no other process of ours runs."""
+        builder, runner = self._parts()
+        runner.crew.refresh()
+        with builder.crew.paused(), runner.crew.paused(spares_only=True):
+            (measurement,) = runner.run([built], best_s)
+        return measurement
 
     def compare(
         self, task: Task, configs: Sequence[ConfigLike], *, rounds: int = 40, extra_seeds: int = 2

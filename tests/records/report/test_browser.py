@@ -1,4 +1,4 @@
-"""The report in a real headless Chromium: nothing leaves the page, nothing of a log is executed, all of it can be used."""
+"""The report in a real headless Chromium: nothing leaves the page, nothing of a log is executed, all can be used."""
 
 from __future__ import annotations
 
@@ -23,6 +23,10 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (apt-get install chromium)")
+UNNAMED = """[...document.querySelectorAll('input, select, button, .chart, .wide, section')]
+    .filter((e) => !e.closest('[hidden], .modebar') && !e.labels?.length && !e.getAttribute('aria-label')
+        && !e.textContent.trim() && !document.getElementById(e.getAttribute('aria-labelledby'))?.textContent.trim())
+    .map((e) => e.id || e.tagName)"""
 CHARTS = ("progress", "shares", "roofline", "convergence", "importance", "parallel", "pairs", "failures")
 
 
@@ -155,12 +159,7 @@ def test_keyboard_and_screen_reader(light: tuple[Any, list[str]]) -> None:
     assert page.evaluate("document.activeElement.id") == "chosen" and page.locator("#chosen").input_value() == "1"
     page.get_by_label("Task", exact=True).select_option(index=0)
     wait(page)
-    unnamed = page.evaluate(
-        "[...document.querySelectorAll('input, select, button, .chart, .wide, section')].filter((e) => !e.closest('[hidden]')"
-        " && !e.closest('.modebar') && !(e.labels?.length || e.getAttribute('aria-label') || e.textContent.trim()"
-        " || document.getElementById(e.getAttribute('aria-labelledby'))?.textContent.trim())).map((e) => e.id || e.tagName)"
-    )
-    assert unnamed == []
+    assert page.evaluate(UNNAMED) == []
     for name in CHARTS:
         described = page.locator(f"#{name}").get_attribute("aria-labelledby")
         assert page.locator(f"#{described}").inner_text(), f"{name} has words for those who do not see it"

@@ -67,7 +67,7 @@ def config(**knobs: int | str) -> Config:
         "panels": 1,
         "tasks": "tiles",
         "unroll_c": 1,
-        "prefetch": 0,
+        "prefetch": False,
     }
     return Config("winograd", given_knobs | knobs)
 
@@ -123,7 +123,7 @@ def test_what_is_fused_behind(epilogue):
         {"tasks": "channels", "panels": 2, "vectors": 1},
         {"vectors": 3, "rows": 3, "blocks": 2, "panels": 1},
         {"vectors": 3, "tasks": "channels", "m": 2},
-        {"unroll_c": 4, "prefetch": 32, "rows": 6, "blocks": 2},
+        {"unroll_c": 4, "prefetch": True, "rows": 6, "blocks": 2},
         {"rows": 1, "vectors": 4},
     ],
     ids=str,
@@ -256,5 +256,5 @@ def test_weights_are_fetched_ahead_whatever_their_name():
     renamed = {p: dataclasses.replace(b, name="lv7") if b.name == "weight" else b for p, b in func.buffer_map.items()}
     old, new = func.buffers[1], next(b for b in renamed.values() if b.name == "lv7")
     func = dataclasses.replace(func, buffer_map=renamed, body=replace_buffers(func.body, {old: new}))
-    kernel = compile_func(apply_config(func, config(prefetch=32), HOST).func, HOST, name="k")
+    kernel = compile_func(apply_config(func, config(prefetch=True), HOST).func, HOST, name="k")
     assert any("prefetcht0" in line for line in _products(kernel.asm))

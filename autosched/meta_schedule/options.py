@@ -1,0 +1,73 @@
+"""TVM's builders, runners, cost models and strategies: what they are told is taken, `autosched.tune` has its own."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+
+class _Options:
+    """Holds what it was given."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        self.args = args
+        self.__dict__.update(kwargs)
+
+
+class EvaluatorConfig(_Options):
+    """number, repeat, min_repeat_ms, enable_cpu_cache_flush of a runner."""
+
+
+class LocalRunner(_Options):
+    """Measures on this machine."""
+
+
+class RPCConfig(_Options):
+    """tracker_host, tracker_port, tracker_key, session_timeout_sec of a runner."""
+
+
+class RPCRunner(_Options):
+    """TVM's runner on other machines; it is refused where it would run."""
+
+
+class LocalBuilder(_Options):
+    """Builds on this machine."""
+
+
+class XGBModel(_Options):
+    """A cost model of gradient-boosted trees."""
+
+
+class RandomModel(_Options):
+    """No cost model: candidates are drawn at random."""
+
+
+class EvolutionarySearch(_Options):
+    """Candidates near the best ones."""
+
+
+class ReplayTrace(_Options):
+    """Candidates drawn at random."""
+
+
+class ReplayFunc(_Options):
+    """Candidates drawn at random."""
+
+
+builder = SimpleNamespace(LocalBuilder=LocalBuilder)
+runner = SimpleNamespace(
+    EvaluatorConfig=EvaluatorConfig, LocalRunner=LocalRunner, RPCConfig=RPCConfig, RPCRunner=RPCRunner
+)
+cost_model = SimpleNamespace(RandomModel=RandomModel, XGBModel=XGBModel)
+search_strategy = SimpleNamespace(
+    EvolutionarySearch=EvolutionarySearch, ReplayFunc=ReplayFunc, ReplayTrace=ReplayTrace
+)
+
+STRATEGIES = {"random": "random", "replay-trace": "random", "replay-func": "random"}
+
+
+def strategy_for(strategy: Any, cost_model: Any) -> str:
+    """The strategy of `autosched.tune` that comes nearest."""
+    if isinstance(strategy, ReplayTrace | ReplayFunc) or isinstance(cost_model, RandomModel) or cost_model == "random":
+        return "random"
+    return STRATEGIES.get(strategy, "auto") if isinstance(strategy, str) else "auto"

@@ -1,0 +1,100 @@
+"""Tuning of relax modules."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from autosched.driver.choose import is_scheduled
+from autosched.driver.relax_build import build_relax
+from autosched.errors import InvalidTypeError
+from autosched.ir import IRModule
+from autosched.ir.transform import PassContext
+from autosched.meta_schedule.database import Database
+from autosched.meta_schedule.passes import MetaScheduleApplyDatabase
+from autosched.meta_schedule.tasks import ExtractedTask, open_database, tune_tasks
+from autosched.meta_schedule.workload import form_of, module_of
+from autosched.relax.expr import Call, Function
+from autosched.relax.op.call import is_call_tir, tir_target
+from autosched.relax.pipeline import get_pipeline
+from autosched.relax.rewrite import bindings_of
+from autosched.relax.transform import BindParams
+from autosched.runtime.relax_vm import VMExecutable
+from autosched.target import Target
+from autosched.tir import PrimFunc
+
+
+def _prepared(mod: Any, params: Mapping[str, Any] | None) -> IRModule:
+    if isinstance(mod, Function):
+        mod = IRModule.from_expr(mod)
+    if not isinstance(mod, IRModule):
+        raise InvalidTypeError(f"expected an IRModule, got {type(mod).__name__}")
+    if params:
+        mod = BindParams("main", params)(mod)
+    if not any(isinstance(f, PrimFunc) for f in mod.functions.values()):
+        mod = get_pipeline("zero")(mod)
+    return mod
+
+
+def extract_tasks(
+    mod: Any, target: Any, params: Mapping[str, Any] | None = None, *, module_equality: str = "structural"
+) -> list[ExtractedTask]:
+    """The kernels that a module's functions call, equal ones as one task with a weight."""
+    module, chosen = _prepared(mod, params), Target(target)
+    counts: Counter[str] = Counter()
+    for f in module.functions.values():
+        for b in bindings_of(f.body) if isinstance(f, Function) else ():
+            if isinstance(b.value, Call) and is_call_tir(b.value):
+                counts[tir_target(b.value).name] += 1
+    tasks: dict[str, ExtractedTask] = {}
+    for gv, f in module.functions_items():
+        if not isinstance(f, PrimFunc) or not counts[gv.name] or is_scheduled(f):
+            continue
+        own = module_of(f)
+        known = tasks.get(form_of(own))
+        if known is None:
+            tasks[form_of(own)] = ExtractedTask(gv.name, own, chosen, [own], counts[gv.name])
+        else:
+            known.weight += counts[gv.name]
+    return list(tasks.values())
+
+
+def extracted_tasks_to_tune_contexts(
+    extracted_tasks: Collection[ExtractedTask], work_dir: Any, space: Any = "post-order-apply",
+    strategy: Any = "evolutionary", num_threads: Any = "physical", seed: int | None = None,
+) -> tuple[list[ExtractedTask], list[float]]:  # fmt: skip
+    """The tasks themselves and their weights."""
+    tasks = list(extracted_tasks)
+    return tasks, [float(t.weight) for t in tasks]
+
+
+def tune_relax(
+    mod: Any, params: Mapping[str, Any] | None, target: Any, work_dir: Any, max_trials_global: int,
+    max_trials_per_task: int | None = None, op_names: Collection[str] | None = None, *,
+    num_trials_per_iter: int = 64, builder: Any = "local", runner: Any = "local", database: Any = "json",
+    cost_model: Any = "xgb", measure_callbacks: Any = "default", task_scheduler: Any = "gradient",
+    space: Any = "post-order-apply", strategy: Any = "evolutionary", seed: int | None = None,
+    module_equality: str = "structural",
+) -> Database:  # fmt: skip
+    """Tune the kernels of a module; `op_names` limits that to those whose name holds one of the texts."""
+    tasks = extract_tasks(mod, target, params)
+    if op_names is not None:
+        tasks = [t for t in tasks if any(name in t.task_name for name in op_names)]
+    if not tasks:
+        return open_database(database, work_dir, module_equality)
+    return tune_tasks(
+        tasks=tasks, work_dir=work_dir, max_trials_global=max_trials_global, max_trials_per_task=max_trials_per_task,
+        num_trials_per_iter=num_trials_per_iter, builder=builder, runner=runner, database=database,
+        cost_model=cost_model, space=space, strategy=strategy, seed=seed, module_equality=module_equality,
+    )  # fmt: skip
+
+
+def compile_relax(
+    database: Database, mod: Any, target: Any, params: Mapping[str, Any] | None = None, enable_warning: bool = False
+) -> VMExecutable:
+    """Build a module with what the database knows of its kernels."""
+    module = _prepared(mod, params)
+    with Target(target), database, PassContext(opt_level=3):
+        module = MetaScheduleApplyDatabase(enable_warning=enable_warning)(module)
+    return build_relax(module, target)

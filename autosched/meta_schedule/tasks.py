@@ -1,0 +1,157 @@
+"""Tuning of tasks, each a module of one PrimFunc."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autosched import driver
+from autosched.driver.choose import make_task
+from autosched.driver.settings import resolve_target
+from autosched.errors import AutoschedError, InvalidTypeError, InvalidValueError, TVMError
+from autosched.ir import IRModule
+from autosched.meta_schedule.database import FAILED_S, Database, JSONDatabase, TuningRecord
+from autosched.meta_schedule.options import RPCRunner, strategy_for
+from autosched.meta_schedule.space_generator import ScheduleFn, annotated, create
+from autosched.meta_schedule.workload import module_of
+from autosched.records import open_store
+from autosched.runtime import array, cpu
+from autosched.target import Target
+from autosched.tir import PrimFunc, Schedule
+
+
+@dataclass
+class ExtractedTask:
+    """A kernel of a model: how it is called there, its module, and how often it occurs."""
+
+    task_name: str
+    mod: IRModule
+    target: Target
+    dispatched: list[IRModule] = field(default_factory=list)
+    weight: int = 1
+
+
+def args_info(func: PrimFunc) -> list[list[Any]]:
+    """["TENSOR", dtype, shape] for each argument."""
+    return [["TENSOR", b.dtype, [int(s.value) for s in b.shape]] for b in func.buffers]
+
+
+def open_database(database: Any, work_dir: Any, module_equality: str = "structural") -> Database:
+    """The database to write to: one that is given, or of a kind. Raises ValueError for another kind."""
+    if isinstance(database, Database):
+        return database
+    if database == "json":
+        if work_dir is None:
+            raise InvalidValueError("tuning into files needs work_dir")
+        Path(work_dir).mkdir(parents=True, exist_ok=True)
+        return JSONDatabase(work_dir=work_dir, module_equality=module_equality)
+    return Database.create(database)
+
+
+def tune_tasks(
+    *, tasks: Sequence[Any], task_weights: Sequence[float] | None = None, work_dir: Any = None,
+    max_trials_global: int, max_trials_per_task: int | None = None, num_trials_per_iter: int = 64,
+    builder: Any = "local", runner: Any = "local", database: Any = "json", cost_model: Any = "xgb",
+    measure_callbacks: Any = "default", task_scheduler: Any = "gradient", module_equality: str = "structural",
+    post_optimization: bool = False, space: Any = "post-order-apply", strategy: Any = "evolutionary",
+    seed: int | None = None,
+) -> Database:  # fmt: skip
+    """Tune tasks and write the best candidates to a database.
+
+    tasks  TuneContexts or ExtractedTasks
+    The trials are shared out equally; options of TVM's measuring are accepted without effect.
+    Raises ValueError for no trials, TVMError for a runner on other machines.
+    """
+    if max_trials_global < 1:
+        raise InvalidValueError(f"max_trials_global is {max_trials_global}", hint="give at least 1")
+    if isinstance(runner, RPCRunner):
+        raise TVMError("measuring through TVM's tracker is not available", hint="tune on a cluster with autosched.tune")
+    found = open_database(database, work_dir, module_equality)
+    share = max(1, max_trials_global // max(1, len(tasks)))
+    trials = share if max_trials_per_task is None else min(share, max_trials_per_task)
+    for task in tasks:
+        generator = create(getattr(task, "space_generator", None) or space)
+        target = resolve_target(task.target)
+        if isinstance(generator, ScheduleFn):
+            _replay(task.mod, target, generator, trials, found, seed or 0)
+        else:
+            _tune(task.mod, target, trials, found, work_dir, strategy_for(strategy, cost_model), seed or 0)
+    return found
+
+
+def _tune(
+    mod: IRModule, target: Target, trials: int, database: Database, work_dir: Any, strategy: str, seed: int
+) -> None:
+    """Tune with the templates; the database gets a record of each configuration that ran."""
+    module = module_of(mod)
+    workload = database.commit_workload(module)
+    task = make_task(module["main"], target, name="main", threads=target.num_cores or 1)
+    where = Path(work_dir) / "autosched.db" if work_dir is not None else Path(os.devnull)
+    options = driver.TuneOptions(trials=trials, strategy=strategy, seed=seed, threads=task.threads)
+    if work_dir is None:
+        raise InvalidValueError("tuning needs work_dir, where measurements are kept")
+    driver.tune(task, target, records=where, options=options)
+    with open_store(where) as store:
+        winner = store.best(task)
+        for record in store.trials(task):
+            seconds = list(record.measurement.times_s) if record.measurement.is_ok else [FAILED_S]
+            if winner and record.config == winner.config and not winner.is_default:
+                seconds = [min(seconds)]
+            trace = annotated(module, record.config).trace
+            database.commit_tuning_record(
+                TuningRecord(trace, workload, seconds, target, args_info(module["main"]))
+            )
+
+
+def _replay(
+    mod: IRModule, target: Target, generator: ScheduleFn, trials: int, database: Database, seed: int
+) -> None:
+    """Draw schedules from a function and measure each."""
+    module = module_of(mod)
+    workload = database.commit_workload(module)
+    arrays = _arguments(module["main"])
+    tried: set[str] = set()
+    for trial in range(trials):
+        for sch in generator.generate_design_space(module, target, seed + trial):
+            text = str(sch.trace)
+            if text in tried:
+                continue
+            tried.add(text)
+            seconds = _measure(sch, target, arrays)
+            database.commit_tuning_record(
+                TuningRecord(sch.trace, workload, seconds, target, args_info(module["main"]))
+            )
+
+
+def _arguments(func: PrimFunc) -> list[Any]:
+    rng = np.random.default_rng(0)
+    made = []
+    for b in func.buffers:
+        shape = tuple(int(s.value) for s in b.shape)
+        values = rng.random(shape) if b.dtype.startswith("float") else rng.integers(0, 2, shape)
+        made.append(array(np.asarray(values).astype(b.dtype)))
+    return made
+
+
+def _measure(sch: Schedule, target: Target, arrays: Sequence[Any]) -> list[float]:
+    """Seconds of a scheduled module, as it stands; [1e10] where it cannot be built."""
+    func = sch.mod["main"].with_attr("tir.is_scheduled", True)
+    try:
+        built = driver.build(IRModule({"main": func}), target)
+        return list(built.time_evaluator("main", cpu(), number=3, repeat=3)(*arrays).results)
+    except AutoschedError:
+        return [FAILED_S]
+
+
+def as_task(x: Any, target: Any) -> ExtractedTask:
+    """A task of a PrimFunc or a module of one."""
+    if isinstance(x, ExtractedTask):
+        return x
+    if isinstance(x, PrimFunc | IRModule):
+        return ExtractedTask("main", module_of(x), Target(target))
+    raise InvalidTypeError(f"no task: {type(x).__name__}")

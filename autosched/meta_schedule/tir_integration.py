@@ -1,0 +1,51 @@
+"""Tuning of PrimFuncs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autosched.errors import InvalidTypeError, UsageError
+from autosched.ir import IRModule
+from autosched.meta_schedule.database import Database
+from autosched.meta_schedule.tasks import ExtractedTask, tune_tasks
+from autosched.meta_schedule.workload import module_of
+from autosched.target import Target
+from autosched.tir import PrimFunc, Schedule
+
+
+def tune_tir(
+    mod: Any, target: Any, work_dir: Any, max_trials_global: int, *, max_trials_per_task: int | None = None,
+    num_trials_per_iter: int = 64, builder: Any = "local", runner: Any = "local", database: Any = "json",
+    cost_model: Any = "xgb", measure_callbacks: Any = "default", task_scheduler: Any = "gradient",
+    space: Any = "post-order-apply", strategy: Any = "evolutionary", num_tuning_cores: Any = "physical",
+    seed: int | None = None, module_equality: str = "structural", special_space: Any = None,
+    post_optimization: bool = False, task_name: str = "main",
+) -> Database:  # fmt: skip
+    """Tune a PrimFunc, or every PrimFunc of a module.
+
+    special_space  {function's name: space} where it is not `space`
+    Raises         TypeError for what is neither; UsageError for a module without PrimFuncs
+    """
+    if isinstance(mod, PrimFunc):
+        mod = IRModule({task_name: mod})
+    if not isinstance(mod, IRModule):
+        raise InvalidTypeError(f"tune_tir takes a PrimFunc or an IRModule, got {type(mod).__name__}")
+    chosen = Target(target)
+    tasks = []
+    for gv, f in mod.functions_items():
+        if isinstance(f, PrimFunc):
+            task = ExtractedTask(gv.name, module_of(f), chosen)
+            task.space_generator = (special_space or {}).get(gv.name, space)  # type: ignore[attr-defined]
+            tasks.append(task)
+    if not tasks:
+        raise UsageError("the module has no PrimFunc to tune")
+    return tune_tasks(
+        tasks=tasks, work_dir=work_dir, max_trials_global=max_trials_global, max_trials_per_task=max_trials_per_task,
+        num_trials_per_iter=num_trials_per_iter, builder=builder, runner=runner, database=database,
+        cost_model=cost_model, strategy=strategy, seed=seed, module_equality=module_equality,
+    )  # fmt: skip
+
+
+def compile_tir(database: Database, mod: Any, target: Any) -> Schedule | None:
+    """The schedule of the fastest record; None where the database does not know the module."""
+    return database.query_schedule(mod, Target(target), "main")

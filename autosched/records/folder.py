@@ -1,0 +1,208 @@
+"""The record store in a folder that many machines share: each writer appends to a JSON-lines file of its own.
+
+No file has two writers and nothing is ever rewritten, so no locks are needed, which network disks do not keep. What
+the files hold together is read into a private index, and again from where each one has grown.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+from sqlalchemy.engine import Connection
+
+from autosched.errors import RecordError
+from autosched.records.choose import choose
+from autosched.records.clauses import R
+from autosched.records.file_leases import FileLeases
+from autosched.records.found import Found, Validator
+from autosched.records.jsonl import LineError, read_line
+from autosched.records.record import Record, host_id
+from autosched.records.sql import BATCH, SqlStore
+from autosched.records.tails import Tails
+from autosched.space import Config
+from autosched.task import Task
+
+logger = logging.getLogger("autosched.records")
+WINNER = b'"is_winner":true'
+
+
+class FolderStore(SqlStore):
+    """Records in the JSON-lines files of a folder.
+
+    write   False opens for reading only
+    Raises  RecordError if the folder cannot be used, or there is nothing to read.
+    """
+
+    def __init__(self, folder: Path, *, write: bool = True, origin: str = ""):
+        _check_folder(folder, write)
+        scratch = tempfile.mkdtemp(prefix="autosched-index-")
+        self._remove = weakref.finalize(self, shutil.rmtree, scratch, True)
+        super().__init__(Path(scratch) / "index.db", origin=origin or f"folder {folder}")
+        self.folder, self.where, self.write = folder, str(folder), write
+        self.refused: list[LineError] = []
+        self._tails, self._winner_tails = Tails(folder), Tails(folder)
+        self._winners_by_key: dict[str, dict[str, Record]] = {}
+        self._leases = FileLeases(folder / ".leases", self.owner)
+        self._file: Path | None = None
+
+    def close(self) -> None:
+        """Let the index go; also done when the process ends."""
+        super().close()
+        self._remove()
+
+    # ---- writing
+
+    def add(self, records: Sequence[Record]) -> int:
+        """Append the records that are new to this writer's own file, all or none; gives how many those are.
+
+        Raises  RecordError if the folder cannot be written to or the disk is full.
+        """
+        self._check_write()
+        self._refresh()
+        found = {record.uid: record for record in records}
+        with super()._reading() as connection:
+            known = _known(connection, list(found))
+        new = [record for uid, record in found.items() if uid not in known]
+        if new:
+            self._append("".join(f"{record.line}\n" for record in new).encode())
+            self._store(new)
+        return len(new)
+
+    def _append(self, data: bytes) -> None:
+        """Put bytes at the end of the own file; what a full disk has let through of them is taken back."""
+        if self._file is None or f"-{os.getpid()}-" not in self._file.name:  # not a forked parent's
+            self._file = self.folder / f"{host_id()}-{os.getpid()}-{self.owner[:8]}.jsonl"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            file = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+            try:
+                _write_whole(file, data)
+                self._tails.skip(self._file, os.fstat(file).st_size, data.count(b"\n"))
+            finally:
+                os.close(file)
+        except OSError as error:
+            cause = "the disk is full" if error.errno in (28, 122) else f"cannot write to the folder: {error.strerror}"
+            raise RecordError(cause, where=str(self._file), hint="what was recorded before is kept") from None
+
+    def claim(self, task: Task, configs: Sequence[Config], lease_s: float) -> list[Config]:
+        """See `RecordStore`; the clocks of all machines should agree. Raises RecordError."""
+        self._check_write()
+        measured = {record.config.key for record in self.trials(task) if record.measurement.status != "lost"}
+        granted = self._leases.claim(task, [c for c in configs if c.key not in measured], lease_s)
+        late = {record.config.key for record in self.trials(task) if record.measurement.status != "lost"}
+        return [config for config in granted if config.key not in late]
+
+    def release(self, task: Task | None = None) -> None:
+        """See `RecordStore`."""
+        self._leases.release(task)
+
+    def delete(self, uids: Sequence[str]) -> NoReturn:
+        """Refuse: other writers' files are theirs. Raises RecordError."""
+        hint = "bring them into a database with `autosched logs merge`, and prune that"
+        raise RecordError("records of a shared folder cannot be deleted", where=self.where, hint=hint)
+
+    def vacuum(self) -> None:
+        """Do nothing: there is no space to give back."""
+
+    # ---- reading
+
+    def best(self, task: Task, valid: Validator | None = None) -> Found:
+        """See `RecordReader`. Reads winners only, which is quick in a folder of any size."""
+        return choose(self.winners_of(task), task, self.origin, valid=valid)
+
+    def winners_of(self, task: Task) -> Iterator[Record]:
+        """The task's winners of all devices and thread counts, in the order they were measured."""
+        for _, _, line in self._winner_tails.new_lines():
+            if WINNER in line.replace(b" ", b""):
+                record = _read(line)
+                if isinstance(record, Record) and record.is_winner:
+                    self._winners_by_key.setdefault(record.workload.key, {})[record.uid] = record
+        return iter(sorted(self._winners_by_key.get(task.key, {}).values(), key=lambda record: record.time))
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        self._refresh()
+        with super()._reading() as connection:
+            yield connection
+
+    def _refresh(self) -> None:
+        """Read what has been appended to any file since the last time."""
+        before, batch = len(self.refused), []
+        for path, number, line in self._tails.new_lines():
+            record = _read(line)
+            if isinstance(record, Record):
+                batch.append(record)
+            elif record:
+                self.refused.append(LineError(number, f"{path.name}: {record}"))
+            if len(batch) >= BATCH:
+                self._store(batch)
+                batch = []
+        if batch:
+            self._store(batch)
+        for error in self.refused[before:][:3]:
+            logger.warning("%s: line %d of %s", self.where, error.line, error.reason)
+
+    def size_bytes(self) -> int:
+        """The size of all files."""
+        return sum(path.stat().st_size for path in self.folder.glob("*.jsonl"))
+
+    def check(self) -> list[LineError]:
+        """Lines that are no record, and those that a kill has cut in half; empty where all is well."""
+        with self._reading():
+            cut = [LineError(0, f"{path.name}: its last line was cut in half") for path in self._tails.cut()]
+        return [*self.refused, *cut, *super().check()]
+
+
+def _read(line: bytes) -> Record | str:
+    """The record of a line, or why it is none; "" for a blank line and a comment."""
+    text = line.strip()
+    if not text or text.startswith(b"#"):
+        return ""
+    try:
+        return read_line(text.decode("utf-8"))
+    except (RecordError, UnicodeDecodeError) as error:
+        return str(error)
+
+
+def _known(connection: Connection, uids: Sequence[str]) -> set[str]:
+    import sqlalchemy as sa
+
+    known: set[str] = set()
+    for start in range(0, len(uids), 500):
+        part = uids[start : start + 500]
+        known |= set(connection.execute(sa.select(R.c.uid).where(R.c.uid.in_(part))).scalars())
+    return known
+
+
+def _write_whole(file: int, data: bytes) -> None:
+    """Append all bytes or none, as far as the disk obeys. Raises OSError."""
+    before, done = os.fstat(file).st_size, 0
+    try:
+        while done < len(data):
+            done += os.write(file, data[done:])
+        os.fsync(file)
+    except OSError:
+        os.ftruncate(file, before)
+        raise
+
+
+def _check_folder(folder: Path, write: bool) -> None:
+    where = str(folder)
+    if folder.exists() and not folder.is_dir():
+        raise RecordError("not a folder", where=where, hint="leave the slash at the end out, or choose another --db")
+    try:
+        if write:
+            folder.mkdir(parents=True, exist_ok=True)
+        elif not any(folder.glob("*.jsonl")):
+            hint = "make some with `autosched tune --db`"
+            raise RecordError("there are no tuning logs in this folder", where=where, hint=hint)
+    except OSError as error:
+        raise RecordError(f"cannot use the folder: {error.strerror}", where=where) from None

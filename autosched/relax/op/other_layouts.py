@@ -1,0 +1,80 @@
+"""Layouts other than NCHW for operators over images: dimensions are brought into that order and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from autosched import topi
+from autosched.errors import InvalidValueError
+from autosched.relax.op.types import tensor
+from autosched.relax.struct_info import StructInfo, TensorStructInfo
+
+PLAIN, KERNEL = "NCHW", "OIHW"
+
+
+def order_of(layout: str, plain: str = PLAIN) -> tuple[int, ...] | None:
+    """How a tensor of a layout is transposed into the plain one; None where it is plain already, or has blocks.
+
+    Raises ValueError for what is no order of the plain layout's letters.
+    """
+    if layout == plain or layout.endswith("c"):
+        return None
+    if sorted(layout) != sorted(plain):
+        raise InvalidValueError(f"unknown layout '{layout}'", hint=f"use an order of {plain}")
+    return tuple(layout.index(c) for c in plain)
+
+
+def inverse(order: tuple[int, ...]) -> tuple[int, ...]:
+    """The transposition that undoes another one."""
+    return tuple(order.index(i) for i in range(len(order)))
+
+
+def _permuted(info: StructInfo, order: tuple[int, ...] | None) -> StructInfo:
+    if order is None:
+        return info
+    t = tensor(info)
+    if t.ndim != len(order):
+        return t  # refused by the operator's own rule
+    return TensorStructInfo(tuple(t.dims[a] for a in order), t.dtype)
+
+
+def plain_attrs(attrs: dict[str, Any], key: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """(orders of data, weight and result, the attributes in plain layouts)."""
+    orders = (
+        order_of(attrs[key]), order_of(attrs["kernel_layout"], KERNEL) if "kernel_layout" in attrs else None,
+        order_of(attrs["out_layout"] or attrs[key]),
+    )  # fmt: skip
+    data, weight, result = orders
+    changed = {
+        **({key: PLAIN} if data else {}), **({"kernel_layout": KERNEL} if weight else {}),
+        **({"out_layout": PLAIN} if result else {}),
+    }  # fmt: skip
+    return orders, {**attrs, **changed}
+
+
+def any_layout(
+    key: str, infer: Callable[..., Any], compute: Callable[..., Any], reference: Callable[..., Any]
+) -> dict[str, Callable[..., Any]]:
+    """The rules of an operator for NCHW as rules for every order of these dimensions; `key` names the attribute."""
+
+    def infer_type(*types: Any, **attrs: Any) -> Any:
+        orders, plain = plain_attrs(attrs, key)
+        found = infer(*map(_permuted, types, orders), **plain)
+        return _permuted(found, inverse(orders[2])) if orders[2] else found
+
+    def around(f: Callable[..., Any], transpose: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **attrs: Any) -> Any:
+            orders, plain = plain_attrs(attrs, key)
+            result = f(*(transpose(a, o) if o else a for a, o in zip(args, orders, strict=False)), **plain)
+            return transpose(result, inverse(orders[2])) if orders[2] else result
+
+        return run
+
+    contiguous = lambda x, order: np.ascontiguousarray(np.transpose(x, order))  # noqa: E731
+    return {
+        "infer_type": infer_type, "compute": around(compute, topi.transpose),
+        "reference": around(reference, contiguous),
+    }  # fmt: skip
