@@ -75,7 +75,7 @@ def main(dist: Path) -> None:
     print(f"{wheel.name} and {sdist.name}: installed in clean environments, {len(files)} files, commands run")
 
 
-COMMANDS = ("tune", "build", "run", "bench", "logs", "doctor")
+COMMANDS = ("tune", "build", "run", "bench", "logs", "worker", "doctor")
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))

@@ -109,7 +109,7 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return parse
 
 
-TUNE_MODES = ("off", "lookup")
+TUNE_MODES = ("off", "lookup", "tune", "force")
 
 AUTOSCHED_DB = switch(
     "AUTOSCHED_DB",
@@ -146,10 +146,19 @@ AUTOSCHED_NUM_THREADS = switch(
 AUTOSCHED_TUNE = switch(
     "AUTOSCHED_TUNE",
     "lookup",
-    "lookup: a build reads the usual databases; off: it reads none and every kernel has its default",
+    "lookup: a build reads the usual databases; off: it reads none, every kernel has its default and nothing is tuned; "
+    "tune: a model's kernels without a trusted record are tuned before it is built; force: all of them are",
     Kind.SETTING,
     parse=_one_of(*TUNE_MODES),
     allowed=f"one of {', '.join(TUNE_MODES)}",
+)
+AUTOSCHED_TARGET_AS = switch(
+    "AUTOSCHED_TARGET_AS",
+    "",
+    "devices whose records a build may use where it has none of its own, as with --like",
+    Kind.SETTING,
+    parse=str,
+    allowed="a family (x86-64-v4), a part of a device's name, or a target",
 )
 AUTOSCHED_STRICT = switch(
     "AUTOSCHED_STRICT",

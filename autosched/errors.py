@@ -122,6 +122,12 @@ class RecordError(TVMError):
     exit_code = 2
 
 
+class UntrustedError(RecordError):
+    """A strict build met kernels without a record that can be trusted."""
+
+    exit_code = 1
+
+
 class ArtifactError(TVMError):
     """A saved artifact that cannot be loaded."""
 

@@ -71,8 +71,14 @@ FACES: Mapping[str, Mapping[str, str]] = {
         "instrument": "autosched.ir.instrument",
         "ir": "autosched.ir",
         "meta_schedule": "autosched.meta_schedule",
+        "_ffi": "autosched.runtime.registry",
+        "ffi": "autosched.runtime.registry",
         "records": "autosched.records",
+        "convert": "autosched.runtime.values:convert",
+        "parser": "autosched.relay.parser",
         "relay": "autosched.relay",
+        "rpc": "autosched.runtime.rpc",
+        "support": "autosched.contrib.support",
         "relax": "autosched.relax",
         "runtime": "autosched.runtime",
         "script": "autosched.script",
@@ -90,9 +96,13 @@ FACES: Mapping[str, Mapping[str, str]] = {
         "tuner": "autosched.tuner",
     },
     "autosched.contrib": {
+        "cblas": "autosched.contrib.cblas",
         "debugger": "autosched.contrib.debugger",
         "graph_executor": "autosched.contrib.graph_executor",
         "graph_runtime": "autosched.contrib.graph_executor",
+        "cc": "autosched.contrib.cc",
+        "download": "autosched.contrib.download",
+        "tar": "autosched.contrib.tar",
         "utils": "autosched.contrib.utils",
     },
     "autosched.ir": {
@@ -119,6 +129,8 @@ FACES: Mapping[str, Mapping[str, str]] = {
         "build_module": "autosched.relay.build_module",
         "build_config": "autosched.ir.transform:PassContext",
         "expr": "autosched.relay.expr",
+        "expr_functor": "autosched.relay.functor",
+        "param_dict": "autosched.runtime.params",
         "frontend": "autosched.relay.frontend",
         "function": "autosched.relay.expr",
         "testing": "autosched.relay.testing",
@@ -127,7 +139,10 @@ FACES: Mapping[str, Mapping[str, str]] = {
     },
     "autosched.runtime": {
         "ndarray": "autosched.runtime.ndarray",
+        "convert": "autosched.runtime.values:convert",
         "profiler_vm": "autosched.runtime.profiler_vm",
+        "ShapeTuple": "autosched.runtime.values:ShapeTuple",
+        "String": "autosched.runtime.values:String",
         "vm": "autosched.runtime.vm",
     },
     "autosched.runtime.module": {
@@ -201,6 +216,13 @@ FACES: Mapping[str, Mapping[str, str]] = {
         "transform": "autosched.tir.transform",
         **{name: f"autosched.te.math:{name}" for name in _TIR_MATH},
     },
+    "autosched.topi": {
+        "generic": "autosched.topi.generic",
+        "testing": "autosched.topi.testing",
+        "x86": "autosched.topi.generic",
+        "cuda": "autosched.topi.generic",
+        "arm_cpu": "autosched.topi.generic",
+    },
     "autosched.tir.analysis": {
         "estimate_tir_flops": "autosched.codegen.lower.tvm_passes:estimate_tir_flops",
     },
@@ -213,12 +235,18 @@ FACES: Mapping[str, Mapping[str, str]] = {
 
 # TVM's paths of modules that stand elsewhere here: `import autosched.nd`, `from autosched.tirx import …`.
 ALIASES: Mapping[str, str] = {
+    "autosched.topi.x86": "autosched.topi.generic",
+    "autosched.topi.cuda": "autosched.topi.generic",
+    "autosched.topi.arm_cpu": "autosched.topi.generic",
     "autosched.arith": "autosched.tir.arith",
     "autosched.sym": "autosched.tir.arith",
     "autosched.nd": "autosched.runtime.ndarray",
     "autosched.transform": "autosched.ir.transform",
     "autosched.contrib.graph_runtime": "autosched.contrib.graph_executor",
     "autosched.error": "autosched.errors",
+    "autosched.parser": "autosched.relay.parser",
+    "autosched.rpc": "autosched.runtime.rpc",
+    "autosched.support": "autosched.contrib.support",
     "autosched.instrument": "autosched.ir.instrument",
     "autosched.relax.ir.instrument": "autosched.relax.instrument",
     "autosched.relax.ir": "autosched.ir",
@@ -230,6 +258,29 @@ ALIASES: Mapping[str, str] = {
     "autosched.s_tir.meta_schedule": "autosched.meta_schedule",
     "autosched.s_tir": "autosched.tir",
     "autosched.relay.function": "autosched.relay.expr",
+    "autosched.relay.expr_functor": "autosched.relay.functor",
+    "autosched.relay.param_dict": "autosched.runtime.params",
+    "autosched.relay.ty": "autosched.relay.types",
+    "autosched.relax.ty": "autosched.relax.struct_info",
+    "autosched.relax.vm_build": "autosched.driver.relax_build",
+    "autosched.relax.frontend.nn.modules": "autosched.frontend.nn.layers",
+    "autosched.contrib.util": "autosched.contrib.utils",
+    "autosched.contrib.ndk": "autosched.contrib.cc",
+    "autosched.contrib.debugger.debug_runtime": "autosched.contrib.debugger.debug_executor",
+    "autosched.autotvm.measure.measure": "autosched.autotvm.measure",
+    "autosched.autotvm.measure.measure_methods": "autosched.autotvm.measure",
+    "autosched.autotvm.task.topi_integration": "autosched.autotvm.task",
+    "autosched.meta_schedule.builder": "autosched.meta_schedule.options",
+    "autosched.meta_schedule.runner": "autosched.meta_schedule.options",
+    "autosched.meta_schedule.cost_model": "autosched.meta_schedule.options",
+    "autosched.meta_schedule.search_strategy": "autosched.meta_schedule.options",
+    "autosched.rpc.client": "autosched.runtime.rpc",
+    "autosched.rpc.server": "autosched.runtime.rpc",
+    "autosched.rpc.tracker": "autosched.runtime.rpc",
+    "autosched.testing.utils": "autosched.testing",
+    "autosched._ffi.registry": "autosched.runtime.registry",
+    "autosched._ffi": "autosched.runtime.registry",
+    "autosched.ffi": "autosched.runtime.registry",
 }
 
 # The printer lies above `ir`; its hook there is filled on first use.
@@ -260,9 +311,12 @@ class _AliasFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def _real_name(name: str) -> str | None:
-    for alias, real in ALIASES.items():
-        if name == alias or name.startswith(f"{alias}."):
-            return real + name[len(alias) :]
+    rest = ""
+    while name:  # the longest alias counts
+        if name in ALIASES:
+            return ALIASES[name] + rest
+        name, dot, last = name.rpartition(".")
+        rest = f"{dot}{last}{rest}"
     return None
 
 

@@ -1,5 +1,6 @@
 """TVM's AutoTVM: templates written with te, their spaces, tuners, logs and dispatch."""
 
+from autosched.autotvm import graph_tuner as graph_tuner
 from autosched.autotvm import measure as measure
 from autosched.autotvm import record as record
 from autosched.autotvm import task as task

@@ -18,6 +18,7 @@ from autosched.errors import UsageError
 EXAMPLE = """
 autosched build model.onnx -o model.asx
 autosched build model.onnx -o model.asx --db tuned.db -v
+autosched build model.onnx --strict --like x86-64-v4
 """
 
 REPORT_COLUMNS = (
@@ -35,6 +36,10 @@ REPORT_COLUMNS = (
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write (default: MODEL with .asx).")
 @click.option("--no-db", is_flag=True, help="Use every template's default; look nothing up.")
 @click.option("--locked", type=click.Path(path_type=Path), help="Use exactly what `autosched logs lock` has written.")
+@click.option(
+    "--like", metavar="DEVICE", help="Use records of such devices too: a family (x86-64-v4), a name, a target."
+)
+@click.option("--strict", is_flag=True, help="Fail where a kernel has no trusted record (exit code 1).")
 @click.option("--shapes", type=SHAPES, help='Shapes of dynamic inputs: "x:1x3x224x224".')
 @click.option(
     "--accuracy", type=click.Choice(["fast", "strict"]), default="fast", show_default=True, help="strict: no Winograd."
@@ -45,6 +50,8 @@ def command(
     output: Path | None,
     no_db: bool,
     locked: Path | None,
+    like: str | None,
+    strict: bool,
     shapes: Shapes | None,
     accuracy: str,
 ) -> None:
@@ -68,7 +75,13 @@ def command(
         records = read_lock(locked)
     with compiling(f"building {model.name}", quiet=common.is_quiet):
         executable = driver.build(
-            module, target=common.target, records=records, threads=common.threads, accuracy=accuracy
+            module,
+            target=common.target,
+            records=records,
+            threads=common.threads,
+            accuracy=accuracy,
+            like=like,
+            strict=strict,
         )
     executable.save(path)
     report = driver.build_report(executable)

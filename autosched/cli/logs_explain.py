@@ -35,7 +35,8 @@ COLUMNS = (
     "explain", example='autosched logs explain model.onnx\nautosched logs explain "conv2d 1x64" --db tuned.db'
 )
 @click.argument("what", metavar="MODEL|TASK")
-def explain(common: Common, what: str) -> None:
+@click.option("--like", metavar="DEVICE", help="As `autosched build --like` would have it.")
+def explain(common: Common, what: str, like: str | None) -> None:
     """Show which record each kernel of a model would use, the rejected ones with reasons, and what tuning may gain.
 
     TASK is a part of a workload's text as `autosched logs list` shows it. "to gain" is what the second half of the
@@ -43,7 +44,7 @@ def explain(common: Common, what: str) -> None:
     """
     from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
 
-    reader = resolve_records(list(common.db) or None)
+    reader = resolve_records(list(common.db) or None, like=like)
     target, threads = resolve_target(common.target), resolve_threads(common.threads)
     gains = Gains(reader, threads)
     if Path(what).is_file():
@@ -62,10 +63,11 @@ class Gains:
     """What tuning is expected to gain, from the statistics of the databases that a reader asks."""
 
     def __init__(self, reader: RecordReader, threads: int):
+        from autosched.records.like import leaves
         from autosched.records.sql import SqlStore
         from autosched.records.statistics import task_statistics
 
-        stores = [part for part in getattr(reader, "readers", [reader]) if isinstance(part, SqlStore)]
+        stores = [part for part in leaves(reader) if isinstance(part, SqlStore)]
         self.stores, self.threads = stores, threads
         self.known: dict[tuple[str, Any], float] = {}
         saved: dict[str, list[float]] = {}

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from autosched.cli.common import Common, make_command
-from autosched.cli.logs_common import open_database, workload_text
+from autosched.cli.logs_common import database_place, open_database, workload_text
 from autosched.cli.output import Column, Table, clock, count, factor, make_rich, milliseconds, say, show
 from autosched.cli.values import DURATION
 
 if TYPE_CHECKING:
     from autosched.records.sql import SqlStore
 
+MAKING_S = 5.0  # that a database may take from its first byte to its last table
 COLUMNS = (
     Column("workload", "workload", workload_text),
     Column("n_trials", "trials", right=True),
@@ -32,18 +33,46 @@ COLUMNS = (
 @click.option("--for", "duration", type=DURATION, help="Stop after this time; without it, Ctrl-C does.")
 @click.option("--once", is_flag=True, help="Show how it stands and end.")
 def watch(common: Common, every: float, duration: float | None, once: bool) -> None:
-    """Show the tuning that wrote to the database last, and follow it."""
-    with open_database(common) as store:
-        if once or common.format != "table":
-            rows, text = _state(store)
-            show(Table(COLUMNS, rows), common.format)
-            say(text, quiet=common.is_quiet)
+    """Show the tuning that wrote to the database last, and follow it.
+
+    A database that is not there yet is waited for.
+    """
+    end = None if duration is None else time.monotonic() + duration
+    follows = not once and common.format == "table"
+    try:
+        if follows:
+            if found := _open_when_made(common, every, end):
+                with found as store:
+                    (_follow_live if sys.stdout.isatty() else _follow_lines)(store, every, end)
             return
-        end = None if duration is None else time.monotonic() + duration
-        try:
-            (_follow_live if sys.stdout.isatty() else _follow_lines)(store, every, end)
-        except KeyboardInterrupt:
-            return  # how one stops watching
+        with open_database(common) as store:
+            rows, text = _state(store)
+    except KeyboardInterrupt:
+        return  # how one stops watching
+    show(Table(COLUMNS, rows), common.format)
+    say(text, quiet=common.is_quiet)
+
+
+def _open_when_made(common: Common, every: float, end: float | None) -> SqlStore | None:
+    """Open the database as soon as it is made; None when the time is up. Raises RecordError."""
+    from autosched.errors import RecordError
+    from autosched.records.places import file_of
+
+    path = file_of(database_place(common).where)
+    is_awaited = path is not None and not path.exists()
+    if is_awaited:
+        say(f"waiting for {path}", quiet=common.is_quiet)
+    patience = MAKING_S
+    while True:
+        if path is None or path.exists():
+            try:
+                return open_database(common)
+            except RecordError:
+                patience -= every
+                if not is_awaited or patience < 0:  # it is not that it is being made just now
+                    raise
+        if not _wait(every, end):
+            return None
 
 
 def _state(store: SqlStore) -> tuple[list[dict[str, Any]], str]:

@@ -16,13 +16,16 @@ from autosched.driver.choose import Choice, choose_all, is_scheduled
 from autosched.driver.compile import compile_functions, prim_funcs, stored_functions
 from autosched.driver.input_ranges import input_ranges
 from autosched.driver.models import as_module, join_targets, refuse_thread_bindings
+from autosched.driver.outside_calls import build_steps, calls_outside
 from autosched.driver.packed_call import graph_with_packing
 from autosched.driver.pipeline import graph_passes, run_passes
 from autosched.driver.report import BuildReport
-from autosched.driver.schedules import CALL_TIR, apply_schedules, packing_function, schedule_attrs
+from autosched.driver.schedules import CALL_TIR, apply_schedules, packing_function
 from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
+from autosched.driver.strict import StrictReader
 from autosched.driver.symbolic import SymbolicFunction, SymbolicModule, is_symbolic
 from autosched.driver.threads import limit_threads
+from autosched.driver.tune_first import tune_first
 from autosched.driver.work import count_work
 from autosched.errors import UsageError
 from autosched.ir import GlobalVar, IRModule
@@ -32,9 +35,10 @@ from autosched.relax.to_graph import to_graph
 from autosched.relax.transform import BindParams
 from autosched.runtime import Executable, Module
 from autosched.target import Target
-from autosched.templates import apply_config
+from autosched.templates import apply_config, schedule_attrs
 from autosched.templates.accuracy import STRICT, with_strict
 from autosched.tir import PrimFunc
+from autosched.tir.custom import lower_custom_intrinsics
 from autosched.tir.specialize import specialize, with_scalar_buffers
 from autosched.version import __version__
 
@@ -54,6 +58,8 @@ def build(
     records: Any = None,
     threads: int | None = None,
     accuracy: str = "fast",
+    like: str | None = None,
+    strict: bool = False,
 ) -> Any:
     """Compile with the best configurations known for this machine.
 
@@ -66,6 +72,8 @@ def build(
     records   a database, path, URL or list of them; else the `with` block's context, else the usual places
     threads   the budget that configurations are looked up for
     accuracy  "strict" leaves out algorithms that lose more than direct evaluation does
+    like      devices (a family, a part of a name, a target) whose records may be used where there are no others
+    strict    raise UntrustedError where a kernel has no record that was verified on a machine like this one
     Raises    TargetError, RecordError, UsageError for what cannot be used.
     """
     del runtime  # accepted for TVM's sake
@@ -81,15 +89,22 @@ def build(
         raise UsageError(f"accuracy '{accuracy}'", hint=f"use one of {ACCURACIES}")
     module = as_module(what, args, name)
     chosen_target = resolve_target(target)
-    reader = resolve_records(records)
     n_threads = resolve_threads(threads)
+    if has_graph(module):
+        tune_first(module, chosen_target, params, records, n_threads)
+    reader = resolve_records(records, like=like)
+    reader = StrictReader(reader) if strict else reader
     if has_graph(module):
         return build_graph(module, chosen_target, reader, n_threads, params or {}, accuracy)
     if params:
         raise UsageError("params bind the parameters of a relax function", hint="this module has none")
 
     def plain(functions: IRModule) -> Module:
+        functions = lower_intrinsics(functions, chosen_target)
         refuse_thread_bindings(functions)
+        outside = {name: f for name, f in prim_funcs(functions).items() if calls_outside(f)}
+        if outside:
+            return build_with_calls(functions, outside, plain)
         return build_functions(with_accuracy(functions, accuracy), chosen_target, reader, n_threads)
 
     if any(is_symbolic(f) for f in prim_funcs(module).values()):
@@ -101,6 +116,25 @@ def build(
 
         return build_symbolic(module, specialized, plain)
     return plain(module)
+
+
+def lower_intrinsics(module: IRModule, target: Target) -> IRModule:
+    """The module with the user's own intrinsics, and functions of C, replaced by what code is generated for."""
+    functions = {
+        gv: lower_custom_intrinsics(f, target.kind.name) if isinstance(f, PrimFunc) else f
+        for gv, f in module.functions_items()
+    }
+    return module.with_functions(functions)
+
+
+def build_with_calls(
+    module: IRModule, outside: Mapping[str, PrimFunc], plain: Callable[[IRModule], Module]
+) -> Module:
+    """A module in which some functions call registered Python functions between their kernels."""
+    known = {name: f for name, f in prim_funcs(module).items() if name not in outside}
+    steps = {name: build_steps(name, f, lambda kernels: plain(IRModule(dict(kernels)))) for name, f in outside.items()}
+    entry = next(iter(prim_funcs(module)))
+    return SymbolicModule(steps, plain(IRModule(dict(known))) if known else None, entry)
 
 
 def build_symbolic(
@@ -175,10 +209,11 @@ def assemble(prepared: IRModule, choices: Mapping[str, Choice], target: Target, 
         "target": target.to_json(),
         "threads": threads,
         "report": [dict(row) for row in report.rows],
-        "compile_s": compile_s,
         "functions": stored_functions(scheduled),
     }
-    return Executable(kernels, graph, constants, native_object(), manifest, params)
+    executable = Executable(kernels, graph, constants, native_object(), manifest, params)
+    executable.compile_s = compile_s  # not in the manifest: equal builds give equal bytes
+    return executable
 
 
 def build_functions(module: IRModule, target: Target, records: RecordReader | None, threads: int) -> Module:
@@ -237,4 +272,4 @@ class Plan:
 
 def build_report(executable: Executable) -> BuildReport:
     """The report of the build that made an executable."""
-    return BuildReport(tuple(executable.manifest.get("report", ())), float(executable.manifest.get("compile_s", 0.0)))
+    return BuildReport(tuple(executable.manifest.get("report", ())), executable.compile_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
+from autosched.driver.strict import StrictReader, refuse_untrusted
 from autosched.driver.work import count_work
 from autosched.errors import ScheduleError, SpaceError
 from autosched.ir import IRModule, walk
@@ -145,6 +146,9 @@ def _has_plain_nests(func: PrimFunc) -> bool:
             return False
         if any(iv.kind not in (SPATIAL, REDUCE) for iv in stmt.block.iter_vars):
             return False
+        written = {w.buffer for w in stmt.block.writes}
+        if stmt.block.init is None and any(r.buffer in written for r in stmt.block.reads):
+            return False  # each iteration may need the one before
     return True
 
 
@@ -173,4 +177,6 @@ def choose_all(
         first = by_key[task.key]
         applied = first.applied if first.task.func is func else None
         choices[gv.name] = dataclasses.replace(first, name=gv.name, task=task, applied=applied)
+    if isinstance(records, StrictReader):
+        refuse_untrusted(choices.values())
     return choices

@@ -11,9 +11,9 @@ from autosched.driver.build import build
 from autosched.driver.settings import resolve_target
 from autosched.driver.vm import build_vm
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, UsageError
-from autosched.ir import GlobalVar, IRModule
+from autosched.ir import GlobalVar, IRModule, walk
 from autosched.ir.transform import Pass
-from autosched.relax.expr import Call, Function
+from autosched.relax.expr import Call, Function, MatchCast
 from autosched.relax.pipeline import get_pipeline
 from autosched.relax.rewrite import bindings_of
 from autosched.relax.struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo
@@ -86,7 +86,15 @@ def compile_any(
 
 
 def _symbols(function: Any) -> list[TirVar]:
-    return symbolic_dims(function) if isinstance(function, Function) and not function.attrs.get("Primitive") else []
+    if not isinstance(function, Function) or function.attrs.get("Primitive"):
+        return []
+    cast = [v for b in _casts(function) for v in walk(b.struct_info) if isinstance(v, TirVar)]
+    return list(dict.fromkeys([*symbolic_dims(function), *cast]))
+
+
+def _casts(function: Function) -> list[MatchCast]:
+    """The match_casts of parameters: they say what the symbols are."""
+    return [b for b in bindings_of(function.body) if isinstance(b, MatchCast) and b.value in function.params]
 
 
 def _run(pipeline: Any, mod: IRModule) -> IRModule:
@@ -130,7 +138,7 @@ class _Late:
     def __call__(self, name: str, args: Sequence[Any]) -> Program:
         function = self.mod[name]
         values = _sizes(name, function, args)
-        missing = [v.name for v in symbolic_dims(function) if v not in values]
+        missing = [v.name for v in _symbols(function) if v not in values]
         if missing:
             raise ShapeError(f"the size of {missing[0]} does not follow from the arguments", where=f"function {name}")
         key = (name, *values.values())
@@ -159,8 +167,10 @@ class _Late:
 def _sizes(name: str, function: Function, args: Sequence[Any]) -> dict[TirVar, int]:
     """What the arguments' shapes say of the symbols. Raises ShapeError where they contradict each other."""
     values: dict[TirVar, int] = {}
-    for param, arg in zip(function.params, args, strict=True):
-        info = param.struct_info
+    given = dict(zip(function.params, args, strict=True))
+    pairs = [(p, p.struct_info, a) for p, a in given.items()]
+    pairs += [(b.value, b.struct_info, given[b.value]) for b in _casts(function)]  # type: ignore[index, misc]
+    for param, info, arg in pairs:
         if isinstance(info, ShapeStructInfo) and info.values is not None and isinstance(arg, Sequence):
             for d, size in zip(info.values, arg, strict=False):
                 if isinstance(d, TirVar):

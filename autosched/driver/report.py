@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autosched.driver.choose import Choice
+from autosched.records import Trust
 
 
 @dataclass(frozen=True)
@@ -20,11 +21,14 @@ class BuildReport:
     @property
     def summary(self) -> str:
         """One line: how many kernels, where their configurations came from, how long compiling took."""
-        origins = Counter("default" if r["trust"] == "default" else str(r["trust"]) for r in self.rows)
-        recorded = sum(n for trust, n in origins.items() if trust != "default")
-        parts = [f"{recorded} from records"] if recorded else []
-        if origins["default"]:
-            parts.append(f"{origins['default']} default")
+        trusts = Counter(str(r["trust"]) for r in self.rows)
+        n_default, n_near = trusts.pop("default", 0), trusts.pop("near shape", 0)
+        parts = []
+        if trusts:
+            told = ", ".join(f"{trusts[trust]} {trust}" for trust in map(str, Trust) if trust in trusts)
+            parts.append(f"{trusts.total()} from records ({told})")
+        parts += [f"{n_near} near shape"] if n_near else []
+        parts += [f"{n_default} default"] if n_default else []
         distinct = len(self.rows)
         text = f"{distinct} kernel{'s' if distinct != 1 else ''}: {', '.join(parts) or 'none'}"
         weak = sum(1 for r in self.rows if r["reason"] and r["trust"] == "default" and "invalid" in str(r["reason"]))

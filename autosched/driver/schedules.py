@@ -13,9 +13,8 @@ from autosched.ir import FrozenDict, GlobalVar, IRModule
 from autosched.relax.expr import Call, Constant, Function, SeqExpr, Tuple, Var, VarBinding
 from autosched.relax.op.call import CALL_TIR as OP_CALL_TIR
 from autosched.relax.struct_info import TensorStructInfo
-from autosched.space import Config
 from autosched.target import Target
-from autosched.templates import Applied, Packing, apply_config, default_config
+from autosched.templates import Packing, apply_config, default_config, schedule_attrs
 from autosched.tir import PrimFunc
 
 CALL_TIR = OP_CALL_TIR.name
@@ -34,11 +33,6 @@ def apply_schedules(module: IRModule, choices: Mapping[str, Choice], target: Tar
         functions[gv] = applied.func.with_attr(schedule_attrs(choices[gv.name].config, applied))
     functions |= rewriter.added
     return module.with_functions(functions)
-
-
-def schedule_attrs(config: Config, applied: Applied) -> dict[str, Any]:
-    """The attributes of a function that a template has scheduled."""
-    return {"tir.is_scheduled": True, "autosched.config": config.to_json(), "autosched.trace": applied.trace}
 
 
 def packing_function(pack: Packing, dtype: str, target: Target) -> PrimFunc:

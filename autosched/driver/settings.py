@@ -11,9 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from autosched.env import AUTOSCHED_TUNE
+from autosched.driver.near import expected_gain
+from autosched.env import AUTOSCHED_TARGET_AS, AUTOSCHED_TUNE
 from autosched.errors import TargetError, UsageError
 from autosched.records import DispatchContext, FallbackContext, RecordReader, default_reader
+from autosched.records.like import LikeReader
+from autosched.records.near import NearReader
 from autosched.target import Target, host_cpu
 from autosched.target.threads import choose_threads
 
@@ -58,11 +61,13 @@ def resolve_threads(threads: int | None) -> int:
     return choose_threads(threads)
 
 
-def resolve_records(records: Any = None, start: Path | None = None) -> RecordReader:
+def resolve_records(records: Any = None, start: Path | None = None, *, like: str | None = None) -> RecordReader:
     """The reader of a build: what was given, else the `with` block's context; for what that lacks, the usual places.
 
     records  a reader, path, URL, or a list of those; None
-    A `FallbackContext`, given or around, ends the look-up. Raises RecordError for a source that cannot be used.
+    like     devices whose records may be used where there are none of this one's; None: what AUTOSCHED_TARGET_AS says
+    What nobody has tuned gets a near shape's configuration where more than the default's speed is expected of it. A
+    `FallbackContext`, given or around, ends the look-up. Raises RecordError for a source that cannot be used.
     """
     if records is None and (context := DispatchContext.current) is not DispatchContext.root:
         records = context
@@ -72,4 +77,7 @@ def resolve_records(records: Any = None, start: Path | None = None) -> RecordRea
         return FallbackContext()
     if isinstance(records, Sequence) and not isinstance(records, str) and not records:
         records = None
-    return default_reader(records, start=start)
+    reader: RecordReader = default_reader(records, start=start)
+    if device := AUTOSCHED_TARGET_AS.get() if like is None else like:
+        reader = LikeReader(reader, device)
+    return NearReader(reader, expected_gain)

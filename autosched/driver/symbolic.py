@@ -126,7 +126,7 @@ def _number(var: Var, value: int) -> Any:
 class SymbolicModule(Module):
     """A module of functions whose sizes are known when they are called; others are as always."""
 
-    def __init__(self, functions: Mapping[str, SymbolicFunction], plain: Module | None, entry: str):
+    def __init__(self, functions: Mapping[str, Any], plain: Module | None, entry: str):
         kernels = {} if plain is None else plain.kernels
         super().__init__(
             kernels, b"" if plain is None else plain.native, functions={} if plain is None else plain.graphs,
@@ -154,7 +154,8 @@ class SymbolicModule(Module):
         """Refused. Raises InvalidValueError always."""
         names = ", ".join(self._symbolic)
         raise InvalidValueError(
-            f"functions with symbolic sizes ({names}) cannot be saved", hint="build them for constant sizes"
+            f"functions with symbolic sizes or calls of Python ({names}) cannot be saved",
+            hint="build them for constant sizes",
         )
 
     def with_imports(self) -> Module:

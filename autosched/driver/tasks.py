@@ -11,6 +11,7 @@ from autosched.driver.choose import is_scheduled, make_task
 from autosched.ir import IRModule
 from autosched.target import Target
 from autosched.task import Task
+from autosched.templates.base import KERNEL_NAME
 from autosched.tir import PrimFunc
 
 
@@ -38,6 +39,8 @@ def prepared_tasks(module: IRModule, target: Target, *, threads: int, cache: str
         known = tasks.get(task.key)
         if known is not None:
             task = dataclasses.replace(known, weight=known.weight + weight)
+        elif has_graph(module):  # so that the builder's kernels are those that the build finds in the kernel cache
+            task = dataclasses.replace(task, func=func.with_attr(KERNEL_NAME, gv.name))
         tasks[task.key] = task
     return tuple(sorted(tasks.values(), key=lambda t: -t.weight * _work(t)))
 

@@ -18,6 +18,7 @@ from autosched.driver.tune_report import TaskReport as TaskReport
 from autosched.driver.tune_report import TuneReport as TuneReport
 from autosched.driver.tune_session import SPENT
 from autosched.driver.tune_share import Sharing
+from autosched.env import AUTOSCHED_TUNE
 from autosched.errors import UsageError
 from autosched.records import database_to_write, open_store
 from autosched.space import Config, use_spaces
@@ -53,6 +54,8 @@ def tune(
     Raises as `build`, and RecordError for the database.
     """
     options = options or TuneOptions()
+    if AUTOSCHED_TUNE.get() == "off":
+        raise UsageError("tuning is switched off by AUTOSCHED_TUNE=off", hint="unset it, or set it to lookup")
     chosen = resolve_target(target)
     if measurer is None:
         check_runs_here(chosen)

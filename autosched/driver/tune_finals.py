@@ -56,7 +56,7 @@ class Finals:
         ranked = sorted((t for t in job.trials[i].values() if t.is_ok), key=lambda t: t.median_s)
         finalists = [t.config for t in ranked if t.config != job.defaults[i]][:FINALISTS]
         named = job.named.get(i)
-        if named is not None and not report.n_trials:
+        if named is not None and i in job.settled and not report.n_trials:
             report.config = str(named)
             return self.update(i, "done before")
         if not finalists and job.states[i].default_s is None:

@@ -52,6 +52,7 @@ class Job:
         self.trials: list[dict[Config, Trial]] = [{} for _ in tasks]
         self.stale: list[set[Config]] = [set() for _ in tasks]  # recorded, but not as they would be measured now
         self.named: dict[int, Config] = {}  # winners of earlier runs, by task
+        self.settled: set[int] = set()  # tasks of which nothing was measured since their winner was named
         self.drift = Drift()
         self._first = {i: before[t.key] for i, t in enumerate(tasks) if t.key in before}  # to be tried early
         self._intervals: list[float] = []
@@ -93,6 +94,8 @@ class Job:
         winners = [r for r in facts if r.is_winner]
         if winners and winners[-1].config in self.spaces[i] and self.defaults[i] in self.trials[i]:
             self.named[i] = winners[-1].config
+            if winners[-1].time >= max(r.time for r in facts):
+                self.settled.add(i)
             self.states[i].best_s = winners[-1].measurement.median_s
             self.states[i].default_s = winners[-1].baseline_s or self.states[i].default_s
 

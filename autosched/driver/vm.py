@@ -127,8 +127,16 @@ class _Body:
             self.flush(straight, bindings[position:], body.body, code)
             straight = []
             self.values[b.var] = self.value(b.value, code)
+            if isinstance(b, MatchCast):
+                self.check(b, code)
         self.flush(straight, [], body.body, code)
         return self.value(body.body, code)
+
+    def check(self, b: MatchCast, code: list[Instruction]) -> None:
+        """Compare a tensor with what it is said to be."""
+        info = b.struct_info
+        if isinstance(info, TensorStructInfo) and info.is_static:
+            code.append(["check", self.register(self.values[b.var], code), b.var.name, list(info.static_shape), info.dtype])
 
     def is_straight(self, b: Binding, straight: Sequence[Binding]) -> bool:
         """Whether a binding can be part of a built graph: an operator, or glue between operators of the same part."""

@@ -213,6 +213,16 @@ def graph_pass(name: str, opt_level: int = 0) -> Callable[[Callable[[IRModule], 
     return lambda function: Pass(function, PassInfo(opt_level, name))
 
 
+def PrintIR(header: str = "", show_meta_data: bool = False) -> Pass:  # noqa: N802
+    """A pass that prints the module and leaves it as it is."""
+
+    def show(mod: IRModule) -> IRModule:
+        print(f"PrintIR({header}):\n{mod.script(show_meta=show_meta_data)}")
+        return mod
+
+    return Pass(show, PassInfo(0, "PrintIR"))
+
+
 Watcher = Callable[[str, IRModule, float], None]
 
 

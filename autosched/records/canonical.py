@@ -149,8 +149,10 @@ def _device(text: str) -> Fingerprint:
 @lru_cache(maxsize=4096)
 def _workload(text: str) -> Workload:
     workload = read_workload(text)
-    if workload.key != text or "\\u0000" in text or not is_small(text) or text.count("[") + text.count("{") > 40:
+    if workload.key != text or "\\u0000" in text:
         raise ValueError("not canonical")
+    if text.count("[") + text.count("{") >= MOST_NESTED or not is_small(text):  # it may be nested too deeply
+        check_plain(_DECODE(text), MOST_NESTED - 1)
     return workload
 
 

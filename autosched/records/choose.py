@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from autosched.records.found import Found, Trust, Validator, miss
 from autosched.records.record import Record, host_id
@@ -13,52 +14,73 @@ from autosched.task import Task
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """How near a record's device is: `level` 0 is the nearest; trust None means that it is foreign."""
+    """A rung of the ladder from this device down: `level` 0 is the nearest; trust None means that it is foreign.
+
+    reason  what a step down means, "" on the two top rungs
+    """
 
     level: int
     trust: Trust | None
+    reason: str = ""
 
 
-def match_device(record: Record, here: Fingerprint, by_family: bool) -> Match:
-    """Same machine, same kind of machine (the number of cores aside), same family where that is enough, or foreign."""
-    if record.device == here:
+FOREIGN = Match(9, None)
+Rank: TypeAlias = "tuple[int, int, bool, float, str]"
+
+
+def match_device(record: Record, here: Fingerprint, by_family: bool, like: str = "") -> Match:
+    """How near the record's device is: this machine, its kind, its architecture and resources, its family, or foreign.
+
+    by_family  whether a device of the same family is near enough (shipped records)
+    like       a family or a part of a device's name: such devices are near enough too
+    """
+    there = record.device
+    if there == here:
         return Match(0, Trust.HERE) if record.host == host_id() else Match(1, Trust.SAME_DEVICE)
-    if replace(record.device, cores=here.cores) == here:
-        return Match(2, Trust.SAME_DEVICE)
-    if by_family and record.device.family == here.family:
-        return Match(3, Trust.ELSEWHERE)
-    return Match(9, None)
+    if replace(there, cores=here.cores) == here:
+        return Match(2, Trust.SAME_DEVICE, f"tuned on {there.cores} cores, not {here.cores}")
+    if _resources(there) == _resources(here):
+        return Match(3, Trust.ELSEWHERE, f"tuned on {there.model_name}: same architecture and resources")
+    if by_family and there.family == here.family:
+        return Match(4, Trust.ELSEWHERE, f"tuned on {there.model_name}: same family {there.family}")
+    if like and (like == there.family or like.lower() in there.model_name.lower()):
+        return Match(5, Trust.ELSEWHERE, f"tuned on {there.model_name}, {there.family}: used as like {like}")
+    return FOREIGN
+
+
+def _resources(device: Fingerprint) -> Fingerprint:
+    """What decides which configurations are good, without names; cores are threads, which a look-up knows."""
+    return replace(device, vendor="", cpu_family=0, model_name="", cores=0)
 
 
 def choose(
-    records: Iterable[Record], task: Task, origin: str, *, valid: Validator | None = None, by_family: bool = False
-) -> Found:
-    """The nearest, then latest winner for the task that `valid` has nothing against.
+    records: Iterable[Record], task: Task, origin: str, *, valid: Validator | None = None, by_family: bool = False,
+    like: str = "",
+) -> Found:  # fmt: skip
+    """The nearest, then latest winner for the task that `valid` has nothing against; ties go by content.
 
     Of several, one that was measured with the threads and the cache state that the task will run with comes first.
 
-    records    of any workload, device and status; only winners of the task's workload count
-    by_family  whether a device of the same family is near enough (shipped records)
+    records          of any workload, device and status; only winners of the task's workload count
+    by_family, like  see `match_device`
     """
     here = task.target.fingerprint()
     foreign: set[str] = set()
-    ranked: list[tuple[tuple[int, int, bool, float, str], Trust, Record]] = []
+    ranked: list[tuple[Rank, Match, Record]] = []
     for record in records:
         if not record.is_winner or record.workload != task.workload:
             continue
-        match = match_device(record, here, by_family)
+        match = match_device(record, here, by_family, like)
         if match.trust is None:
             foreign.add(record.device.model_name)
-            continue
-        other_cache = bool(task.cache) and record.measurement.how.get("cache", task.cache) != task.cache
-        rank = (match.level, abs(record.threads - task.threads), other_cache, -record.time, record.uid)
-        ranked.append((rank, match.trust, record))
+        else:
+            ranked.append((rank_of(match, record, task), match, record))
     refusals: list[str] = []
-    for _, trust, record in sorted(ranked, key=lambda entry: entry[0]):
+    for _, match, record in sorted(ranked, key=lambda entry: entry[0]):
         if valid is not None and (objection := valid(record.config)):
             refusals.append(f"invalid record: {objection}")
             continue
-        return _hit(record, task, origin, trust)
+        return _hit(record, task, origin, match)
     if refusals:
         return miss(origin, refusals[0])
     if foreign:
@@ -66,11 +88,21 @@ def choose(
     return miss(origin, "no record")
 
 
-def _hit(record: Record, task: Task, origin: str, trust: Trust) -> Found:
-    reason = ""
+def rank_of(match: Match, record: Record, task: Task) -> Rank:
+    """The order in which winners are tried: nearest device, nearest number of threads, cache state, the latest.
+
+    The rank ends with the record's content, so that the order in which records are stored never decides.
+    """
+    other_cache = bool(task.cache) and record.measurement.how.get("cache", task.cache) != task.cache
+    return match.level, abs(record.threads - task.threads), other_cache, -record.time, record.uid
+
+
+def _hit(record: Record, task: Task, origin: str, match: Match) -> Found:
+    trust, reasons = match.trust or Trust.DEFAULT, [match.reason] if match.reason else []
     if record.threads != task.threads:
-        reason, trust = f"tuned with {record.threads} threads, not {task.threads}", max_trust(trust, Trust.NEAR)
-    return Found(record.config, origin, trust, reason, record.is_default, record.measurement.median_s)
+        reasons.append(f"tuned with {record.threads} threads, not {task.threads}")
+        trust = max_trust(trust, Trust.NEAR)
+    return Found(record.config, origin, trust, "; ".join(reasons), record.is_default, record.measurement.median_s)
 
 
 def max_trust(a: Trust, b: Trust) -> Trust:

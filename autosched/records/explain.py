@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autosched.records.choose import match_device
+from autosched.records.choose import match_device, rank_of
 from autosched.records.found import Found, RecordReader, Trust, Validator
-from autosched.records.layers import LayeredReader
+from autosched.records.like import leaves
 from autosched.records.record import Record
 from autosched.task import Task
 
@@ -43,14 +42,12 @@ class Explaining:
 
 def consider(reader: RecordReader, task: Task, found: Found, valid: Validator | None = None) -> list[Considered]:
     """Everything a reader's look-up meets for a task; readers that do not tell their winners give nothing."""
-    readers: Sequence[Any] = reader.readers if isinstance(reader, LayeredReader) else [reader]
+    like = str(getattr(reader, "like", ""))
     result: list[Considered] = []
     is_used = False
-    for part in readers:
-        if not hasattr(part, "winners_of"):
-            continue
+    for part in leaves(reader):
         origin = part.origin_for(task) if hasattr(part, "origin_for") else part.origin
-        for record, trust in _ranked(part, task):
+        for record, trust in _ranked(part, task, like):
             verdict, reason = _judge(record, trust, task, valid)
             if verdict == "not needed" and not is_used and record.config == found.config and origin == found.origin:
                 verdict, is_used = "used", True
@@ -58,15 +55,13 @@ def consider(reader: RecordReader, task: Task, found: Found, valid: Validator | 
     return result
 
 
-def _ranked(reader: Any, task: Task) -> list[tuple[Record, Trust | None]]:
+def _ranked(reader: Any, task: Task, like: str) -> list[tuple[Record, Trust | None]]:
     """The reader's winners in the order in which `choose` tries them, foreign ones last."""
     here = task.target.fingerprint()
     ranked = []
     for record in reader.winners_of(task):
-        match = match_device(record, here, getattr(reader, "by_family", False))
-        ranked.append(
-            ((match.level, abs(record.threads - task.threads), -record.time, record.uid), record, match.trust)
-        )
+        match = match_device(record, here, getattr(reader, "by_family", False), like)
+        ranked.append((rank_of(match, record, task), record, match.trust))
     return [(record, trust) for _, record, trust in sorted(ranked, key=lambda entry: entry[0])]
 
 

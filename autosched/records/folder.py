@@ -120,12 +120,20 @@ class FolderStore(SqlStore):
 
     def winners_of(self, task: Task) -> Iterator[Record]:
         """The task's winners of all devices and thread counts, in the order they were measured."""
+        self._read_winners()
+        return iter(sorted(self._winners_by_key.get(task.key, {}).values(), key=lambda record: record.time))
+
+    def winners_of_op(self, task: Task, op: str) -> Iterator[Record]:
+        """The winners of all workloads of an operator."""
+        self._read_winners()
+        return (r for found in self._winners_by_key.values() for r in found.values() if r.workload.op == op)
+
+    def _read_winners(self) -> None:
         for _, _, line in self._winner_tails.new_lines():
             if WINNER in line.replace(b" ", b""):
                 record = _read(line)
                 if isinstance(record, Record) and record.is_winner:
                     self._winners_by_key.setdefault(record.workload.key, {})[record.uid] = record
-        return iter(sorted(self._winners_by_key.get(task.key, {}).values(), key=lambda record: record.time))
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:

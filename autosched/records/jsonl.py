@@ -138,6 +138,10 @@ class JsonlReader:
         """The task's winners of all devices and thread counts."""
         return self._by_workload.get(task.key, ())
 
+    def winners_of_op(self, task: Task, op: str) -> Iterator[Record]:
+        """The winners of all workloads of an operator."""
+        return (record for found in self._by_workload.values() for record in found if record.workload.op == op)
+
     def best(self, task: Task, valid: Validator | None = None) -> Found:
         """See `RecordReader`. Raises RecordError if the file cannot be read."""
         return choose(self.winners_of(task), task, self.origin, valid=valid, by_family=self.by_family)

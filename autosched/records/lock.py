@@ -37,7 +37,7 @@ class Lock(FallbackContext):
             raise RecordError(f"the lock has no configuration for {task.workload}", where=self.where, hint=hint)
         if valid is not None and (objection := valid(config)):
             raise RecordError(f"the locked configuration of {task.workload}: {objection}", where=self.where, hint=hint)
-        return Found(config, f"lock {self.where}", Trust.SAME_DEVICE)
+        return Found(config, f"lock {Path(self.where).name}", Trust.SAME_DEVICE)
 
 
 def write_lock(path: Path, chosen: Mapping[str, tuple[Config, str]], facts: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from autosched.records.found import Found, Validator, miss
@@ -33,6 +33,11 @@ class ShippedReader:
         """The task's shipped winners."""
         reader = self._reader(task)
         return () if reader is None else reader.winners_of(task)
+
+    def winners_of_op(self, task: Task, op: str) -> Iterator[Record]:
+        """The shipped winners of the task's operator, which is the only one that is asked for."""
+        reader = self._reader(task)
+        return iter(()) if reader is None else reader.winners_of_op(task, op)
 
     def origin_for(self, task: Task) -> str:
         """What the logs for a task's target are called in reports."""

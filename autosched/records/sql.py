@@ -165,6 +165,10 @@ class SqlStore:
         """The task's winners of all devices and thread counts, in the order they were named."""
         return self._select(W.c.key == task.key, R.c.is_winner.is_(True))
 
+    def winners_of_op(self, task: Task, op: str) -> Iterator[Record]:
+        """The winners of all workloads of an operator."""
+        return self._select(W.c.op == op, R.c.is_winner.is_(True))
+
     def trials(self, task: Task) -> Iterator[Record]:
         """All records of the task on this device and with its threads, in the order they were measured.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from autosched.ir.module import GlobalVar
+from autosched.ir.module import GlobalVar, IRModule
 from autosched.ir.node import walk
 from autosched.relax.expr import (
     Binding,
@@ -19,7 +19,7 @@ from autosched.relax.expr import (
     Var,
 )
 from autosched.relax.rewrite import bindings_of, used_vars, users
-from autosched.relax.struct_info import StructInfo
+from autosched.relax.struct_info import StructInfo, covers
 from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.relax.transform.dead_code import remove_unused_bindings
 from autosched.relax.verify import well_formed as well_formed
@@ -117,6 +117,52 @@ def remove_all_unused(func: Function | DataflowBlock) -> Any:
     return remove_unused_bindings(func)
 
 
+def post_order_visit(expr: Any, fvisit: Any) -> None:
+    """Call `fvisit` on every expression of a function, values before the variables that they are bound to."""
+    if isinstance(expr, Function):
+        for p in expr.params:
+            fvisit(p)
+        for b in _bindings(expr):
+            if isinstance(b.value, Call):
+                for a in b.value.args:
+                    fvisit(a)
+            fvisit(b.value)
+            fvisit(b.var)
+        expr = expr.body.body
+    fvisit(expr)
+
+
+def tir_vars_in_struct_info(info: StructInfo) -> list[TirVar]:
+    """The symbols in an annotation, each once."""
+    return list(dict.fromkeys(v for v in walk(info) if isinstance(v, TirVar)))
+
+
+definable_tir_vars_in_struct_info = tir_vars_in_struct_info
+
+
+struct_info_base_check = covers
+
+
+def detect_recursion(mod: IRModule) -> list[list[GlobalVar]]:
+    """Groups of functions that call each other, each sorted by name."""
+    calls = {gv: set(all_global_vars(f)) & set(mod.functions) for gv, f in mod.functions.items() if isinstance(f, Function)}
+
+    def reached(start: GlobalVar) -> set[GlobalVar]:
+        seen: set[GlobalVar] = set()
+        todo = list(calls.get(start, ()))
+        while todo:
+            if (gv := todo.pop()) not in seen:
+                seen.add(gv)
+                todo += calls.get(gv, ())
+        return seen
+
+    groups: dict[frozenset[GlobalVar], None] = {}
+    for gv in calls:
+        if gv in (below := reached(gv)):
+            groups[frozenset(x for x in below if gv in reached(x))] = None
+    return [sorted(g, key=lambda gv: gv.name) for g in groups]
+
+
 def get_static_type(info: StructInfo) -> StructInfo:
     """The annotation itself."""
     return info
@@ -129,6 +175,7 @@ def contains_impure_call(expr: Any) -> bool:
 
 __all__ = [
     "all_global_vars", "all_vars", "bound_vars", "called_global_vars", "computable_at_compile_time",
-    "contains_impure_call", "defined_symbolic_vars", "free_symbolic_vars", "free_vars", "get_static_type",
+    "contains_impure_call", "definable_tir_vars_in_struct_info", "detect_recursion", "post_order_visit",
+    "struct_info_base_check", "tir_vars_in_struct_info", "defined_symbolic_vars", "free_symbolic_vars", "free_vars", "get_static_type",
     "get_var2val", "name_to_binding", "remove_all_unused", "udchain", "users", "well_formed",
 ]  # fmt: skip

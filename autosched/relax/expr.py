@@ -49,6 +49,11 @@ class Var(Expr):
     def name_hint(self) -> str:
         return self.name
 
+    @property
+    def type_annotation(self) -> StructInfo | None:
+        """Relay's name of `struct_info`."""
+        return self.struct_info
+
     def __getitem__(self, index: int) -> Expr:
         return TupleGetItem(self, index)
 
@@ -341,6 +346,11 @@ class Function(Node):
 
     @property
     def ret_ty(self) -> StructInfo | None:
+        return self.ret_struct_info
+
+    @property
+    def ret_type(self) -> StructInfo | None:
+        """Relay's name of `ret_struct_info`."""
         return self.ret_struct_info
 
     @property

@@ -262,6 +262,19 @@ def same_info(a: StructInfo | None, b: StructInfo | None) -> bool:
     return type(a) is type(b) and isinstance(a, ObjectStructInfo)
 
 
+def covers(base: StructInfo | None, derived: StructInfo | None) -> bool:
+    """Whether every value of type `derived` is of type `base`."""
+    if base is None or isinstance(base, ObjectStructInfo):
+        return True
+    if isinstance(base, TensorStructInfo) and isinstance(derived, TensorStructInfo) and base.shape is None:
+        return base.dtype in ("", derived.dtype) and base.ndim in (-1, derived.ndim)
+    if isinstance(base, TupleStructInfo) and isinstance(derived, TupleStructInfo):
+        return len(base.fields) == len(derived.fields) and all(map(covers, base.fields, derived.fields))
+    if isinstance(base, ShapeStructInfo) and isinstance(derived, ShapeStructInfo) and base.values is None:
+        return base.ndim in (-1, derived.ndim)
+    return same_info(base, derived)
+
+
 def tensor_infos(info: StructInfo | None) -> tuple[TensorStructInfo, ...]:
     """The tensors of a value, tuples flattened. Raises TypeError for anything else."""
     if isinstance(info, TensorStructInfo):

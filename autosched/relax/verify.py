@@ -28,7 +28,7 @@ from autosched.relax.expr import (
 )  # fmt: skip
 from autosched.relax.op.call import is_call_tir, tir_inputs, tir_target
 from autosched.relax.op.registry import OPERATORS, definition_of
-from autosched.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo, same_info, tensor_infos
+from autosched.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo, covers, same_info, tensor_infos
 from autosched.tir.expr import Buffer
 from autosched.tir.function import PrimFunc
 
@@ -54,7 +54,7 @@ class _Verifier:
             if p.struct_info is None:
                 self.refuse(f"parameter '{p.name}' has no type")
         self.sequence(function.body, scope)
-        if function.ret_struct_info is not None and not same_info(function.ret_struct_info, function.body.struct_info):
+        if function.ret_struct_info is not None and not covers(function.ret_struct_info, function.body.struct_info):
             self.refuse(f"the result is {function.body.struct_info!r}, the function says {function.ret_struct_info!r}")
 
     def define(self, var: Var) -> None:
@@ -82,7 +82,7 @@ class _Verifier:
             self.refuse("the variable has no type")
         if isinstance(b, MatchCast):
             return
-        if not same_info(b.var.struct_info, b.value.struct_info):
+        if not covers(b.var.struct_info, b.value.struct_info):
             self.refuse(f"the variable is {b.var.struct_info!r}, its value {b.value.struct_info!r}")
 
     def value(self, value: Expr, scope: set[Var], dataflow: bool) -> None:

@@ -41,6 +41,16 @@ CanonicalizeCast = _nothing("CanonicalizeCast", "casts have one form")
 CombineParallelConv2D = _nothing("CombineParallelConv2D", "the build decides what runs together")
 CombineParallelDense = _nothing("CombineParallelDense", "the build decides what runs together")
 FastMath = _nothing("FastMath", "the build's functions are its own")
+Legalize = _nothing("Legalize", "operators have one form")
+PartialEvaluate = _nothing("PartialEvaluate", "functions are inlined where they are called")
+ToMixedLayout = _nothing("ToMixedLayout", "the build chooses layouts")
+Inline = _nothing("Inline", "functions are inlined where they are called")
+SimplifyExpr = _nothing("SimplifyExpr", "the build simplifies by itself")
+RemoveUnusedFunctions = _nothing("RemoveUnusedFunctions", "the build leaves out what nothing calls")
+DefuseOps = _nothing("DefuseOps", "the build decides what runs together")
+EtaExpand = _nothing("EtaExpand", "functions have parameters")
+BackwardFoldScaleAxis = _nothing("BackwardFoldScaleAxis", "the build folds scales")
+ForwardFoldScaleAxis = _nothing("ForwardFoldScaleAxis", "the build folds scales")
 PlanDevices = _nothing("PlanDevices", "there is one device")
 
 
@@ -71,6 +81,12 @@ def FuseOps(fuse_opt_level: int = -1) -> Pass:  # noqa: N802
     """Group operators that one kernel computes: legalise, annotate, fuse."""
     del fuse_opt_level
     return Sequential([graph.LegalizeOps(), graph.AnnotateTIROpPattern(), graph.FuseOps()], name="FuseOps")
+
+
+def ToMixedPrecision(mixed_precision_type: str = "float16", missing_op_mode: int = 1) -> Pass:  # noqa: N802
+    """Give products and convolutions float16 operands."""
+    del missing_op_mode
+    return graph.ToMixedPrecision("float32" if mixed_precision_type == "float32" else "float16")
 
 
 FoldScaleAxis = graph.FoldBatchnormToConv2D

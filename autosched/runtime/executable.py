@@ -36,6 +36,8 @@ class Executable:
     Raises     ArtifactError if these do not fit together.
     """
 
+    compile_s = 0.0  # how long its maker has compiled: known to the maker's process only
+
     def __init__(
         self,
         kernels: Mapping[str, Kernel],

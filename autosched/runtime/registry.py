@@ -35,6 +35,10 @@ def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any
     """A registered function. Raises InvalidValueError if there is none of that name, unless that is allowed."""
     if name in _functions:
         return _functions[name]
+    from autosched.runtime.packed_library import FUNCTIONS
+
+    if name in FUNCTIONS:
+        return FUNCTIONS[name]
     if allow_missing:
         return None
     raise InvalidValueError(f"Cannot find global function {name}")

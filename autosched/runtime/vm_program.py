@@ -63,6 +63,7 @@ class Param:
 #   ["tuple", result, [fields]]                 ["item", result, tuple, index]
 #   ["const", result, constant]                 ["move", result, source]
 #   ["if", condition, [instructions], [instructions]]                    ["value", result, number, text or shape]
+#   ["check", register, name, shape, dtype]
 #   ["packed", result, registered function, [arguments]]
 #   ["packed_dps", [results], [[shape, dtype]], registered function, [arguments]]
 Instruction = list[Any]
@@ -239,6 +240,8 @@ class _Run:
                     registers[result] = registers[source]
                 case ["if", condition, then, otherwise]:
                     self.run(then if bool(as_numpy(registers[condition]).item()) else otherwise, registers, depth)
+                case ["check", register, name, shape, dtype]:
+                    _match(registers[register], name, tuple(shape), dtype)
                 case ["value", result, value]:
                     registers[result] = tuple(value) if isinstance(value, list) else value
                 case ["packed", result, name, args]:
@@ -250,6 +253,16 @@ class _Run:
                         registers[register] = out
                 case _:
                     raise ArtifactError(f"unknown VM instruction {instruction!r}")
+
+
+def _match(value: Any, name: str, shape: tuple[int, ...], dtype: str) -> None:
+    """See that a tensor is what match_cast says. Raises as `check`."""
+    if not isinstance(value, NDArray):
+        raise InvalidTypeError(f"match_cast of '{name}': a {type(value).__name__} is no tensor")
+    if value.dtype != dtype:
+        raise InvalidTypeError(f"match_cast of '{name}': dtype {value.dtype} instead of {dtype}")
+    if value.shape != shape:
+        raise ShapeError(f"match_cast of '{name}': shape {list(value.shape)} instead of {list(shape)}")
 
 
 def _registered(name: str) -> Any:

@@ -12,35 +12,41 @@ from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.node import FrozenDict, children, walk
 from autosched.te.tensor import ComputeOp, ExprOperators, PlaceholderOp, Tensor
 from autosched.tir import expr as E
+from autosched.tir.buffer import extents
 from autosched.tir.expr import REDUCE, SPATIAL, CommReducer, IterVar, PrimExpr, Range, Reduce, SizeVar, Var, to_expr
 
 Shape = Sequence[Any] | int | PrimExpr
 
 
-def _shape(shape: Shape) -> tuple[PrimExpr, ...]:
-    items = shape if isinstance(shape, Sequence) else (shape,)
-    return tuple(to_expr(s) for s in items)
+def _name(what: str, name: Any) -> str:
+    if not isinstance(name, str):
+        raise InvalidTypeError(f"{what}: argument 'name' is a {type(name).__name__}, expected a string")
+    return name
 
 
 def var(name: str = "tindex", dtype: str = "int32") -> Var:
     """A scalar variable."""
-    return Var(name, dtype)
+    return Var(_name("var", name), E.check_dtype(dtype, "var", "handle"))
 
 
 def size_var(name: str = "size", dtype: str = "int32") -> SizeVar:
     """A variable that is never negative: a symbolic extent."""
-    return SizeVar(name, dtype)
+    return SizeVar(_name("size_var", name), E.check_dtype(dtype, "size_var"))
 
 
 def placeholder(shape: Shape, dtype: str | None = None, name: str = "placeholder") -> Tensor:
     """An input tensor; dtype float32 unless given."""
-    return PlaceholderOp(name, _shape(shape), dtype or "float32").output(0)
+    what = f"placeholder '{_name('placeholder', name)}'"
+    kind = "float32" if dtype is None else E.check_dtype(dtype, what)
+    return PlaceholderOp(name, extents(shape, what), kind).output(0)
 
 
 def reduce_axis(dom: Sequence[Any] | Range, name: str = "rv") -> IterVar:
     """An axis to reduce over: (start, end), the end exclusive."""
     if isinstance(dom, Range):
         return IterVar(dom, Var(name, dom.extent.dtype), REDUCE)
+    if not isinstance(dom, Sequence) or isinstance(dom, str):
+        raise InvalidTypeError(f"reduce_axis '{name}': argument 'dom' is a {type(dom).__name__}, expected (start, end)")
     if len(dom) != 2:
         raise InvalidValueError(f"reduce_axis '{name}' needs (start, end), got {dom!r}")
     start, end = to_expr(dom[0]), to_expr(dom[1])
@@ -76,13 +82,17 @@ def compute(
 
     C = te.compute((m, n), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
     """
-    extents = _shape(shape)
-    names = _axis_names(fcompute, len(extents), varargs_names)
+    sizes = extents(shape, f"compute '{_name('compute', name)}'")
+    if not callable(fcompute):
+        raise InvalidTypeError(f"compute '{name}': fcompute is a {type(fcompute).__name__}, expected a function of indices")
+    names = _axis_names(fcompute, len(sizes), varargs_names)
     axis = tuple(
-        IterVar(Range(E.const(0, s.dtype), s), Var(n, s.dtype), SPATIAL) for n, s in zip(names, extents, strict=True)
+        IterVar(Range(E.const(0, s.dtype), s), Var(n, s.dtype), SPATIAL) for n, s in zip(names, sizes, strict=True)
     )
     value = fcompute(*(iv.var for iv in axis))
     several = isinstance(value, list | tuple)
+    if value is None:
+        raise InvalidTypeError(f"compute '{name}': fcompute gave nothing, expected an expression")
     bodies = tuple(_body(v) for v in (value if several else (value,)))
     if any(_has_nested_reduce(b) for b in bodies):
         raise InvalidValueError(

@@ -8,6 +8,8 @@ from typing import Any
 
 from autosched.errors import InvalidValueError
 from autosched.ir.node import FrozenDict
+from autosched.te.extern import ExternOp
+from autosched.te.scan import ScanOp
 from autosched.te.stage import Fuse, Split, Stage
 from autosched.te.tensor import ComputeOp, Operation, Tensor
 from autosched.tir import expr as E
@@ -17,7 +19,11 @@ from autosched.tir.functor import rewrite, substitute
 
 def rewire(op: Operation, tensors: Mapping[Tensor, Tensor]) -> Operation:
     """The operation reading other tensors in place of some; the same object if it reads none of them."""
-    if not isinstance(op, ComputeOp) or not any(t in tensors for t in op.input_tensors):
+    if not any(t in tensors for t in op.input_tensors):
+        return op
+    if isinstance(op, ExternOp | ScanOp):
+        return op.with_inputs(tensors)
+    if not isinstance(op, ComputeOp):
         return op
 
     def step(x: Any) -> Any:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 from autosched.errors import InvalidTypeError, InvalidValueError
-from autosched.ir.node import FrozenDict
-from autosched.te.tensor import ComputeOp, PlaceholderOp, Tensor
+from autosched.ir.node import FrozenDict, walk
+from autosched.te.extern import ExternOp
+from autosched.te.scan import ScanOp
+from autosched.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from autosched.tir import expr as E
-from autosched.tir.access import infer_regions
+from autosched.tir.access import full_region, infer_regions
 from autosched.tir.expr import Buffer, IntImm, IterVar, PrimExpr, ProducerLoad, Range, Reduce, Var
 from autosched.tir.function import PrimFunc, make_root
-from autosched.tir.functor import rewrite, substitute
-from autosched.tir.simplify import fold
+from autosched.tir.functor import replace_buffers, rewrite, substitute
+from autosched.tir.simplify import Analyzer, fold
 from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, LoopKind, Stmt, seq
 
 
@@ -32,12 +35,12 @@ class UniqueNames:
         return unique
 
 
-def topological(outputs: Sequence[Tensor]) -> list[ComputeOp]:
-    """The computes below the outputs, producers first."""
-    order: dict[ComputeOp, None] = {}
+def topological(outputs: Sequence[Tensor]) -> list[Operation]:
+    """What is computed below the outputs, producers first; inputs left out."""
+    order: dict[Operation, None] = {}
 
     def visit(tensor: Tensor) -> None:
-        if isinstance(tensor.op, ComputeOp) and tensor.op not in order:
+        if not isinstance(tensor.op, PlaceholderOp) and tensor.op not in order:
             for producer in tensor.op.input_tensors:
                 visit(producer)
             order[tensor.op] = None
@@ -53,18 +56,22 @@ def create_prim_func(tensors: Sequence[Tensor], index_dtype_override: str | None
     Each compute becomes a block named after it, with loops named after its axes. `index_dtype_override` ("int64")
     gives the dtype of all loops and shapes. Raises TypeError for anything but tensors, ValueError for a repeated one.
     """
-    if not all(isinstance(t, Tensor) for t in tensors):
-        raise InvalidTypeError("create_prim_func takes a list of tensors")
+    if isinstance(tensors, Tensor):
+        tensors = [tensors]
+    for i, t in enumerate(tensors):
+        if not isinstance(t, Tensor):
+            raise InvalidTypeError(f"create_prim_func takes a list of tensors, item {i} is a {type(t).__name__}")
     if len({id(t) for t in tensors}) != len(tensors):
         raise InvalidValueError("create_prim_func: a tensor is listed twice")
     ops = topological(tensors)
-    inputs = {t for op in ops for t in op.input_tensors if isinstance(t.op, PlaceholderOp)}
+    states = {t for op in ops if isinstance(op, ScanOp) for t in op.state_placeholder}
+    inputs = {t for op in ops for t in op.input_tensors if isinstance(t.op, PlaceholderOp)} - states
     listed = set(tensors)
     params = list(tensors) + sorted(inputs - listed, key=lambda t: t.name)
     builder = _Builder(index_dtype_override)
     for t in params:
         builder.buffer_of(t)
-    body = seq(*(builder.nest(op) for op in ops))
+    body = builder.nests(ops)
     handles = {
         Var(builder.handle_names(f"var_{builder.buffers[t].name}"), "handle"): builder.buffers[t] for t in params
     }
@@ -77,6 +84,7 @@ class _Builder:
     def __init__(self, index_dtype: str | None):
         self.index_dtype = index_dtype
         self.buffers: dict[Tensor, Buffer] = {}
+        self.aliases: dict[Tensor, Buffer] = {}  # the parts of a recurrence lie in its result
         self.buffer_names, self.block_names, self.handle_names = UniqueNames(), UniqueNames(), UniqueNames()
 
     def index(self, x: PrimExpr) -> PrimExpr:
@@ -85,7 +93,46 @@ class _Builder:
             return IntImm(x.value, self.index_dtype)
         return x
 
+    def nests(self, ops: Sequence[Operation]) -> Stmt:
+        """The nests of all operations in order; what a recurrence repeats stands inside of its loop."""
+        scans = [op for op in ops if isinstance(op, ScanOp)]
+        for scan in scans:
+            for i, (state, init, update) in enumerate(zip(scan.state_placeholder, scan.init, scan.update, strict=True)):
+                shared = self.buffer_of(scan.output(i))
+                self.aliases |= {state: shared, init: shared, update: shared}
+        inside = {op: scan for scan in scans for op in repeated(scan, ops)}
+        done: list[Stmt] = []
+        for op in ops:
+            if isinstance(op, ScanOp):
+                done.append(self.recurrence(op, [x for x in ops if inside.get(x) is op]))
+            elif op not in inside:
+                done.append(self.extern(op) if isinstance(op, ExternOp) else self.nest(_compute(op)))
+        return seq(*done)
+
+    def recurrence(self, scan: ScanOp, ops: Sequence[Operation]) -> Stmt:
+        """The loop over a recurrence's rows, with the nests of what each row needs."""
+        assert scan.scan_axis is not None
+        dom = scan.scan_axis.dom
+        start, extent = self.index(dom.min), self.index(dom.extent)
+        row = Var(scan.scan_axis.var.name.replace(".", "_"), start.dtype)
+        body = seq(*(self.nest(_compute(op), (row, Range(start, extent))) for op in ops))
+        return For(row, E.const(0, row.dtype), extent, LoopKind.SERIAL, body)
+
+    def extern(self, op: ExternOp) -> Stmt:
+        """A statement of the user's, in a block without variables that reads and writes whole buffers."""
+        ins = [self.buffer_of(t) for t in op.inputs]
+        outs = [self.buffer_of(op.output(i)) for i in range(op.num_outputs)]
+        known = dict(zip((*op.input_placeholders, *op.output_placeholders), (*ins, *outs), strict=True))
+        assert op.body is not None
+        body = replace_buffers(op.body, known)
+        return BlockRealize((), IntImm(1, "bool"), Block(
+            iter_vars=(), alloc_buffers=(), reads=tuple(full_region(b) for b in dict.fromkeys(ins)),
+            writes=tuple(full_region(b) for b in outs), name_hint=self.block_names(op.name), body=body,
+        ))  # fmt: skip
+
     def buffer_of(self, tensor: Tensor) -> Buffer:
+        if tensor in self.aliases:
+            return self.aliases[tensor]
         if tensor not in self.buffers:
             shape = tuple(self.index(s) for s in tensor.shape)
             name = self.buffer_names(tensor.name.replace(".", "_"))
@@ -105,9 +152,12 @@ class _Builder:
         dom = Range(self.index(axis.dom.min), self.index(axis.dom.extent))
         return IterVar(dom, Var(f"v_{axis.var.name}", dtype), axis.kind)
 
-    def nest(self, op: ComputeOp) -> Stmt:
+    def nest(self, op: ComputeOp, row: tuple[Var, Range] | None = None) -> Stmt:
+        """The loops and block of a compute; with `row` its first axis is that loop around it."""
         axes = op.axis + op.reduce_axis
         iter_vars = tuple(self.iter_var(a) for a in axes)
+        if row is not None:
+            iter_vars = (dataclasses.replace(iter_vars[0], dom=row[1]), *iter_vars[1:])
         values = {a.var: iv.var for a, iv in zip(axes, iter_vars, strict=True)}
         outputs = [self.buffer_of(op.output(i)) for i in range(op.num_outputs)]
         at = tuple(iv.var for iv in iter_vars[: len(op.axis)])
@@ -124,7 +174,7 @@ class _Builder:
             iter_vars=iter_vars, alloc_buffers=(), reads=reads, writes=writes, name_hint=self.block_names(op.name),
             body=body, init=init, annotations=FrozenDict(annotations),
         )  # fmt: skip
-        return _loops(block, [a.var.name for a in axes])
+        return _loops(block, [a.var.name for a in axes], None if row is None else row[0])
 
     def retype(self, x: PrimExpr) -> PrimExpr:
         """Index constants in the index dtype, so that both sides of every operation agree."""
@@ -161,10 +211,47 @@ def _reduction(reduce: Reduce, outputs: Sequence[Buffer], at: tuple[Var, ...]) -
     return init, body
 
 
-def _loops(block: Block, names: Sequence[str]) -> Stmt:
+def _compute(op: Operation) -> ComputeOp:
+    if not isinstance(op, ComputeOp):
+        raise InvalidTypeError(f"a {type(op).__name__} cannot be part of a recurrence")
+    return op
+
+
+def repeated(scan: ScanOp, ops: Sequence[Operation]) -> list[Operation]:
+    """What is computed anew for each row of a recurrence: all that its state flows into."""
+    tensors = set(scan.state_placeholder)
+    found: list[Operation] = []
+    for op in ops:
+        if op is not scan and (any(t in tensors for t in op.input_tensors) or any(t.op is op for t in scan.update)):
+            found.append(op)
+            tensors |= {op.output(i) for i in range(op.num_outputs)}
+            _require_rows(_compute(op), scan, tensors)
+    return found
+
+
+def _require_rows(op: ComputeOp, scan: ScanOp, tensors: set[Tensor]) -> None:
+    """Row t reads earlier rows of the state, and row t of what else the recurrence repeats."""
+    states, row = set(scan.state_placeholder), op.axis[0].var
+    analyzer = Analyzer()
+    for load in (x for body in op.body for x in walk(body) if isinstance(x, ProducerLoad) and x.producer in tensors):
+        if load.producer in states:
+            good = analyzer.can_prove(E.compare(E.LT, load.indices[0], row))
+        else:
+            good = load.indices[0] is row or load.producer.op is op
+        if not good:
+            raise InvalidValueError(
+                f"scan: row '{row.name}' of '{op.name}' reads row '{load.indices[0]}' of '{load.producer.name}'",
+                hint="a recurrence reads earlier rows of its state, and this row of what is computed from it",
+            )
+
+
+def _loops(block: Block, names: Sequence[str], row: Var | None = None) -> Stmt:
     loop_vars = [Var(n, iv.var.dtype) for n, iv in zip(names, block.iter_vars, strict=True)]
+    if row is not None:
+        loop_vars[0] = row
     values = tuple(E.add(v, iv.dom.min) for v, iv in zip(loop_vars, block.iter_vars, strict=True))
     body: Stmt = BlockRealize(values, IntImm(1, "bool"), block)
-    for v, iv in zip(reversed(loop_vars), reversed(block.iter_vars), strict=True):
+    skip = 0 if row is None else 1
+    for v, iv in zip(reversed(loop_vars[skip:]), reversed(block.iter_vars[skip:]), strict=True):
         body = For(v, E.const(0, v.dtype), iv.dom.extent, LoopKind.SERIAL, body)
     return body

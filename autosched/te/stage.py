@@ -80,11 +80,12 @@ class Stage:
         self.notes: list[tuple[IterVar, str, Any]] = []
         self.scope = "global"
         self.storage: list[tuple[IterVar, int, int]] = []
+        self.intrins: list[tuple[IterVar, Any]] = []
 
     @property
     def is_changed(self) -> bool:
         """Whether anything was asked for."""
-        wishes = self.relations or self.kinds or self.binds or self.notes or self.storage
+        wishes = self.relations or self.kinds or self.binds or self.notes or self.storage or self.intrins
         return bool(wishes) or self.placement[0] != "root" or self.op is not self.origin_op or self.scope != "global"
 
     def __repr__(self) -> str:
@@ -217,11 +218,15 @@ class Stage:
         self.notes.append((leaf, f"prefetch_{tensor.name}", int(offset)))
 
     def tensorize(self, var: IterVar, tensor_intrin: Any) -> None:
-        """Refused: te's tensor intrinsics call code that this compiler does not have."""
-        raise ScheduleError(
-            "tensorize is not available on te stages", where=f"stage {self.op.name}",
-            hint="vectorize the inner axes: register tiles of them become the machine's vector instructions",
-        )  # fmt: skip
+        """Replace an axis and all inside of it by an intrinsic of `te.decl_tensor_intrin`."""
+        from autosched.te.tensor_intrin import TensorIntrin
+
+        if not isinstance(tensor_intrin, TensorIntrin):
+            raise InvalidTypeError(
+                f"tensorize takes a te.decl_tensor_intrin, not {type(tensor_intrin).__name__}",
+                where=f"stage {self.op.name}",
+            )
+        self.intrins.append((self.leaf_iter_vars[self._leaf(var, "tensorize")], tensor_intrin))
 
     # Placement
 

@@ -7,17 +7,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autosched.errors import InvalidTypeError, InvalidValueError, ScheduleError
-from autosched.te.prim_func import create_prim_func, topological
+from autosched.ir.node import FrozenDict
+from autosched.te.prim_func import UniqueNames, create_prim_func, repeated, topological
+from autosched.te.scan import ScanOp
 from autosched.te.schedule import Schedule
 from autosched.te.stage import Fuse, Reorder, Split, Stage
-from autosched.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
-from autosched.tir.expr import IterVar, Var
+from autosched.te.tensor import Operation, PlaceholderOp, Tensor
+from autosched.te.tensor_intrin import TensorIntrin
+from autosched.tir.expr import REDUCE, Buffer, IterVar, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.functor import rewrite
 from autosched.tir.schedule import BlockRV, LoopRV
 from autosched.tir.schedule import Schedule as LoopSchedule
 from autosched.tir.specialize import shape_vars, specialize
-from autosched.tir.stmt import For, LoopKind, Stmt
+from autosched.tir.stmt import BlockRealize, For, LoopKind, Stmt
 
 
 def to_prim_func(
@@ -33,10 +36,12 @@ def to_prim_func(
     Raises ValueError where `args` lacks an input or output, ScheduleError for a wish that would change the result.
     """
     tensors = _arguments(schedule, args)
-    func = with_scalar_params(create_prim_func(tensors), args)
+    interface = _interface(schedule, tensors)
+    func = create_prim_func(interface)
+    func = with_scalar_params(func, [a for a in args if isinstance(a, Var)])
     if values:
         func = specialize(func, values)
-    loops = _Loops(LoopSchedule(func), topological(tensors))
+    loops = _Loops(LoopSchedule(func), topological(interface))
     stages = [stage for stage in schedule.stages if stage.op in loops.blocks]
     for stage in stages:
         if stage.placement[0] == "inline":
@@ -46,21 +51,52 @@ def to_prim_func(
         loops.place(stage)
     for stage in kept:
         loops.mark(stage)
-    done = loops.sch.mod["main"].with_attr("global_symbol", name)
-    assert isinstance(done, PrimFunc)
+    done = with_arguments(loops.sch.func, args, schedule).with_attr("global_symbol", name)
     done = done.with_body(loops.with_unproven_kinds(done.body))
     if any(stage.is_changed for stage in schedule.stages):
         return done.with_attr("tir.is_scheduled", True)
     return done
 
 
-def with_scalar_params(func: PrimFunc, args: Sequence[Tensor | Var]) -> PrimFunc:
-    """The function with scalar parameters where `args` has variables: numbers, or sizes that callers give as well."""
-    if not any(isinstance(arg, Var) for arg in args):
-        return func
-    handles = iter(func.params)
-    params = [arg if isinstance(arg, Var) else next(handles) for arg in args]
-    return dataclasses.replace(func, params=(*params, *handles))
+def with_scalar_params(func: PrimFunc, variables: Sequence[Var]) -> PrimFunc:
+    """The function with scalar parameters in front: numbers, or sizes that callers give as well."""
+    return dataclasses.replace(func, params=(*variables, *func.params)) if variables else func
+
+
+def _interface(schedule: Schedule, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The inputs and outputs among the arguments: what lies between may move and vanish, also if callers see it."""
+    found = [t for t in tensors if isinstance(t.op, PlaceholderOp) or schedule[t].is_output]
+    unlisted = [s.op for s in schedule.stages if s.is_output and all(t.op is not s.op for t in found)]
+    return found + [op.output(i) for op in unlisted for i in range(op.num_outputs)]
+
+
+def with_arguments(func: PrimFunc, args: Sequence[Tensor | Var], schedule: Schedule) -> PrimFunc:
+    """The function with its parameters in the order of `args`; intermediate results among them become visible."""
+    names = UniqueNames()
+    by_name = {b.name: b for b in func.buffers}
+    own = {b.name: b for b in (func.root.alloc_buffers if isinstance(func.body, BlockRealize) else ())}
+    params: list[Var] = []
+    buffers: dict[Var, Buffer] = {}
+    shown: list[Buffer] = []
+    handles = {b.name: p for p, b in func.buffer_map.items()}
+    for arg in args:
+        if isinstance(arg, Var):
+            params.append(arg)
+            continue
+        tensor = schedule.current(arg)
+        name = names(tensor.name.replace(".", "_"))
+        handle = handles.get(name, Var(f"var_{name}", "handle"))
+        if name not in by_name:  # an intermediate result; one that was inlined is an argument that nobody writes
+            by_name[name] = own.get(name) or Buffer(name, tensor.shape, tensor.dtype)
+            shown.append(by_name[name])
+        params.append(handle)
+        buffers[handle] = by_name[name]
+    mapped: Any = FrozenDict(buffers)
+    root = func.root
+    unseen = tuple(b for b in func.buffers if b not in buffers.values())  # outputs that the caller does not ask for
+    kept = tuple(b for b in root.alloc_buffers if b not in shown) + unseen
+    body = dataclasses.replace(func.body, block=dataclasses.replace(root, alloc_buffers=kept))  # type: ignore[type-var]
+    return dataclasses.replace(func, params=tuple(params), buffer_map=mapped, body=body)
 
 
 def _arguments(schedule: Schedule, args: Sequence[Tensor | Var]) -> list[Tensor]:
@@ -69,11 +105,10 @@ def _arguments(schedule: Schedule, args: Sequence[Tensor | Var]) -> list[Tensor]
             raise InvalidTypeError(f"argument {index} is a {type(arg).__name__}, not a te tensor")
     given = [schedule.current(arg) for arg in args if isinstance(arg, Tensor)]
     listed = {t.op for t in given}
+    states = {t.op for stage in schedule.stages if isinstance(stage.op, ScanOp) for t in stage.op.state_placeholder}
     for stage in schedule.stages:
-        if isinstance(stage.op, PlaceholderOp) and stage.op not in listed:
+        if isinstance(stage.op, PlaceholderOp) and stage.op not in listed | states:
             raise InvalidValueError(f"input '{stage.op.name}' is not among the arguments")
-        if stage.is_output and stage.op not in listed:
-            raise InvalidValueError(f"output '{stage.op.name}' is not among the arguments")
     return given
 
 
@@ -88,19 +123,23 @@ def replace_kind(loop: For, kind: LoopKind) -> For:
 class _Loops:
     """The blocks that operations have become, and the loops of axes."""
 
-    def __init__(self, sch: LoopSchedule, order: Sequence[ComputeOp]):
+    def __init__(self, sch: LoopSchedule, order: Sequence[Operation]):
         self.sch = sch
-        self.blocks: dict[Operation, BlockRV] = dict(zip(order, sch.get_child_blocks("root"), strict=True))
+        self.blocks: dict[Operation, BlockRV] = dict(zip(_in_program_order(order), sch.get_child_blocks("root"), strict=True))
+        self.recurrent = {op for scan in order if isinstance(scan, ScanOp) for op in repeated(scan, order)}
         self.loops: dict[IterVar, LoopRV] = {}
         self.symbolic = bool(shape_vars(sch.func))
+        self.unproven_threads: dict[Var, str] = {}
         self.unproven: dict[Var, LoopKind] = {}  # not judged before sizes are known; axes of computes are data-parallel
 
     def with_unproven_kinds(self, body: Stmt) -> Stmt:
         """Mark loops that the primitives cannot judge before sizes are known."""
-        if not self.unproven:
+        if not self.unproven and not self.unproven_threads:
             return body
 
         def step(x: Any) -> Any:
+            if isinstance(x, For) and x.loop_var in self.unproven_threads:
+                return dataclasses.replace(x, kind=LoopKind.THREAD_BINDING, thread=self.unproven_threads[x.loop_var])
             return (
                 replace_kind(x, self.unproven[x.loop_var]) if isinstance(x, For) and x.loop_var in self.unproven else x
             )
@@ -150,11 +189,40 @@ class _Loops:
             try:
                 getattr(self.sch, kind)(self.loops[axis])
             except ScheduleError:
-                if not self.symbolic:
+                own = stage.op in self.recurrent and axis is not stage.iter_vars[0]  # a row's elements are independent
+                if not self.symbolic and not own:
                     raise
                 self.unproven[self.sch.get(self.loops[axis]).loop_var] = _KINDS[kind]
         for axis, tag in ((a, t) for a, t in stage.binds.items() if a in leaves):
-            self.sch.bind(self.loops[axis], tag)
+            try:
+                self.sch.bind(self.loops[axis], tag)
+            except ScheduleError:
+                if not self.symbolic:
+                    raise
+                self.unproven_threads[self.sch.get(self.loops[axis]).loop_var] = tag
         for axis, key, value in stage.notes:
             if axis in leaves:
                 self.sch.annotate(self.loops[axis], key, value)
+        for axis, intrin in stage.intrins:
+            self.tensorize(stage, axis, intrin)
+
+    def tensorize(self, stage: Stage, axis: IterVar, intrin: TensorIntrin) -> None:
+        """Put an intrinsic in place of an axis; where axes outside of it reduce, one that continues the sum."""
+        leaves = stage.leaf_iter_vars
+        place = next(i for i, leaf in enumerate(leaves) if leaf is axis)
+        outside = [leaf for leaf in leaves[:place] if leaf.kind == REDUCE]
+        if outside:
+            self.sch.decompose_reduction(self.blocks[stage.op], self.loops[outside[0]])
+        self.sch.tensorize_by(self.loops[axis], intrin.loop_intrin(whole=not outside))
+
+
+def _in_program_order(order: Sequence[Operation]) -> list[Operation]:
+    """The operations that have blocks, as these stand: what a recurrence repeats stands in its loop."""
+    inside = {op: scan for scan in order if isinstance(scan, ScanOp) for op in repeated(scan, order)}
+    found: list[Operation] = []
+    for op in order:
+        if isinstance(op, ScanOp):
+            found += [x for x in order if inside.get(x) is op]
+        elif op not in inside:
+            found.append(op)
+    return found

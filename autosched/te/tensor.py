@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autosched.errors import InvalidValueError
+from autosched.faces import resolve
 from autosched.ir.node import IGNORED, FrozenDict, Node, walk
 from autosched.tir import expr as E
 from autosched.tir.expr import IterVar, PrimExpr, ProducerLoad, to_expr
@@ -110,10 +111,50 @@ class Tensor(Node, ExprOperators):
         """A zero-dimensional tensor as its element."""
         return self()
 
+    def _with(self, operator: str, a: Any, b: Any) -> Any:
+        """Element-wise arithmetic of whole tensors, broadcast; of one element where both are."""
+        if self.ndim == 0 and all(not isinstance(x, Tensor) or x.ndim == 0 for x in (a, b)):
+            return getattr(E, _SCALAR[operator])(to_expr_like(a), to_expr_like(b))
+        return resolve(f"autosched.topi:{operator}")(a, b)
+
+    def __add__(self, other: Any) -> Any:
+        return self._with("add", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self._with("add", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._with("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._with("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._with("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._with("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._with("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self._with("divide", other, self)
+
+    def __neg__(self) -> Any:
+        return self._with("subtract", 0 if E.is_int(self.dtype) else 0.0, self)
+
+    def astype(self, dtype: str) -> Any:
+        """The tensor (or its one element) in another dtype."""
+        return E.cast(dtype, self()) if self.ndim == 0 else resolve("autosched.topi:cast")(self, dtype)
+
     def __repr__(self) -> str:
         return f"Tensor(shape={[str(E.const_int(s) or s) for s in self.shape]}, op.name={self.name})"
 
     __str__ = __repr__
+
+
+_SCALAR = {"add": "add", "subtract": "sub", "multiply": "mul", "divide": "div"}
 
 
 class TensorSlice(ExprOperators):

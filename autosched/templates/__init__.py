@@ -1,6 +1,6 @@
 """Templates: how a function without a schedule gets one, from a small space of good ones."""
 
-from autosched.templates.base import Anchor, Applied, Template
+from autosched.templates.base import Anchor, Applied, Template, schedule_attrs
 from autosched.templates.pack import Pack, Packing, repack
 from autosched.templates.registry import (
     all_templates, apply_config, default_config, space_for, template_named, templates_for,

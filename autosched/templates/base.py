@@ -13,6 +13,9 @@ from autosched.templates.pack import Packing
 from autosched.tir import PrimFunc
 
 
+KERNEL_NAME = "autosched.name"  # attribute of a task's function: what a build calls its kernel
+
+
 @dataclass(frozen=True)
 class Anchor:
     """The block that a template schedules a function around.
@@ -41,6 +44,11 @@ class Applied:
     func: PrimFunc
     packs: tuple[Packing | None, ...]
     trace: str = ""
+
+
+def schedule_attrs(config: Config, applied: Applied) -> dict[str, Any]:
+    """The attributes of a function that a template has scheduled: a build and a tuning compile the same function."""
+    return {"tir.is_scheduled": True, "autosched.config": config.to_json(), "autosched.trace": applied.trace}
 
 
 class Template(Protocol):

@@ -6,6 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from autosched.testing.tvm_names import (
+    device_enabled, enabled_targets, fixture, main, parameter, parameters, parametrize_targets, requires_cuda,
+    requires_gpu, requires_llvm, requires_metal, requires_opencl, requires_vulkan,
+)  # fmt: skip
+
 
 def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float = 1e-7) -> None:
     """TVM's `testing.assert_allclose`: shapes equal, values within both tolerances. Raises AssertionError."""

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from autosched.errors import InvalidTypeError
-from autosched.tir.expr import Call, PrimExpr
+from autosched.ir.node import walk
+from autosched.tir.expr import Call, PrimExpr, StringImm
 from autosched.tir.function import PrimFunc
 from autosched.tir.functor import rewrite
 
@@ -46,14 +47,32 @@ def register_intrin_lowering(op_name: str, target: str, *, f: Rule | None = None
     return register if f is None else register(f)
 
 
+_C_CALLS = ("call_pure_extern", "call_extern")
+_C_NAMES = frozenset((
+    "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "tanh", "sin", "cos", "tan", "asin", "acos",
+    "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "pow", "fabs", "floor", "ceil", "trunc", "round", "nearbyint", "erf",
+    "fmod", "atan2", "hypot", "copysign", "fma",
+))  # fmt: skip
+
+
+def _of_c(x: Call) -> Call:
+    """A function of C's mathematics, as "expf" or CUDA's "__expf", as our own; others as they are."""
+    name = x.args[0].value if isinstance(x.args[0], StringImm) else ""
+    short = name.removeprefix("__")
+    short = short.removesuffix("f") if short not in _C_NAMES else short
+    return Call(short, x.args[1:], x.dtype) if short in _C_NAMES and len(x.args) > 1 else x
+
+
 def lower_custom_intrinsics(func: PrimFunc, target: str = "llvm") -> PrimFunc:
     """The function with the user's intrinsics replaced, as their rules for a kind of target say."""
-    if not _RULES:
+    if not any(isinstance(x, Call) and (x.op in _C_CALLS or any(x.op == r for r, _ in _RULES)) for x in walk(func.body)):
         return func
 
     def step(x: Any) -> Any:
         if not isinstance(x, Call):
             return x
+        if x.op in _C_CALLS:
+            return _of_c(x)
         for kind in (target, "default"):
             if (x.op, kind) in _RULES:
                 new = _RULES[x.op, kind][1](x)

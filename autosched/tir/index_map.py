@@ -140,7 +140,7 @@ class IndexMap(Node):
 
     def map_ndarray(self, arr_src: Any) -> Any:
         """An array in the new layout. Raises InvalidValueError where the map needs padding."""
-        from autosched.runtime import nd_array
+        from autosched.runtime.ndarray import array as nd_array
 
         source = np.asarray(arr_src.numpy() if hasattr(arr_src, "numpy") else arr_src)
         shape = tuple(E.as_int(n) for n in self.map_shape(source.shape))

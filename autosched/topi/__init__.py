@@ -1,5 +1,6 @@
 """Computes of operators, written with `te`: a file a family."""
 
+from autosched.faces import lazy_names
 from autosched.topi import nn
 from autosched.topi.attention import attention
 from autosched.topi.broadcast import (
@@ -40,6 +41,7 @@ from autosched.topi.manipulate import (
     tile,
     transpose,
 )
+from autosched.topi.more import *  # noqa: F403
 from autosched.topi.norm import batch_norm, layer_norm, lrn, rms_norm
 from autosched.topi.pool import adaptive_avg_pool2d, avg_pool2d, max_pool2d
 from autosched.topi.reduction import argmax, argmin, max, mean, min, prod, sum, variance
@@ -48,3 +50,5 @@ from autosched.topi.unary import (
     abs, ceil, clip, cos, erf, exp, floor, gelu, gelu_tanh, hard_sigmoid, identity, leaky_relu, log, logical_not,
     negative, relu, round, rsqrt, sigmoid, sign, silu, sin, sqrt, tanh,
 )  # fmt: skip
+
+__getattr__, __dir__ = lazy_names(__name__)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autosched import te
+from autosched.errors import ShapeError
 from autosched.te import Tensor
 from autosched.tir import expr as E
 from autosched.tir.expr import IntImm, PrimExpr, const_int
@@ -19,6 +20,9 @@ def broadcast_shape(*shapes: Sequence[Any]) -> tuple[Any, ...]:
     for axis in range(-ndim, 0):
         column = [s[axis] for s in shapes if len(s) >= -axis]
         wide = [d for d in column if const_int(d) != 1]
+        if len({const_int(d) for d in wide if const_int(d) is not None}) > 1:
+            shown = ", ".join(str([const_int(d) or str(d) for d in s]) for s in shapes)
+            raise ShapeError(f"shapes {shown} cannot be broadcast together")
         result.append(wide[0] if wide else column[0])
     return dims(result)
 

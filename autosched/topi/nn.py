@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from autosched.errors import InvalidValueError
 from autosched.te import Tensor
 from autosched.topi.broadcast import add
 from autosched.topi.conv2d import conv2d as conv2d_general
@@ -13,6 +14,7 @@ from autosched.topi.manipulate import reshape, transpose
 from autosched.topi.norm import batch_norm as batch_norm
 from autosched.topi.norm import layer_norm as layer_norm
 from autosched.topi.norm import lrn as lrn
+from autosched.topi.pool import avg_pool2d, max_pool2d
 from autosched.topi.shapes import int_shape
 from autosched.topi.softmax import log_softmax as log_softmax
 from autosched.topi.softmax import softmax as softmax
@@ -70,3 +72,68 @@ def flatten(data: Tensor) -> Tensor:
     for extent in shape[1:]:
         size *= extent
     return reshape(data, (shape[0], size))
+
+
+def bias_add(data: Tensor, bias: Tensor, axis: int = 1) -> Tensor:
+    """A bias along one axis."""
+    after = data.ndim - 1 - axis % data.ndim
+    return add(data, reshape(bias, (*int_shape(bias), *[1] * after)))
+
+
+def batch_matmul(
+    tensor_a: Tensor, tensor_b: Tensor, oshape: Sequence[int] | None = None, out_dtype: str | None = None,
+    transpose_a: bool = False, transpose_b: bool = True,
+) -> Tensor:  # fmt: skip
+    """tensor_a [B, M, K] times tensor_b [B, N, K], which is transposed unless told otherwise."""
+    a = transpose(tensor_a, (0, 2, 1)) if transpose_a else tensor_a
+    b = transpose(tensor_b, (0, 2, 1)) if transpose_b else tensor_b
+    return matmul(a, b, out_dtype)
+
+
+def pool2d(
+    data: Tensor, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int], padding: Sequence[int],
+    pool_type: str, ceil_mode: bool = False, layout: str = "NCHW", count_include_pad: bool = True,
+) -> Tensor:  # fmt: skip
+    """Maxima ("max") or means ("avg") of windows [N, C, H, W]. Raises ValueError for another kind or layout."""
+    if pool_type not in ("max", "avg") or layout != "NCHW":
+        raise InvalidValueError(f"pool2d: '{pool_type}' in layout '{layout}'", hint="'max' or 'avg' in NCHW")
+    sides = _sides(padding)
+    if pool_type == "max":
+        return max_pool2d(data, kernel, stride, sides, dilation, ceil_mode)
+    return avg_pool2d(data, kernel, stride, sides, dilation, ceil_mode, count_include_pad)
+
+
+def global_pool(data: Tensor, pool_type: str, layout: str = "NCHW") -> Tensor:
+    """The maximum or mean of each image [N, C, H, W]."""
+    height, width = int_shape(data)[2:4]
+    return pool2d(data, (height, width), (1, 1), (1, 1), (0, 0), pool_type, False, layout)
+
+
+def depthwise_conv2d_nchw(
+    Input: Tensor, Filter: Tensor, stride: int | Sequence[int], padding: int | Sequence[int],  # noqa: N803
+    dilation: int | Sequence[int], out_dtype: str | None = None,
+) -> Tensor:  # fmt: skip
+    """Depthwise 2-D convolution [N, C, H, W] * [C, 1, KH, KW]."""
+    del out_dtype
+    groups = int_shape(Input)[1]
+    channels, multiplier, *kernel = int_shape(Filter)
+    weight = reshape(Filter, (channels * multiplier, 1, *kernel)) if multiplier != 1 else Filter
+    return conv2d_general(Input, weight, _pair(stride), _sides(padding), _pair(dilation), groups, "NCHW", "NCHW")
+
+
+def group_conv2d_nchw(
+    Input: Tensor, Filter: Tensor, stride: int | Sequence[int], padding: int | Sequence[int],  # noqa: N803
+    dilation: int | Sequence[int], groups: int, out_dtype: str | None = None,
+) -> Tensor:  # fmt: skip
+    """2-D convolution of groups of channels."""
+    del out_dtype
+    return conv2d_general(Input, Filter, _pair(stride), _sides(padding), _pair(dilation), groups, "NCHW", "NCHW")
+
+
+def conv2d_nhwc(
+    Input: Tensor, Filter: Tensor, stride: int | Sequence[int], padding: int | Sequence[int],  # noqa: N803
+    dilation: int | Sequence[int], out_dtype: str | None = None,
+) -> Tensor:  # fmt: skip
+    """2-D convolution [N, H, W, C] * [KH, KW, C, O]."""
+    data, weight = transpose(Input, (0, 3, 1, 2)), transpose(Filter, (3, 2, 0, 1))
+    return transpose(conv2d(data, weight, stride, padding, dilation, "NCHW", out_dtype), (0, 2, 3, 1))

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
+import time
 from dataclasses import dataclass, field
 
-from autosched.cli.progress import TuneDisplay, model_times, status_line
+import pytest
+
+from autosched.cli.progress import TuneDisplay, head_line, model_times, status_line
 
 
 @dataclass
@@ -30,6 +34,15 @@ class State:
     expected_gain_s: float | None = 0.6e-3
     interrupted: bool = False
     reason: str = ""
+    notes: list[str] = field(default_factory=list)
+    noise: float | None = None
+    budget_s: float | None = 600.0
+    n_known: int = 0
+    device: str = "AMD, 256-bit vectors"
+    threads: int = 2
+
+
+HEAD = "[0:42] AMD, 256-bit vectors  2 threads  1 task  budget 10:00"
 
 
 class Terminal(io.StringIO):
@@ -49,35 +62,55 @@ def test_ctrl_c_is_answered_once() -> None:
     assert "Ctrl-C" not in late.getvalue()
 
 
-def test_a_line_for_each_step_where_there_is_no_terminal() -> None:
+def test_a_line_for_each_task_that_ends_where_there_is_no_terminal() -> None:
     out = io.StringIO()
     with TuneDisplay(out=out, every_s=1000) as display:
         state = State()
         display(state)
         display(state)  # nothing new: nothing said
-        state.tasks[0].state = "done: 1.47× faster"
+        state.tasks[0].state = "done: default is best"
         display(state)
         display(state)
-    assert out.getvalue().splitlines() == [
-        "[0:42] 1/1 conv2d 64x56x56 k3: default 1.92 ms, best 1.31 ms (1.47×), 64 trials, 2 failed; searching",
-        "[0:42] 1/1 conv2d 64x56x56 k3: default 1.92 ms, best 1.31 ms (1.47×), 64 trials, 2 failed; done: 1.47× faster",
-    ]
+    end = "1/1 conv2d 64x56x56 k3: default 1.92 ms, best 1.31 ms (1.47×), 64 trials, 2 failed; done: default is best"
+    assert out.getvalue().splitlines() == [HEAD, f"[0:42] {end}"]
 
 
-def test_a_long_silence_ends_with_a_line_about_all() -> None:
-    out = io.StringIO()
-    with TuneDisplay(out=out, every_s=0) as display:
-        display(State([Task(state="searching"), Task(name="softmax", state="verifying")]))
-    first, *rest = out.getvalue().splitlines()
-    assert first.startswith("[0:42] 1/2 conv2d")
-    assert rest == [f"[0:42] {status_line(State([Task(), Task()]))}"]
-
-
-def test_a_task_that_waits_says_nothing() -> None:
+def test_one_line_a_minute_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     out = io.StringIO()
     with TuneDisplay(out=out) as display:
-        display(State([Task(n_trials=0, default_s=None, best_s=None, state="waiting")]))
-    assert not out.getvalue()
+        for _ in range(300):  # five minutes, a state each second
+            display(State([Task(state="searching"), Task(name="softmax", state="waiting")]))
+            now[0] += 1
+    _, *rest = out.getvalue().splitlines()
+    assert rest == [f"[0:42] {status_line(State([Task(), Task()]))}"] * 4
+
+
+def test_notes_are_told_once() -> None:
+    out, state = io.StringIO(), State()
+    with TuneDisplay(out=out) as display:
+        display(state)
+        state.notes.append("the machine's speed has drifted")
+        display(state)
+        display(state)
+    assert out.getvalue().splitlines() == [HEAD, "[0:42] the machine's speed has drifted"]
+
+
+def test_lines_of_json() -> None:
+    out = io.StringIO()
+    with TuneDisplay(out=out, form="json", name="m.onnx") as display:
+        display(State([Task(state="done")]))
+        display(State([Task(state="done")], notes=["watch out"]))
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [line["event"] for line in lines] == ["begin", "task", "note"]
+    assert lines[0]["text"].startswith("m.onnx  AMD") and lines[2]["text"] == "watch out"
+    assert lines[1]["name"] == "conv2d 64x56x56 k3" and lines[1]["best_s"] == 1.31e-3 and lines[1]["left_s"] == 250.0
+
+
+def test_the_head_says_what_is_known() -> None:
+    state = State([Task(), Task()], n_known=1, noise=0.011, budget_s=None, threads=1)
+    assert head_line(state, "m.onnx") == "m.onnx  AMD, 256-bit vectors  1 thread  2 tasks (1 tuned before)  noise 1.1 %"
 
 
 def test_a_table_on_a_terminal() -> None:

@@ -96,3 +96,29 @@ def test_a_tuning_ends_though_one_worker_is_killed_and_one_hangs(tmp_path: Path)
             "invalid",
         }
         assert len(list(store.records(RecordFilter(winners_only=True)))) == 1
+
+
+HOOK = """
+import os, sys
+def note(event, args):
+    if event in ("socket.bind", "socket.connect"):
+        with open(os.environ["AUTOSCHED_TEST_SOCKETS"], "a") as file:
+            file.write(f"{event} {args[1:]}\\n")
+sys.addaudithook(note)
+"""
+
+
+@pytest.mark.slow
+def test_local_tuning_opens_no_socket(tmp_path: Path) -> None:
+    model, noted = dense_file(tmp_path / "m.onnx"), tmp_path / "sockets"
+    (tmp_path / "hook").mkdir()
+    (tmp_path / "hook" / "sitecustomize.py").write_text(HOOK)
+    path = os.pathsep.join([str(tmp_path / "hook"), str(Path(__file__).parents[2])])
+    environment = {**os.environ, "PYTHONPATH": path, "AUTOSCHED_TEST_SOCKETS": str(noted)}
+    command = [sys.executable, "-m", "autosched", "tune", str(model), "--trials", "4", "--db", str(tmp_path / "r.db")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert not noted.exists(), noted.read_text()
+    probe = [sys.executable, "-c", "import socket; socket.socket().bind(('127.0.0.1', 0))"]
+    subprocess.run(probe, env=environment, check=True)
+    assert noted.read_text().startswith("socket.bind"), "the hook sees sockets"

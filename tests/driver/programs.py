@@ -34,9 +34,9 @@ if __name__ == "__main__":
 """
 
 
-def start_tuner(database: Path, trials: int) -> subprocess.Popen[str]:
-    """Start a tuning of `matmul()` in a process of its own."""
-    command = [sys.executable, "-c", TUNER, str(database), str(trials)]
+def start_tuner(database: Path, trials: int, before: str = "") -> subprocess.Popen[str]:
+    """Start a tuning of `matmul()` in a process of its own; `before` is Python that it runs first."""
+    command = [sys.executable, "-c", f"{before}\n{TUNER}", str(database), str(trials)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from autosched.records import RecordFilter, open_store
+from benchmarks.models import get_model
 from tests.driver.programs import ROOT, is_running, start_tuner
 
 
@@ -42,14 +43,15 @@ def searched(database: Path) -> list[str]:
         return [r.config.key for r in store.records() if "interleaved" not in r.measurement.how]
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(6, marks=pytest.mark.slow)])
-def test_a_killed_tuning_keeps_what_it_reported_and_goes_on(tmp_path: Path, kills: int) -> None:
+@pytest.mark.parametrize(("kills", "budget"), [(1, 20), pytest.param(30, 200, marks=pytest.mark.slow)])
+def test_a_killed_tuning_keeps_what_it_reported_and_spends_the_rest(tmp_path: Path, kills: int, budget: int) -> None:
+    """At random moments, workers starting included; the same command then goes on, and no flag says so."""
     database, rng, reported = tmp_path / "r.db", random.Random(kills), 0
     for _ in range(kills):
-        tuner = start_tuner(database, 100)
-        n, workers = read(tuner, rng.randrange(1, 6))
+        tuner = start_tuner(database, budget)
+        n, workers = read(tuner, rng.randrange(0, 5))
         assert workers and all(map(is_running, workers))
-        time.sleep(rng.random() * 0.3)
+        time.sleep(rng.random() * 0.4)
         tuner.kill()
         assert tuner.stdout is not None
         said = tuner.stdout.read()  # with what was read ahead, which `communicate` would lose
@@ -57,14 +59,19 @@ def test_a_killed_tuning_keeps_what_it_reported_and_goes_on(tmp_path: Path, kill
         lines = [line.split()[0] for line in said.splitlines(keepends=True) if line.endswith("\n")]
         reported += max([n, *map(int, lines)])
         wait_gone(workers)
-        assert len(searched(database)) >= reported
-    tuner = start_tuner(database, 3)
-    out, errors = tuner.communicate(timeout=100)
-    assert tuner.returncode == 0 and out.endswith("finished 3\n"), errors
+        if database.exists():
+            assert len(searched(database)) >= reported
+    before = len(searched(database)) if database.exists() else 0
+    assert before < budget, "the kills came too late for what this test is about"
+    tuner = start_tuner(database, budget)
+    out, errors = tuner.communicate(timeout=200)
+    assert tuner.returncode == 0 and out.endswith(f"finished {budget - before}\n"), errors
     configs = searched(database)
-    assert len(configs) == len(set(configs)) >= reported + 3
+    assert len(configs) == len(set(configs)) == budget
     with open_store(database) as store:
         assert len(list(store.records(RecordFilter(winners_only=True)))) == 1
+    again = start_tuner(database, 3)  # that tuning has come to its end: this is a new one
+    assert again.communicate(timeout=100)[0].endswith("finished 3\n")
 
 
 def test_ctrl_c_once_finishes_the_batch_and_names_the_winner(tmp_path: Path) -> None:
@@ -157,3 +164,91 @@ def test_an_interrupted_command_ends_with_130_and_has_saved(
     assert tuner.returncode == 130 and str(database) in errors and "Traceback" not in errors, errors
     assert ("Ctrl-C again ends it at once" in errors) == (number == signal.SIGINT)
     assert searched(database)
+
+
+LIMITED = """
+import resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+kilobytes = int(sys.argv.pop())
+from autosched.cli.process import run_process
+import autosched.driver, autosched.records.sql
+resource.setrlimit(resource.RLIMIT_FSIZE, (kilobytes * 1024,) * 2)
+raise SystemExit(run_process(sys.argv[1:]))
+"""
+
+
+def tune_limited(folder: Path, kilobytes: int, *more: str) -> subprocess.CompletedProcess[str]:
+    """Tune a small model where no file may grow beyond a size: the disk is full there."""
+    model = folder / "m.onnx"
+    if not model.exists():
+        model.write_bytes(get_model("mlp", 1).SerializeToString())
+    words = ["tune", str(model), "--db", str(folder / "r.db"), "--threads", "1", *more, str(kilobytes)]
+    command = [sys.executable, "-c", LIMITED, *words]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=150)
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_said_clearly_and_loses_at_most_the_batch(tmp_path: Path) -> None:
+    """The database grows up to the limit: what was reported is there, and with more room the tuning goes on."""
+    full = tune_limited(tmp_path, 150, "--trials", "500", "--strategy", "random", "--verify", "task")
+    assert full.returncode in (1, 2), full.stderr
+    last = full.stderr.strip().splitlines()[-1]
+    assert "Traceback" not in full.stderr and ("disk" in full.stderr or "File too large" in full.stderr), last
+    kept = searched(tmp_path / "r.db")
+    more = tune_limited(tmp_path, 1 << 20, "--trials", str(len(kept) + 8), "--strategy", "random", "--verify", "task")
+    assert more.returncode == 0, more.stderr
+    after = searched(tmp_path / "r.db")
+    assert set(kept) <= set(after) and len(after) == len(set(after)) == len(kept) + 8
+
+
+@pytest.mark.slow
+def test_a_clock_that_jumps_back_confuses_nothing(tmp_path: Path) -> None:
+    """The second run's clock is an hour behind: its budget is what it is, and its winner is the one that counts."""
+    database = tmp_path / "r.db"
+    first = start_tuner(database, 6)
+    assert first.communicate(timeout=100)[0].endswith("finished 6\n")
+    second = start_tuner(database, 6, before="import time; real = time.time; time.time = lambda: real() - 3600")
+    out, errors = second.communicate(timeout=100)
+    assert out.endswith("finished 6\n") and second.returncode == 0, errors
+    with open_store(database) as store:
+        records = list(store.records())
+        winners = [r for r in records if r.is_winner]
+    assert [r.session for r in winners] == [records[0].session, records[-1].session]
+    assert winners[0].session != winners[1].session and winners[-1].time == max(r.time for r in records)
+
+
+WATCHED = """
+import os, sys
+opened = []
+sys.addaudithook(lambda event, args: opened.append(event) if event.startswith("socket.") else None)
+import autosched
+from pathlib import Path
+from autosched.driver import TuneOptions
+from autosched.tuner.measure.process import _ALIVE
+from tests.driver.programs import matmul
+if __name__ == "__main__":
+    def sockets(pid):
+        links = [f"/proc/{pid}/fd/{fd}" for fd in os.listdir(f"/proc/{pid}/fd")]
+        return [x for x in (os.readlink(link) for link in links if os.path.lexists(link)) if x.startswith("socket:")]
+    os.fork = lambda: sys.exit("forked")
+    seen = []
+    def look(report):
+        if report.n_trials == 3:
+            seen.extend(("parent", x) for x in sockets(os.getpid()))
+            for worker in list(_ALIVE):
+                seen.extend(("worker", x) for x in sockets(worker.pid))
+                words = Path(f"/proc/{worker.pid}/cmdline").read_bytes().split(bytes(1))
+                assert words[1] == b"-c" and b"measure.worker" in words[2], words  # a new interpreter: spawned
+            print("looked", len(_ALIVE), flush=True)
+    autosched.tune(matmul(), "cpu", records=sys.argv[1], progress=look, options=TuneOptions(trials=4, threads=1))
+    print("sockets", seen, opened, flush=True)
+"""
+
+
+def test_local_tuning_opens_no_socket_and_forks_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WATCHED, str(tmp_path / "r.db")]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=100)
+    assert run.returncode == 0, run.stderr
+    looked, sockets = run.stdout.splitlines()[-2:]
+    assert looked.startswith("looked ") and int(looked.split()[1]) >= 2
+    assert sockets == "sockets [] []", "network sockets are not needed to tune here"

@@ -139,7 +139,14 @@ class TileEmitter(ValueEmitter):
                 raise CodegenError(f"no CPU code for {type(stmt).__name__}: lower the function first")
 
     def emit_effect(self, e: PrimExpr) -> None:
-        """`prefetch(buffer[…])` asks for a cache line; other expressions have no effect."""
+        """`prefetch(buffer[…])` asks for a cache line; other expressions have no effect.
+
+        Raises CodegenError for a call of code from outside.
+        """
+        for call in (x for x in walk(e) if isinstance(x, E.Call)):
+            if call.op in ("call_extern", "tvm_call_packed"):
+                name = call.args[0].value if call.args and isinstance(call.args[0], E.StringImm) else call.op
+                raise CodegenError(f"a kernel cannot call '{name}': it is no function of this compiler")
         if isinstance(e, E.Call) and e.op == "prefetch" and isinstance(e.args[0], BufferLoad):
             place = self.places[e.args[0].buffer]
             at = self.offset(place, e.args[0].indices)

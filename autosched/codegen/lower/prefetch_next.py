@@ -11,13 +11,12 @@ After:   for tile in 4: for k in 768: prefetch(b[panel + 1, …a line of its own
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 from autosched.ir.node import map_children, walk
 from autosched.tir import expr as E
 from autosched.tir.expr import BufferLoad, PrimExpr, Var, cast, const, const_int
-from autosched.tir.functor import free_vars, substitute
+from autosched.tir.functor import substitute
 from autosched.tir.stmt import Evaluate, For, LoopKind, Stmt, seq
 
 PREFETCH_NEXT = "prefetch_next"
@@ -28,47 +27,66 @@ def spread_prefetches(stmt: Stmt) -> Stmt:
     """The statement with the prefetches that loops ask for."""
     if isinstance(stmt, For) and PREFETCH_NEXT in stmt.annotations:
         wanted = stmt.annotations[PREFETCH_NEXT]
-        for name, elements in wanted.items():
-            stmt = _with_prefetch(stmt, str(getattr(name, "value", name)), int(elements))
         left = {k: v for k, v in stmt.annotations.items() if k != PREFETCH_NEXT}
         stmt = dataclasses.replace(stmt, annotations=left)
+        for name, elements in wanted.items():
+            stmt = _with_prefetch(stmt, str(getattr(name, "value", name)), int(elements))
     return map_children(stmt, lambda c: spread_prefetches(c) if isinstance(c, Stmt) else c)
 
 
 def _with_prefetch(passes: For, name: str, elements: int) -> For:
-    """The loop over passes whose loop over the panel asks for its share of the next one."""
-    count = const_int(passes.extent)
-    if count is None:
+    """The loop over passes, in which every iteration over the panel asks for its share of the next one."""
+    path, load = _path(passes, name)
+    if load is None or any(const_int(n.extent) is None for n in path):
         return passes
+    turns = 1
+    for n in path:
+        turns *= const_int(n.extent) or 1
+    share = -(-elements // turns)
+    while len(path) > 1 and share * (const_int(path[-1].extent) or 1) <= LINE_ELEMENTS:
+        share *= const_int(path.pop().extent) or 1  # one line an iteration is enough
+    place = path[-1]
+    fetch = _prefetches(path, load, elements, share)
 
     def visit(stmt: Any) -> Any:
-        if isinstance(stmt, For) and stmt.kind == LoopKind.SERIAL and (load := _panel_load(stmt, name)) is not None:
-            return dataclasses.replace(stmt, body=seq(*_prefetches(passes, count, stmt, load, elements), stmt.body))
+        if stmt is place:
+            return dataclasses.replace(place, body=seq(*fetch, place.body))
         return map_children(stmt, lambda c: visit(c) if isinstance(c, Stmt) else c)
 
-    return dataclasses.replace(passes, body=visit(passes.body))
+    changed = visit(passes)
+    assert isinstance(changed, For), "a loop stays one"
+    return changed
 
 
-def _panel_load(loop: For, name: str) -> BufferLoad | None:
-    """The first load of the buffer, where it moves with this loop and with no serial loop further inside."""
-    found = [n for n in walk(loop.body) if isinstance(n, BufferLoad) and n.buffer.name == name]
-    serial = [n for n in walk(loop.body) if isinstance(n, For) and n.kind == LoopKind.SERIAL]
-    if not found or not any(loop.loop_var in free_vars(i) for i in found[0].indices):
-        return None
-    if any(n.loop_var in free_vars(i) for n in serial for i in found[0].indices):
-        return None
-    return found[0]
+def _path(passes: For, name: str) -> tuple[list[For], BufferLoad | None]:
+    """The serial loops from the annotated one down to the innermost around a load of the buffer, and that load."""
+    path: list[For] = []
+    load: BufferLoad | None = None
+
+    def visit(node: Any, around: tuple[For, ...]) -> None:
+        nonlocal load
+        if load is not None:
+            return
+        if isinstance(node, BufferLoad) and node.buffer.name == name:
+            load = node
+            path.extend(around)
+            return
+        if isinstance(node, For) and node.kind == LoopKind.SERIAL:
+            around = (*around, node)
+        map_children(node, lambda c: (visit(c, around), c)[1])
+
+    visit(passes, ())
+    return path, load
 
 
-def _prefetches(passes: For, count: int, loop: For, load: BufferLoad, elements: int) -> list[Stmt]:
-    steps = const_int(loop.extent)
-    if steps is None:
-        return []
-    share = -(-elements // (count * steps))  # of one step of one pass
-    inner = {n.loop_var: n.start for n in walk(loop.body) if isinstance(n, For)}
-    start: Mapping[Var, PrimExpr] = {**inner, loop.loop_var: loop.start}
+def _prefetches(path: list[For], load: BufferLoad, elements: int, share: int) -> list[Stmt]:
+    """Requests for `share` elements of the next panel, a place of their own for each turn of the loops of the path."""
+    inner = {n.loop_var: n.start for n in walk(path[0]) if isinstance(n, For)}
+    start: dict[Var, PrimExpr] = dict(inner)
     *outer, last = (substitute(i, start) for i in load.indices)
-    done = (passes.loop_var - passes.start) * steps + (loop.loop_var - loop.start)
+    done: PrimExpr = const(0, path[0].loop_var.dtype)
+    for n in path:
+        done = done * (const_int(n.extent) or 1) + (n.loop_var - n.start)
     first = last + elements + cast(last.dtype, done) * share
     lines = range(0, share, LINE_ELEMENTS)
     at = (BufferLoad(load.buffer, (*outer, first + const(line, last.dtype))) for line in lines)

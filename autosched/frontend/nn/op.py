@@ -365,7 +365,7 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """softmax(Q K' * scale + mask) V over [batch, tokens, heads, dim]; the mask over [batch, heads, tokens, tokens]."""
     q, k, v = (permute_dims(t, [0, 2, 1, 3]) for t in (query, key, value))
-    factor = 1.0 / math.sqrt(query.struct_info.static_shape[-1]) if scale is None else scale
+    factor = 1.0 / math.sqrt(int(query.struct_info.dims[-1])) if scale is None else scale  # type: ignore[arg-type]
     scores = multiply(matmul(q, permute_dims(k, [0, 1, 3, 2])), factor)
     if is_causal:
         rows, columns = scores.struct_info.static_shape[-2:]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from autosched.errors import ImportModelError, InvalidTypeError
@@ -20,6 +21,8 @@ from autosched.frontend.torch.registry import CONVERTERS
 from autosched.ir.module import IRModule
 from autosched.relax.expr import Constant, Expr, Tuple, Var
 from autosched.relax.struct_info import TensorStructInfo
+from autosched.tir.expr import PrimExpr
+from autosched.tir.expr import Var as Symbol
 
 KEPT_WHOLE = (  # operators for which we have something better than their decomposition
     "linear", "conv1d", "conv2d", "scaled_dot_product_attention", "layer_norm", "group_norm", "batch_norm", "gelu",
@@ -27,6 +30,9 @@ KEPT_WHOLE = (  # operators for which we have something better than their decomp
     "adaptive_avg_pool2d", "max_pool2d", "avg_pool2d", "dropout", "split", "chunk", "pad", "channel_shuffle",
     "pixel_shuffle", "elu", "leaky_relu", "softplus", "mish", "addmm", "stack", "unbind",
 )  # fmt: skip
+SIZES: Mapping[str, Callable[..., Any]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "mod": operator.mod,
+}  # fmt: skip
 CHECKS = ("_assert_scalar", "sym_constrain_range_for_size", "_assert_async", "_assert_tensor_metadata")
 
 
@@ -47,7 +53,7 @@ def from_exported_program(
     custom_convert_map        operator name -> function of (graph node, Emitter) that gives an expression
     run_ep_decomposition      bring unusual operators down to simpler ones first
     Raises  TypeError for anything else; ImportModelError that lists all unsupported operators at once, or names an
-            input with dynamic dimensions.
+            input with a dimension that is computed.
     """
     import torch
 
@@ -78,6 +84,8 @@ def _is_known(node: Any, custom: Mapping[Any, Any]) -> bool:
     if node.op != "call_function":
         return True
     name = operator_name(node.target)
+    if name in ("sym_size", "sym_size.int"):
+        return True
     return name in CONVERTERS or name in custom or node.target in custom or name in CHECKS
 
 
@@ -86,6 +94,7 @@ class _Importer:
         self.program, self.keep_params, self.custom = program, keep_params, custom
         self.emitter = make_emitter()
         self.values: dict[Any, Any] = {}
+        self.symbols: dict[str, Symbol] = {}
         self.inputs: list[Var] = []
         self.params: list[tuple[Var, Any]] = []
 
@@ -146,19 +155,39 @@ class _Importer:
         if not hasattr(value, "shape"):
             self.values[node] = value  # a number that was fixed when the program was exported
             return
-        if any(not isinstance(d, int) for d in value.shape):
-            raise ImportModelError(
-                f"input '{node.name}' has dynamic dimensions: {tuple(map(str, value.shape))}",
-                hint="export the program without dynamic_shapes",
-            )
-        var = Var(node.name, TensorStructInfo(tuple(value.shape), self.emitter.dtype(value.dtype)))
+        dims = tuple(self.dim(node.name, d) for d in value.shape)
+        var = Var(node.name, TensorStructInfo(dims, self.emitter.dtype(value.dtype)))
         self.inputs.append(var)
         self.values[node] = var
+
+    def dim(self, name: str, size: Any) -> Any:
+        """A dimension of an input: a number, or the symbol of PyTorch's name. Raises ImportModelError for a formula."""
+        if isinstance(size, int):
+            return size
+        text = str(size)
+        if not text.isidentifier():
+            raise ImportModelError(
+                f"input '{name}' has the dynamic dimension {text}", hint="export it with plain dynamic dimensions"
+            )
+        return self.symbols.setdefault(text, Symbol(text, "int64"))
+
+    def size(self, node: Any, name: str) -> bool:
+        """Compute sizes: dimensions of tensors, and arithmetic on them; tells whether the node was one."""
+        args = map_arguments(tuple(node.args), self.values.__getitem__)
+        if name in ("sym_size", "sym_size.int"):
+            self.values[node] = args[0].struct_info.dims[args[1]]
+            return True
+        if name in SIZES and any(isinstance(a, PrimExpr) for a in args):
+            if not all(isinstance(a, int | PrimExpr) for a in args):
+                return False
+            self.values[node] = SIZES[name](*args)
+            return True
+        return False
 
     def call(self, node: Any) -> None:
         self.emitter.node = node.name
         name = operator_name(node.target)
-        if name in CHECKS:
+        if name in CHECKS or self.size(node, name):
             return
         custom = self.custom.get(name) or self.custom.get(node.target)
         if custom is not None:

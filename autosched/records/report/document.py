@@ -19,6 +19,7 @@ from autosched.records.sql import SqlStore
 from autosched.records.statistics import TaskStatistics, best_so_far, model_progress, task_statistics
 
 MOST_ROWS = 10_000  # trials in the page, of all tasks together
+LEAST_ROWS = 4  # of each task
 MOST_STEPS = 400  # points of the whole model's curve
 MOST_REASONS, REASON_LENGTH = 6, 160  # of failures, per task
 
@@ -50,14 +51,14 @@ def make_document(
     groups: dict[tuple[str, Any, int], list[Record]] = {}
     for record in store.records(query):
         groups.setdefault((record.workload.key, record.device, record.threads), []).append(record)
-    most = max(20, MOST_ROWS // max(1, len(found)))
+    most = max(LEAST_ROWS, MOST_ROWS // max(1, len(found)))
     tasks = []
     for task in found:
         records = groups.get((task.key.workload, task.key.device, task.key.threads), [])
         tasks.append(
             _task(task, records, most)
             | {
-                "share": _cost(task, weights) / total if total else None,
+                "share": round(_cost(task, weights) / total, 5) if total else None,
                 "weight": (weights or {}).get(task.key.workload, 1),
                 "roofline": roofline(task, machines or {}, (flops or {}).get(task.key.workload)),
                 "sources": dict((sources or {}).get(task.key.workload, {})),
@@ -94,7 +95,7 @@ def _task(task: TaskStatistics, records: Sequence[Record], most: int) -> dict[st
         "default_ms": _ms(task.default_s),
         "best_ms": _ms(task.best_s),
         "gain": None if task.gain is None else float(f"{task.gain:.4g}"),
-        "expected": task.expected_gain,
+        "expected": None if task.expected_gain is None else round(task.expected_gain, 4),
         "winner": None if task.winner is None else str(task.winner.config),
         "steps": improvements(records),
         "importance": [[name, round(share, 4)] for name, share in knob_importance(records)],

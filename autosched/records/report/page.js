@@ -72,7 +72,7 @@ function showProgress() {
 
 function showShares(chosen) {
   const top = chosen.slice(0, 16).reverse();
-  const names = top.map((t, i) => `${short(t.name, 52)} (${top.length - i})`);
+  const names = top.map((t, i) => `${short(t.name, innerWidth < 700 ? 18 : 52)} (${top.length - i})`);
   const default_ = top.map((t) => 100 * (t.share ?? 0));
   const best = top.map((t, i) => default_[i] / (t.gain ?? 1));
   byId("shares").style.height = `${Math.max(9, 5 + 1.5 * top.length)}rem`;
@@ -183,8 +183,10 @@ const TASK_COLUMNS = [
   { title: "May gain", value: (t) => t.expected, text: percent, number: true },
 ];
 const taskTable = makeTable(byId("task-table"), "Tasks, those with the largest share first", {
-  current: (t) => t === selected,
-  count: (_, chosen, all) => { byId("task-count").textContent = chosen === all ? many(all, "task") : `${chosen} of ${many(all, "task")}`; },
+  page: 400, current: (t) => t === selected,
+  count: (shown, chosen, all) => {
+    byId("task-count").textContent = (chosen === all ? many(all, "task") : `${chosen} of ${many(all, "task")}`) + (shown < chosen ? `, ${shown} shown: filter or sort to see the others` : "");
+  },
 });
 const trialTable = makeTable(byId("trial-table"), "Trials of the task in the order they were measured", {
   page: 100, mark: (r) => r.mark === "winner" ? "winner" : "",
@@ -198,8 +200,9 @@ const trialTable = makeTable(byId("trial-table"), "Trials of the task in the ord
 
 // Trials are kept by columns, each value once; rows are made for the task that is looked at.
 function rowsOf(task) {
-  const t = task.trials, at = (column, i) => column.values[column.codes[i]];
-  return t.n.map((n, i) => ({ n, ms: t.ms[i], status: at(t.status, i), mark: at(t.mark, i), knobs: t.knobs.map((knob) => at(knob, i)) }));
+  const t = task.trials, code = (codes, i) => codes === undefined ? 0 : typeof codes === "string" ? parseInt(codes[i], 36) : codes[i];
+  const at = (column, i) => column.values[code(column.codes, i)];
+  return t.ms.map((ms, i) => ({ n: t.n ? t.n[i] : i + 1, ms, status: at(t.status, i), mark: at(t.mark, i), knobs: t.knobs.map((knob) => at(knob, i)) }));
 }
 
 function showConvergence(task) {
@@ -269,8 +272,8 @@ function showFailures(task) {
   const kinds = Object.entries(task.failures).sort((a, b) => b[1] - a[1]);
   byId("failure-part").hidden = !kinds.length;
   if (kinds.length) {
-    draw("failures", [{ type: "bar", x: kinds.map((k) => plain(k[0])), y: kinds.map((k) => k[1]), marker: { color: color("--second") }, hovertemplate: "%{x}: %{y}<extra></extra>" }], "Failures by kind",
-      { bargap: .5, xaxis: { type: "category" }, yaxis: { title: { text: "trials" }, tickformat: "d" } });
+    draw("failures", [{ type: "bar", x: kinds.map((k) => plain(k[0])), y: kinds.map((k) => k[1]), width: 0.5 * Math.min(1, kinds.length / 4), marker: { color: color("--second") }, hovertemplate: "%{x}: %{y}<extra></extra>" }], "Failures by kind",
+      { xaxis: { type: "category" }, yaxis: { title: { text: "trials" }, tickformat: "d" } });
   }
   byId("failures-text").textContent = kinds.length ? `${failed(task)} of ${many(task.n, "trial")}: ${kinds.map(([k, n]) => `${n} ${k}`).join(", ")}.` : "";
   byId("reasons").replaceChildren(...task.reasons.map(([kind, text, n]) => element("li", `${n} × ${kind}${text ? ": " + text : ""}`)));

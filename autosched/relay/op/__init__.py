@@ -1,6 +1,12 @@
 """Relay's operators; those of neural networks are in `nn`."""
 
-from autosched.relay.op import nn
+from autosched.relay.op import image, nn
+from autosched.relay.op.more import (
+    acos, acosh, all, any, argsort, asin, asinh, atan, atanh, bitwise_and, bitwise_not, bitwise_or, bitwise_xor,
+    broadcast_to_like, collapse_sum_like, collapse_sum_to, cosh, cumprod, cumsum, flip, floor_mod, gather,
+    gather_nd, get, isfinite, isinf, isnan, left_shift, log10, log2, logical_xor, mean_std, mean_variance, mod,
+    one_hot, reshape_like, right_shift, scatter, scatter_elements, sinh, sort, std, tan, topk, trilu, trunc,
+)  # fmt: skip
 from autosched.relay.op.tensor import (
     abs, add, arange, argmax, argmin, broadcast_to, cast, ceil, clip, concatenate, copy, cos, divide, equal, erf, exp,
     expand_dims, floor, floor_divide, full, full_like, greater, greater_equal, identity, layout_transform, less,

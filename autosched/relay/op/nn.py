@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from autosched.errors import InvalidValueError, ShapeError
+from autosched.faces import resolve
 from autosched.relax import Expr, op
 from autosched.relay.expr import TupleWrapper, unwrap
 from autosched.relay.op.tensor import info
@@ -258,3 +259,13 @@ def space_to_depth(data: Any, block_size: int, layout: str = "NCHW") -> Expr:
     n, c, h, w = info(x).static_shape
     parts = reshape_to(x, (n, c, h // b, b, w // b, b))
     return op.reshape(op.permute_dims(parts, [0, 3, 5, 1, 2, 4]), (n, c * b * b, h // b, w // b))
+
+
+def __getattr__(name: str) -> Any:
+    """The operators of `more_nn`, which is written with those here."""
+    if name.startswith("_"):
+        raise AttributeError(name)
+    more = resolve("autosched.relay.op.more_nn")
+    if name not in more.__all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(more, name)

@@ -102,6 +102,9 @@ class _Reader:
                 self.state.module_names.add(name)
             case ast.Assign() if self._declare_symbol(node):
                 return
+            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=items)) if len(names) == len(items):
+                for name, item in zip(names, items, strict=True):  # n, m = T.int64(), T.int64()
+                    self._line(ast.copy_location(ast.Assign(targets=[name], value=item), node))
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 self._assign(name, value, None, node)
             case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=ast.expr() as value):

@@ -21,6 +21,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from autosched.codegen.lower.prefetch_next import PREFETCH_NEXT
 from autosched.space import Config, ConfigSpace, KnobValue, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
@@ -38,6 +39,7 @@ from autosched.tir.schedule import Schedule
 
 FLOAT_BYTES = 4
 MOST_TILES = 1024  # in a chunk
+MOST_PREFETCHED = 1024  # pixels: with more, the products take longer than the weights' way from memory
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,7 @@ class Conv2dBlocked:
             "padding": padding,
             "unroll_ic": unroll,
             "unroll_kw": False,
+            "prefetch": s["OH"] * s["OW"] <= MOST_PREFETCHED and _two_fit(s, oc_blocks, target),
         }
         return Config(self.name, knobs)
 
@@ -165,6 +168,9 @@ class Conv2dBlocked:
             sch.unroll(loop)
         sch.vectorize(ob)
         sch.compute_at(name, ow_tile, True)
+        if config["prefetch"]:
+            panel = math.prod(pack.packed_shape[1:])
+            sch.annotate(ow_tile if s["OH"] == 1 else oh_tile, PREFETCH_NEXT, {f"{buffer.name}_packed": panel})
         if padding == "task" and s["flat"]:
             sch.compute_at(copy, task)
             sch.vectorize(sch.get_loops(copy)[-1])
@@ -184,6 +190,12 @@ def _traffic(anchor: Anchor, oh_tile: int, ow_tile: int, oc_blocks: int) -> Traf
     data, weight = (math.prod(x.buffer.const_shape()) * FLOAT_BYTES for x in (conv.data, conv.weight))
     tiles = -(-s["line"] // (ow_tile if s["OH"] == 1 else oh_tile))
     return Traffic(s["N"], tiles, -(-s["OC"] // oc_blocks), data / s["N"], weight)
+
+
+def _two_fit(s: Mapping[str, int], oc_blocks: int, target: Target) -> bool:
+    """Whether the second-level cache holds a panel, the next one, and the data."""
+    panel = s["IC"] * s["IB"] * s["KH"] * s["KW"] * oc_blocks * s["block"] * FLOAT_BYTES
+    return 2 * panel <= target.cache.l2_bytes * 5 / 8
 
 
 def _choose_tile(s: Mapping[str, int], per_block: int, target: Target) -> tuple[int, int, int]:

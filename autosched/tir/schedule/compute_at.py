@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from autosched.errors import ScheduleError
 from autosched.tir import expr as E
-from autosched.tir.expr import REDUCE, Buffer, PrimExpr, Var
+from autosched.tir.expr import REDUCE, Buffer, PrimExpr, Range, Var
+from autosched.tir.functor import substitute
 from autosched.tir.schedule.check import (
     body_statements,
     feeds_reduction,
@@ -26,7 +27,7 @@ from autosched.tir.schedule.domain import (
 )  # fmt: skip
 from autosched.tir.schedule.loops import join_conditions
 from autosched.tir.schedule.place import where_block
-from autosched.tir.schedule.region import Box, Interval, hull, touched
+from autosched.tir.schedule.region import Box, Interval, bindings, hull, touched
 from autosched.tir.schedule.tree import Tree
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import Block, BlockRealize, For, LoopKind, Stmt, seq
@@ -62,9 +63,35 @@ def compute_at(tree: Tree, name: str, var: Var, preserve_unit_loops: bool = Fals
         needed = solved if needed is None else _join(needed, solved, analyzer)
     assert needed is not None
     nest = _nest(tree, block, needed, analyzer, preserve_unit_loops)
-    first = _position(tree, loop, tree.producers(name), last=True) + 1
-    end = _position(tree, loop, consumers, last=False)
+    earlier = [p for p in tree.producers(name) if tree.position(p) < tree.position(name)]
+    later = [p for p in tree.producers(name) if p not in earlier]  # of the iteration before, in a recurrence
+    for writer in later:
+        _require_apart(tree, name, writer)
+    first = _position(tree, loop, earlier, last=True) + 1
+    end = _position(tree, loop, [*consumers, *later], last=False)
     return _move(tree, realize, loop, nest, first, end, index, "compute_at")
+
+
+def _require_apart(tree: Tree, name: str, writer: str) -> None:
+    """What a block reads, a block behind it does not write in the same iteration of the loops around both."""
+    realize, other = tree.realizes[name], tree.realizes[writer]
+    analyzer = tree.analyzer(realize)
+    for r in realize.block.reads:
+        for w in other.block.writes:
+            if r.buffer is not w.buffer:
+                continue
+            pairs = zip(r.region, w.region, strict=True)
+            distances = (
+                E.const_int(analyzer.simplify(E.sub(
+                    substitute(a.min, bindings(realize)), substitute(b.min, bindings(other))
+                )))
+                for a, b in pairs if E.const_int(a.extent) == E.const_int(b.extent) == 1
+            )  # fmt: skip
+            if not any(distances):  # none is a number other than 0
+                raise ScheduleError(
+                    f"compute_at of block '{name}': '{writer}' writes '{r.buffer.name}' after the block has read it",
+                    where=where_block(tree, name),
+                )  # fmt: skip
 
 
 def _join(a: Mapping[Var, Interval], b: Mapping[Var, Interval], analyzer: Analyzer) -> dict[Var, Interval]:
@@ -244,23 +271,19 @@ def _nest(
     tree: Tree, block: Block, domain: Mapping[Var, Interval], analyzer: Analyzer, preserve_unit_loops: bool
 ) -> Stmt:
     """Loops ax0, ax1 … over the given part of the block's iterations, the ragged rest kept out by the predicate."""
-    loops: list[tuple[Var, int]] = []
+    loops: list[tuple[Var, PrimExpr]] = []
     values: list[PrimExpr] = []
     guards: list[PrimExpr] = []
     analyzer = analyzer.copy()
     for iv in block.iter_vars:
         whole = whole_domain(iv)
-        if whole is None:
-            raise ScheduleError(
-                f"block '{block.name}': the domain of '{iv.var.name}' is not constant",
-                where=where_block(tree, block.name),
-            )
-        interval = clip_domain(domain[iv.var], iv) if iv.var in domain and iv.kind != REDUCE else whole
-        value = interval.base
-        if interval.width > 1 or preserve_unit_loops:
+        known = iv.var in domain and iv.kind != REDUCE
+        interval = clip_domain(domain[iv.var], iv) if known else whole
+        value, width = (iv.dom.min, iv.dom.extent) if interval is None else (interval.base, E.const(interval.width, iv.var.dtype))
+        if E.const_int(width) != 1 or preserve_unit_loops:
             var = Var(f"ax{len(loops)}", iv.var.dtype)
-            loops.append((var, interval.width))
-            analyzer.bind(var, (0, interval.width))
+            loops.append((var, width))
+            analyzer.bind(var, Range(E.const(0, var.dtype), width))
             value = E.add(value, var)
         values.append(analyzer.simplify(value))
         if interval is not whole:
@@ -268,7 +291,7 @@ def _nest(
             guards += [E.compare(E.GE, values[-1], iv.dom.min), E.compare(E.LT, values[-1], end)]
     body: Stmt = BlockRealize(tuple(values), join_conditions(analyzer, guards), block)
     for var, n in reversed(loops):
-        body = For(var, E.const(0, var.dtype), E.const(n, var.dtype), LoopKind.SERIAL, body)
+        body = For(var, E.const(0, var.dtype), n, LoopKind.SERIAL, body)
     return body
 
 

@@ -57,6 +57,11 @@ class ScheduleSpecial(ScheduleExtras):
         attrs = {"tensor_intrin": tensor_intrin, "preserve_unit_iters": preserve_unit_iters}
         self._record("Tensorize", (place,), attrs)
 
+    def tensorize_by(self, loop: LoopRV, intrin: TensorIntrin) -> None:
+        """`tensorize` with an intrinsic that has no name; the trace cannot replay it."""
+        fn, key = self._loop(loop)
+        self._trees[fn], _ = tensorize(self._tree(fn), key, intrin)
+
     # --- padding --------------------------------------------------------------------------------------------------
 
     def pad_einsum(self, block: BlockRV | str, padding: Sequence[int]) -> None:

@@ -188,20 +188,46 @@ def _replaced(block: Block, intrin: TensorIntrin, matcher: Matcher, init: Stmt |
         values |= _layout_values(buffer, source, start)
     root = impl.root
     body = substitute(root.body, values) if values else root.body
+    body = _with_pointers(body, {m.buffer: m.source for m in matches})
     return replace(
         block, body=body, init=init, match_buffers=tuple(matches), alloc_buffers=root.alloc_buffers,
         annotations=FrozenDict({**block.annotations, **root.annotations}),
     )  # fmt: skip
 
 
+def _with_pointers(body: Stmt, places: Mapping[Buffer, BufferRegion]) -> Stmt:
+    """Pointers into matched buffers as pointers into their sources: code from outside knows no second names."""
+
+    def step(x: Any) -> Any:
+        if not isinstance(x, E.Call) or x.op != "tvm_access_ptr" or not isinstance(x.args[1], E.BufferData):
+            return x
+        place = places.get(x.args[1].buffer)
+        if place is None:
+            return x
+        at: PrimExpr = E.const(0, x.args[2].dtype)
+        for r, stride in zip(place.region, _strides(place.buffer), strict=True):
+            at = E.add(at, E.cast(at.dtype, E.mul(r.min, stride)))
+        dtype, _, offset, extent, mask = x.args
+        return E.Call(x.op, (dtype, place.buffer.data, E.add(at, offset), extent, mask), x.dtype)
+
+    return rewrite(body, step)
+
+
+def _strides(source: Buffer) -> list[PrimExpr]:
+    """The strides of a buffer; of a row-major one from its shape."""
+    if source.strides:
+        return list(source.strides)
+    found: list[PrimExpr] = []
+    step: PrimExpr = E.const(1, source.shape[0].dtype if source.shape else "int32")
+    for n in reversed(source.shape):
+        found.insert(0, step)
+        step = E.mul(step, n)
+    return found
+
+
 def _layout_values(buffer: Buffer, source: Buffer, start: tuple[PrimExpr, ...]) -> Mapping[Var, PrimExpr]:
     """What the variables in a matched buffer's strides and offset are for this source."""
-    strides: list[PrimExpr] = list(source.strides)
-    if not strides:
-        step: PrimExpr = E.const(1, source.shape[0].dtype if source.shape else "int32")
-        for n in reversed(source.shape):
-            strides.insert(0, step)
-            step = E.mul(step, n)
+    strides = _strides(source)
     found: dict[Var, PrimExpr] = {}
     for var, stride in zip(buffer.strides, strides[len(strides) - len(buffer.shape) :], strict=False):
         if isinstance(var, Var):

@@ -13,6 +13,7 @@ from autosched.tuner.cost_model.hint import Hint as Hint
 from autosched.tuner.cost_model.hint import Source as Source
 from autosched.tuner.cost_model.hint import TrialsHint as TrialsHint
 from autosched.tuner.cost_model.hint import WorkloadsHint as WorkloadsHint
+from autosched.tuner.cost_model.joint_kernel import JointKernel as JointKernel
 from autosched.tuner.cost_model.kernel import Points as Points
 from autosched.tuner.cost_model.kernel import SpaceKernel as SpaceKernel
 from autosched.tuner.cost_model.target import Clipping as Clipping

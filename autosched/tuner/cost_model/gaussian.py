@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from autosched.tuner.cost_model.kernel import PARTS, FitKernel, Parameters, Points, SpaceKernel
+from autosched.tuner.cost_model.kernel import FitForm, Parameters, Points, SpaceKernel
 
 FITTED = 120  # trials that length scales are fitted to: of more, the best half and the latest half
-AMPLITUDE_PRIOR = (float(np.log(0.4)), 1.0)  # mean and deviation of the logarithm of each part's variance
+AMPLITUDE_SPREAD = 1.0  # deviation of the logarithm of each part's variance from the expected one
 NOISE_PRIOR = (float(np.log(1e-3)), 2.0)
 SIMILAR = 0.7  # deviation of a logarithmic length scale from that of similar times elsewhere
 JITTER = 1e-5  # variance that is added everywhere: predictions are float32
@@ -19,64 +19,49 @@ BOUNDS = ((-4.0, 6.0), (-6.0, 4.0), (float(np.log(1e-6)), 0.0))  # of lengths, a
 
 
 class GaussianProcess:
-    """Fits the kernel's parameters; `condition` gives the predictions.
+    """Fits the kernel's parameters; `condition` gives the predictions."""
 
-    rng  moves the prior's mean by a draw from the prior: where the trials say little, processes with different
-         draws end with different parameters, and together they show how uncertain these are; None: as it is
-    """
-
-    def __init__(self, kernel: SpaceKernel, rng: np.random.Generator | None = None):
+    def __init__(self, kernel: SpaceKernel):
         self.kernel = kernel
-        n = kernel.n_columns
+        n, parts = kernel.n_columns, kernel.parts
         length = float(np.sqrt(2) + 0.5 * np.log(max(n, 1)))
-        self._prior_mean = np.array([*[length] * n, *[AMPLITUDE_PRIOR[0]] * PARTS, NOISE_PRIOR[0]])
-        self._prior_deviation = np.array([*[np.sqrt(3)] * n, *[AMPLITUDE_PRIOR[1]] * PARTS, NOISE_PRIOR[1]])
-        if rng is not None:
-            self._prior_mean += rng.normal(size=len(self._prior_mean)) * self._prior_deviation
-        low, high = np.array([*[BOUNDS[0]] * n, *[BOUNDS[1]] * PARTS, BOUNDS[2]]).T
+        variance = float(np.log(kernel.expected_variance))
+        self._prior_mean = np.array([*[length] * n, *[variance] * parts, NOISE_PRIOR[0]])
+        self._prior_deviation = np.array([*[np.sqrt(3)] * n, *[AMPLITUDE_SPREAD] * parts, NOISE_PRIOR[1]])
+        low, high = np.array([*[BOUNDS[0]] * n, *[BOUNDS[1]] * parts, BOUNDS[2]]).T
         self._bounds = list(zip(low, high, strict=True))
-        self.parameters = Parameters(np.clip(self._prior_mean, low, high))
-        self.error = 1.0  # mean square of what it errs on a trial that it was not told, after the last fit
+        self.parameters = Parameters(np.clip(self._prior_mean, low, high), parts)
 
     def expect_lengths(self, lengths: np.ndarray) -> None:
         """Take the first columns' length scales, which similar times have elsewhere, as the prior's mean and start."""
         vector, n = self.parameters.vector.copy(), len(lengths)
         self._prior_mean[:n] = vector[:n] = np.log(lengths)
         self._prior_deviation[:n] = SIMILAR
-        self.parameters = Parameters(vector)
+        self.parameters = Parameters(vector, self.kernel.parts)
 
     def fit(self, points: Points, target: np.ndarray, iterations: int) -> None:
         """Find the parameters, starting from those of before, for trials with a standardised target [n]."""
         from scipy.optimize import minimize
 
         chosen = most_telling(target, FITTED)
-        kernel, target = FitKernel(self.kernel, points[chosen]), target[chosen]
+        form, target = self.kernel.fitted_to(points[chosen]), target[chosen]
         found = minimize(
             self._loss,
             self.parameters.vector,
-            args=(kernel, target),
+            args=(form, target),
             jac=True,
             method="L-BFGS-B",
             bounds=self._bounds,
             options={"maxiter": iterations},
         )
         if np.isfinite(found.fun):
-            self.parameters = Parameters(found.x)
-        self.error = self._leave_one_out(kernel, target)
+            self.parameters = Parameters(found.x, self.kernel.parts)
 
-    def _leave_one_out(self, kernel: FitKernel, target: np.ndarray) -> float:
-        """Rasmussen, Williams 2006, equation 5.12."""
-        noisy = np.tensordot(self.parameters.amplitudes, kernel.parts(self.parameters.lengths)[0], 1)
-        noisy[np.diag_indices(len(target))] += self.parameters.noise + JITTER
-        inverse = np.linalg.inv(noisy)
-        return float(np.mean((inverse @ target / np.diag(inverse)) ** 2))
-
-    def _loss(self, vector: np.ndarray, kernel: FitKernel, target: np.ndarray) -> tuple[float, np.ndarray]:
+    def _loss(self, vector: np.ndarray, form: FitForm, target: np.ndarray) -> tuple[float, np.ndarray]:
         """Negative log posterior of the parameters, and its gradient."""
-        parameters, n = Parameters(vector), len(target)
-        parts, value, slope = kernel.parts(parameters.lengths)
-        noisy = np.tensordot(parameters.amplitudes, parts, 1)
-        noisy[np.diag_indices(n)] += parameters.noise + JITTER
+        parameters, n = Parameters(vector, self.kernel.parts), len(target)
+        noisy, gradient_by = form.covariance(parameters)
+        noisy = noisy + (parameters.noise + JITTER) * np.eye(n)
         try:
             factor = np.linalg.cholesky(noisy)
         except np.linalg.LinAlgError:
@@ -85,9 +70,7 @@ class GaussianProcess:
         inverse = inverse_factor.T @ inverse_factor
         weights = inverse @ target
         outer = 0.5 * (inverse - np.outer(weights, weights))
-        gradient = np.append(
-            kernel.gradient(parameters.amplitudes, parts, value, slope, outer), np.trace(outer) * parameters.noise
-        )
+        gradient = np.append(gradient_by(outer), np.trace(outer) * parameters.noise)
         loss = 0.5 * target @ weights + np.log(np.diag(factor)).sum()
         z = (vector - self._prior_mean) / self._prior_deviation
         return float(loss + 0.5 * z @ z), gradient + z / self._prior_deviation

@@ -12,14 +12,17 @@ Source: Rasmussen, Williams 2006, section 4.2; Duvenaud, Nickisch, Rasmussen 201
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 ROOT5 = float(np.sqrt(5.0))
 ONE_HOT = 1024  # candidates of all knobs together up to which one-hot matrices are used
 PARTS = 3  # product, single knobs, pairs of knobs
+
+Gradient = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -36,21 +39,31 @@ class Points:
         return Points(self.codes[index], self.extras[index])
 
 
+class FitForm(Protocol):
+    """Covariances between a few trials, as a function of the parameters."""
+
+    def covariance(self, parameters: Parameters) -> tuple[np.ndarray, Gradient]:
+        """Covariances without noise [n, n], and what gives the derivatives of sum(outer * covariance) by the
+        logarithms of lengths and amplitudes, for any `outer` [n, n]."""
+        ...
+
+
 @dataclass(frozen=True)
 class Parameters:
     """What is fitted, as natural logarithms: a vector and the views of it that have names."""
 
     vector: np.ndarray
+    parts: int = PARTS  # of the covariance, each with a variance
 
     @property
     def lengths(self) -> np.ndarray:
         """Length scale of each column, in deviations of that column."""
-        return np.asarray(np.exp(self.vector[: -PARTS - 1]))
+        return np.asarray(np.exp(self.vector[: -self.parts - 1]))
 
     @property
     def amplitudes(self) -> np.ndarray:
-        """Variance of each of the three parts."""
-        return np.asarray(np.exp(self.vector[-PARTS - 1 : -1]))
+        """Variance of each part."""
+        return np.asarray(np.exp(self.vector[-self.parts - 1 : -1]))
 
     @property
     def noise(self) -> float:
@@ -65,6 +78,8 @@ class SpaceKernel:
     extras  how many further columns there are (hints), each like a knob of its own
     """
 
+    parts, expected_variance = PARTS, 0.4  # how many, and what each is expected to vary before anything is measured
+
     def __init__(self, tables: Sequence[np.ndarray], extras: int = 0):
         self.tables, self.extras = tuple(tables), extras
         widths = [table.shape[1] for table in self.tables]
@@ -72,6 +87,10 @@ class SpaceKernel:
         self.n_columns, self.n_groups = len(self.owner), len(widths) + extras
         self._ends = np.cumsum([0, *widths])
         self.is_one_hot = sum(len(table) for table in self.tables) <= ONE_HOT
+
+    def fitted_to(self, points: Points) -> FitForm:
+        """The covariances between a few trials, for finding parameters."""
+        return FitKernel(self, points)
 
     def numbers(self, points: Points) -> np.ndarray:
         """The scaled columns [n, columns]."""
@@ -143,6 +162,12 @@ class FitKernel:
         owner = kernel.owner
         self._member = np.zeros((len(owner), kernel.n_groups))
         self._member[np.arange(len(owner)), owner] = 1.0
+
+    def covariance(self, parameters: Parameters) -> tuple[np.ndarray, Gradient]:
+        """As `FitForm` has it."""
+        parts, value, slope = self.parts(parameters.lengths)
+        amplitudes = parameters.amplitudes
+        return np.tensordot(amplitudes, parts, 1), lambda outer: self.gradient(amplitudes, parts, value, slope, outer)
 
     def parts(self, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The three parts [3, n, n] without amplitudes, each group's kernel [n, n, groups], and per column the

@@ -31,24 +31,34 @@ class KnobNumbers:
     def __call__(self, configs: Iterable[Config], sizes: Mapping[str, int] | None = None) -> np.ndarray:
         """Numbers [n, columns] float64."""
         extents = [(sizes or {}).get(name, 1) for name in self._sizes]
-        return np.array([self._row(config, extents) for config in configs], dtype=np.float64)
+        heads = [float(np.log2(max(extent, 1))) for extent in extents]
+        known: dict[tuple[str, str, KnobValue | None], list[float]] = {}  # few values, many configurations
+        rows = []
+        for config in configs:
+            row = [float(config.template == name) for name in self._templates] if len(self._templates) > 1 else []
+            row += heads
+            for name, kind in self._values:
+                value = config.knobs.get(name)
+                key = name, kind, value if value is None or _kind(value) == kind else None
+                if key not in known:
+                    known[key] = self._numbers(name, kind, key[2], extents)
+                row += known[key]
+            rows.append(row)
+        return np.array(rows, dtype=np.float64)
 
-    def _row(self, config: Config, extents: Sequence[int]) -> list[float]:
-        row = [float(config.template == name) for name in self._templates] if len(self._templates) > 1 else []
-        row += [float(np.log2(max(extent, 1))) for extent in extents]
-        for (name, kind), values in self._values.items():
-            value = config.get(name)
-            is_there = value is not None and _kind(value) == kind
-            if kind == "text":
-                row += [float(value == one) for one in values]
-            elif kind == "bool":
-                row.append(float(bool(value)) if is_there else 0.0)
-            else:
-                parts = (value if isinstance(value, tuple) else (value,)) if is_there else (1,) * _parts(values)
-                for part in parts:
-                    row += _of_int(int(part))
-                    row += [_waste(extent, int(part)) for extent in extents]
-        return row
+    def _numbers(self, name: str, kind: str, value: KnobValue | None, extents: Sequence[int]) -> list[float]:
+        """The numbers of one knob; of value None where a configuration has no such knob."""
+        values = self._values[name, kind]
+        if kind == "text":
+            return [float(value == one) for one in values]
+        if kind == "bool":
+            return [float(bool(value))]
+        parts = (1,) * _parts(values) if value is None else value if isinstance(value, tuple) else (value,)
+        numbers: list[float] = []
+        for part in parts:
+            numbers += _of_int(int(part))
+            numbers += [_waste(extent, int(part)) for extent in extents]
+        return numbers
 
 
 def _kind(value: KnobValue) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.errors import SpaceError
 from autosched.runtime.kernel import Kernel
@@ -11,9 +11,15 @@ from autosched.target import Target
 from autosched.task import ConfigLike
 from autosched.tir import PrimFunc
 
+if TYPE_CHECKING:
+    from autosched.templates.base import Anchor, Template
+
 
 class TemplateCompiler:
     """Schedules by template and compiles with `codegen`."""
+
+    def __init__(self) -> None:
+        self._fitting: dict[int, tuple[PrimFunc, str, PrimFunc, tuple[tuple[Template, Anchor], ...]]] = {}
 
     def warm_up(self, target: Target) -> None:
         """Compile a small function: the first compilation in a process is slower by a second."""
@@ -33,19 +39,30 @@ class TemplateCompiler:
         Raises SpaceError if no such template fits the function.
         """
         from autosched.codegen import compile_func
-        from autosched.templates.registry import templates_for
+        from autosched.templates.base import schedule_attrs
         from autosched.templates.thread_knob import split_threads
 
-        fitting = templates_for(func, target)
+        name, func, fitting = self._look_at(func, target)
         found = next((template for template, _ in fitting if template.name == config.template), None)
         if found is None:
             names = ", ".join(template.name for template, _ in fitting)
             raise SpaceError(f"template '{config.template}' does not fit the function", hint=f"those that do: {names}")
         plain, _ = split_threads(Config(config.template, config.knobs))
         applied = found.apply(func, plain, target)
-        name = str(func.attrs.get("global_symbol", "main"))
-        compiled = compile_func(applied.func, target, name=name, trace=applied.trace, config=plain.to_json())
+        scheduled = applied.func.with_attr(schedule_attrs(plain, applied))
+        compiled = compile_func(scheduled, target, name=name, trace=applied.trace, config=plain.to_json())
         return compiled.kernel, applied.packs
+
+    def _look_at(self, func: PrimFunc, target: Target) -> tuple[str, PrimFunc, tuple[tuple[Template, Anchor], ...]]:
+        """(kernel's name, the function without it, templates that fit); looked up once for all its candidates."""
+        from autosched.templates.base import KERNEL_NAME
+        from autosched.templates.registry import templates_for
+
+        if id(func) not in self._fitting:
+            name = str(func.attrs.get(KERNEL_NAME) or func.attrs.get("global_symbol", "main"))
+            plain = func.without_attr(KERNEL_NAME)
+            self._fitting[id(func)] = func, name, plain, templates_for(plain, target)
+        return self._fitting[id(func)][1:]
 
     def native_loop(self) -> bytes:
         """Give the native loop's object code, from the kernel cache where it has it."""

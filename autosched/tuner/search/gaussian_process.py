@@ -1,8 +1,8 @@
 """Bayesian optimisation on clipped logarithmic times: expected improvement over all candidates.
 
-The expected time is the mean of a Gaussian process, which is smooth, and of a forest, which is good at steps; on
-recorded spaces the two together rank better than each alone. Each counts by how little it errs on trials that it was
-not told. How uncertain the time is, the process says.
+The expected time is the mean of two Gaussian processes with different ideas of likeness: by distance alone
+(`JointKernel`), and by knobs that act on their own, in pairs and together (`SpaceKernel`). On recorded spaces the two
+together find better ones than each alone, as neither is sure of what the other doubts.
 
 A small space is judged whole at every step. In a large one, candidates are drawn anew and the most promising ones are
 improved from neighbour to neighbour. Batches are picked by kriging believer: what was picked counts as measured with
@@ -21,9 +21,9 @@ from autosched.space import ConfigSpace
 from autosched.tuner.cost_model import (
     Clipping,
     Feasibility,
-    Forest,
     GaussianProcess,
     Hint,
+    JointKernel,
     Points,
     Posterior,
     SpaceKernel,
@@ -35,16 +35,15 @@ from autosched.tuner.cost_model import (
 )
 from autosched.tuner.search.base import BaseSearch
 
-START = 8  # configurations before the model is asked
+START = 12  # configurations far from each other, before the model is asked
 LEAST_TRIALS = 4  # with a time, for a model
 CANDIDATES = 3000  # configurations of a large space that are judged at each step
 CLIMBERS = 8  # of them: the most promising, from which neighbours are judged as well
 CLIMBS = 6  # how often
-REFIT = 0.08  # share of new trials after which the parameters are fitted again
+REFIT = 0.05  # share of new trials after which the parameters are fitted again
 ITERATIONS = 12  # steps of such a fit, which starts from the one before
 FIRST_ITERATIONS = 60
 MAX_TRIALS = 400  # of more, the best half and the latest half are used: the cost grows with the cube
-MEMBERS = 2  # processes whose parameters differ where the trials say little about them; the first is the likeliest
 KNOWN_ELSEWHERE = 120  # trials of another device from which length scales are learned: half the best, half any
 ROOM = 64  # trials that a posterior can take before it is made anew
 
@@ -60,9 +59,6 @@ class GaussianProcessSearch(BaseSearch):
         self.feasibility = Feasibility(seed)
         self._form: SpaceForm | None = None
         self._models: list[GaussianProcess] = []
-        self._forest = Forest(seed)  # of logarithmic times that are clipped, but neither shifted nor scaled
-        self._listed_mean = np.zeros(0)  # what it says of a listed space
-        self._share = 0.0  # of the forest in the expected time
         self._fitted_on = 0  # trials at the last fit of the parameters
         self._posteriors: list[Posterior] = []  # over the whole of a listed space, for the trials `_used`
         self._used = np.zeros(0, dtype=np.int64)  # positions in the history, in the posterior's order
@@ -76,17 +72,13 @@ class GaussianProcessSearch(BaseSearch):
             self.feasibility.learn(self.history.numbers, self.history.ok)
             return self._from_list(n) if self.pool.is_listed else self._from_samples(n)
 
-    def _spread(self, n: int) -> np.ndarray:
-        return self.pool.random(n)  # corners of a space, where configurations far apart lie, are seldom fast
-
     # ---- the model
 
     def _fit(self) -> None:
         history = self.history
         if self._form is None:
             self._form = SpaceForm(self.space, self.pool.reference(CANDIDATES), len(self.hints))
-            draws = [None, *(np.random.default_rng((self.seed, i)) for i in range(1, MEMBERS))]
-            self._models = [GaussianProcess(self._form.kernel, rng) for rng in draws]
+            self._models = [GaussianProcess(kernel) for kernel in self._form.kernels]
             self._learn_lengths()
         first = self._fitted_on == 0
         if not first and len(history) <= self._fitted_on * (1 + REFIT):
@@ -95,11 +87,6 @@ class GaussianProcessSearch(BaseSearch):
         clipping = Clipping.of(log_s)
         for model in self._models:
             model.fit(self._form.points(rows, numbers), clipping(log_s), FIRST_ITERATIONS if first else ITERATIONS)
-        self._forest.fit_values(numbers, np.minimum(log_s, clipping.limit))
-        forest_error = self._forest.error / clipping.deviation**2
-        self._share = self._models[0].error / max(self._models[0].error + forest_error, 1e-12)
-        if self.pool.is_listed:
-            self._listed_mean = self._forest.mean(self.pool.listing()[1])
         self._fitted_on, self._posteriors = len(history), []
 
     def _learn_lengths(self) -> None:
@@ -109,10 +96,9 @@ class GaussianProcessSearch(BaseSearch):
             rows, log_s = hint.known(self.space, KNOWN_ELSEWHERE)
             if len(rows) < KNOWN_ELSEWHERE // 4:
                 continue
-            kernel = SpaceKernel(self._form.kernel.tables)
-            elsewhere = GaussianProcess(kernel)
-            elsewhere.fit(self._form.codes(rows), clip_log_times(log_s), FIRST_ITERATIONS)
             for model in self._models:
+                elsewhere = GaussianProcess(type(model.kernel)(model.kernel.tables))
+                elsewhere.fit(self._form.codes(rows), clip_log_times(log_s), FIRST_ITERATIONS)
                 model.expect_lengths(elsewhere.parameters.lengths)
             return
 
@@ -123,7 +109,7 @@ class GaussianProcessSearch(BaseSearch):
         self._used = ok[most_telling(self.history.log_s[ok], MAX_TRIALS)]
         points = self._form.points(self.history.rows[self._used], self.history.numbers[self._used])
         candidates = self._form.points(rows, numbers)
-        hot = self._form.kernel.one_hot(candidates) if hot is None else hot
+        hot = self._form.kernels[0].one_hot(candidates) if hot is None else hot
         return [model.condition(points, candidates, hot, room) for model in self._models]
 
     # ---- a listed space
@@ -134,7 +120,7 @@ class GaussianProcessSearch(BaseSearch):
         success = self.feasibility.predict_listed(numbers)
         candidates = np.flatnonzero(is_open)
         candidates = candidates[likely(success[candidates], n)]
-        return np.take(rows, self._pick(posteriors, self._listed_mean, candidates, success, n), axis=0)
+        return np.take(rows, self._pick(posteriors, candidates, success, n), axis=0)
 
     def _up_to_date(self, rows: np.ndarray, numbers: np.ndarray) -> list[Posterior]:
         """The posteriors over the whole list for all trials; new ones are added to those of before."""
@@ -180,34 +166,31 @@ class GaussianProcessSearch(BaseSearch):
         posteriors = self._condition(rows, numbers, None, n)
         success = self.feasibility.predict(numbers)
         candidates = likely(success, n)
-        return np.take(rows, self._pick(posteriors, self._forest.mean(numbers), candidates, success, n), axis=0)
+        return np.take(rows, self._pick(posteriors, candidates, success, n), axis=0)
 
     def _score(self, rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        beliefs = self._beliefs(self._condition(rows, numbers, None, 0), self._forest.mean(numbers))
+        beliefs = self._beliefs(self._condition(rows, numbers, None, 0))
         every = np.arange(len(rows))
         return np.asarray(sum(belief.gain(every) for belief in beliefs) * self.feasibility.predict(numbers))
 
     # ---- both
 
-    def _beliefs(self, posteriors: list[Posterior], forest_log_s: np.ndarray) -> list[Belief]:
-        """What each process believes of its candidates, blended with what the forest says."""
+    def _beliefs(self, posteriors: list[Posterior]) -> list[Belief]:
+        """What each process believes of its candidates: the mean of all, and its own uncertainty."""
         log_s = self.history.log_s[self._used]
-        clipping = Clipping.of(log_s)
-        target, forest = clipping(log_s), clipping(forest_log_s)
-        best = float(target.min())
-        share = self._share
-        return [Belief(p, (1 - share) * p.mean(target) + share * forest, best) for p in posteriors]
+        target = Clipping.of(log_s)(log_s)
+        mean = np.mean([posterior.mean(target) for posterior in posteriors], axis=0)
+        return [Belief(posterior, mean, float(target.min())) for posterior in posteriors]
 
     def _pick(
         self,
         posteriors: list[Posterior],
-        forest_log_s: np.ndarray,
         candidates: np.ndarray,
         success: np.ndarray,
         n: int,
     ) -> list[int]:
         """Positions of the `n` best of the candidates, one after the other; the posteriors end as they were."""
-        beliefs = self._beliefs(posteriors, forest_log_s)
+        beliefs = self._beliefs(posteriors)
         picked: list[int] = []
         for _ in range(min(n, len(candidates))):
             gain = sum((belief.gain(candidates) for belief in beliefs), np.zeros(len(candidates))) * success[candidates]
@@ -255,7 +238,7 @@ class SpaceForm:
         self._first_hint, self._hint_scale = sum(widths), deviation[sum(widths) :]
         scales = np.split(deviation[: sum(widths)], np.cumsum(widths)[:-1]) if widths else []
         tables = [space.tables[i] / scale for i, scale in zip(self._knobs, scales, strict=True)]
-        self.kernel = SpaceKernel(tables, hints)
+        self.kernels = (JointKernel(tables, hints), SpaceKernel(tables, hints))
         self._hot: np.ndarray | None = None
 
     def points(self, rows: np.ndarray, numbers: np.ndarray) -> Points:
@@ -269,5 +252,5 @@ class SpaceForm:
     def listed_hot(self, rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         """The one-hot matrix of the whole list, made once."""
         if self._hot is None:
-            self._hot = self.kernel.one_hot(self.points(rows, numbers))
+            self._hot = self.kernels[0].one_hot(self.points(rows, numbers))
         return self._hot

@@ -34,9 +34,14 @@ def test_columns_keep_kinds_of_values_apart() -> None:
     task, fine = matmul_task(), Measurement(Status.OK, (1e-3,))
     knobs = ({"a": 1, "b": True}, {"a": True, "b": (1, 2)}, {"a": 1})
     records = [make_record(task, Trial(Config("matmul", k), fine)) for k in knobs]  # type: ignore[arg-type]
-    _, a, b = trial_columns(list(enumerate(records, start=1)))["knobs"]
-    assert a == {"name": "a", "values": [1, "true"], "codes": [0, 1, 0]}
-    assert [b["values"][code] for code in b["codes"]] == ["true", "[1, 2]", None]
+    found = trial_columns(list(enumerate(records, start=1)))
+    template, a, b = found["knobs"]
+    assert found["n"] is None and template == {"name": "template", "values": ["matmul"]}
+    assert a == {"name": "a", "values": [1, "true"], "codes": "010"}
+    assert [b["values"][int(code)] for code in b["codes"]] == ["true", "[1, 2]", None]
+    many = [make_record(task, Trial(Config("matmul", {"a": i}), fine)) for i in range(40)]
+    columns = trial_columns([(7, many[0]), *enumerate(many[1:], start=8)])
+    assert columns["knobs"][1]["codes"] == list(range(40)) and columns["n"][:2] == [7, 8]
 
 
 def test_the_model_gets_faster_as_trials_go_by(tmp_path: Path) -> None:

@@ -1,0 +1,94 @@
+"""A neighbour's configuration for a shape that nobody has tuned, where more speed than the default's is expected."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from autosched.records.choose import match_device
+from autosched.records.found import Found, RecordReader, Trust, Validator
+from autosched.records.like import leaves
+from autosched.records.record import Record
+from autosched.task import Task, Workload
+
+Predictor = Callable[[Task, Record, float], float]  # task, a neighbour's winner, distance -> expected speed-up
+TRUST_DISTANCE = 1.0  # one size twice or half as large, or several a little
+LEAST_GAIN = 1.05  # expected over the default
+MOST_NEIGHBOURS = 5
+
+
+class NearReader:
+    """Another reader's answers; for a workload without any record, that of its nearest neighbour that is worth it.
+
+    predict  what the driver expects of a neighbour's configuration: how many times faster than the default
+    """
+
+    def __init__(self, reader: RecordReader, predict: Predictor):
+        self.reader, self.predict = reader, predict
+        self._winners: dict[tuple[int, str], list[Record]] = {}
+
+    @property
+    def readers(self) -> tuple[RecordReader, ...]:
+        """The readers below, for those who explain a look-up."""
+        return tuple(getattr(self.reader, "readers", (self.reader,)))
+
+    @property
+    def like(self) -> str:
+        """Which devices are taken for this one, "" for none."""
+        return str(getattr(self.reader, "like", ""))
+
+    def best(self, task: Task, valid: Validator | None = None) -> Found:
+        """See `RecordReader`."""
+        found = self.reader.best(task, valid)
+        if found or found.reason != "no record":
+            return found
+        return self._nearest(task, valid) or found
+
+    def _nearest(self, task: Task, valid: Validator | None) -> Found | None:
+        here = task.target.fingerprint()
+        ranked: list[tuple[tuple[Any, ...], float, str, Record]] = []
+        for place, leaf in enumerate(leaves(self.reader)):
+            origin = leaf.origin_for(task) if hasattr(leaf, "origin_for") else leaf.origin
+            for record in self._winners_of(place, leaf, task):
+                distance = distance_between(task.workload, record.workload)
+                match = match_device(record, here, getattr(leaf, "by_family", False), self.like)
+                if 0 < distance <= TRUST_DISTANCE and match.trust is not None and record.threads == task.threads:
+                    ranked.append(((distance, match.level, -record.time, record.uid), distance, origin, record))
+        for _, distance, origin, record in sorted(ranked, key=lambda entry: entry[0])[:MOST_NEIGHBOURS]:
+            gain = self.predict(task, record, distance)
+            if gain >= LEAST_GAIN and not (valid is not None and valid(record.config)):
+                reason = f"tuned for {record.workload}; {gain:.2f} times faster than the default is expected"
+                return Found(record.config, origin, Trust.NEAR, reason)
+        return None
+
+    def _winners_of(self, place: int, leaf: Any, task: Task) -> Sequence[Record]:
+        """The winners of a reader for the task's operator, asked for once."""
+        op = task.workload.op
+        if (place, op) not in self._winners:
+            found = leaf.winners_of_op(task, op) if hasattr(leaf, "winners_of_op") else ()
+            self._winners[place, op] = list(found)
+        return self._winners[place, op]
+
+
+def distance_between(a: Workload, b: Workload) -> float:
+    """How far apart two workloads are: the sizes' ratios as powers of two, summed; infinite if other things differ."""
+    rest_a, sizes_a = _split(a)
+    rest_b, sizes_b = _split(b)
+    if rest_a != rest_b or len(sizes_a) != len(sizes_b):
+        return math.inf
+    pairs = [(x, y) for x, y in zip(sizes_a, sizes_b, strict=True) if x != y]
+    if any(x < 1 or y < 1 for x, y in pairs):
+        return math.inf
+    return sum(abs(math.log2(x / y)) for x, y in pairs)
+
+
+def _split(workload: Workload) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """What must be equal, and the sizes that may differ: the anchor's where it has some, else all of the shapes."""
+    attrs = dict(workload.attrs)
+    sizes = attrs.pop("sizes", None)
+    ranks = tuple(len(shape) for shape in workload.shapes)
+    rest = (workload.op, workload.dtypes, workload.epilogue, ranks, tuple(sorted(attrs.items())))
+    if isinstance(sizes, tuple) and all(type(size) is int for size in sizes):
+        return rest, tuple(int(size) for size in sizes if isinstance(size, int))
+    return rest, tuple(extent for shape in workload.shapes for extent in shape)

@@ -1,0 +1,152 @@
+"""Further operators of Relay: those for which relax has the same one, under Relay's signature."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autosched.relax import Expr, op
+from autosched.relax.expr import Op
+from autosched.relax.op.registry import OPERATORS
+from autosched.relay.expr import const, unwrap
+from autosched.relay.op.tensor import _binary, _reduction, _unary, info
+
+tan, asin, acos, atan, sinh, cosh = map(_unary, ("tan", "asin", "acos", "atan", "sinh", "cosh"))
+asinh, acosh, atanh, trunc, isnan, isinf = map(_unary, ("asinh", "acosh", "atanh", "trunc", "isnan", "isinf"))
+isfinite, bitwise_not = map(_unary, ("isfinite", "bitwise_not"))
+logical_xor, mod, floor_mod, left_shift = map(_binary, ("logical_xor", "mod", "floor_mod", "left_shift"))
+right_shift, bitwise_and, bitwise_or, bitwise_xor = map(
+    _binary, ("right_shift", "bitwise_and", "bitwise_or", "bitwise_xor")
+)
+std = _reduction("std")
+
+
+def mean_variance(data: Any, axis: Any = None, keepdims: bool = False, exclude: bool = False) -> tuple[Expr, Expr]:
+    """Mean and variance over axes."""
+    x = unwrap(data)
+    return _reduction("mean")(x, axis, keepdims, exclude), _reduction("variance")(x, axis, keepdims, exclude)
+
+
+def mean_std(data: Any, axis: Any = None, keepdims: bool = False, exclude: bool = False) -> tuple[Expr, Expr]:
+    """Mean and standard deviation over axes."""
+    x = unwrap(data)
+    return _reduction("mean")(x, axis, keepdims, exclude), std(x, axis, keepdims, exclude)
+
+
+def reshape_like(data: Any, shape_like: Any) -> Expr:
+    """The same elements in another tensor's shape."""
+    return op.reshape(unwrap(data), info(unwrap(shape_like)).static_shape)
+
+
+def broadcast_to_like(data: Any, broadcast_type: Any) -> Expr:
+    """A tensor repeated to another one's shape."""
+    return op.broadcast_to(unwrap(data), info(unwrap(broadcast_type)).static_shape)
+
+
+def collapse_sum_like(data: Any, collapse_type: Any) -> Expr:
+    """A tensor summed to another one's shape."""
+    return op.collapse_sum_like(unwrap(data), unwrap(collapse_type))
+
+
+def collapse_sum_to(data: Any, shape: Any) -> Expr:
+    """A tensor summed to a shape."""
+    return op.collapse_sum_to(unwrap(data), tuple(shape))
+
+
+def gather(data: Any, axis: int, indices: Any) -> Expr:
+    """For each position the element there along an axis."""
+    return op.gather_elements(unwrap(data), unwrap(indices), axis)
+
+
+def gather_nd(data: Any, indices: Any, batch_dims: int = 0, index_rank: Any = None) -> Expr:
+    """Elements at positions whose coordinates stand along the first axis."""
+    del batch_dims, index_rank
+    x = unwrap(indices)
+    ndim = info(x).ndim
+    return op.gather_nd(unwrap(data), op.permute_dims(x, [*range(1, ndim), 0]))
+
+
+def scatter_elements(data: Any, indices: Any, updates: Any, axis: int = 0, reduction: str = "update") -> Expr:
+    """Values put at positions along an axis."""
+    return op.scatter_elements(unwrap(data), unwrap(indices), unwrap(updates), axis, reduction)
+
+
+def scatter(data: Any, indices: Any, updates: Any, axis: int) -> Expr:
+    """Values put at positions along an axis."""
+    return scatter_elements(data, indices, updates, axis)
+
+
+def one_hot(indices: Any, on_value: Any, off_value: Any, depth: int, axis: int = -1, dtype: str = "float32") -> Expr:
+    """`on_value` at the position, `off_value` elsewhere."""
+    values = [op.astype(unwrap(v if isinstance(v, Expr) else const(v)), dtype) for v in (on_value, off_value)]
+    return op.one_hot(unwrap(indices), *values, depth=depth, axis=axis)
+
+
+def topk(
+    data: Any, k: int = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False, dtype: str = "int32"
+) -> Any:
+    """The k largest values along an axis, their positions, or both."""
+    found = op.topk(unwrap(data), k, axis, ret_type, not is_ascend, dtype)
+    return found if ret_type != "both" else _pair(found)
+
+
+def _pair(found: Expr) -> Any:
+    from autosched.relay.expr import TupleWrapper
+
+    return TupleWrapper(found, 2)
+
+
+def sort(data: Any, axis: int = -1, is_ascend: bool = True) -> Expr:
+    """The elements in order along an axis."""
+    return op.sort(unwrap(data), axis, not is_ascend)
+
+
+def argsort(data: Any, valid_count: Any = None, axis: int = -1, is_ascend: bool = True, dtype: str = "int32") -> Expr:
+    """The positions in order along an axis."""
+    del valid_count
+    return op.argsort(unwrap(data), axis, not is_ascend, dtype)
+
+
+def cumsum(data: Any, axis: int | None = None, dtype: str | None = None, exclusive: Any = None) -> Expr:
+    """Running sums."""
+    return op.cumsum(unwrap(data), axis, dtype, bool(exclusive))
+
+
+def cumprod(data: Any, axis: int | None = None, dtype: str | None = None, exclusive: Any = None) -> Expr:
+    """Running products."""
+    return op.cumprod(unwrap(data), axis, dtype, bool(exclusive))
+
+
+def flip(data: Any, axis: int) -> Expr:
+    """A tensor back to front along an axis."""
+    return op.flip(unwrap(data), axis)
+
+
+def trilu(data: Any, k: Any = 0, upper: bool = True) -> Expr:
+    """The upper or lower triangle."""
+    number = int(getattr(k, "data", k))
+    return (op.triu if upper else op.tril)(unwrap(data), number)
+
+
+def all(data: Any, axis: Any = None, keepdims: bool = False, exclude: bool = False) -> Expr:
+    """Whether all elements along axes hold."""
+    return op.astype(_reduction("min")(op.astype(unwrap(data), "int32"), axis, keepdims, exclude), "bool")
+
+
+def any(data: Any, axis: Any = None, keepdims: bool = False, exclude: bool = False) -> Expr:  # noqa: A001
+    """Whether one element along axes holds."""
+    return op.astype(_reduction("max")(op.astype(unwrap(data), "int32"), axis, keepdims, exclude), "bool")
+
+
+def log2(data: Any) -> Expr:
+    """The logarithm to the base 2."""
+    return op.multiply(op.log(unwrap(data)), 1.4426950408889634)
+
+
+def log10(data: Any) -> Expr:
+    """The logarithm to the base 10."""
+    return op.multiply(op.log(unwrap(data)), 0.4342944819032518)
+
+
+def get(op_name: str) -> Op:
+    """The operator of a name; where relax has none of that name, one that stands for the name alone."""
+    return OPERATORS[op_name].op if op_name in OPERATORS else Op(f"relay.{op_name}")

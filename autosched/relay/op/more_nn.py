@@ -1,0 +1,141 @@
+"""Further operators of neural networks in Relay's signatures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from autosched.errors import InvalidValueError
+from autosched.relax import Expr, op
+from autosched.relay.expr import unwrap
+from autosched.relay.op.nn import Pair, avg_pool2d, max_pool2d
+from autosched.relay.op.tensor import info
+
+
+def conv1d(
+    data: Any, weight: Any, strides: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
+    channels: int | None = None, kernel_size: Any = None, data_layout: str = "NCW", kernel_layout: str = "OIW",
+    out_layout: str = "", out_dtype: str = "",
+) -> Expr:  # fmt: skip
+    """1-D convolution."""
+    return op.nn.conv1d(unwrap(data), unwrap(weight), strides, padding, dilation, groups)
+
+
+def conv3d(
+    data: Any, weight: Any, strides: Any = (1, 1, 1), padding: Any = (0, 0, 0), dilation: Any = (1, 1, 1),
+    groups: int = 1, channels: int | None = None, kernel_size: Any = None, data_layout: str = "NCDHW",
+    kernel_layout: str = "OIDHW", out_layout: str = "", out_dtype: str = "",
+) -> Expr:  # fmt: skip
+    """3-D convolution."""
+    return op.nn.conv3d(unwrap(data), unwrap(weight), strides, padding, dilation, groups)
+
+
+def conv2d_transpose(
+    data: Any, weight: Any, strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1),
+    channels: int | None = None, kernel_size: Any = None, groups: int = 1, data_layout: str = "NCHW",
+    kernel_layout: str = "IOHW", out_layout: str = "", output_padding: Any = (0, 0), out_dtype: str = "",
+) -> Expr:  # fmt: skip
+    """2-D transposed convolution."""
+    return op.nn.conv2d_transpose(
+        unwrap(data), unwrap(weight), strides=strides, padding=padding, output_padding=output_padding,
+        dilation=dilation, groups=groups,
+    )  # fmt: skip
+
+
+def group_norm(
+    data: Any, gamma: Any, beta: Any, num_groups: int, axis: int = 1, epsilon: float = 1e-5, center: bool = True,
+    scale: bool = True,
+) -> Expr:  # fmt: skip
+    """Normalisation of groups of channels."""
+    x = unwrap(data)
+    axes = [a for a in range(2, info(x).ndim)]
+    return op.nn.group_norm(x, unwrap(gamma), unwrap(beta), num_groups, axis, axes, epsilon, center, scale)
+
+
+def instance_norm(
+    data: Any, gamma: Any, beta: Any, axis: int = 1, epsilon: float = 1e-5, center: bool = True, scale: bool = True
+) -> Expr:
+    """Normalisation of each channel of each image."""
+    x = unwrap(data)
+    axes = [a for a in range(info(x).ndim) if a not in (0, axis)]
+    return op.nn.instance_norm(x, unwrap(gamma), unwrap(beta), axis, axes, epsilon, center, scale)
+
+
+def l2_normalize(data: Any, eps: float, axis: Sequence[int] | None = None) -> Expr:
+    """Divided by the square root of the sum of squares."""
+    x = unwrap(data)
+    total = op.sum(op.multiply(x, x), None if axis is None else list(axis), True)
+    return op.divide(x, op.sqrt(op.maximum(total, eps)))
+
+
+def upsampling(
+    data: Any, scale_h: float = 1, scale_w: float = 1, layout: str = "NCHW", method: str = "nearest_neighbor",
+    align_corners: bool = False,
+) -> Expr:  # fmt: skip
+    """An image enlarged. Raises ValueError for another layout than NCHW."""
+    if layout != "NCHW":
+        raise InvalidValueError(f"upsampling: layout '{layout}'", hint="use NCHW")
+    x = unwrap(data)
+    h, w = info(x).static_shape[2:]
+    how = {"nearest_neighbor": "nearest_neighbor", "bilinear": "linear", "bicubic": "cubic"}.get(method, method)
+    mode = "align_corners" if align_corners else ("asymmetric" if how == "nearest_neighbor" else "half_pixel")
+    return op.image.resize2d(
+        x, (int(h * scale_h), int(w * scale_w)), layout=layout, method=how, coordinate_transformation_mode=mode,
+        rounding_method="" if how != "nearest_neighbor" else "floor",
+    )  # fmt: skip
+
+
+def depth_to_space(data: Any, block_size: int, layout: str = "NCHW", mode: str = "DCR") -> Expr:
+    """Channels as blocks of an image."""
+    x, b = unwrap(data), block_size
+    n, c, h, w = info(x).static_shape
+    if layout != "NCHW":
+        raise InvalidValueError(f"depth_to_space: layout '{layout}'", hint="use NCHW")
+    if mode == "CRD":
+        return op.nn.pixel_shuffle(x, b)
+    parts = op.reshape(x, (n, b, b, c // (b * b), h, w))
+    return op.reshape(op.permute_dims(parts, [0, 3, 4, 1, 5, 2]), (n, c // (b * b), h * b, w * b))
+
+
+def cross_entropy(predictions: Any, targets: Any) -> Expr:
+    """-sum(targets log(predictions)) by the batch."""
+    return op.nn.cross_entropy_with_logits(op.log(unwrap(predictions)), unwrap(targets))
+
+
+def cross_entropy_with_logits(predictions: Any, targets: Any) -> Expr:
+    """-sum(targets predictions) by the batch."""
+    return op.nn.cross_entropy_with_logits(unwrap(predictions), unwrap(targets))
+
+
+def _one(x: Any) -> Any:
+    return x[0] if isinstance(x, Sequence) else x
+
+
+def _pool1d(pool: Any, data: Any, pool_size: Any, strides: Any, dilation: Any, padding: Any, *more: Any) -> Expr:
+    x = op.expand_dims(unwrap(data), 2)
+    ends = list(padding) if isinstance(padding, Sequence) else [padding]
+    sides = (0, ends[0], 0, ends[-1])
+    found = pool(x, (1, _one(pool_size)), (1, _one(strides)), (1, _one(dilation)), sides, "NCHW", "", *more)
+    return op.squeeze(found, [2])
+
+
+def max_pool1d(
+    data: Any, pool_size: Any = (1,), strides: Any = (1,), dilation: Any = (1,), padding: Any = (0,),
+    layout: str = "NCW", out_layout: str = "", ceil_mode: bool = False,
+) -> Expr:  # fmt: skip
+    """The largest of each window."""
+    return _pool1d(max_pool2d, data, pool_size, strides, dilation, padding, ceil_mode)
+
+
+def avg_pool1d(
+    data: Any, pool_size: Any = (1,), strides: Any = (1,), dilation: Any = (1,), padding: Any = (0,),
+    layout: str = "NCW", out_layout: str = "", ceil_mode: bool = False, count_include_pad: bool = False,
+) -> Expr:  # fmt: skip
+    """The mean of each window."""
+    return _pool1d(avg_pool2d, data, pool_size, strides, dilation, padding, ceil_mode, count_include_pad)
+
+
+__all__ = [
+    "Pair", "avg_pool1d", "conv1d", "conv2d_transpose", "conv3d", "cross_entropy", "cross_entropy_with_logits",
+    "depth_to_space", "group_norm", "instance_norm", "l2_normalize", "max_pool1d", "upsampling",
+]  # fmt: skip

@@ -1,0 +1,168 @@
+"""Further operators under TVM's names in `topi`, made of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from autosched import te
+from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
+from autosched.te import Tensor
+from autosched.tir import expr as E
+from autosched.tir.expr import const_int
+from autosched.topi.broadcast import elementwise
+from autosched.topi.create import full, full_like
+from autosched.topi.manipulate import concatenate, expand_dims
+from autosched.topi.reduction import normal_axes
+from autosched.topi.shapes import axis_names, dims, int_shape
+
+
+def elemwise_sum(xs: Sequence[Tensor]) -> Tensor:
+    """The sum of tensors of one shape. Raises ValueError for none, or for different shapes."""
+    tensors = list(xs)
+    if not tensors:
+        raise InvalidValueError("elemwise_sum needs at least one tensor")
+    for t in tensors:
+        if not isinstance(t, Tensor):
+            raise InvalidTypeError(f"elemwise_sum takes tensors, not {type(t).__name__}")
+        if [const_int(n) for n in t.shape] != [const_int(n) for n in tensors[0].shape]:
+            raise ShapeError(f"elemwise_sum: '{t.name}' has another shape than '{tensors[0].name}'")
+
+    def total(*i: Any) -> Any:
+        result = tensors[0](*i)
+        for t in tensors[1:]:
+            result = E.add(result, t(*i))
+        return result
+
+    shape = dims(tensors[0].shape)
+    return te.compute(shape, total, name="T_elemwise_sum", varargs_names=axis_names(len(shape)))  # type: ignore[no-any-return]
+
+
+def mod(x: Any, y: Any) -> Tensor:
+    """x % y with the sign of x, as C has it."""
+    return elementwise(lambda a, b: E.truncmod(a, b) if E.is_int(a.dtype) else E.call("fmod", a, b), "T_mod", x, y)
+
+
+def floor_mod(x: Any, y: Any) -> Tensor:
+    """x % y with the sign of y."""
+    return elementwise(E.floormod, "T_floor_mod", x, y)
+
+
+def left_shift(x: Any, y: Any) -> Tensor:
+    """x << y."""
+    return elementwise(lambda a, b: a << b, "T_left_shift", x, y)
+
+
+def right_shift(x: Any, y: Any) -> Tensor:
+    """x >> y."""
+    return elementwise(lambda a, b: a >> b, "T_right_shift", x, y)
+
+
+def bitwise_and(x: Any, y: Any) -> Tensor:
+    """x & y."""
+    return elementwise(lambda a, b: a & b, "T_bitwise_and", x, y)
+
+
+def bitwise_or(x: Any, y: Any) -> Tensor:
+    """x | y."""
+    return elementwise(lambda a, b: a | b, "T_bitwise_or", x, y)
+
+
+def bitwise_xor(x: Any, y: Any) -> Tensor:
+    """x ^ y."""
+    return elementwise(lambda a, b: a ^ b, "T_bitwise_xor", x, y)
+
+
+def bitwise_not(x: Tensor) -> Tensor:
+    """~x."""
+    return elementwise(lambda a: ~a, "T_bitwise_not", x)
+
+
+def trunc(x: Tensor) -> Tensor:
+    """x without its fraction."""
+    return elementwise(lambda a: E.call("trunc", a), "T_trunc", x)
+
+
+def tan(x: Tensor) -> Tensor:
+    """The tangent."""
+    return elementwise(lambda a: E.call("tan", a), "T_tan", x)
+
+
+def isnan(x: Tensor) -> Tensor:
+    """Whether an element is no number."""
+    return elementwise(lambda a: E.call("isnan", a, dtype="bool"), "T_isnan", x)
+
+
+def zeros(shape: Sequence[int], dtype: str = "float32") -> Tensor:
+    """Zeros."""
+    return full(shape, dtype, 0)
+
+
+def ones(shape: Sequence[int], dtype: str = "float32") -> Tensor:
+    """Ones."""
+    return full(shape, dtype, 1)
+
+
+def zeros_like(x: Tensor) -> Tensor:
+    """Zeros of a tensor's shape and dtype."""
+    return full_like(x, 0)
+
+
+def ones_like(x: Tensor) -> Tensor:
+    """Ones of a tensor's shape and dtype."""
+    return full_like(x, 1)
+
+
+def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
+    """Tensors of one shape along a new axis."""
+    return concatenate([expand_dims(t, axis) for t in tensors], axis)
+
+
+def flip(x: Tensor, axis: int = 0) -> Tensor:
+    """The elements along an axis in the opposite order."""
+    (place,) = normal_axes(x, axis)
+
+    def compute(*i: Any) -> Any:
+        return x(*(E.sub(x.shape[k] - 1, v) if k == place else v for k, v in enumerate(i)))
+
+    return te.compute(dims(x.shape), compute, name="T_flip", varargs_names=axis_names(x.ndim))  # type: ignore[no-any-return]
+
+
+def repeat(x: Tensor, repeats: int, axis: int = 0) -> Tensor:
+    """Each element along an axis several times."""
+    (place,) = normal_axes(x, axis)
+    shape = [n * repeats if k == place else n for k, n in enumerate(int_shape(x))]
+
+    def compute(*i: Any) -> Any:
+        return x(*(E.floordiv(v, repeats) if k == place else v for k, v in enumerate(i)))
+
+    return te.compute(dims(shape), compute, name="T_repeat", varargs_names=axis_names(x.ndim))  # type: ignore[no-any-return]
+
+
+def one_hot(indices: Tensor, on_value: Any, off_value: Any, depth: int, axis: int = -1, dtype: str = "float32") -> Tensor:
+    """`on_value` at the position that an index names along a new axis of `depth`, `off_value` elsewhere."""
+    shape = list(int_shape(indices))
+    place = axis % (len(shape) + 1)
+    shape.insert(place, depth)
+    on, off = (E.const(v, dtype) if isinstance(v, int | float) else v for v in (on_value, off_value))
+
+    def compute(*i: Any) -> Any:
+        rest = [v for k, v in enumerate(i) if k != place]
+        return E.select(E.compare(E.EQ, indices(*rest), E.cast(indices.dtype, i[place])), on, off)
+
+    return te.compute(dims(shape), compute, name="T_one_hot", varargs_names=axis_names(len(shape)))  # type: ignore[no-any-return]
+
+
+def ndarray_size(x: Tensor, dtype: str = "int32") -> Tensor:
+    """The number of elements, as a tensor of shape ()."""
+    total = 1
+    for n in int_shape(x):
+        total *= n
+    return full((), dtype, total)
+
+
+__all__ = [
+    "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "elemwise_sum", "flip", "floor_mod", "isnan",
+    "left_shift", "mod", "ndarray_size", "one_hot", "ones", "ones_like", "repeat", "right_shift", "stack", "tan", "trunc",
+    "zeros", "zeros_like",
+]  # fmt: skip

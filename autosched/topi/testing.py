@@ -1,0 +1,180 @@
+"""TVM's `topi.testing`: references of operators in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+
+def _pair(x: Any) -> tuple[int, int]:
+    return (x, x) if isinstance(x, int) else (int(x[0]), int(x[1]))
+
+
+def _sides(padding: Any, kernel: tuple[int, int]) -> tuple[int, int, int, int]:
+    if isinstance(padding, str):
+        total = [k - 1 for k in kernel] if padding.upper() == "SAME" else [0, 0]
+        return total[0] // 2, total[1] // 2, total[0] - total[0] // 2, total[1] - total[1] // 2
+    if isinstance(padding, int):
+        return padding, padding, padding, padding
+    if len(padding) == 2:
+        return padding[0], padding[1], padding[0], padding[1]
+    return padding[0], padding[1], padding[2], padding[3]
+
+
+def dilate_python(input_np: np.ndarray, strides: Sequence[int], dilation_value: float = 0.0) -> np.ndarray:
+    """An array with `dilation_value` between its elements."""
+    shape = tuple((n - 1) * s + 1 for n, s in zip(input_np.shape, strides, strict=True))
+    result = np.full(shape, dilation_value, input_np.dtype)
+    result[tuple(slice(None, None, s) for s in strides)] = input_np
+    return result
+
+
+def conv2d_nchw_python(
+    a_np: np.ndarray, w_np: np.ndarray, stride: Any, padding: Any, groups: int = 1, dilation: Any = 1
+) -> np.ndarray:
+    """2-D convolution [N, C, H, W] * [O, C / groups, KH, KW]."""
+    weight = dilate_python(w_np, (1, 1, *_pair(dilation)))
+    n, channels, *_ = a_np.shape
+    out_channels, _, kh, kw = weight.shape
+    top, left, bottom, right = _sides(padding, (kh, kw))
+    padded = np.pad(a_np, ((0, 0), (0, 0), (top, bottom), (left, right)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (kh, kw), axis=(2, 3))
+    sh, sw = _pair(stride)
+    windows = windows[:, :, ::sh, ::sw]
+    size, out_size = channels // groups, out_channels // groups
+    parts = [
+        np.einsum("nchwij,ocij->nohw", windows[:, g * size : (g + 1) * size], weight[g * out_size : (g + 1) * out_size])
+        for g in range(groups)
+    ]
+    return np.concatenate(parts, axis=1).astype(a_np.dtype)
+
+
+def conv2d_nhwc_python(
+    a_np: np.ndarray, w_np: np.ndarray, stride: Any, padding: Any, groups: int = 1, dilation: Any = 1
+) -> np.ndarray:
+    """2-D convolution [N, H, W, C] * [KH, KW, C / groups, O]."""
+    result = conv2d_nchw_python(a_np.transpose(0, 3, 1, 2), w_np.transpose(3, 2, 0, 1), stride, padding, groups, dilation)
+    return result.transpose(0, 2, 3, 1)
+
+
+def conv2d_hwcn_python(a_np: np.ndarray, w_np: np.ndarray, stride: Any, padding: Any, dilation: Any = 1) -> np.ndarray:
+    """2-D convolution [H, W, C, N] * [KH, KW, C, O]."""
+    result = conv2d_nchw_python(a_np.transpose(3, 2, 0, 1), w_np.transpose(3, 2, 0, 1), stride, padding, 1, dilation)
+    return result.transpose(2, 3, 1, 0)
+
+
+def depthwise_conv2d_python_nchw(
+    input_np: np.ndarray, filter_np: np.ndarray, stride: Any, padding: Any, dilation: Any = 1
+) -> np.ndarray:
+    """Depthwise 2-D convolution [N, C, H, W] * [C, multiplier, KH, KW]."""
+    channels, multiplier, *kernel = filter_np.shape
+    weight = filter_np.reshape(channels * multiplier, 1, *kernel)
+    return conv2d_nchw_python(input_np, weight, stride, padding, channels, dilation)
+
+
+def dense(x: np.ndarray, y: np.ndarray, bias: np.ndarray | None = None, use_bias: bool = False, use_relu: bool = False,
+          out_dtype: str | None = None) -> np.ndarray:  # fmt: skip
+    """x · yᵀ (+ bias)."""
+    result = x.astype(out_dtype or x.dtype) @ y.astype(out_dtype or y.dtype).T
+    result = result if bias is None or not use_bias else result + bias
+    return np.maximum(result, 0) if use_relu else result
+
+
+def batch_matmul(x: np.ndarray, y: np.ndarray, out_dtype: str | None = None) -> np.ndarray:
+    """x [B, M, K] times y [B, N, K] transposed."""
+    return np.matmul(x.astype(out_dtype or x.dtype), y.astype(out_dtype or y.dtype).transpose(0, 2, 1))
+
+
+def softmax_python(a_np: np.ndarray, axis: int = 1) -> np.ndarray:
+    """exp(x) over its sum along an axis."""
+    powers = np.exp(a_np - a_np.max(axis=axis, keepdims=True))
+    return powers / powers.sum(axis=axis, keepdims=True)  # type: ignore[no-any-return]
+
+
+def log_softmax_python(a_np: np.ndarray, axis: int = 1) -> np.ndarray:
+    """The logarithm of softmax."""
+    shifted = a_np - a_np.max(axis=axis, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))  # type: ignore[no-any-return]
+
+
+def poolnd_python(
+    np_data: np.ndarray, kernel: Sequence[int], strides: Sequence[int], dilation: Sequence[int],
+    padding_before: Sequence[int], padding_after: Sequence[int], pool_type: str, count_include_pad: bool = True,
+    ceil_mode: bool = False, dtype: str = "float32", layout: str = "NCHW",
+) -> np.ndarray:  # fmt: skip
+    """Maxima ("max") or means ("avg") of windows of the last dimensions."""
+    rank = len(kernel)
+    sides = [(0, 0)] * (np_data.ndim - rank) + list(zip(padding_before, padding_after, strict=True))
+    outside = -np.inf if pool_type == "max" and np_data.dtype.kind == "f" else 0
+    spatial = tuple(range(np_data.ndim - rank, np_data.ndim))
+
+    def windows(x: np.ndarray) -> np.ndarray:
+        view = np.lib.stride_tricks.sliding_window_view(
+            x, [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)], axis=spatial
+        )
+        view = view[(..., *(slice(None, None, s) for s in strides), *([slice(None)] * rank))]
+        return view[(..., *(slice(None, None, d) for d in dilation))]
+
+    parts = windows(np.pad(np_data, sides, constant_values=outside))
+    inner = tuple(range(parts.ndim - rank, parts.ndim))
+    if pool_type == "max":
+        return parts.max(axis=inner).astype(dtype)
+    if count_include_pad:
+        return parts.mean(axis=inner).astype(dtype)
+    counts = windows(np.pad(np.ones_like(np_data), sides)).sum(axis=inner)
+    return (parts.sum(axis=inner) / np.maximum(counts, 1)).astype(dtype)
+
+
+def layer_norm_python(
+    data: np.ndarray, gamma: np.ndarray | None, beta: np.ndarray | None, axis: Sequence[int], epsilon: float = 1e-5
+) -> np.ndarray:
+    """Normalised over some axes, times gamma, plus beta."""
+    axes = tuple(axis) if not isinstance(axis, int) else (axis,)
+    mean, variance = data.mean(axis=axes, keepdims=True), data.var(axis=axes, keepdims=True)
+    shape = [n if i in [a % data.ndim for a in axes] else 1 for i, n in enumerate(data.shape)]
+    result = (data - mean) / np.sqrt(variance + epsilon)
+    result = result if gamma is None else result * gamma.reshape(shape)
+    return result if beta is None else result + beta.reshape(shape)
+
+
+def batch_norm(
+    x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, moving_mean: np.ndarray, moving_var: np.ndarray, axis: int = 1,
+    epsilon: float = 1e-5, center: bool = True, scale: bool = True, training: bool = False, momentum: float = 0.1,
+) -> list[np.ndarray]:  # fmt: skip
+    """[normalised x, the mean, the variance]."""
+    shape = [1] * x.ndim
+    shape[axis] = x.shape[axis]
+    others = tuple(i for i in range(x.ndim) if i != axis % x.ndim)
+    mean, variance = (x.mean(axis=others), x.var(axis=others)) if training else (moving_mean, moving_var)
+    result = (x - mean.reshape(shape)) / np.sqrt(variance.reshape(shape) + epsilon)
+    result = result * gamma.reshape(shape) if scale else result
+    result = result + beta.reshape(shape) if center else result
+    return [result, moving_mean, moving_var]
+
+
+def l2_normalize_python(a_np: np.ndarray, eps: float, axis: Any = None) -> np.ndarray:
+    """x over its length along an axis."""
+    return a_np / np.sqrt(np.maximum(np.broadcast_to((a_np**2).sum(axis=axis, keepdims=True), a_np.shape), eps))
+
+
+def strided_slice_python(data: np.ndarray, begin: Any, end: Any, strides: Any, **_: Any) -> np.ndarray:
+    """data[begin:end:strides]."""
+    steps = strides or [1] * len(begin)
+    return data[tuple(slice(b, e, s) for b, e, s in zip(begin, end, steps, strict=True))]
+
+
+def gather_nd_python(a_np: np.ndarray, indices_np: np.ndarray) -> np.ndarray:
+    """Elements at indices that stand in the first dimension of `indices_np`."""
+    return a_np[tuple(indices_np.astype("int32"))]  # type: ignore[no-any-return]
+
+
+def get_injective_schedule(target: Any) -> Any:
+    """The schedule of element-wise operators."""
+    from autosched.topi import generic
+
+    return generic.default_schedule
+
+
+get_reduce_schedule = get_broadcast_schedule = get_elemwise_schedule = get_injective_schedule
