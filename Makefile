@@ -10,7 +10,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SETUP  := setup.cfg setup.py pyproject.toml
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help demo test test-all bench bench-kernels bench-models bench-records lint format dist clean
+.PHONY: help demo test test-all bench bench-kernels bench-models bench-records bench-tune lint format dist clean
 .DELETE_ON_ERROR:
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo "make test      the tests for every day (under ten minutes on two cores)"
 	@echo "make test-all  all tests"
 	@echo "make bench     the performance tables; make bench-kernels, make bench-models: against all peers"
+	@echo "make bench-tune  tuning: trials a second, a network's time over ten minutes of tuning; ARGS='--minutes 1'"
 	@echo "make lint      ruff and mypy"
 	@echo "make format    lays the code out as make lint wants it"
 	@echo "make dist      wheel and sdist, tried in a clean environment"
@@ -49,6 +50,9 @@ bench-kernels: $(VENV)/.installed-bench
 
 bench-models: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.networks --threads 1,2 $(ARGS)
+
+bench-tune: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks.tuning $(ARGS)
 
 bench-records: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.record_speed $(ARGS)

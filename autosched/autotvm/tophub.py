@@ -14,8 +14,11 @@ from typing import Any
 
 from autosched.autotvm.record import load_from_file
 from autosched.autotvm.task.dispatcher import ApplyHistoryBest, EmptyContext
-from autosched.env import TOPHUB_LOCATION
+from autosched.env import AUTOSCHED_TUNE, TOPHUB_LOCATION
+from autosched.records import Found, LayeredReader, default_reader
+from autosched.records.found import Validator, miss
 from autosched.target import Target
+from autosched.task import Task
 
 AUTOTVM_TOPHUB_NONE_LOC = "NONE"
 AUTOTVM_TOPHUB_DEFAULT_LOC = "https://raw.githubusercontent.com/tlc-pack/tophub/main/tophub"
@@ -42,12 +45,14 @@ def _alias(name: str) -> str:
 def context(target: Any, extra_files: Sequence[str] | None = None) -> Any:
     """A context with the packages of a target, or of several.
 
-    Packages that are not there are downloaded; one that cannot be is a warning. With TOPHUB_LOCATION=NONE nothing is
-    looked up.
+    Builds inside get what the project's and the user's databases know, then our own packages: the shipped ones, or
+    those of the folder that TOPHUB_LOCATION names. AutoTVM's packages that are not there are downloaded; one that
+    cannot be is a warning. With TOPHUB_LOCATION=NONE nothing is looked up.
     """
     if TOPHUB_LOCATION.get() == AUTOTVM_TOPHUB_NONE_LOC:
         return EmptyContext()
     best = ApplyHistoryBest([])
+    best.load_own(UsualPlaces())
     for found in Target.canon_multi_target(target):
         names = [found.device_name, found.kind.name] if found.device_name else [found.kind.name]
         for name in map(_alias, names):
@@ -57,6 +62,21 @@ def context(target: Any, extra_files: Sequence[str] | None = None) -> Any:
     for extra in extra_files or ():
         best.load(extra)
     return best
+
+
+class UsualPlaces:
+    """The databases and packages that a build asks when nobody says anything; opened on the first look-up."""
+
+    def __init__(self) -> None:
+        self._reader: LayeredReader | None = None
+
+    def best(self, task: Task, valid: Validator | None = None) -> Found:
+        """See `RecordReader`."""
+        if AUTOSCHED_TUNE.get() == "off":
+            return miss("", "no record")
+        if self._reader is None:
+            self._reader = default_reader()
+        return self._reader.best(task, valid)
 
 
 def check_backend(backend: str) -> Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,28 +12,41 @@ from autosched.cli.common import Common, make_command
 from autosched.cli.logs_common import open_database, with_filter
 from autosched.cli.output import Column, Table, count, say, show
 from autosched.cli.paths import check_file, check_output
+from autosched.errors import UsageError
 
 if TYPE_CHECKING:
     from autosched.records import RecordFilter
 
-FORMS = ("lines", "optuna")
+FORMS = ("lines", "optuna", "package")
 
 
 @make_command(
-    "export", example="autosched logs export best.jsonl --winners --db tuned.db\nautosched logs export o.db --to optuna"
+    "export",
+    example="autosched logs export best.jsonl --winners --db tuned.db\nautosched logs export o.db --to optuna\n"
+    "autosched logs export tuning_logs --package",
 )
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--to",
     "form",
     type=click.Choice(FORMS),
     default="lines",
     show_default=True,
-    help="JSON lines, or Optuna's storage.",
+    help="JSON lines, Optuna's storage, or packages.",
+)
+@click.option(
+    "--package", is_flag=True, help="Add winners to FILE/<family>/<operator>.jsonl."
 )
 @with_filter
-def export(common: Common, chosen: RecordFilter, file: Path, form: str) -> None:
-    """Write records to FILE as JSON lines, or as an Optuna storage for its dashboard; whole or not at all."""
+def export(common: Common, chosen: RecordFilter, file: Path, form: str, package: bool) -> None:
+    """Write records to FILE as JSON lines, or as an Optuna storage for its dashboard; whole or not at all.
+
+    With --package, FILE is a folder of packages: the latest winners of each target family and operator, as builds read
+    them from the folder that TOPHUB_LOCATION names, and as they are shipped.
+    """
+    if package or form == "package":
+        _export_package(common, chosen, file)
+        return
     with open_database(common) as store:
         check_output(file, inputs=[Path(where) for where in common.db])
         if form == "optuna":
@@ -45,6 +59,22 @@ def export(common: Common, chosen: RecordFilter, file: Path, form: str) -> None:
         columns = (Column("file", "file"), Column("n_records", "records"))
         show(Table(columns, [{"file": str(file), "n_records": written}]), common.format)
     say(f"{count(written, 'record')} written to {file}", quiet=common.is_quiet)
+
+
+def _export_package(common: Common, chosen: RecordFilter, folder: Path) -> None:
+    from autosched.records.package import write_package
+
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"cannot write packages to {folder}: it is no folder")
+    with open_database(common) as store:
+        files = write_package(folder, store.records(replace(chosen, winners_only=True)))
+    if common.format != "table":
+        columns = (Column("file", "file"), Column("n_records", "records"))
+        show(Table(columns, [{"file": str(p), "n_records": n} for p, n in files.items()]), common.format)
+    for path, n in files.items():
+        say(f"{count(n, 'winner')} in {path}", quiet=common.is_quiet)
+    if not files:
+        say("no winners: nothing written", quiet=common.is_quiet)
 
 
 IMPORT_COLUMNS = (

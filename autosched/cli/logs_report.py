@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +13,11 @@ from autosched.cli.output import Column, Table, count, say, show, size
 from autosched.cli.paths import check_output
 from autosched.cli.values import Count
 from autosched.cli.waiting import Waiting
-from autosched.errors import UsageError
 
 if TYPE_CHECKING:
     from autosched.driver.report_facts import ModelFacts
     from autosched.records import RecordFilter
+    from autosched.records.files import replaced
     from autosched.records.report import Machines
     from autosched.records.sql import SqlStore
 
@@ -60,28 +58,12 @@ def report(
                 model="" if model is None else model.name,
             )
     page = make_page(document)
-    _write(output, page)
+    with replaced(output, "the report") as file:
+        file.write(page)
     n_tasks, size_bytes = len(document["tasks"]), output.stat().st_size
     if common.format != "table":
         show(Table(COLUMNS, [{"file": str(output), "n_tasks": n_tasks, "size_bytes": size_bytes}]), common.format)
     say(f"{count(n_tasks, 'task')} in {output}, {size(size_bytes)}", quiet=common.is_quiet)
-
-
-def _write(path: Path, text: str) -> None:
-    """Write the page whole or not at all. Raises UsageError."""
-    temporary = ""
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, path)
-    except OSError as error:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
-        raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def _facts(common: Common, store: SqlStore, model: Path, n_sources: int) -> ModelFacts:

@@ -27,7 +27,7 @@ from autosched.driver.symbolic import SymbolicFunction, SymbolicModule, is_symbo
 from autosched.driver.threads import limit_threads
 from autosched.driver.tune_first import tune_first
 from autosched.driver.work import count_work
-from autosched.errors import UsageError
+from autosched.errors import ScheduleError, UsageError
 from autosched.ir import GlobalVar, IRModule
 from autosched.records import RecordReader
 from autosched.relax.expr import Call, Function
@@ -227,7 +227,10 @@ def build_functions(module: IRModule, target: Target, records: RecordReader | No
             plan.add(gv.name, func)
         else:
             alone = IRModule({gv.name: func})
-            plan.add_chosen(gv.name, choose_all(alone, target, records, threads=threads, cache="warm")[gv.name])
+            try:
+                plan.add_chosen(gv.name, choose_all(alone, target, records, threads=threads, cache="warm")[gv.name])
+            except ScheduleError:  # no template can take it: its own loops run as they are
+                plan.add(gv.name, func)
     compiled = IRModule(plan.functions)
     kernels = compile_functions(compiled, target)
     graphs = {

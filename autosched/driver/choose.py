@@ -18,7 +18,7 @@ from autosched.templates.thread_knob import split_threads
 from autosched.templates.workload import describe
 from autosched.tir import Block, BlockRealize, For, LoopKind, PrimFunc
 from autosched.tir.expr import REDUCE, SPATIAL
-from autosched.tir.stmt import BlockRealize, Evaluate, SeqStmt, While
+from autosched.tir.stmt import Evaluate, SeqStmt, While
 
 
 @dataclass(frozen=True)

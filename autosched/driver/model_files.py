@@ -75,8 +75,9 @@ def read_script(path: Path) -> Any:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {path}: {error}") from error
-    result = read(Source.of(text, str(path)), {})
-    check(result)
+    source = Source.of(text, str(path))
+    result = read(source, {})
+    check(result, source)
     return result
 
 

@@ -70,7 +70,8 @@ def cut(func: PrimFunc, name: str) -> tuple[dict[str, PrimFunc], list[Kernel | O
             steps.append(_outside(stmt, func))
         elif any(isinstance(x, Call) and x.op == PACKED for x in walk(stmt)):
             raise CodegenError(
-                f"'{name}' calls a registered function inside of a loop or condition", hint="give the call a te.extern of its own"
+                f"'{name}' calls a registered function inside of a loop or condition",
+                hint="give the call a te.extern of its own",
             )
         else:
             pending.append(stmt)

@@ -136,7 +136,9 @@ class _Body:
         """Compare a tensor with what it is said to be."""
         info = b.struct_info
         if isinstance(info, TensorStructInfo) and info.is_static:
-            code.append(["check", self.register(self.values[b.var], code), b.var.name, list(info.static_shape), info.dtype])
+            code.append(
+                ["check", self.register(self.values[b.var], code), b.var.name, list(info.static_shape), info.dtype]
+            )
 
     def is_straight(self, b: Binding, straight: Sequence[Binding]) -> bool:
         """Whether a binding can be part of a built graph: an operator, or glue between operators of the same part."""

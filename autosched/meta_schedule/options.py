@@ -59,9 +59,7 @@ runner = SimpleNamespace(
     EvaluatorConfig=EvaluatorConfig, LocalRunner=LocalRunner, RPCConfig=RPCConfig, RPCRunner=RPCRunner
 )
 cost_model = SimpleNamespace(RandomModel=RandomModel, XGBModel=XGBModel)
-search_strategy = SimpleNamespace(
-    EvolutionarySearch=EvolutionarySearch, ReplayFunc=ReplayFunc, ReplayTrace=ReplayTrace
-)
+search_strategy = SimpleNamespace(EvolutionarySearch=EvolutionarySearch, ReplayFunc=ReplayFunc, ReplayTrace=ReplayTrace)
 
 STRATEGIES = {"random": "random", "replay-trace": "random", "replay-func": "random"}
 

@@ -28,7 +28,9 @@ def MetaScheduleApplyDatabase(work_dir: Any = None, enable_warning: bool = False
     def apply(module: IRModule) -> IRModule:
         database = JSONDatabase(work_dir=work_dir) if work_dir is not None else Database.current()
         if database is None:
-            raise UsageError("MetaScheduleApplyDatabase found no database", hint="use `with database:` or give work_dir")
+            raise UsageError(
+                "MetaScheduleApplyDatabase found no database", hint="use `with database:` or give work_dir"
+            )
         target = Target.current(allow_none=True) or Target("cpu")
         functions = dict(module.functions)
         for gv, f in module.functions.items():

@@ -26,15 +26,14 @@ from autosched.tir import PrimFunc
 
 
 def _prepared(mod: Any, params: Mapping[str, Any] | None) -> IRModule:
-    if isinstance(mod, Function):
-        mod = IRModule.from_expr(mod)
-    if not isinstance(mod, IRModule):
+    module = IRModule.from_expr(mod) if isinstance(mod, Function) else mod
+    if not isinstance(module, IRModule):
         raise InvalidTypeError(f"expected an IRModule, got {type(mod).__name__}")
     if params:
-        mod = BindParams("main", params)(mod)
-    if not any(isinstance(f, PrimFunc) for f in mod.functions.values()):
-        mod = get_pipeline("zero")(mod)
-    return mod
+        module = BindParams("main", params)(module)
+    if not any(isinstance(f, PrimFunc) for f in module.functions.values()):
+        module = get_pipeline("zero")(module)
+    return module
 
 
 def extract_tasks(

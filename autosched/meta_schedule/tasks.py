@@ -23,6 +23,7 @@ from autosched.records import open_store
 from autosched.runtime import array, cpu
 from autosched.target import Target
 from autosched.tir import PrimFunc, Schedule
+from autosched.tir.expr import as_int
 
 
 @dataclass
@@ -38,7 +39,7 @@ class ExtractedTask:
 
 def args_info(func: PrimFunc) -> list[list[Any]]:
     """["TENSOR", dtype, shape] for each argument."""
-    return [["TENSOR", b.dtype, [int(s.value) for s in b.shape]] for b in func.buffers]
+    return [["TENSOR", b.dtype, [as_int(s) for s in b.shape]] for b in func.buffers]
 
 
 def open_database(database: Any, work_dir: Any, module_equality: str = "structural") -> Database:
@@ -103,14 +104,10 @@ def _tune(
             if winner and record.config == winner.config and not winner.is_default:
                 seconds = [min(seconds)]
             trace = annotated(module, record.config).trace
-            database.commit_tuning_record(
-                TuningRecord(trace, workload, seconds, target, args_info(module["main"]))
-            )
+            database.commit_tuning_record(TuningRecord(trace, workload, seconds, target, args_info(module["main"])))
 
 
-def _replay(
-    mod: IRModule, target: Target, generator: ScheduleFn, trials: int, database: Database, seed: int
-) -> None:
+def _replay(mod: IRModule, target: Target, generator: ScheduleFn, trials: int, database: Database, seed: int) -> None:
     """Draw schedules from a function and measure each."""
     module = module_of(mod)
     workload = database.commit_workload(module)
@@ -123,16 +120,14 @@ def _replay(
                 continue
             tried.add(text)
             seconds = _measure(sch, target, arrays)
-            database.commit_tuning_record(
-                TuningRecord(sch.trace, workload, seconds, target, args_info(module["main"]))
-            )
+            database.commit_tuning_record(TuningRecord(sch.trace, workload, seconds, target, args_info(module["main"])))
 
 
 def _arguments(func: PrimFunc) -> list[Any]:
     rng = np.random.default_rng(0)
     made = []
     for b in func.buffers:
-        shape = tuple(int(s.value) for s in b.shape)
+        shape = tuple(as_int(s) for s in b.shape)
         values = rng.random(shape) if b.dtype.startswith("float") else rng.integers(0, 2, shape)
         made.append(array(np.asarray(values).astype(b.dtype)))
     return made
@@ -142,7 +137,7 @@ def _measure(sch: Schedule, target: Target, arrays: Sequence[Any]) -> list[float
     """Seconds of a scheduled module, as it stands; [1e10] where it cannot be built."""
     func = sch.mod["main"].with_attr("tir.is_scheduled", True)
     try:
-        built = driver.build(IRModule({"main": func}), target)
+        built = driver.build(IRModule({"main": func}), target=target)
         return list(built.time_evaluator("main", cpu(), number=3, repeat=3)(*arrays).results)
     except AutoschedError:
         return [FAILED_S]

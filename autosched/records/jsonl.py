@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +13,7 @@ from autosched.errors import RecordError
 from autosched.records.autotvm_log import from_autotvm, is_autotvm
 from autosched.records.canonical import read_canonical
 from autosched.records.choose import choose
+from autosched.records.files import replaced
 from autosched.records.found import Found, Validator
 from autosched.records.record import Record, from_document
 from autosched.task import Task
@@ -93,27 +92,19 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
             line = file.readline(MAX_LINE_BYTES + 2)
 
 
-def write_lines(path: Path, records: Iterable[Record]) -> int:
+def write_lines(path: Path, records: Iterable[Record], *, head: str = "") -> int:
     """Write records to a file, which is replaced only when all are written; gives their number.
 
+    head    a comment for the first line
     Raises  RecordError if the folder cannot be written to or the disk is full.
     """
-    count, temporary = 0, None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            for record in records:
-                file.write(record.line + "\n")
-                count += 1
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, path)
-    except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
-        raise RecordError(f"cannot write the log: {error.strerror}", where=str(path)) from None
+    count = 0
+    with replaced(path, "the log", make_folder=True) as file:
+        if head:
+            file.write(f"# {head}\n")
+        for record in records:
+            file.write(record.line + "\n")
+            count += 1
     return count
 
 

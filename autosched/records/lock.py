@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from autosched.errors import AutoschedError, RecordError
 from autosched.records.contexts import FallbackContext
+from autosched.records.files import replaced
 from autosched.records.found import Found, Trust, Validator
 from autosched.records.record import check_plain
 from autosched.space import Config
@@ -52,19 +51,8 @@ def write_lock(path: Path, chosen: Mapping[str, tuple[Config, str]], facts: Mapp
         for key, (config, origin) in sorted(chosen.items())
     ]
     text = json.dumps({"autosched_lock": LOCK_VERSION, **facts, "kernels": kernels}, indent=1, sort_keys=True) + "\n"
-    temporary = ""
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, path)
-    except OSError as error:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
-        raise RecordError(f"cannot write the lock: {error.strerror}", where=str(path)) from None
+    with replaced(path, "the lock") as file:
+        file.write(text)
 
 
 def read_lock(path: Path) -> Lock:

@@ -145,7 +145,9 @@ struct_info_base_check = covers
 
 def detect_recursion(mod: IRModule) -> list[list[GlobalVar]]:
     """Groups of functions that call each other, each sorted by name."""
-    calls = {gv: set(all_global_vars(f)) & set(mod.functions) for gv, f in mod.functions.items() if isinstance(f, Function)}
+    calls = {
+        gv: set(all_global_vars(f)) & set(mod.functions) for gv, f in mod.functions.items() if isinstance(f, Function)
+    }
 
     def reached(start: GlobalVar) -> set[GlobalVar]:
         seen: set[GlobalVar] = set()
@@ -175,7 +177,7 @@ def contains_impure_call(expr: Any) -> bool:
 
 __all__ = [
     "all_global_vars", "all_vars", "bound_vars", "called_global_vars", "computable_at_compile_time",
-    "contains_impure_call", "definable_tir_vars_in_struct_info", "detect_recursion", "post_order_visit",
-    "struct_info_base_check", "tir_vars_in_struct_info", "defined_symbolic_vars", "free_symbolic_vars", "free_vars", "get_static_type",
-    "get_var2val", "name_to_binding", "remove_all_unused", "udchain", "users", "well_formed",
+    "contains_impure_call", "definable_tir_vars_in_struct_info", "defined_symbolic_vars", "detect_recursion",
+    "free_symbolic_vars", "free_vars", "get_static_type", "get_var2val", "name_to_binding", "post_order_visit",
+    "remove_all_unused", "struct_info_base_check", "tir_vars_in_struct_info", "udchain", "users", "well_formed",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from autosched.errors import InvalidValueError, TVMError
+from autosched.errors import InvalidValueError
 from autosched.runtime.artifact import Contents, load_contents
 from autosched.runtime.device import device
 from autosched.runtime.executable import Executable
@@ -49,4 +49,4 @@ def num_threads() -> int:
 
 def system_lib(symbol_prefix: str = "") -> Module:
     """A module without functions: none are linked into this process."""
-    return Module({}, functions={}, only_functions=True)
+    return Module({}, b"", functions={}, only_functions=True)

@@ -38,7 +38,8 @@ def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any
     from autosched.runtime.packed_library import FUNCTIONS
 
     if name in FUNCTIONS:
-        return FUNCTIONS[name]
+        found: Callable[..., Any] = FUNCTIONS[name]
+        return found
     if allow_missing:
         return None
     raise InvalidValueError(f"Cannot find global function {name}")

@@ -67,7 +67,8 @@ class LocalSession:
 
 def _refuse(*_: Any, **__: Any) -> NoReturn:
     raise TVMError(
-        "TVM's RPC to other machines is not available", hint="tune on a cluster with autosched.tune, or use LocalSession"
+        "TVM's RPC to other machines is not available",
+        hint="tune on a cluster with autosched.tune, or use LocalSession",
     )
 
 

@@ -80,7 +80,7 @@ def shape(values: Sequence[Any]) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    """An operator, so that `R.add(x, y)` makes a call outside of scripts too; other names mean something in text only."""
+    """An operator: `R.add(x, y)` makes a call outside of scripts too; other names mean something in text only."""
     from autosched import relax
 
     found = getattr(relax, name, None) if name in OUTSIDE else getattr(relax.op, name, None)

@@ -84,7 +84,9 @@ def compute(
     """
     sizes = extents(shape, f"compute '{_name('compute', name)}'")
     if not callable(fcompute):
-        raise InvalidTypeError(f"compute '{name}': fcompute is a {type(fcompute).__name__}, expected a function of indices")
+        raise InvalidTypeError(
+            f"compute '{name}': fcompute is a {type(fcompute).__name__}, expected a function of indices"
+        )
     names = _axis_names(fcompute, len(sizes), varargs_names)
     axis = tuple(
         IterVar(Range(E.const(0, s.dtype), s), Var(n, s.dtype), SPATIAL) for n, s in zip(names, sizes, strict=True)

@@ -75,7 +75,9 @@ def extern(
     known = {t.dtype for t in given}
     if dtype is None:
         if len(known) != 1:
-            raise InvalidValueError(f"extern '{name}': dtype is needed, inputs have {', '.join(sorted(known)) or 'none'}")
+            raise InvalidValueError(
+                f"extern '{name}': dtype is needed, inputs have {', '.join(sorted(known)) or 'none'}"
+            )
         dtype = given[0].dtype
     dtypes = list(dtype) if isinstance(dtype, list | tuple) else [dtype] * len(shapes)
     if len(dtypes) != len(shapes):
@@ -90,7 +92,9 @@ def extern(
     if isinstance(body, PrimExpr):
         body = Evaluate(body)
     if not isinstance(body, Stmt):
-        raise InvalidTypeError(f"extern '{name}': fcompute gave a {type(body).__name__}, expected a statement or a call")
+        raise InvalidTypeError(
+            f"extern '{name}': fcompute gave a {type(body).__name__}, expected a statement or a call"
+        )
     op = ExternOp(name, tuple(given), tuple(ins), tuple(outs), body, tag, FrozenDict(attrs or {}))
     results = [op.output(i) for i in range(op.num_outputs)]
     return results if several else results[0]
@@ -106,11 +110,15 @@ def extern_primfunc(input_tensors: Sequence[Tensor], primfunc: PrimFunc, **kwarg
     Raises TypeError and ValueError where they do not fit
     """
     if not isinstance(primfunc, PrimFunc):
-        raise InvalidTypeError(f"extern_primfunc: argument 'primfunc' is a {type(primfunc).__name__}, expected a PrimFunc")
+        raise InvalidTypeError(
+            f"extern_primfunc: argument 'primfunc' is a {type(primfunc).__name__}, expected a PrimFunc"
+        )
     buffers = primfunc.buffers
     ins, outs = buffers[: len(input_tensors)], buffers[len(input_tensors) :]
     if not outs:
-        raise InvalidValueError(f"extern_primfunc: {len(input_tensors)} inputs, the function has {len(buffers)} buffers")
+        raise InvalidValueError(
+            f"extern_primfunc: {len(input_tensors)} inputs, the function has {len(buffers)} buffers"
+        )
     for t, b in zip(input_tensors, ins, strict=True):
         if t.dtype != b.dtype or len(t.shape) != b.ndim:
             raise InvalidValueError(f"extern_primfunc: tensor '{t.name}' does not fit buffer '{b.name}'")
@@ -118,8 +126,8 @@ def extern_primfunc(input_tensors: Sequence[Tensor], primfunc: PrimFunc, **kwarg
     if isinstance(body, BlockRealize) and not body.block.alloc_buffers:
         body = body.block.body
     op = ExternOp(
-        kwargs.get("name", str(primfunc.attrs.get("global_symbol", "extern_primfunc"))), tuple(input_tensors), ins, outs,
-        body, attrs=FrozenDict({}),
+        kwargs.get("name", str(primfunc.attrs.get("global_symbol", "extern_primfunc"))), tuple(input_tensors), ins,
+        outs, body, attrs=FrozenDict({}),
     )  # fmt: skip
     results = [op.output(i) for i in range(op.num_outputs)]
     return results if len(results) > 1 else results[0]

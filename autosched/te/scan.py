@@ -58,7 +58,9 @@ def _tensors(what: str, given: Any) -> list[Tensor]:
     found = list(given) if isinstance(given, list | tuple) else [given]
     for t in found:
         if not isinstance(t, Tensor):
-            raise InvalidTypeError(f"scan: argument '{what}' is a {type(t).__name__}, expected a te tensor or a list of them")
+            raise InvalidTypeError(
+                f"scan: argument '{what}' is a {type(t).__name__}, expected a te tensor or a list of them"
+            )
     return found
 
 
@@ -79,7 +81,11 @@ def scan(
     cumsum = te.scan(init, update, state, inputs=[X])
     """
     del tag, attrs
-    starts, steps, states = _tensors("init", init), _tensors("update", update), _tensors("state_placeholder", state_placeholder)
+    starts, steps, states = (
+        _tensors("init", init),
+        _tensors("update", update),
+        _tensors("state_placeholder", state_placeholder),
+    )
     if not len(starts) == len(steps) == len(states):
         raise InvalidValueError(f"scan: {len(starts)} init, {len(steps)} update and {len(states)} state tensors")
     for a, b, c in zip(starts, steps, states, strict=True):
@@ -88,7 +94,9 @@ def scan(
         if isinstance(b.op, PlaceholderOp) or isinstance(a.op, PlaceholderOp):
             raise InvalidTypeError("scan: init and update must be computed", hint="copy a placeholder with te.compute")
         if len({t.ndim for t in (a, b, c)}) != 1 or a.ndim == 0:
-            raise InvalidValueError("scan: init, update and state must have the same number of dimensions, at least one")
+            raise InvalidValueError(
+                "scan: init, update and state must have the same number of dimensions, at least one"
+            )
         if len({t.dtype for t in (a, b, c)}) != 1:
             raise InvalidValueError("scan: init, update and state must have the same dtype")
         for x, y in zip(b.shape, c.shape, strict=True):

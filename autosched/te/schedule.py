@@ -65,6 +65,7 @@ class Schedule:
 
     def cache_read(self, tensor: Tensor, scope: str, readers: Sequence[Tensor | Operation] | Tensor) -> Tensor:
         """Let `readers` read a copy of a tensor that lies in `scope`; gives the copy."""
+        _require_scope("cache_read", scope)
         stage = self[tensor]
         wanted = [self[reader] for reader in _list(readers)]
         source = stage.op.output(tensor.value_index)
@@ -85,6 +86,7 @@ class Schedule:
 
         Comes before the stage's axes are split: the computing axes are those of the new tensor's operation.
         """
+        _require_scope("cache_write", scope)
         several = isinstance(tensor, list | tuple)
         tensors: list[Tensor] = _list(tensor)
         stages = {self[t] for t in tensors}
@@ -201,6 +203,11 @@ def create_schedule(ops: Operation | Sequence[Operation] | Tensor) -> Schedule:
     if not outputs:
         raise InvalidValueError("create_schedule needs at least one operation")
     return Schedule(outputs)
+
+
+def _require_scope(action: str, scope: Any) -> None:
+    if not isinstance(scope, str):
+        raise InvalidTypeError(f"{action}: argument 'scope' is a {type(scope).__name__}, expected a string")
 
 
 def _list(x: Any) -> list[Any]:

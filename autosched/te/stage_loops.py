@@ -125,7 +125,9 @@ class _Loops:
 
     def __init__(self, sch: LoopSchedule, order: Sequence[Operation]):
         self.sch = sch
-        self.blocks: dict[Operation, BlockRV] = dict(zip(_in_program_order(order), sch.get_child_blocks("root"), strict=True))
+        self.blocks: dict[Operation, BlockRV] = dict(
+            zip(_in_program_order(order), sch.get_child_blocks("root"), strict=True)
+        )
         self.recurrent = {op for scan in order if isinstance(scan, ScanOp) for op in repeated(scan, order)}
         self.loops: dict[IterVar, LoopRV] = {}
         self.symbolic = bool(shape_vars(sch.func))

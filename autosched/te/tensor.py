@@ -43,6 +43,41 @@ class ExprOperators:
     def __rtruediv__(self, other: Any) -> PrimExpr:
         return E.div(to_expr_like(other), self.as_expr())
 
+    def __floordiv__(self, other: Any) -> PrimExpr:
+        return E.floordiv(self.as_expr(), to_expr_like(other))
+
+    def __rfloordiv__(self, other: Any) -> PrimExpr:
+        return E.floordiv(to_expr_like(other), self.as_expr())
+
+    def __mod__(self, other: Any) -> PrimExpr:
+        return E.floormod(self.as_expr(), to_expr_like(other))
+
+    def __rmod__(self, other: Any) -> PrimExpr:
+        return E.floormod(to_expr_like(other), self.as_expr())
+
+    def __and__(self, other: Any) -> PrimExpr:
+        result: PrimExpr = self.as_expr() & to_expr_like(other)
+        return result
+
+    def __or__(self, other: Any) -> PrimExpr:
+        result: PrimExpr = self.as_expr() | to_expr_like(other)
+        return result
+
+    def __xor__(self, other: Any) -> PrimExpr:
+        result: PrimExpr = self.as_expr() ^ to_expr_like(other)
+        return result
+
+    def __lshift__(self, other: Any) -> PrimExpr:
+        result: PrimExpr = self.as_expr() << to_expr_like(other)
+        return result
+
+    def __rshift__(self, other: Any) -> PrimExpr:
+        result: PrimExpr = self.as_expr() >> to_expr_like(other)
+        return result
+
+    def __invert__(self) -> PrimExpr:
+        return ~self.as_expr()
+
     def __neg__(self) -> PrimExpr:
         return -self.as_expr()
 
@@ -174,6 +209,18 @@ class TensorSlice(ExprOperators):
 
     def as_expr(self) -> PrimExpr:
         return self.tensor(*self.indices)
+
+    def __eq__(self, other: object) -> Any:
+        return self.as_expr() == to_expr_like(other)
+
+    def __ne__(self, other: object) -> Any:
+        return self.as_expr() != to_expr_like(other)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __str__(self) -> str:
+        return str(self.as_expr())
 
 
 def compare_slices(kind: type[E.CmpOp]) -> Any:

@@ -52,8 +52,8 @@ def _without_init(x: Any) -> Any:
 
 
 def decl_tensor_intrin(
-    op: Operation, fcompute: Callable[..., Any], name: str = "tensor_intrin", binds: Mapping[Tensor, Buffer] | None = None,
-    scalar_params: Any = None, default_buffer_params: Mapping[str, Any] | None = None,
+    op: Operation, fcompute: Callable[..., Any], name: str = "tensor_intrin",
+    binds: Mapping[Tensor, Buffer] | None = None, scalar_params: Any = None, default_buffer_params: Mapping[str, Any] | None = None,
 ) -> TensorIntrin:  # fmt: skip
     """Declare what `stage.tensorize` replaces and by what.
 
@@ -65,16 +65,22 @@ def decl_tensor_intrin(
     if isinstance(op, Tensor):
         op = op.op
     if not isinstance(op, ComputeOp):
-        raise InvalidTypeError(f"decl_tensor_intrin: argument 'op' is a {type(op).__name__}, expected a compute's operation")
+        raise InvalidTypeError(
+            f"decl_tensor_intrin: argument 'op' is a {type(op).__name__}, expected a compute's operation"
+        )
     if scalar_params:
-        raise InvalidValueError("decl_tensor_intrin: scalar parameters are not available", hint="use a tensor of shape ()")
+        raise InvalidValueError(
+            "decl_tensor_intrin: scalar parameters are not available", hint="use a tensor of shape ()"
+        )
     known = dict(binds or {})
     words = dict(default_buffer_params or {})
 
     def buffer(t: Tensor) -> Buffer:
         found = known.get(t) or decl_buffer(t.shape, t.dtype, t.op.name, **words)
         if not isinstance(found, Buffer):
-            raise InvalidTypeError(f"decl_tensor_intrin: binds['{t.name}'] is a {type(found).__name__}, expected a Buffer")
+            raise InvalidTypeError(
+                f"decl_tensor_intrin: binds['{t.name}'] is a {type(found).__name__}, expected a Buffer"
+            )
         if len(found.shape) != t.ndim or found.dtype != t.dtype:
             raise InvalidValueError(f"decl_tensor_intrin: buffer '{found.name}' does not fit tensor '{t.name}'")
         return found

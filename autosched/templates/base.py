@@ -12,7 +12,6 @@ from autosched.target import Target
 from autosched.templates.pack import Packing
 from autosched.tir import PrimFunc
 
-
 KERNEL_NAME = "autosched.name"  # attribute of a task's function: what a build calls its kernel
 
 

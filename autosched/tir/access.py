@@ -65,9 +65,11 @@ def infer_regions(
                 reads[buffer] = kept
             else:
                 del reads[buffer]
-    inner = {n.loop_var for n in walk(body) if isinstance(n, For)} | {
-        n.var for n in walk(body) if isinstance(n, LetStmt)
-    }
+        for node in walk(init):
+            if isinstance(node, BufferLoad) and node.buffer not in own and node.buffer not in writes:
+                reads.setdefault(node.buffer, []).append(node.indices)
+    nodes = [*walk(body), *(walk(init) if init is not None else ())]
+    inner = {n.loop_var for n in nodes if isinstance(n, For)} | {n.var for n in walk(body) if isinstance(n, LetStmt)}
     read_regions = [union_point_regions(b, i, inner) for b, i in reads.items()]
     write_regions = [union_point_regions(b, i, inner) for b, i in writes.items()]
     for block in nested:

@@ -17,7 +17,14 @@ from autosched.tir.expr import Buffer, BufferLoad, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.simplify import form_key
 from autosched.tir.stmt import (
-    Allocate, Block, BufferRegion, BufferStore, For, LetStmt, LoopKind, Stmt,
+    Allocate,
+    Block,
+    BufferRegion,
+    BufferStore,
+    For,
+    LetStmt,
+    LoopKind,
+    Stmt,
 )  # fmt: skip
 from autosched.tir.verify import verify
 

@@ -7,7 +7,17 @@ from typing import Any
 
 from autosched.errors import InvalidTypeError
 from autosched.tir.expr import (
-    Buffer, Call, IntImm, PrimExpr, StringImm, bitwise, call, check_dtype, is_float, match_types, to_expr,
+    Buffer,
+    Call,
+    IntImm,
+    PrimExpr,
+    StringImm,
+    bitwise,
+    call,
+    check_dtype,
+    is_float,
+    match_types,
+    to_expr,
 )  # fmt: skip
 
 __all__ = [
@@ -203,5 +213,3 @@ def infinity(dtype: str, span: Any = None) -> PrimExpr:
 def ret(value: Any, span: Any = None) -> PrimExpr:
     """The function's result."""
     return call("ret", value)
-
-

@@ -160,7 +160,9 @@ def _let(var: Any, value: Any, body: Any, span: Any = None) -> E.Let:
 def _indices(kind: str, buffer: Buffer, indices: Any) -> tuple[PrimExpr, ...]:
     found = _exprs(kind, "indices", indices)
     if len(found) != buffer.ndim:
-        raise InvalidValueError(f"{kind}: buffer '{buffer.name}' has {buffer.ndim} dimensions, got {len(found)} indices")
+        raise InvalidValueError(
+            f"{kind}: buffer '{buffer.name}' has {buffer.ndim} dimensions, got {len(found)} indices"
+        )
     return found
 
 

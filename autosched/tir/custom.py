@@ -49,9 +49,9 @@ def register_intrin_lowering(op_name: str, target: str, *, f: Rule | None = None
 
 _C_CALLS = ("call_pure_extern", "call_extern")
 _C_NAMES = frozenset((
-    "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "tanh", "sin", "cos", "tan", "asin", "acos",
-    "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "pow", "fabs", "floor", "ceil", "trunc", "round", "nearbyint", "erf",
-    "fmod", "atan2", "hypot", "copysign", "fma",
+    "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "tanh", "sin", "cos", "tan", "asin",
+    "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "pow", "fabs", "floor", "ceil", "trunc", "round",
+    "nearbyint", "erf", "fmod", "atan2", "hypot", "copysign", "fma",
 ))  # fmt: skip
 
 
@@ -65,7 +65,9 @@ def _of_c(x: Call) -> Call:
 
 def lower_custom_intrinsics(func: PrimFunc, target: str = "llvm") -> PrimFunc:
     """The function with the user's intrinsics replaced, as their rules for a kind of target say."""
-    if not any(isinstance(x, Call) and (x.op in _C_CALLS or any(x.op == r for r, _ in _RULES)) for x in walk(func.body)):
+    if not any(
+        isinstance(x, Call) and (x.op in _C_CALLS or any(x.op == r for r, _ in _RULES)) for x in walk(func.body)
+    ):
         return func
 
     def step(x: Any) -> Any:

@@ -132,6 +132,8 @@ class PrimExpr(Node):
     def __str__(self) -> str:
         return printing.text(self)
 
+    __repr__ = __str__
+
     def astype(self, dtype: str) -> PrimExpr:
         """The value converted to `dtype`."""
         return cast(dtype, self)
@@ -141,7 +143,7 @@ class PrimExpr(Node):
         return compare(EQ, self, other)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Var(PrimExpr):
     """A variable; two variables of one name are different."""
 
@@ -156,12 +158,12 @@ class Var(PrimExpr):
         return self.name
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SizeVar(Var):
     """A variable that is never negative (a symbolic extent)."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class IntImm(PrimExpr):
     """An integer (or, with dtype "bool", a truth) constant."""
 
@@ -177,7 +179,7 @@ class IntImm(PrimExpr):
     __index__ = __int__
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class FloatImm(PrimExpr):
     """A floating-point constant."""
 
@@ -188,7 +190,7 @@ class FloatImm(PrimExpr):
         return self.value
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class StringImm(PrimExpr):
     """A string argument of a call."""
 
@@ -196,7 +198,7 @@ class StringImm(PrimExpr):
     dtype: str = "handle"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BinaryOp(PrimExpr):
     """Base of two-operand expressions; both operands have one dtype."""
 
@@ -296,7 +298,7 @@ class Or(CmpOp):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Not(PrimExpr):
     a: PrimExpr
 
@@ -305,7 +307,7 @@ class Not(PrimExpr):
         return "bool"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Select(PrimExpr):
     """`true_value` where `condition`, else `false_value`; both may be evaluated. (`if_then_else` is a Call.)"""
 
@@ -318,13 +320,13 @@ class Select(PrimExpr):
         return self.true_value.dtype
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Cast(PrimExpr):
     value: PrimExpr
     dtype: str = "int32"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Call(PrimExpr):
     """A pure intrinsic ("exp", "tanh", "if_then_else", …) or an external function; `op` is its name."""
 
@@ -333,7 +335,7 @@ class Call(PrimExpr):
     dtype: str = "float32"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Let(PrimExpr):
     var: Var = field(metadata=DEFINES)
     value: PrimExpr
@@ -434,7 +436,7 @@ class Buffer(Node):
         return tuple(as_int(s) for s in self.shape)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BufferData(PrimExpr):
     """The memory of a buffer, as `A.data` in a call."""
 
@@ -446,7 +448,7 @@ class BufferData(PrimExpr):
         return self.buffer.name
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BufferLoad(PrimExpr):
     buffer: Buffer
     indices: tuple[PrimExpr, ...]
@@ -456,7 +458,7 @@ class BufferLoad(PrimExpr):
         return self.buffer.dtype
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ProducerLoad(PrimExpr):
     """An element of a tensor expression (te.Tensor), before it has a buffer."""
 
@@ -560,7 +562,7 @@ class CommReducer(Node):
     identity_element: tuple[PrimExpr, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Reduce(PrimExpr):
     """A reduction of te: combine `source[value_index]` over `axis` where `condition`, from `init` or the identity."""
 
@@ -577,9 +579,18 @@ class Reduce(PrimExpr):
 
 
 # IterVar kinds under TVM's names: `iv.iter_type == tir.IterVar.DataPar`
-for _name, _kind in (("DataPar", SPATIAL), ("CommReduce", REDUCE), ("Ordered", SCAN), ("Opaque", OPAQUE),
-                     ("ThreadIndex", "thread"), ("DimInfo", "dim"), ("Unrolled", "unrolled"),
-                     ("Vectorized", "vectorized"), ("Parallelized", "parallelized"), ("Tensorized", "tensorized")):
+for _name, _kind in (
+    ("DataPar", SPATIAL),
+    ("CommReduce", REDUCE),
+    ("Ordered", SCAN),
+    ("Opaque", OPAQUE),
+    ("ThreadIndex", "thread"),
+    ("DimInfo", "dim"),
+    ("Unrolled", "unrolled"),
+    ("Vectorized", "vectorized"),
+    ("Parallelized", "parallelized"),
+    ("Tensorized", "tensorized"),
+):
     setattr(IterVar, _name, _kind)  # fmt: skip
 
 

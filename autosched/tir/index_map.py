@@ -48,7 +48,9 @@ class IndexMap(Node):
         """The map that a function describes, and the positions where it gives `IndexMap.AXIS_SEPARATOR`."""
         del inverse_index_map
         if not callable(func):
-            raise InvalidTypeError(f"IndexMap.from_func: argument 'func' is a {type(func).__name__}, expected a function")
+            raise InvalidTypeError(
+                f"IndexMap.from_func: argument 'func' is a {type(func).__name__}, expected a function"
+            )
         dtype = index_dtype or dtype
         names: list[str] = []
         for p in inspect.signature(func).parameters.values():
@@ -111,7 +113,11 @@ class IndexMap(Node):
 
     def is_equivalent_to(self, other: IndexMap) -> bool:
         """Whether both give the same indices."""
-        if not isinstance(other, IndexMap) or other.ndim != self.ndim or len(other.final_indices) != len(self.final_indices):
+        if (
+            not isinstance(other, IndexMap)
+            or other.ndim != self.ndim
+            or len(other.final_indices) != len(self.final_indices)
+        ):
             return False
         values = dict(zip(other.initial_indices, self.initial_indices, strict=True))
         analyzer = Analyzer()
@@ -133,10 +139,10 @@ class IndexMap(Node):
         for v, n in zip(new, self.map_shape(sizes), strict=True):
             analyzer.bind(v, (0, E.as_int(n)))
         try:
-            found = invert(self.final_indices, new, extents, analyzer)
+            found = invert(self.final_indices, extents, new)
         except NotAffine as error:
             raise InvalidValueError(f"index map {self} has no inverse: {error}") from None
-        return IndexMap(new, tuple(analyzer.simplify(found[v]) for v in self.initial_indices))
+        return IndexMap(new, tuple(analyzer.simplify(x) for x in found))
 
     def map_ndarray(self, arr_src: Any) -> Any:
         """An array in the new layout. Raises InvalidValueError where the map needs padding."""

@@ -1,10 +1,10 @@
 """TVM's builder of statements by `with` blocks, as tutorials of 0.9 use it.
 
-    ib = tir.ir_builder.create()
-    A = ib.pointer("float32", name="A")
-    with ib.for_range(0, n, name="i") as i:
-        A[i] = A[i] + 1
-    body = ib.get()
+ib = tir.ir_builder.create()
+A = ib.pointer("float32", name="A")
+with ib.for_range(0, n, name="i") as i:
+    A[i] = A[i] + 1
+body = ib.get()
 """
 
 from __future__ import annotations
@@ -19,7 +19,16 @@ from autosched.ir.node import FrozenDict
 from autosched.tir import expr as E
 from autosched.tir.expr import Buffer, IntImm, IterVar, PrimExpr, Var, check_dtype, to_expr
 from autosched.tir.stmt import (
-    Allocate, BufferStore, Evaluate, For, IfThenElse, LetStmt, LoopKind, Stmt, While, seq,
+    Allocate,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    LoopKind,
+    Stmt,
+    While,
+    seq,
 )  # fmt: skip
 
 Wrap = Callable[[Stmt], Stmt]
@@ -97,9 +106,7 @@ class IRBuilder:
         inside = self._open.pop()
         self._open[-1].append(wrap(self._close(inside)))
 
-    def for_range(
-        self, begin: Any, end: Any, name: str = "i", dtype: str | None = None, kind: str = "serial"
-    ) -> Any:
+    def for_range(self, begin: Any, end: Any, name: str = "i", dtype: str | None = None, kind: str = "serial") -> Any:
         """A loop from `begin` to `end`, the end exclusive; gives the loop's variable."""
         if kind not in _KINDS:
             raise InvalidValueError(f"for_range: unknown kind '{kind}'", hint=f"one of {', '.join(_KINDS)}")
@@ -164,7 +171,9 @@ class IRBuilder:
 
     def pointer(self, content_type: str, name: str = "ptr", scope: str = "") -> BufferVar:
         """Memory of the caller, one-dimensional."""
-        buffer = Buffer(name, (E.SizeVar(f"{name}_size"),), check_dtype(content_type, "pointer"), scope=scope or "global")
+        buffer = Buffer(
+            name, (E.SizeVar(f"{name}_size"),), check_dtype(content_type, "pointer"), scope=scope or "global"
+        )
         return BufferVar(self, buffer)
 
     def buffer_ptr(self, buf: Any, shape: Any = None) -> BufferVar:

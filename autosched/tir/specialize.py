@@ -52,9 +52,7 @@ def with_scalar_buffers(func: PrimFunc) -> PrimFunc:
     body = rewrite(substitute(func.body, loads), step)
     params = tuple(handles.get(p, p) for p in func.params)
     known = {handles[p]: b for p, b in buffers.items()} | dict(func.buffer_map)
-    return dataclasses.replace(
-        func, params=params, buffer_map=FrozenDict({p: known[p] for p in params}), body=body
-    )
+    return dataclasses.replace(func, params=params, buffer_map=FrozenDict({p: known[p] for p in params}), body=body)
 
 
 def sorted_vars(extent: Any) -> list[Var]:

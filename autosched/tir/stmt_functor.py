@@ -95,7 +95,7 @@ def substitute(node: Any, vmap: Mapping[Var, Any]) -> Any:
     for key in vmap:
         if not isinstance(key, Var | Buffer):
             raise InvalidTypeError(f"substitute: a key of vmap is a {type(key).__name__}, expected a Var or a Buffer")
-    buffers = {k: v for k, v in vmap.items() if isinstance(k, Buffer)}
+    buffers: dict[Any, Any] = {k: v for k, v in vmap.items() if isinstance(k, Buffer)}
     values = {k: to_expr(v, k.dtype) for k, v in vmap.items() if isinstance(k, Var)}
     return F.substitute(F.replace_buffers(_node("substitute", node), buffers), values)
 

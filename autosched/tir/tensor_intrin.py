@@ -17,7 +17,9 @@ class TensorIntrin:
     def __init__(self, desc: PrimFunc, impl: PrimFunc):
         for name, func in (("desc", desc), ("impl", impl)):
             if not isinstance(func, PrimFunc):
-                raise InvalidTypeError(f"TensorIntrin: argument '{name}' is a {type(func).__name__}, expected a PrimFunc")
+                raise InvalidTypeError(
+                    f"TensorIntrin: argument '{name}' is a {type(func).__name__}, expected a PrimFunc"
+                )
             if not isinstance(func.body, BlockRealize):
                 raise InvalidValueError(f"TensorIntrin: {name} has no block around its body")
             if len(func.buffers) != len(func.params):
@@ -35,7 +37,9 @@ class TensorIntrin:
     def register(name: str, desc: PrimFunc, impl: PrimFunc, override: bool = False) -> None:
         """Give an intrinsic a name. Raises InvalidValueError for a name that is taken, unless `override`."""
         if not isinstance(name, str):
-            raise InvalidTypeError(f"TensorIntrin.register: argument 'name' is a {type(name).__name__}, expected a string")
+            raise InvalidTypeError(
+                f"TensorIntrin.register: argument 'name' is a {type(name).__name__}, expected a string"
+            )
         intrin = TensorIntrin(desc, impl)
         if name in TensorIntrin._known and not override:
             raise InvalidValueError(f"TensorIntrin '{name}' has been registered already", hint="use override=True")

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from autosched.errors import VerifyError
-from autosched.ir.node import Node, children
+from autosched.ir.node import Node, children, walk
 from autosched.tir import expr as E
 from autosched.tir.expr import OPAQUE, REDUCE, SCAN, SPATIAL, Buffer, BufferLoad, PrimExpr, Var
 from autosched.tir.function import PrimFunc
@@ -52,6 +52,8 @@ class _Verifier:
         self.func, self.inputs = func, inputs
         self.vars: set[Var] = set()
         self.defined: set[Var] = set()  # every variable seen so far: none may be introduced twice
+        self.loops: set[Var] = set()
+        self.together = _written_together(func.body)  # buffers that several blocks fill, each a part
         self.hidden: set[Var] = set()  # loop variables that the block at hand must not use
         self.buffers: set[Buffer] = set()
         self.analyzer = Analyzer()
@@ -227,6 +229,7 @@ class _Verifier:
         if x.kind is LoopKind.VECTORIZED and extent is None:
             self.fail("loops", f"vectorized loop '{x.loop_var.name}' needs a constant extent")
         self.define(x.loop_var)
+        self.loops.add(x.loop_var)
         low, (_, high) = self.analyzer.bound(x.start), self.analyzer.bound(x.extent)
         self.analyzer.bounds[x.loop_var] = (low[0], None if low[1] is None or high is None else low[1] + high - 1)
         self.stmt(x.body)
@@ -242,7 +245,7 @@ class _Verifier:
             self.expr(value)
             self.binding(x, iv, value)
         saved = (set(self.vars), set(self.hidden), set(self.buffers), self.analyzer.copy())
-        loop_vars = self.vars & self.analyzer.bounds.keys()
+        loop_vars = self.vars & self.loops
         self.hidden |= loop_vars
         self.vars -= loop_vars
         for iv in block.iter_vars:
@@ -266,6 +269,7 @@ class _Verifier:
         if not guarded and (low < start or high >= start + extent):
             self.fail("bindings", f"'{iv.var.name}' reaches [{low}, {high}], outside of [{start}, {start + extent})")
         whole = iv.kind == REDUCE or any(b is w.buffer for w in x.block.writes for b in self.func.buffers)
+        whole = whole and not any(w.buffer in self.together for w in x.block.writes)
         if whole and not self.conditional() and (low > start or high < start + extent - 1):
             self.fail("bindings", f"'{iv.var.name}' reaches only [{low}, {high}] of [{start}, {start + extent})")
 
@@ -320,6 +324,20 @@ class _Verifier:
             if below or self.analyzer.can_prove(E.compare(E.GE, i, E.add(part.min, part.extent))):
                 return True
         return False
+
+
+def _written_together(body: Stmt) -> set[Buffer]:
+    """The buffers that more than one block without blocks in it writes."""
+    count: dict[Buffer, int] = {}
+    stack: list[Node] = [body]
+    while stack:
+        x = stack.pop()
+        if isinstance(x, Block) and not any(isinstance(y, BlockRealize) for y in walk(x.body)):
+            for b in {w.buffer for w in x.writes}:
+                count[b] = count.get(b, 0) + 1
+            continue
+        stack.extend(c for c in children(x) if isinstance(c, Stmt))
+    return {b for b, n in count.items() if n > 1}
 
 
 Access = tuple[Buffer, tuple[PrimExpr, ...]]

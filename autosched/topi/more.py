@@ -9,7 +9,7 @@ from autosched import te
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
 from autosched.te import Tensor
 from autosched.tir import expr as E
-from autosched.tir.expr import const_int
+from autosched.tir.expr import PrimExpr, const_int
 from autosched.topi.broadcast import elementwise
 from autosched.topi.create import full, full_like
 from autosched.topi.manipulate import concatenate, expand_dims
@@ -29,7 +29,7 @@ def elemwise_sum(xs: Sequence[Tensor]) -> Tensor:
             raise ShapeError(f"elemwise_sum: '{t.name}' has another shape than '{tensors[0].name}'")
 
     def total(*i: Any) -> Any:
-        result = tensors[0](*i)
+        result: PrimExpr = tensors[0](*i)
         for t in tensors[1:]:
             result = E.add(result, t(*i))
         return result
@@ -139,7 +139,9 @@ def repeat(x: Tensor, repeats: int, axis: int = 0) -> Tensor:
     return te.compute(dims(shape), compute, name="T_repeat", varargs_names=axis_names(x.ndim))  # type: ignore[no-any-return]
 
 
-def one_hot(indices: Tensor, on_value: Any, off_value: Any, depth: int, axis: int = -1, dtype: str = "float32") -> Tensor:
+def one_hot(
+    indices: Tensor, on_value: Any, off_value: Any, depth: int, axis: int = -1, dtype: str = "float32"
+) -> Tensor:
     """`on_value` at the position that an index names along a new axis of `depth`, `off_value` elsewhere."""
     shape = list(int_shape(indices))
     place = axis % (len(shape) + 1)
@@ -163,6 +165,6 @@ def ndarray_size(x: Tensor, dtype: str = "int32") -> Tensor:
 
 __all__ = [
     "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "elemwise_sum", "flip", "floor_mod", "isnan",
-    "left_shift", "mod", "ndarray_size", "one_hot", "ones", "ones_like", "repeat", "right_shift", "stack", "tan", "trunc",
-    "zeros", "zeros_like",
+    "left_shift", "mod", "ndarray_size", "one_hot", "ones", "ones_like", "repeat", "right_shift", "stack", "tan",
+    "trunc", "zeros", "zeros_like",
 ]  # fmt: skip

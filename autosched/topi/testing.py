@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+Array = Any  # of NumPy
+
 
 def _pair(x: Any) -> tuple[int, int]:
     return (x, x) if isinstance(x, int) else (int(x[0]), int(x[1]))
@@ -23,7 +25,7 @@ def _sides(padding: Any, kernel: tuple[int, int]) -> tuple[int, int, int, int]:
     return padding[0], padding[1], padding[2], padding[3]
 
 
-def dilate_python(input_np: np.ndarray, strides: Sequence[int], dilation_value: float = 0.0) -> np.ndarray:
+def dilate_python(input_np: Array, strides: Sequence[int], dilation_value: float = 0.0) -> Array:
     """An array with `dilation_value` between its elements."""
     shape = tuple((n - 1) * s + 1 for n, s in zip(input_np.shape, strides, strict=True))
     result = np.full(shape, dilation_value, input_np.dtype)
@@ -32,8 +34,8 @@ def dilate_python(input_np: np.ndarray, strides: Sequence[int], dilation_value: 
 
 
 def conv2d_nchw_python(
-    a_np: np.ndarray, w_np: np.ndarray, stride: Any, padding: Any, groups: int = 1, dilation: Any = 1
-) -> np.ndarray:
+    a_np: Array, w_np: Array, stride: Any, padding: Any, groups: int = 1, dilation: Any = 1
+) -> Array:
     """2-D convolution [N, C, H, W] * [O, C / groups, KH, KW]."""
     weight = dilate_python(w_np, (1, 1, *_pair(dilation)))
     n, channels, *_ = a_np.shape
@@ -52,65 +54,67 @@ def conv2d_nchw_python(
 
 
 def conv2d_nhwc_python(
-    a_np: np.ndarray, w_np: np.ndarray, stride: Any, padding: Any, groups: int = 1, dilation: Any = 1
-) -> np.ndarray:
+    a_np: Array, w_np: Array, stride: Any, padding: Any, groups: int = 1, dilation: Any = 1
+) -> Array:
     """2-D convolution [N, H, W, C] * [KH, KW, C / groups, O]."""
-    result = conv2d_nchw_python(a_np.transpose(0, 3, 1, 2), w_np.transpose(3, 2, 0, 1), stride, padding, groups, dilation)
+    result = conv2d_nchw_python(
+        a_np.transpose(0, 3, 1, 2), w_np.transpose(3, 2, 0, 1), stride, padding, groups, dilation
+    )
     return result.transpose(0, 2, 3, 1)
 
 
-def conv2d_hwcn_python(a_np: np.ndarray, w_np: np.ndarray, stride: Any, padding: Any, dilation: Any = 1) -> np.ndarray:
+def conv2d_hwcn_python(a_np: Array, w_np: Array, stride: Any, padding: Any, dilation: Any = 1) -> Array:
     """2-D convolution [H, W, C, N] * [KH, KW, C, O]."""
     result = conv2d_nchw_python(a_np.transpose(3, 2, 0, 1), w_np.transpose(3, 2, 0, 1), stride, padding, 1, dilation)
     return result.transpose(2, 3, 1, 0)
 
 
 def depthwise_conv2d_python_nchw(
-    input_np: np.ndarray, filter_np: np.ndarray, stride: Any, padding: Any, dilation: Any = 1
-) -> np.ndarray:
+    input_np: Array, filter_np: Array, stride: Any, padding: Any, dilation: Any = 1
+) -> Array:
     """Depthwise 2-D convolution [N, C, H, W] * [C, multiplier, KH, KW]."""
     channels, multiplier, *kernel = filter_np.shape
     weight = filter_np.reshape(channels * multiplier, 1, *kernel)
     return conv2d_nchw_python(input_np, weight, stride, padding, channels, dilation)
 
 
-def dense(x: np.ndarray, y: np.ndarray, bias: np.ndarray | None = None, use_bias: bool = False, use_relu: bool = False,
-          out_dtype: str | None = None) -> np.ndarray:  # fmt: skip
+def dense(x: Array, y: Array, bias: Array | None = None, use_bias: bool = False, use_relu: bool = False,
+          out_dtype: str | None = None) -> Array:  # fmt: skip
     """x · yᵀ (+ bias)."""
     result = x.astype(out_dtype or x.dtype) @ y.astype(out_dtype or y.dtype).T
     result = result if bias is None or not use_bias else result + bias
     return np.maximum(result, 0) if use_relu else result
 
 
-def batch_matmul(x: np.ndarray, y: np.ndarray, out_dtype: str | None = None) -> np.ndarray:
+def batch_matmul(x: Array, y: Array, out_dtype: str | None = None) -> Array:
     """x [B, M, K] times y [B, N, K] transposed."""
     return np.matmul(x.astype(out_dtype or x.dtype), y.astype(out_dtype or y.dtype).transpose(0, 2, 1))
 
 
-def softmax_python(a_np: np.ndarray, axis: int = 1) -> np.ndarray:
+def softmax_python(a_np: Array, axis: int = 1) -> Array:
     """exp(x) over its sum along an axis."""
     powers = np.exp(a_np - a_np.max(axis=axis, keepdims=True))
-    return powers / powers.sum(axis=axis, keepdims=True)  # type: ignore[no-any-return]
+    return powers / powers.sum(axis=axis, keepdims=True)
 
 
-def log_softmax_python(a_np: np.ndarray, axis: int = 1) -> np.ndarray:
+def log_softmax_python(a_np: Array, axis: int = 1) -> Array:
     """The logarithm of softmax."""
     shifted = a_np - a_np.max(axis=axis, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))  # type: ignore[no-any-return]
+    return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
 
 
 def poolnd_python(
-    np_data: np.ndarray, kernel: Sequence[int], strides: Sequence[int], dilation: Sequence[int],
+    np_data: Array, kernel: Sequence[int], strides: Sequence[int], dilation: Sequence[int],
     padding_before: Sequence[int], padding_after: Sequence[int], pool_type: str, count_include_pad: bool = True,
     ceil_mode: bool = False, dtype: str = "float32", layout: str = "NCHW",
-) -> np.ndarray:  # fmt: skip
+) -> Array:  # fmt: skip
     """Maxima ("max") or means ("avg") of windows of the last dimensions."""
     rank = len(kernel)
     sides = [(0, 0)] * (np_data.ndim - rank) + list(zip(padding_before, padding_after, strict=True))
     outside = -np.inf if pool_type == "max" and np_data.dtype.kind == "f" else 0
     spatial = tuple(range(np_data.ndim - rank, np_data.ndim))
 
-    def windows(x: np.ndarray) -> np.ndarray:
+    def windows(x: Array) -> Array:
         view = np.lib.stride_tricks.sliding_window_view(
             x, [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)], axis=spatial
         )
@@ -128,8 +132,8 @@ def poolnd_python(
 
 
 def layer_norm_python(
-    data: np.ndarray, gamma: np.ndarray | None, beta: np.ndarray | None, axis: Sequence[int], epsilon: float = 1e-5
-) -> np.ndarray:
+    data: Array, gamma: Array | None, beta: Array | None, axis: Sequence[int], epsilon: float = 1e-5
+) -> Array:
     """Normalised over some axes, times gamma, plus beta."""
     axes = tuple(axis) if not isinstance(axis, int) else (axis,)
     mean, variance = data.mean(axis=axes, keepdims=True), data.var(axis=axes, keepdims=True)
@@ -140,9 +144,9 @@ def layer_norm_python(
 
 
 def batch_norm(
-    x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, moving_mean: np.ndarray, moving_var: np.ndarray, axis: int = 1,
+    x: Array, gamma: Array, beta: Array, moving_mean: Array, moving_var: Array, axis: int = 1,
     epsilon: float = 1e-5, center: bool = True, scale: bool = True, training: bool = False, momentum: float = 0.1,
-) -> list[np.ndarray]:  # fmt: skip
+) -> list[Array]:  # fmt: skip
     """[normalised x, the mean, the variance]."""
     shape = [1] * x.ndim
     shape[axis] = x.shape[axis]
@@ -154,20 +158,20 @@ def batch_norm(
     return [result, moving_mean, moving_var]
 
 
-def l2_normalize_python(a_np: np.ndarray, eps: float, axis: Any = None) -> np.ndarray:
+def l2_normalize_python(a_np: Array, eps: float, axis: Any = None) -> Array:
     """x over its length along an axis."""
     return a_np / np.sqrt(np.maximum(np.broadcast_to((a_np**2).sum(axis=axis, keepdims=True), a_np.shape), eps))
 
 
-def strided_slice_python(data: np.ndarray, begin: Any, end: Any, strides: Any, **_: Any) -> np.ndarray:
+def strided_slice_python(data: Array, begin: Any, end: Any, strides: Any, **_: Any) -> Array:
     """data[begin:end:strides]."""
     steps = strides or [1] * len(begin)
     return data[tuple(slice(b, e, s) for b, e, s in zip(begin, end, steps, strict=True))]
 
 
-def gather_nd_python(a_np: np.ndarray, indices_np: np.ndarray) -> np.ndarray:
+def gather_nd_python(a_np: Array, indices_np: Array) -> Array:
     """Elements at indices that stand in the first dimension of `indices_np`."""
-    return a_np[tuple(indices_np.astype("int32"))]  # type: ignore[no-any-return]
+    return a_np[tuple(indices_np.astype("int32"))]
 
 
 def get_injective_schedule(target: Any) -> Any:

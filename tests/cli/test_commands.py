@@ -64,7 +64,10 @@ def records(capsys: Capture, *words: str) -> list[dict[str, str]]:
 def test_list_names_the_tasks(folder: Path, capsys: Capture) -> None:
     words = ["tune", str(folder / "m.onnx"), "--list", "--db", str(folder / "tuned.db"), "--threads", "1"]
     (task,) = document(capsys, *words)
-    assert set(task) == {"index", "name", "weight", "templates", "configs", "record"}
+    known = {"index", "name", "weight", "templates", "configs", "record"}
+    assert set(task) == known | {"share", "default_s", "roofline_s", "peak_share", "best_s", "expected_gain"}
+    assert task["share"] == 1.0 and 0 < task["best_s"] <= task["default_s"] and task["expected_gain"] == 0
+    assert task["peak_share"] == pytest.approx(task["roofline_s"] / task["best_s"])
     assert (task["index"], task["templates"], task["record"]) == (0, ["matmul"], "verified here")
     (row,) = records(capsys, *words)
     assert json.loads(row["templates"]) == ["matmul"]

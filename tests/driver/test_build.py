@@ -225,7 +225,7 @@ def test_the_report_says_where_each_kernel_is_from() -> None:
     record = make_record(task, Trial(config, Measurement(Status.OK, (2e-6,), "a test")), is_winner=True)
     with autosched.ApplyHistoryBest([record]):
         report = build_report(autosched.build(module, target="cpu", threads=1))
-    assert report.summary.startswith(f"{n} kernels: 1 from records, {n - 1} default")
+    assert report.summary.startswith(f"{n} kernels: 1 from records (1 verified here), {n - 1} default")
     row = next(r for r in report.rows if r["template"] == "matmul")
     assert (row["trust"], row["origin"], row["expected_s"]) == ("verified here", "1 given records", 2e-6)
     assert row["config"] == str(config)

@@ -15,7 +15,10 @@ PRIMITIVES = (
     "split", "split", "split", "fuse", "reorder", "reorder", "parallel", "vectorize", "unroll", "compute_inline",
     "reverse_compute_inline", "compute_at", "compute_at", "compute_at", "reverse_compute_at", "reverse_compute_at",
     "cache_read", "cache_write", "set_scope", "decompose_reduction", "decompose_reduction", "rfactor",
-    "transform_layout", "transform_block_layout", "annotate", "add_unit_loop",
+    "transform_layout", "transform_block_layout", "annotate", "add_unit_loop", "blockize", "pad_einsum",
+    "decompose_padding", "reindex", "reindex_cache_read", "reindex_cache_write", "cache_index", "read_at", "write_at",
+    "rolling_buffer", "rolling_buffer", "fuse_reduction_epilogue", "loop_partition", "merge", "reorder_block_iter_var",
+    "storage_align", "set_axis_separator",
 )  # fmt: skip
 
 SCOPES = ("local", "global")
@@ -116,7 +119,54 @@ def step(sch: Schedule, choose: Choose) -> str:
             sch.annotate(block, "note", choose(5))
         case "add_unit_loop":
             sch.add_unit_loop(block)
+        case _:
+            special(sch, name, block, loop, choose)
     return f"{name} {block}"
+
+
+def special(sch: Schedule, name: str, block: str, loop: Callable[[], Any], choose: Choose) -> None:
+    """The primitives for special occasions."""
+    node = sch.get(sch.get_block(block))
+    ndim = len(node.iter_vars)
+    match name:
+        case "blockize":
+            sch.blockize(block if choose(4) == 0 else loop(), preserve_unit_iters=bool(choose(2)))
+        case "pad_einsum":
+            sch.pad_einsum(block, [1 + choose(4) for _ in range(ndim)])
+        case "decompose_padding":
+            sch.decompose_padding(block, loop())
+        case "reindex":
+            sch.reindex(block, (("read", "write")[choose(2)], choose(2)))
+        case "reindex_cache_read" | "reindex_cache_write":
+            order = list(range(ndim))
+            if choose(2):
+                order.reverse()
+            cut = choose(3)
+            getattr(sch, name)(
+                block, choose(2), SCOPES[choose(2)],
+                lambda *v: [x for i in order for x in ((v[i] // 2, v[i] % 2) if i == cut else (v[i],))],
+            )  # fmt: skip
+        case "cache_index":
+            sch.cache_index(block, SCOPES[choose(2)], choose(2))
+        case "read_at" | "write_at":
+            getattr(sch, name)(loop(), block, choose(2), SCOPES[choose(2)])
+        case "rolling_buffer":
+            sch.rolling_buffer(block, 0)
+        case "fuse_reduction_epilogue":
+            consumers = sch.get_consumers(block)
+            if not consumers:
+                raise ScheduleError("no consumer")
+            sch.fuse_reduction_epilogue(block, consumers[choose(len(consumers))])
+        case "loop_partition":
+            sch.loop_partition(loop(), [[2, None], [None, 1], [1, None, 2]][choose(3)])
+        case "merge":
+            sch.merge(loop(), loop())
+        case "reorder_block_iter_var":
+            sch.reorder_block_iter_var(block, list(reversed(range(ndim))))
+        case "storage_align":
+            sch.storage_align(block, 0, choose(2), 8, choose(2))
+        case "set_axis_separator":
+            sch.set_axis_separator(block, ("write", 0), [1] if choose(2) else [])
 
 
 def walk(sch: Schedule, n_steps: int, choose: Choose) -> tuple[int, int]:

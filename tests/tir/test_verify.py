@@ -11,9 +11,9 @@ import pytest
 from autosched import tir
 from autosched.errors import VerifyError
 from autosched.ir.node import FrozenDict
+from autosched.tir import expr as E
 from autosched.tir.expr import Buffer, BufferLoad, IntImm, IterVar, Range, Var, const
 from autosched.tir.function import PrimFunc
-from autosched.tir import expr as E
 from autosched.tir.functor import rewrite
 from autosched.tir.stmt import Allocate, Block, BlockRealize, BufferRegion, BufferStore, Evaluate, For, LoopKind, seq
 from autosched.tir.verify import RULES, verify

@@ -133,6 +133,10 @@ class ApplyHistoryBest(DispatchContext):
             self._add(*entry)
         logger.debug("Finish loading %d records", count)
 
+    def load_own(self, reader: records.RecordReader) -> None:
+        """Add a reader of databases or logs of ours, which serves the builds in the block."""
+        self._ours.load(reader)
+
     def _add(self, inp: Any, res: Any) -> None:
         if res.error_no != 0:
             return

@@ -29,7 +29,17 @@ from autosched.ir.structural import structural_key
 from autosched.tir.expr import Buffer, PrimExpr, Var, as_int, const_int
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import (
-    Allocate, AssertStmt, BufferStore, Evaluate, For, IfThenElse, LetStmt, LoopKind, SeqStmt, Stmt, While,
+    Allocate,
+    AssertStmt,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    LoopKind,
+    SeqStmt,
+    Stmt,
+    While,
 )  # fmt: skip
 
 _INDENT = "    "

@@ -1,25 +1,112 @@
-"""Counts the floating-point operations that a lowered function executes."""
+"""Counts the floating-point operations that a lowered function executes.
+
+A store counts as often as its loops come to it: conditions on loop variables are counted out, so that the code for
+full tiles and that for ragged ones are each counted for the tiles that run it.
+"""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
 from autosched.ir.node import Node, children, walk
 from autosched.tir import expr as E
-from autosched.tir.expr import const_int
+from autosched.tir.expr import PrimExpr, Var, const_int
+from autosched.tir.functor import free_vars
 from autosched.tir.stmt import BufferStore, For, IfThenElse, Stmt
 
 _ARITHMETIC = (E.Add, E.Sub, E.Mul, E.Div, E.Min, E.Max)
+MOST_POINTS = 1 << 20  # combinations of loop variables that are tried out
+
+_NUMPY: dict[type[Any], Any] = {
+    E.Add: np.add, E.Sub: np.subtract, E.Mul: np.multiply, E.FloorDiv: np.floor_divide, E.FloorMod: np.mod,
+    E.Min: np.minimum, E.Max: np.maximum, E.LT: np.less, E.LE: np.less_equal, E.GT: np.greater,
+    E.GE: np.greater_equal, E.EQ: np.equal, E.NE: np.not_equal, E.And: np.logical_and, E.Or: np.logical_or,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """The loops around a statement (variable, start, extent) and the conditions that hold there, with their truth."""
+
+    loops: tuple[tuple[Var, int, int], ...] = ()
+    conditions: tuple[tuple[PrimExpr, bool], ...] = ()
 
 
 def count_flops(stmt: Stmt) -> int:
     """Additions, multiplications, divisions, comparisons and function calls on floats, each as one."""
+    return _count(stmt, _Around(), {})
+
+
+def _count(stmt: Stmt, around: _Around, known: dict[Any, int | None]) -> int:
     if isinstance(stmt, For):
-        return (const_int(stmt.extent) or 1) * count_flops(stmt.body)
+        start, extent = const_int(stmt.start) or 0, const_int(stmt.extent) or 1
+        return _count(stmt.body, _Around((*around.loops, (stmt.loop_var, start, extent)), around.conditions), known)
     if isinstance(stmt, IfThenElse):
-        other = 0 if stmt.else_case is None else count_flops(stmt.else_case)
-        return max(count_flops(stmt.then_case), other)
+        cases = ((stmt.then_case, True), (stmt.else_case, False))
+        counts = [
+            _count(case, _Around(around.loops, (*around.conditions, (stmt.condition, truth))), known)
+            for case, truth in cases
+            if case is not None
+        ]
+        return max(counts) if _times(_with(around, stmt), known) is None else sum(counts)
     if isinstance(stmt, BufferStore):
-        return _in_expression(stmt.value)
-    return sum(count_flops(c) for c in children(stmt) if isinstance(c, Stmt))
+        operations = _in_expression(stmt.value)
+        times = _times(around, known) if operations else 0
+        return operations * (math.prod(n for _, _, n in around.loops) if times is None else times)
+    return sum(_count(c, around, known) for c in children(stmt) if isinstance(c, Stmt))
+
+
+def _with(around: _Around, stmt: IfThenElse) -> _Around:
+    return _Around(around.loops, (*around.conditions, (stmt.condition, True)))
+
+
+def _times(around: _Around, known: dict[Any, int | None]) -> int | None:
+    """How often the loops come where all the conditions hold; None where that cannot be counted out."""
+    key = (tuple(v for v, _, _ in around.loops), tuple((id(c), truth) for c, truth in around.conditions))
+    if key not in known:
+        known[key] = _counted(around)
+    return known[key]
+
+
+def _counted(around: _Around) -> int | None:
+    used = {v for c, _ in around.conditions for v in free_vars(c)}
+    inside = [loop for loop in around.loops if loop[0] in used]
+    free = math.prod(n for v, _, n in around.loops if v not in used)
+    if len(inside) != len(used) or math.prod(n for _, _, n in inside) > MOST_POINTS:
+        return None
+    grids = np.meshgrid(*(np.arange(start, start + n) for _, start, n in inside), indexing="ij", sparse=True)
+    values: dict[Var, Any] = {loop[0]: grid for loop, grid in zip(inside, grids, strict=True)}
+    holds: Any = np.ones([n for _, _, n in inside], bool)
+    for condition, truth in around.conditions:
+        value = evaluate_index(condition, values)
+        if value is None:
+            return None
+        holds = holds & (np.asarray(value, bool) == truth)
+    return int(np.count_nonzero(holds)) * free
+
+
+def evaluate_index(e: PrimExpr, values: dict[Var, Any]) -> Any:
+    """An integer expression over grids of its variables; None for one that is not made of plain arithmetic."""
+    if isinstance(e, E.IntImm):
+        return e.value
+    if isinstance(e, Var):
+        return values.get(e)
+    if isinstance(e, E.Cast):
+        return evaluate_index(e.value, values)
+    if isinstance(e, E.Not):
+        inner = evaluate_index(e.a, values)
+        return None if inner is None else np.logical_not(inner)
+    if isinstance(e, E.Call) and e.op == "likely":
+        return evaluate_index(e.args[0], values)
+    function = _NUMPY.get(type(e))
+    if function is None or not isinstance(e, E.BinaryOp):
+        return None
+    a, b = evaluate_index(e.a, values), evaluate_index(e.b, values)
+    return None if a is None or b is None else function(a, b)
 
 
 def _in_expression(value: Node) -> int:

@@ -11,9 +11,11 @@ After:   for tile in 4: for k in 768: prefetch(b[panel + 1, …a line of its own
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Sequence
 from typing import Any
 
-from autosched.ir.node import map_children, walk
+from autosched.ir.node import children, map_children, walk
 from autosched.tir import expr as E
 from autosched.tir.expr import BufferLoad, PrimExpr, Var, cast, const, const_int
 from autosched.tir.functor import substitute
@@ -39,14 +41,10 @@ def _with_prefetch(passes: For, name: str, elements: int) -> For:
     path, load = _path(passes, name)
     if load is None or any(const_int(n.extent) is None for n in path):
         return passes
-    turns = 1
-    for n in path:
-        turns *= const_int(n.extent) or 1
-    share = -(-elements // turns)
-    while len(path) > 1 and share * (const_int(path[-1].extent) or 1) <= LINE_ELEMENTS:
-        share *= const_int(path.pop().extent) or 1  # one line an iteration is enough
+    while len(path) > 1 and _share(elements, path[:-1]) <= LINE_ELEMENTS:
+        path.pop()  # one line an iteration of the loop around is enough
     place = path[-1]
-    fetch = _prefetches(path, load, elements, share)
+    fetch = _prefetches(path, load, elements)
 
     def visit(stmt: Any) -> Any:
         if stmt is place:
@@ -58,29 +56,27 @@ def _with_prefetch(passes: For, name: str, elements: int) -> For:
     return changed
 
 
+def _share(elements: int, path: Sequence[For]) -> int:
+    """Elements for each iteration of the innermost loop of a path."""
+    return -(-elements // math.prod(const_int(n.extent) or 1 for n in path))
+
+
 def _path(passes: For, name: str) -> tuple[list[For], BufferLoad | None]:
     """The serial loops from the annotated one down to the innermost around a load of the buffer, and that load."""
-    path: list[For] = []
-    load: BufferLoad | None = None
 
-    def visit(node: Any, around: tuple[For, ...]) -> None:
-        nonlocal load
-        if load is not None:
-            return
+    def search(node: Any, around: tuple[For, ...]) -> tuple[list[For], BufferLoad] | None:
         if isinstance(node, BufferLoad) and node.buffer.name == name:
-            load = node
-            path.extend(around)
-            return
+            return list(around), node
         if isinstance(node, For) and node.kind == LoopKind.SERIAL:
             around = (*around, node)
-        map_children(node, lambda c: (visit(c, around), c)[1])
+        return next((found for c in children(node) if (found := search(c, around)) is not None), None)
 
-    visit(passes, ())
-    return path, load
+    return search(passes, ()) or ([], None)
 
 
-def _prefetches(path: list[For], load: BufferLoad, elements: int, share: int) -> list[Stmt]:
-    """Requests for `share` elements of the next panel, a place of their own for each turn of the loops of the path."""
+def _prefetches(path: Sequence[For], load: BufferLoad, elements: int) -> list[Stmt]:
+    """Requests for a share of the next panel, a place of their own for each turn of the loops of the path."""
+    share = _share(elements, path)
     inner = {n.loop_var: n.start for n in walk(path[0]) if isinstance(n, For)}
     start: dict[Var, PrimExpr] = dict(inner)
     *outer, last = (substitute(i, start) for i in load.indices)

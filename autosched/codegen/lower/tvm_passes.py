@@ -48,7 +48,7 @@ def _simplified(stmt: Any, analyzer: Analyzer) -> Any:
         analyzer = analyzer.copy()
         for iv in stmt.iter_vars:
             analyzer.bind(iv.var, iv.dom)
-    if isinstance(stmt, E.Buffer | E.IterVar) or isinstance(stmt, E.Var):
+    if isinstance(stmt, E.Buffer | E.IterVar | E.Var):
         return stmt
     return map_children(stmt, lambda child: _simplified(child, analyzer))
 
@@ -129,7 +129,8 @@ PASSES: dict[str, Change] = {
         "LowerCrossThreadReduction", "LowerAutoCopy", "TransformMmaBufferLayout", "ManifestSharedMemoryLocalStage",
         "ForceNarrowIndexToInt32", "RenormalizeSplitPattern", "LiftThreadBinding", "ReduceBranchingThroughOvercompute",
         "UnifiedStaticMemoryPlanner", "RemoveStoreUndef", "RemoveAssume", "VerifyMemory", "VerifySSA", "CoProcSync",
-        "LiftAttrScope", "TextureFlatten", "InjectPrefetch", "LowerVtcmAlloc", "InjectPTXAsyncCopy", "DefaultGPUSchedule",
+        "LiftAttrScope", "TextureFlatten", "InjectPrefetch", "LowerVtcmAlloc", "InjectPTXAsyncCopy",
+        "DefaultGPUSchedule",
         "ApplyLayoutTransforms", "FlattenStorage", "LowerAsyncDMA", "InjectRollingBuffer", "AnnotateIrregularLoop",
         "RemoveWeightLayoutRewriteBlock", "TensorCoreStorage", "InlinePrivateFunctions", "VerifyVTCMLimit",
     ), _same),

@@ -20,13 +20,14 @@ from autosched.relax.op.registry import get_op
 from autosched.tir.expr import PrimExpr
 
 __all__ = [
-    "abs", "add", "arange", "argmax", "argmin", "argsort", "astype", "broadcast_to", "ceil", "chunk", "clip", "concat", "conv1d",
-    "conv1d_transpose", "conv2d", "conv3d", "cos", "cumsum", "divide", "empty", "equal", "erf", "exp", "floor", "full", "gelu",
-    "greater", "greater_equal", "group_norm", "interpolate", "layer_norm", "less", "less_equal", "log", "matmul", "max",
-    "maximum", "mean", "min", "minimum", "multiply", "negative", "not_equal", "ones", "pad", "permute", "permute_dims",
-    "prelu", "relu", "relu6", "repeat", "reshape", "rms_norm", "scaled_dot_product_attention", "sigmoid", "silu", "sin",
-    "softmax", "softplus", "sort", "split", "sqrt", "square", "squeeze", "stack", "subtract", "sum", "take", "tanh",
-    "tensor_expr_op", "tensor_ir_op", "topk", "tril", "triu", "unsqueeze", "where", "wrap_nested", "zeros",
+    "abs", "add", "arange", "argmax", "argmin", "argsort", "astype", "broadcast_to", "ceil", "chunk", "clip",
+    "concat", "conv1d", "conv1d_transpose", "conv2d", "conv3d", "cos", "cumsum", "divide", "empty", "equal", "erf",
+    "exp", "floor", "full", "gelu", "greater", "greater_equal", "group_norm", "interpolate", "layer_norm", "less",
+    "less_equal", "log", "matmul", "max", "maximum", "mean", "min", "minimum", "multiply", "negative", "not_equal",
+    "ones", "pad", "permute", "permute_dims", "prelu", "relu", "relu6", "repeat", "reshape", "rms_norm",
+    "scaled_dot_product_attention", "sigmoid", "silu", "sin", "softmax", "softplus", "sort", "split", "sqrt",
+    "square", "squeeze", "stack", "subtract", "sum", "take", "tanh", "tensor_expr_op", "tensor_ir_op", "topk",
+    "tril", "triu", "unsqueeze", "where", "wrap_nested", "zeros",
 ]  # fmt: skip
 
 

@@ -17,17 +17,13 @@ def _with_bias_activation(
     return (is_op(activation)(out) if activation else out), names
 
 
-def make_fused_bias_activation_pattern(
-    op_name: str, with_bias: bool = False, activation: str | None = None
-) -> Named:
+def make_fused_bias_activation_pattern(op_name: str, with_bias: bool = False, activation: str | None = None) -> Named:
     """An operator of two operands, then perhaps a sum with a bias, then perhaps an activation."""
     lhs, rhs = wildcard(), wildcard()
     return _with_bias_activation(is_op(op_name)(lhs, rhs), {"lhs": lhs, "rhs": rhs}, with_bias, activation)
 
 
-def make_matmul_pattern(
-    with_bias: bool = False, activation: str | None = None, transposed_rhs: bool = False
-) -> Named:
+def make_matmul_pattern(with_bias: bool = False, activation: str | None = None, transposed_rhs: bool = False) -> Named:
     """A matrix product, the second operand perhaps transposed, then perhaps bias and activation."""
     lhs, rhs = wildcard(), wildcard()
     names: dict[str, DFPattern] = {"lhs": lhs, "rhs": rhs}

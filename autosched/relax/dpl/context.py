@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from autosched.errors import InvalidTypeError
@@ -83,7 +83,9 @@ class PatternContext:
 
         yield from assign(0, {}, {})
 
-    def _holds(self, chosen: dict[DFPattern, Var], values: dict[Var, object], readers: dict[Var, list[Var]]) -> bool:
+    def _holds(
+        self, chosen: Mapping[DFPattern, Var], values: Mapping[Var, object], readers: Mapping[Var, list[Var]]
+    ) -> bool:
         for producer, consumer, index, only in self.constraints:
             if producer not in chosen or consumer not in chosen:
                 continue

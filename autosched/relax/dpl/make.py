@@ -116,5 +116,3 @@ def make_fused_bias_activation_pattern(
     if with_bias:
         out = is_op("relax.add")(out, wildcard())
     return is_op(activation)(out) if activation else out
-
-

@@ -220,7 +220,7 @@ class VarPattern(DFPattern):
         self.name = name
 
     def matches(self, expr: Any, matcher: Matcher) -> bool:
-        return isinstance(expr, self.kind) and self.name in ("", expr.name)
+        return isinstance(expr, self.kind) and self.name in ("", getattr(expr, "name", None))
 
 
 class DataflowVarPattern(VarPattern):

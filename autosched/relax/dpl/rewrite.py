@@ -46,7 +46,7 @@ class _Replaced(Rewriter):
         self.changes = changes
 
     def value(self, value: Expr, var: Var) -> Expr:
-        return self.changes.get(var, value)
+        return self.changes.get(var, value)  # type: ignore[no-any-return]
 
 
 def rewrite_bindings(

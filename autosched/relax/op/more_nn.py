@@ -119,7 +119,7 @@ def _group_norm(
     out = normal.reshape(x.shape)
     shape = [-1 if i == c else 1 for i in range(x.ndim)]
     out = out * gamma.reshape(shape) if scale else out
-    return (out + beta.reshape(shape) if center else out).astype(x.dtype)
+    return (out + beta.reshape(shape) if center else out).astype(x.dtype)  # type: ignore[no-any-return]
 
 
 def _normalised(x: Any, over: tuple[int, ...], epsilon: float) -> Any:
@@ -265,6 +265,7 @@ nll_loss = define_op(
     attributes={"reduction": "mean", "ignore_index": -100}, infer_type=_nll_type, compute=_nll_compute,
     reference=_nll,
     samples=[
-        sample((3, 5), ((3,), "int64"), (5,), low=0.5, high=3), sample((3, 5), ((3,), "int64"), (5,), low=0.5, high=3, reduction="sum"),
+        sample((3, 5), ((3,), "int64"), (5,), low=0.5, high=3),
+        sample((3, 5), ((3,), "int64"), (5,), low=0.5, high=3, reduction="sum"),
     ],
 )  # fmt: skip

@@ -5,7 +5,15 @@ from autosched.relax.op.conv2d import conv2d
 from autosched.relax.op.conv_nd import conv1d, conv1d_transpose, conv2d_transpose, conv3d, conv3d_transpose
 from autosched.relax.op.manipulate import pad
 from autosched.relax.op.more_nn import (
-    batch_flatten, cross_entropy_with_logits, group_norm, instance_norm, nll_loss, pixel_shuffle, prelu, selu, softplus,
+    batch_flatten,
+    cross_entropy_with_logits,
+    group_norm,
+    instance_norm,
+    nll_loss,
+    pixel_shuffle,
+    prelu,
+    selu,
+    softplus,
 )  # fmt: skip
 from autosched.relax.op.norm import batch_norm, dropout, layer_norm, log_softmax, lrn, rms_norm, softmax
 from autosched.relax.op.numbers import relu6
@@ -13,8 +21,9 @@ from autosched.relax.op.pool import adaptive_avg_pool2d, avg_pool2d, max_pool2d
 from autosched.relax.op.unary import gelu, gelu_tanh, hard_sigmoid, leakyrelu, relu, silu
 
 __all__ = [
-    "adaptive_avg_pool2d", "attention", "attention_bias", "avg_pool2d", "batch_flatten", "batch_norm", "cross_entropy_with_logits",
-    "group_norm", "instance_norm", "nll_loss", "pixel_shuffle", "prelu", "relu6", "selu", "softplus", "conv1d", "conv1d_transpose", "conv2d",
-    "conv2d_transpose", "conv3d", "conv3d_transpose", "dropout", "gelu", "gelu_tanh", "hard_sigmoid",
-    "layer_norm", "leakyrelu", "log_softmax", "lrn", "max_pool2d", "pad", "relu", "rms_norm", "silu", "softmax",
+    "adaptive_avg_pool2d", "attention", "attention_bias", "avg_pool2d", "batch_flatten", "batch_norm", "conv1d",
+    "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "cross_entropy_with_logits",
+    "dropout", "gelu", "gelu_tanh", "group_norm", "hard_sigmoid", "instance_norm", "layer_norm", "leakyrelu",
+    "log_softmax", "lrn", "max_pool2d", "nll_loss", "pad", "pixel_shuffle", "prelu", "relu", "relu6", "rms_norm",
+    "selu", "silu", "softmax", "softplus",
 ]  # fmt: skip

@@ -57,7 +57,7 @@ def plain_attrs(attrs: dict[str, Any], key: str) -> tuple[tuple[Any, ...], dict[
 
 def any_layout(
     key: str, infer: Callable[..., Any], compute: Callable[..., Any], reference: Callable[..., Any]
-) -> dict[str, Callable[..., Any]]:
+) -> dict[str, Any]:
     """The rules of an operator for NCHW as rules for every order of these dimensions; `key` names the attribute."""
 
     def infer_type(*types: Any, **attrs: Any) -> Any:

@@ -15,14 +15,16 @@ Rule = Callable[[Call, Any, Expr, Emit], Sequence[Any]]  # call, its variable, g
 RULES: dict[str, Rule] = {}
 
 
-def register_gradient(op_name: str, rule: Rule | None = None) -> Any:
+def register_gradient(op_name: str, rule: Rule | None = None) -> Callable[[Rule], Rule]:
     """Enter a rule for an operator by its full name; also as a decorator. A later one replaces an earlier one."""
 
     def enter(function: Rule) -> Rule:
         RULES[op_name] = function
         return function
 
-    return enter if rule is None else enter(rule)
+    if rule is not None:
+        enter(rule)
+    return enter
 
 
 def _shape(x: Any) -> tuple[int, ...]:
@@ -58,12 +60,8 @@ _binary(
         op.multiply(op.multiply(g, b), op.power(a, op.subtract(b, 1.0))), op.multiply(op.multiply(g, out), op.log(a))
     ),
 )  # fmt: skip
-_binary(
-    "maximum", lambda a, b, out, g, emit: (_where(op.greater_equal(a, b), g, emit), _where(op.less(a, b), g, emit))
-)
-_binary(
-    "minimum", lambda a, b, out, g, emit: (_where(op.less_equal(a, b), g, emit), _where(op.greater(a, b), g, emit))
-)
+_binary("maximum", lambda a, b, out, g, emit: (_where(op.greater_equal(a, b), g, emit), _where(op.less(a, b), g, emit)))
+_binary("minimum", lambda a, b, out, g, emit: (_where(op.less_equal(a, b), g, emit), _where(op.greater(a, b), g, emit)))
 
 
 def _where(condition: Expr, g: Expr, emit: Emit) -> Expr:

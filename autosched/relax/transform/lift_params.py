@@ -44,7 +44,7 @@ def _liftable(function: Function, weights: tuple[Var, ...]) -> list[Any]:
 
 
 def lift_function(function: Function, name: str) -> tuple[Function, Function]:
-    """(the function with lifted weights as parameters, the function that computes these from a tuple of all weights)."""
+    """(the function with lifted weights as parameters, the function that computes these from all weights)."""
     weights = _weights(function)
     lifted = _liftable(function, weights)
     made = {b.var for b in lifted}
@@ -147,4 +147,3 @@ def BundleModelParams(param_tuple_name: str | None = None) -> Pass:  # noqa: N80
         return module.with_functions(functions)
 
     return graph_pass("BundleModelParams")(bundle)
-

@@ -108,7 +108,7 @@ def read_function(state: State, node: ast.FunctionDef) -> Any:
 
 
 def check(result: Any, source: Source) -> None:
-    """Verify every function. Raises ScriptError at the statement that breaks a rule, VerifyError where none is known."""
+    """Verify every function. Raises ScriptError at the statement that breaks a rule, VerifyError elsewhere."""
     module = result if isinstance(result, IRModule) else IRModule.from_expr(result)
     prim_funcs = [f for _, f in module.functions_items() if isinstance(f, PrimFunc)]
     for func in prim_funcs:

@@ -103,8 +103,8 @@ class _Reader:
             case ast.Assign() if self._declare_symbol(node):
                 return
             case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=items)) if len(names) == len(items):
-                for name, item in zip(names, items, strict=True):  # n, m = T.int64(), T.int64()
-                    self._line(ast.copy_location(ast.Assign(targets=[name], value=item), node))
+                for target, item in zip(names, items, strict=True):  # n, m = T.int64(), T.int64()
+                    self._line(ast.copy_location(ast.Assign(targets=[target], value=item), node))
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 self._assign(name, value, None, node)
             case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=ast.expr() as value):
@@ -207,7 +207,7 @@ class _Reader:
                 name = last.target if isinstance(last, ast.AnnAssign) else last.targets[0]
                 value = self._bind(f"{name.id}_{suffix}" if isinstance(name, ast.Name) else suffix, value, info, last)
             self._end_block()
-        made = R.SeqExpr(tuple(self.blocks), value)
+        made = R.SeqExpr(_joined(self.blocks), value)
         self.bindings, self.blocks = outer
         return made
 
@@ -218,3 +218,14 @@ class _Reader:
         var = self._variable(node.name, None, node)
         self.bindings.append(R.VarBinding(var, made))
         self.state.define(node.name, var)
+
+
+def _joined(blocks: Sequence[R.BindingBlock]) -> tuple[R.BindingBlock, ...]:
+    """Neighbouring plain blocks as one, as the text of both is the same."""
+    joined: list[R.BindingBlock] = []
+    for block in blocks:
+        if joined and type(block) is R.BindingBlock and type(joined[-1]) is R.BindingBlock:
+            joined[-1] = R.BindingBlock((*joined[-1].bindings, *block.bindings))
+        else:
+            joined.append(block)
+    return tuple(joined)

@@ -232,7 +232,7 @@ class ExprReader:
 
     # --- calls
 
-    def _call(self, node: ast.Call) -> PrimExpr:
+    def _call(self, node: ast.Call) -> Any:
         name = self.state.called(node, "T")
         if not name:
             return self._python_call(node)
@@ -245,7 +245,7 @@ class ExprReader:
             return E.Cast(self.expr(node.args[0]), name)
         special = getattr(self, f"_call_{name}", None)
         if special is not None:
-            return special(node)  # type: ignore[no-any-return]
+            return special(node)
         if name in RESULT_LIKE:
             return self._intrinsic(node, name)
         if name in calls.__all__ or name in _MORE:

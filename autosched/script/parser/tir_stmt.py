@@ -9,8 +9,8 @@ from dataclasses import replace
 from autosched.ir.node import FrozenDict
 from autosched.script.intrinsics import DTYPES
 from autosched.script.parser import values
-from autosched.script.parser.state import State, arguments, keywords
 from autosched.script.parser.macro import Macro
+from autosched.script.parser.state import State, arguments, keywords
 from autosched.script.parser.tir_block import ALLOCATE, BLOCK, read_block
 from autosched.script.parser.tir_buffer import buffer, dims, extent_between
 from autosched.script.parser.tir_expr import BINARY, BITS, ExprReader

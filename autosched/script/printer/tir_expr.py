@@ -174,6 +174,7 @@ def is_expression(node: Any) -> bool:
 
 _PRINTERS: dict[type, Callable[[Context, Any], tuple[str, int]]] = {
     E.IntImm: _int, E.FloatImm: _float, E.StringImm: _string, E.Not: _not, E.Select: _select, E.Cast: _cast,
-    E.BufferData: _data, E.Call: _call, E.Let: _let, E.BufferLoad: _load, E.ProducerLoad: _producer_load, E.Reduce: _reduce,
+    E.BufferData: _data, E.Call: _call, E.Let: _let, E.BufferLoad: _load, E.ProducerLoad: _producer_load,
+    E.Reduce: _reduce,
     IterVar: _iter_var, Range: _range, Buffer: _buffer,
 }  # fmt: skip

@@ -123,7 +123,7 @@ class Conv2dBlocked:
             "padding": padding,
             "unroll_ic": unroll,
             "unroll_kw": False,
-            "prefetch": s["OH"] * s["OW"] <= MOST_PREFETCHED and _two_fit(s, oc_blocks, target),
+            "prefetch": s["OH"] * s["OW"] <= MOST_PREFETCHED and _is_worth_prefetching(s, oc_blocks, target),
         }
         return Config(self.name, knobs)
 
@@ -192,10 +192,11 @@ def _traffic(anchor: Anchor, oh_tile: int, ow_tile: int, oc_blocks: int) -> Traf
     return Traffic(s["N"], tiles, -(-s["OC"] // oc_blocks), data / s["N"], weight)
 
 
-def _two_fit(s: Mapping[str, int], oc_blocks: int, target: Target) -> bool:
-    """Whether the second-level cache holds a panel, the next one, and the data."""
+def _is_worth_prefetching(s: Mapping[str, int], oc_blocks: int, target: Target) -> bool:
+    """Whether the weights are too many for the second-level cache, which holds a panel, the next one, and data."""
     panel = s["IC"] * s["IB"] * s["KH"] * s["KW"] * oc_blocks * s["block"] * FLOAT_BYTES
-    return 2 * panel <= target.cache.l2_bytes * 5 / 8
+    many = panel * -(-s["OC"] // oc_blocks) > target.cache.l2_bytes / 2
+    return many and 2 * panel <= target.cache.l2_bytes * 5 / 8
 
 
 def _choose_tile(s: Mapping[str, int], per_block: int, target: Target) -> tuple[int, int, int]:

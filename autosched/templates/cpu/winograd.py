@@ -79,7 +79,7 @@ class Winograd:
             "panels": plan.panels,
             "tasks": plan.tasks,
             "unroll_c": 1,
-            "prefetch": True,
+            "prefetch": _weight_bytes(layer, plan) > target.cache.l2_bytes / 2,
         }
         return Config(self.name, knobs)
 
@@ -146,6 +146,11 @@ def _layer(anchor: Anchor) -> Layer:
 
 def _plan(config: Config) -> Plan:
     return Plan(config["m"], config["rows"], config["vectors"], config["blocks"], config["panels"], config["tasks"])
+
+
+def _weight_bytes(layer: Layer, plan: Plan) -> int:
+    """Of the transformed weights."""
+    return 4 * (plan.m + TAPS - 1) ** 2 * layer.channels * layer.outputs
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from autosched.errors import ScheduleError
 from autosched.tir import expr as E
-from autosched.tir.expr import SPATIAL, Buffer, IntImm, IterVar, PrimExpr, Range, Var
+from autosched.tir.expr import REDUCE, SPATIAL, Buffer, IntImm, IterVar, PrimExpr, Range, Var
 from autosched.tir.functor import free_vars, substitute
 from autosched.tir.schedule.check import extents_of
 from autosched.tir.schedule.iter_map import is_injective
@@ -15,7 +15,7 @@ from autosched.tir.schedule.place import where_block, where_loop
 from autosched.tir.schedule.region import Interval, clip, hull, interval_of
 from autosched.tir.schedule.tree import Tree, bind_loop, realizes_below
 from autosched.tir.simplify import Analyzer, Linear, split_conditions
-from autosched.tir.stmt import Block, BlockRealize, BufferRegion, For, IfThenElse, LoopKind, Stmt
+from autosched.tir.stmt import Block, BlockRealize, BufferRegion, For, IfThenElse, LoopKind, Stmt, seq
 
 
 @dataclass(slots=True)
@@ -49,7 +49,9 @@ def blockize(tree: Tree, place: Var | str, preserve_unit_iters: bool = True) -> 
         inner_loops.append(stmt)
         stmt = stmt.body
     if stmt is not realize:
-        raise ScheduleError(f"blockize: between the loop and block '{block.name_hint}' stands more than loops", where=where)
+        raise ScheduleError(
+            f"blockize: between the loop and block '{block.name_hint}' stands more than loops", where=where
+        )
     division = _divide(tree, realize, inner_loops, preserve_unit_iters, where)
     inside, outside = _predicates(tree, realize, inner_loops, where)
     analyzer = _analyzer(inner_loops, division)
@@ -62,12 +64,15 @@ def blockize(tree: Tree, place: Var | str, preserve_unit_iters: bool = True) -> 
     nest: Stmt = BlockRealize(tuple(division.inner_values), inside, body_block)
     for loop in reversed(inner_loops):
         nest = replace(loop, body=nest)
+    init = _init_nest(block, division, inner_loops, inside)
+    if init is not None and not any(iv.kind == REDUCE for iv in division.outer):
+        nest, init = seq(init, nest), None  # all of the reduction lies inside
     name = tree.unique_block_name(f"{block.name_hint}_o")
     outer = Block(
         iter_vars=tuple(division.outer), alloc_buffers=(), name_hint=name, body=nest,
         reads=regions_over(_substituted(block.reads, division), division, analyzer),
         writes=regions_over(body_block.writes, division, analyzer),
-        init=_init_nest(block, division, inner_loops, inside),
+        init=init,
     )  # fmt: skip
     if isinstance(top, BlockRealize) and top is tree.root:
         raise ScheduleError("blockize: the root block is one already", where=where)
@@ -89,7 +94,9 @@ def _divide(tree: Tree, realize: BlockRealize, loops: Sequence[For], keep_units:
         for key, (scale, atom) in linear.terms.items():
             used = free_vars(atom) & inner_vars
             if used and not free_vars(atom) <= inner_vars:
-                raise ScheduleError(f"blockize: the binding of '{iv.var.name}' mixes loops inside and outside", where=where)
+                raise ScheduleError(
+                    f"blockize: the binding of '{iv.var.name}' mixes loops inside and outside", where=where
+                )
             (inner if used else outer).add_term(key, scale, atom)
         _divide_one(found, iv, outer, inner, analyzer, keep_units, where)
         inner_parts.append(inner.build(iv.var.dtype))
@@ -162,9 +169,7 @@ def _substituted(regions: Sequence[BufferRegion], division: _Division) -> tuple[
     )
 
 
-def regions_over(
-    regions: Sequence[BufferRegion], division: _Division, analyzer: Analyzer
-) -> tuple[BufferRegion, ...]:
+def regions_over(regions: Sequence[BufferRegion], division: _Division, analyzer: Analyzer) -> tuple[BufferRegion, ...]:
     """What regions cover while the loops inside run: one region per buffer."""
     inner = frozenset(iv.var for iv in division.inner)
     boxes: dict[Buffer, list[Interval]] = {}
@@ -179,12 +184,15 @@ def regions_over(
             box.append(clipped or Interval(E.const(0, extent.dtype), -1))
         old = boxes.get(r.buffer)
         if old is not None:
-            joined = [hull(a, b, analyzer) if a.width >= 0 and b.width >= 0 else None for a, b in zip(old, box, strict=True)]
+            joined = [
+                hull(a, b, analyzer) if a.width >= 0 and b.width >= 0 else None for a, b in zip(old, box, strict=True)
+            ]
             box = [clip(j, n) or Interval(E.const(0, n.dtype), -1) for j, n in zip(joined, r.buffer.shape, strict=True)]
         boxes[r.buffer] = box
     return tuple(
         BufferRegion(buffer, tuple(
-            Range(E.const(0, n.dtype), n) if i.width < 0 else Range(analyzer.simplify(i.base), E.const(i.width, n.dtype))
+            Range(E.const(0, n.dtype), n) if i.width < 0
+            else Range(analyzer.simplify(i.base), E.const(i.width, n.dtype))
             for i, n in zip(box, buffer.shape, strict=True)
         ))
         for buffer, box in boxes.items()

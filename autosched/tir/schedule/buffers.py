@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from autosched.errors import InvalidTypeError, ScheduleError
+from autosched.ir.node import FrozenDict
 from autosched.tir import expr as E
 from autosched.tir.expr import Buffer, BufferLoad, Range, Var, to_expr
 from autosched.tir.functor import replace_buffers, rewrite
@@ -54,7 +55,7 @@ def set_axis_separator(tree: Tree, name: str, buffer: Buffer, separators: Sequen
     tree = replace_everywhere(tree, buffer, new)
     if buffer in tree.interface:
         func = tree.func
-        mapped: Any = type(func.buffer_map)({p: new if b is buffer else b for p, b in func.buffer_map.items()})
+        mapped: Any = FrozenDict({p: new if b is buffer else b for p, b in func.buffer_map.items()})
         tree = tree.with_func(replace(func, buffer_map=mapped))
     return tree
 
@@ -62,7 +63,9 @@ def set_axis_separator(tree: Tree, name: str, buffer: Buffer, separators: Sequen
 def hide_access(tree: Tree, name: str, kind: str, positions: Sequence[int]) -> Tree:
     """Leave regions out of what a block declares to read or write."""
     if kind not in ("read", "write"):
-        raise ScheduleError(f"unsafe_hide_buffer_access: '{kind}' is neither 'read' nor 'write'", where=where_block(tree, name))
+        raise ScheduleError(
+            f"unsafe_hide_buffer_access: '{kind}' is neither 'read' nor 'write'", where=where_block(tree, name)
+        )
     realize = tree.realizes[name]
     regions = realize.block.reads if kind == "read" else realize.block.writes
     if any(not 0 <= p < len(regions) for p in positions):
@@ -111,7 +114,7 @@ def set_access(tree: Tree, name: str, buffer: Buffer, kind: str, ranges: tuple[R
 
 
 def cache_inplace(tree: Tree, name: str, buffer: Buffer, scope: str) -> tuple[Tree, str, str]:
-    """Copy a buffer that a block changes in place, let it change the copy, and copy back; returns both copying blocks."""
+    """Copy a buffer that a block changes in place, let it change the copy, and copy back; returns both blocks."""
     require_scope(scope, "cache_inplace")
     realize, where = tree.realizes[name], where_block(tree, name)
     block = realize.block

@@ -214,8 +214,12 @@ def set_scope(tree: Tree, name: str, which: int | str | Buffer, scope: str) -> T
 
 def replace_everywhere(tree: Tree, old: Buffer, new: Buffer) -> Tree:
     """One buffer for another, in the blocks that use it and where it is allocated."""
-    names = dict.fromkeys([*tree.writers.get(old, ()), *tree.readers.get(old, ())])
-    tree = _rename_in(tree, list(names), old, new)
+    root = tree.root.block.name_hint
+    names = [
+        n for n, r in tree.realizes.items()
+        if n != root and any(x.buffer is old for x in (*r.block.reads, *r.block.writes))
+    ]  # fmt: skip
+    tree = _rename_in(tree, names, old, new)
     holders = [r for r in tree.realizes.values() if old in r.block.alloc_buffers]
     for r in holders:
         current = tree.realizes[r.block.name_hint]

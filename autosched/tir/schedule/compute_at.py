@@ -279,7 +279,9 @@ def _nest(
         whole = whole_domain(iv)
         known = iv.var in domain and iv.kind != REDUCE
         interval = clip_domain(domain[iv.var], iv) if known else whole
-        value, width = (iv.dom.min, iv.dom.extent) if interval is None else (interval.base, E.const(interval.width, iv.var.dtype))
+        value, width = (
+            (iv.dom.min, iv.dom.extent) if interval is None else (interval.base, E.const(interval.width, iv.var.dtype))
+        )
         if E.const_int(width) != 1 or preserve_unit_loops:
             var = Var(f"ax{len(loops)}", iv.var.dtype)
             loops.append((var, width))

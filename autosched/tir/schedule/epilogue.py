@@ -7,7 +7,6 @@ from dataclasses import replace
 from autosched.errors import ScheduleError
 from autosched.ir.node import walk
 from autosched.tir import expr as E
-from autosched.tir.access import point
 from autosched.tir.expr import BufferLoad, PrimExpr, Var
 from autosched.tir.functor import rewrite, substitute
 from autosched.tir.schedule.check import require_complete, require_not_output, require_reduction
@@ -39,7 +38,8 @@ def fuse_reduction_epilogue(tree: Tree, reduction: str, epilogue: str) -> Tree:
     kind = type(update.value)
     if kind not in (E.Add, E.Max, E.Min) or type(store.value) is not kind:
         raise ScheduleError(
-            "fuse_reduction_epilogue: the tail must combine the result as the reduction does (a sum plus a bias)", where=where
+            "fuse_reduction_epilogue: the tail must combine the result as the reduction does (a sum plus a bias)",
+            where=where,
         )
     assert isinstance(store.value, E.BinaryOp)
     sides = (store.value.a, store.value.b)
@@ -63,9 +63,6 @@ def fuse_reduction_epilogue(tree: Tree, reduction: str, epilogue: str) -> Tree:
 
     body = BufferStore(store.buffer, rewrite(update.value, step), target)
     changed = with_regions(replace(block, body=body, init=BufferStore(store.buffer, start, target)))
-    known = {r.buffer for r in changed.reads}
-    more = tuple(point(x.buffer, x.indices) for x in walk(start) if isinstance(x, BufferLoad) and x.buffer not in known)
-    changed = replace(changed, reads=changed.reads + more)
     realize = tree.realizes[reduction]
     tree = tree.replace(realize, replace(realize, block=changed))
     return tree.replace(tree.realizes[epilogue], None).drop_unused_buffers()

@@ -10,6 +10,7 @@ from typing import Any
 from autosched.errors import InvalidValueError, ScheduleError
 from autosched.ir.node import FrozenDict
 from autosched.tir import expr as E
+from autosched.tir.access import full_region
 from autosched.tir.expr import SPATIAL, Buffer, BufferLoad, IterVar, PrimExpr, Range, Var
 from autosched.tir.functor import free_vars, rewrite, substitute
 from autosched.tir.index_map import IndexMap
@@ -21,7 +22,7 @@ from autosched.tir.schedule.iter_map import NotAffine, invert, is_injective
 from autosched.tir.schedule.place import where_block
 from autosched.tir.schedule.tree import Tree
 from autosched.tir.simplify import Analyzer, fold
-from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, LoopKind, Stmt
+from autosched.tir.stmt import Block, BlockRealize, BufferRegion, BufferStore, For, LoopKind, Stmt
 
 
 def transform_layout(
@@ -54,11 +55,26 @@ def transform_layout(
     for n in dict.fromkeys([*tree.writers.get(buffer, ()), *tree.readers.get(buffer, ())]):
         realize = tree.realizes[n]
         tree = tree.replace(realize, replace(realize, block=_map_accesses(realize.block, buffer, new, index_map)))
+    for n, realize in list(tree.realizes.items()):  # blocks around others: they use some part of the new buffer
+        if n != tree.root.block.name_hint and any(
+            r.buffer is buffer for r in (*realize.block.reads, *realize.block.writes)
+        ):
+            current = tree.realizes[n]
+            tree = tree.replace(current, replace(current, block=_with_whole(current.block, buffer, new)))
     if buffer in tree.interface:
         tree = _replace_in_interface(tree, buffer, new)
     else:
         tree = replace_everywhere(tree, buffer, new)
     return _pad_producer(tree, producer, new, index_map, extents, order, pad_value) if padding else tree
+
+
+def _with_whole(block: Block, old: Buffer, new: Buffer) -> Block:
+    """A block that declares to use all of a buffer in place of a part of another."""
+
+    def region(r: BufferRegion) -> BufferRegion:
+        return full_region(new) if r.buffer is old else r
+
+    return replace(block, reads=tuple(map(region, block.reads)), writes=tuple(map(region, block.writes)))
 
 
 def _written_order(tree: Tree, name: str) -> list[Var | None]:

@@ -51,7 +51,8 @@ def pad_einsum(tree: Tree, name: str, padding: Sequence[int]) -> Tree:
     assert isinstance(update, BufferStore)
     new_buffers: dict[Buffer, Buffer] = {}
     ahead: list[Stmt] = []
-    for load in {x.buffer: x for x in loads(update.value) if x.buffer is not write.buffer}.values():
+    reads: dict[Buffer, BufferLoad] = {x.buffer: x for x in loads(update.value) if x.buffer is not write.buffer}
+    for load in reads.values():
         padded = _padded_shape(load.buffer, load.indices, sizes)
         if padded is not None:
             new = Buffer(tree.unique_buffer_name(f"{load.buffer.name}_pad"), padded, load.buffer.dtype)
@@ -91,7 +92,8 @@ def _require_einsum(tree: Tree, name: str) -> None:
         plain = [i for i in x.indices if isinstance(i, Var) and i in own]
         if len(plain) != len(x.indices) or len(set(plain)) != len(plain):
             raise ScheduleError(
-                f"pad_einsum: '{x.buffer.name}' is used at other indices than distinct variables of the block", where=where
+                f"pad_einsum: '{x.buffer.name}' is used at other indices than distinct variables of the block",
+                where=where,
             )
     terms = [x for x in (store.value.a, store.value.b) if not _is_load(x, store.buffer)]
     reduced = {iv.var for iv in block.iter_vars if iv.kind != SPATIAL}
@@ -123,9 +125,7 @@ def _padded_shape(buffer: Buffer, indices: Sequence[PrimExpr], sizes: dict[Var, 
 
 
 def _over(buffer: Buffer) -> list[IterVar]:
-    return [
-        IterVar(Range(IntImm(0, n.dtype), n), Var(f"v{i}", n.dtype), SPATIAL) for i, n in enumerate(buffer.shape)
-    ]
+    return [IterVar(Range(IntImm(0, n.dtype), n), Var(f"v{i}", n.dtype), SPATIAL) for i, n in enumerate(buffer.shape)]
 
 
 def _padding_nest(tree: Tree, source: Buffer, target: Buffer) -> Stmt:
@@ -168,7 +168,12 @@ def decompose_padding(tree: Tree, name: str, var: Var) -> tuple[Tree, str]:
         raise ScheduleError(f"decompose_padding: loop '{var.name}' is not around block '{name}'", where=where)
     store = block.body
     choice = store.value if isinstance(store, BufferStore) else None
-    if not isinstance(choice, E.Call) or choice.op != "if_then_else" or loads(choice.args[2]) or not loads(choice.args[1]):
+    if (
+        not isinstance(choice, E.Call)
+        or choice.op != "if_then_else"
+        or loads(choice.args[2])
+        or not loads(choice.args[1])
+    ):
         raise ScheduleError(f"decompose_padding: block '{name}' is no choice between data and a constant", where=where)
     assert isinstance(store, BufferStore)
     condition, inside, padding = choice.args
@@ -210,7 +215,7 @@ def _fill_nest(
 
 
 def _trimmed(tree: Tree, realize: BlockRealize, loops: Sequence[For], condition: PrimExpr, store: BufferStore) -> Tree:
-    """The block for the data alone: its loops run over the inside where they are bound one to one, else it has a condition."""
+    """The block for the data alone: its loops run over the inside where they are bound one to one, else under a test."""
     block = realize.block
     bounds, rest = _box_of(condition, [iv.var for iv in block.iter_vars])
     by_var = {x.loop_var: x for x in loops}
@@ -223,7 +228,7 @@ def _trimmed(tree: Tree, realize: BlockRealize, loops: Sequence[For], condition:
         direct = isinstance(value, Var) and value in by_var and size is not None and E.const_int(iv.dom.min) == 0
         if iv.var not in bounds:
             iter_vars.append(iv)
-        elif direct and E.const_int(by_var[value].extent) == size and size is not None:
+        elif direct and isinstance(value, Var) and size is not None and E.const_int(by_var[value].extent) == size:
             first, last = max(low or 0, 0), min(size if high is None else high, size)
             iter_vars.append(replace(iv, dom=Range(iv.dom.min, E.const(max(last - first, 0), iv.var.dtype))))
             extents[value] = max(last - first, 0)  # type: ignore[index]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from autosched.errors import ScheduleError
+from autosched.ir.node import walk
 from autosched.tir import expr as E
 from autosched.tir.expr import REDUCE, IntImm, PrimExpr, Var
 from autosched.tir.functor import free_vars, rewrite
@@ -13,7 +14,7 @@ from autosched.tir.schedule.check import body_statements, starts_at_zero
 from autosched.tir.schedule.loops import rebind
 from autosched.tir.schedule.place import where_block, where_loop
 from autosched.tir.schedule.tree import Tree, all_realizes
-from autosched.tir.stmt import Block, BlockRealize, For, LoopKind, SeqStmt, Stmt, seq
+from autosched.tir.stmt import Block, For, LetStmt, LoopKind, SeqStmt, Stmt, seq
 
 
 def loop_partition(tree: Tree, var: Var, sizes: Sequence[int | None]) -> tuple[Tree, list[Var]]:
@@ -61,20 +62,17 @@ def _copied(stmt: Stmt, taken: set[str]) -> Stmt:
     """A statement with loops and blocks of its own: other variables, other block names."""
     variables: dict[Var, Var] = {}
 
-    def fresh(v: Var) -> Var:
-        return variables.setdefault(v, Var(v.name, v.dtype))
+    def fresh(v: Var) -> None:
+        variables.setdefault(v, Var(v.name, v.dtype))
 
-    def collect(s: Stmt) -> None:
+    for s in walk(stmt):
         if isinstance(s, For):
             fresh(s.loop_var)
-            collect(s.body)
-        elif isinstance(s, SeqStmt):
-            for x in s.seq:
-                collect(x)
-        elif isinstance(s, BlockRealize):
-            for iv in s.block.iter_vars:
+        elif isinstance(s, LetStmt | E.Let):
+            fresh(s.var)
+        elif isinstance(s, Block):
+            for iv in s.iter_vars:
                 fresh(iv.var)
-            collect(s.block.body)
 
     def step(x: object) -> object:
         if isinstance(x, Var):
@@ -88,7 +86,6 @@ def _copied(stmt: Stmt, taken: set[str]) -> Stmt:
             return replace(x, name_hint=name)
         return x
 
-    collect(stmt)
     result: Stmt = rewrite(stmt, step)
     return result
 

@@ -119,9 +119,7 @@ def _require_distinct(tree: Tree, name: str, target: Indices, variables: Sequenc
             raise ScheduleError(f"{action}: '{iv.var.name}' has no constant extent", where=where_block(tree, name))
         extents[iv.var] = extent
     if not is_injective(target, extents, analyzer):
-        raise ScheduleError(
-            f"{action}: the index map may put two elements in one place", where=where_block(tree, name)
-        )
+        raise ScheduleError(f"{action}: the index map may put two elements in one place", where=where_block(tree, name))
 
 
 def reindexed_read(
@@ -129,7 +127,7 @@ def reindexed_read(
 ) -> tuple[Tree, str]:
     """Let a block read a copy of a buffer at `target`, expressions of its own variables; returns the copying block.
 
-        B[vi, vj] = A[vj, vi] * 2   ->   A_reindex[v0, v1] = A[v1, v0];  B[vi, vj] = A_reindex[vi, vj] * 2
+    B[vi, vj] = A[vj, vi] * 2   ->   A_reindex[v0, v1] = A[v1, v0];  B[vi, vj] = A_reindex[vi, vj] * 2
     """
     require_scope(scope, action)
     block, where = tree.block(name), where_block(tree, name)
@@ -138,8 +136,12 @@ def reindexed_read(
     at = one_access(tree, name, buffer, written=False, action=action)
     _require_inside(tree, name, buffer, at, action)
     variables = used_vars(tree, name, [*target, *at])
-    if used_vars(tree, name, at) and not {v for x in at for v in free_vars(x)} <= {v for x in target for v in free_vars(x)}:
-        raise ScheduleError(f"{action}: the index map leaves out variables that '{buffer.name}' is read by", where=where)
+    if used_vars(tree, name, at) and not {v for x in at for v in free_vars(x)} <= {
+        v for x in target for v in free_vars(x)
+    }:
+        raise ScheduleError(
+            f"{action}: the index map leaves out variables that '{buffer.name}' is read by", where=where
+        )
     _require_distinct(tree, name, target, variables, action)
     _require_settled(tree, name, buffer, action)
     copy = Buffer(tree.unique_buffer_name(copy_name), _shape_of(tree, name, target, action), buffer.dtype, scope=scope)
@@ -204,7 +206,9 @@ def reindexed_write(
     here = next(i for i, s in enumerate(items) if tree.is_below(tree.realizes[name], s))
     for reader in tree.readers.get(buffer, ()):
         if reader != name and tree.is_below(tree.realizes[reader], items[here]):
-            raise ScheduleError(f"{action}: '{reader}' reads '{buffer.name}' in the loops around the block", where=where)
+            raise ScheduleError(
+                f"{action}: '{reader}' reads '{buffer.name}' in the loops around the block", where=where
+            )
     copy = Buffer(tree.unique_buffer_name(copy_name), _shape_of(tree, name, target, action), buffer.dtype, scope=scope)
     new, renamed = fresh_vars(variables)
     source, there = (tuple(substitute(i, renamed) for i in x) for x in (target, at))

@@ -33,7 +33,9 @@ def rolling_buffer(tree: Tree, name: str, buffer: Buffer) -> Tree:
     loops = tree.loops_of(name)
     shared = [x for x in loops if all(x in tree.loops_of(c) for c in consumers)]
     if not consumers or not shared:
-        raise ScheduleError(f"rolling_buffer: block '{name}' shares no loop with a consumer", where=where, hint="compute_at first")
+        raise ScheduleError(
+            f"rolling_buffer: block '{name}' shares no loop with a consumer", where=where, hint="compute_at first"
+        )
     (write,) = [w for w in realize.block.writes if w.buffer is buffer]
     loop, dim, stride, width, base = _rolling(tree, name, write, shared, where)
     size = E.const(width, buffer.shape[dim].dtype)

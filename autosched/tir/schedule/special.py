@@ -1,4 +1,4 @@
-"""Primitives for special occasions: tensor intrinsics, padding, copies with other indices, rings; parts of `Schedule`."""
+"""Primitives for special occasions: tensor intrinsics, padding, other indices, rings; parts of `Schedule`."""
 
 from __future__ import annotations
 
@@ -247,7 +247,11 @@ class ScheduleSpecial(ScheduleExtras):
         variables = tuple(E.Var(iv.var.name, iv.var.dtype) for iv in iter_vars)
         own = {iv.var: v for iv, v in zip(iter_vars, variables, strict=True)}
         flat = tuple(substitute(x, own) for r in ranges for x in (r.min, E.add(r.min, r.extent)))
-        attrs = {"buffer_type": buffer_type, "buffer_index": buffer_index, "gen_new_ranges": str(IndexMap(variables, flat))}
+        attrs = {
+            "buffer_type": buffer_type,
+            "buffer_index": buffer_index,
+            "gen_new_ranges": str(IndexMap(variables, flat)),
+        }
         self._record("AnnotateBufferAccess", (block,), attrs)
 
     def unsafe_hide_buffer_access(self, block: BlockRV | str, buf_type: str, buf_index_array: Sequence[int]) -> None:

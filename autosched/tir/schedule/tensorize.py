@@ -18,7 +18,14 @@ from autosched.tir.schedule.tree import Tree
 from autosched.tir.serialize import from_json, to_json
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import (
-    Block, BlockRealize, BufferRegion, BufferStore, For, MatchBufferRegion, SeqStmt, Stmt,
+    Block,
+    BlockRealize,
+    BufferRegion,
+    BufferStore,
+    For,
+    MatchBufferRegion,
+    SeqStmt,
+    Stmt,
 )  # fmt: skip
 from autosched.tir.tensor_intrin import TensorIntrin
 

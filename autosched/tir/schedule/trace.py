@@ -97,6 +97,10 @@ KINDS: dict[str, Kind] = {
     "UnsafeHideBufferAccess": Kind("unsafe_hide_buffer_access", ("buf_type", "buf_index_array")),
 }
 
+_LISTS = (  # what gives a list
+    "GetLoops", "GetChildBlocks", "GetProducers", "GetConsumers", "GetOutputBlocks", "SamplePerfectTile",
+    "SamplePartitionedTile", "Split", "LoopPartition", "CacheInplace", "CacheIndex",
+)  # fmt: skip
 _VALUE_INPUTS = ("Annotate",)  # the second input is any value, not a list
 
 
@@ -194,6 +198,8 @@ class Trace:
             for o in inst.outputs:
                 names[id(o)] = f"{_letter(o)}{len(names)}"
             made = ", ".join(names[id(o)] for o in inst.outputs)
+            if inst.kind in _LISTS and len(inst.outputs) == 1:
+                made += ","
             lines.append(f"{made + ' = ' if made else ''}sch.{kind.method}({', '.join(args)})")
         return lines
 

@@ -18,6 +18,7 @@ from autosched.tuner.cost_model import Hint
 from autosched.tuner.search.pool import Pool, spread
 
 START = 16  # configurations that are tried before a model is asked
+SPREAD_FROM = 1000  # random configurations from which those that lie far apart are taken
 HINTED = 4  # more than these: the best by the records of others, where there are such
 LEAST_GAIN = 0.02  # of the time for each e-fold of trials: luck that is left when nothing improves any more
 CHANCES = 2  # how often a configuration is proposed whose trial was lost
@@ -182,8 +183,8 @@ class BaseSearch(ABC):
         return len(keep)
 
     def _spread(self, n: int) -> np.ndarray:
-        """`n` open rows far from each other and from all that were tried."""
-        rows = self.pool.random(1000)
+        """`n` open rows far from each other and from all that were tried; of those of a random half, at most 1000."""
+        rows = self.pool.random(min(SPREAD_FROM, max(n, self.pool.left // 2)))
         known = self.space.encode_rows(self.pool.taken_rows())
         return rows[list(spread(self.space.encode_rows(rows), n, known, self.rng))]
 

@@ -61,6 +61,23 @@ def test_vector_functions_are_within_two_units_in_the_last_place(op, exact, targ
         assert ulps(evaluate(op, x, target, "vectorized"), exact(x.astype("d"))) <= 2.5
 
 
+def over_all_exponents(count=200):
+    """`count` random numbers of either sign with each exponent that there is, denormals included."""
+    rng = np.random.default_rng(1)
+    exponents = np.repeat(np.arange(255, dtype="u4"), count)
+    signs, mantissas = rng.integers(0, 2, exponents.size, "u4"), rng.integers(0, 1 << 23, exponents.size, "u4")
+    return (signs << 31 | exponents << 23 | mantissas).view("f4")
+
+
+@pytest.mark.parametrize("op, exact", [("exp", np.exp), ("tanh", np.tanh), ("erf", erf), ("log", np.log)])
+def test_at_most_two_units_in_the_last_place_over_all_exponents(op, exact):
+    rng = np.random.default_rng(2)
+    x = np.concatenate([CORNERS, over_all_exponents(), rng.uniform(-12, 12, 50_000).astype("f")])
+    x = abs(x) if op == "log" else x
+    with np.errstate(all="ignore"):
+        assert ulps(evaluate(op, x, "cpu", "vectorized"), exact(x.astype("d"))) <= 2
+
+
 @pytest.mark.parametrize("op", ["exp", "tanh", "erf", "log", "sigmoid"])
 def test_scalars_and_vectors_agree_to_the_bit(op):
     x = abs(inputs(False)[:300])

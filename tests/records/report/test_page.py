@@ -76,7 +76,7 @@ def test_ten_thousand_records_are_quick_and_small(tmp_path: Path) -> None:
         store.add(list(made_up(10_000)))
         start = time.perf_counter()
         page = make_page(make_document(store))
-        assert time.perf_counter() - start < 10.0  # the bar is 5 s on a quiet machine: `make bench-records`
+        assert time.perf_counter() - start < 25.0  # on a machine with other work; the bar, 5 s, is in bench-records
     assert len(page.encode()) < 6_000_000
 
 

@@ -11,7 +11,10 @@ _ACTIVATIONS = {"": None, "_relu": "relax.nn.relu", "_gelu": "relax.nn.gelu"}
 
 register_patterns(
     [
-        (f"cublas.matmul{'_transposed' * flipped}{'_bias' * bias}{name}", *make_matmul_pattern(bias, activation, flipped))
+        (
+            f"cublas.matmul{'_transposed' * flipped}{'_bias' * bias}{name}",
+            *make_matmul_pattern(bias, activation, flipped),
+        )
         for flipped in (False, True)
         for bias, name, activation in [(False, "", None), *((True, n, a) for n, a in _ACTIVATIONS.items())]
     ]

@@ -1,0 +1,77 @@
+"""Requests for the next panel: each line once, spread over the passes."""
+
+import itertools
+
+from autosched.codegen.cpu.text import loop_lines
+from autosched.codegen.lower.flops import evaluate_index
+from autosched.codegen.lower.prefetch_next import PREFETCH_NEXT, spread_prefetches
+from autosched.ir.node import walk
+from autosched.tir import BufferStore, For, LoopKind
+from autosched.tir.expr import Call, const_int
+from tests.codegen.programs import buffer, loop
+
+PANELS, PASSES, STEPS, WIDTH = 3, 4, 32, 16
+W, X, OUT = buffer("W", PANELS, STEPS, WIDTH), buffer("X", PASSES, STEPS), buffer("OUT", PASSES, WIDTH)
+
+
+def _product(annotations=None, steps=STEPS):
+    def update(p, t, k, j):
+        return BufferStore(OUT, OUT[t, j] + X[t, k] * W[p, k, j], (t, j))
+
+    return loop(
+        "p",
+        PANELS,
+        lambda p: loop(
+            "t",
+            PASSES,
+            lambda t: loop("k", steps, lambda k: loop("j", WIDTH, lambda j: update(p, t, k, j), "vectorized")),
+            annotations=annotations,
+        ),
+    )
+
+
+def _text(stmt):
+    return "\n".join(loop_lines(stmt))
+
+
+def _prefetches(stmt):
+    return [n for n in walk(stmt) if isinstance(n, Call) and n.op == "prefetch"]
+
+
+def test_without_the_annotation_nothing_changes():
+    stmt = _product()
+    assert spread_prefetches(stmt) is stmt
+
+
+def _places(made, panel):
+    """The elements that are asked for while a panel is read, as distances from the buffer's start."""
+    found = []
+    loops = {n.loop_var: const_int(n.extent) for n in walk(made) if isinstance(n, For) and n.kind == LoopKind.SERIAL}
+    for fetch in _prefetches(made):
+        first, *rest = fetch.args[0].indices
+        for values in itertools.product(*(range(n) for v, n in loops.items() if v.name != "p")):
+            at = dict(zip((v for v in loops if v.name != "p"), values, strict=True))
+            at |= {v: panel for v in loops if v.name == "p"}
+            numbers = [int(evaluate_index(i, at)) for i in (first, *rest)]
+            found.append((numbers[0] * STEPS + numbers[1]) * WIDTH + numbers[2])
+    return found
+
+
+def test_every_line_of_the_next_panel_is_asked_for():
+    made = spread_prefetches(_product({PREFETCH_NEXT: {"W": STEPS * WIDTH}}))
+    for panel in range(PANELS):
+        lines = {place // 16 for place in _places(made, panel)}
+        assert lines == {(panel + 1) * STEPS * WIDTH // 16 + i for i in range(STEPS * WIDTH // 16)}
+
+
+def test_each_pass_asks_for_a_share_of_its_own():
+    made = spread_prefetches(_product({PREFETCH_NEXT: {"W": STEPS * WIDTH}}))
+    places = _places(made, 0)
+    share = len(places) // PASSES
+    shares = [{place // 16 for place in places[i * share : (i + 1) * share]} for i in range(PASSES)]
+    assert all(not a & b for a, b in itertools.combinations(shares, 2)) and {len(s) for s in shares} == {8}
+
+
+def test_the_request_stands_where_one_line_an_iteration_is_enough():
+    made = _text(spread_prefetches(_product({PREFETCH_NEXT: {"W": 16 * PASSES}})))
+    assert made.index("for t") < made.index("prefetch") < made.index("for k")

@@ -1,0 +1,186 @@
+"""What a build trusts: strict builds, neighbours, devices named as alike, and the switch for tuning."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autosched
+from autosched.cli import main
+from autosched.driver import extract_tasks
+from autosched.driver.choose import choose
+from autosched.driver.near import expected_gain
+from autosched.driver.settings import resolve_records
+from autosched.errors import UntrustedError, UsageError
+from autosched.records import Record, Trust, make_record, open_store
+from autosched.target import Target
+from autosched.task import Measurement, Status, Task, Trial
+from autosched.templates import default_config, space_for
+from tests.cli.models import dense_file
+from tests.driver.programs import matmul
+
+CPU = Target("cpu")
+
+
+def task_of(m: int = 32) -> Task:
+    (task,) = extract_tasks(autosched.IRModule({"main": matmul(m)}), CPU, threads=1)
+    return task
+
+
+def winner(task: Task, seed: int = 0, baseline_s: float = 2e-5) -> Record:
+    """A winner that is not the default, twice as fast."""
+    default = default_config(task.func, CPU)
+    samples = space_for(task.func, CPU).sample(np.random.default_rng(seed), 20)
+    config = next(c for c in samples if c != default and c.template == default.template)
+    how = {"baseline_s": baseline_s, "cache": task.cache or "warm"}
+    return make_record(task, Trial(config, Measurement(Status.OK, (1e-5,), "a test", how=how)), is_winner=True)
+
+
+def test_strict_builds_name_what_is_not_trusted(tmp_path: Path) -> None:
+    with pytest.raises(
+        UntrustedError, match=r"1 of 1 kernels have no trusted record: matmul 32x64.*\(default\)"
+    ) as error:
+        autosched.build(matmul(), target="cpu", threads=1, records=tmp_path_with(tmp_path, []), strict=True)
+    assert error.value.exit_code == 1
+    database = tmp_path_with(tmp_path, [winner(task_of())])
+    assert autosched.build(matmul(), target="cpu", threads=1, records=database, strict=True)
+    elsewhere = dataclasses.replace(winner(task_of(), 1), host="another")
+    assert autosched.build(matmul(), "cpu", threads=1, records=tmp_path_with(tmp_path, [elsewhere]), strict=True)
+
+
+def tmp_path_with(folder: Path, records: list[Record]) -> Path:
+    path = folder / f"{len(list(folder.iterdir()))}.db"
+    with open_store(path) as store:
+        store.add(records)
+    return path
+
+
+def test_the_default_as_the_winner_is_trusted(tmp_path: Path) -> None:
+    task = task_of()
+    measured = Measurement(Status.OK, (1e-5,), "a test", how={"cache": "warm"})
+    record = make_record(task, Trial(default_config(task.func, CPU), measured), is_winner=True, is_default=True)
+    assert autosched.build(matmul(), "cpu", threads=1, records=tmp_path_with(tmp_path, [record]), strict=True)
+
+
+def test_the_command_is_strict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = dense_file(tmp_path / "m.onnx")
+    assert main(["build", str(model), "--strict", "--threads", "1"]) == 1
+    text = capsys.readouterr().err
+    assert "no trusted record" in text and "logs explain" in text and not (tmp_path / "m.asx").exists()
+
+
+# ---- neighbours and devices
+
+
+def test_a_near_shape_is_used_where_a_gain_is_expected(tmp_path: Path) -> None:
+    near, task = winner(task_of(32)), task_of(40)
+    reader = resolve_records([tmp_path_with(tmp_path, [near])])
+    choice = choose(task, reader, "k")
+    assert choice.found.trust is Trust.NEAR and choice.config == near.config
+    assert "tuned for matmul 32x64" in choice.found.reason
+    with pytest.raises(UntrustedError, match="near shape"):
+        autosched.build(matmul(40), "cpu", threads=1, records=tmp_path / "0.db", strict=True)
+
+
+def test_what_is_expected_of_a_neighbour() -> None:
+    task, near = task_of(40), winner(task_of(32))
+    assert expected_gain(task, near, 0.0) == 2.0
+    assert 1.4 < expected_gain(task, near, 1.0) < 1.5
+    no_gain = dataclasses.replace(near, measurement=dataclasses.replace(near.measurement, how={}))
+    default = dataclasses.replace(near, config=default_config(task.func, CPU))
+    for nothing in (no_gain, dataclasses.replace(near, is_default=True), default):
+        assert expected_gain(task, nothing, 0.1) == 1.0
+
+
+def test_a_device_is_used_as_like_this_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task, one = task_of(), winner(task_of())
+    device = dataclasses.replace(one.device, model_name="Board 7", l1_bytes=1, isa_level="other")
+    database = tmp_path_with(tmp_path, [dataclasses.replace(one, device=device)])
+    assert not choose(task, resolve_records([database]), "k").found
+    assert choose(task, resolve_records([database], like="board 7"), "k").config == one.config
+    monkeypatch.setenv("AUTOSCHED_TARGET_AS", "other")
+    found = choose(task, resolve_records([database]), "k").found
+    assert found.trust is Trust.ELSEWHERE and "used as like other" in found.reason
+    assert not choose(task, resolve_records([database], like=""), "k").found  # an argument wins
+
+
+# ---- AUTOSCHED_TUNE
+
+
+def files_of(folder: Path) -> dict[str, str]:
+    return {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_off_leaves_every_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = dense_file(tmp_path / "m.onnx")
+    (tmp_path / "autosched.toml").touch()
+    with open_store(tmp_path / "autosched.db") as store:
+        store.add([winner(task_of())])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("AUTOSCHED_DB")
+    monkeypatch.setenv("AUTOSCHED_TUNE", "off")
+    before = files_of(tmp_path)
+    assert main(["build", str(model), "-o", str(tmp_path / "m.asx"), "--threads", "1"]) == 0
+    with pytest.raises(UsageError, match="switched off by AUTOSCHED_TUNE=off"):
+        autosched.tune(matmul(), "cpu")
+    assert main(["tune", str(model)]) == 2
+    for command in (["list"], ["best"], ["stats"], ["explain", str(model)]):
+        assert main(["logs", *command, "-q"]) == 0
+    after = files_of(tmp_path)
+    del after[str(tmp_path / "m.asx")]
+    assert after == before
+
+
+def test_tune_and_force_tune_before_they_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from autosched.cli.model import load_module
+
+    module = load_module(dense_file(tmp_path / "m.onnx"), None, quiet=True)
+    calls: list[Any] = []
+    monkeypatch.setattr(sys.modules["autosched.driver.tune"], "tune", lambda module, target, **rest: calls.append(rest))
+    database = tmp_path / "r.db"
+    for mode, expected in (("lookup", 0), ("tune", 1), ("force", 1)):
+        calls.clear()
+        monkeypatch.setenv("AUTOSCHED_TUNE", mode)
+        open_store(database).close()
+        assert autosched.build(module, "cpu", threads=1, records=database)
+        assert len(calls) == expected
+    assert calls[0]["options"].fresh and calls[0]["options"].tasks is None and calls[0]["records"] == database
+    tasks = extract_tasks(module, CPU, threads=1)
+    with open_store(database) as store:
+        store.add([winner(task) for task in tasks])
+    calls.clear()
+    monkeypatch.setenv("AUTOSCHED_TUNE", "tune")
+    assert autosched.build(module, "cpu", threads=1, records=database) and not calls  # all are known
+    monkeypatch.setenv("AUTOSCHED_TUNE", "force")
+    autosched.build(module, "cpu", threads=1, records=autosched.ApplyHistoryBest(database))
+    assert not calls  # whoever hands in a context has said which configurations are used
+
+
+BUILD = """
+import sys
+from autosched.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_locked_builds_are_equal_byte_for_byte(tmp_path: Path) -> None:
+    model, lock = dense_file(tmp_path / "m.onnx"), tmp_path / "m.lock"
+    assert main(["logs", "lock", str(model), "-o", str(lock), "--threads", "1"]) == 0
+    built = []
+    for seed in ("1", "2"):  # other processes, other hashes, other caches
+        words = ["build", str(model), "-o", str(tmp_path / f"{seed}.asx"), "--locked", str(lock), "--threads", "1"]
+        changes: dict[str, str | None] = {"PYTHONHASHSEED": seed, "AUTOSCHED_CACHE_DIR": str(tmp_path / f"cache{seed}")}
+        done = subprocess.run(
+            [sys.executable, "-c", BUILD, *words], env=autosched.env.child_environment(changes), capture_output=True,
+            text=True, cwd=Path(__file__).parents[2], timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        built.append((tmp_path / f"{seed}.asx").read_bytes())
+    assert built[0] == built[1]

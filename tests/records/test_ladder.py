@@ -1,0 +1,119 @@
+"""The ladder of devices, devices that are named as alike, and neighbours of a shape."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from pathlib import Path
+
+import pytest
+
+from autosched.records import LayeredReader, Record, Trust, choose, open_reader, open_store, write_lines
+from autosched.records.explain import consider
+from autosched.records.like import LikeReader
+from autosched.records.near import NearReader, distance_between
+from autosched.task import Workload
+from autosched.testing.tasks import matmul_task, record
+
+TASK = matmul_task()
+
+
+def tuned(rows: int, host: str = "", **device: object) -> Record:
+    """A winner of `TASK` on this device with some fields changed."""
+    one = record(rows, winner=True)
+    changed = dataclasses.replace(one.device, **device)
+    return dataclasses.replace(one, device=changed, host=host or one.host, time=1000.0 + rows)
+
+
+RUNGS = [
+    (tuned(1), Trust.HERE, ""),
+    (tuned(2, host="another"), Trust.SAME_DEVICE, ""),
+    (tuned(3, cores=64), Trust.SAME_DEVICE, "tuned on 64 cores, not "),
+    (tuned(4, model_name="Twin", vendor="Other"), Trust.ELSEWHERE, "tuned on Twin: same architecture and resources"),
+    (tuned(5, model_name="Cousin", l2_bytes=1 << 21), Trust.ELSEWHERE, "tuned on Cousin: same family x86-64-v3"),
+]
+
+
+def test_the_nearest_rung_is_used_and_each_step_down_is_shown() -> None:
+    for first, (one, trust, reason) in enumerate(RUNGS):
+        below = [r for r, _, _ in RUNGS[first:]]
+        for order in (below, below[::-1]):
+            found = choose(order, TASK, "log", by_family=True)
+            assert found.config == one.config and found.trust is trust and found.reason.startswith(reason)
+
+
+def test_the_order_of_records_never_decides() -> None:
+    twins = [dataclasses.replace(record(rows, winner=True), time=5.0) for rows in (1, 2, 3)]
+    found = {choose(order, TASK, "log").config for order in itertools.permutations(twins)}
+    assert len(found) == 1
+
+
+def test_only_shipped_logs_go_by_family() -> None:
+    cousin = RUNGS[4][0]
+    assert "another device" in choose([cousin], TASK, "log").reason
+    assert choose([cousin], TASK, "log", by_family=True).trust is Trust.ELSEWHERE
+
+
+@pytest.mark.parametrize("like", ["x86-64-v4", "llvm -mcpu=skylake-avx512", "xeon gold"])
+def test_a_foreign_record_is_used_where_it_is_marked_so(like: str, tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    foreign = tuned(8, model_name="Intel Xeon Gold 6248", isa_level="x86-64-v4", vector_bits=512)
+    write_lines(path, [foreign])
+    reader = LayeredReader([open_reader(path)])
+    assert "another device only (Intel Xeon Gold" in reader.best(TASK).reason
+    found = LikeReader(reader, like).best(TASK)
+    assert found.config == foreign.config and found.trust is Trust.ELSEWHERE and "used as like" in found.reason
+    assert not LikeReader(reader, "another").best(TASK)
+    assert not LikeReader(reader, like).best(TASK, lambda config: "rows=8 is no candidate")  # checked here again
+    (item,) = consider(LikeReader(reader, like), TASK, found)
+    assert item.verdict == "used" and item.trust is Trust.ELSEWHERE
+    write_lines(path, [foreign, tuned(1)])
+    assert LikeReader(LayeredReader([open_reader(path)]), like).best(TASK).trust is Trust.HERE  # one's own comes first
+
+
+# ---- neighbours
+
+
+def test_distances() -> None:
+    workload = matmul_task(128, 256, 784).workload
+    assert distance_between(workload, matmul_task(128, 256, 784).workload) == 0
+    assert distance_between(workload, matmul_task(64, 256, 784).workload) == 2  # in an input and in the output
+    assert distance_between(workload, matmul_task(0, 256, 784).workload) == math.inf
+    parts = {"op": "conv2d", "dtypes": ("float32",), "shapes": ((1, 64),)}
+    one = Workload(**parts, attrs={"sizes": (64, 9), "steps": (1, 1)})  # type: ignore[arg-type]
+    assert distance_between(one, Workload(**parts, attrs={"sizes": (32, 9), "steps": (1, 1)})) == 1  # type: ignore[arg-type]
+    assert distance_between(one, Workload(**parts, attrs={"sizes": (32, 9), "steps": (2, 1)})) == math.inf  # type: ignore[arg-type]
+    for other in ({"op": "dense"}, {"dtypes": ("float16",)}, {"shapes": ((1, 2, 3),)}):
+        changed = Workload(**{**parts, **other}, attrs={"sizes": (64, 9), "steps": (1, 1)})  # type: ignore[arg-type]
+        assert distance_between(one, changed) == math.inf
+
+
+def near_reader(path: Path, records: list[Record], gain: float) -> NearReader:
+    with open_store(path) as store:
+        store.add(records)
+    return NearReader(LayeredReader([open_reader(path)]), lambda task, record, distance: gain)
+
+
+def test_a_neighbour_is_used_only_where_a_gain_is_expected(tmp_path: Path) -> None:
+    task = matmul_task(128, 256, 800)
+    neighbours = [record(4, winner=True), record(2, task=matmul_task(128, 256, 760), winner=True)]
+    reader = near_reader(tmp_path / "r.db", neighbours, 1.3)
+    found = reader.best(task)
+    assert found.config == record(4).config and found.trust is Trust.NEAR and found.expected_s is None
+    assert "tuned for matmul 128x784" in found.reason and "1.30 times faster" in found.reason
+    assert reader.best(task, lambda config: "no" if config["rows"] == 4 else "").config == record(2).config
+    assert not reader.best(task, lambda config: "no")
+    assert not near_reader(tmp_path / "r.db", [], 1.01).best(task)  # as fast as the default: the default
+    assert not reader.best(matmul_task(128, 256, 3000)) and not reader.best(matmul_task(128, 256, 800, threads=1))
+    assert not reader.best(matmul_task(128, 256, 800, target="llvm -mcpu=x86-64-v4"))
+    assert reader.best(TASK).trust is Trust.HERE
+
+
+def test_an_unusable_record_is_not_papered_over(tmp_path: Path) -> None:
+    """Its reason stays in the report: a neighbour would hide it."""
+    reader = near_reader(
+        tmp_path / "r.db", [record(4, winner=True), record(2, task=matmul_task(k=800), winner=True)], 2.0
+    )
+    found = reader.best(TASK, lambda config: "no candidate" if config["rows"] == 4 else "")
+    assert not found and "no candidate" in found.reason
