@@ -62,7 +62,7 @@ def build_vm(
     if params:
         mod = BindParams("main", {name: np.asarray(value) for name, value in params.items()})(mod)
     relax_functions = ((gv.name, f) for gv, f in mod.functions_items() if isinstance(f, Function))
-    functions = {name: f for name, f in relax_functions if not f.attrs.get("Primitive")}
+    functions = dict(relax_functions)
     if not functions:
         raise UsageError("the module has no relax function", hint="build PrimFuncs with autosched.build")
     maker = _Maker(mod, resolve_target(target), resolve_records(records), resolve_threads(threads))
@@ -97,7 +97,7 @@ class _Maker:
             builder.emit_func_output(shown[0] if len(shown) == 1 else shown)
         module = builder.get()
         for gv, f in self.module.functions_items():
-            if isinstance(f, PrimFunc) or f.attrs.get("Primitive"):
+            if isinstance(f, PrimFunc):
                 module[gv] = f
         self.segments.append(build_graph(module, self.target, self.records, self.threads, {}))
         return len(self.segments) - 1

@@ -83,6 +83,37 @@ def open_reader(source: Source | Place, origin: str = "") -> RecordReader:
     return open_store(source, write=False, origin=origin)
 
 
+class Forgiving:
+    """A reader of a place that nobody has named for this build: what is wrong with it is told, and it knows nothing."""
+
+    def __init__(self, place: Place):
+        self.origin = place.origin
+        self._reader: RecordReader | None = None
+        self._problem = ""
+        try:
+            self._reader = open_reader(place)
+        except RecordError as error:
+            self._ignore(error)
+
+    def _ignore(self, error: RecordError) -> None:
+        self._reader, self._problem = None, f"ignored: {error.line}"
+        logger.warning("%s: %s", self.origin, self._problem)
+
+    @property
+    def readers(self) -> tuple[RecordReader, ...]:
+        """The reader, while nothing is wrong with it."""
+        return () if self._reader is None else (self._reader,)
+
+    def best(self, task: Task, valid: Validator | None = None) -> Found:
+        """See `RecordReader`."""
+        if self._reader is not None:
+            try:
+                return self._reader.best(task, valid)
+            except RecordError as error:
+                self._ignore(error)
+        return miss(self.origin, self._problem)
+
+
 class LayeredReader:
     """Readers in order: the first one that has a usable configuration answers; misses keep all their reasons."""
 
@@ -113,9 +144,9 @@ def _is_there(where: str) -> bool:
 def default_reader(explicit: Source | Sequence[Source] | None = None, *, start: Path | None = None) -> LayeredReader:
     """The readers of a build: what was given, then AUTOSCHED_DB, the project's, the user's, then what is shipped.
 
-    explicit  must exist; the other databases are used where they exist
+    explicit  must exist; the other databases are used where they exist, and ignored with a warning where they cannot be
     start     folder that the search for `autosched.toml` starts from; the current one if None
-    Raises    RecordError for an explicit source, or an existing database, that cannot be used.
+    Raises    RecordError for an explicit source, or a project file, that cannot be used.
     """
     readers: list[RecordReader] = []
     if explicit is not None:
@@ -123,5 +154,5 @@ def default_reader(explicit: Source | Sequence[Source] | None = None, *, start: 
         readers += [open_reader(source) for source in given]
     for place in default_places(start):
         if _is_there(place.where):
-            readers.append(open_reader(place))
+            readers.append(Forgiving(place))
     return LayeredReader([*readers, ShippedReader()])

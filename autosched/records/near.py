@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from autosched.errors import RecordError
 from autosched.records.choose import match_device
 from autosched.records.found import Found, RecordReader, Trust, Validator
 from autosched.records.like import leaves
@@ -66,8 +67,11 @@ class NearReader:
         """The winners of a reader for the task's operator, asked for once."""
         op = task.workload.op
         if (place, op) not in self._winners:
-            found = leaf.winners_of_op(task, op) if hasattr(leaf, "winners_of_op") else ()
-            self._winners[place, op] = list(found)
+            try:
+                found = list(leaf.winners_of_op(task, op)) if hasattr(leaf, "winners_of_op") else []
+            except RecordError:  # a neighbour is never needed; a damaged database has been told of before
+                found = []
+            self._winners[place, op] = found
         return self._winners[place, op]
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable
 from typing import Any
 
 from autosched.errors import AutoschedError, ScriptError
 from autosched.ir import GlobalVar, IRModule
-from autosched.relax import TensorStructInfo, TupleStructInfo, Var
+from autosched.relax import ObjectStructInfo, TensorStructInfo, TupleStructInfo, Var
 from autosched.relay import expr as E
 from autosched.relay import op as operators
 from autosched.relay.types import If
@@ -33,8 +34,8 @@ class _Reader:
     """Reads tokens one by one."""
 
     def __init__(self, text: str):
-        self.text, self.tokens = text, list(self._split(text))
-        self.at = 0
+        self.text, self.at = text, 0
+        self.tokens = list(self._split(text))
         self.scope: dict[str, Any] = {}
         self.functions: dict[str, GlobalVar] = {}
 
@@ -130,6 +131,8 @@ class _Reader:
         body = self.body("}")
         self.scope = outer
         made = E.Function(params, body, attrs={"global_symbol": name})
+        if result is not None and isinstance(made.ret_struct_info, ObjectStructInfo):
+            return dataclasses.replace(made, ret_struct_info=result)  # what a call gives is known afterwards
         if result is not None and str(result) != str(made.ret_struct_info):
             raise self.error(f"function @{name} says {result}, its body gives {made.ret_struct_info}")
         return made

@@ -38,8 +38,7 @@ def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any
     from autosched.runtime.packed_library import FUNCTIONS
 
     if name in FUNCTIONS:
-        found: Callable[..., Any] = FUNCTIONS[name]
-        return found
+        return FUNCTIONS[name]
     if allow_missing:
         return None
     raise InvalidValueError(f"Cannot find global function {name}")

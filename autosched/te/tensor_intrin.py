@@ -53,7 +53,8 @@ def _without_init(x: Any) -> Any:
 
 def decl_tensor_intrin(
     op: Operation, fcompute: Callable[..., Any], name: str = "tensor_intrin",
-    binds: Mapping[Tensor, Buffer] | None = None, scalar_params: Any = None, default_buffer_params: Mapping[str, Any] | None = None,
+    binds: Mapping[Tensor, Buffer] | None = None, scalar_params: Any = None,
+    default_buffer_params: Mapping[str, Any] | None = None,
 ) -> TensorIntrin:  # fmt: skip
     """Declare what `stage.tensorize` replaces and by what.
 

@@ -25,10 +25,20 @@ from autosched.tir.simplify import Analyzer, Linear, form_key
 from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, SeqStmt, Stmt
 
 Array = Any  # np.ndarray: its stubs type most results as Any
+LEAST_PLACES = 4  # along the axis that a sample is drawn from
 CHUNK_ELEMENTS = 1 << 22  # largest operand that is built at once: 32 MiB of float64
 
 
-def evaluate(func: PrimFunc, inputs: Sequence[Array]) -> list[Array]:
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What is left out of a large function: of a reduction with more than `most_steps`, only some results, drawn by
+    `seed`, are evaluated. The others are NaN, and so is what is computed from them."""
+
+    most_steps: int
+    seed: int = 0
+
+
+def evaluate(func: PrimFunc, inputs: Sequence[Array], sample: Sample | None = None) -> list[Array]:
     """The outputs of an unscheduled function, floats as float64.
 
     inputs   one array per interface buffer that no block writes, in parameter order
@@ -54,7 +64,7 @@ def evaluate(func: PrimFunc, inputs: Sequence[Array]) -> list[Array]:
             for w in block.writes:
                 if w.buffer not in arrays:
                     arrays[w.buffer] = np.zeros(w.buffer.const_shape(), _wide(w.buffer.dtype))
-            _BlockEvaluator(block, arrays).run()
+            _BlockEvaluator(block, arrays).run(sample)
             for b in [b for b in arrays if last_use.get(b, -1) == n and b not in func.buffers]:
                 del arrays[b]
     outputs = [b for b in func.buffers if b in written]
@@ -105,13 +115,29 @@ class _BlockEvaluator:
         self.reduce = [iv.var for iv in block.iter_vars if iv.kind == REDUCE]
         self.lets: dict[Var, Array] = {}
 
-    def run(self) -> None:
+    def run(self, sample: Sample | None = None) -> None:
         start = {iv.var: E.as_int(iv.dom.min) for iv in self.block.iter_vars}
         stop = {iv.var: start[iv.var] + E.as_int(iv.dom.extent) for iv in self.block.iter_vars}
         if any(stop[v] <= start[v] for v in self.vars):
             return
-        for grid in self.chunks(Grid(start, stop)):
-            self.run_grid(grid)
+        for part in self.sampled(Grid(start, stop), sample):
+            for grid in self.chunks(part):
+                self.run_grid(grid)
+
+    def sampled(self, grid: Grid, sample: Sample | None) -> list[Grid]:
+        """The whole grid, or of a large reduction of floats some places along its longest spatial axis."""
+        steps = prod(grid.extent(v) for v in self.vars)
+        written = [w.buffer for w in self.block.writes]
+        if sample is None or steps <= sample.most_steps or not (self.reduce and self.spatial):
+            return [grid]
+        if not all(E.is_float(buffer.dtype) for buffer in written):
+            return [grid]
+        for buffer in written:
+            self.arrays[buffer].fill(np.nan)
+        axis = max(self.spatial, key=grid.extent)
+        number = min(grid.extent(axis), max(LEAST_PLACES, grid.extent(axis) * sample.most_steps // steps))
+        places = np.random.default_rng(sample.seed).choice(grid.extent(axis), number, replace=False)
+        return [grid.narrowed(axis, first, first + 1) for first in sorted(grid.start[axis] + int(i) for i in places)]
 
     def chunks(self, grid: Grid) -> Iterator[Grid]:
         """Cut along spatial axes until no operand is larger than the limit."""

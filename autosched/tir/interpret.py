@@ -17,6 +17,7 @@ from autosched.tir import expr as E
 from autosched.tir.expr import REDUCE, Buffer, PrimExpr, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.intrinsics import NUMPY
+from autosched.tir.match import inline_matches
 from autosched.tir.stmt import (
     Allocate,
     AssertStmt,
@@ -380,7 +381,5 @@ class _Compiler:
         return run
 
     def block_body(self, block: Block) -> Action:
-        if block.match_buffers:
-            raise InvalidTypeError(f"block '{block.name_hint}' has match_buffers, which the interpreter does not run")
-        body = self.stmt(block.body)
+        body = self.stmt(inline_matches(block.body, block.match_buffers))
         return self.allocating(block.alloc_buffers, body) if block.alloc_buffers else body

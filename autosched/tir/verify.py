@@ -265,7 +265,7 @@ class _Verifier:
         low, high = self.analyzer.bound(value)
         if start is None or extent is None or low is None or high is None:
             return
-        guarded = not isinstance(x.predicate, E.IntImm)
+        guarded = not (isinstance(x.predicate, E.IntImm) and x.predicate.value)
         if not guarded and (low < start or high >= start + extent):
             self.fail("bindings", f"'{iv.var.name}' reaches [{low}, {high}], outside of [{start}, {start + extent})")
         whole = iv.kind == REDUCE or any(b is w.buffer for w in x.block.writes for b in self.func.buffers)

@@ -115,7 +115,7 @@ def poolnd_python(
     spatial = tuple(range(np_data.ndim - rank, np_data.ndim))
 
     def windows(x: Array) -> Array:
-        view = np.lib.stride_tricks.sliding_window_view(
+        view: Any = np.lib.stride_tricks.sliding_window_view(
             x, [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)], axis=spatial
         )
         view = view[(..., *(slice(None, None, s) for s in strides), *([slice(None)] * rank))]

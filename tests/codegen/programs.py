@@ -101,7 +101,7 @@ def block(
     variables = [Var(f"v{i}") for i in range(len(domain))]
     iter_vars = tuple(IterVar(Range(const(0), const(n)), v, k) for v, (n, k) in zip(variables, domain, strict=True))
     start = None if init is None else init(*variables)
-    return BlockRealize(tuple(values), predicate, Block(iter_vars, (), (), (), name, body(*variables), start))
+    return BlockRealize(tuple(values), predicate, Block(iter_vars, (), (), name, body(*variables), start))
 
 
 def matmul(m: int, n: int, k: int, rows: int, vectors: int, lanes: int) -> PrimFunc:

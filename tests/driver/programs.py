@@ -29,7 +29,7 @@ if __name__ == "__main__":
         task = report.tasks[0]
         print(report.n_trials, task.state.replace(" ", "_"), *(w.pid for w in list(_ALIVE)), flush=True)
     report = autosched.tune(matmul(), "cpu", records=sys.argv[1], progress=show,
-                            options=TuneOptions(trials=int(sys.argv[2]), threads=1, strategy="random"))
+                            options=TuneOptions(trials=int(sys.argv[2]), threads=1, strategy="random", until=0.0))
     print("interrupted" if report.interrupted else "finished", report.n_trials, flush=True)
 """
 

@@ -1,4 +1,4 @@
-"""Every reader on damaged input: a clear error of ours or a good answer; never another error, never anything executed."""
+"""Every reader on damaged input: a clear error of ours or a good answer; nothing else, and nothing is executed."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -36,8 +37,8 @@ from autosched.testing.tasks import matmul_task, record
 ROOT = Path(__file__).parents[2]
 AUTOTVM = (
     '{"input": ["llvm -keys=cpu", "dense.x86", [["TENSOR", [1, 4], "float32"], null], {}], "config": {"index": 1, '
-    '"code_hash": null, "entity": [["tile_k", "sp", [-1, 4]], ["u", "ot", true], ["o", "re", [0, 1]], ["a", "an", "x"]]}, '
-    '"result": [[0.001, 0.002], 0, 1.5, 1.6e9], "version": 0.2, "tvm_version": "0.9.0"}'
+    '"code_hash": null, "entity": [["tile_k", "sp", [-1, 4]], ["u", "ot", true], ["o", "re", [0, 1]], '
+    '["a", "an", "x"]]}, "result": [[0.001, 0.002], 0, 1.5, 1.6e9], "version": 0.2, "tvm_version": "0.9.0"}'
 )
 KERNEL_TUNER = {
     "device_name": "A100", "kernel_name": "vector_add", "problem_size": [1000], "tune_params_keys": ["block", "tile"],
@@ -50,8 +51,10 @@ KERNEL_TUNER = {
 SPACE = (ROOT / "search_spaces" / "cpu" / "matmul.toml").read_text(encoding="utf-8")
 SHAPE = {"batch": 1, "M": 64, "N": 64, "K": 64, "lanes": 8, "registers": 16}
 EVIL = (
-    "__import__('os').system('touch owned')", "().__class__.__bases__[0].__subclasses__()", "open('owned', 'w')", "exec('1')",
-    "!!python/object/apply:os.system ['touch owned']", "cos\nsystem\n(S'touch owned'\ntR.", "\x00", "\ud800", "9" * 5000,
+    "__import__('os').system('touch owned')", "().__class__.__bases__[0].__subclasses__()", "open('owned', 'w')",
+    "exec('1')",
+    "!!python/object/apply:os.system ['touch owned']", "cos\nsystem\n(S'touch owned'\ntR.", "\x00", "\ud800",
+    "9" * 5000,
     "[" * 5000, "{" * 5000, '{"a":' * 3000, "(" * 5000, "1e999", "-0", "NaN", "Infinity", "9**9**9**9", "x" * (1 << 20),
     "rows == rows.__class__", "lambda: 0", "[x for x in ()]", "rows if rows else 0", "'a' * 10 ** 9", "1 << 10 ** 9",
 )  # fmt: skip
@@ -67,7 +70,7 @@ def nothing_is_executed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
         for place, name in (
             *((pickle, name) for name in ("load", "loads", "Unpickler")),
-            *((builtins, name) for name in ("eval", "__build_class__")),
+            (builtins, "eval"),
             (subprocess, "Popen"), (os, "system"), (socket.socket, "connect"),
         ):  # fmt: skip
             patch.setattr(place, name, refuse)
@@ -120,7 +123,9 @@ READERS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {
     ),
     "AutoTVM": (into(f"{AUTOTVM}\n{AUTOTVM}\n"), lambda path: list(read_log(path, ReadReport("")))),
     "Kernel Tuner": (into(json.dumps(KERNEL_TUNER)), lambda path: list(read_log(path, ReadReport("")))),
-    "Kernel Tuner, unfinished": (into(json.dumps(KERNEL_TUNER)[:-2] + ","), lambda path: list(read_log(path, ReadReport("")))),
+    "Kernel Tuner, unfinished": (
+        into(json.dumps(KERNEL_TUNER)[:-2] + ","), lambda path: list(read_log(path, ReadReport(""))),
+    ),
     "package": (lambda path: write_lines(path, [record(1, winner=True)], head="a package"), read_package),
     "database": (good_database, read_database),
     "database, written to": (good_database, write_database),
@@ -165,15 +170,25 @@ def damage(draw: st.DrawFn) -> Callable[[bytes], bytes]:
     return apply
 
 
-@pytest.mark.parametrize("name", READERS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.fixture(scope="module", params=READERS)
+def reader(request: pytest.FixtureRequest) -> str:
+    """A reader that has read a good file: what it imports is there before executing anything is forbidden."""
+    make, read = READERS[request.param]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / NAMES.get(request.param, "input")
+        make(path)
+        read(path)
+    return str(request.param)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=st.lists(damage(), min_size=1, max_size=3))
 def test_damaged_input_is_an_error_of_ours_or_read(
-    name: str, monkeypatch: pytest.MonkeyPatch, changes: list[Callable[[bytes], bytes]]
+    reader: str, monkeypatch: pytest.MonkeyPatch, changes: list[Callable[[bytes], bytes]]
 ) -> None:
-    make, read = READERS[name]
+    make, read = READERS[reader]
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / NAMES.get(name, "input")
+        path = Path(folder) / NAMES.get(reader, "input")
         make(path)
         for leftover in Path(folder).glob("input-*"):
             leftover.unlink()
@@ -188,11 +203,11 @@ def test_damaged_input_is_an_error_of_ours_or_read(
             except AutoschedError as error:
                 assert str(error) and len(str(error)) < 2000
         assert not Path("owned").exists() and not (Path(folder) / "owned").exists()
-        if "written" not in name and "upgraded" not in name:
+        if "written" not in reader and "upgraded" not in reader:
             assert path.read_bytes() == data  # whatever it was, it is still there
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=st.lists(damage(), min_size=1, max_size=3))
 def test_a_damaged_database_of_the_project_fails_no_build(changes: list[Callable[[bytes], bytes]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -207,8 +222,8 @@ def test_a_damaged_database_of_the_project_fails_no_build(changes: list[Callable
 
 
 WORDS = st.sampled_from(
-    (*EVIL, "rows", "vectors", "and", "or", "not", "+", "-", "*", "//", "%", "**", "(", ")", "==", "<=", "1", "0", ",", "in", "0.5",
-     "op", "=", "ms", ">", "conv2d", "~", "'", '"', "min", "max", "ceildiv", "target")
+    (*EVIL, "rows", "vectors", "and", "or", "not", "+", "-", "*", "//", "%", "**", "(", ")", "==", "<=", "1", "0", ",",
+     "in", "0.5", "op", "=", "ms", ">", "conv2d", "~", "'", '"', "min", "max", "ceildiv", "target")
 )  # fmt: skip
 
 
@@ -221,9 +236,6 @@ def test_constraints_and_conditions(words: list[str], glue: str, monkeypatch: py
             parse_where(text)
         with contextlib.suppress(AutoschedError):
             rule = constraint(text)
-            assert set(rule.expression.names) or True
-            import numpy as np
-
             values = {name: np.arange(1, 4) for name in rule.expression.names}
             holds([rule], values, 3)
 

@@ -155,8 +155,7 @@ def test_wrong_use_names_what_is_wrong() -> None:
         s[c].compute_inline()
     with pytest.raises(ValueError, match="input 'B' is not among"):
         autosched.lower(s, [a, c])
-    with pytest.raises(ValueError, match="output 'C' is not among"):
-        autosched.lower(s, [a, b])
+    assert "C = T.decl_buffer" in autosched.lower(s, [a, b]).script()  # an output that nobody asks for
     s[c].split(i, 4)
     with pytest.raises(ValueError, match="split or fused already"):
         s[c].split(i, 4)

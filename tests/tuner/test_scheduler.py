@@ -86,7 +86,7 @@ def test_stops_when_time_is_up() -> None:
 def test_stops_when_little_gain_is_expected() -> None:
     stop = scheduler((1, 1e-3, 0.002), (1, 9e-3, 0.004)).next_turn()
     assert isinstance(stop, Stop) and stop.reason is StopReason.CONVERGED and 0 < stop.expected_gain < 0.01
-    assert str(stop).startswith("the expected further gain of the model is below 1 %: 64 more trials, about 0:16, would")
+    assert str(stop).startswith("the expected further gain of the model is below 1 %: 64 more trials, about 0:16")
     assert isinstance(scheduler((1, 1e-3, 0.002), (1, 9e-3, 0.02)).next_turn(), Turn)
     assert isinstance(scheduler((1, 1e-3, 0.006), until=0.0).next_turn(), Turn)
 

@@ -38,9 +38,6 @@ def ceil_div(a: int, b: int) -> int:
     return -(-a // b)
 
 
-UNEVEN = 0.25  # of a piece's share: what an odd piece may cost a plan in the comparison
-
-
 @dataclass(frozen=True)
 class Layer:
     """A stride-1 3x3 convolution: batch n, channels, output height and width, channels in a block of the output."""
@@ -139,11 +136,4 @@ def plans(layer: Layer, m: int, target: Target) -> Iterator[Plan]:
 def best_plan(layer: Layer, largest: int, target: Target) -> tuple[float, Plan]:
     """(cycles, plan) of least estimated time; the tile sizes of the wanted accuracy are those up to `largest`."""
     found = [(winograd_cycles(layer, p, target), p) for m in (2, 4) if m <= largest for p in plans(layer, m, target)]
-    return min(found, key=lambda x: x[0] * _unevenness(layer, x[1]))
-
-
-def _unevenness(layer: Layer, plan: Plan) -> float:
-    """A little more than 1 for an odd number of pieces: two threads share 10 better than 11."""
-    tiles = layer.tiles(plan.m)
-    pieces_of_work = -(-tiles // min(plan.block_tiles(tiles), tiles)) if plan.tasks == "tiles" else 0
-    return 1 + UNEVEN / pieces_of_work if pieces_of_work % 2 else 1.0
+    return min(found, key=lambda x: x[0])

@@ -12,8 +12,16 @@ from autosched.tir.expr import Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.schedule.rv import RV, BlockRV, ExprRV, LoopRV
 from autosched.tir.schedule.trace import Decision, Instruction, Trace
+from autosched.tir.schedule.outer import with_outer_regions
 from autosched.tir.schedule.tree import Tree, unique_names
 from autosched.tir.stmt import Block, For
+
+class Trees(dict[str, Tree]):
+    """The functions by name; blocks around others declare what these use, whatever a primitive has made of them."""
+
+    def __setitem__(self, fn: str, tree: Tree) -> None:
+        super().__setitem__(fn, with_outer_regions(tree))
+
 
 S = TypeVar("S", bound="ScheduleBase")
 
@@ -45,7 +53,7 @@ class ScheduleBase:
         del debug_mask, enable_check  # accepted for TVM's sake: our checks are always on
         self._draws_errors = error_render_level == "detail"
         self._mod = mod.clone()
-        self._trees: dict[str, Tree] = {}
+        self._trees: dict[str, Tree] = Trees()
         self._blocks: dict[BlockRV, tuple[str, str]] = {}  # reference -> (function, block name)
         self._loops: dict[LoopRV, tuple[str, Var]] = {}
         self._values: dict[ExprRV, int] = {}
@@ -89,7 +97,7 @@ class ScheduleBase:
     def copy(self: S) -> S:
         """A schedule in the same state that goes its own way; references of this one are valid in it."""
         other = object.__new__(type(self))
-        other._mod, other._trees = self._mod, dict(self._trees)
+        other._mod, other._trees = self._mod, Trees(self._trees)
         other._blocks, other._loops, other._values = dict(self._blocks), dict(self._loops), dict(self._values)
         other._places = dict(self._places)
         other._trace, other._recording, other._working_on = self._trace.copy(), True, self._working_on

@@ -10,6 +10,7 @@ from autosched.tir import expr as E
 from autosched.tir.expr import REDUCE, SPATIAL, Buffer, IntImm, IterVar, PrimExpr, Range, Var
 from autosched.tir.functor import free_vars, substitute
 from autosched.tir.schedule.check import extents_of
+from autosched.tir.schedule.inline import with_regions
 from autosched.tir.schedule.iter_map import is_injective
 from autosched.tir.schedule.place import where_block, where_loop
 from autosched.tir.schedule.region import Interval, clip, hull, interval_of
@@ -66,7 +67,7 @@ def blockize(tree: Tree, place: Var | str, preserve_unit_iters: bool = True) -> 
         nest = replace(loop, body=nest)
     init = _init_nest(block, division, inner_loops, inside)
     if init is not None and not any(iv.kind == REDUCE for iv in division.outer):
-        nest, init = seq(init, nest), None  # all of the reduction lies inside
+        nest, init = seq(_as_block(tree, block, init, division), nest), None  # all of the reduction lies inside
     name = tree.unique_block_name(f"{block.name_hint}_o")
     outer = Block(
         iter_vars=tuple(division.outer), alloc_buffers=(), name_hint=name, body=nest,
@@ -199,15 +200,29 @@ def regions_over(regions: Sequence[BufferRegion], division: _Division, analyzer:
     )  # fmt: skip
 
 
+def _as_block(tree: Tree, block: Block, init: Stmt, division: _Division) -> Stmt:
+    """The start values of a tile as a block `X_init` without variables, which later primitives can see."""
+    written = [w.buffer for w in block.writes]
+    shell = Block(
+        iter_vars=(), alloc_buffers=(), reads=(), writes=(), name_hint=tree.unique_block_name(f"{block.name_hint}_init"),
+        body=init,
+    )  # fmt: skip
+    regions = regions_over(_substituted(block.writes, division), division, _analyzer((), division))
+    reads = tuple(r for r in with_regions(shell).reads if r.buffer not in written)
+    return BlockRealize((), IntImm(1, "bool"), replace(shell, reads=reads, writes=regions))
+
+
 def _init_nest(block: Block, division: _Division, loops: Sequence[For], inside: PrimExpr) -> Stmt | None:
     """The start values of a whole tile: the loops that are not reduced, around the block's init."""
     if block.init is None:
         return None
     spatial = {iv.var for iv in division.inner if iv.kind == SPATIAL}
-    used = {
-        v for iv, value in zip(division.inner, division.inner_values, strict=True) if iv.var in spatial
-        for v in free_vars(value)
-    }  # fmt: skip
+    used: set[Var] = set()
+    reduced: set[Var] = set()
+    for iv, value in zip(division.inner, division.inner_values, strict=True):
+        (used if iv.var in spatial else reduced).update(free_vars(value))
+    conditions = [c for c in split_conditions(inside) if not free_vars(c) & reduced]
+    used.update(v for c in conditions for v in free_vars(c))
     fresh: dict[Var, PrimExpr] = {
         x.loop_var: Var(f"{x.loop_var.name}_init", x.loop_var.dtype) for x in loops if x.loop_var in used
     }
@@ -216,7 +231,6 @@ def _init_nest(block: Block, division: _Division, loops: Sequence[For], inside: 
         for iv, value in zip(division.inner, division.inner_values, strict=True) if iv.var in spatial
     }  # fmt: skip
     stmt = substitute(substitute(block.init, division.whole), values)
-    conditions = [c for c in split_conditions(inside) if free_vars(c) <= fresh.keys()]
     if conditions:
         stmt = IfThenElse(substitute(E.all_of(*conditions), fresh), stmt)
     for loop in reversed(loops):

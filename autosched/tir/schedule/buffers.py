@@ -35,12 +35,14 @@ def unsafe_set_dtype(tree: Tree, name: str, buffer: Buffer, dtype: str) -> Tree:
             return BufferStore(new, E.cast(new.dtype, x.value), x.indices)
         return x
 
-    for user in dict.fromkeys([*tree.writers.get(buffer, ()), *tree.readers.get(buffer, ())]):
+    root = tree.root.block.name_hint
+    for user in [n for n in tree.realizes if n != root]:
         realize = tree.realizes[user]
         block = realize.block
         init = None if block.init is None else rewrite(block.init, step)
-        changed = replace(block, body=rewrite(block.body, step), init=init)
-        tree = tree.replace(realize, replace(realize, block=changed))
+        body = rewrite(block.body, step) if user in tree.leaf_names else block.body
+        if init is not block.init or body is not block.body:
+            tree = tree.replace(realize, replace(realize, block=replace(block, body=body, init=init)))
     return replace_everywhere(tree, buffer, new)
 
 
@@ -82,6 +84,8 @@ def ranges_of(tree: Tree, name: str, buffer: Buffer, make: Callable[..., Any]) -
     variables: list[Var] = [iv.var for iv in tree.block(name).iter_vars]
     found = make(*variables)
     parts = list(found) if isinstance(found, list | tuple) else [found]
+    if len(parts) == 2 * buffer.ndim:  # as a trace writes it: the starts and ends in turn
+        parts = list(zip(parts[::2], parts[1::2], strict=True))
     if len(parts) != buffer.ndim:
         raise InvalidTypeError(
             f"annotate_buffer_access: {len(parts)} ranges for the {buffer.ndim} dimensions of '{buffer.name}'"

@@ -14,6 +14,19 @@ from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import Block, BlockRealize, For, SeqStmt, Stmt
 
 
+RING = "rolling_buffer"  # the annotation of blocks that use a ring: their loops keep their order
+
+
+def require_no_ring(tree: Tree, blocks: Iterable[BlockRealize], action: str) -> None:
+    """Refuse what would change the order in which a ring is filled and read."""
+    for r in blocks:
+        if r.block.annotations.get(RING):
+            raise ScheduleError(
+                f"{action}: block '{r.block.name_hint}' uses a ring that is filled in the order of its loops",
+                where=where_block(tree, r.block.name_hint), hint="rolling_buffer comes last",
+            )  # fmt: skip
+
+
 def reduce_vars(block: Block) -> set[Var]:
     return {iv.var for iv in block.iter_vars if iv.kind == REDUCE}
 
@@ -173,6 +186,8 @@ def require_parallel(tree: Tree, loop: For, action: str, *, private_copies: bool
     private_copies  each iteration may have its own copy of buffers used only inside of it (threads; not lanes)
     """
     below = list(realizes_below(loop.body))
+    if len(below) > 1:
+        require_no_ring(tree, below, action)
     for r in below:
         if len(below) > 1 or not writes_alone_below(tree, r.block.name_hint, loop):
             require_complete_or_reduction(tree, r.block.name_hint, action)

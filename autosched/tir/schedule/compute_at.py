@@ -14,6 +14,7 @@ from autosched.tir.schedule.check import (
     reduce_vars,
     require_block_parallel,
     require_complete_or_reduction,
+    require_no_ring,
     require_not_output,
 )  # fmt: skip
 from autosched.tir.schedule.domain import (
@@ -120,6 +121,13 @@ def reverse_compute_at(tree: Tree, name: str, var: Var, preserve_unit_loops: boo
     domain: dict[Var, Interval] | None = None
     for buffer in dict.fromkeys(r.buffer for r in realize.block.reads):
         writers = [p for p in inside if p in tree.writers.get(buffer, ())]
+        elsewhere = [w for w in tree.writers.get(buffer, ()) if w not in inside]
+        if writers and elsewhere:
+            raise ScheduleError(
+                f"reverse_compute_at of block '{name}': '{elsewhere[0]}' writes a part of '{buffer.name}' outside of "
+                f"loop '{var.name}'",
+                where=where_block(tree, name),
+            )  # fmt: skip
         if writers:
             found = _finished_part(tree, name, writers, buffer, loop, analyzer)
             if domain is not None and not _same_domain(domain, found, analyzer):
@@ -154,6 +162,7 @@ def reverse_compute_at(tree: Tree, name: str, var: Var, preserve_unit_loops: boo
 def _check_move(tree: Tree, name: str, var: Var, action: str) -> tuple[For, BlockRealize]:
     loop, realize = tree.loops[var], tree.realizes[name]
     where = where_block(tree, name)
+    require_no_ring(tree, [realize], action)
     require_complete_or_reduction(tree, name, action)
     if tree.is_below(realize, loop):
         raise ScheduleError(f"{action}: block '{name}' is already below loop '{var.name}'", where=where)

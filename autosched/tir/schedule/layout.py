@@ -60,7 +60,11 @@ def transform_layout(
             r.buffer is buffer for r in (*realize.block.reads, *realize.block.writes)
         ):
             current = tree.realizes[n]
-            tree = tree.replace(current, replace(current, block=_with_whole(current.block, buffer, new)))
+            outer = _with_whole(current.block, buffer, new)
+            if n not in tree.leaf_names and outer.init is not None:
+                start = replace(current.block, body=outer.init, init=None)
+                outer = replace(outer, init=_map_accesses(start, buffer, new, index_map).body)
+            tree = tree.replace(current, replace(current, block=outer))
     if buffer in tree.interface:
         tree = _replace_in_interface(tree, buffer, new)
     else:

@@ -15,6 +15,7 @@ from autosched.tir.schedule.check import (
     only_child_chain,
     require_binds_once,
     require_iter_kinds,
+    require_no_ring,
     require_parallel,
     starts_at_zero,
 )  # fmt: skip
@@ -212,6 +213,7 @@ def reorder(tree: Tree, variables: Sequence[Var]) -> Tree:
         )  # fmt: skip
     blocks = list(realizes_below(bottom.body))
     require_iter_kinds(tree, blocks, "reorder")
+    require_no_ring(tree, blocks, "reorder")
     for r in blocks:
         if r.block.init is not None or any(iv.kind == E.REDUCE for iv in r.block.iter_vars):
             require_binds_once(tree, r, chain[0], "reorder")

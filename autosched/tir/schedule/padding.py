@@ -14,7 +14,7 @@ from autosched.tir.schedule.check import require_complete, require_reduction
 from autosched.tir.schedule.inline import with_regions
 from autosched.tir.schedule.place import where_block
 from autosched.tir.schedule.reindex import fresh_vars, insert_beside, nest_over
-from autosched.tir.schedule.tree import Tree
+from autosched.tir.schedule.tree import Tree, realizes_below
 from autosched.tir.simplify import Analyzer, split_conditions
 from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, LoopKind, Stmt, seq
 
@@ -32,6 +32,9 @@ def pad_einsum(tree: Tree, name: str, padding: Sequence[int]) -> Tree:
     if any(p < 1 for p in padding):
         raise ScheduleError("pad_einsum: a padding must be at least 1", where=where)
     _require_einsum(tree, name)
+    shared = next((x for x in tree.loops_of(name) if sum(1 for _ in realizes_below(x)) > 1), None)
+    if shared is not None:
+        raise ScheduleError(f"pad_einsum: loop '{shared.loop_var.name}' is around other blocks as well", where=where)
     sizes: dict[Var, int] = {}
     loops = {x.loop_var: x for x in tree.loops_of(name)}
     for iv, value, multiple in zip(block.iter_vars, realize.iter_values, padding, strict=True):
@@ -88,7 +91,8 @@ def _require_einsum(tree: Tree, name: str) -> None:
     if not isinstance(init.value, IntImm | E.FloatImm) or init.value.value != 0:
         raise ScheduleError(f"pad_einsum: the sum of block '{name}' does not start at zero", where=where)
     own = {iv.var for iv in block.iter_vars}
-    for x in (store, *loads(store.value)):
+    accesses: list[BufferStore | BufferLoad] = [store, *loads(store.value)]
+    for x in accesses:
         plain = [i for i in x.indices if isinstance(i, Var) and i in own]
         if len(plain) != len(x.indices) or len(set(plain)) != len(plain):
             raise ScheduleError(
@@ -215,7 +219,7 @@ def _fill_nest(
 
 
 def _trimmed(tree: Tree, realize: BlockRealize, loops: Sequence[For], condition: PrimExpr, store: BufferStore) -> Tree:
-    """The block for the data alone: its loops run over the inside where they are bound one to one, else under a test."""
+    """The block for the data alone: its loops run over the inside where they are bound one to one, or test."""
     block = realize.block
     bounds, rest = _box_of(condition, [iv.var for iv in block.iter_vars])
     by_var = {x.loop_var: x for x in loops}

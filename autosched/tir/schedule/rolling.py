@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from autosched.errors import ScheduleError
+from autosched.ir.node import FrozenDict
 from autosched.tir import expr as E
 from autosched.tir.expr import Buffer, BufferLoad, PrimExpr, Range
 from autosched.tir.functor import free_vars, rewrite, substitute
 from autosched.tir.schedule.cache import replace_everywhere
-from autosched.tir.schedule.check import require_complete_or_reduction, require_not_output
+from autosched.tir.schedule.check import RING, require_complete_or_reduction, require_not_output
 from autosched.tir.schedule.place import where_block
 from autosched.tir.schedule.region import bindings, box_at
 from autosched.tir.schedule.tree import Tree
@@ -50,7 +51,9 @@ def rolling_buffer(tree: Tree, name: str, buffer: Buffer) -> Tree:
     tree = tree.replace(realize, replace(realize, predicate=predicate))
     for user in dict.fromkeys([*tree.writers[buffer], *tree.readers.get(buffer, ())]):
         current = tree.realizes[user]
-        tree = tree.replace(current, replace(current, block=_ring(current.block, buffer, dim, width)))
+        notes = FrozenDict({**current.block.annotations, RING: True})
+        block = replace(_ring(current.block, buffer, dim, width), annotations=notes)
+        tree = tree.replace(current, replace(current, block=block))
     return replace_everywhere(tree, buffer, new)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-CLIP_QUANTILE = 0.6  # slower configurations all count as equally slow: their differences teach nothing
+CLIP_QUANTILE = 0.5  # slower configurations all count as equally slow: their differences teach nothing
 
 
 @dataclass(frozen=True, slots=True)

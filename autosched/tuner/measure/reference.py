@@ -7,6 +7,7 @@ by something near zero), floats are drawn from [0.5, 1.5) instead.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from autosched.tir.functor import blocks, loads, stores
 
 Evaluate = Callable[[PrimFunc, list[np.ndarray]], Sequence[np.ndarray]]
 
+MOST_STEPS = 8_000_000_000  # of a reduction that is evaluated whole: some seconds
 _ROUNDING_FACTOR = 16.0
 _DWARFS = 1e4
 _SOME = 10_000  # values that the usual size is taken from
@@ -32,12 +34,14 @@ class Reference:
     inputs    natural arguments in the function's order, in their own dtypes
     outputs   the results, float64 for float dtypes
     rounding  per output the error that rounding alone may make, as a share of the largest value
+    is_part   whether only some results were evaluated, as all of them take too long; the others are NaN
     """
 
     inputs: tuple[np.ndarray, ...]
     outputs: tuple[np.ndarray, ...]
     rounding: tuple[float, ...]
     seed: int
+    is_part: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +52,12 @@ class StoredReference:
     outputs: tuple[Path, ...]
     rounding: tuple[float, ...]
     seed: int
+    is_part: bool = False
 
     def load(self) -> Reference:
         """Map the files. Raises OSError if one is gone."""
         inputs, outputs = ([np.load(path, mmap_mode="r") for path in paths] for paths in (self.inputs, self.outputs))
-        return Reference(tuple(inputs), tuple(outputs), self.rounding, self.seed)
+        return Reference(tuple(inputs), tuple(outputs), self.rounding, self.seed, self.is_part)
 
     def remove(self) -> None:
         """Delete the files."""
@@ -63,18 +68,19 @@ class StoredReference:
 def make_reference(func: PrimFunc, seed: int = 0, evaluate: Evaluate | None = None) -> Reference:
     """Draw inputs for an unscheduled function in natural layouts and evaluate it in float64.
 
-    evaluate  gives the outputs for the inputs; None: `tir.evaluate`
+    evaluate  gives the outputs for the inputs; None: `tir.evaluate`, of a large reduction a random part of its results
     """
-    evaluate = evaluate or _tir_evaluate
+    evaluate = evaluate or functools.partial(_tir_evaluate, seed=seed)
     inputs, outputs = split_buffers(func)
     drawn = _draw(func, inputs, seed, normal=True)
     results = _evaluate(evaluate, func, drawn)
-    if not all(map(_is_tame, results)):
+    if not all(_is_tame(result, _steps(func) > MOST_STEPS) for result in results):
         drawn = _draw(func, inputs, seed, normal=False)
         results = _evaluate(evaluate, func, drawn)
     share = math.sqrt(reduction_length(func))
     rounding = tuple(rounding_share(buffer.dtype, share) for buffer in outputs)
-    return Reference(tuple(drawn), tuple(results), rounding, seed)
+    is_part = _steps(func) > MOST_STEPS and any(r.dtype.kind == "f" and np.isnan(r).any() for r in results)
+    return Reference(tuple(drawn), tuple(results), rounding, seed, is_part)
 
 
 def store_reference(reference: Reference, folder: Path, name: str) -> StoredReference:
@@ -85,7 +91,8 @@ def store_reference(reference: Reference, folder: Path, name: str) -> StoredRefe
             path = folder / f"{name}_{kind}{index}.npy"
             np.save(path, array, allow_pickle=False)
             paths[kind].append(path)
-    return StoredReference(tuple(paths["in"]), tuple(paths["out"]), reference.rounding, reference.seed)
+    inputs, outputs = tuple(paths["in"]), tuple(paths["out"])
+    return StoredReference(inputs, outputs, reference.rounding, reference.seed, reference.is_part)
 
 
 def split_buffers(func: PrimFunc) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
@@ -114,9 +121,19 @@ def _terms(block: Block) -> int:
     return math.prod(as_int(axis.dom.extent) for axis in block.iter_vars if axis.kind == REDUCE)
 
 
-def _tir_evaluate(func: PrimFunc, inputs: list[np.ndarray]) -> Sequence[np.ndarray]:
-    from autosched.tir.evaluate import evaluate
+def _steps(func: PrimFunc) -> int:
+    """The number of steps of the largest reduction of a function."""
+    return max((math.prod(as_int(v.dom.extent) for v in b.iter_vars) for b in blocks(func.body)), default=0)
 
+
+def _tir_evaluate(func: PrimFunc, inputs: list[np.ndarray], seed: int = 0) -> Sequence[np.ndarray]:
+    """All results; of a reduction that would take many seconds some, unless each result hangs on all of them."""
+    from autosched.tir.evaluate import Sample, evaluate
+
+    if _steps(func) > MOST_STEPS:
+        found = evaluate(func, inputs, Sample(MOST_STEPS, seed))
+        if all(r.dtype.kind != "f" or not np.isnan(r).all() for r in found):
+            return found
     return evaluate(func, inputs)
 
 
@@ -125,13 +142,18 @@ def _evaluate(evaluate: Evaluate, func: PrimFunc, inputs: list[np.ndarray]) -> l
         return [np.ascontiguousarray(result) for result in evaluate(func, inputs)]
 
 
-def _is_tame(result: np.ndarray) -> bool:
-    """Tell whether all values are finite and the largest is not far beyond the usual ones."""
+def _is_tame(result: np.ndarray, is_part: bool) -> bool:
+    """Tell whether all values are finite and the largest is not far beyond the usual ones.
+
+    is_part  whether NaN stands for what was not evaluated
+    """
     if result.dtype.kind != "f" or result.size == 0:
         return True
-    if not bool(np.isfinite(result).all()):
-        return False
     sizes = np.abs(result).ravel()
+    if is_part:
+        sizes = sizes[~np.isnan(sizes)]
+    if not bool(np.isfinite(sizes).all()):
+        return False
     some = sizes[:: max(1, sizes.size // _SOME)]
     some = some[some > 0]
     return some.size == 0 or float(sizes.max()) <= _DWARFS * float(np.median(some))

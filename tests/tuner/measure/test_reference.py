@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from autosched import te, tir
+from autosched.runtime.kernel import ArgSpec
+from autosched.task import Status
 from autosched.tir import PrimFunc
+from autosched.tuner.measure import reference
+from autosched.tuner.measure.base import CandidateError
+from autosched.tuner.measure.check import check_output
 from autosched.tuner.measure.reference import (
     Reference,
     index_limit,
@@ -16,6 +21,7 @@ from autosched.tuner.measure.reference import (
     split_buffers,
     store_reference,
 )
+from autosched.tuner.measure.workbench import _only_known
 from tests.tuner.measure.kernels import K, M, N, evaluate, matmul_task
 
 MATMUL: PrimFunc = matmul_task().func
@@ -95,3 +101,39 @@ def test_unsigned_and_boolean_inputs() -> None:
     func = te.create_prim_func([a, b, te.compute((64,), lambda i: tir.select(b[i], a[i], a[i]), name="C")])
     found = make_reference(func, 0, lambda _, inputs: [inputs[0].astype(np.float64)])
     assert found.inputs[0].dtype == np.uint8 and found.inputs[0].max() < 8 and found.inputs[1].dtype == bool
+
+
+def test_of_a_large_reduction_a_random_part_is_evaluated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Padding before it and an epilogue behind it do not hinder; what is known is what the whole evaluation gives."""
+    a, b, k = te.placeholder((64, 30), name="A"), te.placeholder((30, 40), name="B"), te.reduce_axis((0, 30), "k")
+    c = te.compute((64, 40), lambda i, j: te.sum((a[i, k] + 1.0) * b[k, j], axis=k), name="C")
+    func = te.create_prim_func([a, b, te.compute((64, 40), lambda i, j: tir.max(c[i, j], 0.0), name="D")])
+    whole = make_reference(func)
+    monkeypatch.setattr(reference, "MOST_STEPS", 64 * 30 * 40 // 8)
+    parts = [make_reference(func, seed) for seed in (0, 1)]
+    known = [~np.isnan(part.outputs[0]) for part in parts]
+    assert all(part.is_part for part in parts) and not whole.is_part
+    assert [mask.sum() for mask in known] == [8 * 40, 8 * 40] and (known[0] != known[1]).any()
+    assert np.allclose(parts[0].outputs[0][known[0]], whole.outputs[0][known[0]], rtol=1e-12)
+    assert store_reference(parts[0], tmp_path, "one").load().is_part
+
+
+def test_where_each_result_hangs_on_all_everything_is_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, k, r = te.placeholder((16, 30), name="A"), te.reduce_axis((0, 30), "k"), te.reduce_axis((0, 16), "r")
+    sums = te.compute((16,), lambda i: te.sum(a[i, k], axis=k), name="S")
+    func = te.create_prim_func([a, te.compute((1,), lambda i: te.sum(sums[r], axis=r), name="T")])
+    monkeypatch.setattr(reference, "MOST_STEPS", 16)
+    found = make_reference(func)
+    assert not found.is_part and np.isfinite(found.outputs[0]).all()
+
+
+def test_results_that_are_not_known_must_be_finite_and_known_ones_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = np.array([[1.0, np.nan], [np.nan, 4.0]])
+    arg = ArgSpec("C", "output", "float32", (2, 2))
+    found = _only_known(arg, np.array([[1, 7], [8, 4]], np.float32), expected)
+    assert check_output("C", found, expected, 1e-6).status is Status.OK
+    wrong = _only_known(arg, np.array([[1, 7], [8, 5]], np.float32), expected)
+    assert check_output("C", wrong, expected, 1e-6).status is Status.WRONG_RESULT
+    with pytest.raises(CandidateError) as caught:
+        _only_known(arg, np.array([[1, np.inf], [8, 4]], np.float32), expected)
+    assert caught.value.status is Status.NON_FINITE

@@ -38,7 +38,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Processes,
 
 @pytest.fixture(scope="module")
 def cluster(found: Any) -> Iterator[Cluster]:
-    with Cluster(Access(found[1]), Patience(silent_s=3, empty_s=2)) as cluster:
+    with Cluster(Access(found[1]), Patience(silent_s=5, empty_s=2)) as cluster:
         yield cluster
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -74,6 +75,10 @@ def test_others_reach_it_means_refusal(tmp_path: Path) -> None:
         worker = running.worker(f"127.0.0.1:{port}", SMALL)
         assert worker.wait(60) == 2 and "--insecure" in running.said(worker)
         assert check_access(Access(f"127.0.0.1:{port}", insecure=True)) == f"tcp://127.0.0.1:{port}"
+        trusting = running.worker(f"127.0.0.1:{port}", SMALL, "--insecure")
+        running.wait_for(lambda: "has joined" in running.said(trusting))
+        running.all[0].terminate()
+        assert trusting.wait(60) == 1 and "is gone" in running.said(trusting)
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
@@ -92,5 +97,7 @@ def test_tls(tmp_path: Path) -> None:
         with Cluster(access) as cluster:
             running.wait_for(lambda: "has joined" in running.said(worker))
             assert cluster.choose(SMALL).fingerprint.l2_bytes == 262144
+        worker.send_signal(signal.SIGINT)
+        assert worker.wait(30) == 0, "Ctrl-C is how one stops it"
         with pytest.raises(AutoschedError, match="no scheduler answers"):
             check_access(Access(f"tcp://127.0.0.1:{port}", insecure=True))
