@@ -139,6 +139,7 @@ FACES: Mapping[str, Mapping[str, str]] = {
     "autosched.runtime": {
         "ndarray": "autosched.runtime.ndarray",
         "convert": "autosched.runtime.values:convert",
+        "load_module": "autosched.faces:load_module",
         "profiler_vm": "autosched.runtime.profiler_vm",
         "ShapeTuple": "autosched.runtime.values:ShapeTuple",
         "String": "autosched.runtime.values:String",
@@ -147,7 +148,7 @@ FACES: Mapping[str, Mapping[str, str]] = {
     "autosched.runtime.module": {
         "BenchmarkResult": "autosched.runtime.timing:BenchmarkResult",
         "enabled": "autosched.runtime.library:enabled",
-        "load_module": "autosched.runtime.library:load_module",
+        "load_module": "autosched.faces:load_module",
         "num_threads": "autosched.runtime.library:num_threads",
         "system_lib": "autosched.runtime.library:system_lib",
     },
@@ -363,15 +364,22 @@ def load(path: Any) -> Any:
     Raises  InvalidValueError if there is no such file; ArtifactError if it is damaged or from a newer version, and,
             with AUTOSCHED_STRICT, if its kernels would have to be built again.
     """
-    runtime = resolve("autosched.runtime")
+    library = resolve("autosched.runtime.library")
     try:
-        return runtime.load_module(path)
-    except runtime.NeedsRebuildError as error:
+        return library.load_module(path)
+    except resolve("autosched.runtime:NeedsRebuildError") as error:
+        if error.reason == "source":
+            return resolve("autosched.driver:rebuild")(error.contents)
         if resolve("autosched.env:AUTOSCHED_STRICT").get():
             hint = "unset AUTOSCHED_STRICT, or build the model on this machine"
             raise resolve("autosched.errors:ArtifactError")(error.message, hint=hint) from None
         logging.getLogger("autosched").warning("%s; its kernels are built again for this machine", error.message)
         return resolve("autosched.driver:rebuild")(error.contents)
+
+
+def load_module(path: Any, fmt: str = "") -> Any:
+    """TVM's name of `load`; a file's format is known from its first bytes."""
+    return load(path)
 
 
 def install_printer() -> None:

@@ -23,7 +23,13 @@ def private_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AUTOSCHED_CACHE_DIR", str(folder / "cache"))
         patch.setenv("AUTOSCHED_DB", str(folder / "records.db"))
-        for name in ("AUTOSCHED_TUNE", "AUTOSCHED_STRICT", "AUTOSCHED_NUM_THREADS", "AUTOSCHED_TARGET_AS", "TOPHUB_LOCATION"):
+        for name in (
+            "AUTOSCHED_TUNE",
+            "AUTOSCHED_STRICT",
+            "AUTOSCHED_NUM_THREADS",
+            "AUTOSCHED_TARGET_AS",
+            "TOPHUB_LOCATION",
+        ):
             patch.delenv(name, raising=False)
         yield folder
 

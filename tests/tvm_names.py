@@ -6,9 +6,16 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from autosched import autotvm, contrib, relay, te
+from autosched import arith, autotvm, contrib, relay, te, tir, topi
 from autosched.faces import ALIASES, FACES
-from autosched.runtime import Device, Executable, GraphModule, Module, NDArray, vm
+from autosched.ir import IRModule
+from autosched.meta_schedule import Database
+from autosched.relax import BlockBuilder, dpl, transform
+from autosched.relax.op import OPERATORS
+from autosched.relax.pipeline import PIPELINES
+from autosched.relax.transform.gradient_rules import RULES
+from autosched.relay.op import more_nn
+from autosched.runtime import Device, Executable, GraphModule, Module, NDArray, relax_vm, vm
 from autosched.runtime.debugger import GraphModuleDebug
 
 PAGE = Path(__file__).parents[1] / "docs" / "coming-from-tvm.md"
@@ -24,8 +31,15 @@ CLASSES = (
     ("`runtime.vm.Executable`", vm.Executable),
     ("`runtime.vm.VirtualMachine`", vm.VirtualMachine),
     ("`relay.vm.VMCompiler`", relay.vm.VMCompiler),
+    ("`relax.VirtualMachine`", relax_vm.VirtualMachine),
+    ("`relax.build(…)`: VMExecutable", relax_vm.VMExecutable),
+    ("`relax.BlockBuilder`", BlockBuilder),
+    ("`IRModule`", IRModule),
+    ("`meta_schedule.Database`", Database),
     ("`te.Schedule`", te.Schedule),
     ("`te.Stage`", te.Stage),
+    ("`tir.Schedule`", tir.Schedule),
+    ("`arith.Analyzer`", arith.Analyzer),
     ("`autotvm.ConfigSpace`", autotvm.ConfigSpace),
     ("`autotvm.tuner.Tuner`", autotvm.tuner.Tuner),
 )
@@ -51,9 +65,23 @@ def generated() -> str:
     lines += [f"| {title} | {listed(public(kind))} |" for title, kind in CLASSES]
     lines += ["", "| module | functions |", "|---|---|"]
     lines += [f"| `te` | {listed([n for n in public(te) if n[0].islower()])} |"]
+    lines += [f"| `tir.analysis` | {listed([n for n in public(tir.analysis) if n[0].islower()])} |"]
+    lines += [f"| `tir.stmt_functor` | {listed([n for n in public(tir.stmt_functor) if n[0].islower()])} |"]
+    lines += [f"| `topi` | {listed([n for n in public(topi) if n[0].islower()])} |"]
     lines += [f"| `relay` | {listed([n for n in public(relay.op) if n[0].islower()])} |"]
-    own = [n for n in public(relay.nn) if n not in ("unwrap", "info", "reshape_to")]
+    own = [n for n in public(relay.nn) if n not in ("unwrap", "info", "reshape_to", "resolve")] + more_nn.__all__
+    own = sorted(n for n in set(own) if n != "Pair")
     lines += [f"| `relay.nn` | {listed([n for n in own if n[0].islower()])} |"]
+    lines += ["", "| of relax | names |", "|---|---|"]
+    operators = sorted(name for name in OPERATORS if not name.startswith(("nn.", "image.")))
+    lines += [f"| `relax.op` | {listed(operators)} |"]
+    lines += [f"| `relax.op.nn` | {listed(sorted(n[3:] for n in OPERATORS if n.startswith('nn.')))} |"]
+    passes = [n for n in public(transform) if n[0].isupper() and inspect.isfunction(getattr(transform, n))]
+    passes += [name for name in FACES["autosched.relax.transform"]]
+    lines += [f"| `relax.transform` | {listed(sorted(passes))} |"]
+    lines += [f"| `relax.get_pipeline` | {listed(sorted(PIPELINES))} |"]
+    lines += [f"| operators that `relax.transform.Gradient` knows | {listed(sorted(n[6:] for n in RULES))} |"]
+    lines += [f"| `relax.dpl` | {listed(sorted(dpl.__all__))} |"]
     lines += ["", "| second name | stands for |", "|---|---|"]
     lines += [f"| `{alias}` | `{real}` |" for alias, real in sorted(ALIASES.items())]
     renamed = {

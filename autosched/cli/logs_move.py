@@ -34,9 +34,7 @@ FORMS = ("lines", "optuna", "package")
     show_default=True,
     help="JSON lines, Optuna's storage, or packages.",
 )
-@click.option(
-    "--package", is_flag=True, help="Add winners to FILE/<family>/<operator>.jsonl."
-)
+@click.option("--package", is_flag=True, help="Add winners to FILE/<family>/<operator>.jsonl.")
 @with_filter
 def export(common: Common, chosen: RecordFilter, file: Path, form: str, package: bool) -> None:
     """Write records to FILE as JSON lines, or as an Optuna storage for its dashboard; whole or not at all.

@@ -17,7 +17,6 @@ from autosched.cli.waiting import Waiting
 if TYPE_CHECKING:
     from autosched.driver.report_facts import ModelFacts
     from autosched.records import RecordFilter
-    from autosched.records.files import replaced
     from autosched.records.report import Machines
     from autosched.records.sql import SqlStore
 
@@ -42,6 +41,7 @@ def report(
     The page needs no server and asks for nothing: it can be mailed or archived. The roofline is shown for what was
     tuned on a machine like this one.
     """
+    from autosched.records.files import replaced
     from autosched.records.report import make_document, make_page
 
     with open_database(common) as store:

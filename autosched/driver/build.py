@@ -15,6 +15,7 @@ from autosched.codegen.native import native_object
 from autosched.driver.choose import Choice, choose_all, is_scheduled
 from autosched.driver.compile import compile_functions, prim_funcs, stored_functions
 from autosched.driver.input_ranges import input_ranges
+from autosched.driver.lower import OWN_PASSES, lower
 from autosched.driver.models import as_module, join_targets, refuse_thread_bindings
 from autosched.driver.outside_calls import build_steps, calls_outside
 from autosched.driver.packed_call import graph_with_packing
@@ -29,6 +30,7 @@ from autosched.driver.tune_first import tune_first
 from autosched.driver.work import count_work
 from autosched.errors import ScheduleError, UsageError
 from autosched.ir import GlobalVar, IRModule
+from autosched.ir.transform import PassContext
 from autosched.records import RecordReader
 from autosched.relax.expr import Call, Function
 from autosched.relax.to_graph import to_graph
@@ -99,22 +101,26 @@ def build(
     if params:
         raise UsageError("params bind the parameters of a relax function", hint="this module has none")
 
+    if PassContext.current().config.get(OWN_PASSES):
+        module = lower(module)
+
     def plain(functions: IRModule) -> Module:
         functions = lower_intrinsics(functions, chosen_target)
         refuse_thread_bindings(functions)
         outside = {name: f for name, f in prim_funcs(functions).items() if calls_outside(f)}
         if outside:
-            return build_with_calls(functions, outside, plain)
+            return build_with_calls(functions, outside, plain, chosen_target)
         return build_functions(with_accuracy(functions, accuracy), chosen_target, reader, n_threads)
 
     if any(is_symbolic(f) for f in prim_funcs(module).values()):
 
         def specialized(name: str, values: Mapping[Any, int]) -> Module:
+            func = module[name]
             if isinstance(what, te.Schedule):  # its axes are split when sizes are known
-                return plain(IRModule({name: with_scalar_buffers(te.to_prim_func(what, args or (), name, values))}))
-            return plain(IRModule({name: with_scalar_buffers(specialize(module[name], values))}))
+                func = te.to_prim_func(what, args or (), name, values)
+            return plain(IRModule({name: with_scalar_buffers(specialize(func, values))}))
 
-        return build_symbolic(module, specialized, plain)
+        return build_symbolic(module, specialized, plain, chosen_target)
     return plain(module)
 
 
@@ -128,17 +134,20 @@ def lower_intrinsics(module: IRModule, target: Target) -> IRModule:
 
 
 def build_with_calls(
-    module: IRModule, outside: Mapping[str, PrimFunc], plain: Callable[[IRModule], Module]
+    module: IRModule, outside: Mapping[str, PrimFunc], plain: Callable[[IRModule], Module], target: Target
 ) -> Module:
     """A module in which some functions call registered Python functions between their kernels."""
     known = {name: f for name, f in prim_funcs(module).items() if name not in outside}
     steps = {name: build_steps(name, f, lambda kernels: plain(IRModule(dict(kernels)))) for name, f in outside.items()}
     entry = next(iter(prim_funcs(module)))
-    return SymbolicModule(steps, plain(IRModule(dict(known))) if known else None, entry)
+    return SymbolicModule(steps, plain(IRModule(dict(known))) if known else None, entry, module, target)
 
 
 def build_symbolic(
-    module: IRModule, specialized: Callable[[str, Mapping[Any, int]], Module], plain: Callable[[IRModule], Module]
+    module: IRModule,
+    specialized: Callable[[str, Mapping[Any, int]], Module],
+    plain: Callable[[IRModule], Module],
+    target: Target,
 ) -> Module:
     """A module whose functions with symbolic sizes are built when they are called."""
     functions = prim_funcs(module)
@@ -147,7 +156,7 @@ def build_symbolic(
         name: SymbolicFunction(name, f, functools.partial(specialized, name))
         for name, f in functions.items() if name not in known
     }  # fmt: skip
-    return SymbolicModule(late, plain(IRModule(known)) if known else None, next(iter(functions)))
+    return SymbolicModule(late, plain(IRModule(known)) if known else None, next(iter(functions)), module, target)
 
 
 def with_accuracy(module: IRModule, accuracy: str) -> IRModule:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from autosched import te
@@ -10,7 +10,10 @@ from autosched.codegen.lower import lower_func
 from autosched.driver.models import as_module
 from autosched.errors import InvalidTypeError, InvalidValueError, WrongInputError
 from autosched.ir import IRModule
+from autosched.ir.transform import PassContext
 from autosched.tir import PrimFunc
+
+OWN_PASSES = "tir.add_lower_pass"
 
 
 def lower(
@@ -34,9 +37,25 @@ def lower(
         module = as_module(what, args, name or ("main" if isinstance(what, te.Schedule) else None))
     except InvalidTypeError as error:
         raise WrongInputError(error.message.replace("build", "lower"), hint=error.hint) from None
-    return module.with_functions(
+    module = run_own_passes(module, lambda phase: phase == 0)
+    module = module.with_functions(
         {
             gv: lower_func(f, partition=not simple_mode) if isinstance(f, PrimFunc) else f
             for gv, f in module.functions_items()
         }
     )
+    return run_own_passes(module, lambda phase: phase > 0)
+
+
+def run_own_passes(module: IRModule, wanted: Callable[[int], bool]) -> IRModule:
+    """The module after the user's passes of the wanted phases: the context's option `tir.add_lower_pass`.
+
+    Phase 0 sees blocks, the later ones plain loops. Raises TypeError where the option is no list of (phase, pass).
+    """
+    for item in PassContext.current().config.get(OWN_PASSES, ()):
+        if not isinstance(item, tuple | list) or len(item) != 2 or not isinstance(item[0], int):
+            raise InvalidTypeError(f"{OWN_PASSES} takes (phase, pass), not {item!r}")
+        phase, own = item
+        if wanted(phase):
+            module = own(module)
+    return module

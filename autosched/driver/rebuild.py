@@ -5,21 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 from autosched.codegen.native import native_object
+from autosched.driver.build import build
 from autosched.driver.compile import compile_functions
-from autosched.errors import ArtifactError
+from autosched.driver.relax_build import build_relax
+from autosched.errors import ArtifactError, ScriptError, TargetError
 from autosched.ir import IRModule
 from autosched.runtime import Executable, Module
 from autosched.runtime.artifact import Contents
+from autosched.runtime.relax_vm import VMExecutable
+from autosched.script.parser import from_source
 from autosched.target import Target
 from autosched.tir.serialize import from_json
 
 
-def rebuild(contents: Contents) -> Executable | Module:
+def rebuild(contents: Contents) -> Executable | Module | VMExecutable:
     """Compile every kernel again from the scheduled function that the artifact carries.
 
     Layouts, packed constants and schedules stay as they were, so the result is right; it may not be the fastest here.
-    Raises  ArtifactError if the artifact carries no functions.
+    Functions that came as text are compiled when they are called, as before they were saved.
+    Raises  ArtifactError if the artifact carries no functions, or text that is none.
     """
+    if contents.kind == "source":
+        return _build_source(contents)
     manifest: dict[str, Any] = dict(contents.info["manifest"])
     functions = manifest.get("functions", {})
     if missing := sorted(set(contents.kernels) - set(functions)):
@@ -38,3 +45,17 @@ def rebuild(contents: Contents) -> Executable | Module:
         entry=str(contents.info["entry"]),
         manifest=manifest,
     )
+
+
+def _build_source(contents: Contents) -> Module | VMExecutable:
+    manifest = contents.info["manifest"]
+    try:
+        module, target = from_source(manifest["source"]), Target(manifest["target"])
+    except (ScriptError, TargetError) as error:
+        raise ArtifactError(f"the artifact's text cannot be read: {error}") from None
+    if not isinstance(module, IRModule):
+        raise ArtifactError("the artifact's text is no module")
+    if manifest["runs"] == "vm":
+        return build_relax(module, target)
+    built: Module = build(module, target=target)
+    return built

@@ -135,6 +135,11 @@ class _Late:
         self.mod, self.target, self.records, self.threads = mod, target, records, threads
         self.built: dict[tuple[Any, ...], Program] = {}
 
+    @property
+    def source(self) -> tuple[str, str]:
+        """The module as text, and its target as JSON."""
+        return self.mod.script(show_meta=True), self.target.to_json()
+
     def __call__(self, name: str, args: Sequence[Any]) -> Program:
         function = self.mod[name]
         values = _sizes(name, function, args)

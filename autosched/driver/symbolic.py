@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, TVMError
+from autosched.errors import InvalidTypeError, ShapeError, TVMError
+from autosched.ir import IRModule
 from autosched.runtime import Function, Module, NDArray
+from autosched.runtime.artifact import save_source
+from autosched.target import Target
 from autosched.tir import PrimFunc
 from autosched.tir.expr import Var, const, const_int, is_float
 from autosched.tir.functor import substitute
@@ -124,15 +128,22 @@ def _number(var: Var, value: int) -> Any:
 
 
 class SymbolicModule(Module):
-    """A module of functions whose sizes are known when they are called; others are as always."""
+    """A module of functions whose sizes are known when they are called; others are as always.
 
-    def __init__(self, functions: Mapping[str, Any], plain: Module | None, entry: str):
+    functions  those functions by name
+    plain      the others, built
+    source     all of them as they were before, which is what is saved
+    """
+
+    def __init__(
+        self, functions: Mapping[str, Any], plain: Module | None, entry: str, source: IRModule, target: Target
+    ):
         kernels = {} if plain is None else plain.kernels
         super().__init__(
             kernels, b"" if plain is None else plain.native, functions={} if plain is None else plain.graphs,
             entry=entry, only_functions=True, manifest={} if plain is None else plain.manifest,
         )  # fmt: skip
-        self._symbolic = dict(functions)
+        self._symbolic, self._whole, self._target = dict(functions), source, target
 
     def get_function(self, name: str, query_imports: bool = False) -> Any:
         """Give a function by name; see `Module.get_function`."""
@@ -151,12 +162,11 @@ class SymbolicModule(Module):
     inspect_source = get_source
 
     def save(self, path: Any, fmt: str = "") -> None:
-        """Refused. Raises InvalidValueError always."""
-        names = ", ".join(self._symbolic)
-        raise InvalidValueError(
-            f"functions with symbolic sizes or calls of Python ({names}) cannot be saved",
-            hint="build them for constant sizes",
-        )
+        """Write the functions as text: where they are loaded, they are compiled when they are called.
+
+        Raises ArtifactError if the file cannot be written.
+        """
+        save_source(Path(path), self._whole.script(show_meta=True), self._target.to_json(), "module")
 
     def with_imports(self) -> Module:
         """Refused. Raises TVMError always."""

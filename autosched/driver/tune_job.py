@@ -25,6 +25,7 @@ from autosched.tuner.search import Search, make_search
 
 FINALISTS = 3  # that meet the default once more, interleaved, before a winner is named
 BATCH = 8
+TASK_UNTIL = 0.005  # a task of which less is expected gets no more; where the model never stops for it, no task does
 LATELY = 40  # trials that the noise is taken from
 
 
@@ -74,7 +75,8 @@ class Job:
             self._resume(i, records)
         self._say_what_is_resumed()
         left = None if options.trials is None else options.trials - self.session.n_trials
-        limits = SchedulerOptions(budget_s=options.budget_s, trials=left, until=options.until, batch=BATCH)
+        until, task_until = options.until, min(TASK_UNTIL, options.until)
+        limits = SchedulerOptions(options.budget_s, left, until=until, task_until=task_until, batch=BATCH)
         self.scheduler = TaskScheduler(self.states, limits)
 
     # ---- what is known already

@@ -52,6 +52,8 @@ class PassContext:
         instruments: Sequence[Any] | None = None,
         config: Mapping[str, Any] | None = None,
     ):
+        if not isinstance(opt_level, int):
+            raise InvalidTypeError(f"PassContext: opt_level is a {type(opt_level).__name__}, not an int")
         self.opt_level = opt_level
         self.required_pass = tuple(required_pass or ())
         self.disabled_pass = tuple(disabled_pass or ())
@@ -141,7 +143,7 @@ class Sequential(Pass):
         name: str = "sequential",
         required: Sequence[str] | None = None,
     ):
-        if not all(isinstance(p, Pass) for p in passes):
+        if not isinstance(passes, Sequence) or not all(isinstance(p, Pass) for p in passes):
             raise InvalidTypeError("Sequential takes a list of passes")
         self.passes = tuple(passes)
         super().__init__(self._run, PassInfo(opt_level, name, tuple(required or ())))

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from autosched.errors import InvalidValueError, TVMError
+from autosched.errors import InvalidTypeError, InvalidValueError, TVMError
 from autosched.ir.module import GlobalVar, IRModule
 from autosched.ir.node import FrozenDict
 from autosched.ir.structural import structural_key
@@ -72,6 +72,8 @@ class BlockBuilder:
     _stack: ClassVar[list[BlockBuilder]] = []
 
     def __init__(self, mod: IRModule | None = None):
+        if mod is not None and not isinstance(mod, IRModule):
+            raise InvalidTypeError(f"BlockBuilder takes an IRModule, got {type(mod).__name__}")
         self._module = IRModule() if mod is None else mod.clone()
         self._function_names = UniqueNames(gv.name for gv in self._module.get_global_vars())
         self._by_form: dict[str, GlobalVar] | None = None
@@ -101,6 +103,8 @@ class BlockBuilder:
         private: bool = False,
     ) -> Iterator[None]:
         """Write the function `name`. Leaving it without an output is an error."""
+        if not isinstance(name, str):
+            raise InvalidTypeError(f"BlockBuilder.function: the name is a text, not {type(name).__name__}")
         given = None if params is None else (params,) if isinstance(params, Var) else tuple(params)
         scope = _Scope(name, given, FrozenDict(attrs or {}), pure, private)
         for p in given or ():

@@ -333,6 +333,10 @@ class Function(Node):
     span: Span | None = field(default=None, metadata=IGNORED)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.params, Sequence) or not all(isinstance(p, Var) for p in self.params):
+            raise InvalidTypeError("Function takes a list of Vars as its parameters")
+        if not isinstance(self.body, Expr):
+            raise InvalidTypeError(f"Function: the body is a {type(self.body).__name__}, no expression")
         object.__setattr__(self, "params", tuple(self.params))
         if isinstance(self.body, Expr) and not isinstance(self.body, SeqExpr):
             object.__setattr__(self, "body", SeqExpr((), self.body))

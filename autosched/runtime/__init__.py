@@ -23,7 +23,7 @@ from autosched.runtime.graph import NOP, Graph, Node, Storage, Value, check_grap
 from autosched.runtime.graph_executor import GraphExecutor, NodeTime
 from autosched.runtime.graph_module import GraphModule
 from autosched.runtime.kernel import ABI_VERSION, ArgSpec, Kernel, Phase
-from autosched.runtime.library import enabled, load_module, module_of_contents, num_threads, system_lib
+from autosched.runtime.library import enabled, module_of_contents, num_threads, system_lib
 from autosched.runtime.loader import ALLOWED_SYMBOLS, check_object, load_objects, unload_objects
 from autosched.runtime.module import Function, Module
 from autosched.runtime.params import load_param_dict, save_param_dict
@@ -71,7 +71,6 @@ __all__ = [
     "is_artifact",
     "kernel_cache",
     "load_contents",
-    "load_module",
     "load_objects",
     "load_param_dict",
     "measure",

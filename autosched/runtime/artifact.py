@@ -43,7 +43,8 @@ _ABI = [ABI_VERSION, NATIVE_ABI_VERSION]
 class Contents:
     """What an artifact holds.
 
-    kind  "graph" (an Executable, its graph is graphs["main"]) or "module"
+    kind  "graph" (an Executable, its graph is graphs["main"]), "module", or "source" (the text of functions that are
+          compiled when their sizes are known, in the manifest)
     info  JSON values of the maker: versions, the build report, what it takes to build the kernels again
     """
 
@@ -59,7 +60,7 @@ class NeedsRebuildError(ArtifactError):
     """An artifact whose machine code does not run here, though the file is whole.
 
     contents  what the file holds, from which its kernels can be built again
-    reason    "features", "machine" or "abi"
+    reason    "features", "machine", "abi", or "source": it holds no machine code
     missing   instruction sets that this machine lacks
     """
 
@@ -102,6 +103,18 @@ def save_contents(contents: Contents, path: Path) -> None:
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
+
+
+def save_source(path: Path, script: str, target: str, runs: str) -> None:
+    """Write functions as text, for those whose sizes are known only when they are called.
+
+    script  the module as `IRModule.script` prints it, constants included
+    target  as JSON
+    runs    "module" or "vm": what `autosched.load` makes of it
+    Raises  ArtifactError if it cannot be written.
+    """
+    manifest = {"source": script, "target": target, "runs": runs}
+    save_contents(Contents("source", {}, b"", {}, (), {"entry": "", "manifest": manifest}), path)
 
 
 def _align(size: int) -> int:
@@ -260,6 +273,8 @@ def _read_contents(path: Path, data: np.ndarray, manifest: Mapping[str, Any], ch
 
 def _requirement(path: Path, manifest: Mapping[str, Any], contents: Contents) -> NeedsRebuildError | None:
     """What this machine lacks to run the code inside; None where nothing."""
+    if contents.kind == "source":
+        return NeedsRebuildError(f"{path} holds functions that are compiled when they are called", "source", contents)
     machine = platform.machine().lower()
     if manifest["machine"] != machine:
         message = f"{path} holds machine code for {manifest['machine']}, and this machine is {machine}"

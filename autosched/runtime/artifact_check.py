@@ -12,7 +12,7 @@ from autosched.errors import ArtifactError
 from autosched.runtime.graph import Graph, check_graph
 from autosched.runtime.kernel import Kernel
 
-KINDS = ("graph", "module")
+KINDS = ("graph", "module", "source")
 _LARGEST = 1 << 47  # more bytes, elements or pieces than any process can hold
 _DTYPE_KINDS = "biuf"  # no Python objects, no records, no texts
 
@@ -72,6 +72,8 @@ def check_contents(
         raise ValueError("there is no graph 'main'")
     if kind == "module" and info["entry"] not in {"", *kernels, *graphs}:
         raise ValueError(f"there is no function {info['entry']!r}")
+    if kind == "source" and {type(info["manifest"][key]) for key in ("source", "target", "runs")} != {str}:
+        raise ValueError("there is no source")
     names = info.get("params", [])
     if not isinstance(info["manifest"], dict) or not isinstance(names, list) or {*map(type, names)} - {str}:
         raise ValueError("what its maker noted is malformed")

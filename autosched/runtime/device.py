@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autosched.errors import InvalidValueError
+from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.runtime.cuda_driver import cuda_attribute, cuda_device_count, cuda_name, cuda_total_memory, cuda_version
 
 RPC_SESS_MASK = 128  # a remote device's type is its own plus this, times the session's number
@@ -134,6 +134,8 @@ def device(dev: object, index: int = 0) -> Device:
 
 def _maker(name: str):  # type: ignore[no-untyped-def]
     def make(index: int = 0) -> Device:
+        if not hasattr(index, "__index__"):
+            raise InvalidTypeError(f"{name}: the index is a {type(index).__name__}, not an int")
         return Device(_NAMES[name], index)
 
     make.__name__ = make.__qualname__ = name

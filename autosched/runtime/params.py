@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from autosched.errors import ArtifactError
+from autosched.errors import ArtifactError, InvalidTypeError
 from autosched.runtime.array import NDArray, array, as_numpy
 
 _LIST_MAGIC = 0xF7E58D4F05049CB7
@@ -19,6 +19,8 @@ _NAMES = {0: "int", 1: "uint", 2: "float"}
 
 def save_param_dict(params: Mapping[str, NDArray | npt.ArrayLike]) -> bytes:
     """Write named arrays as bytes that `load_param_dict` and TVM read."""
+    if not isinstance(params, Mapping) or not all(isinstance(name, str) for name in params):
+        raise InvalidTypeError("save_param_dict takes a mapping from names to arrays")
     parts = [struct.pack("<QQQ", _LIST_MAGIC, 0, len(params))]
     for name in params:
         text = name.encode()
@@ -33,6 +35,8 @@ def load_param_dict(data: bytes | bytearray) -> dict[str, NDArray]:
 
     Raises ArtifactError if the bytes are no parameter file, are cut short, or hold an unknown dtype.
     """
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise InvalidTypeError(f"load_param_dict takes bytes, not {type(data).__name__}")
     reader = _Reader(bytes(data))
     magic, _ = reader.take("<QQ")
     if magic != _LIST_MAGIC:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from autosched.errors import ArtifactError, InvalidTypeError, InvalidValueError, NameNotFoundError
+from autosched.errors import InvalidTypeError, InvalidValueError, NameNotFoundError
 from autosched.runtime.array import NDArray
-from autosched.runtime.artifact import Contents, save_contents
+from autosched.runtime.artifact import Contents, save_contents, save_source
 from autosched.runtime.device import Device, cpu
 from autosched.runtime.executable import Executable
 from autosched.runtime.module import Module
@@ -22,7 +22,15 @@ from autosched.runtime.vm import Executable as VMText
 from autosched.runtime.vm import VirtualMachine as Machine
 from autosched.runtime.vm_program import Param, Program, VMFunction
 
-LateBuild = Callable[[str, Sequence[Any]], Program]
+
+class LateBuild(Protocol):
+    """Makes the program of a function with symbolic shapes from its arguments."""
+
+    @property
+    def source(self) -> tuple[str, str]:
+        """All functions as text, and their target as JSON."""
+
+    def __call__(self, name: str, args: Sequence[Any]) -> Program: ...
 
 
 class VMExecutable:
@@ -110,12 +118,12 @@ class VMExecutable:
     def export_library(self, path: str | Path, fcompile: object = None, addons: object = None, **_: Any) -> None:
         """Write the artifact, whatever the extension; `load_module` reads it.
 
-        Raises ArtifactError if the file cannot be written, or where a function's shapes are not known yet.
+        With functions whose shapes are not known yet all are written as text, and compiled when they are called.
+        Raises ArtifactError if the file cannot be written.
         """
-        if self.symbolic:
-            raise ArtifactError(
-                f"function '{next(iter(self.symbolic))}' has symbolic shapes", hint="build it for the shapes it is for"
-            )
+        if self.late is not None:
+            save_source(Path(path), *self.late.source, "vm")
+            return
         lib = self.program.library()
         info = {"entry": "", "manifest": {**lib.manifest, "vm": self.program.to_text()}}
         save_contents(Contents("module", lib.kernels, lib.native, {}, (), info), Path(path))

@@ -308,7 +308,7 @@ def check(value: Any, param: Param, function: VMFunction) -> Any:
             )
         return tuple(check(v, f, function) for v, f in zip(value, param.fields, strict=True))
     if param.shape is None or param.dtype is None:
-        return value
+        return array(value) if isinstance(value, np.ndarray) else value
     if not isinstance(value, NDArray):
         try:
             value = array(value)

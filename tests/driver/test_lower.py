@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import numpy as np
 import pytest
 
 import autosched
 from autosched import te
-from autosched.ir import structural_equal, walk
-from autosched.tir import Block, For, Schedule
+from autosched.ir import IRModule, structural_equal, walk
+from autosched.ir.transform import PassContext
+from autosched.tir import Block, For, LoopKind, PrimFunc, Schedule
+from autosched.tir.stmt import Stmt
+from autosched.tir.stmt_functor import ir_transform
+from autosched.tir.transform import prim_func_pass
 
 
 def product() -> tuple[te.Tensor, te.Tensor]:
@@ -34,3 +41,24 @@ def test_a_schedule_its_module_and_its_function_lower_alike() -> None:
 def test_other_things_are_refused() -> None:
     with pytest.raises(TypeError, match="schedule"):
         autosched.lower("a string")
+
+
+@prim_func_pass(opt_level=0)
+def in_vectors(func: PrimFunc, mod: IRModule, context: PassContext) -> PrimFunc:
+    def vectorize(loop: Stmt) -> Stmt | None:
+        is_inner = isinstance(loop, For) and loop.loop_var.name == "j"
+        return dataclasses.replace(loop, kind=LoopKind.VECTORIZED) if is_inner else None
+
+    return func.with_body(ir_transform(func.body, None, vectorize, ["tir.For"]))
+
+
+def test_passes_of_the_users_own_run_in_lower_and_build() -> None:
+    x, y = product()
+    with PassContext(config={"tir.add_lower_pass": [(1, in_vectors)]}):
+        assert "T.vectorized(5)" in str(autosched.lower([x, y]))
+        module = autosched.build([x, y])
+    given, out = np.ones((7, 5), np.float32), np.zeros((7, 5), np.float32)
+    module(given, out)
+    assert (out == 2).all()
+    with PassContext(config={"tir.add_lower_pass": [in_vectors]}), pytest.raises(TypeError, match=r"\(phase, pass\)"):
+        autosched.lower([x, y])

@@ -200,6 +200,16 @@ def test_tensors_can_be_tuned(tmp_path: Path) -> None:
     assert autosched.tune([a, b], "cpu", records=tmp_path / "r.db", options=TuneOptions(trials=2)).n_trials == 2
 
 
+def test_a_small_kernel_ends_with_one_thread(tmp_path: Path) -> None:
+    """The number of threads is a knob: both are tried, and splitting 2 µs of work over two cores pays for nobody."""
+    func, database = matmul(4, 16, 16), tmp_path / "r.db"
+    tune(func, database, TuneOptions(trials=12, threads=2))
+    with open_store(database) as store:
+        tried = {record.config["threads"] for record in store.records()}
+        (winner,) = store.records(RecordFilter(winners_only=True))
+    assert tried == {1, 2} and winner.config["threads"] == winner.measurement.how["threads"] == 1
+
+
 def test_default_first() -> None:
     def trial(n: int) -> Trial:
         return Trial(Config("t", {"n": n}), Measurement(Status.OK, (1.0,)))

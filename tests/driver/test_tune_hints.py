@@ -86,3 +86,11 @@ def test_sizes_tell_shapes_apart() -> None:
     first, second = tasks()
     assert sizes_of(first.workload) != sizes_of(second.workload)
     assert sizes_of(first.workload).keys() == sizes_of(second.workload).keys()
+
+
+def test_until_zero_stops_no_task_either(tmp_path: Path) -> None:
+    task, _ = tasks()
+    with open_store(tmp_path / "r.db") as store:
+        for until, task_until in ((0.0, 0.0), (0.01, 0.005), (0.001, 0.001)):
+            options = Job([task], CPU, 1, store, TuneOptions(until=until), {}).scheduler.options
+            assert (options.until, options.task_until) == (until, task_until)

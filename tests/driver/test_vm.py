@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,9 @@ from autosched import relax
 from autosched.driver.vm import build_vm
 from autosched.ir import IRModule
 from autosched.relax import TensorStructInfo as Tensor
+from autosched.runtime.registry import register_func, remove_global_func
 from autosched.runtime.vm_program import Program
+from autosched.script import from_source
 
 
 def tuples() -> IRModule:
@@ -52,3 +56,61 @@ def test_wrong_modules_and_arguments() -> None:
         program.call("main", [1, 2])
     with pytest.raises(ValueError, match=r"main\(x: Tensor\(\[2, 6\], float32\)\)"):
         program.call("main", [np.ones((6, 2), np.float32)])
+
+
+def test_registered_functions_run_between_kernels() -> None:
+    seen = []
+
+    def doubled(x: Any) -> Any:
+        seen.append(x.shape)
+        return x.numpy() * 2
+
+    def into(x: Any, out: Any) -> None:
+        out.copyfrom(x.numpy() + 1)
+
+    register_func("tests.doubled", doubled, override=True)
+    register_func("tests.into", into, override=True)
+    module = from_source("""
+@I.ir_module
+class Module:
+    @R.function(pure=False)
+    def main(x: R.Tensor((3,), "float32")) -> R.Tensor((3,), "float32"):
+        a = R.add(x, x)
+        b = R.call_packed("tests.doubled", a, sinfo_args=R.Tensor((3,), "float32"))
+        c = R.call_dps_packed("tests.into", (b,), out_sinfo=R.Tensor((3,), "float32"))
+        d = R.nn.relu(c)
+        return d
+""")
+    program = build_vm(module, "llvm")
+    x = np.array([1, -2, 3], "float32")
+    np.testing.assert_allclose(program.call("main", [x]).numpy(), np.maximum(4 * x + 1, 0))
+    assert seen == [(3,)]
+    again = Program.from_bytes(program.to_bytes(), program.library())
+    np.testing.assert_allclose(again.call("main", [x]).numpy(), np.maximum(4 * x + 1, 0))
+    remove_global_func("tests.doubled")
+    with pytest.raises(AttributeError, match=r"tests\.doubled"):
+        program.call("main", [x])
+
+
+def test_match_cast_is_checked_and_defines_symbols() -> None:
+    module = from_source("""
+@I.ir_module
+class Module:
+    @R.function
+    def exact(x: R.Tensor(ndim=1, dtype="float32")) -> R.Tensor((3,), "float32"):
+        y = R.match_cast(x, R.Tensor((3,), "float32"))
+        z = R.add(y, y)
+        return z
+
+    @R.function
+    def main(x: R.Tensor(ndim=2, dtype="float32")) -> R.Tensor(ndim=2, dtype="float32"):
+        n, m = T.int64(), T.int64()
+        y = R.match_cast(x, R.Tensor((n, m), "float32"))
+        z = R.add(y, y)
+        return z
+""")
+    built = relax.build(module, "llvm")
+    assert built["main"](np.ones((2, 5), "float32")).numpy().tolist() == [[2.0] * 5] * 2
+    assert built["exact"](np.ones(3, "float32")).numpy().tolist() == [2.0] * 3
+    with pytest.raises(ValueError, match=r"shape \[4\] instead of \[3\]"):
+        built["exact"](np.ones(4, "float32"))

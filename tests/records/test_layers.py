@@ -52,7 +52,9 @@ def test_misses_keep_their_reasons(tmp_path: Path) -> None:
 
 def test_shipped_logs_match_by_family(tmp_path: Path) -> None:
     elsewhere = record(6, winner=True)
-    elsewhere = dataclasses.replace(elsewhere, device=dataclasses.replace(elsewhere.device, model_name="Another CPU", l2_bytes=1))
+    elsewhere = dataclasses.replace(
+        elsewhere, device=dataclasses.replace(elsewhere.device, model_name="Another CPU", l2_bytes=1)
+    )
     write_lines(tmp_path / "x86-64-v3" / "matmul.jsonl", [elsewhere])
     reader = ShippedReader(tmp_path)
     found = reader.best(matmul_task())

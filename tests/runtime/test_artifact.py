@@ -11,8 +11,9 @@ import pytest
 
 from autosched.env import child_environment
 from autosched.errors import ArtifactError
-from autosched.runtime import Executable, NeedsRebuildError, artifact, is_artifact, load_module
+from autosched.runtime import Executable, NeedsRebuildError, artifact, is_artifact
 from autosched.runtime.artifact import load_contents
+from autosched.runtime.library import load_module
 from tests.runtime.kernels import chain
 
 _ENVIRONMENT = child_environment({"PYTHONPATH": str(Path(__file__).parents[2])})

@@ -14,9 +14,9 @@ from autosched.errors import InvalidTypeError, ScheduleError
 N, M, L = 8, 32, 16
 
 
-def gemv(m: int, l: int, *, parts: bool = False, external: bool = False) -> te.TensorIntrin:
-    a, b = te.placeholder((l,), name="a"), te.placeholder((m, l), name="b")
-    k = te.reduce_axis((0, l), name="k")
+def gemv(m: int, n: int, *, parts: bool = False, external: bool = False) -> te.TensorIntrin:
+    a, b = te.placeholder((n,), name="a"), te.placeholder((m, n), name="b")
+    k = te.reduce_axis((0, n), name="k")
     c = te.compute((m,), lambda i: te.sum(a[k] * b[i, k], axis=k), name="c")
     ab = tir.decl_buffer(a.shape, a.dtype, name="A", offset_factor=1, strides=[1])
     bb = tir.decl_buffer(b.shape, b.dtype, name="B", offset_factor=1, strides=[te.var("s1"), 1])
@@ -33,7 +33,7 @@ def gemv(m: int, l: int, *, parts: bool = False, external: bool = False) -> te.T
             if reset:
                 out[i] = 0.0
             if update:
-                with ib.for_range(0, l, "k") as j:
+                with ib.for_range(0, n, "k") as j:
                     out[i] = out[i] + aa.vload([j]) * bb.vload([i, j])
         return ib.get()
 

@@ -66,8 +66,8 @@ def plain_conv(kernel: int = 3, stride: int = 1, size: int = 9) -> PrimFunc:
     return te.create_prim_func([data, weight, relu(out)], "int64")
 
 
-def pool(kind: str) -> PrimFunc:
-    data = te.placeholder((1, 2, 9, 9, 16), name="data")
+def pool(kind: str, *channels: int) -> PrimFunc:
+    data = te.placeholder((1, channels[0], 9, 9, *channels[1:]), name="data")
     f = topi.max_pool2d if kind == "max" else topi.avg_pool2d
     args = {"pool_size": (3, 3), "strides": (2, 2), "padding": (1, 1, 1, 1), "dilation": (1, 1), "ceil_mode": False}
     if kind == "avg":
@@ -161,8 +161,9 @@ CASES: Mapping[str, tuple[str, Callable[[], PrimFunc]]] = {
     "conv_plain": ("conv_plain", plain_conv),
     "conv_plain1": ("conv_plain", lambda: plain_conv(1, size=13)),
     "conv_plain_stride": ("window", lambda: plain_conv(3, 2)),
-    "max_pool": ("window", lambda: pool("max")),
-    "avg_pool": ("window", lambda: pool("avg")),
+    "max_pool": ("window", lambda: pool("max", 2, 16)),
+    "avg_pool": ("window", lambda: pool("avg", 2, 16)),
+    "max_pool_plain": ("window", lambda: pool("max", 5)),
     "global_mean": ("window", global_mean),
     "softmax": ("rows", lambda: softmax(5, 37)),
     "softmax_wide": ("rows", lambda: softmax(2, 3, 128)),

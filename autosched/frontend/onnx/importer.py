@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autosched.errors import AutoschedError, ImportModelError
+from autosched.errors import AutoschedError, ImportModelError, InvalidTypeError
 from autosched.frontend.onnx.model_file import check_model, parse_model, read_model
 from autosched.frontend.onnx.node import Node
 from autosched.frontend.onnx.registry import CONVERTERS
@@ -51,8 +51,10 @@ def from_onnx(
         model = read_model(model)
     elif isinstance(model, bytes):
         model = parse_model(model)
-    else:
+    elif hasattr(model, "graph") and hasattr(model, "opset_import"):
         check_model(model)
+    else:
+        raise InvalidTypeError(f"from_onnx takes a ModelProto, its bytes or a path, not a {type(model).__name__}")
     version = opset or _opset(model)
     _refuse_unsupported(model.graph)
     return _Importer(model.graph, version, dtype_dict, keep_params_in_input, sanitize_input_names).run(shape_dict or {})

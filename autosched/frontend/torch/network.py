@@ -90,8 +90,12 @@ def _with(rule: Rule, attrs: Mapping[str, Any]) -> Rule:
 
 def _rules(torch: Any) -> dict[str, Rule]:
     """Operator -> how PyTorch computes it; attributes come under the operator's own names."""
-    F = torch.nn.functional  # noqa: N806  (PyTorch's own short name)
-    rules: dict[str, Rule] = {name: _plain(getattr(torch, name)) for name in SAME_NAME}
+    same: dict[str, Rule] = {name: _plain(getattr(torch, name)) for name in SAME_NAME}
+    return {**same, **_arithmetic(torch), **_movement(torch), **_windows(torch), **_layers(torch)}
+
+
+def _arithmetic(torch: Any) -> dict[str, Rule]:
+    """Element by element, reductions, products."""
 
     def reduction(function: Any, name: str) -> Rule:
         def rule(x: Any, axis: Any, keepdims: bool) -> Any:
@@ -100,8 +104,22 @@ def _rules(torch: Any) -> dict[str, Rule]:
         rule.__name__ = name
         return rule
 
-    def batch_norm(x: Any, gamma: Any, beta: Any, mean: Any, var: Any, epsilon: float, **_: Any) -> Any:
-        return (F.batch_norm(x, mean, var, gamma, beta, eps=epsilon), mean, var)
+    return {
+        "astype": lambda x, dtype: x.to(getattr(torch, dtype)),
+        "clip": lambda x, min, max: torch.clamp(x, min, max),
+        "identity": lambda x: x,
+        "matmul": lambda a, b, out_dtype: torch.matmul(a, b),
+        "max": reduction(torch.amax, "max"),
+        "mean": reduction(torch.mean, "mean"),
+        "min": reduction(torch.amin, "min"),
+        "power": _plain(torch.pow),
+        "sum": reduction(torch.sum, "sum"),
+        "variance": lambda x, axis, keepdims: torch.var(x, dim=axis, correction=0, keepdim=keepdims),
+    }
+
+
+def _movement(torch: Any) -> dict[str, Rule]:
+    """Elements in other places."""
 
     def split(x: Any, indices_or_sections: Any, axis: int) -> Any:
         if isinstance(indices_or_sections, int):
@@ -116,44 +134,53 @@ def _rules(torch: Any) -> dict[str, Rule]:
 
     def take(x: Any, indices: Any, axis: Any) -> Any:
         if axis in (0, -x.ndim) and x.ndim == 2:
-            return F.embedding(indices, x)
+            return torch.nn.functional.embedding(indices, x)
         flat = torch.index_select(x, axis, indices.reshape(-1))
         at = axis % x.ndim
         return flat.reshape(*x.shape[:at], *indices.shape, *x.shape[at + 1 :])
 
-    def layer_norm(x: Any, gamma: Any, beta: Any, axes: Any, epsilon: float, **_: Any) -> Any:
-        return F.layer_norm(x, gamma.shape, gamma, beta, epsilon)
-
-    return rules | {
-        "astype": lambda x, dtype: x.to(getattr(torch, dtype)),
+    return {
         "broadcast_to": lambda x, shape: x.expand(shape),
-        "clip": lambda x, min, max: torch.clamp(x, min, max),
         "concat": lambda xs, axis: torch.cat(list(xs), dim=axis),
         "expand_dims": lambda x, axis: _unsqueezed(x, axis),
         "flatten": lambda x: x.reshape(-1),
         "gather_elements": lambda x, i, axis: torch.gather(x, axis, i),
-        "identity": lambda x: x,
-        "matmul": lambda a, b, out_dtype: torch.matmul(a, b),
-        "max": reduction(torch.amax, "max"),
-        "mean": reduction(torch.mean, "mean"),
-        "min": reduction(torch.amin, "min"),
         "permute_dims": lambda x, axes: x.permute(*(axes or range(x.ndim - 1, -1, -1))),
-        "power": _plain(torch.pow),
         "reshape": lambda x, shape: x.reshape(shape),
         "split": split,
         "squeeze": lambda x, axis: x.squeeze() if axis is None else x.squeeze(axis),
         "strided_slice": strided_slice,
-        "sum": reduction(torch.sum, "sum"),
         "take": take,
         "tile": lambda x, repeats: x.repeat(*repeats),
-        "variance": lambda x, axis, keepdims: torch.var(x, dim=axis, correction=0, keepdim=keepdims),
+    }
+
+
+def _windows(torch: Any) -> dict[str, Rule]:
+    """Convolution and pooling of images."""
+    F = torch.nn.functional  # noqa: N806  (PyTorch's own short name)
+    return {
         "nn.adaptive_avg_pool2d": lambda x, output_size, **_: F.adaptive_avg_pool2d(x, output_size),
         "nn.avg_pool2d": lambda x, **a: _pooled(F, x, average=True, **a),
         "nn.max_pool2d": lambda x, **a: _pooled(F, x, average=False, **a),
-        "nn.batch_norm": batch_norm,
         "nn.conv2d": lambda x, w, strides, padding, dilation, groups, **_: F.conv2d(
             _padded(F, x, padding), w, None, strides, _even(padding), dilation, groups
         ),
+        "nn.pad": lambda x, pad_width, pad_value: F.pad(x, _torch_widths(pad_width), value=pad_value),
+    }
+
+
+def _layers(torch: Any) -> dict[str, Rule]:
+    """Activations and normalisations."""
+    F = torch.nn.functional  # noqa: N806  (PyTorch's own short name)
+
+    def batch_norm(x: Any, gamma: Any, beta: Any, mean: Any, var: Any, epsilon: float, **_: Any) -> Any:
+        return (F.batch_norm(x, mean, var, gamma, beta, eps=epsilon), mean, var)
+
+    def layer_norm(x: Any, gamma: Any, beta: Any, axes: Any, epsilon: float, **_: Any) -> Any:
+        return F.layer_norm(x, gamma.shape, gamma, beta, epsilon)
+
+    return {
+        "nn.batch_norm": batch_norm,
         "nn.dropout": lambda x, rate: (x, x),
         "nn.gelu": lambda x: F.gelu(x),
         "nn.gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
@@ -162,7 +189,6 @@ def _rules(torch: Any) -> dict[str, Rule]:
         "nn.leakyrelu": lambda x, alpha: F.leaky_relu(x, alpha),
         "nn.log_softmax": lambda x, axis: F.log_softmax(x, dim=axis),
         "nn.lrn": lambda x, size, axis, alpha, beta, bias: F.local_response_norm(x, size, alpha, beta, bias),
-        "nn.pad": lambda x, pad_width, pad_value: F.pad(x, _torch_widths(pad_width), value=pad_value),
         "nn.relu": lambda x: torch.relu(x),
         "nn.silu": lambda x: F.silu(x),
         "nn.softmax": lambda x, axis: F.softmax(x, dim=axis),

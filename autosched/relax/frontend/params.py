@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from autosched.errors import InvalidTypeError
 from autosched.ir.module import IRModule
 from autosched.relax.expr import Function
 
 
 def detach_params(mod: IRModule) -> tuple[IRModule, dict[str, list[Any]]]:
     """The module without `params` attributes, and the arrays by function name (only functions that had them)."""
+    if not isinstance(mod, IRModule):
+        raise InvalidTypeError(f"detach_params takes an IRModule, got {type(mod).__name__}")
     found: dict[str, list[Any]] = {}
     functions = {}
     for gv, function in mod.functions.items():

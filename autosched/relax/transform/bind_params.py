@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.errors import InvalidValueError, ShapeError
+from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
 from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax.expr import Constant, Expr, Function, Var
@@ -56,6 +56,9 @@ def BindParams(func_name: str, params: Mapping[Any, Any]) -> Pass:  # noqa: N802
 
     Raises ValueError for a name that is none, or a shape that does not fit.
     """
+
+    if not isinstance(params, Mapping):
+        raise InvalidTypeError(f"BindParams takes a mapping from names to arrays, got {type(params).__name__}")
 
     def bind(module: IRModule) -> IRModule:
         gv = module.get_global_var(func_name)

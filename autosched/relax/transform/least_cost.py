@@ -7,6 +7,7 @@ whose table would be too large is fixed to the value that looks cheapest in its 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -36,31 +37,39 @@ class CostGraph:
 
     def solve(self, most_entries: int = MOST_ENTRIES) -> dict[Name, int]:
         """The values of least total cost; of equal ones, the lower values of variables named first."""
-        factors = list(self.factors)
+        near: dict[Name, list[Factor]] = {name: [] for name in self.sizes}  # the factors that speak of each variable
+        for factor in self.factors:
+            _add(near, factor)
+        entries = {name: self._entries(name, near[name]) for name in self.sizes}
         steps: list[tuple[Name, tuple[Name, ...], Table]] = []
-        left = dict(self.sizes)
-        while left:
-            name = min(left, key=lambda v: self._entries(v, factors))
-            mine = [f for f in factors if name in f[0]]
-            if self._entries(name, factors) > most_entries:
+        while entries:
+            name = min(entries, key=lambda v: entries[v])
+            mine, size = near.pop(name), entries.pop(name)
+            for factor in mine:
+                for other in factor[0]:
+                    if other != name:
+                        near[other] = [f for f in near[other] if f is not factor]
+            if size > most_entries:
                 value = self._fix(name, mine)
-                factors = [_restrict(f, {name: value}) for f in factors]
-                steps.append((name, (), np.array([0.0 if i == value else np.inf for i in range(left[name])])))
+                left = [_restrict(f, {name: value}) for f in mine]
+                steps.append((name, (), np.array([0.0 if i == value else np.inf for i in range(self.sizes[name])])))
             else:
                 names, table = self._joined(name, mine)
-                factors = [f for f in factors if name not in f[0]]
-                factors.append((names[1:], table.min(axis=0)))
+                left = [(names[1:], table.min(axis=0))]
                 steps.append((name, names[1:], table))
-            del left[name]
+            for factor in left:
+                _add(near, factor)
+            for other in {n for factor in mine for n in factor[0] if n != name}:
+                entries[other] = self._entries(other, near[other])
         found: dict[Name, int] = {}
         for name, others, table in reversed(steps):
             at: tuple[Any, ...] = (slice(None), *(found[o] for o in others))
             found[name] = int(np.argmin(table[at]))
         return found
 
-    def _entries(self, name: Name, factors: Iterable[Factor]) -> int:
-        near = {n for names, _ in factors if name in names for n in names} | {name}
-        return int(np.prod([self.sizes[n] for n in near], dtype=np.float64).clip(max=2**60))
+    def _entries(self, name: Name, mine: Iterable[Factor]) -> int:
+        """The size of the table in which a variable would be eliminated."""
+        return math.prod(self.sizes[n] for n in {n for names, _ in mine for n in names} | {name})
 
     def _joined(self, name: Name, mine: Sequence[Factor]) -> tuple[tuple[Name, ...], Table]:
         """The sum of factors as one table, `name` first."""
@@ -79,6 +88,11 @@ class CostGraph:
             axes = tuple(i for i, n in enumerate(own) if n != name)
             total = total + table.min(axis=axes)
         return int(np.argmin(total))
+
+
+def _add(near: Mapping[Name, list[Factor]], factor: Factor) -> None:
+    for name in factor[0]:
+        near[name].append(factor)
 
 
 def _restrict(factor: Factor, values: Mapping[Name, int]) -> Factor:

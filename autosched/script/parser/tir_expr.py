@@ -242,6 +242,9 @@ class ExprReader:
             args = arguments(self.state, node, "a", "b", required=2)
             return FUNCTIONS[name](*self.pair(args["a"], args["b"]))
         if name in DTYPES and len(node.args) == 1:
+            value = self.value(node.args[0])
+            if isinstance(value, int | float):
+                return E.const(value, name)
             return E.Cast(self.expr(node.args[0]), name)
         special = getattr(self, f"_call_{name}", None)
         if special is not None:

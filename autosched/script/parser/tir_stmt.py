@@ -258,7 +258,8 @@ class StmtReader:
             with self.state.scope():
                 if macro.hygienic:
                     for name, value in macro.names.items():
-                        self.state.define(name, value)
+                        if not hasattr(value, "DIALECT"):
+                            self.state.define(name, value)
                 for name, value in {**dict(zip(names, given, strict=False)), **words}.items():
                     self.state.define(name, value)
                 return self.body(macro.node.body)

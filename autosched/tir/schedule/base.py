@@ -10,11 +10,12 @@ from autosched.errors import InvalidTypeError, InvalidValueError, ScheduleError
 from autosched.ir.module import GlobalVar, IRModule
 from autosched.tir.expr import Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.schedule.outer import with_outer_regions
 from autosched.tir.schedule.rv import RV, BlockRV, ExprRV, LoopRV
 from autosched.tir.schedule.trace import Decision, Instruction, Trace
-from autosched.tir.schedule.outer import with_outer_regions
 from autosched.tir.schedule.tree import Tree, unique_names
 from autosched.tir.stmt import Block, For
+
 
 class Trees(dict[str, Tree]):
     """The functions by name; blocks around others declare what these use, whatever a primitive has made of them."""

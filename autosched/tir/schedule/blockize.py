@@ -204,8 +204,8 @@ def _as_block(tree: Tree, block: Block, init: Stmt, division: _Division) -> Stmt
     """The start values of a tile as a block `X_init` without variables, which later primitives can see."""
     written = [w.buffer for w in block.writes]
     shell = Block(
-        iter_vars=(), alloc_buffers=(), reads=(), writes=(), name_hint=tree.unique_block_name(f"{block.name_hint}_init"),
-        body=init,
+        iter_vars=(), alloc_buffers=(), reads=(), writes=(), body=init,
+        name_hint=tree.unique_block_name(f"{block.name_hint}_init"),
     )  # fmt: skip
     regions = regions_over(_substituted(block.writes, division), division, _analyzer((), division))
     reads = tuple(r for r in with_regions(shell).reads if r.buffer not in written)

@@ -142,7 +142,8 @@ def cache_read(
         raise ScheduleError(f"cache_read: '{buffer.name}' is written after it is read", where=where_block(tree, name))
     copy = Buffer(tree.unique_buffer_name(f"{buffer.name}_{scope}"), buffer.shape, buffer.dtype, scope=scope)
     users = [*writers, *readers]
-    parent = _common_parent(tree, [tree.realizes[n] for n in users]) if writers else tree.root
+    scope_block = _one_scope(tree, name, users, "cache_read")
+    parent = _common_parent(tree, [tree.realizes[n] for n in users]) if writers else scope_block
     parent = _holder(tree, parent)
     place = _place_of(tree, parent, writers, last=True) + 1 if writers else _place_of(tree, parent, readers, last=False)
     if place > _place_of(tree, parent, readers, last=False):
@@ -155,6 +156,18 @@ def cache_read(
     copy_name = tree.unique_block_name(copy.name)
     tree = _insert(tree, parent, copy_nest(copy_name, buffer, copy, box), place)
     return _rename_in(tree, readers, buffer, copy).add_buffers(copy), copy_name
+
+
+def _one_scope(tree: Tree, name: str, users: Sequence[str], action: str) -> BlockRealize:
+    """The block around all users of a buffer. Raises ScheduleError where they stand in different ones."""
+    scope = tree.scope_of(tree.realizes[name])
+    stranger = next((n for n in users if tree.scope_of(tree.realizes[n]) is not scope), None)
+    if stranger is not None:
+        raise ScheduleError(
+            f"{action}: block '{stranger}' uses the buffer as well and stands in another block",
+            where=where_block(tree, name),
+        )  # fmt: skip
+    return scope
 
 
 def _holder(tree: Tree, stmt: Stmt) -> Stmt:
@@ -184,7 +197,8 @@ def cache_write(
         )
     copy = Buffer(tree.unique_buffer_name(f"{buffer.name}_{scope}"), buffer.shape, buffer.dtype, scope=scope)
     users = [tree.realizes[n] for n in (name, *readers)]
-    parent = _holder(tree, _common_parent(tree, users) if readers else tree.root)
+    scope_block = _one_scope(tree, name, [name, *readers], "cache_write")
+    parent = _holder(tree, _common_parent(tree, users) if readers else scope_block)
     place = _place_of(tree, parent, [name], last=True) + 1
     left = [r for r in readers if r not in consumers]
     if left and place > _place_of(tree, parent, left, last=False):

@@ -13,7 +13,6 @@ from autosched.tir.schedule.tree import Tree, realizes_below
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import Block, BlockRealize, For, SeqStmt, Stmt
 
-
 RING = "rolling_buffer"  # the annotation of blocks that use a ring: their loops keep their order
 
 

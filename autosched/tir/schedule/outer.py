@@ -35,9 +35,7 @@ def _own_sums(block: Block, inside: list[Block]) -> set[Buffer]:
     return {w.buffer for x in inside for w in x.writes} - declared
 
 
-def _following(
-    declared: tuple[BufferRegion, ...], used: list[Buffer], own: set[Buffer]
-) -> tuple[BufferRegion, ...]:
+def _following(declared: tuple[BufferRegion, ...], used: list[Buffer], own: set[Buffer]) -> tuple[BufferRegion, ...]:
     wanted = [b for b in dict.fromkeys(used) if b not in own]
     known = {r.buffer for r in declared}
     if known == set(wanted):

@@ -10,6 +10,7 @@ from autosched.tir.expr import Buffer
 from autosched.tir.index_map import IndexMap
 from autosched.tir.schedule import cache, compute_at, inline, layout, loops, notes, reduction, sampling
 from autosched.tir.schedule.extras import INLINE
+from autosched.tir.schedule.place import where_block
 from autosched.tir.schedule.rv import BlockRV, ExprRV, LoopRV
 from autosched.tir.schedule.special import ScheduleSpecial
 from autosched.tir.stmt import LoopKind
@@ -283,6 +284,12 @@ class Schedule(ScheduleSpecial):
         block = self._rv_of(block)
         fn, name = self._block(block)
         position = cache.position_of(self._tree(fn), name, buffer_index, written=True, action="storage_align")
+        target = cache.buffer_at(self._tree(fn), name, position, written=True, action="storage_align")
+        if not -target.ndim <= axis < target.ndim or factor < 1:
+            raise ScheduleError(
+                f"storage_align: axis {axis} with factor {factor} of '{target.name}', which has {target.ndim} dimensions",
+                where=where_block(self._tree(fn), name),
+            )  # fmt: skip
         noted = self._tree(fn).block(name).annotations.get("buffer_dim_align", ())
         self.annotate(block, "buffer_dim_align", [*map(list, noted), [position, axis, factor, offset]])
 

