@@ -41,6 +41,7 @@ def test_every_import_is_a_dependency_or_an_extra() -> None:
     extras = read_setup()["options.extras_require"]
     declared = requirement_names(options["install_requires"]) | {"onnx", "torch", "onnxruntime", "openvino"}
     declared |= requirement_names(extras["cluster"]) | requirement_names(extras["plot"])
+    declared |= {"pytest"}  # whoever uses TVM's fixtures of `autosched.testing` has it
     assert {"onnx", "torch"} <= set(extras)
     # what is called otherwise, and what a dependency cannot be without
     brought_by = {"sklearn": "scikit-learn", "scipy": "scikit-learn", "threadpoolctl": "scikit-learn"}

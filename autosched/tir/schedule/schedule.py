@@ -287,7 +287,7 @@ class Schedule(ScheduleSpecial):
         target = cache.buffer_at(self._tree(fn), name, position, written=True, action="storage_align")
         if not -target.ndim <= axis < target.ndim or factor < 1:
             raise ScheduleError(
-                f"storage_align: axis {axis} with factor {factor} of '{target.name}', which has {target.ndim} dimensions",
+                f"storage_align: axis {axis} with factor {factor} of '{target.name}' in {target.ndim} dimensions",
                 where=where_block(self._tree(fn), name),
             )  # fmt: skip
         noted = self._tree(fn).block(name).annotations.get("buffer_dim_align", ())

@@ -1,8 +1,8 @@
 """Bayesian optimisation on clipped logarithmic times: expected improvement over all candidates.
 
 The expected time is the mean of two Gaussian processes with different ideas of likeness: by distance alone
-(`JointKernel`), and by knobs that act on their own, in pairs and together (`SpaceKernel`). On recorded spaces the two
-together find better ones than each alone, as neither is sure of what the other doubts.
+(`JointKernel`), and by knobs that act on their own, in pairs and together (`SpaceKernel`). On three recorded spaces
+(10 seeds) the first alone was ahead at 50 evaluations (.962 to .947) but got stuck more often (.980 to .996 at 100).
 
 A small space is judged whole at every step. In a large one, candidates are drawn anew and the most promising ones are
 improved from neighbour to neighbour. Batches are picked by kriging believer: what was picked counts as measured with
