@@ -79,8 +79,8 @@ def verify(common: Common, remeasure: Path | None) -> int:
 def _remeasure(common: Common, store: SqlStore, model: Path) -> list[dict[str, Any]]:
     from autosched.cli.model import load_module
     from autosched.driver.settings import check_runs_here, resolve_target, resolve_threads
+    from autosched.driver.task_space import default_of
     from autosched.driver.tasks import extract_tasks
-    from autosched.templates import default_config
     from autosched.tuner.measure import LocalMeasurer, MeasureOptions
 
     module = load_module(model, None, quiet=common.is_quiet)
@@ -91,7 +91,7 @@ def _remeasure(common: Common, store: SqlStore, model: Path) -> list[dict[str, A
         for task in extract_tasks(module, target, threads=threads):
             found = store.best(task)
             row: dict[str, Any] = {"workload": task.key, "recorded_s": found.expected_s}
-            default = default_config(task.func, target)
+            default = default_of(task)
             if found.config is None:
                 rows.append({**row, "verdict": "no winner here"})
             elif found.config == default:

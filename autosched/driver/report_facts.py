@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autosched.codegen import compile_func
+from autosched.driver.task_space import default_of
 from autosched.driver.tasks import extract_tasks
 from autosched.driver.work import count_work
 from autosched.errors import AutoschedError
@@ -19,7 +20,8 @@ from autosched.runtime.cache import kernel_cache
 from autosched.space import Config
 from autosched.target import Target
 from autosched.task import Task
-from autosched.templates import apply_config, default_config
+from autosched.templates import apply_config
+from autosched.templates.thread_knob import split_threads
 from autosched.tir.schedule.trace import KINDS
 
 
@@ -48,11 +50,11 @@ def model_facts(
 def kernel_texts(task: Task, winner: Config) -> dict[str, str]:
     """The winner's and the default's schedule and generated source, by title; once where they are the same."""
     texts: dict[str, str] = {}
-    default = default_config(task.func, task.target)
+    default = default_of(task)
     chosen = {"Winner": winner, "Default": default} if winner != default else {"The default, which has won": default}
     for title, config in chosen.items():
         try:
-            applied = apply_config(task.func, config, task.target)
+            applied = apply_config(task.func, split_threads(config)[0], task.target)
             source = compile_func(applied.func, task.target, name=task.name or "kernel").source
         except AutoschedError as error:
             texts[f"{title}: {config}"] = error.line
