@@ -73,12 +73,16 @@ class VMExecutable:
 
     def call(self, name: str, args: Sequence[Any]) -> Any:
         """Run a function on converted values. Raises as `Program.call`."""
+        return self.program_for(name, args).call(name, args)
+
+    def program_for(self, name: str, args: Sequence[Any]) -> Program:
+        """The program that runs a function on such values. Raises AttributeError for an unknown name."""
         if name in self.symbolic:
             assert self.late is not None, "symbolic functions come with their maker"
-            return self.late(name, args).call(name, args)
+            return self.late(name, args)
         if name not in self.program.functions:
             raise NameNotFoundError(f"no function '{name}'", hint=f"there are {', '.join(self.names())}")
-        return self.program.call(name, args)
+        return self.program
 
     def params(self, name: str) -> tuple[Param, ...]:
         """The parameters of a function. Raises AttributeError for an unknown name."""
@@ -272,8 +276,9 @@ class VirtualMachine(Machine):
 
     def profile(self, func_name: str, *args: Any) -> Report:
         """Run a function and say what each kernel took, in µs."""
-        machine = VirtualMachineProfiler(VMText(self.executable.program), self.devices)
-        return machine.profile(*self._arguments(func_name, args, {}), func_name=func_name)
+        values = self._arguments(func_name, args, {})
+        machine = VirtualMachineProfiler(VMText(self.executable.program_for(func_name, values)), self.devices)
+        return machine.profile(*values, func_name=func_name)
 
     def get_function(self, name: str) -> Callable[..., Any]:
         """A function by name; as `vm[name]`."""

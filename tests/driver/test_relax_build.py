@@ -137,6 +137,15 @@ def test_files(tmp_path: Path) -> None:
     assert np.array_equal(result.numpy(), (X + 1) ** 2)
 
 
+def test_functions_with_symbols_are_saved_as_text(tmp_path: Path) -> None:
+    relax.build(Symbolic, "llvm").export_library(tmp_path / "symbolic.so")
+    vm = relax.VirtualMachine(autosched.runtime.load_module(tmp_path / "symbolic.so"), autosched.cpu())
+    for n in (2, 5):
+        assert np.allclose(vm["main"](np.ones((n, 4), "float32")).numpy(), np.full((n, 4), 0.25))
+    report = vm.profile("main", np.ones((2, 4), "float32"))
+    assert len(report.calls) == 1 and report.calls[0]["Duration (us)"] < report.device_metrics["cpu0"]["Duration (us)"]
+
+
 def test_instrument_sees_calls() -> None:
     seen: list[tuple[str, bool]] = []
     vm = machine(Dense)
