@@ -12,8 +12,8 @@ from autosched.cli.output import count, say
 from autosched.cli.values import Count
 
 EXAMPLE = """
-dask scheduler --host 127.0.0.1
 autosched worker tcp://127.0.0.1:8786
+dask scheduler --host 127.0.0.1            # before that, anywhere
 autosched tune model.onnx --on tcp://127.0.0.1:8786
 """
 
