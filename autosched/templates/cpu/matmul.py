@@ -25,7 +25,8 @@ from autosched.templates.pack import Pack, repack
 from autosched.tir import BufferLoad, PrimFunc, Var, as_int
 from autosched.tir.schedule import LoopRV, Schedule
 
-MOST_PREFETCHED = 256  # rows: with more, the products take longer than the weights' way from memory
+# Rows: with fewer the weights stream by, faster without; with more the products take longer than the weights' way.
+LEAST_PREFETCHED, MOST_PREFETCHED = 5, 256
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,8 @@ class Matmul:
         chunk = max(1, min(tiles_m, 64))
         while chunk > 1 and anchor.sizes["batch"] * tiles_n * -(-tiles_m // chunk) < 8:
             chunk //= 2
-        prefetch = operands.is_weight and m <= MOST_PREFETCHED and 4 * n * k > target.cache.l2_bytes / 2
+        is_worth_it = LEAST_PREFETCHED <= m <= MOST_PREFETCHED and 4 * n * k > target.cache.l2_bytes / 2
+        prefetch = operands.is_weight and is_worth_it
         unroll = max(default_unroll(tile.rows * tile.vectors, k), 2 if prefetch and k % 2 == 0 else 1)
         return Config(
             self.name,
