@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from autosched.driver.build import assemble, call_counts
+from autosched.driver.build_graph import assemble, call_counts
 from autosched.driver.choose import Choice, is_scheduled, make_task
 from autosched.driver.input_ranges import input_ranges
 from autosched.driver.programs import Program, autosched_program

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from autosched.driver.build import call_counts, has_graph, prepare
+from autosched.driver.build_graph import call_counts, has_graph, prepare
 from autosched.driver.choose import is_scheduled, make_task
 from autosched.ir import IRModule
 from autosched.target import Target

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from autosched.driver.build import has_graph, prepare
+from autosched.driver.build_graph import has_graph, prepare
 from autosched.driver.interruption import Interruption
 from autosched.driver.model_check import ModelCheck
 from autosched.driver.models import as_module

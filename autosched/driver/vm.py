@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.driver.build import build_graph
+from autosched.driver.build_graph import build_graph
 from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
 from autosched.errors import InvalidTypeError, UsageError
 from autosched.ir import GlobalVar, IRModule

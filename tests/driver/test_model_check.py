@@ -8,7 +8,7 @@ import pytest
 
 import autosched
 from autosched.driver import TuneOptions
-from autosched.driver.build import prepare
+from autosched.driver.build_graph import prepare
 from autosched.driver.model_check import ModelCheck, Swap, settle
 from autosched.driver.task_space import default_of
 from autosched.driver.tasks import prepared_tasks
