@@ -66,6 +66,10 @@ class NameNotFoundError(TVMError, AttributeError):
     exit_code = 2
 
 
+class UnknownOptionError(NameNotFoundError, ValueError):
+    """An option that does not exist: TVM says AttributeError in one version and ValueError in another."""
+
+
 class ShapeError(InvalidValueError):
     """Shapes that do not fit each other or the operator."""
 
@@ -74,6 +78,10 @@ class IndexOutOfRangeError(TVMError, IndexError):
     """A position outside the range."""
 
     exit_code = 2
+
+
+class MissingKeyError(InvalidValueError, KeyError):
+    """Names that are missing or unexpected in a mapping."""
 
 
 class TargetError(InvalidValueError):
@@ -116,7 +124,7 @@ class ScriptError(InvalidValueError):
     """Text that is no legal script; the message shows the line with a caret."""
 
 
-class RecordError(TVMError):
+class RecordError(InvalidValueError):
     """A tuning database or log that cannot be used."""
 
     exit_code = 2
@@ -128,7 +136,7 @@ class UntrustedError(RecordError):
     exit_code = 1
 
 
-class ArtifactError(TVMError):
+class ArtifactError(InvalidValueError):
     """A saved artifact that cannot be loaded."""
 
     exit_code = 2

@@ -70,7 +70,7 @@ def measure(n: int, folder: Path) -> list[tuple[str, float, float]]:
     with open_store(path, write=False) as store:
         rows.append((f"best of {n:,} records", bar, timed(store.winners)))
         rows.append(
-            (f"stats of {n:,} records", bar, timed(lambda: task_statistics(*store.trial_table(), store.winners())))
+            (f"stats of {n:,} records", bar, timed(lambda: task_statistics(*store.trial_table(), store.wins())))
         )
     reader = default_reader(path)
     tasks = [Task(record.workload, Target("cpu"), threads=2) for record in made_up(min(n, 100 * PER_TASK))][::PER_TASK]

@@ -43,15 +43,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--budget", type=int, default=400)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0)
     options = parser.parse_args(arguments)
     points = [k for k in (50, 100, 200, 400) if k <= options.budget]
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
     chosen = [f for f in functions() if not options.functions or f.name in options.functions.split(",")]
     print("function, strategy: score after " + ", ".join(map(str, points)) + " evaluations; seconds a run")
     for strategy in options.strategies.split(","):
         table = []
         for function in chosen:
             how = {"budget": options.budget, "batch": options.batch}
-            runs = [scores(function, strategy, seed=seed, **how) for seed in range(options.seeds)]
+            runs = [scores(function, strategy, seed=seed, **how) for seed in seeds]
             table.append(np.mean([run[0] for run in runs], axis=0))
             seconds = np.mean([run[1] for run in runs])
             _print(function.name, strategy, table[-1], points, f"{seconds:.1f} s, {function.space.count():.1e} valid")

@@ -32,13 +32,10 @@ SIZES: Mapping[str, Mapping[str, int]] = {
 }
 
 
-def evaluations(recording: Recording, strategy: str, hints: Sequence[Hint], seeds: int) -> float:
-    """The mean number of evaluations until the goal is reached."""
-    counts = []
-    for seed in range(seeds):
-        run = replay(recording, strategy, budget=BUDGET, batch=1, seed=seed, hints=hints)
-        counts.append(1 + int(np.argmax(run.scores >= GOAL)) if run.scores[-1] >= GOAL else BUDGET)
-    return float(np.mean(counts))
+def evaluations(recording: Recording, strategy: str, hints: Sequence[Hint], seeds: Sequence[int]) -> float:
+    """The mean number of evaluations until the goal is reached, `BUDGET` where it is not before."""
+    runs = [replay(recording, strategy, budget=BUDGET, batch=1, seed=seed, hints=hints, goal=GOAL) for seed in seeds]
+    return float(np.mean([len(run.scores) for run in runs]))
 
 
 def source_of(recording: Recording, template: str, shuffle: np.random.Generator | None = None) -> Source:
@@ -55,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.search_transfer", description=__doc__.splitlines()[0])
     parser.add_argument("--strategy", default="auto")
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, default=FOLDER)
     options = parser.parse_args(arguments)
     found = {name: options.folder / f"{name}.csv.gz" for name in SIZES}
@@ -69,7 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rng = np.random.default_rng(0)
         bad = WorkloadsHint([source_of(other, name, rng) for other in others], SIZES[name])
         ways: tuple[Sequence[Hint], ...] = ((), (good,), (bad,))
-        table.append([evaluations(recording, options.strategy, hints, options.seeds) for hints in ways])
+        seeds = range(options.first_seed, options.first_seed + options.seeds)
+        table.append([evaluations(recording, options.strategy, hints, seeds) for hints in ways])
         print(f"{name:10}" + "".join(f"{count:8.1f}" for count in table[-1]), flush=True)
     print(f"{'mean':10}" + "".join(f"{count:8.1f}" for count in np.mean(table, axis=0)))
     return 0

@@ -18,7 +18,7 @@ from pathlib import Path
 import autosched
 from autosched import te
 from autosched.driver import TuneOptions, TuneReport, extract_tasks, load_model
-from autosched.driver.build import prepare
+from autosched.driver.build_graph import prepare
 from autosched.driver.model_check import ModelCheck
 from autosched.driver.programs import Program, peer_program
 from autosched.driver.rounds import Timing, measure

@@ -15,7 +15,7 @@ import numpy as np
 from autosched.autotvm.measure.types import MeasureInput, MeasureResult
 from autosched.autotvm.task.space import ConfigEntity
 from autosched.autotvm.task.task import Task
-from autosched.errors import InvalidValueError, RecordError, TVMError
+from autosched.errors import InvalidValueError, RecordError
 from autosched.target import Target
 
 AUTOTVM_LOG_VERSION = 0.2
@@ -32,9 +32,9 @@ def measure_str_key(inp: MeasureInput, include_config: bool = True) -> str:
 
 
 def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> str:
-    """A measurement as a line. Raises TVMError for another protocol than "json"."""
+    """A measurement as a line. Raises InvalidValueError for another protocol than "json"."""
     if protocol != "json":
-        raise TVMError(f"Invalid log protocol: {protocol}", hint='lines are "json"')
+        raise InvalidValueError(f"Invalid log protocol: {protocol}", hint='lines are "json"')
     costs = result.costs if result.error_no == 0 else (ERROR_COST,)
     line = {
         "input": [str(inp.target), inp.task.name, inp.task.args, inp.task.kwargs],
@@ -54,7 +54,7 @@ def decode(row: str, protocol: str = "json") -> tuple[MeasureInput, MeasureResul
     """A line's measurement; None for a line of version 0.1. Raises RecordError for a malformed line."""
     global _old_version_warning
     if protocol != "json":
-        raise TVMError(f"Invalid log protocol: {protocol}", hint='lines are "json"')
+        raise InvalidValueError(f"Invalid log protocol: {protocol}", hint='lines are "json"')
     try:
         content = json.loads(row)
         if content.get("v") == 0.1:

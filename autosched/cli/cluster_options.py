@@ -16,6 +16,7 @@ from autosched.errors import UsageError
 
 if TYPE_CHECKING:
     from autosched.driver import TuneOptions
+    from autosched.tuner.measure.cluster.device import Device
     from autosched.tuner.measure.cluster.security import Access
 
 
@@ -64,10 +65,26 @@ def measuring_on(
     with Cluster(reached) as cluster:
         device = cluster.choose(common.target)
         say(f"measuring on {cluster.devices()[device]} × {device.text}", quiet=common.is_quiet)
-        # The model is not run here: winners are judged by their tasks, each on a device of the kind.
-        there = dataclasses.replace(options, threads=common.threads or device.threads, verify="task")
+        threads = common.threads or device.threads
+        verify = options.verify
+        if verify == "model" and (objection := cannot_run_here(device, threads)):
+            verify = "task"
+            say(f"winners are judged task by task, not inside the model: {objection}", quiet=common.is_quiet)
+        there = dataclasses.replace(options, threads=threads, verify=verify)
         yield {
             "target": device.target,
             "options": there,
             "measurer": lambda target, how: cluster.measurer(device, how),
         }
+
+
+def cannot_run_here(device: Device, threads: int) -> str:
+    """Why whole models for a cluster's device say nothing when they run on this machine; "" where they do."""
+    from autosched.target import Target, choose_threads
+
+    here = Target("cpu").fingerprint()
+    if device.fingerprint != here:
+        return f"it is for {device.fingerprint.model_name}, and this machine is another kind of device"
+    if threads > (most := choose_threads()):
+        return f"it is for {threads} threads, and this machine has {most}"
+    return ""

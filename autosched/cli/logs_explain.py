@@ -66,17 +66,19 @@ class Gains:
         from autosched.records.like import leaves
         from autosched.records.sql import SqlStore
         from autosched.records.statistics import task_statistics
+        from autosched.task import Workload
 
         stores = [part for part in leaves(reader) if isinstance(part, SqlStore)]
         self.stores, self.threads = stores, threads
         self.known: dict[tuple[str, Any], float] = {}
         saved: dict[str, list[float]] = {}
         for store in reversed(stores):
-            for task in task_statistics(*store.trial_table(), store.winners()):
+            for task in task_statistics(*store.trial_table(), store.wins()):
                 if task.expected_gain is not None and task.key.threads == threads:
                     self.known[task.key.workload, task.key.device] = task.expected_gain
-                if task.winner is not None and task.gain is not None:
-                    saved.setdefault(task.winner.workload.op, []).append(1 - 1 / task.gain)
+                if task.gain is not None:
+                    op = Workload.from_json(task.key.workload).op
+                    saved.setdefault(op, []).append(1 - 1 / task.gain)
         self.by_op = {op: statistics.median(shares) for op, shares in saved.items()}
 
     def of(self, task: Task) -> float | None:

@@ -40,6 +40,7 @@ def upgrade(common: Common) -> None:
     say(f"{done.where} upgraded from version {done.old_version} to {done.new_version}{kept}", quiet=common.is_quiet)
 
 
+CHECK_COLUMNS = (Column("record", "record", right=True), Column("reason", "reason"))
 VERIFY_COLUMNS = (
     Column("workload", "workload", workload_text),
     Column("config", "winner"),
@@ -64,6 +65,8 @@ def verify(common: Common, remeasure: Path | None) -> int:
         problems = store.check()
         for problem in problems:
             say(f"damaged: {problem.reason}")
+        if common.format != "table" and (problems or remeasure is None):
+            show(Table(CHECK_COLUMNS, [{"record": p.line, "reason": p.reason} for p in problems]), common.format)
         if problems:
             return 4
         say(f"{count(store.count(), 'record')} in {store.origin}: all can be read", quiet=common.is_quiet)
@@ -78,6 +81,7 @@ def verify(common: Common, remeasure: Path | None) -> int:
 
 def _remeasure(common: Common, store: SqlStore, model: Path) -> list[dict[str, Any]]:
     from autosched.cli.model import load_module
+    from autosched.driver.choose import Usable
     from autosched.driver.settings import check_runs_here, resolve_target, resolve_threads
     from autosched.driver.task_space import default_of
     from autosched.driver.tasks import extract_tasks
@@ -89,7 +93,7 @@ def _remeasure(common: Common, store: SqlStore, model: Path) -> list[dict[str, A
     rows: list[dict[str, Any]] = []
     with LocalMeasurer(target, MeasureOptions(threads=threads)) as measurer:
         for task in extract_tasks(module, target, threads=threads):
-            found = store.best(task)
+            found = store.best(task, Usable(task))
             row: dict[str, Any] = {"workload": task.key, "recorded_s": found.expected_s}
             default = default_of(task)
             if found.config is None:

@@ -34,6 +34,7 @@ def lock(common: Common, model: Path, output: Path | None) -> None:
     from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
     from autosched.driver.tasks import extract_tasks
     from autosched.records.lock import write_lock
+    from autosched.templates import template_versions
 
     path = output or model.with_suffix(".lock")
     check_output(path, inputs=[model, *map(Path, common.db)])
@@ -42,7 +43,9 @@ def lock(common: Common, model: Path, output: Path | None) -> None:
     module = load_module(model, None, quiet=common.is_quiet)
     choices = [choose(task, reader, task.name) for task in extract_tasks(module, target, threads=threads)]
     chosen = {c.task.key: (c.config, c.found.origin or "template default") for c in choices}
-    write_lock(path, chosen, {"target": target.to_json(), "threads": threads})
+    used = {config.template for config, _ in chosen.values()}
+    versions = {name: v for name, v in template_versions(target.kind.name).items() if name in used}
+    write_lock(path, chosen, {"target": target.to_json(), "threads": threads, "templates": versions})
     rows = [
         {"workload": key, "template": config.template, "knobs": dict(config.knobs), "origin": origin}
         for key, (config, origin) in chosen.items()

@@ -180,7 +180,7 @@ def stats(common: Common, chosen: RecordFilter) -> None:
     from autosched.records.statistics import task_statistics
 
     with open_database(common) as store:
-        found = task_statistics(*store.trial_table(chosen), store.winners())
+        found = task_statistics(*store.trial_table(chosen), store.wins())
         origin = store.origin
     rows = [
         {

@@ -84,7 +84,8 @@ def _state(store: SqlStore) -> tuple[list[dict[str, Any]], str]:
     if session is None:
         return [], f"nothing recorded in {store.origin}"
     name, first, last = session
-    found = task_statistics(*store.trial_table(RecordFilter(session=name)), store.winners(RecordFilter(session=name)))
+    wins = store.wins(RecordFilter(session=name))
+    found = task_statistics(*store.trial_table(RecordFilter(session=name)), wins)
     rows = [
         {
             "workload": task.key.workload,
@@ -93,7 +94,7 @@ def _state(store: SqlStore) -> tuple[list[dict[str, Any]], str]:
             "default_s": task.default_s,
             "best_s": task.best_s,
             "gain": task.gain or (task.default_s / task.best_s if task.default_s and task.best_s else None),
-            "state": "winner named" if task.winner else "searching",
+            "state": "winner named" if (task.key.workload, task.key.device, task.key.threads) in wins else "searching",
         }
         for task in sorted(found, key=lambda task: -task.spent_s)
     ]

@@ -13,7 +13,7 @@ from autosched.records import Found, RecordReader, Trust
 from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.task import Task
-from autosched.templates import Applied, apply_config, default_config, space_for, templates_for
+from autosched.templates import Applied, apply_config, default_config, space_for, template_versions, templates_for
 from autosched.templates.thread_knob import split_threads
 from autosched.templates.workload import describe
 from autosched.tir import Block, BlockRealize, For, LoopKind, PrimFunc
@@ -71,23 +71,35 @@ def choose(task: Task, records: RecordReader | None, name: str) -> Choice:
         return Choice(name, task, named, found, named == default)
     if records is None:
         return Choice(name, task, default, Found(default, "", Trust.DEFAULT, "nothing was looked up"), True)
-    tried: dict[Config, Applied] = {}
-
-    def objection(config: Config) -> str:
-        config, _ = split_threads(config)
-        if text := _objection(func, target, config):
-            return text
-        try:
-            tried[config] = apply_config(func, config, target)
-        except (SpaceError, ScheduleError) as error:  # recorded when the template was another one
-            return error.line
-        return ""
-
-    found = records.best(task, objection)
+    check = Usable(task)
+    found = records.best(task, check)
     if found.config is None:
         return Choice(name, task, default, found, True)
     config, split = split_threads(found.config)
-    return Choice(name, task, config, found, config == default, tried.get(config), split)
+    return Choice(name, task, config, found, config == default, check.tried.get(config), split)
+
+
+class Usable:
+    """Says why a recorded configuration cannot be used for a task's function, "" if it can.
+
+    versions  the current version of each template
+    tried     what was applied on the way
+    """
+
+    def __init__(self, task: Task):
+        self.func, self.target = task.func, task.target
+        self.versions = template_versions(task.target.kind.name)
+        self.tried: dict[Config, Applied] = {}
+
+    def __call__(self, config: Config) -> str:
+        config, _ = split_threads(config)
+        if text := _objection(self.func, self.target, config):
+            return text
+        try:
+            self.tried[config] = apply_config(self.func, config, self.target)
+        except (SpaceError, ScheduleError) as error:  # recorded when the template was another one
+            return error.line
+        return ""
 
 
 def annotated_config(func: PrimFunc) -> Config | None:

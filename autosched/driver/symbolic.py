@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.errors import InvalidTypeError, ShapeError, TVMError
+from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, TVMError
 from autosched.ir import IRModule
 from autosched.runtime import Function, Module, NDArray
 from autosched.runtime.artifact import save_source
@@ -109,7 +109,12 @@ class SymbolicFunction:
             raise InvalidTypeError(
                 f"argument {index} '{param.name}' is a {type(arg).__name__}, no {kind}", where=self.signature
             )
-        return np.asarray(int(arg) if whole else float(arg), dtype=param.dtype)
+        try:
+            return np.asarray(int(arg) if whole else float(arg), dtype=param.dtype)
+        except OverflowError:
+            raise InvalidValueError(
+                f"argument {index} '{param.name}' is {arg}, which is no {param.dtype}", where=self.signature
+            ) from None
 
     def _match(self, what: str, extent: Any, size: int, values: dict[Var, int]) -> None:
         if isinstance(extent, Var) and extent not in values:

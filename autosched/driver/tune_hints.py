@@ -10,6 +10,7 @@ from autosched.records.record import current_versions
 from autosched.records.sql import SqlStore
 from autosched.target import Fingerprint
 from autosched.task import Task, Trial, Workload
+from autosched.templates import template_versions
 from autosched.tuner.cost_model import Hint, Source, TrialsHint, WorkloadsHint
 
 MOST_WORKLOADS = 8  # the nearest in size
@@ -52,8 +53,10 @@ def sizes_of(workload: Workload) -> dict[str, int]:
 
 
 def is_current(record: Record) -> bool:
-    """Whether a record is from this version of the code generator: others are hints and no facts."""
-    return record.versions.get("autosched") == current_versions()["autosched"]
+    """Whether a record is from this version of the code generator and its template: others are hints and no facts."""
+    made = record.template_version
+    is_same_template = template_versions("llvm").get(record.config.template, made) == made
+    return is_same_template and record.versions.get("autosched") == current_versions()["autosched"]
 
 
 def _says(trials: Sequence[Trial]) -> bool:

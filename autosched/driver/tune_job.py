@@ -15,10 +15,12 @@ from autosched.driver.tune_report import TaskReport, TuneReport
 from autosched.driver.tune_search import LateSearch
 from autosched.driver.tune_session import begin_session
 from autosched.records import Record, make_record
+from autosched.records.record import current_versions
 from autosched.records.sql import SqlStore
 from autosched.space import Config
 from autosched.target import Target
 from autosched.task import Task, Trial
+from autosched.templates import template_versions
 from autosched.tuner.cost_model import Hint
 from autosched.tuner.scheduler import SchedulerOptions, TaskScheduler, TaskState, Turn
 from autosched.tuner.search import Search, make_search
@@ -185,7 +187,11 @@ class Job:
             noted = {**trial.measurement.how, **how}
             trial = Trial(trial.config, dataclasses.replace(trial.measurement, how=noted))
         is_default = trial.config == self.defaults[i]
-        made = make_record(self.tasks[i], trial, session=self.session.name, is_default=is_default, is_winner=is_winner)
+        template = template_versions(self.target.kind.name).get(trial.config.template, "1")
+        made = make_record(
+            self.tasks[i], trial, session=self.session.name, is_default=is_default, is_winner=is_winner,
+            versions={**current_versions(), "template": template},
+        )  # fmt: skip
         return dataclasses.replace(made, time=self.session.now())
 
     # ---- the report

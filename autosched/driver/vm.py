@@ -9,7 +9,7 @@ import numpy as np
 
 from autosched.driver.build_graph import build_graph
 from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
-from autosched.errors import InvalidTypeError, UsageError
+from autosched.errors import InvalidTypeError, InvalidValueError, UsageError
 from autosched.ir import GlobalVar, IRModule
 from autosched.records import RecordReader
 from autosched.relax.block_builder import BlockBuilder
@@ -197,6 +197,8 @@ class _Body:
             fields = value if isinstance(value, tuple) else [self.item(value, i, code) for i in range(len(info.fields))]
             return [r for v, f in zip(fields, info.fields, strict=True) for r in flat(v, f)]
 
+        if param not in self.values:
+            raise InvalidValueError(f"variable '{getattr(param, 'name', param)}' is neither a parameter nor bound")
         return flat(self.values[param], param.struct_info)
 
     def flatten(self, params: Sequence[Var]) -> tuple[list[Var], list[Binding]]:

@@ -113,6 +113,8 @@ class IRModule(Node):
 
     def update(self, other: IRModule | Mapping[str | GlobalVar, Any]) -> None:
         """Take over (and replace by name) the functions of `other`."""
+        if not isinstance(other, IRModule | Mapping):
+            raise InvalidTypeError(f"update takes an IRModule or a mapping of functions, got {type(other).__name__}")
         items = other.functions.items() if isinstance(other, IRModule) else other.items()
         for key, function in items:
             self[key] = function
@@ -129,6 +131,8 @@ class IRModule(Node):
         return IRModule(functions, self.attrs, self.global_infos)
 
     def with_attr(self, key: str, value: Any) -> IRModule:
+        if not isinstance(key, str):
+            raise InvalidTypeError(f"with_attr: the key is a {type(key).__name__}, expected a string")
         return IRModule(self._functions, {**self.attrs, key: value}, self.global_infos)
 
     def without_attr(self, key: str) -> IRModule:
@@ -140,6 +144,8 @@ class IRModule(Node):
     @staticmethod
     def from_expr(function: Any) -> IRModule:
         """A module of one function, called by its `global_symbol`, else "main"."""
+        if not hasattr(function, "attrs"):
+            raise InvalidTypeError(f"from_expr takes a function, got {type(function).__name__}")
         return IRModule({str(function.attrs.get("global_symbol") or "main"): function})
 
     def script(self, **options: Any) -> str:

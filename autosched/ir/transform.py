@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from autosched.errors import InvalidTypeError, NameNotFoundError, VerifyError
+from autosched.errors import InvalidTypeError, UnknownOptionError, VerifyError
 from autosched.ir.module import IRModule
 
 # what the names of TVM's options of passes begin with; they are accepted and have no effect
@@ -54,6 +54,10 @@ class PassContext:
     ):
         if not isinstance(opt_level, int):
             raise InvalidTypeError(f"PassContext: opt_level is a {type(opt_level).__name__}, not an int")
+        for name, given in (("required_pass", required_pass), ("disabled_pass", disabled_pass)):
+            if isinstance(given, str) or not all(isinstance(item, str) for item in given or ()):
+                raise InvalidTypeError(f"PassContext: {name} is a list of names, got {given!r}")
+        _check_instruments(instruments)
         self.opt_level = opt_level
         self.required_pass = tuple(required_pass or ())
         self.disabled_pass = tuple(disabled_pass or ())
@@ -61,7 +65,7 @@ class PassContext:
         self.config = dict(config or {})
         for key in self.config:
             if not isinstance(key, str) or key.partition(".")[0] not in CONFIG_ROOMS or "." not in key:
-                raise NameNotFoundError(
+                raise UnknownOptionError(
                     f"Invalid config option '{key}'", hint=f"options begin with {', '.join(sorted(CONFIG_ROOMS))}"
                 )
         self._tokens: list[Any] = []
@@ -95,6 +99,18 @@ class PassContext:
         if info.name in self.disabled_pass:
             return False
         return info.name in self.required_pass or info.opt_level <= self.opt_level
+
+
+EVENTS = ("enter_pass_ctx", "exit_pass_ctx", "should_run", "run_before_pass", "run_after_pass")
+
+
+def _check_instruments(instruments: Sequence[Any] | None) -> None:
+    for i, instrument in enumerate(instruments or ()):
+        if not any(hasattr(instrument, event) for event in EVENTS):
+            raise InvalidTypeError(
+                f"PassContext: instruments[{i}] is a {type(instrument).__name__}",
+                hint=f"an instrument has any of {', '.join(EVENTS)}",
+            )
 
 
 class Pass:
@@ -156,6 +172,14 @@ class Sequential(Pass):
         return mod
 
 
+def check_pass_options(what: str, opt_level: Any, name: Any) -> None:
+    """Refuse a level that is no integer and a name that is no text. Raises InvalidTypeError."""
+    if opt_level is None or isinstance(opt_level, bool) or not isinstance(opt_level, int):
+        raise InvalidTypeError(f"{what}: please provide opt_level, an int, not {type(opt_level).__name__}")
+    if name is not None and not isinstance(name, str):
+        raise InvalidTypeError(f"{what}: name is a {type(name).__name__}, not a text")
+
+
 def module_pass(
     pass_func: Any = None, opt_level: int | None = None, name: str | None = None, required: Sequence[str] | None = None
 ) -> Any:
@@ -163,6 +187,7 @@ def module_pass(
 
     A decorated class is called with its own arguments and gives a pass.
     """
+    check_pass_options("module_pass", opt_level, name)
 
     def decorate(subject: Any) -> Any:
         info = PassInfo(opt_level or 0, name or subject.__name__, tuple(required or ()))
@@ -184,12 +209,14 @@ def function_kind(
 ) -> Any:
     """Decorator of functions `(func, mod, ctx) -> func`, or classes with that method, over functions of one kind."""
 
-    def whole(change: Callable[..., Any]) -> Callable[[IRModule, PassContext], IRModule]:
+    check_pass_options(method.removeprefix("transform_") + "_pass", opt_level, name)
+
+    def whole(change: Callable[..., Any], label: str) -> Callable[[IRModule, PassContext], IRModule]:
         def run(mod: IRModule, ctx: PassContext) -> IRModule:
             new = {gv: change(f, mod, ctx) if isinstance(f, kind) else f for gv, f in mod.functions.items()}
             for gv, f in new.items():
                 if f is not mod[gv] and not isinstance(f, kind):
-                    raise InvalidTypeError(f"the pass made a {type(f).__name__} of the function '{gv.name}'")
+                    raise InvalidTypeError(f"pass '{label}' made a {type(f).__name__} of the function '{gv.name}'")
             return mod.with_functions(new)
 
         return run
@@ -197,12 +224,12 @@ def function_kind(
     def decorate(subject: Any) -> Any:
         info = PassInfo(opt_level or 0, name or subject.__name__, tuple(required or ()))
         if not inspect.isclass(subject):
-            return Pass(whole(subject), info)
+            return Pass(whole(subject, info.name), info)
         if not hasattr(subject, method):
             raise InvalidTypeError(f"class {subject.__name__} has no method {method}")
 
         def make(*args: Any, **kwargs: Any) -> Pass:
-            return Pass(whole(getattr(subject(*args, **kwargs), method)), info)
+            return Pass(whole(getattr(subject(*args, **kwargs), method), info.name), info)
 
         make.__name__, make.__doc__ = subject.__name__, subject.__doc__
         return make

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from autosched.errors import InvalidValueError
+
 
 class _Options:
     """Holds what it was given."""
@@ -61,11 +63,16 @@ runner = SimpleNamespace(
 cost_model = SimpleNamespace(RandomModel=RandomModel, XGBModel=XGBModel)
 search_strategy = SimpleNamespace(EvolutionarySearch=EvolutionarySearch, ReplayFunc=ReplayFunc, ReplayTrace=ReplayTrace)
 
+COST_MODELS = ("xgb", "mlp", "random", "none")
 STRATEGIES = {"random": "random", "replay-trace": "random", "replay-func": "random"}
 
 
 def strategy_for(strategy: Any, cost_model: Any) -> str:
-    """The strategy of `autosched.tune` that comes nearest."""
+    """The strategy of `autosched.tune` that comes nearest. Raises ValueError for names that TVM does not have."""
+    if isinstance(strategy, str) and strategy not in (*STRATEGIES, "evolutionary", "auto"):
+        raise InvalidValueError(f"unknown strategy '{strategy}'", hint=f"one of evolutionary, {', '.join(STRATEGIES)}")
+    if isinstance(cost_model, str) and cost_model not in COST_MODELS:
+        raise InvalidValueError(f"unknown cost_model '{cost_model}'", hint=f"one of {', '.join(COST_MODELS)}")
     if isinstance(strategy, ReplayTrace | ReplayFunc) or isinstance(cost_model, RandomModel) or cost_model == "random":
         return "random"
     return STRATEGIES.get(strategy, "auto") if isinstance(strategy, str) else "auto"

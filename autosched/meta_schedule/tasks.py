@@ -68,6 +68,8 @@ def tune_tasks(
     The trials are shared out equally; options of TVM's measuring are accepted without effect.
     Raises ValueError for no trials, TVMError for a runner on other machines.
     """
+    if isinstance(max_trials_global, bool) or not hasattr(max_trials_global, "__index__"):
+        raise InvalidTypeError(f"max_trials_global is a {type(max_trials_global).__name__}, expected an int")
     if max_trials_global < 1:
         raise InvalidValueError(f"max_trials_global is {max_trials_global}", hint="give at least 1")
     if isinstance(runner, RPCRunner):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from autosched.records.found import Found, Trust, Validator, miss
+from autosched.records.found import Found, Trust, Validator, miss, objection_to
 from autosched.records.record import Record, host_id
 from autosched.target import Fingerprint
 from autosched.task import Task
@@ -77,7 +77,7 @@ def choose(
             ranked.append((rank_of(match, record, task), match, record))
     refusals: list[str] = []
     for _, match, record in sorted(ranked, key=lambda entry: entry[0]):
-        if valid is not None and (objection := valid(record.config)):
+        if objection := objection_to(record, valid):
             refusals.append(f"invalid record: {objection}")
             continue
         return _hit(record, task, origin, match)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import operator
 from typing import Any, assert_never
 
@@ -39,6 +40,11 @@ COMPARE = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+
+
+def insert_into(dialect: str, table: Any) -> Any:
+    """An INSERT that can say what to do about rows that are there already; loads the one dialect that is used."""
+    return importlib.import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
 
 
 def clauses_of(query: RecordFilter) -> list[Any]:

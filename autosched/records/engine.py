@@ -166,6 +166,8 @@ def _sqlite_connection(uri: str, busy_s: float, wal: bool) -> sqlite3.Connection
     if wal:
         _switch_to_wal(connection, busy_s)
         connection.execute("PRAGMA synchronous=NORMAL")  # a commit survives any kill of the process
+        connection.execute("PRAGMA cache_size=-32768")  # KiB at most: the index of uids is written to all over
+        connection.execute("PRAGMA wal_autocheckpoint=4000")  # pages: an import writes the same ones again and again
     return connection
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autosched.records.choose import match_device, rank_of
-from autosched.records.found import Found, RecordReader, Trust, Validator
+from autosched.records.found import Found, RecordReader, Trust, Validator, objection_to
 from autosched.records.like import leaves
 from autosched.records.record import Record
 from autosched.task import Task
@@ -68,7 +68,7 @@ def _ranked(reader: Any, task: Task, like: str) -> list[tuple[Record, Trust | No
 def _judge(record: Record, trust: Trust | None, task: Task, valid: Validator | None) -> tuple[str, str]:
     if trust is None:
         return "foreign", f"tuned on {record.device.model_name}"
-    if valid is not None and (objection := valid(record.config)):
+    if objection := objection_to(record, valid):
         return "invalid", objection
     if record.threads != task.threads:
         return "not needed", f"tuned with {record.threads} threads, not {task.threads}"

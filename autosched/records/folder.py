@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
-import tempfile
-import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +22,7 @@ from autosched.records.file_leases import FileLeases
 from autosched.records.found import Found, Validator
 from autosched.records.jsonl import LineError, read_line
 from autosched.records.record import Record, host_id
+from autosched.records.scratch import Scratch
 from autosched.records.sql import BATCH, SqlStore
 from autosched.records.tails import Tails
 from autosched.space import Config
@@ -43,9 +41,8 @@ class FolderStore(SqlStore):
 
     def __init__(self, folder: Path, *, write: bool = True, origin: str = ""):
         _check_folder(folder, write)
-        scratch = tempfile.mkdtemp(prefix="autosched-index-")
-        self._remove = weakref.finalize(self, shutil.rmtree, scratch, True)
-        super().__init__(Path(scratch) / "index.db", origin=origin or f"folder {folder}")
+        self._scratch = Scratch("index")
+        super().__init__(self._scratch.folder / "index.db", origin=origin or f"folder {folder}")
         self.folder, self.where, self.write = folder, str(folder), write
         self.refused: list[LineError] = []
         self._tails, self._winner_tails = Tails(folder), Tails(folder)
@@ -56,7 +53,7 @@ class FolderStore(SqlStore):
     def close(self) -> None:
         """Let the index go; also done when the process ends."""
         super().close()
-        self._remove()
+        self._scratch.remove()
 
     # ---- writing
 

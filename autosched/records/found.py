@@ -11,7 +11,7 @@ from autosched.records.record import Record
 from autosched.space import Config
 from autosched.task import Task
 
-Validator = Callable[[Config], str]  # why a configuration cannot be used; "" if it can
+Validator = Callable[[Config], str]  # why a configuration cannot be used; "" if it can; see also `objection_to`
 
 
 class Trust(StrEnum):
@@ -43,6 +43,20 @@ class Found:
 
     def __bool__(self) -> bool:
         return self.config is not None
+
+
+def objection_to(record: Record, valid: Validator | None) -> str:
+    """Why a record cannot be used: its template is another one now, or what `valid` says; "" if it can.
+
+    A validator may have `versions`, the current version of each template.
+    """
+    if valid is None:
+        return ""
+    template, made = record.config.template, record.template_version
+    now = getattr(valid, "versions", {}).get(template, made)
+    if now != made:
+        return f"recorded with version {made} of template '{template}', which is at {now}"
+    return valid(record.config)
 
 
 def miss(origin: str, reason: str) -> Found:

@@ -8,6 +8,7 @@ import numpy as np
 
 from autosched.records.record import Record
 
+LEAST_TIMES = 8  # below, chance alone makes any knob look important
 HOW = (
     "share of the variance of the logarithm of the time that the knob's value alone explains (correlation ratio), "
     "corrected for what as many groups explain by chance"
@@ -15,13 +16,13 @@ HOW = (
 
 
 def knob_importance(records: Sequence[Record]) -> list[tuple[str, float]]:
-    """Each knob with its share in [0, 1], the largest first; empty with fewer than four times.
+    """Each knob with its share in [0, 1], the largest first; empty with fewer than eight times.
 
     The share is eta squared, adjusted for the number of distinct values (Kelley 1935, epsilon squared). A configuration
     without the knob counts as a value of its own.
     """
     good = [record for record in records if record.measurement.is_ok]
-    if len(good) < 4:
+    if len(good) < LEAST_TIMES:
         return []
     times = np.log([record.measurement.median_s for record in good])
     total = float(((times - times.mean()) ** 2).sum())

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
-from autosched.records.clauses import JOINED, D, R, W
+from autosched.records.clauses import JOINED, D, R, W, insert_into
 from autosched.records.owner import is_gone
 from autosched.records.schema import LeaseRow
 from autosched.space import Config
@@ -39,7 +38,7 @@ def claim(connection: Connection, task: Task, configs: Sequence[Config], lease_s
     owners = connection.execute(sa.select(L.c.owner).where(L.c.task == name, L.c.owner != owner).distinct()).scalars()
     if gone := [other for other in owners.all() if is_gone(other)]:
         connection.execute(L.delete().where(L.c.owner.in_(gone)))
-    insert = (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(L)
+    insert = insert_into(connection.dialect.name, L)
     prolong = insert.on_conflict_do_update(
         index_elements=[L.c.task, L.c.config], set_={"until": now + lease_s}, where=L.c.owner == owner
     )

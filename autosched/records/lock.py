@@ -22,11 +22,12 @@ LARGEST_BYTES = 1 << 26
 class Lock(FallbackContext):
     """The configurations of a lock file; nothing else is looked up, and what is not in it is an error.
 
-    configs  by workload key
+    configs   by workload key
+    versions  of the templates, when the lock was written
     """
 
-    def __init__(self, configs: Mapping[str, Config], where: str):
-        self.configs, self.where = configs, where
+    def __init__(self, configs: Mapping[str, Config], where: str, versions: Mapping[str, str] | None = None):
+        self.configs, self.where, self.versions = configs, where, versions or {}
 
     def own(self, task: Task, valid: Validator | None = None) -> Found:
         """The locked configuration. Raises RecordError where there is none, or it no longer fits the kernel."""
@@ -34,16 +35,23 @@ class Lock(FallbackContext):
         config = self.configs.get(task.key)
         if config is None:
             raise RecordError(f"the lock has no configuration for {task.workload}", where=self.where, hint=hint)
-        if valid is not None and (objection := valid(config)):
+        if objection := self._objection(config, valid):
             raise RecordError(f"the locked configuration of {task.workload}: {objection}", where=self.where, hint=hint)
         return Found(config, f"lock {Path(self.where).name}", Trust.SAME_DEVICE)
+
+    def _objection(self, config: Config, valid: Validator | None) -> str:
+        if valid is None:
+            return ""
+        made = self.versions.get(config.template, "1")
+        now = getattr(valid, "versions", {}).get(config.template, made)
+        return valid(config) if now == made else f"template '{config.template}' was at version {made}, now {now}"
 
 
 def write_lock(path: Path, chosen: Mapping[str, tuple[Config, str]], facts: Mapping[str, Any]) -> None:
     """Write a lock file, whole or not at all; equal choices give equal bytes.
 
     chosen  by workload key: the configuration, and where it came from
-    facts   target, threads and the like: for people, not read again
+    facts   "templates": the version of each; target, threads and the like, which are for people and not read again
     Raises  RecordError if it cannot be written.
     """
     kernels = [
@@ -73,6 +81,7 @@ def read_lock(path: Path) -> Lock:
             Workload.from_json(kernel["workload"]).key: Config.from_json(kernel["config"])
             for kernel in document["kernels"]
         }
+        versions = {str(name): str(version) for name, version in document.get("templates", {}).items()}
     except (AutoschedError, KeyError, TypeError, AttributeError) as error:
         raise RecordError(f"a malformed lock: {error}", where=str(path)) from None
-    return Lock(configs, str(path))
+    return Lock(configs, str(path), versions)

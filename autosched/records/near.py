@@ -8,7 +8,7 @@ from typing import Any
 
 from autosched.errors import RecordError
 from autosched.records.choose import match_device
-from autosched.records.found import Found, RecordReader, Trust, Validator
+from autosched.records.found import Found, RecordReader, Trust, Validator, objection_to
 from autosched.records.like import leaves
 from autosched.records.record import Record
 from autosched.task import Task, Workload
@@ -58,7 +58,7 @@ class NearReader:
                     ranked.append(((distance, match.level, -record.time, record.uid), distance, origin, record))
         for _, distance, origin, record in sorted(ranked, key=lambda entry: entry[0])[:MOST_NEIGHBOURS]:
             gain = self.predict(task, record, distance)
-            if gain >= LEAST_GAIN and not (valid is not None and valid(record.config)):
+            if gain >= LEAST_GAIN and not objection_to(record, valid):
                 reason = f"tuned for {record.workload}; {gain:.2f} times faster than the default is expected"
                 return Found(record.config, origin, Trust.NEAR, reason)
         return None

@@ -52,6 +52,14 @@ class TaskKey:
 
 
 @dataclass(frozen=True, slots=True)
+class Won:
+    """What a winner's comparison with the default has said: the default's time, and how many times faster it was."""
+
+    baseline_s: float | None
+    gain: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class TaskSummary:
     """What is known of one workload on one device with one number of threads; times are medians, None if unknown.
 

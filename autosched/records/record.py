@@ -33,6 +33,7 @@ class Record:
     time        seconds since 1970 when it was measured
     host        which machine, as a short hash; machines with equal fingerprints differ in it
     session     which tuning run
+    versions    of autosched, python, numba, …, and of the configuration's "template"
     is_default  the configuration was the untuned default
     is_winner   it won the last, interleaved comparison with the default: only such records are used at build
     Raises      RecordError for a winner that has no time.
@@ -86,6 +87,11 @@ class Record:
         return Trial(self.config, self.measurement)
 
     @property
+    def template_version(self) -> str:
+        """The version of the configuration's template; records from before that was noted are of the first."""
+        return self.versions.get("template", "1")
+
+    @property
     def baseline_s(self) -> float | None:
         """The default's median time in the comparison that this record has won; None if nobody noted it."""
         noted = self.measurement.how.get("baseline_s")
@@ -101,9 +107,7 @@ class Record:
         """
         if not self.is_winner:
             return None
-        if self.is_default:
-            return 1.0
-        return max(1.0, self.baseline_s / self.measurement.median_s) if self.baseline_s else None
+        return gain_of(self.is_default, self.baseline_s, self.measurement.median_s)
 
     def to_document(self) -> dict[str, Any]:
         """The record as plain data, the form of a JSON line."""
@@ -126,6 +130,13 @@ class Record:
             "is_default": self.is_default,
             "is_winner": self.is_winner,
         }
+
+
+def gain_of(is_default: bool, baseline_s: float | None, median_s: float | None) -> float | None:
+    """See `Record.gain`, of a winner."""
+    if is_default:
+        return 1.0
+    return max(1.0, baseline_s / median_s) if baseline_s and median_s else None
 
 
 def make_record(
@@ -316,6 +327,8 @@ def _check_parts(document: Mapping[str, Any]) -> None:
 def read_workload(text: str) -> Workload:
     """The workload of a JSON text: many records share one. Raises AutoschedError."""
     workload = json.loads(text)
+    if not isinstance(workload, dict):
+        raise RecordError("workload: no JSON object")
     dtypes, shapes = workload.get("dtypes", []), workload.get("shapes", [])
     if not (isinstance(dtypes, list) and all(isinstance(dtype, str) for dtype in dtypes)):
         raise RecordError("workload: 'dtypes' is no list of text")

@@ -7,32 +7,31 @@ import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, Engine
 
 from autosched.errors import RecordError
 from autosched.records import leases
 from autosched.records.choose import choose
-from autosched.records.clauses import JOINED, D, R, W, clauses_of
+from autosched.records.clauses import JOINED, D, R, W, clauses_of, insert_into
 from autosched.records.engine import check_schema, clear_errors, connect_file, connect_server, release, remove_stub
 from autosched.records.found import Found, Validator, miss
 from autosched.records.importing import read_log
 from autosched.records.jsonl import LineError, ReadReport, read_lines, write_lines
 from autosched.records.owner import new_owner
 from autosched.records.places import file_of, shown
-from autosched.records.query import Coded, RecordFilter, TaskKey, TaskSummary
-from autosched.records.record import Record, read_fingerprint
+from autosched.records.query import Coded, RecordFilter, TaskKey, TaskSummary, Won
+from autosched.records.record import Record, gain_of, read_fingerprint
 from autosched.records.rows import stored_record, to_row
 from autosched.space import Config
 from autosched.target import Fingerprint
 from autosched.task import Status, Task
 
-ROWS = 20_000  # of a query without evidence, that are turned into arrays together
+DEFAULT = 1000  # added to the number of a status where the trial was of the default
 BATCH = 5000  # records of an import that are committed together
 
 
@@ -135,7 +134,7 @@ class SqlStore:
             yield connection
 
     def _insert(self, table: Any) -> Any:
-        return (postgresql if self.engine.dialect.name == "postgresql" else sqlite).insert(table)
+        return insert_into(self.engine.dialect.name, table)
 
     def _ids(self, connection: Connection, table: Any, wanted: dict[str, dict[str, Any]]) -> dict[str, int]:
         """The id of each key, those that are new inserted."""
@@ -208,19 +207,36 @@ class SqlStore:
             ).all()
             keys, devices = self._keys(connection)
         winners = self.winners()
-        summaries = []
-        for workload_id, device_id, threads, n, n_failed, best_s, first_s, last in rows:
-            key, device = keys[workload_id], devices[device_id]
-            winner = winners.get((key, device, threads))
-            if winner is not None:  # what it was compared with, in turn, tells its gain best
-                first_s = winner.baseline_s or first_s
-            summaries.append(TaskSummary(key, device, threads, n, n_failed, best_s, first_s, last, winner))
-        return sorted(summaries, key=lambda task: (task.workload, task.device.key, task.threads))
+        with self._decoding():
+            summaries = []
+            for workload_id, device_id, threads, n, n_failed, best_s, first_s, last in rows:
+                key, device = keys[workload_id], devices[device_id]
+                winner = winners.get((key, device, threads))
+                if winner is not None:  # what it was compared with, in turn, tells its gain best
+                    first_s = winner.baseline_s or first_s
+                summaries.append(TaskSummary(key, device, threads, n, n_failed, best_s, first_s, last, winner))
+            summaries.sort(key=lambda task: (task.workload, task.device.key, task.threads))
+        return summaries
 
     def winners(self, query: RecordFilter | None = None) -> dict[tuple[str, Fingerprint, int], Record]:
         """The winner named last of each workload, device and number of threads."""
         query = replace(query or RecordFilter(), winners_only=True)
         return {(r.workload.key, r.device, r.threads): r for r in self.records(query)}
+
+    def wins(self, query: RecordFilter | None = None) -> dict[tuple[str, Fingerprint, int], Won]:
+        """What the comparison of each of the `winners` has said, without their evidence: quick where there are many."""
+        columns = (R.c.workload_id, R.c.device_id, R.c.threads, R.c.is_default, R.c.baseline_s, R.c.median_s)
+        clauses = clauses_of(query or RecordFilter())
+        winners = sa.select(*columns).select_from(JOINED if clauses else R).where(R.c.is_winner.is_(True), *clauses)
+        with self._reading() as connection, connection.begin():
+            keys, devices = self._keys(connection)
+            rows = connection.execute(winners.order_by(R.c.time, R.c.id)).all()
+        with self._decoding():
+            found = {
+                (keys[workload], devices[device], threads): Won(baseline_s, gain_of(is_default, baseline_s, median_s))
+                for workload, device, threads, is_default, baseline_s, median_s in rows
+            }
+        return found
 
     def _keys(self, connection: Connection) -> tuple[dict[int, str], dict[int, Fingerprint]]:
         """Workload keys and devices by their numbers."""
@@ -228,9 +244,8 @@ class SqlStore:
         devices = connection.execute(sa.select(D.c.id, D.c.document)).all()
         try:
             return keys, {number: read_fingerprint(json.loads(text)) for number, text in devices}
-        except (ValueError, RecursionError, RecordError) as error:
-            hint = "restore a copy, or choose another one with --db"
-            raise RecordError(f"the database is damaged: a device: {error}", where=self.where, hint=hint) from None
+        except (ValueError, TypeError, RecursionError, RecordError) as error:
+            raise self._damage(f"a device: {error}") from None
 
     def trial_table(self, query: RecordFilter | None = None) -> tuple[list[TaskKey], tuple[Any, ...]]:
         """The trials of each task without their evidence, for statistics over many.
@@ -246,21 +261,26 @@ class SqlStore:
         sizes = sa.select(*group, sa.func.count()).select_from(source).where(*clauses).group_by(*group).order_by(*group)
         names = [str(status) for status in Status]
         code = sa.case({name: i for i, name in enumerate(names)}, value=R.c.status, else_=len(names))
-        columns = (R.c.time, R.c.median_s, code, sa.case((R.c.is_default.is_(True), 1), else_=0))
+        kind = sa.case((R.c.is_default.is_(True), DEFAULT), else_=0) + code
+        columns = (R.c.time, sa.func.coalesce(R.c.median_s, -1.0), kind)
         trials = sa.select(*columns).select_from(source).where(*clauses).order_by(*group, R.c.time)
         with self._reading() as connection, connection.begin():
             keys, devices = self._keys(connection)
             groups = connection.execute(sizes).all()
             cursor: Any = connection.execute(trials).cursor  # the driver's own rows: a million of them matter
-            parts = []
-            while rows := cursor.fetchmany(ROWS):
-                parts.append(np.array(rows, dtype=np.float64))  # None becomes NaN
-        if not parts:
+            try:
+                values = np.fromiter(chain.from_iterable(cursor), dtype=np.float64).reshape(-1, len(columns))
+            except (ValueError, TypeError):
+                raise self._damage("a time that is no number") from None
+        if not len(values):
             return [], ()
-        tasks = [TaskKey(keys[workload], devices[device], threads) for workload, device, threads, _ in groups]
+        with self._decoding():
+            tasks = [TaskKey(keys[workload], devices[device], threads) for workload, device, threads, _ in groups]
         index = np.repeat(np.arange(len(tasks)), [n for *_, n in groups])
-        times, medians, codes, defaults = np.concatenate(parts).T
-        return tasks, (index, times, Coded((*names, "unknown"), codes.astype(np.int64)), defaults > 0, medians)
+        times, medians, kinds = np.ascontiguousarray(values.T)
+        defaults, codes = np.divmod(kinds.astype(np.int64), DEFAULT)
+        medians[medians < 0] = np.nan
+        return tasks, (index, times, Coded((*names, "unknown"), codes), defaults > 0, medians)
 
     def last_session(self) -> tuple[str, float, float] | None:
         """The session that was written to last, with the times of its first and last record; None without records."""
@@ -305,9 +325,20 @@ class SqlStore:
             raise self._damaged(row, "its content is not what was stored")
         return record
 
+    @contextmanager
+    def _decoding(self) -> Iterator[None]:
+        """Around what turns columns into objects: raises RecordError where they hold what was never stored."""
+        try:
+            yield
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise self._damage(f"its tables do not belong together: {error!r:.80}") from None
+
     def _damaged(self, row: Any, reason: str) -> RecordError:
-        text = f"the database is damaged: record {row.id} cannot be read: {reason}"
-        return RecordError(text, where=self.where, hint="restore a copy, or choose another one with --db")
+        return self._damage(f"record {row.id} cannot be read: {reason}")
+
+    def _damage(self, what: str) -> RecordError:
+        hint = "restore a copy, or choose another one with --db"
+        return RecordError(f"the database is damaged: {what}", where=self.where, hint=hint)
 
     # ---- exchange
 

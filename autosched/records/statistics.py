@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.records.query import Coded, TaskKey
+from autosched.records.query import Coded, TaskKey, Won
 from autosched.records.record import Record
 
 LONGEST_PAUSE_S = 60.0  # between two records of one tuning; what is longer was no tuning
@@ -36,7 +36,6 @@ class TaskStatistics:
     n_to_near: int | None
     n_since_best: int | None
     expected_gain: float | None
-    winner: Record | None
 
     @property
     def n_failed(self) -> int:
@@ -47,9 +46,9 @@ class TaskStatistics:
 def task_statistics(
     keys: Sequence[TaskKey],
     columns: Sequence[Any],
-    winners: Mapping[tuple[str, Any, int], Record],
+    wins: Mapping[tuple[str, Any, int], Record | Won],
 ) -> list[TaskStatistics]:
-    """Statistics of each task from `SqlStore.trial_table()` and `SqlStore.winners()`."""
+    """Statistics of each task from `SqlStore.trial_table()`, and `SqlStore.wins()` or `winners()`."""
     if not columns:
         return []
     index, times, statuses, defaults, medians = columns
@@ -63,14 +62,14 @@ def task_statistics(
         part = slice(bounds[i], bounds[i + 1])
         counts = np.bincount(status[part], minlength=len(names))
         failures = {name: int(n) for name, n in zip(names, counts) if n and name not in ("ok", "lost")}
-        winner = winners.get((key.workload, key.device, key.threads))
+        winner = wins.get((key.workload, key.device, key.threads))
         best_s, first_s = _least(median[part]), _least(default[part])
         if winner is not None:
             first_s = winner.baseline_s or first_s
         gain = winner.gain if winner is not None else None
         progress = _convergence(median[part])
         n = int(bounds[i + 1] - bounds[i])
-        found.append(TaskStatistics(key, n, failures, float(spent[i]), first_s, best_s, gain, *progress, winner))
+        found.append(TaskStatistics(key, n, failures, float(spent[i]), first_s, best_s, gain, *progress))
     return found
 
 

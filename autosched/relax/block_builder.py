@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 from autosched.errors import InvalidTypeError, InvalidValueError, TVMError
 from autosched.ir.module import GlobalVar, IRModule
-from autosched.ir.node import FrozenDict
-from autosched.ir.structural import structural_key
+from autosched.ir.node import FrozenDict, Node
+from autosched.ir.structural import structural_equal, structural_key
 from autosched.relax.expr import (
     Binding,
     BindingBlock,
@@ -35,7 +35,7 @@ from autosched.relax.expr import (
 )  # fmt: skip
 from autosched.relax.names import UniqueNames
 from autosched.relax.op.call import call_tir
-from autosched.relax.struct_info import StructInfo, TupleStructInfo
+from autosched.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from autosched.relax.te_call import make_te_call
 
 LEAVES = (Var, Constant, ShapeExpr, PrimValue, StringImm, GlobalVar, ExternFunc)
@@ -76,7 +76,7 @@ class BlockBuilder:
             raise InvalidTypeError(f"BlockBuilder takes an IRModule, got {type(mod).__name__}")
         self._module = IRModule() if mod is None else mod.clone()
         self._function_names = UniqueNames(gv.name for gv in self._module.get_global_vars())
-        self._by_form: dict[str, GlobalVar] | None = None
+        self._by_form: dict[str, list[GlobalVar]] | None = None
         self._scopes: list[_Scope] = []
         self._values: dict[Var, Expr] = {}
 
@@ -105,7 +105,7 @@ class BlockBuilder:
         """Write the function `name`. Leaving it without an output is an error."""
         if not isinstance(name, str):
             raise InvalidTypeError(f"BlockBuilder.function: the name is a text, not {type(name).__name__}")
-        given = None if params is None else (params,) if isinstance(params, Var) else tuple(params)
+        given = None if params is None else _params(params)
         scope = _Scope(name, given, FrozenDict(attrs or {}), pure, private)
         for p in given or ():
             scope.names(p.name)
@@ -139,6 +139,8 @@ class BlockBuilder:
     @contextmanager
     def dataflow(self) -> Iterator[None]:
         """Write a dataflow block: its variables end with it, but for those of `emit_output`."""
+        if not self._scopes:
+            raise TVMError("dataflow belongs into a function", hint="use `with bb.function(name, params):`")
         scope = self._scope
         self._end_block(scope)
         scope.in_dataflow = True
@@ -162,7 +164,7 @@ class BlockBuilder:
         """Bind an expression to a new variable, lv… inside dataflow blocks and gv… outside."""
         scope = self._scope
         return self._bind(
-            self.normalize(as_expr(expr)), name_hint or ("lv" if scope.in_dataflow else "gv"), scope.in_dataflow
+            self.normalize(_value(expr, "emit")), name_hint or ("lv" if scope.in_dataflow else "gv"), scope.in_dataflow
         )
 
     def emit_output(self, output: Any, name_hint: str = "") -> Var:
@@ -170,24 +172,28 @@ class BlockBuilder:
         scope = self._scope
         if not scope.in_dataflow:
             raise TVMError("emit_output belongs into a dataflow block", hint="use `with bb.dataflow():`")
-        return self._bind(self.normalize(as_expr(output)), name_hint or "gv", False)
+        return self._bind(self.normalize(_value(output, "emit_output")), name_hint or "gv", False)
 
     def emit_func_output(self, output: Any, params: Var | Sequence[Var] | None = None) -> None:
         """Say what the function returns (a sequence becomes a tuple), and its parameters where not said before."""
         scope = self._scope
         if scope.in_dataflow:
             raise TVMError("emit_func_output belongs behind the dataflow block")
+        if scope.output is not None:
+            raise TVMError(f"emit_func_output: function '{scope.name}' has its output already")
         if params is not None:
-            scope.params = (params,) if isinstance(params, Var) else tuple(params)
-        value = self.normalize(as_expr(output))
+            scope.params = _params(params)
+        value = self.normalize(_value(output, "emit_func_output"))
         scope.output = value if isinstance(value, LEAVES) or _is_leaf_tuple(value) else self._bind(value, "gv", False)
 
     def match_cast(self, value: Any, struct_info: StructInfo, name_hint: str = "") -> Var:
         """Bind a value under a more exact annotation, checked at run time."""
         scope = self._scope
+        value = _value(value, "match_cast")
+        _check_cast(value.struct_info, struct_info)
         kind = DataflowVar if scope.in_dataflow else Var
         var = kind(scope.names(name_hint or ("lv" if scope.in_dataflow else "gv")), struct_info)
-        scope.bindings.append(MatchCast(var, self.normalize(as_expr(value)), struct_info))
+        scope.bindings.append(MatchCast(var, self.normalize(value), struct_info))
         return var
 
     def normalize(self, expr: Expr) -> Expr:
@@ -221,6 +227,8 @@ class BlockBuilder:
 
     def call_te(self, func: Callable[..., Any], *args: Any, primfunc_name_hint: str = "", **kwargs: Any) -> Call:
         """A call_tir of the PrimFunc that a te function makes on the arguments; the PrimFunc joins the module."""
+        if not callable(func):
+            raise InvalidTypeError(f"call_te, emit_te: func is a {type(func).__name__}, expected a function of tensors")
         args = tuple(self._te_argument(a) for a in args)
         call = make_te_call(func, args, kwargs)
         gvar = self.add_func(call.func, primfunc_name_hint or func.__name__)
@@ -240,17 +248,27 @@ class BlockBuilder:
 
     def add_func(self, func: Any, func_name: str) -> GlobalVar:
         """Put a function into the module and give its name; one of equal form that is there already is used again."""
+        if not isinstance(func, Node):
+            raise InvalidTypeError(f"add_func: expected a function, got {type(func).__name__}")
         if self._by_form is None:
-            self._by_form = {structural_key(f): gv for gv, f in self._module.functions_items()}
-        key = structural_key(func)
-        if key not in self._by_form:
-            gvar = GlobalVar(self._function_names(func_name))
-            self._module[gvar] = func
-            self._by_form[key] = gvar
-        return self._by_form[key]
+            self._by_form = {}
+            for gv, f in self._module.functions_items():
+                self._by_form.setdefault(structural_key(f), []).append(gv)
+        alike = self._by_form.setdefault(structural_key(func), [])
+        for gv in alike:  # the key knows no names: functions that call different ones may share it
+            if structural_equal(self._module[gv], func):
+                return gv
+        gvar = GlobalVar(self._function_names(func_name))
+        self._module[gvar] = func
+        alike.append(gvar)
+        return gvar
 
     def update_func(self, gvar: GlobalVar, func: Any) -> None:
         """Replace a function."""
+        if not isinstance(gvar, GlobalVar) or gvar not in self._module:
+            raise InvalidValueError(f"update_func: {gvar} is no function of the module")
+        if not isinstance(func, Node):
+            raise InvalidTypeError(f"update_func: expected a function, got {type(func).__name__}")
         self._module.update_func(gvar, func)
         self._by_form = None
 
@@ -260,6 +278,8 @@ class BlockBuilder:
 
     def lookup_binding(self, var: Var) -> Expr | None:
         """What a variable was bound to."""
+        if not isinstance(var, Var):
+            raise InvalidTypeError(f"lookup_binding takes a Var, got {type(var).__name__}")
         return self._values.get(var)
 
     def get(self) -> IRModule:
@@ -267,6 +287,31 @@ class BlockBuilder:
         return self._module.clone()
 
     finalize = get
+
+
+def _params(params: Var | Sequence[Var]) -> tuple[Var, ...]:
+    given = (params,) if isinstance(params, Var) else tuple(params)
+    for i, param in enumerate(given):
+        if not isinstance(param, Var):
+            raise InvalidTypeError(f"BlockBuilder.function: parameter {i} is a {type(param).__name__}, not a relax.Var")
+    return given
+
+
+def _value(x: Any, action: str) -> Any:
+    try:
+        return as_expr(x)
+    except InvalidTypeError as error:
+        raise InvalidTypeError(f"{action}: {error.message}") from None
+
+
+def _check_cast(found: StructInfo | None, wanted: Any) -> None:
+    """Refuse what can never hold at run time: another dtype or another number of dimensions."""
+    if not isinstance(wanted, StructInfo):
+        raise InvalidTypeError(f"match_cast: expected a StructInfo, got {type(wanted).__name__}")
+    if not isinstance(found, TensorStructInfo) or not isinstance(wanted, TensorStructInfo):
+        return
+    if -1 not in (found.ndim, wanted.ndim) and found.ndim != wanted.ndim:
+        raise InvalidValueError(f"match_cast: a tensor of {found.ndim} dimensions cannot be {wanted!r}")
 
 
 def _is_leaf_tuple(x: Expr) -> bool:

@@ -23,8 +23,9 @@ from autosched.relax.struct_info import (
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
+    shape_of,
 )  # fmt: skip
-from autosched.tir.expr import PrimExpr, to_expr
+from autosched.tir.expr import DTYPES, PrimExpr, check_dtype, to_expr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,9 +113,11 @@ def const(value: Any, dtype: str | None = None) -> Constant:
     if dtype is None and not isinstance(value, np.ndarray | np.generic):
         guess = np.asarray(value)
         dtype = {"float64": "float32", "int64": "int32"}.get(str(guess.dtype), str(guess.dtype))
-    made = np.asarray(value, dtype=dtype)
-    if made.dtype.kind in "OUS":
+    if np.asarray(value).dtype.kind in "OUS":
         raise InvalidTypeError(f"const: expected a number or an array, got {type(value).__name__}")
+    if dtype is not None and dtype not in DTYPES:
+        dtype = check_dtype(dtype, "const")
+    made = np.asarray(value, dtype=dtype)
     return Constant(made)
 
 
@@ -158,6 +161,8 @@ class Tuple(Expr):
         return TupleStructInfo(tuple(f.struct_info or ObjectStructInfo() for f in self.fields))
 
     def __getitem__(self, index: int) -> Expr:
+        if not isinstance(index, slice) and not -len(self.fields) <= index < len(self.fields):
+            raise IndexOutOfRangeError(f"item {index} of a tuple of {len(self.fields)}")
         return self.fields[index]
 
     def __len__(self) -> int:
@@ -174,13 +179,16 @@ class TupleGetItem(Expr):
     tuple_value: Expr
     index: int
 
+    def __post_init__(self) -> None:
+        info = self.tuple_value.struct_info
+        if isinstance(info, TupleStructInfo) and not 0 <= self.index < len(info.fields):
+            raise IndexOutOfRangeError(f"item {self.index} of a tuple of {len(info.fields)}")
+
     @property
     def struct_info(self) -> StructInfo | None:  # type: ignore[override]
         info = self.tuple_value.struct_info
         if not isinstance(info, TupleStructInfo):
             raise InvalidTypeError(f"item {self.index} of something that is no tuple: {info!r}")
-        if not 0 <= self.index < len(info.fields):
-            raise IndexOutOfRangeError(f"item {self.index} of a tuple of {len(info.fields)}")
         return info.fields[self.index]
 
 
@@ -410,5 +418,5 @@ def shape_expr(x: Any) -> Expr:
     if isinstance(x, Expr):
         return x
     if isinstance(x, Sequence):
-        return ShapeExpr(tuple(x))
+        return shape_of(x)
     return ShapeExpr((x,))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autosched.errors import InvalidTypeError, ShapeError
+from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
 from autosched.ir import printing
 from autosched.ir.node import IGNORED, Node, Span
-from autosched.tir.expr import IntImm, PrimExpr, const_int
+from autosched.tir.expr import DTYPES, IntImm, PrimExpr, check_dtype, const_int
 from autosched.tir.simplify import form_key
 
 Dim = int | PrimExpr
@@ -56,6 +56,13 @@ class Expr(Node):
     def checked_type(self) -> StructInfo | None:
         """TVM's older spelling of `struct_info`."""
         return self.struct_info
+
+    def __iter__(self) -> Iterator[Any]:
+        """The items of a tuple. Raises InvalidTypeError for what is no tuple: Python would index it for ever."""
+        info = self.struct_info
+        if not isinstance(info, TupleStructInfo):
+            raise InvalidTypeError(f"a {type(self).__name__} of type {info!r} is no tuple to iterate over")
+        return (self[index] for index in range(len(info.fields)))  # type: ignore[index]
 
     # Arithmetic makes calls of operators; those are defined above this module, and found when first used.
 
@@ -148,6 +155,9 @@ class PrimStructInfo(StructInfo):
     dtype: str
     value: PrimExpr | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", _checked_dtype(self.dtype, "PrimStructInfo"))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShapeStructInfo(StructInfo):
@@ -173,8 +183,14 @@ class TensorStructInfo(StructInfo):
     def __post_init__(self) -> None:
         if self.shape is not None:
             if not isinstance(self.shape, ShapeExpr):
-                object.__setattr__(self, "shape", ShapeExpr(tuple(self.shape)))
+                object.__setattr__(self, "shape", shape_of(self.shape))
+            if self.ndim not in (-1, len(self.shape)):
+                raise InvalidValueError(
+                    f"TensorStructInfo: ndim {self.ndim} of a shape of {len(self.shape)} dimensions"
+                )
             object.__setattr__(self, "ndim", len(self.shape))
+        if self.dtype not in DTYPES:
+            object.__setattr__(self, "dtype", _checked_dtype(self.dtype, "TensorStructInfo"))
 
     @property
     def dims(self) -> tuple[Dim, ...]:
@@ -215,6 +231,9 @@ class TupleStructInfo(StructInfo):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fields", tuple(self.fields))
+        for i, item in enumerate(self.fields):
+            if not isinstance(item, StructInfo):
+                raise InvalidTypeError(f"TupleStructInfo: field {i} is a {type(item).__name__}, expected a StructInfo")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -223,6 +242,19 @@ class FuncStructInfo(StructInfo):
 
     params: tuple[StructInfo, ...] | None
     ret: StructInfo
+
+
+def _checked_dtype(dtype: Any, what: str) -> str:
+    """The name of a dtype; "" is unknown, "object" and "void" and vectors are names of TVM's."""
+    if dtype is None or dtype == "":
+        return ""
+    return check_dtype(dtype, what, "void", "object", "handle", "string")
+
+
+def shape_of(shape: Any) -> ShapeExpr:
+    if isinstance(shape, str) or not isinstance(shape, Iterable):
+        raise InvalidTypeError(f"a shape is a sequence of dimensions, got {shape!r} of type {type(shape).__name__}")
+    return ShapeExpr(tuple(shape))
 
 
 # the names of TVM 0.27

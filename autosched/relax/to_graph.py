@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,16 @@ from autosched.relax.op.call import is_call_tir, tir_inputs, tir_target
 from autosched.relax.struct_info import TensorStructInfo, tensor_infos
 from autosched.relax.transform.views import is_concat, is_view, part_offsets
 from autosched.runtime.graph import NOP, Graph, Node, Storage, Value
+from autosched.tir import PrimFunc
+from autosched.tir.in_place import overwritable
 
 UNPLACED = Storage("arena", -1)
 
 
 class _Builder:
-    def __init__(self, main: Function):
+    def __init__(self, main: Function, kernels: Mapping[str, PrimFunc]):
         self.main = main
+        self.pairs = {name: overwritable(f) for name, f in kernels.items()}
         self.values: list[Value] = []
         self.nodes: list[Node] = []
         self.numbers: dict[Any, Any] = {}  # Var -> value number, or a tuple of them; id(array) -> number of a constant
@@ -144,6 +148,8 @@ class _Builder:
                     owner, _ = self.owner(number)
                     first.setdefault(owner, step)
                     last[owner] = step
+        for step, node in enumerate(self.nodes):
+            self.overwrite(step, node, last)
         waiting = [n for n, v in enumerate(self.values) if v.storage is UNPLACED]
         owners = [n for n in waiting if n not in self.inside]
         lives = [Lifetime(self.values[n].size_bytes, first[n], last[n]) for n in owners]
@@ -154,6 +160,21 @@ class _Builder:
             self.place(n, Storage("arena", begin[owner] + offset))
         return size
 
+    def overwrite(self, step: int, node: Node, last: dict[int, int]) -> None:
+        """Let a kernel write over an input that nobody reads afterwards, where its loops allow that."""
+        for i, o in sorted(self.pairs.get(node.kernel, ())):
+            new = node.outputs[o - len(node.inputs)]
+            old, offset = self.owner(node.inputs[i])
+            if any(self.values[n].storage is not UNPLACED for n in (new, old)) or new in self.inside or offset:
+                continue
+            if self.values[old].size_bytes != self.values[new].size_bytes or last[old] != step:
+                continue
+            readers = [j for j, number in enumerate(node.inputs) if self.owner(number)[0] == old]
+            if all((j, o) in self.pairs[node.kernel] for j in readers):
+                self.inside[new] = (old, 0)
+                last[old] = last[new]
+                return
+
 
 def _flat(x: Any) -> tuple[int, ...]:
     return tuple(n for f in x for n in _flat(f)) if isinstance(x, tuple) else (x,)
@@ -162,11 +183,13 @@ def _flat(x: Any) -> tuple[int, ...]:
 def to_graph(module: IRModule) -> tuple[Graph, tuple[np.ndarray[Any, Any], ...], tuple[str, ...]]:
     """(graph, constants, names of inputs that are parameters) of a module's `main`.
 
-    Nodes call kernels named after the module's PrimFuncs. Views share the storage of what they show. Raises TypeError
+    Nodes call kernels named after the module's PrimFuncs. Views share the storage of what they show,
+    and a kernel that allows it writes over an input that is not read again. Raises TypeError
     for a call that is no kernel.
     """
     main = module["main"]
-    builder = _Builder(main)
+    kernels = {gv.name: f for gv, f in module.functions_items() if isinstance(f, PrimFunc)}
+    builder = _Builder(main, kernels)
     graph = builder.graph()
     count = main.attrs.get("num_input", len(main.params))
     return graph, tuple(builder.constants), tuple(p.name for p in main.params[count:])

@@ -11,7 +11,7 @@ import numpy as np
 from autosched import driver
 from autosched.driver.pipeline import graph_passes, run_passes
 from autosched.driver.settings import resolve_target
-from autosched.errors import InvalidTypeError, InvalidValueError, TVMError
+from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.faces import resolve
 from autosched.ir import IRModule
 from autosched.records import DispatchContext, FallbackContext
@@ -27,7 +27,7 @@ def as_module(mod: Any) -> IRModule:
         return mod
     if isinstance(mod, GraphFunction):
         return IRModule({"main": mod})
-    raise InvalidTypeError(f"an IRModule or a relay.Function is needed, not a {type(mod).__name__}")
+    raise InvalidTypeError(f"build, compile: an IRModule or a relay.Function is needed, not a {type(mod).__name__}")
 
 
 def one_target(target: Any, target_host: Any = None) -> Any:
@@ -57,6 +57,8 @@ def plain(value: Any) -> np.ndarray:
 
 def apply_params(mod: IRModule, params: Mapping[str, Any] | None) -> IRModule:
     """Bind those parameters of `main` that are given; names that it does not have are ignored, as TVM does."""
+    if params is not None and not isinstance(params, Mapping):
+        raise InvalidTypeError(f"params is a {type(params).__name__}, expected a mapping from names to arrays")
     if not params:
         return mod
     known = {param.name for param in mod["main"].params}
@@ -158,7 +160,7 @@ def create_executor(
     from autosched.relay.vm import VMExecutor
 
     if kind not in ("graph", "vm", "aot", "debug"):
-        raise TVMError(f"unknown execution strategy: {kind}", hint='use "graph" or "vm"')
+        raise InvalidValueError(f"unknown execution strategy: {kind}", hint='use "graph" or "vm"')
     device = device or cpu()
     module = apply_params(as_module(mod) if mod is not None else IRModule(), params)
     if kind == "graph":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -158,10 +158,12 @@ def Function(  # noqa: N802  (TVM's name)
     Raises InvalidValueError for a variable that is no parameter, InvalidTypeError for what is no expression.
     """
     del type_params
+    if isinstance(params, Var) or not isinstance(params, Iterable):
+        raise InvalidTypeError(f"Function: params is a {type(params).__name__}, expected a list of relay.var")
     given = tuple(params)
     for param in given:
         if not isinstance(param, Var):
-            raise InvalidTypeError(f"a parameter is a relay.var, not {type(param).__name__}")
+            raise InvalidTypeError(f"Function: a parameter is a relay.var, not {type(param).__name__}")
     whole = unwrap(body)
     branches = any(isinstance(x, Branch) for x in post_order(whole))
     binder = Binder({param: param for param in given}, UniqueNames(param.name for param in given), not branches)

@@ -44,6 +44,8 @@ class VMCompiler:
 
     def set_params(self, params: Mapping[str, Any]) -> None:
         """Bind arrays to `main`'s parameters of these names."""
+        if not isinstance(params, Mapping):
+            raise InvalidTypeError(f"set_params takes a mapping from names to arrays, not {type(params).__name__}")
         self._params = {
             name: value if isinstance(value, NDArray) else array(np.asarray(value)) for name, value in params.items()
         }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, TVMError
+from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, TVMError, WrongInputError
 from autosched.runtime.device import CPU, Device, cpu
 from autosched.runtime.memory import empty_aligned
 
@@ -89,6 +90,12 @@ class NDArray:
         np.copyto(self._data, data, casting="unsafe")
         return self
 
+    def __getitem__(self, index: object) -> None:
+        raise InvalidTypeError("an array's elements are not indexed", hint="use a.numpy()[index]")
+
+    def __iter__(self) -> Any:  # without it, Python would index
+        raise InvalidTypeError("an array cannot be iterated", hint="use a.numpy()")
+
     def __setitem__(self, index: object, value: NDArray | npt.ArrayLike) -> None:
         if not (isinstance(index, slice) and index == slice(None)):
             raise InvalidValueError("an array is set as a whole", hint="use a[:] = value")
@@ -117,9 +124,12 @@ def as_numpy(source: object) -> np.ndarray:
     """
     if isinstance(source, NDArray):
         return source.view()
-    data = np.asarray(source)
+    try:
+        data = np.asarray(source)
+    except ValueError as error:  # lists of different lengths
+        raise InvalidValueError(f"array: {error}") from None
     if data.dtype.kind not in "biuf":
-        raise InvalidTypeError(f"{type(source).__name__} is no array of numbers")
+        raise InvalidTypeError(f"array: {type(source).__name__} is no array of numbers")
     return data
 
 
@@ -148,13 +158,18 @@ def empty(
         raise TVMError(f"no array can be placed on {device}", hint="arrays live on cpu devices")
     if mem_scope not in (None, "global"):
         raise InvalidValueError(f"memory scope '{mem_scope}' does not exist on {device}", hint="use None or 'global'")
-    extents = (shape,) if isinstance(shape, int) else tuple(int(extent) for extent in shape)
+    try:
+        if isinstance(shape, str):
+            raise TypeError
+        extents = (int(shape),) if hasattr(shape, "__index__") else tuple(operator.index(extent) for extent in shape)
+    except TypeError:
+        raise InvalidTypeError(f"empty: the shape is {shape!r}, expected a tuple of integers") from None
     if any(extent < 0 for extent in extents):
         raise InvalidValueError(f"shape {extents} has a negative extent")
     try:
         kind = np.dtype(dtype if isinstance(dtype, type | np.dtype) else str(dtype))
     except TypeError:
-        raise InvalidTypeError(f"unknown dtype '{dtype}'") from None
+        raise WrongInputError(f"empty: unknown dtype '{dtype}'") from None
     return NDArray(empty_aligned(extents, kind), device)
 
 

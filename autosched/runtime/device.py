@@ -124,8 +124,14 @@ def device(dev: object, index: int = 0) -> Device:
 
     Raises InvalidValueError (a ValueError) if the name is unknown.
     """
+    if not hasattr(index, "__index__"):
+        raise InvalidTypeError(f"device: the index is a {type(index).__name__}, not an int")
+    if int(index) < 0:
+        raise InvalidValueError(f"device: the index is {index}, at least 0 is needed")
     if isinstance(dev, int):
         return Device(dev, index)
+    if dev is None:
+        raise InvalidTypeError("device: a device is named by a text, got None")
     words = str(dev).split()
     if not words or words[0] not in _NAMES:
         raise InvalidValueError(f"unknown device '{dev}'", hint=f"known are {', '.join(_NAMES)}")

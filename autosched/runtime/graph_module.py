@@ -200,6 +200,8 @@ class GraphModule:
             "limit_zero_time_iterations": limit_zero_time_iterations,
         }
         evaluate: Callable[..., BenchmarkResult]
+        if device is not None and not isinstance(device, Device):
+            raise InvalidTypeError(f"benchmark: argument 'device' is a {type(device).__name__}, not a Device")
         if end_to_end:
             where = device or self.module.device
             pairs = [part for pair in inputs.items() for part in pair]

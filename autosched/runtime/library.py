@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from autosched.errors import InvalidValueError
+from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.runtime.artifact import Contents, load_contents
 from autosched.runtime.device import device
 from autosched.runtime.executable import Executable
@@ -17,6 +18,8 @@ def load_module(path: str | Path, fmt: str = "") -> Module | Executable:
 
     Raises InvalidValueError (ValueError) if there is no such file, else as `artifact.load_contents`.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidTypeError(f"load_module takes a path, not {type(path).__name__}")
     if not Path(path).is_file():
         raise InvalidValueError(f"file {path} does not exist")
     return module_of_contents(load_contents(Path(path)))
@@ -39,6 +42,8 @@ def module_of_contents(contents: Contents) -> Module | Executable:
 
 def enabled(target: str) -> bool:
     """Tell whether programs for a device can run in this process."""
+    if not isinstance(target, str):
+        raise InvalidTypeError(f"enabled takes the name of a device, not {type(target).__name__}")
     return device(target).exist
 
 

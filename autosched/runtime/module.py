@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from autosched.runtime.graph import Graph, Storage, check_graph, graph_of_kernel
 from autosched.runtime.kernel import ArgSpec, Kernel
 from autosched.runtime.memory import as_aligned
 from autosched.runtime.program import Program
-from autosched.runtime.timing import BenchmarkResult, measure
+from autosched.runtime.timing import BenchmarkResult, check_counts, measure
 from autosched.target import choose_threads, host_cpu
 
 __getattr__, __dir__ = lazy_names(__name__)
@@ -216,8 +217,11 @@ class Module:
         """The function that calling the module calls: its first one."""
         return self.get_function(ENTRY_NAME)
 
-    def __call__(self, *args: NDArray | np.ndarray) -> None:
-        """Call the entry function."""
+    def __call__(self, *args: NDArray | np.ndarray, **keywords: object) -> None:
+        """Call the entry function; its arguments are given by position."""
+        if keywords:
+            name = next(iter(keywords))
+            raise InvalidTypeError(f"{self.entry_func!r} takes arguments by position, not '{name}' by name")
         self.entry_func(*args)
 
     def time_evaluator(
@@ -240,6 +244,9 @@ class Module:
                            evicted
         """
         function = self.get_function(func_name, query_imports=True)
+        check_counts("time_evaluator", number=number, repeat=repeat)
+        if not isinstance(dev, Device):
+            raise InvalidTypeError(f"time_evaluator: argument 'device' is a {type(dev).__name__}, not a Device")
         if f_preproc not in ("", _FLUSH):
             raise InvalidValueError(f"unknown f_preproc '{f_preproc}'", hint=f"use '{_FLUSH}'")
 
@@ -307,6 +314,8 @@ class Module:
 
     def save(self, path: str | Path, fmt: str = "") -> None:
         """Write the module as an artifact, with the functions of the modules that it imports."""
+        if not isinstance(path, str | os.PathLike):
+            raise InvalidTypeError(f"export_library, save: the path is a {type(path).__name__}, not a text")
         whole = self.with_imports()
         info = {"entry": whole._entry, "manifest": whole.manifest}
         save_contents(Contents("module", whole.kernels, whole.native, whole.graphs, whole.constants, info), Path(path))

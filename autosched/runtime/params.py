@@ -26,7 +26,7 @@ def save_param_dict(params: Mapping[str, NDArray | npt.ArrayLike]) -> bytes:
         text = name.encode()
         parts.append(struct.pack("<Q", len(text)) + text)
     parts.append(struct.pack("<Q", len(params)))
-    parts += [_pack_array(np.ascontiguousarray(as_numpy(value))) for value in params.values()]
+    parts += [_pack_array(_plain(name, value)) for name, value in params.items()]
     return b"".join(parts)
 
 
@@ -40,13 +40,20 @@ def load_param_dict(data: bytes | bytearray) -> dict[str, NDArray]:
     reader = _Reader(bytes(data))
     magic, _ = reader.take("<QQ")
     if magic != _LIST_MAGIC:
-        raise ArtifactError("the data is no parameter file")
+        raise ArtifactError("load_param_dict: the data is no parameter file")
     (n_names,) = reader.take("<Q")
     names = [reader.text() for _ in range(reader.plausible(n_names))]
     (n_arrays,) = reader.take("<Q")
     if n_arrays != n_names:
         raise ArtifactError(f"parameter file has {n_names} names for {n_arrays} arrays")
     return {name: reader.array() for name in names}
+
+
+def _plain(name: str, value: NDArray | npt.ArrayLike) -> np.ndarray:
+    try:
+        return np.ascontiguousarray(as_numpy(value))
+    except InvalidTypeError:
+        raise InvalidTypeError(f"parameter '{name}' is a {type(value).__name__}, no array of numbers") from None
 
 
 def _pack_array(data: np.ndarray) -> bytes:
@@ -67,7 +74,7 @@ class _Reader:
     def bytes(self, count: int) -> bytes:
         part = self._data[self._at : self._at + count]
         if count < 0 or len(part) != count:
-            raise ArtifactError("parameter file is cut short")
+            raise ArtifactError("load_param_dict: the parameter file is cut short")
         self._at += count
         return part
 
@@ -77,7 +84,7 @@ class _Reader:
     def plausible(self, count: int) -> int:
         """Refuse a count that the rest of the file cannot hold: damaged bytes must not cost memory."""
         if count > len(self._data) - self._at:
-            raise ArtifactError("parameter file is cut short")
+            raise ArtifactError("load_param_dict: the parameter file is cut short")
         return count
 
     def text(self) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autosched.errors import InvalidValueError
+from autosched.errors import InvalidTypeError, InvalidValueError
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -35,6 +35,15 @@ class BenchmarkResult:
         return f"Execution time summary:\n{head}\n{body}\n"
 
 
+def check_counts(action: str, **counts: object) -> None:
+    """Refuse what is no positive integer. Raises InvalidTypeError and InvalidValueError naming the argument."""
+    for name, count in counts.items():
+        if isinstance(count, bool) or not hasattr(count, "__index__"):
+            raise InvalidTypeError(f"{action}: {name} is a {type(count).__name__}, not an int")
+        if int(count) < 1:
+            raise InvalidValueError(f"{action}: {name}={count}", hint="it is 1 or more")
+
+
 def measure(
     run: Callable[[int], object],
     *,
@@ -55,8 +64,7 @@ def measure(
     prepare        called before each measurement, outside its time
     Source         TVM's RPC time evaluator. Raises InvalidValueError if number or repeat is below 1.
     """
-    if number < 1 or repeat < 1:
-        raise InvalidValueError(f"number={number}, repeat={repeat}", hint="both are 1 or more")
+    check_counts("measure", number=number, repeat=repeat)
     run(1)
     results = []
     for index in range(repeat):

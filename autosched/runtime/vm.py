@@ -311,7 +311,9 @@ class VirtualMachine:
             out.copyfrom(value)
 
     def get_outputs(self) -> list[Any]:
-        """The results of the last `invoke_stateful`, as a list."""
+        """The results of the last `invoke_stateful`, as a list. Raises TVMError before one."""
+        if self._outputs is None:
+            raise TVMError("get_outputs: nothing has run yet", hint="call invoke_stateful first")
         return list(self._outputs) if isinstance(self._outputs, tuple) else [self._outputs]
 
     def benchmark(

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from autosched.errors import InvalidTypeError
+
 
 class Inert:
     """A name of a dialect: it can be called, indexed and combined, and stays what it is."""
@@ -19,6 +21,9 @@ class Inert:
 
     def __getitem__(self, index: Any) -> Inert:
         return Inert(f"{self._text}[…]")
+
+    def __iter__(self) -> Any:  # without it, Python would index for ever
+        raise InvalidTypeError(f"{self._text} cannot be iterated", hint="it has a meaning under @T.prim_func only")
 
     def __getattr__(self, name: str) -> Inert:
         if name.startswith("__"):

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from autosched.errors import SpaceError
 
 KnobValue: TypeAlias = int | str | bool | tuple[int, ...]
+PLAIN = frozenset({int, str, bool})
 _ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # once: json.dumps makes one each time
 
 
@@ -27,7 +28,10 @@ class Config:
     key: str = field(init=False, repr=False)  # canonical JSON: what equality, hash and the database use
 
     def __post_init__(self) -> None:
-        knobs = {name: _plain(name, value) for name, value in self.knobs.items()}
+        knobs = {
+            name: value if type(value) in PLAIN else _plain(name, value)  # most are plain already
+            for name, value in self.knobs.items()
+        }
         object.__setattr__(self, "knobs", MappingProxyType(knobs))
         document = {"template": self.template, "knobs": knobs}
         object.__setattr__(self, "key", _ENCODE(document))

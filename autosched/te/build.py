@@ -60,14 +60,17 @@ def _axis_names(fcompute: Callable[..., Any], ndim: int, varargs_names: Sequence
         rest = ndim - len(names)
         names += list(varargs_names) if varargs_names else [f"i{i + len(names)}" for i in range(rest)]
     if len(names) != ndim:
-        raise InvalidValueError(f"fcompute takes {len(names)} arguments, the shape has {ndim} dimensions")
+        raise InvalidValueError(f"compute: fcompute takes {len(names)} arguments, the shape has {ndim} dimensions")
     return names
 
 
-def _body(value: Any) -> PrimExpr:
+def _body(value: Any, what: str) -> PrimExpr:
     if isinstance(value, ExprOperators):
         return value.as_expr()
-    return to_expr(value)
+    try:
+        return to_expr(value)
+    except InvalidTypeError as error:
+        raise InvalidTypeError(f"{what}: {error.message}") from None
 
 
 def compute(
@@ -95,7 +98,7 @@ def compute(
     several = isinstance(value, list | tuple)
     if value is None:
         raise InvalidTypeError(f"compute '{name}': fcompute gave nothing, expected an expression")
-    bodies = tuple(_body(v) for v in (value if several else (value,)))
+    bodies = tuple(_body(v, f"compute '{name}'") for v in (value if several else (value,)))
     if any(_has_nested_reduce(b) for b in bodies):
         raise InvalidValueError(
             f"compute '{name}': a reduction must be the whole expression", hint="give it a compute of its own"
@@ -140,12 +143,15 @@ def comm_reducer(
 
     Several values reduce together where `fcombine` takes and returns tuples (an argmax).
     """
+    for argument, given in (("fcombine", fcombine), ("fidentity", fidentity)):
+        if not callable(given):
+            raise InvalidTypeError(f"comm_reducer '{name}': {argument} is a {type(given).__name__}, not a function")
 
     def reducer(expr: Any, axis: Any, where: Any = None, init: Any = None) -> Any:
         axes = tuple(axis) if isinstance(axis, Sequence) else (axis,)
         if not axes or not all(isinstance(a, IterVar) and a.kind == REDUCE for a in axes):
             raise InvalidTypeError(f"{name}: axis must be a reduce_axis or a list of them")
-        source = tuple(_body(e) for e in (expr if isinstance(expr, list | tuple) else (expr,)))
+        source = tuple(_body(e, name) for e in (expr if isinstance(expr, list | tuple) else (expr,)))
         dtypes = [s.dtype for s in source]
         lhs = tuple(Var(f"x{i}" if len(source) > 1 else "x", d) for i, d in enumerate(dtypes))
         rhs = tuple(Var(f"y{i}" if len(source) > 1 else "y", d) for i, d in enumerate(dtypes))
@@ -163,7 +169,7 @@ def comm_reducer(
 
 
 def _tuple(x: Any) -> tuple[PrimExpr, ...]:
-    return tuple(_body(v) for v in x) if isinstance(x, list | tuple) else (_body(x),)
+    return tuple(_body(v, "reduce") for v in (x if isinstance(x, list | tuple) else (x,)))
 
 
 def min_value(dtype: str) -> PrimExpr:

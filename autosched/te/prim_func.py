@@ -58,6 +58,8 @@ def create_prim_func(tensors: Sequence[Tensor], index_dtype_override: str | None
     """
     if isinstance(tensors, Tensor):
         tensors = [tensors]
+    if not isinstance(tensors, Sequence):
+        raise InvalidTypeError(f"create_prim_func takes a list of tensors, not {type(tensors).__name__}")
     for i, t in enumerate(tensors):
         if not isinstance(t, Tensor):
             raise InvalidTypeError(f"create_prim_func takes a list of tensors, item {i} is a {type(t).__name__}")

@@ -42,6 +42,9 @@ class Schedule:
         """The stages by operation."""
         return dict(self._of)
 
+    def __iter__(self) -> Any:  # without it, Python would index for ever
+        raise InvalidTypeError("a schedule cannot be iterated", hint="its stages are `s.stages`")
+
     def __getitem__(self, key: Tensor | Operation) -> Stage:
         op = key.op if isinstance(key, Tensor) else key
         if not isinstance(op, Operation):
@@ -66,8 +69,11 @@ class Schedule:
     def cache_read(self, tensor: Tensor, scope: str, readers: Sequence[Tensor | Operation] | Tensor) -> Tensor:
         """Let `readers` read a copy of a tensor that lies in `scope`; gives the copy."""
         _require_scope("cache_read", scope)
-        stage = self[tensor]
-        wanted = [self[reader] for reader in _list(readers)]
+        _require_operations("cache_read", tensor, *_list(readers))
+        try:
+            stage, wanted = self[tensor], [self[reader] for reader in _list(readers)]
+        except InvalidValueError as error:
+            raise InvalidValueError(f"cache_read: {error.message}", hint=error.hint) from None
         source = stage.op.output(tensor.value_index)
         copy = reading_copy(source, scope)
         added = self._add(self.stages.index(stage) + 1, copy)
@@ -89,6 +95,7 @@ class Schedule:
         _require_scope("cache_write", scope)
         several = isinstance(tensor, list | tuple)
         tensors: list[Tensor] = _list(tensor)
+        _require_operations("cache_write", *tensors)
         stages = {self[t] for t in tensors}
         if len(stages) != 1:
             raise InvalidValueError("cache_write takes outputs of one operation")
@@ -208,6 +215,12 @@ def create_schedule(ops: Operation | Sequence[Operation] | Tensor) -> Schedule:
 def _require_scope(action: str, scope: Any) -> None:
     if not isinstance(scope, str):
         raise InvalidTypeError(f"{action}: argument 'scope' is a {type(scope).__name__}, expected a string")
+
+
+def _require_operations(action: str, *given: Any) -> None:
+    for x in given:
+        if not isinstance(x, Tensor | Operation):
+            raise InvalidTypeError(f"{action} takes tensors, not {type(x).__name__}")
 
 
 def _list(x: Any) -> list[Any]:

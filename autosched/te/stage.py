@@ -42,12 +42,20 @@ class Reorder:
 Relation = Split | Fuse | Reorder
 
 
+THREAD_TAGS = (
+    *(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"),
+    "vthread", "cthread", "parallel", "vectorize", "unroll",
+)  # fmt: skip
+
+
 def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
     """An axis of a GPU's grid: `thread_axis("threadIdx.x")` or `thread_axis((0, 64), "threadIdx.x")`."""
     if isinstance(dom, str):
         dom, tag = None, dom
     if not tag:
         raise InvalidValueError("thread_axis needs a tag", hint='such as "blockIdx.x" or "threadIdx.x"')
+    if tag.removeprefix("pipeline") == tag and tag not in THREAD_TAGS:
+        raise InvalidValueError(f"thread_axis: unknown tag '{tag}'", hint=f"one of {', '.join(THREAD_TAGS)}")
     if dom is None:
         dom = Range(E.const(0), E.const(0))
     elif not isinstance(dom, Range):
@@ -209,6 +217,8 @@ class Stage:
     def pragma(self, var: IterVar, pragma_type: str, pragma_value: Any = None) -> None:
         """Note something on an axis for the code generator."""
         leaf = self.leaf_iter_vars[self._leaf(var, "pragma")]
+        if not isinstance(pragma_type, str):
+            raise InvalidTypeError(f"pragma: its name is a text, not {type(pragma_type).__name__}")
         value = pragma_value if isinstance(pragma_value, str) else 1 if pragma_value is None else int(pragma_value)
         self.notes.append((leaf, f"pragma_{pragma_type}", value))
 
@@ -296,8 +306,10 @@ def _axis(name: str, extent: PrimExpr, kind: str) -> IterVar:
 def _positive(value: Any, action: str, stage: Stage) -> int:
     number = E.const_int(value) if isinstance(value, PrimExpr) else value
     if isinstance(number, bool) or not hasattr(number, "__index__"):
-        raise InvalidTypeError(f"{action} takes an integer, not {type(value).__name__}", where=f"stage {stage.op.name}")
+        raise InvalidTypeError(
+            f"{action}: a factor is an integer, not {type(value).__name__}", where=f"stage {stage.op.name}"
+        )
     assert number is not None
     if int(number) < 1:
-        raise InvalidValueError(f"{action} by {number}: at least 1 is needed", where=f"stage {stage.op.name}")
+        raise InvalidValueError(f"{action}: factor {number} must be at least 1", where=f"stage {stage.op.name}")
     return int(number)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from autosched.errors import InvalidValueError
+from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.faces import resolve
 from autosched.ir.node import IGNORED, FrozenDict, Node, walk
 from autosched.tir import expr as E
@@ -137,7 +137,14 @@ class Tensor(Node, ExprOperators):
     def __call__(self, *indices: Any) -> ProducerLoad:
         if len(indices) != self.ndim:
             raise InvalidValueError(f"tensor '{self.name}' has {self.ndim} dimensions, got {len(indices)} indices")
-        return ProducerLoad(self, tuple(to_expr(i) for i in indices))
+        found = tuple(to_expr(i) for i in indices)
+        for index in found:
+            if E.is_float(index.dtype):
+                raise InvalidTypeError(f"tensor '{self.name}': an index is an integer, not {index.dtype}")
+        return ProducerLoad(self, found)
+
+    def __iter__(self) -> Any:  # without it, Python would index for ever
+        raise InvalidTypeError(f"tensor '{self.name}' cannot be iterated", hint="index it")
 
     def __getitem__(self, indices: Any) -> TensorSlice:
         return TensorSlice(self, indices if isinstance(indices, tuple) else (indices,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 
 from autosched.errors import InvalidValueError
@@ -46,6 +47,15 @@ def templates_for(func: PrimFunc, target: Target) -> tuple[tuple[Template, Ancho
     matches = tuple((t, anchor) for t, anchor in found if anchor is not None)
     special = tuple(m for m in matches if m[0].name != "elementwise")
     return special or matches
+
+
+def template_versions(kind: str) -> Mapping[str, str]:
+    """The version of each template for a target kind: a build uses no records of another one, a search takes hints.
+
+    A template whose knobs mean something else, or whose kernels are others than before, gets the next `version`;
+    without one it is 1.
+    """
+    return {template.name: str(getattr(template, "version", 1)) for template in all_templates(kind)}
 
 
 def template_named(name: str, target: Target) -> Template:

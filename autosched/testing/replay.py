@@ -98,11 +98,19 @@ class Run:
 
 
 def replay(
-    recording: Recording, strategy: str, *, budget: int, batch: int, seed: int, hints: Sequence[Hint] = ()
+    recording: Recording,
+    strategy: str,
+    *,
+    budget: int,
+    batch: int,
+    seed: int,
+    hints: Sequence[Hint] = (),
+    goal: float | None = None,
 ) -> Run:
     """Run one strategy over a recording, `batch` configurations at a time, until the budget or the space is used up.
 
     hints  what the strategy is told beforehand: the records of another device
+    goal   the score with which a run ends early, at the evaluation that reaches it
     A recording has no default, so the seed draws the configuration that stands for it.
     """
     (default,) = recording.space.sample(np.random.default_rng((seed, 1)), 1)
@@ -122,6 +130,8 @@ def replay(
             failed += not trial.is_ok
             best = min(best, trial.median_s)
             scores.append(recording.optimum_s / best)
+            if goal is not None and scores[-1] >= goal:
+                return Run(np.array(scores), failed, asks, spent_s)
         start = time.perf_counter()
         search.tell(trials)
         spent_s += time.perf_counter() - start
@@ -153,11 +163,16 @@ def summarise(
     batch: int,
     seeds: Sequence[int],
     source: Recording | None = None,
+    until_optimum: bool = False,
 ) -> Summary:
-    """Replay with every seed and average; `source` is the same kernel's recording on another device."""
+    """Replay with every seed and average; `source` is the same kernel's recording on another device.
+
+    until_optimum  end a run there: the scores are the same, failures and seconds are counted until then
+    """
     hints = (TrialsHint(source.trials_for(recording.name)),) if source is not None else ()
-    runs = [replay(recording, strategy, budget=budget, batch=batch, seed=seed, hints=hints) for seed in seeds]
-    table = np.stack([run.scores for run in runs])
+    how = {"budget": budget, "batch": batch, "goal": 1.0 if until_optimum else None}
+    runs = [replay(recording, strategy, seed=seed, hints=hints, **how) for seed in seeds]
+    table = np.stack([np.append(run.scores, [run.scores[-1]] * (budget - len(run.scores))) for run in runs])
     error = table.std(axis=0, ddof=1 if len(runs) > 1 else 0) / np.sqrt(len(runs))
     points = [k for k in CHECKPOINTS if k < budget] + [budget]
     scores = {k: (float(table[:, k - 1].mean()), float(error[k - 1])) for k in points}
@@ -172,7 +187,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--strategy", default="auto", help="strategy, or several separated by commas")
     parser.add_argument("--budget", type=int, default=200, help="evaluations of each run")
     parser.add_argument("--batch", type=int, default=8, help="configurations asked for at a time")
-    parser.add_argument("--seeds", type=int, default=10, help="runs, with seeds 0, 1, …")
+    parser.add_argument("--seeds", type=int, default=10, help="runs, with seeds one after the other")
+    parser.add_argument("--first-seed", type=int, default=0, help="the first of them")
+    parser.add_argument("--until-optimum", action="store_true", help="end a run there: equal scores in less time")
     parser.add_argument("--source", type=Path, metavar="FILE", help="the same kernel recorded on another device")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     options = parser.parse_args(arguments)
@@ -188,8 +205,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     strategy,
                     budget=options.budget,
                     batch=options.batch,
-                    seeds=range(options.seeds),
+                    seeds=range(options.first_seed, options.first_seed + options.seeds),
                     source=source,
+                    until_optimum=options.until_optimum,
                 )
                 summaries.append(summary)
                 _print(summary, options.json)

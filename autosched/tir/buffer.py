@@ -21,9 +21,11 @@ def extents(shape: Any, what: str) -> tuple[PrimExpr, ...]:
         try:
             extent = to_expr(item)
         except InvalidTypeError:
-            raise InvalidTypeError(f"{what}: extent {item!r} is a {type(item).__name__}, no integer") from None
+            raise InvalidTypeError(
+                f"{what}: extent {item!r} of the shape is a {type(item).__name__}, no integer"
+            ) from None
         if not is_int(extent.dtype):
-            raise InvalidTypeError(f"{what}: extent {item!r} is {extent.dtype}, no integer")
+            raise InvalidTypeError(f"{what}: extent {item!r} of the shape is {extent.dtype}, no integer")
         if (number := const_int(extent)) is not None and number < 0:
             raise InvalidValueError(f"{what}: extent {number} is negative")
         found.append(extent)

@@ -383,6 +383,9 @@ class Buffer(Node):
     def __getitem__(self, indices: Any) -> Any:
         return load(self, indices)
 
+    def __iter__(self) -> Any:  # without it, Python would index for ever
+        raise InvalidTypeError(f"buffer '{self.name}' cannot be iterated", hint="index it")
+
     @property
     def data(self) -> BufferData:
         """The buffer's memory as an argument of calls; always the same object."""
@@ -637,10 +640,13 @@ def const(value: float | int | bool, dtype: str | None = None) -> PrimExpr:
     """A constant; without `dtype`: bool, int32 or float32 after the Python type."""
     if dtype is None:
         dtype = "bool" if isinstance(value, bool) else "int32" if isinstance(value, int) else "float32"
-    if is_int(dtype):
-        return IntImm(int(value), dtype)
-    if is_float(dtype):
-        return FloatImm(float(value), dtype)
+    try:
+        if is_int(dtype):
+            return IntImm(int(value), dtype)
+        if is_float(dtype):
+            return FloatImm(float(value), dtype)
+    except (TypeError, ValueError):
+        raise InvalidTypeError(f"const: expected a number, got {value!r} of type {type(value).__name__}") from None
     raise InvalidValueError(f"no constants of dtype '{dtype}'")
 
 
@@ -762,21 +768,21 @@ def div(a: ExprLike, b: ExprLike) -> PrimExpr:
     return _fold(Div, operator.truediv, x, y)
 
 
-def _check_divisor(b: ExprLike) -> None:
+def _check_divisor(b: ExprLike, action: str = "truncdiv") -> None:
     if const_int(_unwrap(b)) == 0:
-        raise InvalidValueError("division by the constant zero")
+        raise InvalidValueError(f"{action}: division by the constant zero")
 
 
 def floordiv(a: ExprLike, b: ExprLike) -> PrimExpr:
     """a // b, rounding down."""
-    _check_divisor(b)
+    _check_divisor(b, "floordiv")
     e = _fold(FloorDiv, operator.floordiv, a, b)
     return e.a if isinstance(e, FloorDiv) and const_int(e.b) == 1 else e
 
 
 def floormod(a: ExprLike, b: ExprLike) -> PrimExpr:
     """a % b, with the sign of b."""
-    _check_divisor(b)
+    _check_divisor(b, "floormod")
     e = _fold(FloorMod, operator.mod, a, b)
     return const(0, e.dtype) if isinstance(e, FloorMod) and const_int(e.b) == 1 else e
 
@@ -882,6 +888,8 @@ def cast(dtype: str, value: ExprLike) -> PrimExpr:
     x = to_expr(value)
     if x.dtype == dtype:
         return x
+    if dtype not in DTYPES:
+        dtype = check_dtype(dtype, "cast", "handle")
     if isinstance(x, IntImm) and (is_int(dtype) or is_float(dtype)):
         return const(bool(x.value) if dtype == "bool" else x.value, dtype)
     if isinstance(x, FloatImm) and is_float(dtype):

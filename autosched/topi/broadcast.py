@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from autosched import te
-from autosched.errors import ShapeError
+from autosched.errors import InvalidTypeError, ShapeError
 from autosched.te import Tensor
 from autosched.tir import expr as E
 from autosched.tir.expr import IntImm, PrimExpr, const_int
@@ -39,6 +41,9 @@ Operand = Tensor | int | float | bool
 
 def elementwise(f: Callable[..., PrimExpr], name: str, *operands: Operand) -> Tensor:
     """f of corresponding elements; numbers take the dtype of the last tensor."""
+    for x in operands:
+        if not isinstance(x, Tensor | PrimExpr | bool | int | float | np.generic):
+            raise InvalidTypeError(f"{name.removeprefix('T_')}: expected a tensor or a number, got {type(x).__name__}")
     tensors = [x for x in operands if isinstance(x, Tensor)]
     shape = broadcast_shape(*(t.shape for t in tensors))
     dtype = tensors[-1].dtype

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autosched import te
+from autosched.errors import ShapeError
 from autosched.te import Tensor
 from autosched.tir.expr import cast, const_int
 from autosched.topi.broadcast import broadcast_shape
@@ -29,6 +30,10 @@ def matmul(a: Tensor, b: Tensor, out_dtype: str | None = None) -> Tensor:
 
     out_dtype  what products are summed in; the arguments' dtype by default
     """
+    if a.ndim and b.ndim:
+        inner, other = const_int(a.shape[-1]), const_int(b.shape[-2 if b.ndim > 1 else -1])
+        if None not in (inner, other) and inner != other:
+            raise ShapeError(f"matmul: {inner} columns and {other} rows do not fit")
     left, right = _Batched(a, min(a.ndim, 2)), _Batched(b, min(b.ndim, 2))
     a_vector, b_vector = a.ndim == 1, b.ndim == 1
     batch = broadcast_shape(left.batch, right.batch) if left.batch or right.batch else ()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from autosched import te
+from autosched.errors import ShapeError
 from autosched.te import Tensor
 from autosched.tir.expr import IntImm, Var, const, if_then_else
 from autosched.topi.shapes import axis_names, dims, flatten_index, int_shape, unflatten_index
@@ -18,6 +20,8 @@ def _compute(shape: Sequence[Any], f: Any, name: str) -> Tensor:
 def reshape(x: Tensor, shape: Sequence[int], name: str = "T_reshape") -> Tensor:
     """The elements in their row-major order under another shape."""
     old, new = int_shape(x), tuple(int(s) for s in shape)
+    if math.prod(old) != math.prod(new):
+        raise ShapeError(f"reshape: {old} has {math.prod(old)} elements, {new} has {math.prod(new)}")
 
     def compute(*i: Any) -> Any:
         ranges: dict[Var, tuple[int, int]] = {v: (0, s) for v, s in zip(i, new, strict=True)}
@@ -55,7 +59,11 @@ def squeeze(x: Tensor, axes: Sequence[int]) -> Tensor:
 
 def concatenate(tensors: Sequence[Tensor], axis: int) -> Tensor:
     """The tensors one after the other along `axis`."""
-    sizes = [int_shape(t)[axis] for t in tensors]
+    shapes = [int_shape(t) for t in tensors]
+    axis = axis % len(shapes[0])
+    if len({(*s[:axis], *s[axis + 1 :]) for s in shapes}) != 1:
+        raise ShapeError(f"concatenate: {shapes} differ in more than axis {axis}")
+    sizes = [s[axis] for s in shapes]
     shape = list(tensors[0].shape)
     shape[axis] = IntImm(sum(sizes), "int64")
 

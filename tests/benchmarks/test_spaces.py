@@ -2,11 +2,14 @@ from pathlib import Path
 
 import pytest
 
+from autosched.driver.choose import make_task
 from autosched.space import Config, ConfigSpace, boolean, choice
+from autosched.target import Target
 from autosched.task import Measurement, Status, Trial
+from autosched.templates import template_named
 from autosched.testing.replay import read_recording, replay
 from benchmarks.spaces import FOLDER
-from benchmarks.spaces.__main__ import SPACES, thinned, write
+from benchmarks.spaces.__main__ import SPACES, fastest, thinned, write
 
 FILES = sorted(FOLDER.glob("*.csv.gz"))
 
@@ -23,6 +26,27 @@ def test_a_recording_is_complete(path: Path) -> None:
     times = sorted(m.median_s for m in recording.outcomes.values() if m.is_ok)
     assert times[0] == recording.optimum_s > 1e-6 and times[-1] > 1.2 * times[0]
     assert replay(recording, "gp", budget=40, batch=8, seed=0).scores[-1] > 0.8
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.split(".")[0])
+def test_a_recording_has_the_knobs_of_its_template(path: Path) -> None:
+    recording = read_recording(path)
+    one, target = SPACES[recording.name], Target("llvm -mcpu=x86-64-v3")
+    template = template_named(one.template, target)
+    anchor = template.match(make_task(one.make(), target).func, target)
+    assert anchor is not None
+    space = template.space(anchor, target)
+    assert {knob.name for knob in space.knobs} == {knob.name for knob in recording.space.knobs}
+    switches = {knob.name for knob in space.knobs if knob.kind == "bool"}
+    for config in list(recording.outcomes)[:: max(1, len(recording.outcomes) // 40)]:
+        knobs = {name: bool(v) if name in switches else v for name, v in config.knobs.items()}
+        assert Config(space.name, knobs) in space, space.why_not(Config(space.name, knobs))
+
+
+def test_rounds_give_the_fastest_run_or_the_failure() -> None:
+    good = [Measurement(Status.OK, (3e-3, 2e-3)), Measurement(Status.OK, (1e-3, 9e-3))]
+    assert fastest(good).times_s == (1e-3,)
+    assert fastest([*good, Measurement(Status.CRASH, error="died")]).status is Status.CRASH
 
 
 def test_a_thinned_space_keeps_its_default() -> None:

@@ -157,7 +157,11 @@ def test_merge_twice_adds_nothing(capsys: pytest.CaptureFixture[str], database: 
 
 def test_verify(capsys: pytest.CaptureFixture[str], database: Path) -> None:
     assert main(["logs", "verify", "--db", str(database)]) == 0
-    assert "6 records" in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert said.out == "" and "6 records" in said.err
+    for form, text in (("json", "[]"), ("csv", "record,reason")):
+        assert main(["logs", "verify", "--db", str(database), "-f", form]) == 0
+        assert capsys.readouterr().out.strip() == text
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute("update records set median_s = 1, threads = 3 where id = 2")
     assert main(["logs", "verify", "--db", str(database)]) == 4

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from autosched.cli import main
+from autosched.cli.cluster_options import cannot_run_here
 from autosched.records import RecordFilter, open_store
 from autosched.target import Target
+from autosched.tuner.measure.cluster.device import this_device
 from tests.cli.models import dense_file
 from tests.tuner.measure.cluster.processes import LARGE, SMALL, processes, start_three
 
@@ -64,6 +66,13 @@ def test_what_tune_refuses(
     assert text in capsys.readouterr().err
 
 
+def test_models_are_judged_here_only_on_the_same_kind_of_device() -> None:
+    here = this_device(threads=1)
+    assert cannot_run_here(here, 1) == ""
+    assert "threads, and this machine has" in cannot_run_here(here, 4096)
+    assert "another kind of device" in cannot_run_here(this_device(SMALL), 1)
+
+
 @pytest.mark.slow
 def test_a_tuning_ends_though_one_worker_is_killed_and_one_hangs(tmp_path: Path) -> None:
     model, database = dense_file(tmp_path / "m.onnx"), tmp_path / "r.db"
@@ -86,6 +95,7 @@ def test_a_tuning_ends_though_one_worker_is_killed_and_one_hangs(tmp_path: Path)
         os.kill(hung.pid, signal.SIGSTOP)
         out, _ = tuner.communicate(timeout=200)
     assert tuner.returncode == 0, out
+    assert "winners are judged task by task, not inside the model: it is for" in out
     device = Target(SMALL).fingerprint()
     with open_store(database) as store:
         records = list(store.records())

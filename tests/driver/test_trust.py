@@ -18,11 +18,14 @@ from autosched.driver import extract_tasks
 from autosched.driver.choose import choose
 from autosched.driver.near import expected_gain
 from autosched.driver.settings import resolve_records
+from autosched.driver.tune_hints import is_current
+from autosched.driver.tune_job import Job
+from autosched.driver.tune_options import TuneOptions
 from autosched.errors import UntrustedError, UsageError
 from autosched.records import Record, Trust, make_record, open_store
 from autosched.target import Target
 from autosched.task import Measurement, Status, Task, Trial
-from autosched.templates import default_config, space_for
+from autosched.templates import default_config, space_for, template_named
 from tests.cli.models import dense_file
 from tests.driver.programs import matmul
 
@@ -184,3 +187,30 @@ def test_locked_builds_are_equal_byte_for_byte(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         built.append((tmp_path / f"{seed}.asx").read_bytes())
     assert built[0] == built[1]
+
+
+def test_a_record_of_another_version_of_its_template_is_a_miss_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, found = task_of(), winner(task_of())
+    first = tmp_path_with(tmp_path, [found])
+    noted = dataclasses.replace(found, versions={**found.versions, "template": "1"})
+    for database in (first, tmp_path_with(tmp_path, [noted])):  # records from before versions were noted are of 1
+        assert choose(task, resolve_records([str(database)]), "f").config == found.config
+    template = template_named(found.config.template, CPU)
+    monkeypatch.setattr(type(template), "version", 2, raising=False)
+    choice = choose(task, resolve_records([str(first)]), "f")
+    assert choice.is_default and choice.found.trust is Trust.DEFAULT
+    assert f"recorded with version 1 of template '{template.name}', which is at 2" in choice.found.reason
+    assert not is_current(found)
+    assert is_current(dataclasses.replace(found, versions={**found.versions, "template": "2"}))
+
+
+def test_tuning_notes_the_version_of_the_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    template = template_named(default_config(task_of().func, CPU).template, CPU)
+    monkeypatch.setattr(type(template), "version", 7, raising=False)
+    task = task_of()
+    with open_store(tmp_path / "r.db") as store:
+        job = Job((task,), CPU, 1, store, TuneOptions(trials=4), {})
+        made = job.record(0, Trial(job.defaults[0], Measurement(Status.OK, (1e-5,), "a test")))
+    assert made.template_version == made.versions["template"] == "7" and made.versions["autosched"]

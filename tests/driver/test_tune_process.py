@@ -31,7 +31,7 @@ def read(tuner: subprocess.Popen[str], until: int) -> tuple[int, list[int]]:
 
 
 def wait_gone(pids: list[int]) -> None:
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while left := [pid for pid in pids if is_running(pid)]:
         assert time.monotonic() < deadline, f"workers {left} are left"
         time.sleep(0.05)
@@ -82,14 +82,14 @@ def test_a_killed_tuning_keeps_what_it_reported_and_spends_the_rest(tmp_path: Pa
     with open_store(database) as store:
         assert len(list(store.records(RecordFilter(winners_only=True)))) == 1
     again = start_tuner(database, 3)  # that tuning has come to its end: this is a new one
-    assert again.communicate(timeout=100)[0].endswith("finished 3\n")
+    assert again.communicate(timeout=200)[0].endswith("finished 3\n")
 
 
 def test_ctrl_c_once_finishes_the_batch_and_names_the_winner(tmp_path: Path) -> None:
     tuner = start_tuner(tmp_path / "r.db", 1000)
     _, workers = read(tuner, 2)
     tuner.send_signal(signal.SIGINT)
-    out, errors = tuner.communicate(timeout=60)
+    out, errors = tuner.communicate(timeout=200)
     assert tuner.returncode == 0 and "Traceback" not in errors, errors
     word, n = out.split()[-2:]
     assert word == "interrupted" and int(n) % 8 == 0
@@ -106,7 +106,7 @@ def test_ctrl_c_twice_ends_at_once(tmp_path: Path) -> None:
         tuner.send_signal(signal.SIGINT)
         time.sleep(0.05)
     begin = time.monotonic()
-    out, errors = tuner.communicate(timeout=60)
+    out, errors = tuner.communicate(timeout=200)
     assert tuner.returncode == 0 and time.monotonic() - begin < 5, errors
     word, n = out.split()[-2:]
     assert word == "interrupted" and len(searched(tmp_path / "r.db")) == int(n) >= 1
@@ -120,7 +120,7 @@ def test_a_terminated_tuning_leaves_no_workers(tmp_path: Path) -> None:
     tuner = start_tuner(tmp_path / "r.db", 1000)
     n, workers = read(tuner, 1)
     tuner.terminate()
-    tuner.communicate(timeout=60)
+    tuner.communicate(timeout=200)
     assert tuner.returncode == -signal.SIGTERM and len(searched(tmp_path / "r.db")) >= n
     wait_gone(workers)
 
@@ -166,12 +166,12 @@ def test_an_interrupted_command_ends_with_130_and_has_saved(
     database = tmp_path / "r.db"
     command = [sys.executable, "-m", "autosched", "tune", str(model), "--db", str(database), "--threads", "1"]
     tuner = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 200
     while not has_trials(database):
         assert time.monotonic() < deadline and tuner.poll() is None, tuner.communicate()
         time.sleep(0.1)
     tuner.send_signal(number)
-    _, errors = tuner.communicate(timeout=60)
+    _, errors = tuner.communicate(timeout=200)
     assert tuner.returncode == 130 and str(database) in errors and "Traceback" not in errors, errors
     assert ("Ctrl-C again ends it at once" in errors) == (number == signal.SIGINT)
     assert searched(database)
@@ -195,7 +195,7 @@ def tune_limited(folder: Path, kilobytes: int, *more: str) -> subprocess.Complet
         model.write_bytes(get_model("mlp", 1).SerializeToString())
     words = ["tune", str(model), "--db", str(folder / "r.db"), "--threads", "1", *more, str(kilobytes)]
     command = [sys.executable, "-c", LIMITED, *words]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=150)
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=200)
 
 
 @pytest.mark.slow
@@ -217,9 +217,9 @@ def test_a_clock_that_jumps_back_confuses_nothing(tmp_path: Path) -> None:
     """The second run's clock is an hour behind: its budget is what it is, and its winner is the one that counts."""
     database = tmp_path / "r.db"
     first = start_tuner(database, 6)
-    assert first.communicate(timeout=100)[0].endswith("finished 6\n")
+    assert first.communicate(timeout=200)[0].endswith("finished 6\n")
     second = start_tuner(database, 6, before="import time; real = time.time; time.time = lambda: real() - 3600")
-    out, errors = second.communicate(timeout=100)
+    out, errors = second.communicate(timeout=200)
     assert out.endswith("finished 6\n") and second.returncode == 0, errors
     with open_store(database) as store:
         records = list(store.records())
@@ -258,7 +258,7 @@ if __name__ == "__main__":
 
 def test_local_tuning_opens_no_socket_and_forks_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WATCHED, str(tmp_path / "r.db")]
-    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=100)
+    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=200)
     assert run.returncode == 0, run.stderr
     looked, sockets = run.stdout.splitlines()[-2:]
     assert looked.startswith("looked ") and int(looked.split()[1]) >= 2

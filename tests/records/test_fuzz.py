@@ -24,15 +24,18 @@ from hypothesis import strategies as st
 from autosched.errors import AutoschedError
 from autosched.records import ReadReport, default_reader, open_store, read_lines, write_lines
 from autosched.records.importing import read_log
+from autosched.records.leases import config_name, task_name
 from autosched.records.lock import read_lock, write_lock
 from autosched.records.package import read_package
 from autosched.records.places import project_database
+from autosched.records.report import make_document
 from autosched.records.statistics import task_statistics
 from autosched.records.upgrade import upgrade_database
 from autosched.records.where import parse_where
 from autosched.space.constraint import constraint, holds
 from autosched.space.toml import parse_space, space_from_file
 from autosched.testing.tasks import matmul_task, record
+from autosched.tuner.measure.cluster.device import Device, this_device
 
 ROOT = Path(__file__).parents[2]
 AUTOTVM = (
@@ -81,9 +84,36 @@ def read_database(path: Path) -> None:
     with open_store(path, write=False, busy_s=0.1) as store:
         list(store.records())
         store.tasks()
-        task_statistics(*store.trial_table(), store.winners())
+        task_statistics(*store.trial_table(), store.wins())
+        make_document(store)
         store.best(matmul_task())
         store.check()
+
+
+def good_folder(path: Path) -> None:
+    """One writer's log in a folder."""
+    write_lines(path, [record(i, winner=i == 2) for i in range(1, 9)])
+
+
+def read_folder(path: Path) -> None:
+    with open_store(path.parent, write=False) as store:
+        list(store.records())
+        store.tasks()
+        store.best(matmul_task())
+
+
+def read_lease(path: Path) -> None:
+    """Another writer's lease that nobody can read has expired, and is nothing to stumble over."""
+    name = f"{task_name(matmul_task())}-{config_name(record(1).config)}"
+    (path.parent / ".leases").mkdir(exist_ok=True)
+    shutil.copy(path, path.parent / ".leases" / name)
+    with open_store(path.parent) as store:
+        store.claim(matmul_task(), [record(1).config], 1.0)
+
+
+def merge_database(path: Path) -> None:
+    with open_store(path, write=False, busy_s=0.1) as store, open_store(path.parent / "mine.db") as mine:
+        mine.merge(store)
 
 
 def write_database(path: Path) -> None:
@@ -129,12 +159,19 @@ READERS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {
     "package": (lambda path: write_lines(path, [record(1, winner=True)], head="a package"), read_package),
     "database": (good_database, read_database),
     "database, written to": (good_database, write_database),
+    "database, merged": (good_database, merge_database),
+    "folder": (good_folder, read_folder),
+    "lease": (into('{"owner": "another-0-1", "until": 1e12}'), read_lease),
+    "worker's own facts": (
+        into(this_device(threads=1).to_json()),
+        lambda path: Device.from_json(path.read_text(encoding="utf-8", errors="replace")),
+    ),
     "database, upgraded": (lambda path: shutil.copy(ROOT / "tests/records/corpus/schema-1.db", path), upgrade_database),
     "lock": (good_lock, read_lock),
     "space": (into(SPACE), read_space),
     "project file": (into('[records]\ndb = "x.db"\n'), lambda path: project_database(path.parent)),
 }  # fmt: skip
-NAMES = {"project file": "autosched.toml"}
+NAMES = {"project file": "autosched.toml", "folder": "host-1-aaaa.jsonl"}
 
 
 @st.composite

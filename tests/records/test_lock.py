@@ -60,3 +60,20 @@ def test_a_lock_that_is_missing(tmp_path: Path) -> None:
         read_lock(tmp_path / "none.lock")
     with pytest.raises(RecordError, match="cannot write"):
         write_lock(tmp_path / "no folder" / "m.lock", CHOSEN, {})
+
+
+def test_a_template_of_another_version_is_an_error(tmp_path: Path) -> None:
+    class Valid:
+        versions = {"matmul": "2"}  # noqa: RUF012
+
+        def __call__(self, config: Config) -> str:
+            return ""
+
+    for made, fits in (({"templates": {"matmul": "2"}}, True), ({"templates": {"matmul": "1"}}, False), ({}, False)):
+        write_lock(tmp_path / "m.lock", CHOSEN, made)
+        lock = read_lock(tmp_path / "m.lock")
+        if fits:
+            assert lock.best(TASK, Valid())
+            continue
+        with pytest.raises(RecordError, match="template 'matmul' was at version 1, now 2"):
+            lock.best(TASK, Valid())

@@ -78,11 +78,36 @@ def test_a_network():
 def test_a_chain_alternates_between_two_places():
     def build(bb, x):
         for _ in range(5):
-            x = op.nn.relu(op.matmul(x, W(8, 8)))
+            x = op.matmul(x, W(8, 8))
         return x
 
     made = _check(graph({"x": (4, 8)}, build))
     assert made.arena_bytes == 2 * 4 * 8 * 4
+
+
+def _softmaxes(bb, x):
+    for _ in range(4):
+        x = op.nn.softmax(x)
+    return x
+
+
+def test_a_chain_stays_in_one_place_where_kernels_write_over_their_input():
+    made = _check(graph({"x": (4, 16)}, _softmaxes))
+    assert made.arena_bytes == 4 * 16 * 4
+    assert [made.values[node.outputs[0]].storage.kind for node in made.nodes] == ["arena"] * 3 + ["output"]
+
+
+def test_inputs_and_values_that_are_read_again_stay():
+    def build(bb, x):
+        first = bb.emit(op.nn.softmax(x))
+        second = bb.emit(op.nn.softmax(first))
+        third = bb.emit(op.nn.softmax(second))
+        return op.add(op.nn.softmax(third), op.multiply(first, second))
+
+    made = _check(graph({"x": (4, 16)}, build))  # `_check` runs in real memory: first and second are read at the end
+    assert made.arena_bytes >= 3 * 4 * 16 * 4
+    inputs = {made.values[n].storage for n in made.inputs}
+    assert not any(made.values[n].storage in inputs for node in made.nodes for n in node.outputs)
 
 
 def test_views_share_storage():

@@ -77,3 +77,18 @@ def test_auto_goes_through_a_space_that_the_budget_covers(recorded: Path) -> Non
     recording = read_recording(recorded)
     runs = [replay(recording, name, budget=72, batch=8, seed=0) for name in ("auto", "grid")]
     assert (runs[0].scores == runs[1].scores).all() and runs[0].scores[-1] == 1.0
+
+
+def test_a_run_ends_at_its_goal_with_the_same_scores(recorded: Path) -> None:
+    recording = read_recording(recorded)
+    whole, ended = (replay(recording, "random", budget=60, batch=8, seed=1, goal=goal) for goal in (None, 0.9))
+    assert len(ended.scores) < len(whole.scores) == 60 and ended.scores[-1] >= 0.9 > ended.scores[-2]
+    assert (ended.scores == whole.scores[: len(ended.scores)]).all()
+
+
+def test_other_seeds_and_ends_by_the_command_line(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--strategy", "random", "--budget", "60", "--seeds", "3", "--json", "--first-seed"]
+    for more in (["0"], ["1000"], ["1000", "--until-optimum"]):
+        assert main([str(recorded), *options, *more]) == 0
+    first, other, ended = (json.loads(line)["scores"] for line in capsys.readouterr().out.splitlines())
+    assert first != other == ended

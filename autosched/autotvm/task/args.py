@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from autosched.errors import TVMError
+from autosched.errors import InvalidTypeError
 from autosched.te import Tensor, placeholder
 from autosched.tir.expr import FloatImm, IntImm, StringImm, const_int
 
@@ -25,7 +25,7 @@ def _serialize(arg: Any) -> Any:
             return arg
         case IntImm() | FloatImm() | StringImm():
             return arg.value
-    raise TVMError(
+    raise InvalidTypeError(
         f'Do not support type "{type(arg).__name__}" in argument. Consider to use primitive types or tvm.tir.Var only'
     )
 

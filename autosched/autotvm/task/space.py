@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from autosched.autotvm.task.entities import (
     entity_from,
     entity_value,
 )  # fmt: skip
-from autosched.errors import IndexOutOfRangeError, TVMError
+from autosched.errors import IndexOutOfRangeError, InvalidTypeError, InvalidValueError, TVMError
 
 
 class InstantiationError(TVMError):
@@ -64,6 +64,10 @@ class ConfigSpace:
         policy       "factors" (divisors, no tail), "power2", "verbose" (both), "candidate"
         num_outputs  axes that come out;   max_factor, filter(entity), no_tail  what is left out;   candidate  as given
         """
+        if kwargs.get("num_outputs", 1) < 1:
+            raise InvalidValueError(
+                f"define_split '{name}': num_outputs is {kwargs['num_outputs']}, at least 1 is needed"
+            )
         return self._define(SplitSpace, name, [axis], policy, **kwargs)
 
     def define_reorder(self, name: str, axes: Sequence[Any], policy: str, **kwargs: Any) -> list[Axis]:
@@ -76,6 +80,8 @@ class ConfigSpace:
 
     def define_knob(self, name: str, candidate: Sequence[Any]) -> None:
         """A knob that is one of some values."""
+        if isinstance(candidate, str) or not isinstance(candidate, Iterable):
+            raise InvalidTypeError(f"define_knob '{name}': candidates are a list, not {type(candidate).__name__}")
         self._define(OtherOptionSpace, name, [], None, candidate=list(candidate))
 
     def _define(self, kind: Any, name: str, axes: Sequence[Any], policy: Any, **kwargs: Any) -> list[Axis]:
@@ -214,8 +220,11 @@ class ConfigEntity(ConfigSpace):
     @staticmethod
     def from_json_dict(json_dict: Mapping[str, Any]) -> ConfigEntity:
         """Read what `to_json_dict` gave."""
-        entities = OrderedDict((name, entity_from(code, value)) for name, code, value in json_dict["entity"])
-        return ConfigEntity(json_dict["index"], json_dict.get("code_hash"), entities)
+        try:
+            entities = OrderedDict((name, entity_from(code, value)) for name, code, value in json_dict["entity"])
+            return ConfigEntity(json_dict["index"], json_dict.get("code_hash"), entities)
+        except (KeyError, TypeError) as error:
+            raise InvalidValueError(f"from_json_dict: no configuration ({error!r} is missing or malformed)") from None
 
     def __len__(self) -> int:
         return 1

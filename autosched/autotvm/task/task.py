@@ -11,7 +11,9 @@ from autosched.autotvm.task.args import args_to_workload, deserialize_args, seri
 from autosched.autotvm.task.dispatcher import ApplyConfig, DispatchContext
 from autosched.autotvm.task.flop import compute_flop
 from autosched.autotvm.task.space import ConfigSpace
-from autosched.errors import TVMError
+from autosched.errors import InvalidTypeError, InvalidValueError
+from autosched.ir import IRModule
+from autosched.ir.node import Node
 from autosched.target import Target
 
 TASK_TABLE: dict[str, Callable[..., Any]] = {}
@@ -35,6 +37,8 @@ def template(task_name: str, func: Callable[..., Any] | None = None) -> Any:
 
     Calling it asks the dispatch context for the configuration of its arguments. Raises TVMError on keyword arguments.
     """
+    if not isinstance(task_name, str):
+        raise InvalidTypeError(f"template: the name is a {type(task_name).__name__}, not a text")
 
     def decorate(subject: Callable[..., Any]) -> Callable[..., Any]:
         if task_name in TASK_TABLE and TASK_TABLE[task_name] is not subject:
@@ -69,7 +73,7 @@ class Task:
     def func(self) -> Callable[..., Any]:
         """The template's function. Raises TVMError where none of that name is registered."""
         if self.name not in TASK_TABLE:
-            raise TVMError(
+            raise InvalidValueError(
                 f"Attempting to invoke a missing task {self.name}", hint="import the module that registers it"
             )
         return TASK_TABLE[self.name]
@@ -100,11 +104,18 @@ def create(task_name: str, args: Sequence[Any], target: Any, target_host: Any = 
 
     Raises TVMError for an unknown template, and where its operations can neither be counted nor were given.
     """
+    if isinstance(args, str) or not isinstance(args, Sequence):
+        raise InvalidTypeError(f"create: args is a {type(args).__name__}, expected a tuple of the template's arguments")
     task = Task(task_name, serialize_args(args))
     task.target, task.target_host = Target.canon_target_and_host(target, target_host)
     space = ConfigSpace()
     with ApplyConfig(space), task.target or Target("llvm"):
-        sch, _ = task.func(*deserialize_args(task.args))
+        result = task.func(*deserialize_args(task.args))
+    if not isinstance(result, tuple | list) or len(result) != 2:
+        raise InvalidTypeError(
+            f"template '{task_name}' gave a {type(result).__name__}", hint="it returns (schedule, [tensors])"
+        )
+    sch, _ = result
     space.code_hash = getattr(sch, "code_hash", None)
     task.config_space = space
     task.flop = space.flop or compute_flop(sch)
@@ -113,6 +124,8 @@ def create(task_name: str, args: Sequence[Any], target: Any, target_host: Any = 
 
 def extract_from_program(mod: Any, params: Any, target: Any, target_host: Any = None, ops: Any = None) -> list[Task]:
     """AutoTVM's tasks of a model: none, as its operators have templates of our own, which `autosched.tune` tunes."""
+    if not isinstance(mod, IRModule | Node):
+        raise InvalidTypeError(f"extract_from_program takes an IRModule or its function, not {type(mod).__name__}")
     del mod, params, ops
     Target.canon_target_and_host(target, target_host)
     return []

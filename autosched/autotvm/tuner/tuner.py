@@ -10,7 +10,7 @@ import numpy as np
 
 from autosched.autotvm.measure import MeasureInput, MeasureResult, create_measure_batch
 from autosched.autotvm.task.entities import SplitSpace
-from autosched.errors import InvalidValueError
+from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.space import Config, ConfigSpace, Knob
 from autosched.task import Measurement, Status, Trial
 from autosched.tuner.search import make_search
@@ -40,6 +40,8 @@ class Tuner:
     strategy = "random"
 
     def __init__(self, task: Any, range_idx: tuple[int, int] | None = None, seed: int = 0):
+        if not hasattr(task, "config_space"):
+            raise InvalidTypeError(f"{type(self).__name__}: task is a {type(task).__name__}, expected an autotvm Task")
         self.task, self.range_idx, self.seed = task, range_idx, seed
         self.space = searched_space(task.config_space)
         self.error_ct_threshold = 150
@@ -109,6 +111,8 @@ class Tuner:
         callbacks       called with (tuner, inputs, results) after every batch
         Raises          InvalidValueError for an unknown si_prefix
         """
+        if isinstance(n_trial, bool) or not hasattr(n_trial, "__index__"):
+            raise InvalidTypeError(f"tune: n_trial is a {type(n_trial).__name__}, expected an int")
         if si_prefix not in ("", "k", "M", "G", "T"):
             raise InvalidValueError(f"si_prefix '{si_prefix}'", hint='it is one of "", "k", "M", "G", "T"')
         measure_batch = create_measure_batch(self.task, measure_option)

@@ -19,6 +19,7 @@ from autosched.runtime.kernel import ArgSpec, Kernel, Phase, pack_text
 from autosched.runtime.loader import check_object
 from autosched.target import Target
 from autosched.tir.function import PrimFunc
+from autosched.tir.in_place import overwritable
 from autosched.tir.stmt import BufferStore
 
 
@@ -38,7 +39,8 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
         scratch.share(buffer)
     python_name = re.sub(r"\W", "_", name)
     args = arg_specs(lowered)
-    writer = Writer(python_name, lowered.buffers, scratch, bool(func.attrs.get("tir.noalias", True)))
+    in_place = frozenset((func.buffers[i], func.buffers[o]) for i, o in overwritable(func))
+    writer = Writer(python_name, lowered.buffers, scratch, bool(func.attrs.get("tir.noalias", True)), in_place)
     symbols = [f"{python_name}_p{i}" for i in range(len(phases))]
     for phase, symbol in zip(phases, symbols, strict=True):
         writer.phase(phase, symbol)

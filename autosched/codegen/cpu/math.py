@@ -19,6 +19,7 @@ _LOG2E = 1.44269504088896341
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4  # ln 2 in two parts; multiples of the first are exact
 _SIGN = -0x80000000
 _EXPONENT = -0x00800000  # the sign and exponent bits
+_BIAS = 127  # of float32 exponents
 _ROUND = 1.5 * 2.0**23  # adding it to a float32 below 2**22 rounds to an integer
 
 # exp(r) for |r| <= ln 2 / 2, a minimax fit of (exp(r) - 1 - r) / r**2: relative error 3.1e-9
@@ -84,11 +85,11 @@ def _single(x: float) -> float:
     return float(np.float32(x))
 
 
-def _reduced_exp(m: _Maker, x: Any) -> tuple[Any, Any]:
-    """(exp(r), n) with x = n * ln 2 + r and n an integer in the lowest bits; x within [-150, 150]."""
+def _reduced_exp(m: _Maker, x: Any, bias: int = 0) -> tuple[Any, Any]:
+    """(exp(r), n + bias) with x = n * ln 2 + r, the integer in the lowest bits; x within [-150, 150]."""
     b = m.builder
-    shifted = m.fma(x, m.number(_LOG2E), m.number(_ROUND))  # the sum's last bits are the nearest integer
-    n = b.fsub(shifted, m.number(_ROUND))
+    shifted = m.fma(x, m.number(_LOG2E), m.number(_ROUND + bias))  # the sum's last bits are the nearest integer
+    n = b.fsub(shifted, m.number(_ROUND + bias))
     r = m.fma(n, m.number(-_LN2_HIGH), x)
     r = m.fma(n, m.number(-_LN2_LOW), r)
     return m.polynomial(r, _EXP), m.bits(shifted)
@@ -96,12 +97,12 @@ def _reduced_exp(m: _Maker, x: Any) -> tuple[Any, Any]:
 
 def _exp(m: _Maker, x: Any) -> Any:
     b = m.builder
-    p, n = _reduced_exp(m, m.clamp(x, -104.0, 100.0))
-    one = m.bits(m.number(1.0))
-    # 2**n in two factors, so that both exist: the result may be denormal
+    # 2**n in two factors, so that both exist: the result may be denormal. Twice the bias of float32 in n gives each
+    # half of it the bias that it needs.
+    p, n = _reduced_exp(m, m.clamp(x, -104.0, 100.0), 2 * _BIAS)
     half = b.and_(b.shl(n, constant(m.integer, 22)), constant(m.integer, _EXPONENT))
     rest = b.sub(b.shl(n, constant(m.integer, 23)), half)
-    return b.fmul(b.fmul(p, m.floats(b.add(half, one))), m.floats(b.add(rest, one)))
+    return b.fmul(b.fmul(p, m.floats(half)), m.floats(rest))
 
 
 def _bounded_exp(m: _Maker, x: Any, factor: float = 1.0) -> Any:

@@ -81,6 +81,7 @@ class Writer:
     slots: Sequence[Buffer]
     scratch: Scratch
     no_alias: bool = True
+    in_place: frozenset[tuple[Buffer, Buffer]] = frozenset()  # (input, output) that may be the same memory
     lines: list[str] = field(default_factory=list)
     tiles: dict[str, Tile] = field(default_factory=dict)
     names: dict[object, str] = field(default_factory=dict)
@@ -206,17 +207,23 @@ class Writer:
     def tile(self, stmt: Stmt, depth: int, a: Analyzer) -> None:
         """A call of a tile, below its loop nest as a comment; tiles of one form share their code."""
         buffers, variables = tuple(outside_buffers(stmt)), tuple(outside_vars(stmt))
-        key = structural_key((buffers, variables, stmt))
+        aliased = self.aliased(buffers)
+        key = f"{sorted(aliased)} {structural_key((buffers, variables, stmt))}"
         name = self.keys.get(key)
         if name is None:
             name = self.keys[key] = self.tile_name(stmt)
-            self.tiles[name] = Tile(name, stmt, buffers, variables, a.copy(), self.no_alias)
+            self.tiles[name] = Tile(name, stmt, buffers, variables, a.copy(), self.no_alias, aliased)
         else:
             widen(self.tiles[name], variables, a)
         for text in loop_lines(stmt):
             self.line(depth, f"# {text}")
         arguments = [self.name_of(b) for b in buffers] + [self.name_of(v) for v in variables]
         self.line(depth, f"{name}({', '.join(arguments)})")
+
+    def aliased(self, buffers: Sequence[Buffer]) -> frozenset[int]:
+        """Which of a tile's buffers may be the same memory as another one of them."""
+        together = {b for pair in self.in_place if all(x in buffers for x in pair) for b in pair}
+        return frozenset(i for i, b in enumerate(buffers) if b in together)
 
     def tile_name(self, stmt: Stmt) -> str:
         """What the tile writes, with the extents of its unrolled and vectorised loops: dense_6x16."""

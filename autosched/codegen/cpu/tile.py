@@ -55,6 +55,7 @@ class Tile:
     variables: tuple[Var, ...]
     analyzer: Analyzer
     no_alias: bool = True
+    aliased: frozenset[int] = frozenset()  # positions of buffers that may be one of the others
 
 
 def define_tile(module: Any, tile: Tile, isa: Isa) -> Any:
@@ -70,7 +71,7 @@ def define_tile(module: Any, tile: Tile, isa: Isa) -> Any:
     names = [f"{b.name}.p" for b in tile.buffers] + [v.name for v in tile.variables]
     for i, (argument, name) in enumerate(zip(function.args, names, strict=True)):
         argument.name = name
-        if tile.no_alias and i < len(tile.buffers):
+        if tile.no_alias and i < len(tile.buffers) and i not in tile.aliased:
             argument.add_attribute("noalias")
     _emit_body(function, tile, isa, frozenset())
     return function

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from autosched.errors import InvalidValueError
 from autosched.frontend.nn import op
 from autosched.frontend.nn.core import Module, Parameter, Tensor
 
@@ -28,6 +29,10 @@ class _Conv(Module):
         bias: bool = True,
         dtype: str | None = None,
     ):
+        if groups < 1 or in_channels % groups or out_channels % groups:
+            raise InvalidValueError(
+                f"{type(self).__name__}: groups={groups} does not divide {in_channels} and {out_channels} channels"
+            )
         kernel = (kernel_size,) * self.dims if isinstance(kernel_size, int) else tuple(kernel_size)
         self.in_channels, self.out_channels, self.kernel_size = in_channels, out_channels, kernel
         self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups

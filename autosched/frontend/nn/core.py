@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.errors import InvalidTypeError, InvalidValueError, TVMError
+from autosched.errors import InvalidTypeError, InvalidValueError, MissingKeyError, TVMError
 from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import Constant, Expr, TupleGetItem, Var
 from autosched.relax.struct_info import TensorStructInfo, TupleStructInfo
@@ -211,10 +211,13 @@ class Module:
         missing = [name for name in own if name not in state_dict]
         unexpected = [name for name in state_dict if name not in own]
         if strict and (missing or unexpected):
-            raise KeyError(f"missing keys: {missing}, unexpected keys: {unexpected}")
+            raise MissingKeyError(f"load_state_dict: missing keys: {missing}, unexpected keys: {unexpected}")
         for name, value in state_dict.items():
             if name in own:
-                own[name].data = value.data if isinstance(value, Parameter) else value
+                try:
+                    own[name].data = value.data if isinstance(value, Parameter) else value
+                except (InvalidTypeError, InvalidValueError) as error:
+                    raise type(error)(f"load_state_dict: '{name}': {error.message}") from None
         return missing, unexpected
 
     def to(self, dtype: str | None = None) -> None:
@@ -252,6 +255,9 @@ class ModuleList(Module):
 
     def __init__(self, modules: Sequence[Module] = ()):
         self.modules = list(modules)
+        for i, module in enumerate(self.modules):
+            if not isinstance(module, Module):
+                raise InvalidTypeError(f"ModuleList: item {i} is a {type(module).__name__}, not a Module")
 
     def __iter__(self) -> Iterator[Module]:
         return iter(self.modules)

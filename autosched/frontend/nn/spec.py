@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autosched.errors import InvalidTypeError, InvalidValueError
+from autosched.errors import InvalidTypeError, UnknownOptionError, WrongInputError
+from autosched.tir.expr import check_dtype
 
 
 @dataclass(frozen=True)
@@ -15,6 +17,9 @@ class Tensor:
 
     shape: Sequence[int | str]
     dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        check_dtype(self.dtype, "spec.Tensor")
 
 
 @dataclass(frozen=True)
@@ -47,10 +52,15 @@ class MethodSpec:
 
 def method_specs(module: Any, spec: Mapping[str, Mapping[str, Any]]) -> list[MethodSpec]:
     """Check a spec, {method: {argument: type}}. Raises ValueError for unknown methods, TypeError for unknown types."""
+    if not isinstance(spec, Mapping):
+        raise InvalidTypeError(
+            f"export_tvm: the spec is a {type(spec).__name__}, expected {{method: {{argument: type}}}}"
+        )
     result = []
     for method, arguments in spec.items():
         if not callable(getattr(module, method, None)):
-            raise InvalidValueError(f"{type(module).__name__} has no method '{method}'")
+            raise UnknownOptionError(f"{type(module).__name__} has no method '{method}'")
+        _check_names(getattr(module, method), method, [name for name in arguments if not name.startswith("$")])
         checked = []
         for name, kind in arguments.items():
             if name.startswith("$"):  # TVM's modifiers of a method
@@ -58,6 +68,17 @@ def method_specs(module: Any, spec: Mapping[str, Mapping[str, Any]]) -> list[Met
             checked.append((name, _kind(kind, f"{method}.{name}")))
         result.append(MethodSpec(method, tuple(checked)))
     return result
+
+
+def _check_names(function: Callable[..., Any], method: str, names: Sequence[str]) -> None:
+    """Refuse a spec whose arguments are not those of the method. Raises InvalidTypeError, a ValueError too."""
+    try:
+        inspect.signature(function).bind(**dict.fromkeys(names))
+    except TypeError as error:
+        given = ", ".join(names) or "no arguments"
+        raise WrongInputError(
+            f"spec of '{method}' with {given}: {error}", hint=f"it takes {inspect.signature(function)}"
+        ) from None
 
 
 def _kind(kind: Any, where: str) -> Any:

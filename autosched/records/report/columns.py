@@ -33,13 +33,60 @@ def trial_columns(trials: Sequence[tuple[int, Record]]) -> dict[str, Any]:
 
 
 def _coded(name: str, values: Iterable[Any]) -> dict[str, Any]:
-    """Distinct values in their order of appearance, and each trial's number among them."""
-    numbers: dict[tuple[type, Any], int] = {}  # 1 and True are two values
-    codes = [numbers.setdefault((type(value), value), len(numbers)) for value in values]
+    """Distinct values in order, and each trial's number among them."""
+    typed = [(type(value).__name__, value) for value in values]  # 1 and True are two values
+    numbers = {value: number for number, value in enumerate(sorted(set(typed), key=_order))}
+    codes = [numbers[value] for value in typed]
     found: dict[str, Any] = {"name": name, "values": [value for _, value in numbers]}
     if len(numbers) > 1:
         found["codes"] = "".join(map(DIGITS.__getitem__, codes)) if len(numbers) <= len(DIGITS) else codes
     return found
+
+
+def _order(typed: tuple[str, Any]) -> tuple[Any, ...]:
+    kind, value = typed
+    return (kind,) if value is None else (kind, value)
+
+
+def pooled(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with each name and list of values of a coded column once, in `columns`: many tasks share them.
+
+    A coded column becomes [its place in `columns`, its codes], the codes left out where it has none.
+    """
+    places: dict[str, int] = {}
+
+    def pool(column: dict[str, Any]) -> list[Any]:
+        text = json.dumps([column["name"], column["values"]])
+        return [places.setdefault(text, len(places)), *([column["codes"]] if "codes" in column else [])]
+
+    def pool_task(task: dict[str, Any]) -> dict[str, Any]:
+        trials = task["trials"]
+        coded = {name: pool(trials[name]) for name in ("status", "mark")}
+        return task | {"trials": trials | coded | {"knobs": list(map(pool, trials["knobs"]))}}
+
+    tasks = list(map(pool_task, document["tasks"]))
+    return document | {"tasks": tasks, "columns": list(map(json.loads, places))}
+
+
+def fitted(document: dict[str, Any], most_bytes: int) -> dict[str, Any]:
+    """A pooled document whose lightest tasks have lost their trials where it was larger than so many bytes.
+
+    Sources count too, and stay: somebody has asked for them.
+    """
+    tasks, excess = list(document["tasks"]), len(plain_json(document)) - most_bytes
+    for place in range(len(tasks) - 1, 0, -1):  # the heaviest one keeps its trials whatever they take
+        if excess <= 0:
+            break
+        trials = tasks[place]["trials"]
+        empty = trials | {"n": None, "ms": [], "knobs": []}
+        excess -= len(plain_json(trials)) - len(plain_json(empty))
+        tasks[place] = tasks[place] | {"trials": empty}
+    return document | {"tasks": tasks}
+
+
+def plain_json(document: Any) -> str:
+    """JSON text as short as it gets."""
+    return json.dumps(document, separators=(",", ":"), allow_nan=False)
 
 
 def _ms(record: Record) -> float | None:

@@ -43,7 +43,7 @@ def make_document(
     model     the model's name, for the title
     """
     keys, columns = store.trial_table(query)
-    found = task_statistics(keys, columns, store.winners())
+    found = task_statistics(keys, columns, wins := store.winners())
     if weights:
         found = [task for task in found if task.key.workload in weights]
     total = sum(_cost(task, weights) for task in found)
@@ -56,7 +56,7 @@ def make_document(
     for task in found:
         records = groups.get((task.key.workload, task.key.device, task.key.threads), [])
         tasks.append(
-            _task(task, records, most)
+            _task(task, records, wins.get((task.key.workload, task.key.device, task.key.threads)), most)
             | {
                 "share": round(_cost(task, weights) / total, 5) if total else None,
                 "weight": (weights or {}).get(task.key.workload, 1),
@@ -82,7 +82,7 @@ def _cost(task: TaskStatistics, weights: Mapping[str, int] | None) -> float:
     return (task.default_s or task.best_s or 0.0) * (weights or {}).get(task.key.workload, 1)
 
 
-def _task(task: TaskStatistics, records: Sequence[Record], most: int) -> dict[str, Any]:
+def _task(task: TaskStatistics, records: Sequence[Record], winner: Record | None, most: int) -> dict[str, Any]:
     return {
         "name": str(records[0].workload) if records else task.key.workload,
         "device": task.key.device.model_name,
@@ -96,7 +96,7 @@ def _task(task: TaskStatistics, records: Sequence[Record], most: int) -> dict[st
         "best_ms": _ms(task.best_s),
         "gain": None if task.gain is None else float(f"{task.gain:.4g}"),
         "expected": None if task.expected_gain is None else round(task.expected_gain, 4),
-        "winner": None if task.winner is None else str(task.winner.config),
+        "winner": None if winner is None else str(winner.config),
         "steps": improvements(records),
         "importance": [[name, round(share, 4)] for name, share in knob_importance(records)],
         "trials": trial_columns(_thin(records, most)),

@@ -1,6 +1,10 @@
 "use strict";
 const report = JSON.parse(document.getElementById("data").textContent);
 const tasks = report.tasks;
+for (const { trials } of tasks) {  // names and values of columns are kept once for all tasks
+  const column = ([place, codes]) => ({ name: report.columns[place][0], values: report.columns[place][1], codes });
+  Object.assign(trials, { status: column(trials.status), mark: column(trials.mark), knobs: trials.knobs.map(column) });
+}
 const byId = (id) => document.getElementById(id);
 const digits = (value, n = 3) => Math.abs(value) >= 10 ** n ? Math.round(value).toString() : Number(value.toPrecision(n)).toString();
 const ms = (value) => value === null ? "–" : digits(value);
@@ -323,7 +327,8 @@ function showTask() {
   if (!task) return;
   task.rows ??= rowsOf(task);
   byId("winner").textContent = task.winner === null ? "No winner has been named." : `Winner: ${task.winner}` + (task.gain === null ? "." : task.gain > 1 ? `, ${task.gain.toFixed(2)} times as fast as the default.` : ": nothing measured beats the default beyond doubt.")
-    + (failed(task) ? "" : " No trial has failed.");
+    + (failed(task) ? "" : " No trial has failed.")
+    + (task.rows.length < task.n ? ` ${task.rows.length.toLocaleString("en")} of its ${many(task.n, "trial")} are in this page; logs show has all.` : "");
   const at = tasks.indexOf(task);
   byId("previous").disabled = at <= 0;
   byId("next").disabled = at >= tasks.length - 1;

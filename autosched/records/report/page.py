@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from importlib import resources
 from typing import Any
 
 from autosched.errors import RecordError
+from autosched.records.report.columns import fitted, plain_json, pooled
 
 # The browser itself refuses every request and every script that is not in the page.
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
 )
 
+MOST_DATA = 1_000_000  # bytes beside plotly's five million: the page stays below six
+
 
 def make_page(document: dict[str, Any]) -> str:
     """The page that shows a document of `make_document`. Raises RecordError if plotly is not installed."""
     here = resources.files(__package__)
+    facts = fitted(pooled(document), MOST_DATA)
     parts = {
         "{policy}": POLICY,
         "{style}": (here / "page.css").read_text(encoding="utf-8"),
-        "{data}": _as_json(document),
+        "{data}": as_json(facts),
         "{script}": (here / "page.js").read_text(encoding="utf-8"),  # the tables are there before plotly is read
         "{plotly}": _plotly_script(),
     }
@@ -31,9 +34,9 @@ def make_page(document: dict[str, Any]) -> str:
     return "".join([*pieces, rest])
 
 
-def _as_json(document: dict[str, Any]) -> str:
+def as_json(document: dict[str, Any]) -> str:
     """JSON that cannot end the script element it stands in."""
-    text = json.dumps(document, separators=(",", ":"), allow_nan=False)
+    text = plain_json(document)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from autosched import topi
+from autosched.errors import InvalidTypeError
 from autosched.relax.op.registry import OpDef, define_op, sample
 from autosched.relax.op.types import broadcast, broadcast_dims, common_dtype, compare, tensor
 from autosched.relax.struct_info import ShapeStructInfo, StructInfo, TensorStructInfo
@@ -59,6 +60,8 @@ logical_or = define_op(
 
 def _where_type(condition: StructInfo, x1: StructInfo, x2: StructInfo) -> TensorStructInfo:
     c, a, b = tensor(condition), tensor(x1), tensor(x2)
+    if c.dtype != "bool":
+        raise InvalidTypeError(f"the condition is a tensor of {c.dtype}, expected bool", hint="compare, or use astype")
     return TensorStructInfo(broadcast_dims(c.dims, a.dims, b.dims), common_dtype(a, b))
 
 

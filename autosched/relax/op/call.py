@@ -52,7 +52,9 @@ def _extern(func: Any) -> ExternFunc:
     if isinstance(func, ExternFunc):
         return func
     if not isinstance(func, str):
-        raise InvalidTypeError(f"expected the name of a registered function, got {type(func).__name__}")
+        raise InvalidTypeError(
+            f"call_packed, call_dps_packed: expected the name of a registered function, got {type(func).__name__}"
+        )
     return ExternFunc(func)
 
 

@@ -199,6 +199,8 @@ concat = define_op(
 def split_sizes(size: int, indices_or_sections: Any) -> tuple[int, ...]:
     """The sizes of the pieces: a number of equal ones (the last may be smaller), or the positions to cut at."""
     if isinstance(indices_or_sections, int):
+        if indices_or_sections < 1:
+            raise InvalidValueError(f"{indices_or_sections} sections; at least 1 is needed")
         each = -(-size // indices_or_sections)
         return tuple(max(0, min(each, size - i * each)) for i in range(indices_or_sections))
     cuts = [0, *(min(int(i), size) for i in indices_or_sections), size]

@@ -102,12 +102,15 @@ class OpDef:
         dtype = tensors[0].struct_info.dtype if tensors else None  # type: ignore[union-attr]
         out = []
         for name, value in zip(self.inputs, values, strict=True):
-            if name == "shape":
-                out.append(shape_expr(value))
-            elif isinstance(value, bool | int | float):
-                out.append(const(value, dtype))
-            else:
-                out.append(as_expr(value))
+            try:
+                if name == "shape":
+                    out.append(shape_expr(value))
+                elif isinstance(value, bool | int | float):
+                    out.append(const(value, dtype))
+                else:
+                    out.append(as_expr(value))
+            except InvalidTypeError as error:
+                raise InvalidTypeError(f"{self.name}: argument '{name}': {error.message}") from None
         return tuple(out)
 
     def make(self, args: Sequence[Any], attrs: Attrs) -> Call:
@@ -119,7 +122,10 @@ class OpDef:
             )
         merged = {**self.attributes, **attrs}
         if self.canonical is not None:
-            merged = self.canonical(merged)
+            try:
+                merged = self.canonical(merged)
+            except (InvalidTypeError, InvalidValueError) as error:
+                raise type(error)(f"{self.name}: {error.message}", hint=error.hint) from None
         frozen = FrozenDict({k: _freeze(v) for k, v in merged.items()})
         return Call(self.op, tuple(args), frozen, (), self.infer(tuple(a.struct_info for a in args), frozen))
 

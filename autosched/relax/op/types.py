@@ -65,6 +65,8 @@ def compare(x: StructInfo, y: StructInfo, **_: Any) -> TensorStructInfo:
 
 def axis_index(axis: int, ndim: int) -> int:
     """A possibly negative axis as 0 … ndim - 1. Raises ValueError outside."""
+    if not hasattr(axis, "__index__"):
+        raise InvalidTypeError(f"axis is an integer, not {type(axis).__name__}")
     if not -ndim <= axis < ndim:
         raise InvalidValueError(f"axis {axis} is outside a tensor of {ndim} dimensions")
     return axis % ndim
@@ -74,7 +76,7 @@ def axes_tuple(axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
     """Axes as a sorted tuple of non-negative numbers; None is all. Raises ValueError for a repeated one."""
     if axis is None:
         return tuple(range(ndim))
-    items = (axis,) if isinstance(axis, int) else tuple(axis)
+    items = tuple(axis) if isinstance(axis, Sequence) and not isinstance(axis, str) else (axis,)
     result = tuple(sorted(axis_index(a, ndim) for a in items))
     if len(set(result)) != len(result):
         raise InvalidValueError(f"an axis is repeated in {items}")
@@ -83,7 +85,9 @@ def axes_tuple(axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
 
 def pair(x: Any, what: str) -> tuple[int, int]:
     """One number or two as two."""
-    items = (x, x) if isinstance(x, int) else tuple(int(v) for v in x)
+    if isinstance(x, str) or not (hasattr(x, "__index__") or isinstance(x, Sequence)):
+        raise InvalidTypeError(f"{what}: one integer or two, got {x!r} of type {type(x).__name__}")
+    items = (int(x), int(x)) if hasattr(x, "__index__") else tuple(int(v) for v in x)
     if len(items) == 1:
         items = items * 2
     if len(items) != 2:

@@ -11,6 +11,7 @@ from autosched.relax.op.math import erf as np_erf
 from autosched.relax.op.registry import OpDef, define_op, sample
 from autosched.relax.op.types import float_same, same, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
+from autosched.tir.expr import check_dtype
 
 SHAPES = ((3, 5), (1,), ())
 
@@ -67,7 +68,7 @@ clip = define_op(
 
 def _cast_type(x: StructInfo, dtype: str) -> TensorStructInfo:
     t = tensor(x)
-    return TensorStructInfo(t.shape, dtype, t.ndim)
+    return TensorStructInfo(t.shape, check_dtype(dtype, "dtype"), t.ndim)
 
 
 astype = define_op(

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from autosched.errors import InvalidTypeError
 from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax.block_builder import BlockBuilder
@@ -109,6 +110,8 @@ def legalize_ops(
     leave     gives the variables of a function whose calls stay
     """
     builder = BlockBuilder(module)
+    if rules is not None and not isinstance(rules, Mapping):
+        raise InvalidTypeError(f"LegalizeOps: customize_legalize_map is a {type(rules).__name__}, expected a mapping")
     own = {_full_name(name): rule for name, rule in (rules or {}).items()}
     skip = {_full_name(name) for name in skip_ops}
     legal: dict[Any, Function] = {}

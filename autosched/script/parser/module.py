@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from autosched.errors import ScriptError, VerifyError
+from autosched.errors import InvalidTypeError, ScriptError, VerifyError
 from autosched.ir.module import GlobalVar, IRModule
 from autosched.script.parser import values
 from autosched.script.parser.source import Source
@@ -25,6 +25,8 @@ def from_source(text: str, extra_vars: Mapping[str, Any] | None = None, check_we
     returns            an IRModule for a class, a PrimFunc or relax Function for a function
     Raises ScriptError (a ValueError) showing the line with a caret. Nothing in the text is executed.
     """
+    if not isinstance(text, str):
+        raise InvalidTypeError(f"from_source takes a text, not {type(text).__name__}")
     source = Source.of(text)
     try:
         result = read(source, extra_vars or {})

@@ -53,6 +53,8 @@ class Options:
             raise InvalidTypeError(f"unknown printing option {', '.join(unknown)}", hint=f"known: {', '.join(known)}")
         options["obj_to_underline"] = tuple(options.get("obj_to_underline") or ())
         made = Options(**options)
+        if isinstance(made.indent_spaces, bool) or not isinstance(made.indent_spaces, int):
+            raise InvalidTypeError(f"script: indent_spaces is a {type(made.indent_spaces).__name__}, not an int")
         if made.indent_spaces < 1:
             raise InvalidValueError(f"indent_spaces must be positive, got {made.indent_spaces}")
         return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -51,6 +52,8 @@ class ScheduleBase:
             raise InvalidValueError(
                 f"error_render_level must be 'detail', 'fast' or 'none', got {error_render_level!r}"
             )
+        if not isinstance(debug_mask, int) and debug_mask not in ("none", "all"):
+            raise InvalidValueError(f"debug_mask must be 'none', 'all' or an integer, got {debug_mask!r}")
         del debug_mask, enable_check  # accepted for TVM's sake: our checks are always on
         self._draws_errors = error_render_level == "detail"
         self._mod = mod.clone()
@@ -108,7 +111,9 @@ class ScheduleBase:
 
     def seed(self, seed: int) -> None:
         """Start the sampling anew."""
-        self._random.seed(seed)
+        if isinstance(seed, bool) or not hasattr(seed, "__index__"):
+            raise InvalidTypeError(f"seed: expected an integer, got {type(seed).__name__}")
+        self._random.seed(int(seed))
 
     def fork_seed(self) -> int:
         """A seed for another schedule."""
@@ -157,15 +162,25 @@ class ScheduleBase:
             self._trees[fn] = Tree(unique_names(func), draws_errors=self._draws_errors)
         return self._trees[fn]
 
+    def _primitive(self) -> str:
+        """The public method that was called, for messages: the outermost frame that belongs to this schedule."""
+        found, frame = "Schedule", sys._getframe(1)
+        while frame is not None and frame.f_locals.get("self") is self:
+            if not frame.f_code.co_name.startswith(("_", "<")):
+                found = frame.f_code.co_name
+            frame = frame.f_back  # type: ignore[assignment]
+        return found
+
     def _block(self, block: BlockRV | str) -> tuple[str, str]:
         """(function, block name) of a reference or a name."""
         if isinstance(block, str):
             block = self.get_block(block)  # type: ignore[attr-defined]
         if not isinstance(block, BlockRV):
-            raise InvalidTypeError(f"expected a block or its name, got {type(block).__name__}")
+            raise InvalidTypeError(f"{self._primitive()}: expected a block or its name, got {type(block).__name__}")
         if block not in self._blocks or self._blocks[block][1] not in self._tree(self._blocks[block][0]).realizes:
             raise InvalidValueError(
-                "this BlockRV no longer stands for a block", hint="the block was inlined or replaced"
+                f"{self._primitive()}: this BlockRV no longer stands for a block",
+                hint="the block was inlined or replaced",
             )
         return self._blocks[block]
 
@@ -175,10 +190,11 @@ class ScheduleBase:
 
     def _loop(self, loop: LoopRV) -> tuple[str, Var]:
         if not isinstance(loop, LoopRV):
-            raise InvalidTypeError(f"expected a LoopRV, got {type(loop).__name__}")
+            raise InvalidTypeError(f"{self._primitive()}: expected a LoopRV, got {type(loop).__name__}")
         if loop not in self._loops or self._loops[loop][1] not in self._tree(self._loops[loop][0]).loops:
             raise InvalidValueError(
-                "this LoopRV no longer stands for a loop", hint="split, fuse or compute_at has consumed it"
+                f"{self._primitive()}: this LoopRV no longer stands for a loop",
+                hint="split, fuse or compute_at has consumed it",
             )
         return self._loops[loop]
 
@@ -188,10 +204,12 @@ class ScheduleBase:
                 raise InvalidValueError("this ExprRV has no value in this schedule")
             return self._values[value]
         if isinstance(value, bool) or not hasattr(value, "__index__"):
-            raise InvalidTypeError(f"expected an integer, got {type(value).__name__}")
+            raise InvalidTypeError(f"{self._primitive()}: expected an integer, got {type(value).__name__}")
         return int(value.__index__())
 
     def _same_function(self, *functions: str) -> str:
+        if not functions:
+            raise InvalidValueError(f"{self._primitive()} needs at least one loop")
         if len(set(functions)) != 1:
             raise ScheduleError(f"blocks and loops of different functions: {sorted(set(functions))}")
         return functions[0]

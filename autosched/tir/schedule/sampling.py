@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from functools import cache
@@ -48,6 +49,8 @@ def categorical(rng: random.Random, candidates: Sequence[int], probs: Sequence[f
     """The position of the candidate that is chosen."""
     if not candidates or len(candidates) != len(probs):
         raise InvalidValueError("sample_categorical: as many probabilities as candidates are needed, at least one")
+    if any(p < 0 for p in probs) or not math.isclose(math.fsum(map(float, probs)), 1.0, abs_tol=1e-2):
+        raise InvalidValueError(f"sample_categorical: probs must add up to 1, got {list(probs)}")
     if decision is not None:
         if not 0 <= decision < len(candidates):
             raise ScheduleError(

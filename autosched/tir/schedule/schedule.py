@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from autosched.errors import ScheduleError
+from autosched.errors import InvalidTypeError, ScheduleError
 from autosched.tir.expr import Buffer
 from autosched.tir.index_map import IndexMap
 from autosched.tir.schedule import cache, compute_at, inline, layout, loops, notes, reduction, sampling
@@ -34,11 +34,13 @@ class Schedule(ScheduleSpecial):
 
     def get_block(self, name: str, func_name: str | None = None) -> BlockRV:
         """The block called `name`; "root" is the root block. Raises ScheduleError where there is none."""
+        if not isinstance(name, str):
+            raise InvalidTypeError(f"get_block: expected a block's name, got {type(name).__name__}")
         fn = func_name or self._working()
         tree = self._tree(fn)
         if name not in tree.realizes:
             raise ScheduleError(
-                f"no block '{name}' in function '{fn}'", hint=f"its blocks are {', '.join(tree.realizes)}"
+                f"get_block: no block '{name}' in function '{fn}'", hint=f"its blocks are {', '.join(tree.realizes)}"
             )
         rv = self._new_block(fn, name)
         self._record("GetBlock", (), {"name": name, "func_name": fn}, (rv,))
@@ -134,6 +136,8 @@ class Schedule(ScheduleSpecial):
                    if i_0 * 4 + i_1 < 7: s(i_0 * 4 + i_1)
         """
         fn, var = self._loop(loop)
+        if isinstance(factors, str) or not isinstance(factors, Sequence):
+            raise InvalidTypeError(f"split: factors is a {type(factors).__name__}, expected a list of integers or None")
         sizes = [None if f is None else self._int(f) for f in factors]
         tree, new = loops.split(self._tree(fn), var, sizes, preserve_unit_iters, not disable_predication)
         self._trees[fn] = tree
@@ -190,6 +194,8 @@ class Schedule(ScheduleSpecial):
     def bind(self, loop: LoopRV, thread_axis: str) -> None:
         """Bind a loop to a GPU thread axis such as "blockIdx.x"."""
         fn, var = self._loop(loop)
+        if not isinstance(thread_axis, str):
+            raise InvalidTypeError(f"bind: thread_axis is a {type(thread_axis).__name__}, expected a string")
         self._trees[fn] = loops.bind(self._tree(fn), var, thread_axis)
         self._record("Bind", (loop,), {"thread_axis": thread_axis})
 
@@ -261,7 +267,8 @@ class Schedule(ScheduleSpecial):
         block, readers = self._rv_of(block), [self._rv_of(c) for c in consumers or ()]
         fn, name = self._block(block)
         before = self._tree(fn)
-        position = cache.position_of(before, name, which, written=kind == "CacheWrite", action=kind)
+        action = "cache_read" if kind == "CacheRead" else "cache_write"
+        position = cache.position_of(before, name, which, written=kind == "CacheWrite", action=action)
         tree, copy = primitive(before, name, position, scope, [self._block(r)[1] for r in readers])
         self._trees[fn] = tree
         rv = self._new_block(fn, copy)
@@ -355,6 +362,8 @@ class Schedule(ScheduleSpecial):
 
     def annotate(self, block_or_loop: BlockRV | LoopRV | str, ann_key: str, ann_val: Any) -> None:
         """Add an annotation to a block or loop."""
+        if not isinstance(ann_key, str):
+            raise InvalidTypeError(f"annotate: ann_key is a {type(ann_key).__name__}, expected a string")
         place = self._rv_of(block_or_loop) if isinstance(block_or_loop, str) else block_or_loop
         fn, key = self._loop(place) if isinstance(place, LoopRV) else self._block(place)
         value = self._values[ann_val] if isinstance(ann_val, ExprRV) else ann_val

@@ -3,11 +3,13 @@
 Failures have no time: they are kept out of the prediction of times and train a classifier of their own.
 """
 
+from autosched.tuner.cost_model.expectation import Expectation as Expectation
 from autosched.tuner.cost_model.feasibility import Feasibility as Feasibility
 from autosched.tuner.cost_model.feasibility import likely as likely
 from autosched.tuner.cost_model.forest import Forest as Forest
 from autosched.tuner.cost_model.gaussian import GaussianProcess as GaussianProcess
 from autosched.tuner.cost_model.gaussian import Posterior as Posterior
+from autosched.tuner.cost_model.gaussian import Told as Told
 from autosched.tuner.cost_model.gaussian import most_telling as most_telling
 from autosched.tuner.cost_model.hint import Hint as Hint
 from autosched.tuner.cost_model.hint import Source as Source

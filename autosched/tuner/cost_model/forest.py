@@ -21,6 +21,7 @@ class Forest:
         self.seed = seed
         self.best = 0.0
         self.error = 1.0  # mean square of what the trees err on trials that they were not grown on
+        self.explained = 0.0  # share of the targets' variance that they foresee on such trials; below 0: none
         self._model: Any = None
 
     def fit(self, numbers: np.ndarray, log_s: np.ndarray) -> None:
@@ -36,6 +37,7 @@ class Forest:
         self._model = ExtraTreesRegressor(TREES, **options)
         self._model.fit(numbers, target)
         self.error = float(np.mean((self._model.oob_prediction_ - target) ** 2))
+        self.explained = 1 - self.error / max(float(np.var(target)), 1e-12)
 
     def mean(self, numbers: np.ndarray) -> np.ndarray:
         """The mean alone [n]."""

@@ -6,6 +6,8 @@ Bayesian optimization performs great in high dimensions.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from autosched.tuner.cost_model.kernel import FitForm, Parameters, Points, SpaceKernel
@@ -75,9 +77,26 @@ class GaussianProcess:
         z = (vector - self._prior_mean) / self._prior_deviation
         return float(loss + 0.5 * z @ z), gradient + z / self._prior_deviation
 
-    def condition(self, points: Points, candidates: Points, hot: np.ndarray | None = None, room: int = 64) -> Posterior:
+    def told(self, points: Points) -> Told:
+        """The trials at `points`, for posteriors over different candidates."""
+        own = self.kernel.cross(self.parameters, points, self.kernel.one_hot(points, np.float64), points)
+        own[np.diag_indices(len(points))] += self.parameters.noise + JITTER
+        return Told(points, np.linalg.cholesky(own))
+
+    def condition(
+        self, points: Points | Told, candidates: Points, hot: np.ndarray | None = None, room: int = 64
+    ) -> Posterior:
         """What the trials at `points` say of `candidates`; `hot` is their one-hot matrix where it is known."""
-        return Posterior(self.kernel, self.parameters, points, candidates, hot, room)
+        told = self.told(points) if isinstance(points, Points) else points
+        return Posterior(self.kernel, self.parameters, told, candidates, hot, room)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Trials and the lower triangular root of their covariances with noise [n, n]."""
+
+    points: Points
+    factor: np.ndarray
 
 
 class Posterior:
@@ -90,21 +109,19 @@ class Posterior:
         self,
         kernel: SpaceKernel,
         parameters: Parameters,
-        points: Points,
+        told: Told,
         candidates: Points,
         hot: np.ndarray | None,
         room: int,
     ):
         self.kernel, self.parameters, self.candidates = kernel, parameters, candidates
         self.hot = kernel.one_hot(candidates) if hot is None else hot
-        self.n, self._noise = len(points), parameters.noise + JITTER
-        own = kernel.cross(parameters, points, kernel.one_hot(points, np.float64), points)
-        own[np.diag_indices(self.n)] += self._noise
+        self.n, self._noise = len(told.points), parameters.noise + JITTER
         self._factor = np.zeros((self.n + room, self.n + room))
-        self._factor[: self.n, : self.n] = np.linalg.cholesky(own)
+        self._factor[: self.n, : self.n] = told.factor
         self._white = np.zeros((self.n + room, len(candidates)), dtype=np.float32)
-        factor = self._factor[: self.n, : self.n].astype(np.float32)
-        self._white[: self.n] = _solve(factor, kernel.cross(parameters, candidates, self.hot, points).T)
+        covariances = kernel.cross(parameters, candidates, self.hot, told.points)
+        self._white[: self.n] = _solve(told.factor.astype(np.float32), covariances.T)
         used = self._white[: self.n]
         self.variance = np.maximum(parameters.amplitudes.sum() - np.einsum("ij,ij->j", used, used), 1e-9)
 

@@ -1,13 +1,14 @@
 """What the records of another device, workload or version say of a space's configurations.
 
-A hint is a column for the models and a source of first samples. How far it can be trusted is for the model of the
-search to find out: a hint without any relation to the times is a column that does not matter.
+A hint is a column for the models, an expectation and a source of first samples. How far it can be trusted is for the
+model of the search to find out. Trials whose times do not even tell of each other, such as mixed up ones, say nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from typing import Protocol
 
@@ -19,13 +20,21 @@ from autosched.tuner.cost_model.forest import Forest
 from autosched.tuner.cost_model.knobs import KnobNumbers
 
 LEAST_TRIALS = 5  # with a time, for a source that says anything
+JUDGED_FROM = 24  # trials of a source from which it can be seen whether they tell of each other
+LEAST_EXPLAINED = 0.1  # share of their variance that a forest must foresee then
+REACH = float(np.log(2))  # times that are worse than the best by more than this, and than the median, count as equal
 
 
 class Hint(Protocol):
     """An expectation of times from elsewhere."""
 
+    @property
+    def is_telling(self) -> bool:
+        """Whether there is anything to learn from."""
+        ...
+
     def scores(self, space: ConfigSpace, rows: np.ndarray) -> np.ndarray:
-        """One number for each row of positions [n], from 0 for the fastest to 1 for slow."""
+        """For each row of positions by how much the logarithm of its time is above the best's [n]; slow ones alike."""
         ...
 
     def known(self, space: ConfigSpace, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -44,15 +53,27 @@ class Source:
     def scored(self) -> dict[str, tuple[Config, float]]:
         """By configuration's key: the configuration and its score; empty where hardly anything ran.
 
-        A score is the rank of the time, the best at 0, the slowest and all that failed at 1; equal times rank equally.
+        A score is by how much the logarithm of the time is above the best's; slow ones and all that failed score alike.
         """
         ok = [trial for trial in self.trials if trial.is_ok]
         if len(ok) < LEAST_TRIALS:
             return {}
-        _, ranks = np.unique([trial.median_s for trial in ok], return_inverse=True)
-        scores = ranks / max(int(ranks.max()), 1)
-        slow = {trial.config.key: (trial.config, 1.0) for trial in self.trials}
-        return slow | {trial.config.key: (trial.config, float(s)) for trial, s in zip(ok, scores, strict=True)}
+        above = np.log([trial.median_s for trial in ok])
+        above -= above.min()
+        limit = max(float(np.median(above)), REACH)
+        slow = {trial.config.key: (trial.config, limit) for trial in self.trials}
+        return slow | {t.config.key: (t.config, min(float(s), limit)) for t, s in zip(ok, above, strict=True)}
+
+    @cached_property
+    def is_telling(self) -> bool:
+        """Whether there are trials that tell of each other: few are believed to."""
+        scored = list(self.scored().values())
+        if len(scored) < JUDGED_FROM:
+            return bool(scored)
+        configs, scores = [config for config, _ in scored], np.array([score for _, score in scored])
+        forest = Forest()
+        forest.fit_values(KnobNumbers(configs)(configs), scores)
+        return forest.explained >= LEAST_EXPLAINED
 
 
 class TrialsHint:
@@ -63,9 +84,14 @@ class TrialsHint:
         self._known = Source(trials).scored()
         self._guess = _Guess([Source(trials)], {}, seed)
 
+    @property
+    def is_telling(self) -> bool:
+        """See `Hint`."""
+        return self._guess.is_telling
+
     def scores(self, space: ConfigSpace, rows: np.ndarray) -> np.ndarray:
-        """Scores [n]; all 1 where there were hardly any trials."""
-        if not self._known or not len(rows):
+        """Scores [n]; all 1 where the trials say nothing."""
+        if not self.is_telling or not len(rows):
             return np.ones(len(rows))
         configs = space.to_configs(rows)
         found = np.array([self._known.get(config.key, (config, np.nan))[1] for config in configs])
@@ -90,14 +116,19 @@ class WorkloadsHint:
     """The trials of other workloads of the same templates: one forest over knobs and sizes.
 
     sizes  those of the workload that is tuned; names that a source does not have count as 1
-    Scores are ranks within each workload, so it is not the size that is learned but what it changes.
+    Scores are relative to each workload's best, so it is not the size that is learned but what it changes.
     """
 
     def __init__(self, sources: Sequence[Source], sizes: Mapping[str, int], seed: int = 0):
         self._guess = _Guess(sources, sizes, seed)
 
+    @property
+    def is_telling(self) -> bool:
+        """See `Hint`."""
+        return self._guess.is_telling
+
     def scores(self, space: ConfigSpace, rows: np.ndarray) -> np.ndarray:
-        """Scores [n]; all 1 where there were hardly any trials."""
+        """Scores [n]; all 1 where the trials say nothing."""
         return self._guess(space.to_configs(rows)) if len(rows) else np.ones(0)
 
     def known(self, space: ConfigSpace, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -114,9 +145,13 @@ class _Guess:
     """A forest from configurations and sizes to scores, trained when it is first asked."""
 
     def __init__(self, sources: Sequence[Source], sizes: Mapping[str, int], seed: int):
-        self._sources = [source for source in sources if source.scored()]
+        self._sources = [source for source in sources if source.is_telling]
         self._sizes, self._forest = sizes, Forest(seed)
         self._numbers: KnobNumbers | None = None
+
+    @property
+    def is_telling(self) -> bool:
+        return bool(self._sources)
 
     def __call__(self, configs: Sequence[Config]) -> np.ndarray:
         if not self._sources:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autosched.tuner.cost_model.kernel import ROOT5, FitForm, Gradient, Parameters, Points, SpaceKernel
+from autosched.tuner.cost_model.kernel import ROOT5, FitForm, Gradient, Pairs, Parameters, Points, SpaceKernel
 
 
 class JointKernel(SpaceKernel):
@@ -52,19 +52,19 @@ class JointFit:
     """The same covariances between a few trials, with their derivatives; everything float64."""
 
     def __init__(self, kernel: SpaceKernel, points: Points):
-        numbers = kernel.numbers(points)
-        self._apart2 = (numbers[:, None, :] - numbers[None, :, :]) ** 2
+        numbers, self.pairs = kernel.numbers(points).T, Pairs(len(points))
+        self._apart2 = (numbers[:, self.pairs.first] - numbers[:, self.pairs.second]) ** 2  # [columns, pairs]
 
     def covariance(self, parameters: Parameters) -> tuple[np.ndarray, Gradient]:
         """As `FitForm` has it."""
-        weights, amplitude = parameters.lengths**-2.0, parameters.amplitudes[0]
-        r = ROOT5 * np.sqrt(self._apart2 @ weights)
+        closeness, amplitude = parameters.lengths**-2.0, parameters.amplitudes[0]
+        r = ROOT5 * np.sqrt(closeness @ self._apart2)
         decay = amplitude * np.exp(-r)
         covariance = (1 + r + r * r / 3) * decay
 
         def gradient(outer: np.ndarray) -> np.ndarray:
-            slope = outer * (1 + r) * decay * (5 / 3)
-            by_lengths = slope.ravel() @ self._apart2.reshape(-1, len(weights)) * weights
-            return np.append(by_lengths, np.sum(outer * covariance))
+            weights = self.pairs.weights(outer)
+            by_lengths = self._apart2 @ (weights * (1 + r) * decay) * (5 / 3) * closeness
+            return np.append(by_lengths, weights @ covariance + np.trace(outer) * amplitude)
 
-        return covariance, gradient
+        return self.pairs.matrix(covariance, amplitude), gradient

@@ -152,43 +152,80 @@ def _log_matern(distance: np.ndarray) -> np.ndarray:
     return np.asarray(np.log1p(r + r * r / 3) - r)
 
 
+class Pairs:
+    """The pairs of different trials: what is the same for (i, j) and (j, i) is computed once."""
+
+    def __init__(self, n: int):
+        self.n = n
+        self.first, self.second = np.triu_indices(n, k=1)
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def matrix(self, values: np.ndarray, diagonal: float) -> np.ndarray:
+        """The symmetric matrix with these values of pairs [n, n]."""
+        whole = np.empty((self.n, self.n))
+        whole[self.first, self.second] = whole[self.second, self.first] = values
+        whole[np.diag_indices(self.n)] = diagonal
+        return whole
+
+    def weights(self, outer: np.ndarray) -> np.ndarray:
+        """What each pair counts in a sum over the whole symmetric matrix `outer`."""
+        return 2 * outer[self.first, self.second]
+
+
 class FitKernel:
-    """The same covariances between a few trials, with their derivatives, for fitting; everything float64."""
+    """The same covariances between a few trials, with their derivatives, for fitting; everything float64.
+
+    Trials share the candidates of a knob: its kernel is computed between candidates, and looked up for pairs of trials.
+    """
 
     def __init__(self, kernel: SpaceKernel, points: Points):
-        numbers = kernel.numbers(points)
-        self.kernel = kernel
-        self._apart = ROOT5 * np.abs(numbers[:, None, :] - numbers[None, :, :])
-        owner = kernel.owner
-        self._member = np.zeros((len(owner), kernel.n_groups))
-        self._member[np.arange(len(owner)), owner] = 1.0
+        self.kernel, self.pairs = kernel, Pairs(len(points))
+        self._apart: list[np.ndarray] = []  # of each group: distances of what it tells apart [columns, entries]
+        self._entry: list[np.ndarray] = []  # and the entry of each pair
+        for knob, table in enumerate(kernel.tables):
+            known, code = np.unique(points.codes[:, knob], return_inverse=True)
+            numbers = table[known].T
+            self._apart.append(ROOT5 * np.abs(numbers[:, :, None] - numbers[:, None, :]).reshape(len(numbers), -1))
+            self._entry.append(code[self.pairs.first] * len(known) + code[self.pairs.second])
+        for extra in points.extras.T:
+            self._apart.append(ROOT5 * np.abs(extra[self.pairs.first] - extra[self.pairs.second])[None, :])
+            self._entry.append(np.arange(len(self.pairs)))
 
     def covariance(self, parameters: Parameters) -> tuple[np.ndarray, Gradient]:
         """As `FitForm` has it."""
-        parts, value, slope = self.parts(parameters.lengths)
-        amplitudes = parameters.amplitudes
-        return np.tensordot(amplitudes, parts, 1), lambda outer: self.gradient(amplitudes, parts, value, slope, outer)
+        n, amplitudes = self.kernel.n_groups, parameters.amplitudes
+        value, slopes = self._values(parameters.lengths)
+        first = value.sum(axis=0)
+        pairs = (first * first - (value * value).sum(axis=0)) / max(n * (n - 1), 1)
+        parts = np.stack([value.prod(axis=0), first / n, pairs])
 
-    def parts(self, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The three parts [3, n, n] without amplitudes, each group's kernel [n, n, groups], and per column the
-        derivative of its logarithm by the logarithm of the length [n, n, columns]."""
-        r = self._apart / lengths
-        polynomial = 1 + r + r * r / 3
-        slope = r * r * (1 + r) / (3 * polynomial)
-        logs = (np.log(polynomial) - r) @ self._member
-        value = np.exp(logs)
-        n, first = self.kernel.n_groups, value.sum(axis=-1)
-        pairs = (first * first - (value * value).sum(axis=-1)) / max(n * (n - 1), 1)
-        return np.stack([np.exp(logs.sum(axis=-1)), first / n, pairs]), value, slope
+        def gradient(outer: np.ndarray) -> np.ndarray:
+            weights = self.pairs.weights(outer)
+            shared = (first - value) * (amplitudes[2] * 2 / max(n * (n - 1), 1)) + amplitudes[1] / n
+            shared = (shared * value + amplitudes[0] * parts[0]) * weights
+            by_lengths = [
+                slope @ np.bincount(entry, one, slope.shape[1])
+                for slope, entry, one in zip(slopes, self._entry, shared, strict=True)
+            ]
+            return np.concatenate([*by_lengths, amplitudes * (parts @ weights + np.trace(outer) * self._alone)])
 
-    def gradient(
-        self, amplitudes: np.ndarray, parts: np.ndarray, value: np.ndarray, slope: np.ndarray, outer: np.ndarray
-    ) -> np.ndarray:
-        """Derivatives of sum(outer * covariance) by the logarithms of lengths and amplitudes."""
-        n = self.kernel.n_groups
-        rest = value.sum(axis=-1, keepdims=True) - value
-        shared = amplitudes[1] / n * value + amplitudes[2] * 2 / max(n * (n - 1), 1) * rest * value
-        shared += (amplitudes[0] * parts[0])[:, :, None]
-        weighted = (outer[:, :, None] * shared)[:, :, self.kernel.owner]
-        lengths = np.einsum("ijk,ijk->k", weighted, slope)
-        return np.concatenate([lengths, amplitudes * np.einsum("ij,pij->p", outer, parts)])
+        return self.pairs.matrix(amplitudes @ parts, float(amplitudes @ self._alone)), gradient
+
+    @property
+    def _alone(self) -> np.ndarray:
+        """The parts at distance 0: there are no pairs of one knob."""
+        return np.array([1.0, 1.0, float(self.kernel.n_groups > 1)])
+
+    def _values(self, lengths: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Each group's kernel for all pairs [groups, pairs], and per group the derivative of its logarithm by the
+        logarithms of its lengths [columns, entries]."""
+        values, slopes = np.empty((len(self._apart), len(self.pairs))), []
+        ends = np.cumsum([len(apart) for apart in self._apart])[:-1]
+        for i, (apart, own) in enumerate(zip(self._apart, np.split(lengths, ends), strict=True)):
+            r = apart / own[:, None]
+            polynomial = 1 + r + r * r / 3
+            slopes.append(r * r * (1 + r) / (3 * polynomial))
+            values[i] = np.exp((np.log(polynomial) - r).sum(axis=0))[self._entry[i]]
+        return values, slopes

@@ -11,16 +11,13 @@ by taking turns.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
-import weakref
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from autosched.errors import InvalidValueError
+from autosched.records.scratch import Scratch
 from autosched.target import Target
 from autosched.task import ConfigLike, Measurement, Task, Trial
 from autosched.tuner.measure.base import Built, Candidate, Failed, MeasureOptions
@@ -52,8 +49,8 @@ class LocalMeasurer:
         evaluate: Evaluate | None = None,
     ):
         self.target, self.options = Target(target), options or MeasureOptions()
-        self._folder = Path(tempfile.mkdtemp(prefix="autosched-measure-"))
-        self._remove_folder = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)  # at exit, too
+        self._scratch = Scratch("measure")
+        self._folder = self._scratch.folder
         self._builder: LocalBuilder | None = None
         self._runner: LocalRunner | None = None
         try:
@@ -79,7 +76,7 @@ class LocalMeasurer:
             if part is not None:
                 part.close()
         self._builder = self._runner = None
-        self._remove_folder()
+        self._scratch.remove()
 
     @property
     def builder(self) -> LocalBuilder:

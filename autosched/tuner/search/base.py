@@ -85,8 +85,8 @@ class BaseSearch(ABC):
     name = ""
 
     def __init__(self, space: ConfigSpace, *, seed: int = 0, start: int = START, hints: Sequence[Hint] = ()):
-        self.space, self.hints = space, tuple(hints)
-        self.start = start + (HINTED if self.hints else 0)
+        self.space, self.hints = space, tuple(hint for hint in hints if hint.is_telling)
+        self.start = HINTED + self.spread_beside(start) if self.hints else start
         self.rng = np.random.default_rng(seed)
         self.pool = Pool(space, self.rng, hints=self.hints)
         self.history = History(self.pool)
@@ -144,6 +144,10 @@ class BaseSearch(ABC):
         return float(1 - np.exp(-min(recent * np.log1p(left / len(best)), 3.0)))
 
     # ---- for strategies
+
+    def spread_beside(self, start: int) -> int:
+        """How many of the `start` configurations are spread although hints say which are good."""
+        return start
 
     @abstractmethod
     def propose(self, n: int) -> np.ndarray:

@@ -19,7 +19,7 @@ import numpy as np
 
 from autosched.space import ConfigSpace
 from autosched.tuner.cost_model import (
-    Clipping,
+    Expectation,
     Feasibility,
     GaussianProcess,
     Hint,
@@ -27,6 +27,7 @@ from autosched.tuner.cost_model import (
     Points,
     Posterior,
     SpaceKernel,
+    Told,
     clip_log_times,
     expected_improvement,
     likely,
@@ -35,12 +36,12 @@ from autosched.tuner.cost_model import (
 )
 from autosched.tuner.search.base import BaseSearch
 
-START = 12  # configurations far from each other, before the model is asked
+START = 10  # configurations far from each other, before the model is asked
 LEAST_TRIALS = 4  # with a time, for a model
 CANDIDATES = 3000  # configurations of a large space that are judged at each step
 CLIMBERS = 8  # of them: the most promising, from which neighbours are judged as well
 CLIMBS = 6  # how often
-REFIT = 0.03  # share of new trials after which the parameters are fitted again
+REFIT = 0.06  # share of new trials after which the parameters are fitted again
 ITERATIONS = 8  # steps of such a fit, which starts from the one before
 FIRST_ITERATIONS = 60
 MAX_TRIALS = 400  # of more, the best half and the latest half are used: the cost grows with the cube
@@ -60,8 +61,13 @@ class GaussianProcessSearch(BaseSearch):
         self._form: SpaceForm | None = None
         self._models: list[GaussianProcess] = []
         self._fitted_on = 0  # trials at the last fit of the parameters
+        self._told_of: tuple[tuple[int, int], list[Told]] = ((0, 0), [])  # for how many trials, and fitted on how many
         self._posteriors: list[Posterior] = []  # over the whole of a listed space, for the trials `_used`
         self._used = np.zeros(0, dtype=np.int64)  # positions in the history, in the posterior's order
+
+    def spread_beside(self, start: int) -> int:
+        """None: what hints say is an expectation, which the first trials confirm or correct."""
+        return 0
 
     def propose(self, n: int) -> np.ndarray:
         """The best by expected improvement times probability of success, each lowering the uncertainty near it."""
@@ -84,10 +90,15 @@ class GaussianProcessSearch(BaseSearch):
         if not first and len(history) <= self._fitted_on * (1 + REFIT):
             return
         rows, numbers, log_s = history.rows[history.ok], history.numbers[history.ok], history.log_s[history.ok]
-        clipping = Clipping.of(log_s)
+        target = self._expect(log_s, numbers).targets(log_s, self._form.hinted(numbers))
         for model in self._models:
-            model.fit(self._form.points(rows, numbers), clipping(log_s), FIRST_ITERATIONS if first else ITERATIONS)
+            model.fit(self._form.points(rows, numbers), target, FIRST_ITERATIONS if first else ITERATIONS)
         self._fitted_on, self._posteriors = len(history), []
+
+    def _expect(self, log_s: np.ndarray, numbers: np.ndarray) -> Expectation:
+        """What the hints and these trials lead to expect."""
+        assert self._form is not None, "called after _fit has made it"
+        return Expectation.of(log_s, self._form.hinted(numbers), self._form.spread, self._form.reach)
 
     def _learn_lengths(self) -> None:
         """Fit length scales to the first hint that knows enough times of this space, as a prior for ours."""
@@ -110,7 +121,10 @@ class GaussianProcessSearch(BaseSearch):
         points = self._form.points(self.history.rows[self._used], self.history.numbers[self._used])
         candidates = self._form.points(rows, numbers)
         hot = self._form.kernels[0].one_hot(candidates) if hot is None else hot
-        return [model.condition(points, candidates, hot, room) for model in self._models]
+        if self._told_of[0] != (len(self.history), self._fitted_on):
+            self._told_of = (len(self.history), self._fitted_on), [model.told(points) for model in self._models]
+        pairs = zip(self._models, self._told_of[1], strict=True)
+        return [model.condition(told, candidates, hot, room) for model, told in pairs]
 
     # ---- a listed space
 
@@ -120,7 +134,7 @@ class GaussianProcessSearch(BaseSearch):
         success = self.feasibility.predict_listed(numbers)
         candidates = np.flatnonzero(is_open)
         candidates = candidates[likely(success[candidates], n)]
-        return np.take(rows, self._pick(posteriors, candidates, success, n), axis=0)
+        return np.take(rows, self._pick(posteriors, numbers, candidates, success, n), axis=0)
 
     def _up_to_date(self, rows: np.ndarray, numbers: np.ndarray) -> list[Posterior]:
         """The posteriors over the whole list for all trials; new ones are added to those of before."""
@@ -166,31 +180,36 @@ class GaussianProcessSearch(BaseSearch):
         posteriors = self._condition(rows, numbers, None, n)
         success = self.feasibility.predict(numbers)
         candidates = likely(success, n)
-        return np.take(rows, self._pick(posteriors, candidates, success, n), axis=0)
+        return np.take(rows, self._pick(posteriors, numbers, candidates, success, n), axis=0)
 
     def _score(self, rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        beliefs = self._beliefs(self._condition(rows, numbers, None, 0))
+        beliefs = self._beliefs(self._condition(rows, numbers, None, 0), numbers)
         every = np.arange(len(rows))
         return np.asarray(sum(belief.gain(every) for belief in beliefs) * self.feasibility.predict(numbers))
 
     # ---- both
 
-    def _beliefs(self, posteriors: list[Posterior]) -> list[Belief]:
+    def _beliefs(self, posteriors: list[Posterior], numbers: np.ndarray) -> list[Belief]:
         """What each process believes of its candidates: the mean of all, and its own uncertainty."""
-        log_s = self.history.log_s[self._used]
-        target = Clipping.of(log_s)(log_s)
+        assert self._form is not None, "called after _fit"
+        log_s, known = self.history.log_s[self._used], self.history.numbers[self._used]
+        expectation = self._expect(log_s, known)
+        target = expectation.targets(log_s, self._form.hinted(known))
         mean = np.mean([posterior.mean(target) for posterior in posteriors], axis=0)
-        return [Belief(posterior, mean, float(target.min())) for posterior in posteriors]
+        mean = mean + expectation.expected(self._form.hinted(numbers))
+        best = float(expectation.clipping(log_s).min())
+        return [Belief(posterior, mean, best) for posterior in posteriors]
 
     def _pick(
         self,
         posteriors: list[Posterior],
+        numbers: np.ndarray,
         candidates: np.ndarray,
         success: np.ndarray,
         n: int,
     ) -> list[int]:
         """Positions of the `n` best of the candidates, one after the other; the posteriors end as they were."""
-        beliefs = self._beliefs(posteriors)
+        beliefs = self._beliefs(posteriors, numbers)
         picked: list[int] = []
         for _ in range(min(n, len(candidates))):
             gain = sum((belief.gain(candidates) for belief in beliefs), np.zeros(len(candidates))) * success[candidates]
@@ -234,6 +253,8 @@ class SpaceForm:
         self._knobs = [i for i, table in enumerate(space.tables) if table.shape[1]]
         widths = [space.tables[i].shape[1] for i in self._knobs]
         deviation = reference.std(axis=0)
+        self.spread = deviation[len(deviation) - hints :]  # of what each hint says
+        self.reach = float(np.ptp(reference[:, len(deviation) - hints :], axis=0).max(initial=0.0))
         deviation = np.where(deviation > 0, deviation, 1.0)
         self._first_hint, self._hint_scale = sum(widths), deviation[sum(widths) :]
         scales = np.split(deviation[: sum(widths)], np.cumsum(widths)[:-1]) if widths else []
@@ -244,6 +265,10 @@ class SpaceForm:
     def points(self, rows: np.ndarray, numbers: np.ndarray) -> Points:
         """Rows of positions and their numbers as points."""
         return Points(rows[:, self._knobs], numbers[:, self._first_hint :] / self._hint_scale)
+
+    def hinted(self, numbers: np.ndarray) -> np.ndarray:
+        """What the hints say [n, hints], of rows' numbers."""
+        return numbers[:, self._first_hint :]
 
     def codes(self, rows: np.ndarray) -> Points:
         """The same without what hints say."""

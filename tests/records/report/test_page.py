@@ -14,9 +14,10 @@ import pytest
 from autosched.cli import main
 from autosched.records import Record, open_store
 from autosched.records.report import make_document, make_page
+from autosched.records.report.columns import fitted, plain_json, pooled
 from autosched.space import Config
 from autosched.task import Measurement, Status, Workload
-from autosched.testing.tasks import record
+from autosched.testing.tasks import matmul_task, record
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&{data}{script}"
 
@@ -91,3 +92,18 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert row["n_tasks"] == 2 and row["size_bytes"] == out.stat().st_size
     assert main(["logs", "report", "-o", str(tmp_path / "no" / "r.html"), "--db", str(path)]) == 2
     assert main(["logs", "report", "-o", str(path), "--db", str(path)]) == 2
+
+
+def test_columns_are_shared_and_the_lightest_tasks_lose_their_trials_first(tmp_path: Path) -> None:
+    with open_store(tmp_path / "r.db") as store:
+        for m in (16, 32, 64):
+            store.add([record(i, task=matmul_task(m=m)) for i in range(1, 30)])
+        facts = pooled(make_document(store))
+    heavy, _, light = facts["tasks"]
+    assert heavy["trials"]["knobs"] == light["trials"]["knobs"] and len(facts["columns"]) < 8
+    size = len(plain_json(facts))
+    assert fitted(facts, size) == facts
+    smaller = fitted(facts, size - 100)
+    assert [len(task["trials"]["ms"]) for task in smaller["tasks"]] == [29, 29, 0]
+    assert len(plain_json(smaller)) <= size - 100 and smaller["tasks"][2]["n"] == 29
+    assert len(fitted(facts, 0)["tasks"][0]["trials"]["ms"]) == 29

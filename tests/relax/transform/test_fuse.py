@@ -61,6 +61,14 @@ def test_equal_groups_share_one_function():
     assert calls(fused) == ["fused_matmul_relu"] * 2 and len(fused) == 2
 
 
+def test_groups_that_differ_in_what_they_call_share_nothing():
+    def build(bb, x):
+        first = bb.emit(op.nn.relu(op.matmul(x, W(6, 6))))
+        return op.exp(op.matmul(first, W(6, 6)))
+
+    assert _names(MATRIX, build) == ["fused_matmul_relu", "fused_matmul_exp"]
+
+
 def test_one_kernel_twice_in_a_group_has_its_own_variables():
     fused = _fused(graph(MATRIX, lambda bb, x: op.exp(op.exp(op.matmul(x, W(6, 6))))))
     func: PrimFunc = fused["fused_matmul_exp_exp"]

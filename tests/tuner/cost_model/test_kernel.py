@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy.optimize import approx_fprime
 
 from autosched.tuner.cost_model import kernel as kernel_module
 from autosched.tuner.cost_model.kernel import FitKernel, Parameters, Points, SpaceKernel
@@ -55,6 +56,14 @@ def test_an_absent_knob_is_the_last_line_of_its_table() -> None:
 def test_the_form_for_fitting_agrees(rng: np.random.Generator) -> None:
     kernel, points = made(rng, 12)
     chosen = parameters(rng)
-    parts, _, _ = FitKernel(kernel, points).parts(chosen.lengths)
-    expected = kernel.cross(chosen, points, kernel.one_hot(points), points)
-    assert np.allclose(np.tensordot(chosen.amplitudes, parts, 1), expected, rtol=1e-4)
+    found, _ = FitKernel(kernel, points).covariance(chosen)
+    assert np.allclose(found, kernel.cross(chosen, points, kernel.one_hot(points), points), rtol=1e-4)
+
+
+def test_gradient_with_groups_of_columns_and_hints(rng: np.random.Generator) -> None:
+    kernel, points = made(rng, 12)
+    form, at, outer = FitKernel(kernel, points), parameters(rng).vector, rng.normal(size=(12, 12))
+    outer = outer + outer.T
+    _, gradient = form.covariance(Parameters(at))
+    expected = approx_fprime(at, lambda p: float(np.sum(outer * form.covariance(Parameters(p))[0])), 1e-6)
+    assert gradient(outer) == pytest.approx(expected[:-1], abs=1e-3) and expected[-1] == 0

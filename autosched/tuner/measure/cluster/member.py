@@ -6,10 +6,10 @@ import asyncio
 import logging
 import os
 import signal
-import tempfile
 from collections.abc import Callable
 
 from autosched.errors import AutoschedError
+from autosched.records.scratch import Scratch
 from autosched.tuner.measure.cluster.device import BUILD, INFO, Device
 from autosched.tuner.measure.cluster.security import CONNECT_S, Access, check_access, is_loopback
 
@@ -31,8 +31,8 @@ def join(
     """
     url = check_access(access)
     logging.getLogger("distributed").setLevel(logging.ERROR)
-    with tempfile.TemporaryDirectory(prefix="autosched-worker-") as folder:
-        is_told = asyncio.run(_serve(access, url, device, builders, name, started, folder))
+    with Scratch("worker") as folder:
+        is_told = asyncio.run(_serve(access, url, device, builders, name, started, str(folder)))
     if not is_told:
         raise AutoschedError(f"the scheduler at {url} is gone")
 

@@ -1,0 +1,99 @@
+"""What loop-nest features would add to the model across shapes: `python -m benchmarks.search_features`.
+
+For each recorded dense shape, forests learn from the other shapes: from knobs and sizes (what transfer uses), from the
+features of the scheduled loop nest alone, and from both. Printed are the correlation of predicted with measured
+logarithmic times, the score of the best of the first 1, 2, 3 and 5 choices, and the milliseconds that features cost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from autosched.driver.choose import make_task
+from autosched.space import Config
+from autosched.target import Target
+from autosched.templates import template_named
+from autosched.testing.replay import Recording, read_recording
+from autosched.tuner.cost_model import Forest, Source
+from autosched.tuner.cost_model.knobs import KnobNumbers
+from autosched.tuner.cost_model.loop_features import loop_features
+from benchmarks.search_transfer import SIZES
+from benchmarks.spaces import FOLDER
+from benchmarks.spaces.__main__ import SPACES
+
+FASTEST = 20  # configurations of each shape that are always among those judged
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Some configurations of a recording: their scores as transfer sees them, and their loop features."""
+
+    configs: Sequence[Config]
+    scores: np.ndarray
+    loops: np.ndarray
+    feature_ms: float
+
+
+def look(recording: Recording, n: int, rng: np.random.Generator) -> Shape:
+    """The fastest configurations and others drawn at random, `n` together."""
+    one, target = SPACES[recording.name], Target("cpu")
+    func, template = make_task(one.make(), target).func, template_named(one.template, target)
+    scored = sorted(Source(recording.trials_for(one.template)).scored().values(), key=lambda pair: pair[1])
+    chosen = sorted({*range(FASTEST), *map(int, rng.permutation(len(scored))[: n - FASTEST])})
+    configs = [scored[i][0] for i in chosen]
+    start = time.perf_counter()
+    loops = [loop_features(template.apply(func, typed(config), target).func, target) for config in configs]
+    cost_ms = (time.perf_counter() - start) * 1e3 / len(configs)
+    return Shape(configs, np.array([scored[i][1] for i in chosen]), np.array(loops), cost_ms)
+
+
+def typed(config: Config) -> Config:
+    """A recorded configuration with its switches as such: a file has them as numbers."""
+    return Config(config.template, {k: bool(v) if k == "prefetch" else v for k, v in config.knobs.items()})
+
+
+def judge(name: str, shapes: Mapping[str, Shape]) -> None:
+    """Print a line for each form of the model, for the shape of this name."""
+    others, own = [other for other in shapes if other != name], shapes[name]
+    numbers = KnobNumbers([config for other in others for config in shapes[other].configs], tuple(SIZES[name]))
+    knobs = np.concatenate([numbers(shapes[other].configs, SIZES[other]) for other in others])
+    loops = np.concatenate([shapes[other].loops for other in others])
+    told = np.concatenate([shapes[other].scores for other in others])
+    here = numbers(own.configs, SIZES[name])
+    forms = {"knobs": (knobs, here), "loops": (loops, own.loops)}
+    forms["both"] = (np.hstack([knobs, loops]), np.hstack([here, own.loops]))
+    for form, (known, asked) in forms.items():
+        forest = Forest()
+        forest.fit_values(known, told)
+        guess = forest.mean(asked)
+        order = np.argsort(guess, kind="stable")
+        found = " ".join(f"{np.exp(-own.scores[order[:k]].min()):.3f}" for k in (1, 2, 3, 5))
+        print(
+            f"{name:10}{form:8}{np.corrcoef(guess, own.scores)[0, 1]:.3f}  {found}  {own.feature_ms:.0f} ms", flush=True
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_features", description=__doc__.splitlines()[0])
+    parser.add_argument("--configs", type=int, default=50, help="of each shape")
+    parser.add_argument("--folder", type=Path, default=FOLDER)
+    options = parser.parse_args(arguments)
+    files = sorted(options.folder.glob("dense-*.csv.gz"))
+    rng = np.random.default_rng(0)
+    recordings = [read_recording(path) for path in files]
+    shapes = {recording.name: look(recording, options.configs, rng) for recording in recordings}
+    print("shape, model: correlation, score of the best of the first 1 2 3 5 choices, cost of features a configuration")
+    for name in shapes:
+        judge(name, shapes)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
