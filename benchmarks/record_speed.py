@@ -99,7 +99,7 @@ def measure_report(folder: Path) -> list[tuple[str, float, float]]:
 def main() -> int:
     """Measure, print and keep the table; 1 where a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sizes", default="100000", help="numbers of records, with commas (100000,1000000)")
+    parser.add_argument("--sizes", default="100000,1000000", help="numbers of records, with commas (100000,1000000)")
     parser.add_argument("--save", action="store_true", help="keep the table in benchmarks/results")
     options = parser.parse_args()
     table = Table("Records, one process, without its start", ("what", "bar s", "time s", ""))

@@ -77,3 +77,13 @@ def graph() -> Any:
 def relay_vm() -> Any:
     exe = relay.vm.compile(relay_module(), "llvm", params={"w": np.ones((4, 3), "float32")})
     return RelayVM(exe, dev)
+
+
+@autotvm.template("wrong/vector")
+def tiled_vector(n: Any) -> Any:
+    A, B = vector(n)
+    s = te.create_schedule(B.op)
+    cfg = autotvm.get_config()
+    cfg.define_split("tile", B.op.axis[0], num_outputs=2)
+    cfg["tile"].apply(s, B, B.op.axis[0])
+    return s, [A, B]

@@ -174,8 +174,8 @@ class Sequential(Pass):
 
 def check_pass_options(what: str, opt_level: Any, name: Any) -> None:
     """Refuse a level that is no integer and a name that is no text. Raises InvalidTypeError."""
-    if opt_level is None or isinstance(opt_level, bool) or not isinstance(opt_level, int):
-        raise InvalidTypeError(f"{what}: please provide opt_level, an int, not {type(opt_level).__name__}")
+    if opt_level is not None and (isinstance(opt_level, bool) or not isinstance(opt_level, int)):
+        raise InvalidTypeError(f"{what}: opt_level is a {type(opt_level).__name__}, not an int")
     if name is not None and not isinstance(name, str):
         raise InvalidTypeError(f"{what}: name is a {type(name).__name__}, not a text")
 

@@ -8,21 +8,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from autosched import driver
 from autosched.driver.choose import make_task
 from autosched.driver.settings import resolve_target
-from autosched.errors import AutoschedError, InvalidTypeError, InvalidValueError, TVMError
+from autosched.errors import InvalidTypeError, InvalidValueError, TVMError
 from autosched.ir import IRModule
 from autosched.meta_schedule.database import FAILED_S, Database, JSONDatabase, TuningRecord
+from autosched.meta_schedule.measure import ScheduleTimer
 from autosched.meta_schedule.options import RPCRunner, strategy_for
 from autosched.meta_schedule.space_generator import ScheduleFn, annotated, create
 from autosched.meta_schedule.workload import module_of
 from autosched.records import open_store
-from autosched.runtime import array, cpu
 from autosched.target import Target
-from autosched.tir import PrimFunc, Schedule
+from autosched.tir import PrimFunc
 from autosched.tir.expr import as_int
 
 
@@ -110,39 +108,20 @@ def _tune(
 
 
 def _replay(mod: IRModule, target: Target, generator: ScheduleFn, trials: int, database: Database, seed: int) -> None:
-    """Draw schedules from a function and measure each."""
+    """Draw schedules from a function and measure each, in a process of its own."""
     module = module_of(mod)
     workload = database.commit_workload(module)
-    arrays = _arguments(module["main"])
+    info = args_info(module["main"])
     tried: set[str] = set()
-    for trial in range(trials):
-        for sch in generator.generate_design_space(module, target, seed + trial):
-            text = str(sch.trace)
-            if text in tried:
-                continue
-            tried.add(text)
-            seconds = _measure(sch, target, arrays)
-            database.commit_tuning_record(TuningRecord(sch.trace, workload, seconds, target, args_info(module["main"])))
-
-
-def _arguments(func: PrimFunc) -> list[Any]:
-    rng = np.random.default_rng(0)
-    made = []
-    for b in func.buffers:
-        shape = tuple(as_int(s) for s in b.shape)
-        values = rng.random(shape) if b.dtype.startswith("float") else rng.integers(0, 2, shape)
-        made.append(array(np.asarray(values).astype(b.dtype)))
-    return made
-
-
-def _measure(sch: Schedule, target: Target, arrays: Sequence[Any]) -> list[float]:
-    """Seconds of a scheduled module, as it stands; [1e10] where it cannot be built."""
-    func = sch.mod["main"].with_attr("tir.is_scheduled", True)
-    try:
-        built = driver.build(IRModule({"main": func}), target=target)
-        return list(built.time_evaluator("main", cpu(), number=3, repeat=3)(*arrays).results)
-    except AutoschedError:
-        return [FAILED_S]
+    with ScheduleTimer() as timer:
+        for trial in range(trials):
+            for sch in generator.generate_design_space(module, target, seed + trial):
+                text = str(sch.trace)
+                if text in tried:
+                    continue
+                tried.add(text)
+                seconds = list(timer.seconds(sch.mod["main"], target))
+                database.commit_tuning_record(TuningRecord(sch.trace, workload, seconds, target, info))
 
 
 def as_task(x: Any, target: Any) -> ExtractedTask:

@@ -51,7 +51,7 @@ def load_param_dict(data: bytes | bytearray) -> dict[str, NDArray]:
 
 def _plain(name: str, value: NDArray | npt.ArrayLike) -> np.ndarray:
     try:
-        return np.ascontiguousarray(as_numpy(value))
+        return np.asarray(as_numpy(value), order="C")  # ascontiguousarray would give a scalar a dimension
     except InvalidTypeError:
         raise InvalidTypeError(f"parameter '{name}' is a {type(value).__name__}, no array of numbers") from None
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.node import IGNORED, FrozenDict
-from autosched.te.tensor import Operation, Tensor
+from autosched.te.tensor import OpaqueOperation, Tensor
 from autosched.tir.buffer import decl_buffer, extents
 from autosched.tir.expr import Buffer, PrimExpr
 from autosched.tir.function import PrimFunc
@@ -17,7 +17,7 @@ from autosched.tir.stmt import BlockRealize, Evaluate, Stmt
 
 
 @dataclass(frozen=True, eq=False)
-class ExternOp(Operation):
+class ExternOp(OpaqueOperation):
     """Tensors written by `body`, in which buffers stand for inputs and outputs."""
 
     inputs: tuple[Tensor, ...] = ()
@@ -31,14 +31,6 @@ class ExternOp(Operation):
     @property
     def num_outputs(self) -> int:
         return len(self.output_placeholders)
-
-    @property
-    def axis(self) -> tuple[Any, ...]:
-        return ()
-
-    @property
-    def reduce_axis(self) -> tuple[Any, ...]:
-        return ()
 
     @property
     def input_tensors(self) -> tuple[Tensor, ...]:

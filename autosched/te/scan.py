@@ -9,14 +9,14 @@ from typing import Any
 
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.node import IGNORED
-from autosched.te.tensor import Operation, PlaceholderOp, Tensor
+from autosched.te.tensor import OpaqueOperation, PlaceholderOp, Tensor
 from autosched.tir import expr as E
 from autosched.tir.expr import SCAN, IterVar, Range, Var
 from autosched.tir.simplify import Analyzer
 
 
 @dataclass(frozen=True, eq=False)
-class ScanOp(Operation):
+class ScanOp(OpaqueOperation):
     """Output i starts as `init[i]`; row t of it is row t of `update[i]`, which reads earlier rows of `state[i]`."""
 
     init: tuple[Tensor, ...] = ()
@@ -29,14 +29,6 @@ class ScanOp(Operation):
     @property
     def num_outputs(self) -> int:
         return len(self.update)
-
-    @property
-    def axis(self) -> tuple[Any, ...]:
-        return ()
-
-    @property
-    def reduce_axis(self) -> tuple[Any, ...]:
-        return ()
 
     @property
     def input_tensors(self) -> tuple[Tensor, ...]:

@@ -117,6 +117,18 @@ class Operation(Node):
         raise NotImplementedError
 
 
+class OpaqueOperation(Operation):
+    """An operation without axes of its own to schedule: statements of the user's, a recurrence."""
+
+    @property
+    def axis(self) -> tuple[Any, ...]:
+        return ()
+
+    @property
+    def reduce_axis(self) -> tuple[Any, ...]:
+        return ()
+
+
 @dataclass(frozen=True, eq=False)
 class Tensor(Node, ExprOperators):
     """A multi-dimensional value: output `value_index` of `op`. Called or indexed, it gives an element."""

@@ -170,8 +170,10 @@ def summarise(
     until_optimum  end a run there: the scores are the same, failures and seconds are counted until then
     """
     hints = (TrialsHint(source.trials_for(recording.name)),) if source is not None else ()
-    how = {"budget": budget, "batch": batch, "goal": 1.0 if until_optimum else None}
-    runs = [replay(recording, strategy, seed=seed, hints=hints, **how) for seed in seeds]
+    goal = 1.0 if until_optimum else None
+    runs = [
+        replay(recording, strategy, budget=budget, batch=batch, seed=seed, hints=hints, goal=goal) for seed in seeds
+    ]
     table = np.stack([np.append(run.scores, [run.scores[-1]] * (budget - len(run.scores))) for run in runs])
     error = table.std(axis=0, ddof=1 if len(runs) > 1 else 0) / np.sqrt(len(runs))
     points = [k for k in CHECKPOINTS if k < budget] + [budget]

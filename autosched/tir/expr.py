@@ -326,6 +326,17 @@ class Cast(PrimExpr):
     dtype: str = "int32"
 
 
+class OpName(str):
+    """What a call calls: a text, with TVM's `name` ("tir.exp")."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """The operator's full name in TVM."""
+        return f"tir.{self}"
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Call(PrimExpr):
     """A pure intrinsic ("exp", "tanh", "if_then_else", …) or an external function; `op` is its name."""
@@ -333,6 +344,10 @@ class Call(PrimExpr):
     op: str
     args: tuple[PrimExpr, ...]
     dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        if type(self.op) is not OpName:
+            object.__setattr__(self, "op", OpName(self.op))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

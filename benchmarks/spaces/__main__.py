@@ -64,6 +64,7 @@ def conv(c: int, size: int, o: int, kernel: int, stride: int, groups: int = 1) -
 
 DENSE = {"rows": (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14), "chunk": (1, 8), "unroll_k": (1, 4)}
 CONV = {"chunk": (1, 4), "unroll_ic": (1, 4), "ow_tile": (1, 2, 4, 6, 7, 14), "unroll_kw": (0,)}
+FEWER = {**CONV, "unroll_ic": (4,)}
 DEPTHWISE = {"row_chunk": (1, 4, 16, 64), "pixels": (1, 2, 3, 4, 6, 7, 8, 12, 14), "rows": (1, 2, 3)}
 
 SPACES = {
@@ -72,8 +73,8 @@ SPACES = {
     "dense-c": Space("dense 196x512 by 512x128", "matmul", lambda: dense(196, 512, 128), DENSE),
     "dense-d": Space("dense 96x384 by 384x384", "matmul", lambda: dense(96, 384, 384), DENSE),
     "conv-a": Space("conv 3x3, 64 to 64 channels, 28x28", "conv2d", lambda: conv(64, 28, 64, 3, 1), CONV),
-    "conv-b": Space("conv 3x3, 128 to 128 channels, 14x14", "conv2d", lambda: conv(128, 14, 128, 3, 1), CONV),
-    "conv-c": Space("conv 3x3, 64 to 128 channels, 28x28, stride 2", "conv2d", lambda: conv(64, 28, 128, 3, 2), CONV),
+    "conv-b": Space("conv 3x3, 128 to 128 channels, 14x14", "conv2d", lambda: conv(128, 14, 128, 3, 1), FEWER),
+    "conv-c": Space("conv 3x3, 64 to 128 channels, 28x28, stride 2", "conv2d", lambda: conv(64, 28, 128, 3, 2), FEWER),
     "depthwise-a": Space(
         "depthwise 3x3, 96 channels, 56x56", "depthwise", lambda: conv(96, 56, 96, 3, 1, groups=96), DEPTHWISE
     ),
@@ -135,7 +136,8 @@ def write(path: Path, comment: str, trials: Sequence[Trial]) -> None:
     rows.writerow([*names, "time_ms", "status"])
     for trial in trials:
         time_ms = f"{trial.median_s * 1e3:.6g}" if trial.is_ok else ""
-        values = [int(v) if isinstance(v, bool) else v for v in trial.config.knobs.values()]
+        knobs = [trial.config.knobs[name] for name in names]  # whatever the order of this configuration's own
+        values = [int(v) if isinstance(v, bool) else v for v in knobs]
         rows.writerow([*values, time_ms, STATUS.get(trial.measurement.status, "runtime")])
     path.write_bytes(gzip.compress(f"{comment}\n{text.getvalue()}".encode(), mtime=0))
 

@@ -71,3 +71,9 @@ def test_what_is_written_can_be_read(tmp_path: Path) -> None:
     found = [m.status for m in read.outcomes.values()]
     assert found.count(Status.OK) == 3 and found.count(Status.BUILD_ERROR) == 3 and found.count(Status.RUN_ERROR) == 2
     assert path.read_bytes() == (write(path, "# made for a test", trials), path.read_bytes())[1]
+
+
+def test_knobs_in_another_order_keep_their_columns(tmp_path: Path) -> None:
+    knobs = ({"a": 1, "b": 2}, {"b": 1, "a": 2})
+    write(tmp_path / "t.csv.gz", "#", [Trial(Config("t", one), Measurement(Status.OK, (1e-3,))) for one in knobs])
+    assert [dict(c.knobs) for c in read_recording(tmp_path / "t.csv.gz").outcomes] == [dict(one) for one in knobs]

@@ -48,7 +48,7 @@ def test_other_workloads_devices_and_versions_are_hints(tmp_path: Path) -> None:
         space = space_for(task.func, CPU)
         rows = space.to_rows([r.config for r in make_records(task)])
         scores = find_hints(task, store, {})[1].scores(space, rows)
-        assert scores[0] == 0 and scores[-1] == 1  # by the other device's times
+        assert scores[0] == 0 and scores[-1] == scores.max() > 0  # by the other device's times
 
 
 def test_trials_of_this_run_count_too(tmp_path: Path) -> None:

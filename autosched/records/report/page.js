@@ -1,7 +1,8 @@
 "use strict";
 const report = JSON.parse(document.getElementById("data").textContent);
 const tasks = report.tasks;
-for (const { trials } of tasks) {  // names and values of columns are kept once for all tasks
+for (const task of tasks) {  // names and values of columns are kept once for all tasks
+  const trials = task.trials ??= { ms: [], status: [0], mark: [0], knobs: [] };
   const column = ([place, codes]) => ({ name: report.columns[place][0], values: report.columns[place][1], codes });
   Object.assign(trials, { status: column(trials.status), mark: column(trials.mark), knobs: trials.knobs.map(column) });
 }
@@ -326,9 +327,10 @@ function showTask() {
   const task = selected;
   if (!task) return;
   task.rows ??= rowsOf(task);
-  byId("winner").textContent = task.winner === null ? "No winner has been named." : `Winner: ${task.winner}` + (task.gain === null ? "." : task.gain > 1 ? `, ${task.gain.toFixed(2)} times as fast as the default.` : ": nothing measured beats the default beyond doubt.")
-    + (failed(task) ? "" : " No trial has failed.")
-    + (task.rows.length < task.n ? ` ${task.rows.length.toLocaleString("en")} of its ${many(task.n, "trial")} are in this page; logs show has all.` : "");
+  const verdict = task.winner === null ? "No winner has been named." : `Winner: ${task.winner}` + (task.gain === null ? "." : task.gain > 1 ? `, ${task.gain.toFixed(2)} times as fast as the default.` : ": nothing measured beats the default beyond doubt.")
+    + (failed(task) ? "" : " No trial has failed.");
+  const left = task.rows.length < task.n ? ` ${task.rows.length.toLocaleString("en")} of its ${many(task.n, "trial")} are in this page; autosched logs show has all.` : "";
+  byId("winner").textContent = verdict + left;
   const at = tasks.indexOf(task);
   byId("previous").disabled = at <= 0;
   byId("next").disabled = at >= tasks.length - 1;

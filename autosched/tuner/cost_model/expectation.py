@@ -47,7 +47,7 @@ class Expectation:
 
     def targets(self, log_s: np.ndarray, hinted: np.ndarray) -> np.ndarray:
         """What models learn of trials [n]."""
-        return self.clipping(log_s) - self.expected(hinted)
+        return np.asarray(self.clipping(log_s) - self.expected(hinted))
 
     def expected(self, hinted: np.ndarray) -> np.ndarray:
         """What is to be added to a model's answer, in its units [n]."""

@@ -14,9 +14,10 @@ import pytest
 
 from autosched.records import Record, make_record, open_store
 from autosched.records.report import Peak, make_document, make_page
+from autosched.records.report import page as page_module
 from autosched.space import Config
 from autosched.task import Measurement, Status, Trial
-from autosched.testing.tasks import matmul_task
+from autosched.testing.tasks import matmul_task, record
 from tests.records.report.test_page import EVIL, evil_record
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -204,3 +205,22 @@ def test_an_empty_database_gives_a_page(browser: Any, tmp_path: Path) -> None:
     page.goto((tmp_path / "r.html").as_uri())
     wait(page)
     assert errors == [] and page.locator("#tasks").is_hidden() and "0" in page.locator("#summary").inner_text()
+
+
+def test_a_task_whose_trials_are_left_out_says_so(
+    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_module, "MOST_DATA", 0)
+    with open_store(tmp_path / "r.db") as store:
+        store.add([record(i, task=matmul_task(m=m)) for m in (16, 32) for i in range(1, 12)])
+        (tmp_path / "r.html").write_text(make_page(make_document(store)), encoding="utf-8")
+    page = browser.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto((tmp_path / "r.html").as_uri())
+    wait(page)
+    assert "are in this page" not in page.text_content("#winner")
+    page.click("#next")
+    page.locator("#winner", has_text="0 of its 11 trials are in this page").wait_for()
+    assert errors == []
+    page.close()

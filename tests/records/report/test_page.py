@@ -104,6 +104,6 @@ def test_columns_are_shared_and_the_lightest_tasks_lose_their_trials_first(tmp_p
     size = len(plain_json(facts))
     assert fitted(facts, size) == facts
     smaller = fitted(facts, size - 100)
-    assert [len(task["trials"]["ms"]) for task in smaller["tasks"]] == [29, 29, 0]
+    assert [bool(task["trials"]) for task in smaller["tasks"]] == [True, True, False]
     assert len(plain_json(smaller)) <= size - 100 and smaller["tasks"][2]["n"] == 29
     assert len(fitted(facts, 0)["tasks"][0]["trials"]["ms"]) == 29

@@ -24,6 +24,8 @@ def _prefetches(func: PrimFunc) -> list[dict[str, int]]:
     return [{str(getattr(k, "value", k)): int(v) for k, v in x.items()} for x in found if x]
 
 
-@pytest.mark.parametrize(("rows", "length", "expected"), [(512, 512, [{"x": 16}]), (8, 512, []), (65536, 16, [{"x": 4}])])
+@pytest.mark.parametrize(
+    ("rows", "length", "expected"), [(512, 512, [{"x": 16}]), (8, 512, []), (65536, 16, [{"x": 4}])]
+)
 def test_softmax_asks_for_the_next_row(rows, length, expected) -> None:
     assert _prefetches(_scheduled(rows, length)) == expected
