@@ -27,6 +27,7 @@ from benchmarks.search_transfer import SIZES
 from benchmarks.spaces import FOLDER
 from benchmarks.spaces.__main__ import SPACES
 
+FORESTS = 3  # with different seeds, whose answers are averaged
 FASTEST = 20  # configurations of each shape that are always among those judged
 
 
@@ -69,14 +70,16 @@ def judge(name: str, shapes: Mapping[str, Shape]) -> None:
     forms = {"knobs": (knobs, here), "loops": (loops, own.loops)}
     forms["both"] = (np.hstack([knobs, loops]), np.hstack([here, own.loops]))
     for form, (known, asked) in forms.items():
-        forest = Forest()
-        forest.fit_values(known, told)
-        guess = forest.mean(asked)
-        order = np.argsort(guess, kind="stable")
-        found = " ".join(f"{np.exp(-own.scores[order[:k]].min()):.3f}" for k in (1, 2, 3, 5))
-        print(
-            f"{name:10}{form:8}{np.corrcoef(guess, own.scores)[0, 1]:.3f}  {found}  {own.feature_ms:.0f} ms", flush=True
-        )
+        guesses = []
+        for seed in range(FORESTS):
+            forest = Forest(seed)
+            forest.fit_values(known, told)
+            guesses.append(forest.mean(asked))
+        alike = np.mean([np.corrcoef(guess, own.scores)[0, 1] for guess in guesses])
+        orders = [np.argsort(guess, kind="stable") for guess in guesses]
+        scores = [np.mean([np.exp(-own.scores[order[:k]].min()) for order in orders]) for k in (1, 2, 3, 5)]
+        found = " ".join(f"{score:.3f}" for score in scores)
+        print(f"{name:10}{form:8}{alike:.3f}  {found}  {own.feature_ms:.0f} ms", flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -39,13 +39,16 @@ SPECIAL = {"relax.call_tir", "relax.call_dps_packed", "relax.call_pure_packed"}
 class _Verifier:
     def __init__(self, module: IRModule):
         self.module, self.where = module, ""
+        self.at: Any = None  # the variable being bound or the function, which errors point at
         self.seen: set[Var] = set()
 
     def refuse(self, rule: str) -> None:
-        raise VerifyError(rule, where=self.where)
+        error = VerifyError(rule, where=self.where)
+        error.node = self.at
+        raise error
 
     def function(self, name: str, function: Function) -> None:
-        self.where = f"function '{name}'"
+        self.where, self.at = f"function '{name}'", function
         scope = set(function.params)
         if len(scope) != len(function.params):
             self.refuse("a parameter is listed twice")
@@ -54,6 +57,7 @@ class _Verifier:
             if p.struct_info is None:
                 self.refuse(f"parameter '{p.name}' has no type")
         self.sequence(function.body, scope)
+        self.where, self.at = f"function '{name}'", function
         if function.ret_struct_info is not None and not covers(function.ret_struct_info, function.body.struct_info):
             self.refuse(f"the result is {function.body.struct_info!r}, the function says {function.ret_struct_info!r}")
 
@@ -74,6 +78,7 @@ class _Verifier:
 
     def binding(self, b: Binding, scope: set[Var], dataflow: bool) -> None:
         self.where = self.where.partition(", binding")[0] + f", binding of '{b.var.name}'"
+        self.at = b.var
         if isinstance(b.var, DataflowVar) and not dataflow:
             self.refuse("a dataflow variable is bound outside of a dataflow block")
         self.define(b.var)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from autosched.errors import AutoschedError
+from autosched.errors import AutoschedError, InvalidTypeError
 from autosched.relax import struct_info as info
 from autosched.script.decorate import function_decorator
 from autosched.script.dialect import Inert, inert_name
@@ -31,9 +31,16 @@ def function(
 def Tensor(  # noqa: N802
     shape: Sequence[Any] | None = None, dtype: str | None = None, vdevice: Any = None, *, ndim: int = -1
 ) -> Any:
-    """A tensor's annotation; the dtype is float32 where none is given."""
+    """A tensor's annotation; the dtype is float32 where none is given.
+
+    Raises TypeError for a shape that is a text or a number, and for a dtype that is no text.
+    """
     if isinstance(shape, str) and dtype is None:  # R.Tensor("float32", ndim=2)
         shape, dtype = None, shape
+    if isinstance(shape, str | int | float):
+        raise InvalidTypeError(f"R.Tensor: argument 'shape' is {shape!r}", hint="a shape is a tuple of dimensions")
+    if dtype is not None and not isinstance(dtype, str | Inert):
+        raise InvalidTypeError(f"R.Tensor: argument 'dtype' is {dtype!r}, not the name of a dtype")
     try:
         return info.TensorStructInfo(None if shape is None else tuple(shape), dtype or "float32", ndim)
     except (AutoschedError, TypeError):

@@ -259,77 +259,94 @@ class _Compiler:
     def stmt(self, x: Stmt) -> Action:
         match x:
             case SeqStmt():
-                parts = [self.stmt(s) for s in x.seq]
-
-                def sequence(f: Frame) -> None:
-                    for p in parts:
-                        p(f)
-
-                return sequence
+                return self.sequence(x)
             case For():
                 return self.loop(x)
             case BlockRealize():
                 return self.realize(x)
             case BufferStore():
-                s, value, at, dtype = (
-                    self.slot(x.buffer),
-                    self.expr(x.value),
-                    self.place(x.buffer, x.indices),
-                    x.buffer.dtype,
-                )
-
-                def store(f: Frame) -> None:
-                    v = value(f)
-                    f[s][at(f)] = _wrap(v, dtype)
-
-                return store
+                return self.store(x)
             case IfThenElse():
-                c, t = self.expr(x.condition), self.stmt(x.then_case)
-                e = None if x.else_case is None else self.stmt(x.else_case)
-
-                def choice(f: Frame) -> None:
-                    if c(f):
-                        t(f)
-                    elif e is not None:
-                        e(f)
-
-                return choice
+                return self.choice(x)
             case LetStmt():
-                s, value, body = self.slot(x.var), self.expr(x.value), self.stmt(x.body)
-
-                def let(f: Frame) -> None:
-                    f[s] = value(f)
-                    body(f)
-
-                return let
+                return self.let(x)
             case While():
-                c, body = self.expr(x.condition), self.stmt(x.body)
-
-                def repeat(f: Frame) -> None:
-                    while c(f):
-                        body(f)
-
-                return repeat
+                return self.repetition(x)
             case Allocate():
                 return self.allocating([x.buffer], self.stmt(x.body))
             case Evaluate():
-                value = self.expr(x.value)
-
-                def evaluate(f: Frame) -> None:
-                    value(f)
-
-                return evaluate
+                return self.evaluation(x)
             case AssertStmt():
-                c, body, message = self.expr(x.condition), self.stmt(x.body), x.message
-
-                def check(f: Frame) -> None:
-                    if not c(f):
-                        raise AssertionError(message)
-                    body(f)
-
-                return check
+                return self.assertion(x)
             case _:
                 raise InvalidTypeError(f"the interpreter has no rule for {type(x).__name__}")
+
+    def sequence(self, x: SeqStmt) -> Action:
+        parts = [self.stmt(s) for s in x.seq]
+
+        def sequence(f: Frame) -> None:
+            for p in parts:
+                p(f)
+
+        return sequence
+
+    def store(self, x: BufferStore) -> Action:
+        s, value, at = self.slot(x.buffer), self.expr(x.value), self.place(x.buffer, x.indices)
+        dtype = x.buffer.dtype
+
+        def store(f: Frame) -> None:
+            v = value(f)
+            f[s][at(f)] = _wrap(v, dtype)
+
+        return store
+
+    def choice(self, x: IfThenElse) -> Action:
+        c, t = self.expr(x.condition), self.stmt(x.then_case)
+        e = None if x.else_case is None else self.stmt(x.else_case)
+
+        def choice(f: Frame) -> None:
+            if c(f):
+                t(f)
+            elif e is not None:
+                e(f)
+
+        return choice
+
+    def let(self, x: LetStmt) -> Action:
+        s, value, body = self.slot(x.var), self.expr(x.value), self.stmt(x.body)
+
+        def let(f: Frame) -> None:
+            f[s] = value(f)
+            body(f)
+
+        return let
+
+    def repetition(self, x: While) -> Action:
+        c, body = self.expr(x.condition), self.stmt(x.body)
+
+        def repeat(f: Frame) -> None:
+            while c(f):
+                body(f)
+
+        return repeat
+
+    def evaluation(self, x: Evaluate) -> Action:
+        value = self.expr(x.value)
+
+        def evaluate(f: Frame) -> None:
+            value(f)
+
+        return evaluate
+
+    def assertion(self, x: AssertStmt) -> Action:
+        c, body, message = self.expr(x.condition), self.stmt(x.body), x.message
+
+        def check(f: Frame) -> None:
+            if not c(f):
+                raise AssertionError(message)
+            body(f)
+
+        return check
 
     def loop(self, x: For) -> Action:
         s, start, extent, body = self.slot(x.loop_var), self.expr(x.start), self.expr(x.extent), self.stmt(x.body)

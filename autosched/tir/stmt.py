@@ -31,6 +31,13 @@ class LoopKind(StrEnum):
     THREAD_BINDING = "thread_binding"
 
 
+# what may run a loop of kind THREAD_BINDING
+THREADS = tuple(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx", "vthread") for axis in "xyz") + (
+    "vthread",
+    "cthread",
+)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class BufferStore(Stmt):
     buffer: Buffer

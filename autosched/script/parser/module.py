@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from autosched.errors import InvalidTypeError, ScriptError, VerifyError
+from autosched.errors import AutoschedError, InvalidTypeError, ScriptError
 from autosched.ir.module import GlobalVar, IRModule
 from autosched.script.parser import values
 from autosched.script.parser.source import Source
@@ -110,18 +111,27 @@ def read_function(state: State, node: ast.FunctionDef) -> Any:
 
 
 def check(result: Any, source: Source) -> None:
-    """Verify every function. Raises ScriptError at the statement that breaks a rule, VerifyError elsewhere."""
+    """Verify every function. Raises ScriptError at the statement that breaks a rule, or at the function."""
     module = result if isinstance(result, IRModule) else IRModule.from_expr(result)
-    prim_funcs = [f for _, f in module.functions_items() if isinstance(f, PrimFunc)]
-    for func in prim_funcs:
-        try:
+    prim_funcs = [(gv.name, f) for gv, f in module.functions_items() if isinstance(f, PrimFunc)]
+    for name, func in prim_funcs:
+        with _shown(source, name):
             tir_verify(func)
-        except VerifyError as error:
-            place = source.place_of(error.node)
-            if place is None:
-                raise
-            raise source.error(place, error.line) from error
     if len(prim_funcs) < len(module):
         from autosched.relax.verify import verify as relax_verify
 
-        relax_verify(module)
+        with _shown(source, ""):
+            relax_verify(module)
+
+
+@contextmanager
+def _shown(source: Source, function: str) -> Iterator[None]:
+    """What the verifier finds inside becomes an error at its statement."""
+    try:
+        yield
+    except ScriptError:
+        raise
+    except AutoschedError as error:
+        node = getattr(error, "node", None)
+        place = source.place_of(node) or source.starting_at(getattr(node, "span", None)) or source.function(function)
+        raise source.error(place, error.line) from error

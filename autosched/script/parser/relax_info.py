@@ -70,9 +70,12 @@ class InfoReader:
         return tuple(self.info(n) for n in nodes)
 
     def _tensor(self, call: ast.Call) -> S.TensorStructInfo:
-        if call.args and isinstance(call.args[0], ast.Constant) and isinstance(call.args[0].value, str):
-            raise self.state.error(call.args[0], "the shape comes first; write dtype=… for the dtype")
         args = arguments(self.state, call, "shape", "dtype", "vdevice", "ndim")
+        shape = args.get("shape")
+        if isinstance(shape, ast.Constant) and isinstance(shape.value, str):
+            if "dtype" in args:
+                raise self.state.error(shape, f"'{shape.value}' is no shape; a shape is a tuple of dimensions")
+            args["dtype"] = args.pop("shape")  # R.Tensor("float32", ndim=2)
         dtype = values.string(self.state, args["dtype"]) if "dtype" in args else "void"
         ndim = values.integer(self.state, args["ndim"]) if "ndim" in args else -1
         if "shape" not in args:

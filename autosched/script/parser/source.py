@@ -50,6 +50,20 @@ class Source:
         except (ValueError, RecursionError, MemoryError) as error:  # null bytes; nesting beyond what Python reads
             raise ScriptError(f"{self.file}: the text cannot be read: {error}") from None
 
+    def starting_at(self, span: Span | None) -> ast.AST | None:
+        """The widest piece of the text that starts at a place."""
+        if span is None or span.file != self.file:
+            return None
+        place = (span.line - self.first_line + 1, span.column - 1)
+        found = (n for n in ast.walk(self.tree()) if (getattr(n, "lineno", 0), getattr(n, "col_offset", 0)) == place)
+        return next(found, None)
+
+    def function(self, name: str) -> ast.AST | None:
+        """Where a function of that name is defined; the only one where there is one."""
+        found = [n for n in self.tree().body if isinstance(n, ast.FunctionDef)]
+        found += [n for c in self.tree().body for n in getattr(c, "body", ()) if isinstance(n, ast.FunctionDef)]
+        return next((n for n in found if n.name == name or len(found) == 1), None)
+
     def error(self, node: ast.AST | None, message: str) -> ScriptError:
         """An error at a node of the tree."""
         line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)

@@ -21,6 +21,7 @@ from autosched.tir.stmt import (
     AssertStmt,
     BufferStore,
     Evaluate,
+    THREADS,
     For,
     IfThenElse,
     LetStmt,
@@ -146,8 +147,15 @@ class StmtReader:
         with self.state.scope():
             self.state.define(name, var)
             body = self.body(rest)
-        thread = values.string(self.state, args["thread"])
+        thread = self._thread_name(args["thread"])
         return For(var, E.const(0, var.dtype), extent, LoopKind.THREAD_BINDING, body, thread)
+
+    def _thread_name(self, node: ast.AST) -> str:
+        """Which thread axis runs a loop. Raises ScriptError for one that does not exist."""
+        thread = values.string(self.state, node)
+        if thread not in THREADS:
+            raise self.state.error(node, f"unknown thread axis '{thread}'; one of {', '.join(THREADS)}")
+        return thread
 
     def _let(self, name: str, value: ast.AST, rest: Sequence[ast.stmt], annotation: ast.AST | None = None) -> Stmt:
         found = self.state.dialect_name(annotation) if annotation is not None else None
@@ -201,10 +209,12 @@ class StmtReader:
             raise self.state.error(call, f"expected range(…), T.grid(…) or one of T.{', T.'.join(LOOPS)}")
         words = keywords(self.state, call, "thread", "annotations")
         notes = values.attributes(self.state, words["annotations"]) if "annotations" in words else FrozenDict()
-        thread = values.string(self.state, words["thread"]) if "thread" in words else ""
+        thread = self._thread_name(words["thread"]) if "thread" in words else ""
         domain = self._domain(call, 2 + (kind is LoopKind.THREAD_BINDING))
         if len(call.args) == 3:
-            thread = values.string(self.state, call.args[2])
+            thread = self._thread_name(call.args[2])
+        if kind is LoopKind.THREAD_BINDING and not thread:
+            raise self.state.error(call, 'T.thread_binding needs its thread, such as thread="threadIdx.x"')
         return self._nest(node, [(names[0], domain)], body, kind, thread, notes)
 
     def _domain(self, call: ast.Call, most: int) -> Range:

@@ -23,6 +23,7 @@ from autosched.tir.schedule.place import where_block, where_loop
 from autosched.tir.schedule.tree import Tree, realizes_below, simplify_values
 from autosched.tir.simplify import Analyzer, form_key, split_conditions
 from autosched.tir.stmt import (
+    THREADS,
     BlockRealize,
     BufferStore,
     Evaluate,
@@ -292,14 +293,6 @@ def set_kind(tree: Tree, var: Var, kind: LoopKind, thread: str = "") -> Tree:
         if not cooperating:
             require_parallel(tree, loop, action, private_copies=kind is not LoopKind.VECTORIZED)
     return tree.replace(loop, replace(loop, kind=kind, thread=thread))
-
-
-THREADS = tuple(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx") for axis in "xyz") + (
-    "vthread",
-    "vthread.x",
-    "vthread.y",
-    "vthread.z",
-)
 
 
 def bind(tree: Tree, var: Var, thread: str) -> Tree:
