@@ -25,12 +25,13 @@ SQLITE_HEADER = b"SQLite format 3\x00"
 WRITER_LOCK = 0x6175746F7363  # "autosc": the advisory lock of who writes to a database on a server
 
 # Part of a driver's message -> what it means and what to do
+DAMAGED = ("malformed", "the database is damaged", "restore a copy, or choose another one with --db")
 CAUSES = (
     ("locked", "the database is locked by another process", "wait until it has finished, or use another --db"),
     ("busy", "the database is locked by another process", "wait until it has finished, or use another --db"),
     ("readonly", "the database is read-only", "check its permissions, or write to another one with --db"),
     ("read-only", "the database is read-only", "check its permissions, or write to another one with --db"),
-    ("malformed", "the database is damaged", "restore a copy, or choose another one with --db"),
+    DAMAGED,
     ("not a database", "the file is not a tuning database", "check the path, or choose another one with --db"),
     ("disk is full", "the disk is full", "free some space; what was recorded before is kept"),
     ("disk i/o error", "the disk refused to write or read", "check free space and permissions"),
@@ -60,6 +61,8 @@ def clear_errors(where: str) -> Iterator[None]:
             if part in text.lower():
                 raise RecordError(cause, where=where, hint=hint) from None
         raise RecordError(f"the database refused: {text}", where=where) from None
+    except UnicodeDecodeError:  # SQLite quotes what it cannot read
+        raise RecordError(DAMAGED[1], where=where, hint=DAMAGED[2]) from None
 
 
 def connect_file(path: Path, *, write: bool, busy_s: float) -> Engine:
@@ -75,8 +78,8 @@ def connect_file(path: Path, *, write: bool, busy_s: float) -> Engine:
         with engine.connect() as connection:
             connection.exec_driver_sql("select count(*) from sqlite_master").scalar()
         return engine
-    except exc.DBAPIError as error:
-        if not _cannot_share(path, str(error.orig)):
+    except (exc.DBAPIError, UnicodeDecodeError) as error:
+        if not _cannot_share(path, str(getattr(error, "orig", ""))):
             return engine  # the caller's first query reports it
         engine.dispose()  # a place where SQLite cannot put its -shm file: nobody writes there
         return _sqlite_engine(f"file:{quote(str(path))}?mode=ro&immutable=1", busy_s, wal=False)
@@ -242,7 +245,7 @@ def release(engine: Engine, path: Path | None, left_over: bool) -> None:
         if log.stat().st_size == 0:  # nothing in it: the database's bytes do not change
             with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, timeout=0)) as connection:
                 connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except (OSError, sqlite3.Error):
+    except (OSError, sqlite3.Error, UnicodeDecodeError):
         return  # none there, or it is not ours to remove
 
 
