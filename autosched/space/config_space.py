@@ -7,6 +7,7 @@ work on whole arrays; `Config` is its readable form.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -20,6 +21,7 @@ from autosched.space.encode import encode_knob
 from autosched.space.knob import Knob
 
 GROUP_LIMIT = 1_000_000  # valid combinations of one group of knobs that are listed
+CHUNK = 10_000  # rows that are made at a time
 
 
 class ConfigSpace:
@@ -216,12 +218,26 @@ class ConfigSpace:
             yield np.zeros((1, len(self.knobs)), dtype=np.int32)
             return
         group = self._groups[first]
+        if not self._is_small(first + 1):  # a chunk of what follows for each row of the group
+            for own in group.rows():
+                for row in own:
+                    for chunk in self._chunks(first + 1):
+                        chunk[:, group.columns] = row
+                        yield chunk
+            return
+        rest = np.concatenate([np.zeros((0, len(self.knobs)), np.int32), *self._chunks(first + 1)])
+        at_once = max(1, CHUNK // max(1, len(rest)))
         for own in group.rows():
-            for row in own if first + 1 < len(self._groups) else [own]:
-                for rest in self._chunks(first + 1):
-                    chunk = np.repeat(rest, 1 if row.ndim == 1 else len(row), axis=0)
-                    chunk[:, group.columns] = row
-                    yield chunk
+            for start in range(0, len(own), at_once):
+                rows = own[start : start + at_once]
+                chunk = np.tile(rest, (len(rows), 1))
+                chunk[:, group.columns] = np.repeat(rows, len(rest), axis=0)
+                yield chunk
+
+    def _is_small(self, first: int) -> bool:
+        """Whether the groups from `first` on have few valid rows together."""
+        counts = [group.count() for group in self._groups[first:]]
+        return all(exact for _, exact in counts) and math.prod(n for n, _ in counts) <= CHUNK
 
     def all_rows(self) -> np.ndarray:
         """All valid rows of positions [count, knobs]; for spaces whose exact count fits in memory."""

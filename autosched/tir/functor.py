@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from autosched.ir.node import Node, map_children, walk
+from autosched.ir.node import Node, children, map_children, walk
 from autosched.tir.expr import Buffer, BufferLoad, PrimExpr, Var
 from autosched.tir.stmt import Block, BufferStore
 
@@ -75,7 +75,14 @@ def stores(node: Node) -> list[BufferStore]:
 
 def blocks(node: Node) -> list[Block]:
     """All blocks at or below `node`, parents first."""
-    return [x for x in walk(node) if isinstance(x, Block)]
+    found: list[Block] = []
+    stack: list[Node] = [node]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, Block):
+            found.append(top)
+        stack.extend(reversed([c for c in children(top) if not isinstance(c, PrimExpr)]))  # no block is below those
+    return found
 
 
 __all__ = [
