@@ -70,6 +70,14 @@ class UnknownOptionError(NameNotFoundError, ValueError):
     """An option that does not exist: TVM says AttributeError in one version and ValueError in another."""
 
 
+class WrongOptionError(InvalidTypeError, AttributeError):
+    """An option whose value has the wrong type: TVM says AttributeError where Python says TypeError."""
+
+
+class ArgumentCountError(InvalidValueError, AssertionError):
+    """Arguments that are too many, too few or not the function's, where TVM only asserts their number."""
+
+
 class ShapeError(InvalidValueError):
     """Shapes that do not fit each other or the operator."""
 

@@ -9,7 +9,7 @@ import pytest
 from tests.scripts import read_scripts, run_script
 
 SCRIPTS = read_scripts(Path(__file__).with_name("api_scripts.txt"))
-NEEDS = {"dlpack_shares": "torch"}
+NEEDS = {"dlpack_shares": "torch", "torch_fx_and_export": "torch"}
 QUICK = 4  # one of so many runs in the quick set
 
 

@@ -15,6 +15,7 @@ from autosched.driver.strict import StrictReader
 from autosched.driver.tune_first import tune_first
 from autosched.errors import UsageError
 from autosched.ir import IRModule
+from autosched.ir.module import check_symbols
 from autosched.runtime import Executable
 from autosched.target import Target
 
@@ -62,6 +63,7 @@ def build(
     if accuracy not in ACCURACIES:
         raise UsageError(f"accuracy '{accuracy}'", hint=f"use one of {ACCURACIES}")
     module = as_module(what, args, name)
+    check_symbols(module, unnamed="main")
     chosen_target = resolve_target(target)
     n_threads = resolve_threads(threads)
     if has_graph(module):

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autosched import te
-from autosched.errors import CodegenError, InvalidTypeError, InvalidValueError, UsageError
+from autosched.errors import CodegenError, InvalidTypeError, InvalidValueError, UsageError, WrongInputError
 from autosched.ir import IRModule, walk
 from autosched.relax.expr import Function
 from autosched.relax.transform.bind_params import BindParams
@@ -48,7 +48,7 @@ def as_module(what: Any, args: Sequence[Tensor] | None = None, name: str | None 
         return as_module(_called(what), args, name or what.__name__)
     if isinstance(what, Sequence) and what and all(isinstance(t, Tensor) for t in what):
         return as_module(create_prim_func(list(args or what)), name=name)
-    raise InvalidTypeError(
+    raise WrongInputError(
         f"cannot build a {type(what).__name__}",
         hint="give an IRModule, a schedule, a PrimFunc or the tensors of an expression",
     )

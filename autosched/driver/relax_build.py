@@ -12,6 +12,7 @@ from autosched.driver.settings import resolve_target
 from autosched.driver.vm import build_vm
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, UsageError
 from autosched.ir import GlobalVar, IRModule, walk
+from autosched.ir.module import check_symbols
 from autosched.ir.transform import Pass
 from autosched.relax.expr import Call, Function, MatchCast
 from autosched.relax.pipeline import get_pipeline
@@ -106,18 +107,6 @@ def _run(pipeline: Any, mod: IRModule) -> IRModule:
         raise InvalidTypeError(f"a pipeline is a name or a pass, not a {type(pipeline).__name__}")
     result: IRModule = pipeline(mod)
     return result
-
-
-def check_symbols(mod: IRModule) -> None:
-    """See that public functions have names of their own. Raises ValueError naming two that share one."""
-    seen: dict[str, str] = {}
-    for gv, f in mod.functions_items():
-        symbol = getattr(f, "attrs", {}).get("global_symbol")
-        if symbol is None:
-            continue
-        if symbol in seen:
-            raise InvalidValueError(f"functions '{seen[symbol]}' and '{gv.name}' share the global symbol '{symbol}'")
-        seen[symbol] = gv.name
 
 
 def _without(mod: IRModule, names: Mapping[str, Any]) -> IRModule:

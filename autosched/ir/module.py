@@ -162,3 +162,18 @@ class IRModule(Node):
 
     def __str__(self) -> str:
         return self.script()
+
+
+def check_symbols(mod: IRModule, unnamed: str | None = None) -> None:
+    """See that public functions have names of their own. Raises ValueError naming two that share one.
+
+    unnamed  a symbol that only says that nobody chose one, as `create_prim_func` gives: the module's key counts
+    """
+    seen: dict[str, str] = {}
+    for gv, f in mod.functions_items():
+        symbol = getattr(f, "attrs", {}).get("global_symbol")
+        if symbol is None or (symbol == unnamed and gv.name != unnamed):
+            continue
+        if symbol in seen:
+            raise InvalidValueError(f"functions '{seen[symbol]}' and '{gv.name}' share the global symbol '{symbol}'")
+        seen[symbol] = gv.name

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from autosched.errors import InvalidTypeError, UnknownOptionError, VerifyError
+from autosched.errors import InvalidTypeError, UnknownOptionError, VerifyError, WrongOptionError
 from autosched.ir.module import IRModule
 
 # what the names of TVM's options of passes begin with; they are accepted and have no effect
@@ -17,6 +17,23 @@ CONFIG_ROOMS = frozenset({
     "tir", "tirx", "s_tir", "relay", "relax", "te", "topi", "printer", "testing", "arith", "tl", "runtime", "autosched",
     "ir", "ethos-u", "cuda", "llvm",
 })  # fmt: skip
+
+# TVM's options whose type is known; flags may be 0 and 1
+_FLAGS = (
+    "tir.disable_vectorize", "tir.disable_assert", "tir.disable_cse_tir", "tir.enable_equiv_terms_in_cse_tir",
+    "tir.noalias", "tir.instrument_bound_checkers", "tir.instrument_lwp", "tir.detect_global_barrier",
+    "tir.disable_storage_rewrite", "tir.enable_debug", "tir.use_async_copy", "tir.merge_static_smem",
+    "tir.is_entry_func", "tir.usmp.enable", "relay.backend.use_auto_scheduler", "relay.backend.use_meta_schedule",
+    "relay.backend.use_meta_schedule_dispatch", "relay.FuseOps.link_params", "relay.collage.enable_collage",
+    "relax.backend.use_cuda_graph", "relax.transform.apply_legalize_ops",
+)  # fmt: skip
+_NUMBERS = ("relax.FuseOps.max_depth", "relay.FuseOps.max_depth", "relay.fallback_device_type", "tir.vtcm_capacity")
+OPTION_TYPES: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(_FLAGS, (bool,)), **dict.fromkeys(_NUMBERS, (int,)),
+    "tir.add_lower_pass": (list, tuple), "tir.UnrollLoop": (Mapping,), "tir.LoopPartition": (Mapping,),
+    "tir.HoistIfThenElse": (Mapping,), "tir.HoistExpression": (Mapping,), "tir.InjectDoubleBuffer": (Mapping,),
+    "tir.ReduceBranchingThroughOvercompute": (Mapping,), "tir.RemoveNoOp": (Mapping,), "tir.Simplify": (Mapping,),
+}  # fmt: skip
 
 ModuleFunction = Callable[..., IRModule]
 
@@ -68,6 +85,7 @@ class PassContext:
                 raise UnknownOptionError(
                     f"Invalid config option '{key}'", hint=f"options begin with {', '.join(sorted(CONFIG_ROOMS))}"
                 )
+            _check_option(key, self.config[key])
         self._tokens: list[Any] = []
 
     def __enter__(self) -> PassContext:
@@ -101,10 +119,25 @@ class PassContext:
         return info.name in self.required_pass or info.opt_level <= self.opt_level
 
 
+def _check_option(key: str, value: Any) -> None:
+    """Refuse a value of another type than the option's, where that is known. Raises WrongOptionError."""
+    types = OPTION_TYPES.get(key, ())
+    if types in ((bool,), (int,)):
+        value = getattr(value, "value", value)  # T.bool(True)
+    if not types or (isinstance(value, types) and not (types == (int,) and isinstance(value, bool))):
+        return
+    if types == (bool,) and isinstance(value, int) and value in (0, 1):
+        return
+    expected = " or ".join(t.__name__.lower() for t in types)
+    raise WrongOptionError(f"PassContext: expect config {key} to have type {expected}, got {value!r}")
+
+
 EVENTS = ("enter_pass_ctx", "exit_pass_ctx", "should_run", "run_before_pass", "run_after_pass")
 
 
 def _check_instruments(instruments: Sequence[Any] | None) -> None:
+    if instruments is not None and (isinstance(instruments, str) or not isinstance(instruments, Sequence)):
+        raise InvalidTypeError(f"PassContext: instruments is a {type(instruments).__name__}, not a list")
     for i, instrument in enumerate(instruments or ()):
         if not any(hasattr(instrument, event) for event in EVENTS):
             raise InvalidTypeError(

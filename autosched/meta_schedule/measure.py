@@ -6,8 +6,7 @@ failed. The next one gets a new worker.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,7 @@ from autosched.target import Target
 from autosched.task import Status
 from autosched.tir import PrimFunc
 from autosched.tir.expr import as_int
-from autosched.tuner.measure.process import Job, WorkerProcess
-from autosched.tuner.measure.worker import Setup
+from autosched.tuner.measure.single import SingleWorker
 
 TIMEOUT_S = 60.0
 _ROLE = f"{__name__}:ScheduleRole"
@@ -64,39 +62,17 @@ class ScheduleTimer:
     """
 
     def __init__(self, timeout_s: float = TIMEOUT_S):
-        self.timeout_s = timeout_s
         self.error = ""
-        self._worker: WorkerProcess | None = None
+        self._worker = SingleWorker(_ROLE, timeout_s)
 
     def __enter__(self) -> ScheduleTimer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._worker is not None:
-            self._worker.kill()
-            self._worker = None
+        self._worker.close()
 
     def seconds(self, func: PrimFunc, target: Target) -> Sequence[float]:
         """Seconds of a function as it stands; [1e10] where it cannot be built, crashes or takes too long."""
-        worker = self._ready()
-        worker.start(Job((func.with_attr("tir.is_scheduled", True), str(target))))
-        while worker.replies.poll(self.timeout_s):
-            reply = worker.receive()
-            if reply is None:
-                continue
-            self.error = reply.error
-            if reply.status is Status.OK:
-                return list(reply.value)
-            if not worker.is_alive:
-                self._worker = None
-            return [FAILED_S]
-        self.error = f"no result within {self.timeout_s} s\n{worker.end_hanging()}"
-        self._worker = None
-        return [FAILED_S]
-
-    def _ready(self) -> WorkerProcess:
-        if self._worker is None or not self._worker.is_alive:
-            options: Mapping[str, Any] = {}
-            self._worker = WorkerProcess(Setup(_ROLE, options, None, os.getpid()))
-            self._worker.wait_ready()
-        return self._worker
+        reply = self._worker.do((func.with_attr("tir.is_scheduled", True), str(target)))
+        self.error = reply.error
+        return list(reply.value) if reply.status is Status.OK else [FAILED_S]

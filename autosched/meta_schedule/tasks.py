@@ -11,7 +11,7 @@ from typing import Any
 from autosched import driver
 from autosched.driver.choose import make_task
 from autosched.driver.settings import resolve_target
-from autosched.errors import InvalidTypeError, InvalidValueError, TVMError
+from autosched.errors import InvalidTypeError, InvalidValueError, TVMError, UsageError
 from autosched.ir import IRModule
 from autosched.meta_schedule.database import FAILED_S, Database, JSONDatabase, TuningRecord
 from autosched.meta_schedule.measure import ScheduleTimer
@@ -64,7 +64,7 @@ def tune_tasks(
 
     tasks  TuneContexts or ExtractedTasks
     The trials are shared out equally; options of TVM's measuring are accepted without effect.
-    Raises ValueError for no trials, TVMError for a runner on other machines.
+    Raises ValueError for no trials and for a CPU without `num-cores`, TVMError for a runner on other machines.
     """
     if isinstance(max_trials_global, bool) or not hasattr(max_trials_global, "__index__"):
         raise InvalidTypeError(f"max_trials_global is a {type(max_trials_global).__name__}, expected an int")
@@ -72,6 +72,8 @@ def tune_tasks(
         raise InvalidValueError(f"max_trials_global is {max_trials_global}", hint="give at least 1")
     if isinstance(runner, RPCRunner):
         raise TVMError("measuring through TVM's tracker is not available", hint="tune on a cluster with autosched.tune")
+    for task in tasks:
+        _require_cores(resolve_target(task.target))
     found = open_database(database, work_dir, module_equality)
     share = max(1, max_trials_global // max(1, len(tasks)))
     trials = share if max_trials_per_task is None else min(share, max_trials_per_task)
@@ -83,6 +85,16 @@ def tune_tasks(
         else:
             _tune(task.mod, target, trials, found, work_dir, strategy_for(strategy, cost_model), seed or 0)
     return found
+
+
+def _require_cores(target: Target) -> None:
+    """See that a CPU's target says how many cores the schedules are for, as TVM does."""
+    if "cpu" in target.keys and "num-cores" not in target.attrs:
+        raise UsageError(
+            'Target does not have attribute "num-cores", physical core number must be defined',
+            where=f"target {target}",
+            hint=f'for this machine the target is "{target.kind.name} -num-cores={target.num_cores}"',
+        )  # fmt: skip
 
 
 def _tune(

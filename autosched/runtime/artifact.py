@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from autosched.errors import ArtifactError
+from autosched.errors import ArtifactError, InvalidTypeError
 from autosched.runtime.artifact_check import check_contents, check_kernel, check_sections, check_tensor
 from autosched.runtime.graph import Graph
 from autosched.runtime.kernel import ABI_VERSION, Kernel
@@ -73,6 +73,27 @@ class NeedsRebuildError(ArtifactError):
 
 
 # Writing
+
+
+EXTENSIONS = (".so", ".tar", ".asx", ".dylib", ".dll", ".o")
+
+
+def export_path(path: str | Path) -> Path:
+    """The file that `export_library` writes: all extensions mean the same artifact, and a name may have none.
+
+    Raises TypeError for what is no path, ArtifactError for another extension and for a folder that does not exist.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidTypeError(f"export_library: the path is a {type(path).__name__}, not a text")
+    found = Path(path)
+    if found.suffix not in ("", *EXTENSIONS):
+        raise ArtifactError(
+            f"export_library: '{found.name}' has the unknown extension '{found.suffix}'",
+            hint=f"use {', '.join(EXTENSIONS)}",
+        )
+    if not found.parent.is_dir():
+        raise ArtifactError(f"export_library: the folder {found.parent} does not exist")
+    return found
 
 
 def save_contents(contents: Contents, path: Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from autosched.errors import ArtifactError, InvalidTypeError, NameNotFoundError, ShapeError
 from autosched.runtime.array import NDArray, array, as_numpy
-from autosched.runtime.artifact import Contents, load_contents, save_contents
+from autosched.runtime.artifact import Contents, export_path, load_contents, save_contents
 from autosched.runtime.device import Device
 from autosched.runtime.graph import Graph, Value, check_graph, graph_of_kernel
 from autosched.runtime.kernel import Kernel
@@ -199,8 +199,8 @@ class Executable:
         )
 
     def export_library(self, path: str | Path, fcompile: object = None, addons: object = None, **_: Any) -> None:
-        """Write the artifact, whatever the extension; `load_module` reads it."""
-        self.save(path)
+        """Write the artifact, whatever the extension; `load_module` reads it. Raises as `export_path`."""
+        self.save(export_path(path))
 
     @staticmethod
     def load(path: str | Path) -> Executable:

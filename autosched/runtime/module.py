@@ -13,7 +13,7 @@ import numpy as np
 from autosched.errors import InvalidTypeError, InvalidValueError, NameNotFoundError, ShapeError
 from autosched.faces import lazy_names
 from autosched.runtime.array import NDArray
-from autosched.runtime.artifact import Contents, save_contents
+from autosched.runtime.artifact import Contents, export_path, save_contents
 from autosched.runtime.device import CPU, Device
 from autosched.runtime.graph import Graph, Storage, check_graph, graph_of_kernel
 from autosched.runtime.kernel import ArgSpec, Kernel
@@ -342,8 +342,8 @@ class Module:
     def export_library(
         self, path: str | Path, fcompile: object = None, addons: object = None, workspace_dir: object = None, **_: Any
     ) -> None:
-        """Write the module as an artifact, whatever the extension; `load_module` reads it."""
-        self.save(path)
+        """Write the module as an artifact, whatever the extension; `load_module` reads it. Raises as `export_path`."""
+        self.save(export_path(path))
 
     def __repr__(self) -> str:
         return f"<autosched.runtime.Module of {', '.join(self.graphs)}>"

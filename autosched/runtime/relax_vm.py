@@ -11,7 +11,7 @@ import numpy as np
 
 from autosched.errors import InvalidTypeError, InvalidValueError, NameNotFoundError
 from autosched.runtime.array import NDArray
-from autosched.runtime.artifact import Contents, save_contents, save_source
+from autosched.runtime.artifact import Contents, export_path, save_contents, save_source
 from autosched.runtime.device import Device, cpu
 from autosched.runtime.executable import Executable
 from autosched.runtime.module import Module
@@ -20,7 +20,7 @@ from autosched.runtime.profiling import Report
 from autosched.runtime.timing import BenchmarkResult, measure
 from autosched.runtime.vm import Executable as VMText
 from autosched.runtime.vm import VirtualMachine as Machine
-from autosched.runtime.vm_program import Param, Program, VMFunction
+from autosched.runtime.vm_program import Param, Program, VMFunction, check
 
 
 class LateBuild(Protocol):
@@ -123,14 +123,15 @@ class VMExecutable:
         """Write the artifact, whatever the extension; `load_module` reads it.
 
         With functions whose shapes are not known yet all are written as text, and compiled when they are called.
-        Raises ArtifactError if the file cannot be written.
+        Raises as `export_path`, and ArtifactError if the file cannot be written.
         """
+        path = export_path(path)
         if self.late is not None:
-            save_source(Path(path), *self.late.source, "vm")
+            save_source(path, *self.late.source, "vm")
             return
         lib = self.program.library()
         info = {"entry": "", "manifest": {**lib.manifest, "vm": self.program.to_text()}}
-        save_contents(Contents("module", lib.kernels, lib.native, {}, (), info), Path(path))
+        save_contents(Contents("module", lib.kernels, lib.native, {}, (), info), path)
 
     save = export_library
 
@@ -190,6 +191,17 @@ class VirtualMachine(Machine):
             return _as_torch(result, torch)
         return result
 
+    def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+        """Keep a function's arguments for `invoke_stateful`. Raises as a call of it would, where shapes are known."""
+        self._inputs[func_name] = self._checked(func_name, self._arguments(func_name, args, kwargs))
+
+    def _checked(self, func_name: str, values: list[Any]) -> list[Any]:
+        """Values as the function takes them; those of a symbolic function are checked when it runs."""
+        function = self.executable.program.functions.get(func_name)
+        if function is None or func_name in self.executable.symbolic:
+            return values
+        return [check(value, param, function) for value, param in zip(values, function.params, strict=True)]
+
     def _arguments(self, func_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         params = self.executable.params(func_name)
         shown = f"{func_name}({', '.join(map(str, params))})"
@@ -226,7 +238,7 @@ class VirtualMachine(Machine):
         """
         if saved_name in self._saved or saved_name in self.executable.names():
             raise InvalidValueError(f"there is a function '{saved_name}' already")
-        values = self._arguments(func_name, args, kwargs)
+        values = self._checked(func_name, self._arguments(func_name, args, kwargs))
 
         def call() -> Any:
             result = self.executable.call(func_name, values)

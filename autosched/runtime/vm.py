@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.errors import InvalidTypeError, InvalidValueError, TVMError
+from autosched.errors import ArgumentCountError, InvalidTypeError, InvalidValueError, TVMError
 from autosched.runtime.array import NDArray, array
 from autosched.runtime.device import CPU, Device, cpu
 from autosched.runtime.executable import Executable as GraphExecutable
@@ -237,7 +237,7 @@ class VirtualMachine:
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
         """Keep a function's arguments: keywords by name, the others fill the gaps in order.
 
-        Raises AssertionError unless their number is exact.
+        Raises ArgumentCountError (an AssertionError and ValueError) unless their number is exact and each is known.
         """
         self._inputs[func_name] = self._arguments(func_name, args, kwargs)
 
@@ -246,10 +246,11 @@ class VirtualMachine:
         names = [param.name for param in function.params]
         for name in kwargs:
             if name not in names:
-                raise InvalidValueError(f"'{name}' is no parameter of {function.signature}")
-        assert len(args) + len(kwargs) == len(names), (
-            f"{len(args) + len(kwargs)} arguments instead of {len(names)} for {function.signature}"
-        )
+                raise ArgumentCountError(f"'{name}' is no parameter of {function.signature}")
+        if len(args) + len(kwargs) != len(names):
+            raise ArgumentCountError(
+                f"{len(args) + len(kwargs)} arguments instead of {len(names)} for {function.signature}"
+            )
         rest = iter(args)
         values = (kwargs[name] if name in kwargs else next(rest) for name in names)
         return [convert(value, param) for value, param in zip(values, function.params, strict=True)]

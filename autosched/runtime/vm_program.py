@@ -137,7 +137,7 @@ class Program:
         return Module(dict(self.kernels()), native, functions={}, only_functions=True, manifest=dict(self.manifest))
 
     def to_bytes(self) -> bytes:
-        """Everything but the machine code."""
+        """Everything but the machine code, and the constants that the manifest calls late: those come from a file."""
         segments = []
         arrays: dict[str, Any] = {f"c{i}": constant for i, constant in enumerate(self.constants)}
         for number, segment in enumerate(self.segments):
@@ -147,13 +147,15 @@ class Program:
             }  # fmt: skip
             segments.append(entry)
             arrays |= {f"s{number}.{i}": constant for i, constant in enumerate(segment.constants)}
+        left_out = {name: arrays.pop(name) for name in self.manifest.get("late", ())}
+        late = {name: [list(array.shape), str(array.dtype)] for name, array in left_out.items()}
         functions = [
             [f.name, [p.to_json() for p in f.params], f.n_registers, list(f.code), f.result]
             for f in self.functions.values()
         ]
         text = json.dumps(
             {"functions": functions, "segments": segments, "n_constants": len(self.constants),
-             "manifest": dict(self.manifest)}
+             "manifest": dict(self.manifest), "late": late}
         ).encode()  # fmt: skip
         return _MAGIC + struct.pack("<Q", len(text)) + text + save_param_dict(arrays)
 
@@ -167,6 +169,7 @@ class Program:
             start = len(_MAGIC) + 8
             content = json.loads(data[start : start + size])
             arrays = {name: value.view() for name, value in load_param_dict(data[start + size :]).items()}
+            arrays |= {name: np.zeros(shape, dtype) for name, (shape, dtype) in content.get("late", {}).items()}
             kernels = {} if lib is None else lib.kernels
             segments = tuple(
                 Executable(

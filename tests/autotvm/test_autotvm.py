@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -143,3 +145,29 @@ def test_lines_that_are_none() -> None:
         autotvm.record.decode("{}", protocol="pickle")
     with pytest.raises(RuntimeError, match="missing task"):
         autotvm.task.create("tests/nobody", (), "llvm")
+
+
+@pytest.mark.slow
+def test_a_candidate_that_crashes_costs_itself(task: autotvm.task.Task) -> None:
+    """The worker dies of a signal with one candidate; the next one is measured by another worker."""
+    runner = autotvm.LocalRunner(timeout=60, number=1, repeat=1, cooldown_interval=0)
+    inp = autotvm.MeasureInput(task.target, task, task.config_space.get(0))
+    (built,) = autotvm.LocalBuilder().build([inp])
+
+    class Broken:
+        def save(self, path: str) -> None:
+            Path(path).write_text("no module")
+
+    results = runner.run([inp, inp], [built._replace(module=Broken()), built])
+    assert results[0].error_no == autotvm.MeasureErrorNo.RUNTIME_DEVICE and results[1].error_no == 0
+    worker = runner._worker._worker
+    assert worker is not None
+    os.kill(worker.pid, signal.SIGSEGV)
+    worker._process.wait(10)
+    (after,) = runner.run([inp], [built])
+    assert after.error_no == 0 and after.costs[0] > 0
+    hanging = runner._worker._worker
+    assert hanging is not None and hanging is not worker and hanging.pause()
+    runner._worker.timeout_s = 0.3
+    (late,) = runner.run([inp], [built])
+    assert late.error_no == autotvm.MeasureErrorNo.RUN_TIMEOUT and "within" in late.costs[0]

@@ -48,7 +48,7 @@ def test_what_cannot_be_built_is_a_failed_candidate(timer: ScheduleTimer) -> Non
 @pytest.mark.slow
 def test_the_end_of_the_worker_costs_one_candidate(monkeypatch: pytest.MonkeyPatch, timer: ScheduleTimer) -> None:
     func, target = plus_one(), Target("llvm")
-    worker = timer._ready()
+    worker = timer._worker._ready()
     start = worker.start
 
     def start_and_die(job: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -14,7 +15,9 @@ from autosched import driver
 from autosched.autotvm.measure.types import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
 from autosched.autotvm.task.space import InstantiationError
 from autosched.errors import AutoschedError, InvalidValueError, TVMError
-from autosched.runtime import array, cpu
+from autosched.runtime import array, cpu, load_module
+from autosched.task import Status
+from autosched.tuner.measure.single import SingleWorker
 
 
 class LocalBuilder:
@@ -52,8 +55,9 @@ class LocalBuilder:
 
 
 class LocalRunner:
-    """Runs built configurations in this process, on random arguments.
+    """Runs built configurations on random arguments in a worker process: what crashes or hangs costs itself alone.
 
+    timeout                        seconds for one configuration
     number, repeat, min_repeat_ms  see `timing.measure`; of more than two repeats the fastest and slowest are dropped
     cooldown_interval              seconds of rest after each
     """
@@ -66,6 +70,7 @@ class LocalRunner:
         self.timeout, self.number, self.repeat = timeout, number, repeat
         self.min_repeat_ms, self.cooldown_interval = min_repeat_ms, cooldown_interval
         self.flush = "cache_flush_cpu_non_first_arg" if enable_cpu_cache_flush else ""
+        self._worker = SingleWorker(f"{__name__}:RunRole", timeout)
 
     def run(self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[BuildResult]) -> list[MeasureResult]:
         """Run what was built; an error is a result."""
@@ -75,22 +80,37 @@ class LocalRunner:
         start = time.time()
         if built.error is not None:
             return MeasureResult(built.error, built.error_no, built.time_cost, start)
-        rng = np.random.default_rng(0)
-        try:
-            function = built.module.entry_func
-            args = [array(_random(rng, arg.shape, arg.dtype)) for arg in function.args]
-            evaluate = built.module.time_evaluator(
-                built.module.entry_name, cpu(), number=self.number, repeat=self.repeat,
-                min_repeat_ms=self.min_repeat_ms, f_preproc=self.flush,
-            )  # fmt: skip
-            costs = list(evaluate(*args).results)
-        except AutoschedError as error:
-            spent = time.time() - start + built.time_cost
-            return MeasureResult(_error(error), MeasureErrorNo.RUNTIME_DEVICE, spent, time.time())
-        if len(costs) > 2:
-            costs = sorted(costs)[1:-1]
+        options = {
+            "number": self.number, "repeat": self.repeat, "min_repeat_ms": self.min_repeat_ms, "f_preproc": self.flush,
+        }  # fmt: skip
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "candidate.so")
+            built.module.save(path)
+            reply = self._worker.do((path, options))
+        if reply.status is not Status.OK:
+            number = MeasureErrorNo.RUN_TIMEOUT if reply.status is Status.TIMEOUT else MeasureErrorNo.RUNTIME_DEVICE
+            error = (reply.error, TVMError(reply.error.strip().rpartition("\n")[2] or str(reply.status)))
+            return MeasureResult(error, number, time.time() - start + built.time_cost, time.time())
+        costs = sorted(reply.value)[1:-1] if len(reply.value) > 2 else list(reply.value)
         time.sleep(self.cooldown_interval)
         return MeasureResult(tuple(costs), MeasureErrorNo.NO_ERROR, time.time() - start + built.time_cost, time.time())
+
+
+class RunRole:
+    """In the worker: loads a built module and times its entry on random arguments."""
+
+    failure = Status.RUN_ERROR
+
+    def learn(self, key: str, value: Any) -> None:
+        """Nothing is told beforehand."""
+
+    def do(self, message: tuple[str, dict[str, Any]]) -> list[float]:
+        """Seconds of each repeat."""
+        path, options = message
+        module = load_module(path)
+        rng = np.random.default_rng(0)
+        args = [array(_random(rng, arg.shape, arg.dtype)) for arg in module.entry_func.args]
+        return list(module.time_evaluator(module.entry_name, cpu(), **options)(*args).results)
 
 
 class RPCRunner(LocalRunner):

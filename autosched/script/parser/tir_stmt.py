@@ -17,11 +17,11 @@ from autosched.script.parser.tir_expr import BINARY, BITS, ExprReader
 from autosched.tir import expr as E
 from autosched.tir.expr import Buffer, PrimExpr, Range, Var
 from autosched.tir.stmt import (
+    THREADS,
     Allocate,
     AssertStmt,
     BufferStore,
     Evaluate,
-    THREADS,
     For,
     IfThenElse,
     LetStmt,

@@ -20,7 +20,7 @@ from autosched.tir.stmt import Block, BlockRealize, BufferRegion, For, IfThenEls
 
 
 @dataclass(slots=True)
-class _Division:
+class Division:
     """Each iteration variable of a block as `outer * size + inner`."""
 
     outer: list[IterVar] = field(default_factory=list)
@@ -80,14 +80,14 @@ def blockize(tree: Tree, place: Var | str, preserve_unit_iters: bool = True) -> 
     return tree.replace(top, BlockRealize(tuple(division.outer_values), outside, outer)), name
 
 
-def _divide(tree: Tree, realize: BlockRealize, loops: Sequence[For], keep_units: bool, where: str) -> _Division:
+def _divide(tree: Tree, realize: BlockRealize, loops: Sequence[For], keep_units: bool, where: str) -> Division:
     inner_vars = {x.loop_var for x in loops}
     extents = extents_of(loops)
     if extents is None or any(E.const_int(x.start) != 0 for x in loops):
         raise ScheduleError("blockize: the loops inside need constant extents and to start at 0", where=where)
     analyzer = tree.analyzer(realize)
     analyzer.keep_units = False
-    found = _Division()
+    found = Division()
     inner_parts: list[PrimExpr] = []
     for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         linear = analyzer.linear(value)
@@ -107,7 +107,7 @@ def _divide(tree: Tree, realize: BlockRealize, loops: Sequence[For], keep_units:
 
 
 def _divide_one(
-    found: _Division, iv: IterVar, outer: Linear, inner: Linear, analyzer: Analyzer, keep_units: bool, where: str
+    found: Division, iv: IterVar, outer: Linear, inner: Linear, analyzer: Analyzer, keep_units: bool, where: str
 ) -> None:
     """Split one variable: its binding is `outer + inner` with inner from 0 to size - 1 and size dividing outer."""
     dtype, extent = iv.var.dtype, E.const_int(iv.dom.extent)
@@ -154,7 +154,7 @@ def _predicates(tree: Tree, realize: BlockRealize, loops: Sequence[For], where: 
     return E.all_of(*inside), E.all_of(*outside)
 
 
-def _analyzer(loops: Sequence[For], division: _Division) -> Analyzer:
+def _analyzer(loops: Sequence[For], division: Division) -> Analyzer:
     analyzer = Analyzer()
     for iv in (*division.outer, *division.inner):
         analyzer.bind(iv.var, iv.dom)
@@ -163,14 +163,14 @@ def _analyzer(loops: Sequence[For], division: _Division) -> Analyzer:
     return analyzer
 
 
-def _substituted(regions: Sequence[BufferRegion], division: _Division) -> tuple[BufferRegion, ...]:
+def _substituted(regions: Sequence[BufferRegion], division: Division) -> tuple[BufferRegion, ...]:
     return tuple(
         BufferRegion(r.buffer, tuple(Range(substitute(x.min, division.whole), x.extent) for x in r.region))
         for r in regions
     )
 
 
-def regions_over(regions: Sequence[BufferRegion], division: _Division, analyzer: Analyzer) -> tuple[BufferRegion, ...]:
+def regions_over(regions: Sequence[BufferRegion], division: Division, analyzer: Analyzer) -> tuple[BufferRegion, ...]:
     """What regions cover while the loops inside run: one region per buffer."""
     inner = frozenset(iv.var for iv in division.inner)
     boxes: dict[Buffer, list[Interval]] = {}
@@ -200,7 +200,7 @@ def regions_over(regions: Sequence[BufferRegion], division: _Division, analyzer:
     )  # fmt: skip
 
 
-def _as_block(tree: Tree, block: Block, init: Stmt, division: _Division) -> Stmt:
+def _as_block(tree: Tree, block: Block, init: Stmt, division: Division) -> Stmt:
     """The start values of a tile as a block `X_init` without variables, which later primitives can see."""
     written = [w.buffer for w in block.writes]
     shell = Block(
@@ -212,7 +212,7 @@ def _as_block(tree: Tree, block: Block, init: Stmt, division: _Division) -> Stmt
     return BlockRealize((), IntImm(1, "bool"), replace(shell, reads=reads, writes=regions))
 
 
-def _init_nest(block: Block, division: _Division, loops: Sequence[For], inside: PrimExpr) -> Stmt | None:
+def _init_nest(block: Block, division: Division, loops: Sequence[For], inside: PrimExpr) -> Stmt | None:
     """The start values of a whole tile: the loops that are not reduced, around the block's init."""
     if block.init is None:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from autosched.errors import InvalidTypeError, ScheduleError
+from autosched.errors import InvalidTypeError, InvalidValueError, ScheduleError
 from autosched.tir import expr as E
 from autosched.tir.expr import Buffer
 from autosched.tir.functor import substitute
@@ -13,6 +13,7 @@ from autosched.tir.index_map import IndexMap
 from autosched.tir.schedule import buffers, cache, compute_at, epilogue, layout, reindex, rolling
 from autosched.tir.schedule.blockize import blockize
 from autosched.tir.schedule.extras import ScheduleExtras
+from autosched.tir.schedule.group import blockize_together
 from autosched.tir.schedule.notes import annotate
 from autosched.tir.schedule.padding import decompose_padding, pad_einsum
 from autosched.tir.schedule.rv import BlockRV, LoopRV
@@ -29,16 +30,29 @@ class ScheduleSpecial(ScheduleExtras):
     # --- blocks of tiles ------------------------------------------------------------------------------------------
 
     def blockize(self, target: LoopRV | BlockRV | str | Sequence[BlockRV], preserve_unit_iters: bool = True) -> BlockRV:
-        """Make one block of a loop (or block) and all below it: it computes a tile; returns that block `X_o`."""
+        """Make one block of a loop (or block) and all below it: it computes a tile; returns that block `X_o`.
+
+        A list of blocks, in neighbouring nests, becomes one block `outer_X_Y_` around those nests.
+        """
         if isinstance(target, list | tuple):
-            if len(target) != 1:
-                raise ScheduleError("blockize of several blocks is not available", hint="give the loop around them")
+            if not target:
+                raise InvalidValueError("blockize: the list of blocks is empty")
+            if len(target) > 1:
+                return self._blockize_together([self._rv_of(t) for t in target], preserve_unit_iters)
             target = target[0]
         place = self._rv_of(target) if isinstance(target, str) else target
         fn, key = self._loop(place) if isinstance(place, LoopRV) else self._block(place)  # type: ignore[arg-type]
         self._trees[fn], name = blockize(self._tree(fn), key, preserve_unit_iters)
         rv = self._new_block(fn, name)
         self._record("Blockize", (place,), {"preserve_unit_iters": preserve_unit_iters}, (rv,))
+        return rv
+
+    def _blockize_together(self, targets: list[BlockRV], preserve_unit_iters: bool) -> BlockRV:
+        keys = [self._block(t) for t in targets]
+        fn = self._same_function(*(f for f, _ in keys))
+        self._trees[fn], made = blockize_together(self._tree(fn), [name for _, name in keys])
+        rv = self._new_block(fn, made)
+        self._record("Blockize", (targets,), {"preserve_unit_iters": preserve_unit_iters}, (rv,))
         return rv
 
     def tensorize(

@@ -303,6 +303,8 @@ def _input_json(x: Any, names: Mapping[int, str]) -> Any:
         return names[id(x)]
     if x is None:
         return "None"
+    if _holds_references(x):
+        return [names[id(y)] for y in x]
     return json.dumps(x) if isinstance(x, str) else _plain(x)  # TVM quotes strings, to tell them from references
 
 
@@ -315,10 +317,18 @@ def _parsed(x: Any, made: Mapping[str, Any]) -> Any:
         if x not in made:
             raise InvalidValueError(f"a trace uses '{x}' before it is made")
         return made[x]
+    if isinstance(x, list | tuple) and x and all(isinstance(y, str) and y in made for y in x):
+        return [made[y] for y in x]
     return x
 
 
+def _holds_references(x: Any) -> bool:
+    return isinstance(x, list | tuple) and any(isinstance(y, BlockRV | LoopRV | ExprRV) for y in x)
+
+
 def _mapped(x: Any, made: Mapping[int, Any]) -> Any:
+    if _holds_references(x):
+        return [_mapped(y, made) for y in x]
     if not isinstance(x, BlockRV | LoopRV | ExprRV):
         return x
     if id(x) not in made:
@@ -327,6 +337,8 @@ def _mapped(x: Any, made: Mapping[int, Any]) -> Any:
 
 
 def _python(x: Any, names: Mapping[int, str]) -> str:
+    if _holds_references(x):
+        return f"[{', '.join(names[id(y)] for y in x)}]"
     return names[id(x)] if isinstance(x, BlockRV | LoopRV | ExprRV) else repr(_plain(x))
 
 

@@ -82,6 +82,58 @@ def rolling(sch: Schedule) -> None:
     sch.rolling_buffer("B", 0)
 
 
+@T.prim_func
+def neighbours(A: T.Buffer((6, 8), "float32"), D: T.Buffer((6,), "float32"), C: T.Buffer((6, 8), "float32")):
+    B = T.alloc_buffer((6, 8))
+    for m in range(6):
+        for i in range(8):
+            with T.block("B"):
+                vm, vi = T.axis.remap("SS", [m, i])
+                B[vm, vi] = A[vm, vi] * T.float32(2)
+        for i in range(8):
+            with T.block("C"):
+                vm, vi = T.axis.remap("SS", [m, i])
+                C[vm, vi] = B[vm, 7 - vi] + T.float32(1)
+        for k in range(8):
+            with T.block("D"):
+                vm, vk = T.axis.remap("SR", [m, k])
+                with T.init():
+                    D[vm] = T.float32(0)
+                D[vm] = D[vm] + B[vm, vk]
+
+
+@T.prim_func
+def tails(A: T.Buffer((10,), "float32"), C: T.Buffer((10,), "float32")):
+    B = T.alloc_buffer((10,))
+    for m in range(3):
+        for i in range(4):
+            with T.block("B"):
+                vi = T.axis.spatial(10, m * 4 + i)
+                T.where(m * 4 + i < 10)
+                B[vi] = A[vi] * T.float32(2)
+        for i in range(4):
+            with T.block("C"):
+                vi = T.axis.spatial(10, m * 4 + i)
+                T.where(m * 4 + i < 10)
+                C[vi] = B[vi] + T.float32(1)
+
+
+@T.prim_func
+def reduced(A: T.Buffer((6, 8), "float32"), C: T.Buffer((8,), "float32")):
+    B = T.alloc_buffer((8,))
+    for k in range(6):
+        for i in range(8):
+            with T.block("B"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    B[vi] = T.float32(0)
+                B[vi] = B[vi] + A[vk, vi]
+        for i in range(8):
+            with T.block("C"):
+                vi, vk = T.axis.remap("SS", [i, k])
+                C[vi] = B[vi]
+
+
 def tiles(sch: Schedule) -> None:
     i, j, k = sch.get_loops("C")
     (i_0, i_1), (j_0, j_1), (k_0, k_1) = (sch.split(x, [None, 2]) for x in (i, j, k))
@@ -96,6 +148,9 @@ CASES: dict[str, tuple[PrimFunc, Step, str]] = {
     "blockize without units": (
         MATMUL, lambda s: s.blockize(s.get_loops("C")[1], preserve_unit_iters=False), 'T.block("C_o")',
     ),
+    "blockize two": (neighbours, lambda s: s.blockize(["B", "C"]), 'T.block("outer_B_C_")'),
+    "blockize two of three": (neighbours, lambda s: s.blockize([s.get_block("C"), s.get_block("D")]), "outer_C_D_"),
+    "blockize tails": (tails, lambda s: s.blockize(["B", "C"], preserve_unit_iters=False), "outer_B_C_"),
     "pad_einsum": (PROGRAMS["matmul"](5, 6, 7), lambda s: s.pad_einsum("C", [4, 4, 4]), "A_pad = T.alloc_buffer("),
     "decompose_padding": (padded, lambda s: s.decompose_padding("y", s.get_loops("y")[0]), "for i in range(12)"),
     "reindex read": (resize, lambda s: s.reindex("B", ("read", 0)), "A_reindex"),
@@ -143,7 +198,13 @@ def test_keeps_the_result_and_replays(name: str) -> None:
     assert structural_equal(typed.func, sch.func)
 
 
-@pytest.mark.parametrize("name", ["blockize", "rolling_buffer", "pad_einsum", "cache_index", "fuse_reduction_epilogue"])
+COMPILED = (
+    "blockize", "blockize two", "blockize tails", "rolling_buffer", "pad_einsum", "cache_index",
+    "fuse_reduction_epilogue",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPILED)
 def test_runs_compiled(name: str) -> None:
     func, step, _ = CASES[name]
     sch = Schedule(func)
@@ -162,6 +223,9 @@ def test_runs_compiled(name: str) -> None:
 
 REFUSED: dict[str, tuple[PrimFunc, Step, str]] = {
     "blockize of the root": (pools, lambda s: s.blockize("root"), "root block is one already"),
+    "blockize of blocks apart": (neighbours, lambda s: s.blockize(["B", "D"]), "'C' stands among"),
+    "blockize of blocks in different loops": (pools, lambda s: s.blockize(["B", "root"]), "beside each other"),
+    "blockize over a reduction": (reduced, lambda s: s.blockize(["B", "C"]), "reduces over loop 'k'"),
     "a ring in parallel": (pools, lambda s: (rolling(s), s.parallel(s.get_loops("B")[0])), "ring"),
     "pad_einsum of a maximum": (pools, lambda s: s.pad_einsum("B", [2, 2, 2, 2]), "no sum"),
     "pad_einsum numbers": (MATMUL, lambda s: s.pad_einsum("C", [2, 2]), "2 numbers for 3"),
@@ -287,3 +351,45 @@ def test_the_initialisation_of_a_decomposed_sum_may_be_vectorised() -> None:
     with pytest.raises(ScheduleError, match="not a complete block"):
         sch.vectorize(j)
     assert_same_result(MATMUL, sch.func)
+
+
+def test_blockize_of_several_prints_as_tvm_does() -> None:
+    """TVM's own example: the loop around becomes a variable that each block takes over."""
+
+    @T.prim_func
+    def before(A: T.Buffer((128, 128), "float32"), B: T.Buffer((128, 128), "float32")):
+        for m in T.serial(6):
+            for i, j in T.grid(3, 1):
+                with T.block("B"):
+                    vm, vi, vj = T.axis.remap("SSS", [m, i, j])
+                    B[vi, vj] = A[vi, vj] * T.float32(2)
+            for i, j in T.grid(128, 64):
+                with T.block("C"):
+                    vm, vi, vj = T.axis.remap("SSS", [m, i, j])
+                    B[vi, vj + 64] = A[vi, vj + 64] * T.float32(3)
+
+    @T.prim_func
+    def after(A: T.Buffer((128, 128), "float32"), B: T.Buffer((128, 128), "float32")):
+        for m in T.serial(6):
+            with T.block("outer_B_C_"):
+                vm = T.axis.spatial(6, m)
+                T.reads(A[0:128, 0:128])
+                T.writes(B[0:128, 0:128])
+                for i, j in T.grid(3, 1):
+                    with T.block("B"):
+                        vm_i = T.axis.spatial(6, vm)
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        B[vi, vj] = A[vi, vj] * T.float32(2)
+                for i, j in T.grid(128, 64):
+                    with T.block("C"):
+                        vm_i = T.axis.spatial(6, vm)  # noqa: F841
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        B[vi, vj + 64] = A[vi, vj + 64] * T.float32(3)
+
+    sch = Schedule(before)
+    made = sch.blockize([sch.get_block("B"), sch.get_block("C")], preserve_unit_iters=False)
+    assert structural_equal(sch.func.with_attr("global_symbol", "after"), after)
+    assert sch.get(made).name_hint == "outer_B_C_"
+    assert [sch.get(b).name_hint for b in sch.get_child_blocks(made)] == ["B", "C"]
+    with pytest.raises(ScheduleError):
+        sch.parallel(sch.get_loops(made)[0])  # each m writes the same elements
