@@ -264,9 +264,9 @@ class BlockBuilder:
         return gvar
 
     def update_func(self, gvar: GlobalVar, func: Any) -> None:
-        """Replace a function."""
-        if not isinstance(gvar, GlobalVar) or gvar not in self._module:
-            raise InvalidValueError(f"update_func: {gvar} is no function of the module")
+        """Put a function in the place of the one with this name, or beside the others where there is none."""
+        if not isinstance(gvar, GlobalVar):
+            raise InvalidTypeError(f"update_func: expected a GlobalVar, got {type(gvar).__name__}")
         if not isinstance(func, Node):
             raise InvalidTypeError(f"update_func: expected a function, got {type(func).__name__}")
         self._module.update_func(gvar, func)
