@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,13 @@ import pytest
 from tests.postgres import new_database as new_database
 from tests.postgres import postgres as postgres
 from tests.postgres import postgres_url as postgres_url
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> None:
+    """Give the programs that tests start a Ctrl-C that works: one who starts us in the background ignores it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

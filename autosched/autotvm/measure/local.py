@@ -76,6 +76,10 @@ class LocalRunner:
         """Run what was built; an error is a result."""
         return [self._one(built) for _, built in zip(measure_inputs, build_results, strict=True)]
 
+    def close(self) -> None:
+        """End the process that measures; the next run starts another."""
+        self._worker.close()
+
     def _one(self, built: BuildResult) -> MeasureResult:
         start = time.time()
         if built.error is not None:

@@ -116,10 +116,18 @@ class Tuner:
         if si_prefix not in ("", "k", "M", "G", "T"):
             raise InvalidValueError(f"si_prefix '{si_prefix}'", hint='it is one of "", "k", "M", "G", "T"')
         measure_batch = create_measure_batch(self.task, measure_option)
+        self.n_trial = min(n_trial, len(self.task.config_space))
+        self.early_stopping = early_stopping or float("inf")
+        try:
+            self._search(measure_batch, list(callbacks))
+        finally:  # a runner of the user's own may have nothing to close
+            getattr(measure_option["runner"], "close", lambda: None)()
+
+    def _search(self, measure_batch: Callable[..., Any], waiting: Sequence[Callable[..., Any]]) -> None:
+        """Batch after batch until the trials are used up, or nothing better is found for long."""
         size = getattr(measure_batch, "n_parallel", 1)
-        self.n_trial = n_trial = min(n_trial, len(self.task.config_space))
-        self.early_stopping = stop = early_stopping or float("inf")
-        waiting, done, errors = list(callbacks), 0, 0
+        n_trial, stop = int(self.n_trial), self.early_stopping or float("inf")
+        done, errors = 0, 0
         while done < n_trial and self.has_next():
             configs = self.next_batch(min(size, n_trial - done))
             if not configs:

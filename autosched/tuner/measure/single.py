@@ -21,6 +21,7 @@ class SingleWorker:
     def __init__(self, role: str, timeout_s: float):
         self.role, self.timeout_s = role, timeout_s
         self._worker: WorkerProcess | None = None
+        self._last: weakref.finalize[..., SingleWorker] | None = None  # ends the worker with us
 
     def do(self, message: Any) -> Reply:
         """The reply to a message; its status says whether the job failed, crashed or took too long."""
@@ -47,5 +48,7 @@ class SingleWorker:
         if self._worker is None or not self._worker.is_alive:
             self._worker = WorkerProcess(Setup(self.role, {}, None, os.getpid()))
             self._worker.wait_ready()
-            weakref.finalize(self, self._worker.kill)
+            if self._last is not None:
+                self._last.detach()
+            self._last = weakref.finalize(self, self._worker.kill)
         return self._worker
