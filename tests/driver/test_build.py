@@ -246,6 +246,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_two_builds_of_one_kernel_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path))
     pipe = subprocess.PIPE

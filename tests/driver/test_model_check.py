@@ -74,6 +74,7 @@ def test_times_are_told_with_their_interval() -> None:
     )
 
 
+@pytest.mark.slow
 def test_tuning_a_model_ends_inside_it(tmp_path: Path) -> None:
     """Whole runs before and after are reported, and a build afterwards uses what was judged."""
     module, database = from_onnx(get_model("mlp", 1)), tmp_path / "r.db"

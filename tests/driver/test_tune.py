@@ -201,6 +201,7 @@ def test_tensors_can_be_tuned(tmp_path: Path) -> None:
     assert autosched.tune([a, b], "cpu", records=tmp_path / "r.db", options=TuneOptions(trials=2)).n_trials == 2
 
 
+@pytest.mark.slow
 def test_a_small_kernel_ends_with_one_thread(tmp_path: Path) -> None:
     """The number of threads is a knob: both are tried, and splitting 2 µs of work over two cores pays for nobody."""
     func, database = matmul(4, 16, 16), tmp_path / "r.db"

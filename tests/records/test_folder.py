@@ -31,6 +31,7 @@ class TestFolderStore(RecordStoreSuite):
         return open_store(self.folder)
 
 
+@pytest.mark.slow
 def test_eight_processes_write_and_some_are_killed(tmp_path: Path) -> None:
     writers = [start_writer(f"{tmp_path}/shared/", f"run{i}", 200 if i % 2 else 8) for i in range(8)]
     said = {}

@@ -44,6 +44,7 @@ def test_other_objects_are_refused():
         from_exported_program(nn.ReLU())
 
 
+@pytest.mark.slow
 def test_a_transformer_layer_builds_and_runs():
     model = EncoderLayer(32, 4).eval()
     x = torch.randn(1, 6, 32, generator=torch.Generator().manual_seed(1))

@@ -16,6 +16,7 @@ pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 EVIL = "<script>alert(1)</script> $\\frac{1}{0$ & more"
 
 
+@pytest.mark.slow
 def test_forms(tmp_path: Path) -> None:
     records = [record(1, default=True), *(record(i) for i in range(2, 9))]
     for name, head in (("a.png", b"\x89PNG"), ("a.svg", b"<?xml")):
