@@ -36,11 +36,14 @@ $(VENV)/.installed-%: $(SETUP) | $(BIN)/python
 demo: $(VENV)/.installed-demo
 	$(BIN)/python -m examples.demo
 
+# First what times or kills processes, one at a time, then the rest on all cores. (5: ARGS choose none of that part.)
 test: $(VENV)/.installed-test
-	$(PYTEST) -m "not slow and not gpu" $(ARGS)
+	$(PYTEST) -m "alone and not slow and not gpu" $(ARGS) || test $$? = 5
+	$(PYTEST) -n auto --dist loadfile -m "not alone and not slow and not gpu" $(ARGS) || test $$? = 5
 
 test-all: $(VENV)/.installed-test
-	$(PYTEST) $(ARGS)
+	$(PYTEST) -m alone $(ARGS) || test $$? = 5
+	$(PYTEST) -n auto --dist loadfile -m "not alone" $(ARGS) || test $$? = 5
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks $(ARGS)

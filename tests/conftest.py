@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,11 +26,12 @@ def interruptible() -> None:
 def private_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Point the kernel cache and the database of the whole run at a folder of its own.
 
-    One cache for all tests: a kernel that several of them need is compiled once.
+    One cache for all tests and all of pytest-xdist's workers: a kernel that several need is compiled once.
     """
     folder = tmp_path_factory.mktemp("autosched")
+    is_worker = "PYTEST_XDIST_WORKER" in os.environ
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AUTOSCHED_CACHE_DIR", str(folder / "cache"))
+        patch.setenv("AUTOSCHED_CACHE_DIR", str((folder.parents[1] if is_worker else folder) / "cache"))
         patch.setenv("AUTOSCHED_DB", str(folder / "records.db"))
         for name in (
             "AUTOSCHED_TUNE",

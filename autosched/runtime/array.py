@@ -117,8 +117,8 @@ class NDArray:
         return CPU, 0
 
 
-def as_numpy(source: object) -> np.ndarray:
-    """Give array data as NumPy without a copy where possible.
+def as_numpy(source: object, what: str = "array") -> np.ndarray:
+    """Give array data as NumPy without a copy where possible; `what` names it in errors.
 
     Raises InvalidTypeError (a TypeError) if it is no array of numbers.
     """
@@ -127,9 +127,9 @@ def as_numpy(source: object) -> np.ndarray:
     try:
         data = np.asarray(source)
     except ValueError as error:  # lists of different lengths
-        raise InvalidValueError(f"array: {error}") from None
+        raise InvalidValueError(f"{what}: {error}") from None
     if data.dtype.kind not in "biuf":
-        raise InvalidTypeError(f"array: {type(source).__name__} is no array of numbers")
+        raise InvalidTypeError(f"{what}: {type(source).__name__} is no array of numbers")
     return data
 
 

@@ -84,17 +84,17 @@ class GraphExecutor:
 
     # Inputs
 
-    def _position(self, key: int | str) -> int:
+    def _position(self, key: int | str, action: str) -> int:
         if isinstance(key, str):
             key = known_name(key, self._index)
             if key not in self._index:
                 names = ", ".join(value.name for value in self.executable.inputs)
-                raise TVMError(f"could not find '{key}' in graph's inputs", hint=f"inputs are {names}")
+                raise TVMError(f"{action}: could not find '{key}' in graph's inputs", hint=f"inputs are {names}")
             return self._index[key]
         if isinstance(key, bool) or not hasattr(key, "__index__"):
-            raise InvalidTypeError(f"an input is known by name or position, not by {type(key).__name__}")
+            raise InvalidTypeError(f"{action}: an input is known by name or position, not by {type(key).__name__}")
         if not 0 <= key < len(self._args):
-            raise IndexOutOfRangeError(f"input {key} of {len(self._args)}")
+            raise IndexOutOfRangeError(f"{action}: input {key} of {len(self._args)}")
         return key
 
     def set_input(self, key: int | str, value: Any) -> None:
@@ -102,12 +102,13 @@ class GraphExecutor:
 
         Raises TVMError (RuntimeError) on an unknown name, IndexOutOfRangeError, ShapeError (ValueError).
         """
-        number = self._args[self._position(key)]
+        number = self._args[self._position(key, "set_input")]
         spec = self._graph.values[number]
-        data = as_numpy(value)
+        data = as_numpy(value, f"set_input: '{spec.name}'")
         if data.shape != spec.shape:
             raise ShapeError(
-                f"array of shape {list(data.shape)} instead of {list(spec.shape)}", where=f"input '{spec.name}'"
+                f"set_input: array of shape {list(data.shape)} instead of {list(spec.shape)}",
+                where=f"input '{spec.name}'",
             )
         self._own(number)
         NDArray(self.program.view(number)).copyfrom(data)
@@ -127,14 +128,17 @@ class GraphExecutor:
 
     def set_input_zero_copy(self, key: int | str, value: NDArray | np.ndarray) -> None:
         """Let an input live in the given array from now on."""
-        self._place(self._args[self._position(key)], value)
+        self._place(self._args[self._position(key, "set_input_zero_copy")], value)
 
     def set_output_zero_copy(self, key: int | str, value: NDArray | np.ndarray) -> None:
         """Let an output be written into the given array from now on."""
         names = [output.name for output in self.executable.outputs]
         if isinstance(key, str) and key not in names:
-            raise TVMError(f"could not find '{key}' in graph's outputs", hint=f"outputs are {', '.join(names)}")
-        number = self._output(names.index(key) if isinstance(key, str) else key)
+            outputs = ", ".join(names)
+            raise TVMError(
+                f"set_output_zero_copy: could not find '{key}' in graph's outputs", hint=f"outputs are {outputs}"
+            )
+        number = self._output(names.index(key) if isinstance(key, str) else key, "set_output_zero_copy")
         if self._graph.values[self._graph.root(number)].storage.kind not in ("arena", "output"):
             raise InvalidValueError(f"output {key} is an input or a constant and has no memory of its own")
         self._place(number, value)
@@ -157,7 +161,7 @@ class GraphExecutor:
         """Give an input's own array, or copy it into `out`; an unknown name gives None."""
         if isinstance(key, str) and known_name(key, self._index) not in self._index:
             return None
-        number = self._args[self._position(key)]
+        number = self._args[self._position(key, "get_input")]
         if out is None:
             self._own(number)  # what the caller gets may be written
         found = NDArray(self.program.view(number), self.device)
@@ -222,11 +226,11 @@ class GraphExecutor:
 
     # Outputs
 
-    def _output(self, index: int) -> int:
+    def _output(self, index: int, action: str) -> int:
         if isinstance(index, bool) or not hasattr(index, "__index__"):
-            raise InvalidTypeError(f"an output is known by position, not by {type(index).__name__}")
+            raise InvalidTypeError(f"{action}: an output is known by position, not by {type(index).__name__}")
         if not 0 <= index < len(self._graph.outputs):
-            raise IndexOutOfRangeError(f"output {index} of {len(self._graph.outputs)}")
+            raise IndexOutOfRangeError(f"{action}: output {index} of {len(self._graph.outputs)}")
         return self._graph.outputs[index]
 
     def get_num_outputs(self) -> int:
@@ -235,7 +239,7 @@ class GraphExecutor:
 
     def get_output(self, index: int, out: NDArray | None = None) -> NDArray:
         """Give an output's own array, which the next run overwrites, or copy it into `out`."""
-        found = NDArray(self.program.view(self._output(index)), self.device)
+        found = NDArray(self.program.view(self._output(index, "get_output")), self.device)
         return found if out is None else _copy_into(out, found, f"output {index}")
 
     def time_evaluator(

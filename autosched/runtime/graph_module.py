@@ -103,7 +103,7 @@ class GraphModule:
         if key is not None:
             if isinstance(key, str) and self._get_input_index(key) < 0:
                 names = ", ".join(self._get_input_info()[0])
-                raise TVMError(f"could not find '{key}' in graph's inputs", hint=f"inputs are {names}")
+                raise TVMError(f"set_input: could not find '{key}' in graph's inputs", hint=f"inputs are {names}")
             self._set_input(key, value)
         # the largest first, which is best where a device's memory is about to run short
         for name in sorted(params, key=lambda name: -int(np.prod(np.shape(params[name])))):

@@ -11,6 +11,8 @@ from autosched.cli import main
 from autosched.records import open_store
 from tests.cli.models import dense_file, refuse
 
+pytestmark = pytest.mark.alone  # processes that are killed or timed
+
 Capture = pytest.CaptureFixture[str]
 SPACE = """
 [space]

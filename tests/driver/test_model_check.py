@@ -20,6 +20,8 @@ from autosched.target import Target
 from autosched.task import Task
 from benchmarks.models import get_model
 
+pytestmark = pytest.mark.alone  # processes that are killed or timed
+
 CPU = Target("cpu")
 
 

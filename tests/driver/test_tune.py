@@ -24,6 +24,8 @@ from tests.driver import compilers
 from tests.driver.programs import matmul
 from tests.tuner.measure import kernels
 
+pytestmark = pytest.mark.alone  # processes that are killed or timed
+
 OPTIONS = TuneOptions(trials=10, threads=1)
 
 

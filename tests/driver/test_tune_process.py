@@ -17,6 +17,8 @@ from autosched.records import RecordFilter, open_store
 from benchmarks.models import get_model
 from tests.driver.programs import ROOT, is_running, start_tuner
 
+pytestmark = pytest.mark.alone  # processes that are killed or timed
+
 
 def read(tuner: subprocess.Popen[str], until: int) -> tuple[int, list[int]]:
     """Read what a tuner says until it has measured so many trials; gives their number and its workers."""

@@ -12,6 +12,8 @@ import pytest
 from autosched.records import Record, open_store
 from tests.driver.programs import ROOT
 
+pytestmark = pytest.mark.alone  # processes that are killed or timed
+
 # argv: database, trials, seconds of a measurement. Measures nothing: a configuration's time comes from its text.
 TUNER = """
 import sys, time, zlib

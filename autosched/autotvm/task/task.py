@@ -84,7 +84,15 @@ class Task:
         return (self.name, *serialize_args(self.args))
 
     def instantiate(self, config: Any) -> tuple[Any, Any]:
-        """(schedule, tensors) of a configuration."""
+        """(schedule, tensors) of a configuration.
+
+        Raises InvalidTypeError (a TypeError) for what is none.
+        """
+        if not isinstance(config, ConfigSpace):
+            raise InvalidTypeError(
+                f"instantiate: config is a {type(config).__name__}, expected a ConfigEntity",
+                hint="take one from task.config_space.get(index)",
+            )
         config.flop = 0.0
         with ApplyConfig(config), self.target or Target("llvm"):
             sch, arg_bufs = self.func(*deserialize_args(self.args))

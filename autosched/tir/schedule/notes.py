@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from autosched.errors import ScheduleError
+import numpy as np
+
+from autosched.errors import InvalidTypeError, ScheduleError
 from autosched.ir.node import FrozenDict
-from autosched.tir.expr import Var
+from autosched.tir.expr import PrimExpr, Range, Var
 from autosched.tir.schedule.tree import Tree
 
 
 def annotate(tree: Tree, place: str | Var, key: str, value: Any) -> Tree:
-    """Add an annotation to a block (by name) or loop (by variable); a second value of one key replaces the first."""
+    """Add an annotation to a block (by name) or loop (by variable); a second value of one key replaces the first.
+
+    Raises InvalidTypeError (a TypeError) for a value that neither script nor trace can hold.
+    """
+    if not _can_be_written(value):
+        raise InvalidTypeError(
+            f"annotate: the value of '{key}' is a {type(value).__name__}, expected a text, a number, an expression, "
+            "or lists and dictionaries of them"
+        )
     return _with_notes(tree, place, {**_notes(tree, place), key: value})
+
+
+def _can_be_written(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(isinstance(k, str) and _can_be_written(v) for k, v in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(_can_be_written, value))
+    is_array = hasattr(value, "__dlpack__")
+    return value is None or is_array or isinstance(value, str | int | float | np.number | np.bool_ | PrimExpr | Range)
 
 
 def unannotate(tree: Tree, place: str | Var, key: str) -> Tree:

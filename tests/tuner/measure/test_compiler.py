@@ -17,6 +17,8 @@ from autosched.templates.registry import default_config, space_for
 from autosched.tir import PrimFunc
 from autosched.tuner.measure import LocalMeasurer, MeasureOptions
 
+pytestmark = pytest.mark.alone  # processes that are killed or timed
+
 TARGET = Target("cpu")
 
 
