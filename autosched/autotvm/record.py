@@ -65,7 +65,7 @@ def decode(row: str, protocol: str = "json") -> tuple[MeasureInput, MeasureResul
         target, name, args, kwargs = content["input"]
         config = ConfigEntity.from_json_dict(content["config"])
         costs, error_no, all_cost, timestamp = content["result"]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise RecordError(f"malformed AutoTVM log line ({error})", where=row[:80]) from None
     chosen = Target(str(target))
     task = Task(str(name), _tuples(args))
@@ -104,7 +104,7 @@ def is_log(path: str | Path) -> bool:
                     return isinstance(content, dict) and "input" in content and "config" in content
     except FileNotFoundError:
         return True
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return True
 

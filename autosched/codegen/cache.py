@@ -55,7 +55,7 @@ def load(key: str) -> CompiledKernel | None:
         if hashlib.sha256(kernel.object_code).hexdigest() != entry["kernel"]["object_sha256"]:
             return None
         return CompiledKernel(kernel, from_cache=True)
-    except (AutoschedError, ValueError, KeyError, TypeError, zlib.error):
+    except (AutoschedError, ValueError, KeyError, TypeError, OverflowError, RecursionError, zlib.error):
         return None
 
 

@@ -44,7 +44,7 @@ def read_baseline(path: Path) -> Mapping[str, Any]:
             raise KeyError("rows")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise UsageError(f"{path} holds no measurements", hint="write it with bench --export-json") from None
     found: Mapping[str, Any] = document
     return found

@@ -32,7 +32,9 @@ def as_module(what: Any, args: Sequence[Tensor] | None = None, name: str | None 
         return what.mod
     if isinstance(what, te.Schedule):
         if args is None:
-            raise InvalidValueError("a te schedule needs args: the tensors in the order of the function's arguments")
+            raise InvalidValueError(
+                "lower, build: a te schedule needs args: the tensors in the order of the function's arguments"
+            )
         name = name or "default_function"
         return IRModule({name: te.to_prim_func(what, args, name)})
     if isinstance(what, PrimFunc):

@@ -55,7 +55,7 @@ def build_relax(
     if not isinstance(mod, IRModule):
         raise InvalidTypeError(f"relax.build takes an IRModule, got {type(mod).__name__}")
     if exec_mode not in MODES:
-        raise InvalidValueError(f"exec_mode '{exec_mode}'", hint=f"one of {MODES}")
+        raise InvalidValueError(f"build: exec_mode '{exec_mode}'", hint=f"one of {MODES}")
     chosen = resolve_target(target)
     for pipeline in (relax_pipeline, tir_pipeline):
         mod = _run(pipeline, mod)

@@ -104,7 +104,7 @@ def read_peak(stored: bytes) -> Peak | None:
     try:
         device, threads, flops_per_s, levels = json.loads(stored)
         peak = Peak(str(device), int(threads), float(flops_per_s), tuple(_level(level) for level in levels))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError, RecursionError):
         return None
     rates = [peak.flops_per_s, *(rate for _, _, rate in peak.levels)]
     return peak if peak.levels and all(math.isfinite(rate) and rate > 0 for rate in rates) else None

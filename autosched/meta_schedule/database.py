@@ -191,7 +191,7 @@ class MemoryDatabase(Database):
     def commit_tuning_record(self, record: TuningRecord) -> None:
         """See `Database`. Raises TypeError for what is no record."""
         if not isinstance(record, TuningRecord):
-            raise InvalidTypeError(f"expected a TuningRecord, got {type(record).__name__}")
+            raise InvalidTypeError(f"commit_tuning_record: expected a TuningRecord, got {type(record).__name__}")
         self.records.append(record)
 
     def get_all_tuning_records(self) -> list[TuningRecord]:
@@ -285,7 +285,7 @@ def _lines(path: Path) -> list[Any]:
         return []
     try:
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RecordError(f"{path} is damaged: {error}") from error
 
 

@@ -67,9 +67,9 @@ def tune_tasks(
     Raises ValueError for no trials and for a CPU without `num-cores`, TVMError for a runner on other machines.
     """
     if isinstance(max_trials_global, bool) or not hasattr(max_trials_global, "__index__"):
-        raise InvalidTypeError(f"max_trials_global is a {type(max_trials_global).__name__}, expected an int")
+        raise InvalidTypeError(f"tune_tir: max_trials_global is a {type(max_trials_global).__name__}, expected an int")
     if max_trials_global < 1:
-        raise InvalidValueError(f"max_trials_global is {max_trials_global}", hint="give at least 1")
+        raise InvalidValueError(f"tune_tir: max_trials_global is {max_trials_global}", hint="give at least 1")
     if isinstance(runner, RPCRunner):
         raise TVMError("measuring through TVM's tracker is not available", hint="tune on a cluster with autosched.tune")
     for task in tasks:

@@ -92,5 +92,5 @@ def _read(lease: Path) -> tuple[str, float]:
         document = json.loads(lease.read_text())
         owner, until = str(document["owner"]), float(document["until"])
         return owner, 0.0 if is_gone(owner) else until
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return "", 0.0

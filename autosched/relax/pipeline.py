@@ -41,7 +41,7 @@ def register_pipeline(name: str) -> Callable[[Callable[..., Sequential]], Callab
 
     def register(make: Callable[..., Sequential]) -> Callable[..., Sequential]:
         if name in PIPELINES:
-            raise InvalidValueError(f"pipeline '{name}' is registered already")
+            raise InvalidValueError(f"register_pipeline: '{name}' is registered already")
         PIPELINES[name] = make
         return make
 
@@ -104,5 +104,5 @@ def get_default_pipeline(target: Any) -> Sequential:
 def get_pipeline(name: str = "zero", **options: Any) -> Sequential:
     """The pipeline of a name. Raises ValueError listing those there are."""
     if name not in PIPELINES:
-        raise InvalidValueError(f"unknown pipeline '{name}'", hint=f"there are {sorted(PIPELINES)}")
+        raise InvalidValueError(f"get_pipeline: unknown pipeline '{name}'", hint=f"there are {sorted(PIPELINES)}")
     return PIPELINES[name](**options)

@@ -86,7 +86,7 @@ class NDArray:
         """
         data = as_numpy(source)
         if data.shape != self.shape:
-            raise ShapeError(f"array of shape {data.shape} copied into one of shape {self.shape}")
+            raise ShapeError(f"copyfrom: array of shape {data.shape} copied into one of shape {self.shape}")
         np.copyto(self._data, data, casting="unsafe")
         return self
 
@@ -153,7 +153,7 @@ def empty(
     """Make an array with undefined contents."""
     device = cpu() if device is None else device
     if not isinstance(device, Device):
-        raise InvalidTypeError(f"device is a {type(device).__name__}, not a Device", hint="use autosched.cpu(0)")
+        raise InvalidTypeError(f"empty: device is a {type(device).__name__}, not a Device", hint="use autosched.cpu(0)")
     if device.device_type != CPU:
         raise TVMError(f"no array can be placed on {device}", hint="arrays live on cpu devices")
     if mem_scope not in (None, "global"):
@@ -165,7 +165,7 @@ def empty(
     except TypeError:
         raise InvalidTypeError(f"empty: the shape is {shape!r}, expected a tuple of integers") from None
     if any(extent < 0 for extent in extents):
-        raise InvalidValueError(f"shape {extents} has a negative extent")
+        raise InvalidValueError(f"empty: shape {extents} has a negative extent")
     try:
         kind = np.dtype(dtype if isinstance(dtype, type | np.dtype) else str(dtype))
     except TypeError:

@@ -157,7 +157,7 @@ class GraphModule:
     def load_params(self, params_bytes: bytes | bytearray) -> None:
         """Copy the arrays of a parameter file into the inputs of their names."""
         if not isinstance(params_bytes, bytes | bytearray):
-            raise InvalidTypeError(f"parameters are bytes, not {type(params_bytes).__name__}")
+            raise InvalidTypeError(f"load_params: parameters are bytes, not {type(params_bytes).__name__}")
         self._load_params(bytes(params_bytes))
 
     def share_params(self, other: GraphModule, params_bytes: bytes | bytearray) -> None:

@@ -248,7 +248,7 @@ class Module:
         if not isinstance(dev, Device):
             raise InvalidTypeError(f"time_evaluator: argument 'device' is a {type(dev).__name__}, not a Device")
         if f_preproc not in ("", _FLUSH):
-            raise InvalidValueError(f"unknown f_preproc '{f_preproc}'", hint=f"use '{_FLUSH}'")
+            raise InvalidValueError(f"time_evaluator: unknown f_preproc '{f_preproc}'", hint=f"use '{_FLUSH}'")
 
         def evaluate(*args: NDArray | np.ndarray) -> BenchmarkResult:
             flush_bytes = cache_flush_bytes or (4 * host_cpu().cache.l3_bytes if f_preproc else 0)
@@ -306,7 +306,7 @@ class Module:
         Raises InvalidValueError (ValueError) for another form.
         """
         if fmt not in ("", "py", "ll", "asm", "s"):
-            raise InvalidValueError(f"no source in the form '{fmt}'", hint='use "", "ll" or "asm"')
+            raise InvalidValueError(f"get_source: no source in the form '{fmt}'", hint='use "", "ll" or "asm"')
         field = {"ll": "llvm", "asm": "asm", "s": "asm"}.get(fmt, "source")
         return "\n".join(str(getattr(kernel, field)) for kernel in self.kernels.values())
 

@@ -60,7 +60,7 @@ class VMExecutable:
                 return VMExecutable(program_of(what))
             case Module() if "vm" in what.manifest:
                 return VMExecutable(Program.from_text(what.manifest["vm"], what))
-        raise InvalidTypeError(f"a VM runs what relax.build gives, not a {type(what).__name__}")
+        raise InvalidTypeError(f"VirtualMachine: it runs what relax.build gives, not a {type(what).__name__}")
 
     @property
     def mod(self) -> VMExecutable:
@@ -279,7 +279,7 @@ class VirtualMachine(Machine):
     def set_instrument(self, instrument: Callable[..., Any]) -> None:
         """Let `instrument(func, name, before_run, ret_value, *args)` see each call of a function."""
         if not callable(instrument):
-            raise InvalidTypeError(f"an instrument is a function, not a {type(instrument).__name__}")
+            raise InvalidTypeError(f"set_instrument: an instrument is a function, not a {type(instrument).__name__}")
         self._instrument = instrument
 
     def _watch(self, name: str, before: bool, result: Any, args: Sequence[Any]) -> None:

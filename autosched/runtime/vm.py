@@ -53,9 +53,9 @@ class Executable:
         if isinstance(bytecode, str):
             bytecode = bytecode.encode("latin-1")
         if not isinstance(bytecode, bytes | bytearray):
-            raise InvalidTypeError(f"bytecode is bytes, not {type(bytecode).__name__}")
+            raise InvalidTypeError(f"load_exec: bytecode is bytes, not {type(bytecode).__name__}")
         if lib is not None and not isinstance(lib, Module):
-            raise InvalidTypeError(f"lib is a Module or None, not {type(lib).__name__}")
+            raise InvalidTypeError(f"load_exec: lib is a Module or None, not {type(lib).__name__}")
         found = Executable(Program.from_bytes(bytes(bytecode), lib))
         found._late = {name: None for name in found._program.manifest.get("late", [])}
         return found
@@ -371,7 +371,9 @@ def _devices(device: Any) -> list[Device]:
     devices = list(device) if isinstance(device, list | tuple) else [device]
     for found in devices:
         if not isinstance(found, Device):
-            raise InvalidTypeError(f"a device or a list of devices is needed, not {type(found).__name__}")
+            raise InvalidTypeError(
+                f"VirtualMachine: device: a Device or a list of them is needed, not {type(found).__name__}"
+            )
     if not any(found.device_type == CPU for found in devices):
         devices.append(cpu())
     return devices
@@ -380,14 +382,14 @@ def _devices(device: Any) -> list[Device]:
 def _memory(given: Any, devices: Sequence[Device]) -> dict[Device, int]:
     kinds = {"naive": VirtualMachine.NAIVE_ALLOCATOR, "pooled": VirtualMachine.POOLED_ALLOCATOR}
     if given is not None and not isinstance(given, str | dict):
-        raise InvalidTypeError(f"memory_cfg is a text or a dictionary, not {type(given).__name__}")
+        raise InvalidTypeError(f"VirtualMachine: memory_cfg is a text or a dictionary, not {type(given).__name__}")
     if isinstance(given, str) and given not in kinds:
-        raise InvalidValueError(f"memory_cfg '{given}'", hint='it is "naive" or "pooled"')
+        raise InvalidValueError(f"VirtualMachine: memory_cfg '{given}'", hint='it is "naive" or "pooled"')
     default = kinds[given] if isinstance(given, str) else VirtualMachine.POOLED_ALLOCATOR
     found = {device: default for device in devices}
     for device, kind in given.items() if isinstance(given, dict) else ():
         if isinstance(kind, str) and kind not in kinds:
-            raise InvalidValueError(f"memory_cfg '{kind}'", hint='it is "naive" or "pooled"')
+            raise InvalidValueError(f"VirtualMachine: memory_cfg '{kind}'", hint='it is "naive" or "pooled"')
         found[device] = kinds[kind] if isinstance(kind, str) else int(kind)
     return found
 

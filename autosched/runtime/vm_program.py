@@ -186,7 +186,7 @@ class Program:
                 for name, params, n_registers, code, result in content["functions"]
             }
             constants = tuple(arrays[f"c{i}"] for i in range(content["n_constants"]))
-        except (KeyError, TypeError, ValueError, struct.error) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError, struct.error) as error:
             raise ArtifactError(f"the VM program is damaged or its library is another's ({error})") from error
         return Program(functions, segments, constants, content["manifest"])
 

@@ -23,7 +23,7 @@ def load_json(json_str: str) -> Any:
     """What `save_json` wrote. Raises InvalidValueError for any other text."""
     try:
         text = json.loads(json_str)["script"]
-    except (TypeError, ValueError, LookupError) as error:
+    except (TypeError, ValueError, LookupError, RecursionError) as error:
         raise InvalidValueError(f"load_json: no IR in JSON ({error})") from None
     if not isinstance(text, str):
         raise InvalidValueError("load_json: no IR in JSON")

@@ -45,7 +45,7 @@ def parse_target(text: str) -> Parsed:
     if text.startswith("{"):
         try:
             return parse_mapping(json.loads(text))
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, RecursionError) as error:
             raise TargetError(f"target is not valid JSON: {error}") from error
     try:
         words = shlex.split(text)

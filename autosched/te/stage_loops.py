@@ -102,13 +102,13 @@ def with_arguments(func: PrimFunc, args: Sequence[Tensor | Var], schedule: Sched
 def _arguments(schedule: Schedule, args: Sequence[Tensor | Var]) -> list[Tensor]:
     for index, arg in enumerate(args):
         if not isinstance(arg, Tensor | Var):
-            raise InvalidTypeError(f"argument {index} is a {type(arg).__name__}, not a te tensor")
+            raise InvalidTypeError(f"lower, build: argument {index} is a {type(arg).__name__}, not a te tensor")
     given = [schedule.current(arg) for arg in args if isinstance(arg, Tensor)]
     listed = {t.op for t in given}
     states = {t.op for stage in schedule.stages if isinstance(stage.op, ScanOp) for t in stage.op.state_placeholder}
     for stage in schedule.stages:
         if isinstance(stage.op, PlaceholderOp) and stage.op not in listed | states:
-            raise InvalidValueError(f"input '{stage.op.name}' is not among the arguments")
+            raise InvalidValueError(f"lower, build: input '{stage.op.name}' is not among the arguments")
     return given
 
 

@@ -96,7 +96,7 @@ def geometry(
     channels_in, channels_out = data[1] * (block_in or 1), weight[0]
     if groups < 1 or channels_in % groups or channels_out % groups or weight[1] != channels_in // groups:
         raise ShapeError(
-            f"{channels_in} channels in {groups} groups do not fit a weight of shape {tuple(weight)} (OIHW)"
+            f"conv2d: {channels_in} channels in {groups} groups do not fit a weight of shape {tuple(weight)} (OIHW)"
         )
     sizes = tuple(
         out_size(data[2 + i], weight[2 + i], strides[i], dilation[i], padding[i], padding[2 + i]) for i in (0, 1)

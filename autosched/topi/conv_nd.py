@@ -38,7 +38,9 @@ def conv_shape(data: Sequence[int], weight: Sequence[int], g: Spatial, groups: i
     """The result's shape for a weight [O, C / groups, …]. Raises ShapeError saying what does not fit."""
     _require_ranks(data, weight, g.rank)
     if groups < 1 or data[1] % groups or weight[0] % groups or weight[1] * groups != data[1]:
-        raise ShapeError(f"{data[1]} channels in {groups} groups do not fit a weight of shape {tuple(weight)}")
+        raise ShapeError(
+            f"conv{g.rank}d: {data[1]} channels in {groups} groups do not fit a weight of shape {tuple(weight)}"
+        )
     sizes = (out_size(data[2 + i], weight[2 + i], g.strides[i], g.dilation[i], *g.around(i)) for i in range(g.rank))
     return (data[0], weight[0], *sizes)
 
@@ -49,7 +51,9 @@ def conv_transpose_shape(
     """The result's shape for a weight [C, O / groups, …]. Raises ShapeError saying what does not fit."""
     _require_ranks(data, weight, g.rank)
     if groups < 1 or data[1] % groups or weight[0] != data[1]:
-        raise ShapeError(f"{data[1]} channels in {groups} groups do not fit a weight of shape {tuple(weight)}")
+        raise ShapeError(
+            f"conv{g.rank}d_transpose: {data[1]} channels in {groups} groups do not fit a weight of shape {tuple(weight)}"
+        )
     sizes = []
     for i, extra in enumerate(output_padding):
         if extra < 0 or extra >= max(g.strides[i], g.dilation[i]):

@@ -16,6 +16,7 @@ from autosched.task import Trial
 from autosched.tuner.search import Search
 
 GUESSED_TRIAL_S = 0.25  # what a trial takes before one was measured
+GUESSED_GAIN = 0.3  # the share of its time that a task is expected to save before any task has shown what tuning saves
 
 
 class StopReason(StrEnum):
@@ -82,6 +83,11 @@ class TaskState:
     def weighted_s(self) -> float:
         """What the task costs the model now; 0 while nothing is known."""
         return self.weight * (self.best_s or 0.0)
+
+    @property
+    def saved(self) -> float:
+        """The share of its default's time that the best so far saves."""
+        return 1 - self.best_s / self.default_s if self.best_s and self.default_s else 0.0
 
     @property
     def n_told(self) -> int:
@@ -181,9 +187,19 @@ class TaskScheduler:
         task.is_exhausted = len(trials) < turn.n
 
     def expected_gain(self) -> float:
-        """The share of the model's time that `horizon` more trials of every task are expected to save."""
+        """The share of the model's time that `horizon` more trials of every task are expected to save.
+
+        A task whose few trials say little yet is expected to save what the others did, with one more beside them that
+        saves `GUESSED_GAIN`.
+        """
         total = sum(task.weighted_s for task in self.tasks)
-        saved = sum(task.weighted_s * task.expected_gain(self.options.horizon) for task in self.tasks)
+        warm = [task for task in self.tasks if task.n_told >= self.options.warmup]
+        gains = [1 - (1 - task.saved) * (1 - task.expected_gain(self.options.horizon)) for task in warm]
+        usual = (GUESSED_GAIN + sum(gains)) / (1 + len(gains))
+        saved = 0.0
+        for task in self.tasks:
+            gain = task.expected_gain(self.options.horizon)
+            saved += task.weighted_s * (gain if task.n_told >= self.options.warmup else min(gain, usual))
         return saved / total if total > 0 else 0.0
 
     @property

@@ -8,7 +8,7 @@ from autosched.errors import InvalidValueError
 from autosched.space import Config
 from autosched.task import Status, Trial
 from autosched.testing.tasks import trial
-from autosched.tuner.scheduler import SchedulerOptions, Stop, StopReason, TaskScheduler, TaskState, Turn
+from autosched.tuner.scheduler import GUESSED_GAIN, SchedulerOptions, Stop, StopReason, TaskScheduler, TaskState, Turn
 
 
 @dataclasses.dataclass
@@ -89,6 +89,17 @@ def test_stops_when_little_gain_is_expected() -> None:
     assert str(stop).startswith("the expected further gain of the model is below 1 %: 64 more trials, about 0:16")
     assert isinstance(scheduler((1, 1e-3, 0.002), (1, 9e-3, 0.02)).next_turn(), Turn)
     assert isinstance(scheduler((1, 1e-3, 0.006), until=0.0).next_turn(), Turn)
+
+
+def test_a_task_that_is_hardly_known_is_expected_to_save_what_the_others_did() -> None:
+    run = scheduler(*[(1, 1e-3, 0.02)] * 9, (1, 1e-3, 0.9))
+    run.tasks[-1].n_trials = 2
+    usual = (GUESSED_GAIN + 9 * 0.02) / 10
+    assert run.expected_gain() == pytest.approx((9 * 0.02 + usual) / 10)
+    run.tasks[0].default_s = 2e-3  # half of it is saved already: so may be the new one's
+    assert run.expected_gain() == pytest.approx((9 * 0.02 + usual + (1 - 0.5 * 0.98 - 0.02) / 10) / 10)
+    run.tasks[-1].n_trials = 16
+    assert run.expected_gain() == pytest.approx((9 * 0.02 + 0.9) / 10)
 
 
 def test_a_task_without_gain_gets_no_more() -> None:

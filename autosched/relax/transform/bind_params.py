@@ -23,7 +23,8 @@ def _bound(function: Function, key: Any) -> Var:
         found = [p for p in function.params if p.name == key]
     if not found:
         raise InvalidValueError(
-            f"no parameter '{getattr(key, 'name', key)}'", hint=f"there are {[p.name for p in function.params]}"
+            f"BindParams: no parameter '{getattr(key, 'name', key)}'",
+            hint=f"there are {[p.name for p in function.params]}",
         )
     return found[0]
 

@@ -161,6 +161,6 @@ def _wanted(function: Function, require_grads: Any) -> list[Var]:
     for key in keys:
         match = [p for p in function.params if p is key or p.name == key]
         if not match:
-            raise InvalidValueError(f"no parameter '{getattr(key, 'name', key)}' to differentiate by")
+            raise InvalidValueError(f"Gradient: no parameter '{getattr(key, 'name', key)}' to differentiate by")
         found.append(match[0])
     return found

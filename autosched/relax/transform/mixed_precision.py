@@ -78,5 +78,5 @@ def ToMixedPrecision(  # noqa: N802
 ) -> Pass:
     """See `to_mixed_precision`. Raises ValueError for another type than float32 and float16."""
     if out_dtype not in ("float32", "float16"):
-        raise InvalidValueError(f"out_dtype '{out_dtype}'", hint="float32 or float16")
+        raise InvalidValueError(f"ToMixedPrecision: out_dtype '{out_dtype}'", hint="float32 or float16")
     return graph_pass("ToMixedPrecision")(lambda module: to_mixed_precision(module, out_dtype, fp16_input_names))

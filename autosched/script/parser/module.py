@@ -60,7 +60,7 @@ def read(source: Source, extra_vars: Mapping[str, Any]) -> Any:
 def _metadata(state: State, node: ast.AST, data: str) -> Mapping[str, Any]:
     try:
         return load_json(data)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise state.error(node, f"the metadata is malformed: {error}") from error
 
 

@@ -233,7 +233,7 @@ class Trace:
         if isinstance(json_obj, str):
             try:
                 json_obj = json.loads(json_obj)
-            except ValueError as e:
+            except (ValueError, RecursionError) as e:
                 raise InvalidValueError(f"trace is not JSON: {e}") from e
         try:
             insts, decisions = json_obj

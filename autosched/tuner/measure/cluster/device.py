@@ -58,7 +58,7 @@ class Device:
                 return None
             fingerprint = Fingerprint.from_json(document["fingerprint"])
             return Device(fingerprint, Target(document["target"]).on(fingerprint), int(document["threads"]))
-        except (TypeError, ValueError, KeyError):
+        except (TypeError, ValueError, KeyError, OverflowError, RecursionError):
             return None
 
 
