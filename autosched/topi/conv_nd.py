@@ -52,7 +52,8 @@ def conv_transpose_shape(
     _require_ranks(data, weight, g.rank)
     if groups < 1 or data[1] % groups or weight[0] != data[1]:
         raise ShapeError(
-            f"conv{g.rank}d_transpose: {data[1]} channels in {groups} groups do not fit a weight of shape {tuple(weight)}"
+            f"conv{g.rank}d_transpose: {data[1]} channels in {groups} groups do not fit "
+            f"a weight of shape {tuple(weight)}"
         )
     sizes = []
     for i, extra in enumerate(output_padding):
