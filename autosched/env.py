@@ -163,7 +163,8 @@ AUTOSCHED_TARGET_AS = switch(
 AUTOSCHED_STRICT = switch(
     "AUTOSCHED_STRICT",
     False,
-    "make loading an artifact an error where its kernels would have to be built again for this machine",
+    "make whatever would compile at run time an error: loading an artifact whose kernels would have to be built again "
+    "for this machine, and calling a function of symbolic sizes with new ones",
     Kind.SETTING,
     parse=_boolean,
     allowed="a boolean (1 or 0)",

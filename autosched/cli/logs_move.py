@@ -17,13 +17,13 @@ from autosched.errors import UsageError
 if TYPE_CHECKING:
     from autosched.records import RecordFilter
 
-FORMS = ("lines", "optuna", "package")
+FORMS = ("lines", "optuna", "package", "kernel-tuner", "t4")
 
 
 @make_command(
     "export",
     example="autosched logs export best.jsonl --winners --db tuned.db\nautosched logs export o.db --to optuna\n"
-    "autosched logs export tuning_logs --package",
+    "autosched logs export tuning_logs --package\nautosched logs export caches --to kernel-tuner",
 )
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
@@ -32,7 +32,7 @@ FORMS = ("lines", "optuna", "package")
     type=click.Choice(FORMS),
     default="lines",
     show_default=True,
-    help="JSON lines, Optuna's storage, or packages.",
+    help="JSON lines, Optuna's storage, packages, or a folder of other tuners' files.",
 )
 @click.option("--package", is_flag=True, help="Add winners to FILE/<family>/<operator>.jsonl.")
 @with_filter
@@ -40,10 +40,14 @@ def export(common: Common, chosen: RecordFilter, file: Path, form: str, package:
     """Write records to FILE as JSON lines, or as an Optuna storage for its dashboard; whole or not at all.
 
     With --package, FILE is a folder of packages: the latest winners of each target family and operator, as builds read
-    them from the folder that TOPHUB_LOCATION names, and as they are shipped.
+    them from the folder that TOPHUB_LOCATION names, and as they are shipped. Kernel Tuner's cache files, which its
+    dashboard opens, and T4 result files hold one task each: FILE is a folder of them.
     """
     if package or form == "package":
         _export_package(common, chosen, file)
+        return
+    if form in ("kernel-tuner", "t4"):
+        _export_per_task(common, chosen, file, form)
         return
     with open_database(common) as store:
         check_output(file, inputs=[Path(where) for where in common.db])
@@ -57,6 +61,21 @@ def export(common: Common, chosen: RecordFilter, file: Path, form: str, package:
         columns = (Column("file", "file"), Column("n_records", "records"))
         show(Table(columns, [{"file": str(file), "n_records": written}]), common.format)
     say(f"{count(written, 'record')} written to {file}", quiet=common.is_quiet)
+
+
+def _export_per_task(common: Common, chosen: RecordFilter, folder: Path, form: str) -> None:
+    from autosched.records.kernel_tuner import to_cache
+    from autosched.records.per_task import write_per_task
+    from autosched.records.t4 import to_t4
+
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"cannot write files of tasks to {folder}: it is no folder")
+    with open_database(common) as store:
+        files = write_per_task(folder, store.records(chosen), to_cache if form == "kernel-tuner" else to_t4)
+    if common.format != "table":
+        columns = (Column("file", "file"), Column("n_records", "records"))
+        show(Table(columns, [{"file": str(p), "n_records": n} for p, n in files.items()]), common.format)
+    say(f"{count(sum(files.values()), 'configuration')} in {count(len(files), 'file')} of {folder}", quiet=common.is_quiet)
 
 
 def _export_package(common: Common, chosen: RecordFilter, folder: Path) -> None:
@@ -86,7 +105,7 @@ IMPORT_COLUMNS = (
 @make_command("import", example="autosched logs import best.jsonl --db tuned.db\nautosched logs import autotvm.log")
 @click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
 def import_files(common: Common, files: tuple[Path, ...]) -> int:
-    """Add the records of FILES: JSON lines, AutoTVM's logs (version 0.2), Kernel Tuner's cache files.
+    """Add the records of FILES: JSON lines, AutoTVM's logs (version 0.2), Kernel Tuner's caches, T4 result files.
 
     Lines that cannot be read are named and left out (exit code 1). What other tuners have found is kept and shown; a
     build does not use it.

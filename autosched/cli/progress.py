@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import IO, Any, Protocol
 
@@ -46,6 +46,8 @@ class TuneState(Protocol):
     def n_trials(self) -> int: ...
     @property
     def n_failed(self) -> int: ...
+    @property
+    def failures(self) -> Mapping[str, int]: ...
     @property
     def expected_gain_s(self) -> float | None: ...
     @property
@@ -109,7 +111,8 @@ def status_line(state: TuneState) -> str:
     if times := model_times(state.tasks):
         parts.append(f"model {milliseconds(times[0])} → {milliseconds(times[1])} ms (estimate)")
     rate = f", {state.n_trials / state.elapsed_s:.1f}/s" if state.elapsed_s > 1 else ""
-    parts.append(f"{state.n_trials} trials{rate}, {state.n_failed} failed")
+    kinds = ", ".join(f"{n} {status.replace('_', ' ')}" for status, n in sorted(state.failures.items()))
+    parts.append(f"{state.n_trials} trials{rate}, {state.n_failed} failed" + (f" ({kinds})" if kinds else ""))
     if state.expected_gain_s is not None:
         parts.append(f"expected further gain {milliseconds(state.expected_gain_s)} ms")
     if state.left_s is not None:
@@ -220,7 +223,8 @@ class TuneDisplay:
             return
         times = model_times(state.tasks) or (None, None)
         facts = {"event": event, "text": text, "elapsed_s": round(state.elapsed_s, 2), "left_s": state.left_s}
-        facts |= {"n_trials": state.n_trials, "n_failed": state.n_failed, "model_default_s": times[0]}
+        facts |= {"n_trials": state.n_trials, "n_failed": state.n_failed, "failures": dict(state.failures)}
+        facts |= {"model_default_s": times[0]}
         facts |= {"model_best_s": times[1], "expected_gain_s": state.expected_gain_s}
         print(json.dumps({**facts, **(row or {})}), file=self.out, flush=True)
 

@@ -167,6 +167,7 @@ def _report_table(report: TuneReport, form: str) -> Table:
         "elapsed_s": report.elapsed_s,
         "n_trials": report.n_trials,
         "n_failed": report.n_failed,
+        "failures": report.failures,
         "reason": report.reason,
         "database": report.database,
         "interrupted": report.interrupted,

@@ -9,6 +9,7 @@ import numpy as np
 
 from autosched.driver.build import build
 from autosched.driver.settings import resolve_target
+from autosched.driver.strict import refuse_to_compile
 from autosched.driver.vm import build_vm
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, UsageError
 from autosched.ir import GlobalVar, IRModule, walk
@@ -137,6 +138,7 @@ class _Late:
             raise ShapeError(f"the size of {missing[0]} does not follow from the arguments", where=f"function {name}")
         key = (name, *values.values())
         if key not in self.built:
+            refuse_to_compile(name, {v.name: size for v, size in values.items()})
             whole = IRModule(self._called(function))
             whole[name] = bind_function(function, values)
             self.built[key] = build_vm(whole, self.target, records=self.records, threads=self.threads)

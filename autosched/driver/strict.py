@@ -1,11 +1,12 @@
-"""Builds that refuse kernels without a record that can be trusted."""
+"""Builds that refuse kernels without a record that can be trusted, and runs that refuse to compile."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from autosched.errors import UntrustedError
+from autosched.env import AUTOSCHED_STRICT
+from autosched.errors import UntrustedError, UsageError
 from autosched.records import Found, RecordReader, Trust
 from autosched.records.found import Validator
 from autosched.task import Task
@@ -37,4 +38,14 @@ def refuse_untrusted(choices: Iterable[Choice]) -> None:
         raise UntrustedError(
             f"{len(weak)} of {len(found)} kernels have no trusted record: {named}{more}",
             hint="tune the model, or see `autosched logs explain`",
+        )
+
+
+def refuse_to_compile(name: str, sizes: Mapping[str, int]) -> None:
+    """Raise UsageError where AUTOSCHED_STRICT is set and a function would be compiled in the middle of a call."""
+    if AUTOSCHED_STRICT.get():
+        shown = ", ".join(f"{size}={value}" for size, value in sizes.items())
+        raise UsageError(
+            f"'{name}' was never called with {shown}, and AUTOSCHED_STRICT forbids to compile it now",
+            hint="call it with these sizes before AUTOSCHED_STRICT is set, or build it for fixed ones",
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from autosched.driver.strict import refuse_to_compile
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, TVMError
 from autosched.ir import IRModule
 from autosched.runtime import Function, Module, NDArray
@@ -66,6 +67,7 @@ class SymbolicFunction:
             raise ShapeError(f"the size of {missing[0]} does not follow from the arguments", where=self.signature)
         key = tuple(values[v] for v in self._vars)
         if key not in self._built:
+            refuse_to_compile(self.name, {v.name: values[v] for v in self._vars})
             self._built[key] = self._build(values).get_function(self.name)
         return self._built[key], arrays
 

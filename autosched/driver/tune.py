@@ -182,10 +182,13 @@ class Tuning:
         job = self.job
         stamped = job.drift.stamp(trial)
         job.store.add([job.record(i, stamped, {SPENT: round(job.session.total_s, 2)})])
+        status = trial.measurement.status
         self.report.n_trials += 1
-        self.report.n_failed += trial.measurement.status.is_failure
+        self.report.n_failed += status.is_failure
         self.report.tasks[i].n_trials += 1
-        self.report.tasks[i].n_failed += trial.measurement.status.is_failure
+        self.report.tasks[i].n_failed += status.is_failure
+        if status.is_failure:
+            self.report.failures[str(status)] = self.report.failures.get(str(status), 0) + 1
         return job.remember(i, stamped)
 
     def _update(self, changed: int | None = None, state: str = "") -> None:

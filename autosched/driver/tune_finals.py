@@ -16,7 +16,7 @@ from autosched.task import Task
 from autosched.templates.thread_knob import with_threads
 from autosched.tuner.measure import Compared, Measurer
 
-HOPELESS = 1.25  # what took so many times as long as the best of its task is no finalist
+HOPELESS = 1.25  # what took so many times as long as the best candidate of its task is no finalist
 NEAR = 1.1  # a finalist that takes so many times the winner's time may still be the best one inside the model
 MODEL_S = 30.0  # for trying finalists inside the model, where no budget of time is given
 
@@ -55,8 +55,8 @@ class Finals:
     def _name(self, i: int) -> None:
         job, report = self.job, self.job.report.tasks[i]
         ranked = sorted((t for t in job.trials[i].values() if t.is_ok), key=lambda t: t.median_s)
-        near = [t.config for t in ranked if t.median_s <= HOPELESS * ranked[0].median_s]
-        finalists = [config for config in near if config != job.defaults[i]][:FINALISTS]
+        others = [t for t in ranked if t.config != job.defaults[i]][:FINALISTS]
+        finalists = [t.config for t in others if t.median_s <= HOPELESS * others[0].median_s]
         named = job.named.get(i)
         if named is not None and i in job.settled and not report.n_trials:
             report.config = str(named)

@@ -10,10 +10,11 @@ from autosched.records.engine import SQLITE_HEADER
 from autosched.records.jsonl import ReadReport, read_lines
 from autosched.records.kernel_tuner import is_kernel_tuner, read_cache
 from autosched.records.record import Record
+from autosched.records.t4 import is_t4, read_t4
 
 
 def read_log(path: Path, report: ReadReport) -> Iterator[Record]:
-    """The records of JSON lines (ours and AutoTVM's) or of a cache file of Kernel Tuner's.
+    """The records of JSON lines (ours and AutoTVM's), of a cache file of Kernel Tuner's, or of a T4 result file.
 
     What is refused goes into the report. Raises RecordError if the file cannot be read at all.
     """
@@ -24,4 +25,6 @@ def read_log(path: Path, report: ReadReport) -> Iterator[Record]:
         raise RecordError(f"cannot read the log: {error.strerror}", where=str(path)) from None
     if head.startswith(SQLITE_HEADER):
         raise RecordError("a database is no log", where=str(path), hint="add it with `autosched logs merge`")
-    return read_cache(path, report) if is_kernel_tuner(head) else read_lines(path, report)
+    if is_kernel_tuner(head):
+        return read_cache(path, report)
+    return read_t4(path, report) if is_t4(head) else read_lines(path, report)

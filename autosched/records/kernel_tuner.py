@@ -1,4 +1,4 @@
-"""Kernel Tuner's cache files as records of a foreign device: kept and shown, never used by a build.
+"""Kernel Tuner's cache files as records of a foreign device: kept and shown, never used by a build; and written.
 
 Source  Kernel Tuner 1.x, `doc/source/cache_files.rst`: one JSON object with device_name, kernel_name, problem_size,
         tune_params_keys and "cache": {"32,4": {the parameters, "time": ms or the name of an error, "times": [ms, …]}}.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,13 @@ STATUSES = {
     "InvalidConfig": Status.INVALID,
     "CompilationFailedConfig": Status.BUILD_ERROR,
     "RuntimeFailedConfig": Status.RUN_ERROR,
+}
+
+
+ERRORS = {
+    Status.INVALID: "InvalidConfig",
+    Status.BUILD_ERROR: "CompilationFailedConfig",
+    Status.BUILD_TIMEOUT: "CompilationFailedConfig",
 }
 
 
@@ -77,17 +84,18 @@ def _record(document: Mapping[str, Any], entry: Any) -> Record:
     size = document.get("problem_size", [])
     sizes = size if isinstance(size, list) else [size]
     attrs = {"problem_size": tuple(n if isinstance(n, int) else str(n) for n in sizes)}
-    knobs = {str(name): _knob(entry[name]) for name in document["tune_params_keys"]}
+    knobs = {str(name): read_knob(entry[name]) for name in document["tune_params_keys"]}
     return Record(
         Workload(document["kernel_name"], (), (), attrs),
         Config(f"kernel_tuner {document['kernel_name']}", knobs),
         _measurement(entry),
         foreign_device("kernel_tuner", document["device_name"]),
-        time=_when(entry.get("timestamp")),
+        time=moment(entry.get("timestamp")),
     )
 
 
-def _knob(value: Any) -> int | str | bool:
+def read_knob(value: Any) -> int | str | bool:
+    """A parameter's value as a knob's: what is neither number nor text becomes its JSON text."""
     return value if isinstance(value, int | str) else json.dumps(value)
 
 
@@ -103,8 +111,56 @@ def _measurement(entry: Mapping[str, Any]) -> Measurement:
     return Measurement(Status.OK, tuple(t / 1e3 for t in times), how=how)
 
 
-def _when(text: Any) -> float:
+def moment(text: Any) -> float:
+    """The seconds since 1970 of a time as text, 0 where there is none that can be read."""
     try:
         return datetime.datetime.fromisoformat(text).timestamp()
     except (ValueError, TypeError, OverflowError, OSError):
         return 0.0  # older versions wrote none
+
+
+def timestamp(seconds: float) -> str:
+    """A time as the text that other tuners write."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat()
+
+
+def shown_knobs(config: Config) -> dict[str, int | str | bool]:
+    """A configuration as parameters, its template among them; a tuple becomes text."""
+    knobs = {n: "x".join(map(str, v)) if isinstance(v, tuple) else v for n, v in config.knobs.items()}
+    return {"template": config.template, **knobs}
+
+
+def to_cache(records: Sequence[Record]) -> dict[str, Any]:
+    """The cache file of one task's records, one of each configuration; a knob that a template lacks is "" there."""
+    rows = [(shown_knobs(record.config), record) for record in records]
+    names = list(dict.fromkeys(name for knobs, _ in rows for name in knobs))
+    full = [({name: knobs.get(name, "") for name in names}, record) for knobs, record in rows]
+    first = records[0]
+    sizes = [extent for shape in first.workload.shapes for extent in shape]
+    return {
+        "schema_version": "1.0.0",
+        "device_name": f"{first.device.model_name}, {first.threads} threads",
+        "kernel_name": str(first.workload),
+        "problem_size": sizes,
+        "tune_params_keys": names,
+        "tune_params": {name: sorted({knobs[name] for knobs, _ in full}, key=_order) for name in names},
+        "objective": "time",
+        "cache": {",".join(str(v) for v in knobs.values()): {**knobs, **_outcome(record)} for knobs, record in full},
+    }
+
+
+def _order(value: int | str | bool) -> tuple[bool, int, str]:
+    return (True, 0, value) if isinstance(value, str) else (False, value, "")
+
+
+def _outcome(record: Record) -> dict[str, Any]:
+    """How a configuration fared, with the fields that every entry of a cache has; times in ms."""
+    measured = record.measurement
+    others = dict.fromkeys(("verification_time", "benchmark_time", "strategy_time", "framework_time"), 0.0)
+    return {
+        "time": 1e3 * measured.median_s if measured.is_ok else ERRORS.get(measured.status, "RuntimeFailedConfig"),
+        "times": [1e3 * t for t in measured.times_s],
+        "compile_time": 1e3 * float(measured.how.get("build_s", 0.0)),
+        **others,
+        "timestamp": timestamp(record.time),
+    }

@@ -7,6 +7,7 @@ weight x best time x expected gain of the task's search / seconds that a batch t
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -189,17 +190,21 @@ class TaskScheduler:
     def expected_gain(self) -> float:
         """The share of the model's time that `horizon` more trials of every task are expected to save.
 
-        A task whose few trials say little yet is expected to save what the others did, with one more beside them that
-        saves `GUESSED_GAIN`.
+        A task whose few trials say little yet is expected to save what the others did, each counted by its trials, with
+        one more beside them that saves `GUESSED_GAIN`.
         """
         total = sum(task.weighted_s for task in self.tasks)
-        warm = [task for task in self.tasks if task.n_told >= self.options.warmup]
-        gains = [1 - (1 - task.saved) * (1 - task.expected_gain(self.options.horizon)) for task in warm]
-        usual = (GUESSED_GAIN + sum(gains)) / (1 + len(gains))
+        warmup, horizon = self.options.warmup, self.options.horizon
+        shares, gains = [1.0], [GUESSED_GAIN]
+        for task in self.tasks:
+            further = task.expected_gain(horizon) if task.n_told >= warmup else 0.0
+            shares.append(min(1.0, task.n_told / warmup))
+            gains.append(1 - (1 - task.saved) * (1 - further))
+        usual = sum(map(operator.mul, shares, gains)) / sum(shares)
         saved = 0.0
         for task in self.tasks:
-            gain = task.expected_gain(self.options.horizon)
-            saved += task.weighted_s * (gain if task.n_told >= self.options.warmup else min(gain, usual))
+            gain = task.expected_gain(horizon)
+            saved += task.weighted_s * (gain if task.n_told >= warmup else min(gain, usual))
         return saved / total if total > 0 else 0.0
 
     @property

@@ -31,6 +31,7 @@ class State:
     left_s: float | None = 250.0
     n_trials: int = 64
     n_failed: int = 2
+    failures: dict[str, int] = field(default_factory=dict)
     expected_gain_s: float | None = 0.6e-3
     interrupted: bool = False
     reason: str = ""
@@ -141,3 +142,5 @@ def test_status_line() -> None:
     assert status_line(State()) == (
         "model 7.68 → 5.24 ms (estimate)   64 trials, 1.5/s, 2 failed   expected further gain 0.600 ms   left 4:10"
     )
+    kinds = status_line(State(failures={"wrong_result": 2, "timeout": 9}, n_failed=11))
+    assert "11 failed (9 timeout, 2 wrong result)   expected" in kinds

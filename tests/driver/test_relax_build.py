@@ -74,12 +74,16 @@ def test_parsed_branch_round_trips() -> None:
     assert autosched.ir.structural_equal(autosched.script.from_source(Branch.script()), Branch)
 
 
-def test_symbolic_shapes_are_built_when_called() -> None:
+def test_symbolic_shapes_are_built_when_called(monkeypatch: pytest.MonkeyPatch) -> None:
     vm = machine(Symbolic)
     for n in (2, 5):
         assert np.allclose(vm["main"](np.zeros((n, 4), "float32")).numpy(), 0.25)
     with pytest.raises(ValueError, match="3 dimensions instead of 2"):
         vm["main"](np.zeros((2, 2, 4), "float32"))
+    monkeypatch.setenv("AUTOSCHED_STRICT", "1")
+    assert vm["main"](np.zeros((5, 4), "float32")).shape == (5, 4)  # known already
+    with pytest.raises(ValueError, match="'main' was never called with n=7, and AUTOSCHED_STRICT forbids"):
+        vm["main"](np.zeros((7, 4), "float32"))
 
 
 def test_results_are_fresh(dense: relax.VirtualMachine) -> None:

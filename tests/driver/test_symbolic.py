@@ -9,7 +9,8 @@ import pytest
 
 import autosched
 from autosched import te
-from autosched.errors import ArtifactError, ShapeError
+from autosched.codegen import counters
+from autosched.errors import ArtifactError, ShapeError, UsageError
 from autosched.runtime import cpu
 from autosched.runtime.artifact import save_source
 
@@ -75,6 +76,20 @@ def test_it_is_saved_as_text_and_compiled_where_it_is_called(add: autosched.Modu
         out = autosched.nd.empty((n,))
         loaded["add"](autosched.nd.array(a), autosched.nd.array(b), out)
         np.testing.assert_array_equal(out.numpy(), a + b)
+
+
+def test_strict_compiles_nothing_in_a_call(add: autosched.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    known, new = np.ones(100, np.float32), np.ones(33, np.float32)
+    add(known, known, known)
+    before = counters.COMPILES.value
+    monkeypatch.setenv("AUTOSCHED_STRICT", "1")
+    add(known, known, known)
+    with pytest.raises(UsageError, match="'add' was never called with n=33, and AUTOSCHED_STRICT forbids"):
+        add(new, new, new)
+    assert counters.COMPILES.value == before
+    monkeypatch.delenv("AUTOSCHED_STRICT")
+    add(new, new, new)
+    assert counters.COMPILES.value == before + 1
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,8 @@ def test_a_task_where_nothing_works_has_no_winner(compile_with, tmp_path: Path) 
     compile_with("NothingWorks")
     task = kernels.matmul_task()
     report = tune(task, tmp_path / "r.db", TuneOptions(trials=4, threads=1))
-    assert report.n_failed == 4 and report.tasks[0].state == "nothing worked" and report.tasks[0].best_s is None
+    assert report.n_failed == 4 and report.failures == {"wrong_result": 4}
+    assert report.tasks[0].state == "nothing worked" and report.tasks[0].best_s is None
     with open_store(tmp_path / "r.db") as store:
         assert not store.best(task) and store.count() == 4
 

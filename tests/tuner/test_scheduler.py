@@ -94,10 +94,11 @@ def test_stops_when_little_gain_is_expected() -> None:
 def test_a_task_that_is_hardly_known_is_expected_to_save_what_the_others_did() -> None:
     run = scheduler(*[(1, 1e-3, 0.02)] * 9, (1, 1e-3, 0.9))
     run.tasks[-1].n_trials = 2
-    usual = (GUESSED_GAIN + 9 * 0.02) / 10
+    usual = (GUESSED_GAIN + 9 * 0.02) / (1 + 9 + 2 / 16)
     assert run.expected_gain() == pytest.approx((9 * 0.02 + usual) / 10)
     run.tasks[0].default_s = 2e-3  # half of it is saved already: so may be the new one's
-    assert run.expected_gain() == pytest.approx((9 * 0.02 + usual + (1 - 0.5 * 0.98 - 0.02) / 10) / 10)
+    usual = (GUESSED_GAIN + 8 * 0.02 + 1 - 0.5 * 0.98) / (1 + 9 + 2 / 16)
+    assert run.expected_gain() == pytest.approx((9 * 0.02 + usual) / 10)
     run.tasks[-1].n_trials = 16
     assert run.expected_gain() == pytest.approx((9 * 0.02 + 0.9) / 10)
 

@@ -39,16 +39,20 @@ class Compiler(Protocol):
         Raises SpaceError or ScheduleError for a configuration that does not fit.
         """
 
+    def keep(self) -> None:
+        """Store the kernel that was compiled last for builds to come; all others leave nothing behind."""
+
     def native_loop(self) -> bytes:
         """Give the object code of the native loop, which the runner calls kernels with."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Build:
-    """A message: compile the function learnt under a key."""
+    """A message: compile the function learnt under a key; `is_kept`: builds to come may want the kernel."""
 
     func_key: str
     config: ConfigLike
+    is_kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,8 @@ class BuildRole:
             kernel, packs = self._compiler.compile(self._funcs[message.func_key], message.config, self._target)
         except (SpaceError, ScheduleError) as error:
             raise CandidateError(Status.INVALID, f"{type(error).__name__}: {error.line}") from error
+        if message.is_kept:
+            self._compiler.keep()
         return kernel, packs, time.process_time() - start
 
 
@@ -127,9 +133,12 @@ class LocalBuilder:
         assert isinstance(reply.value, bytes), "the native loop is object code"
         return reply.value
 
-    def build(self, candidates: Sequence[Candidate]) -> Iterator[Built | Failed]:
-        """Compile candidates on all workers; gives each outcome as soon as it is there."""
-        for position, reply in self._crew.run([self._job(candidate) for candidate in candidates]):
+    def build(self, candidates: Sequence[Candidate], *, are_kept: bool = False) -> Iterator[Built | Failed]:
+        """Compile candidates on all workers; gives each outcome as soon as it is there.
+
+        are_kept  whether their kernels go to the kernel cache: those of finalists do, losers leave nothing behind
+        """
+        for position, reply in self._crew.run([self._job(candidate, are_kept) for candidate in candidates]):
             candidate = candidates[position]
             if reply.status is Status.OK:
                 kernel, packs, build_s = reply.value
@@ -141,6 +150,6 @@ class LocalBuilder:
         """End the workers."""
         self._crew.close()
 
-    def _job(self, candidate: Candidate) -> Job:
+    def _job(self, candidate: Candidate, is_kept: bool) -> Job:
         key = self._funcs.key(candidate.task.func)
-        return Job(_Build(key, candidate.config), {key: candidate.task.func})
+        return Job(_Build(key, candidate.config, is_kept), {key: candidate.task.func})

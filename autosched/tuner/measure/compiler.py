@@ -12,13 +12,17 @@ from autosched.task import ConfigLike
 from autosched.tir import PrimFunc
 
 if TYPE_CHECKING:
+    from autosched.codegen import CompiledKernel
     from autosched.templates.base import Anchor, Template
+
+MOST_REMEMBERED = 64  # kernels of one worker: the default, which comes again and again, and the best so far are in it
 
 
 class TemplateCompiler:
-    """Schedules by template and compiles with `codegen`."""
+    """Schedules by template and compiles with `codegen`. Nothing goes to the kernel cache but what is kept."""
 
     def __init__(self) -> None:
+        self._kernels: dict[str, CompiledKernel] = {}  # by the cache's key, the one used last at the end
         self._fitting: dict[int, tuple[PrimFunc, str, PrimFunc, tuple[tuple[Template, Anchor], ...]]] = {}
 
     def warm_up(self, target: Target) -> None:
@@ -39,6 +43,7 @@ class TemplateCompiler:
         Raises SpaceError if no such template fits the function.
         """
         from autosched.codegen import compile_func
+        from autosched.codegen.cache import kernel_key, load
         from autosched.templates.base import schedule_attrs
         from autosched.templates.thread_knob import split_threads
 
@@ -50,8 +55,24 @@ class TemplateCompiler:
         plain, _ = split_threads(Config(config.template, config.knobs))
         applied = found.apply(func, plain, target)
         scheduled = applied.func.with_attr(schedule_attrs(plain, applied))
-        compiled = compile_func(scheduled, target, name=name, trace=applied.trace, config=plain.to_json())
+        key = kernel_key(scheduled, target, name, applied.trace, plain.to_json())
+        compiled = self._kernels.pop(key, None) or load(key)
+        if compiled is None:
+            compiled = compile_func(
+                scheduled, target, name=name, trace=applied.trace, config=plain.to_json(), use_cache=False
+            )
+        self._kernels[key] = compiled
+        if len(self._kernels) > MOST_REMEMBERED:
+            del self._kernels[next(iter(self._kernels))]
         return compiled.kernel, applied.packs
+
+    def keep(self) -> None:
+        """Put the kernel that was compiled last into the kernel cache, where a build will look for it."""
+        from autosched.codegen import cache
+
+        key = next(reversed(self._kernels))
+        if not self._kernels[key].from_cache:
+            cache.store(key, self._kernels[key])
 
     def _look_at(self, func: PrimFunc, target: Target) -> tuple[str, PrimFunc, tuple[tuple[Template, Anchor], ...]]:
         """(kernel's name, the function without it, templates that fit); looked up once for all its candidates."""

@@ -129,7 +129,7 @@ class LocalMeasurer:
         candidates = [Candidate(task, config) for config in configs]
         results: dict[int, Compared] = {}
         good: dict[int, Built] = {}
-        for outcome in self._build(builder, runner, candidates):
+        for outcome in self._build(builder, runner, candidates, are_kept=True):
             position = next(i for i, c in enumerate(candidates) if c is outcome.candidate)
             failure = outcome.measurement if isinstance(outcome, Failed) else self._check(runner, outcome, extra_seeds)
             if failure is not None:
@@ -149,13 +149,13 @@ class LocalMeasurer:
         return self._builder, self._runner
 
     def _build(
-        self, builder: LocalBuilder, runner: LocalRunner, candidates: Sequence[Candidate]
+        self, builder: LocalBuilder, runner: LocalRunner, candidates: Sequence[Candidate], *, are_kept: bool = False
     ) -> Iterator[Built | Failed]:
         """Build candidates; the reference is made and spares warm up meanwhile."""
         builder.crew.refresh()
         runner.crew.refresh()
         is_prepared = False
-        for outcome in builder.build(candidates):
+        for outcome in builder.build(candidates, are_kept=are_kept):
             if not is_prepared and candidates:
                 runner.prepare(candidates[0].task)
                 is_prepared = True

@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from autosched import te, topi
+from autosched.runtime.cache import kernel_cache
 from autosched.space import Config
 from autosched.target import Target
 from autosched.task import Status, Task, Workload
@@ -73,6 +75,20 @@ def test_an_impossible_knob_is_a_failure_with_its_text(measurer: LocalMeasurer) 
     config = default_config(func, TARGET)
     (trial,) = measurer.measure(task_of(func), [Config(config.template, {})])
     assert trial.measurement.status is Status.INVALID and trial.measurement.error
+
+
+def test_losers_leave_no_compiled_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the default and the finalists, which a build may want, go to the kernel cache."""
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path))
+    func = dense()
+    default = default_config(func, TARGET)
+    others = [c for c in space_for(func, TARGET).sample(np.random.default_rng(0), 9) if c != default][:3]
+    with LocalMeasurer(TARGET, MeasureOptions(builders=1, run_timeout_s=5)) as measurer:
+        before = kernel_cache().entries()
+        assert all(trial.is_ok for trial in measurer.measure(task_of(func), [default, *others]))
+        assert kernel_cache().entries() == before
+        assert all(one.measurement.is_ok for one in measurer.compare(task_of(func), [default, others[0]], rounds=2))
+    assert len(kernel_cache().entries()) == len(before) + 2
 
 
 def test_the_runner_never_imports_numba() -> None:

@@ -33,6 +33,9 @@ class CannedCompiler:
     def warm_up(self, target: Target) -> None:
         """Nothing is slow here."""
 
+    def keep(self) -> None:
+        """Nothing is stored here."""
+
     def native_loop(self) -> bytes:
         """The real one."""
         assert isinstance(self._native, bytes)
