@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 
 help:
 	@echo "make demo      tune, build and run SqueezeNet and compare it with ONNX Runtime (about three minutes)"
-	@echo "make test      the tests for every day (ten to fifteen minutes on two cores)"
+	@echo "make test      the tests for every day (about ten minutes on two cores)"
 	@echo "make test-all  all tests"
 	@echo "make bench     the performance tables; make bench-kernels, make bench-models: against all peers"
 	@echo "make bench-tune  tuning: trials a second, a network's time over ten minutes of tuning; ARGS='--minutes 1'"

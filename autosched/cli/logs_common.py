@@ -125,6 +125,20 @@ def with_filter(function: Callable[..., Any]) -> Callable[..., Any]:
     return decorated
 
 
+def with_query(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the argument QUERY, a part of a workload's text; the command gets the test of a workload's key as `fits`."""
+
+    def run(common: Common, query: str | None, **values: Any) -> Any:
+        def fits(key: str) -> bool:
+            return query is None or query in workload_text(key) or query in key
+
+        return function(common, fits=fits, **values)
+
+    run.__doc__ = function.__doc__
+    run.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+    return click.argument("query", required=False)(run)
+
+
 def is_filtered(chosen: RecordFilter) -> bool:
     """Tell whether any of the options was used."""
     from autosched.records import RecordFilter

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from autosched.cli.common import Common, make_command
-from autosched.cli.logs_common import knobs_text, open_database, when, with_filter, workload_text
+from autosched.cli.logs_common import knobs_text, open_database, when, with_filter, with_query, workload_text
 from autosched.cli.output import Column, Row, Table, clock, count, factor, milliseconds, percent, print_json, say, show
 from autosched.cli.values import Count
 from autosched.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from autosched.records import Record, RecordFilter
 
 TASK_COLUMNS = (
@@ -29,10 +32,17 @@ TASK_COLUMNS = (
 )
 
 
-@make_command("list", example='autosched logs list --db tuned.db\nautosched logs list --where "op=conv2d" --since 2h')
+@make_command(
+    "list",
+    example='autosched logs list --db tuned.db\nautosched logs list "conv2d 1x64"\nautosched logs list --where "op=conv2d" --since 2h',
+)
+@with_query
 @with_filter
-def list_tasks(common: Common, chosen: RecordFilter) -> None:
-    """List the workloads that have been measured, a line for each device and number of threads."""
+def list_tasks(common: Common, chosen: RecordFilter, fits: Callable[[str], bool]) -> None:
+    """List the workloads that have been measured, a line for each device and number of threads.
+
+    QUERY is a part of a workload's text as it is shown.
+    """
     with open_database(common) as store:
         rows = [
             {
@@ -47,6 +57,7 @@ def list_tasks(common: Common, chosen: RecordFilter) -> None:
                 "last_time": task.last_time,
             }
             for task in store.tasks(chosen)
+            if fits(task.workload)
         ]
         show(Table(TASK_COLUMNS, rows), common.format)
         say(f"{count(len(rows), 'workload')} in {store.origin}", quiet=common.is_quiet)
@@ -66,9 +77,10 @@ BEST_COLUMNS = (
 
 
 @make_command("best", example='autosched logs best --db tuned.db -f json\nautosched logs best --where "op=conv2d"')
+@with_query
 @with_filter
-def best(common: Common, chosen: RecordFilter) -> None:
-    """Show the configuration that a build on each device would use.
+def best(common: Common, chosen: RecordFilter, fits: Callable[[str], bool]) -> None:
+    """Show the configuration that a build on each device would use; QUERY is a part of a workload's text.
 
     The gain is against the default in the comparison that the winner has won; "–" where that was not noted.
     """
@@ -88,6 +100,7 @@ def best(common: Common, chosen: RecordFilter) -> None:
             for _, winner in sorted(
                 store.winners(chosen).items(), key=lambda item: (item[0][0], item[0][1].key, item[0][2])
             )
+            if fits(winner.workload.key)
         ]
         show(Table(BEST_COLUMNS, rows), common.format)
         say(f"{count(len(rows), 'winner')} in {store.origin}", quiet=common.is_quiet)
@@ -118,19 +131,30 @@ def _record_row(record: Record) -> Row:
     }
 
 
-@make_command("show", example="autosched logs show --status timeout --limit 20\nautosched logs show 3f2a9c")
+@make_command(
+    "show",
+    example="autosched logs show --status timeout --limit 20\nautosched logs show 3f2a9c\n"
+    'autosched logs show --where "op=conv2d" --top 10 -f csv',
+)
 @click.argument("record", required=False)
 @with_filter
 @click.option("--limit", type=Count(min=1), metavar="N", default=50, show_default=True, help="At most so many.")
-def show_records(common: Common, chosen: RecordFilter, record: str | None, limit: int) -> None:
-    """Show records one by one, or all of one RECORD given by the first digits of its number."""
+@click.option("--top", type=Count(min=1), metavar="N", help="The N fastest instead, the fastest first.")
+def show_records(common: Common, chosen: RecordFilter, record: str | None, limit: int, top: int | None) -> None:
+    """Show records one by one, or all of one RECORD given by the first digits of its number.
+
+    They come in the order in which they were measured, or with --top sorted by time.
+    """
     from dataclasses import replace
 
     from autosched.records import RecordFilter
 
     with open_database(common) as store:
         if record is None:
-            found = store.records(replace(chosen, limit=limit))
+            found = store.records(chosen if top else replace(chosen, limit=limit))
+            if top:
+                worked = (item for item in found if item.measurement.is_ok)
+                found = iter(heapq.nsmallest(top, worked, key=lambda item: item.measurement.median_s))
             show(Table(RECORD_COLUMNS, [_record_row(item) for item in found]), common.format)
             return
         matches = list(store.records(RecordFilter(uid=record, limit=2)))
@@ -170,9 +194,12 @@ STATS_COLUMNS = (
 
 
 @make_command("stats", example="autosched logs stats --db tuned.db\nautosched logs stats --since 1d -f csv")
+@with_query
 @with_filter
-def stats(common: Common, chosen: RecordFilter) -> None:
+def stats(common: Common, chosen: RecordFilter, fits: Callable[[str], bool]) -> None:
     """Show trials, failures by kind, time spent, and how far each task has converged.
+
+    QUERY is a part of a workload's text as it is shown.
 
     "to 5 %": trials until the best time was within 5 % of what it is now. "to gain": what as many trials again may
     save, judged by what the second half of the trials has saved.
@@ -180,7 +207,7 @@ def stats(common: Common, chosen: RecordFilter) -> None:
     from autosched.records.statistics import task_statistics
 
     with open_database(common) as store:
-        found = task_statistics(*store.trial_table(chosen), store.wins())
+        found = [t for t in task_statistics(*store.trial_table(chosen), store.wins()) if fits(t.key.workload)]
         origin = store.origin
     rows = [
         {

@@ -17,7 +17,7 @@ from autosched.errors import UsageError
 if TYPE_CHECKING:
     from autosched.records import RecordFilter
 
-FORMS = ("lines", "optuna", "package", "kernel-tuner", "t4")
+FORMS = ("lines", "csv", "optuna", "package", "kernel-tuner", "t4")
 
 
 @make_command(
@@ -32,12 +32,12 @@ FORMS = ("lines", "optuna", "package", "kernel-tuner", "t4")
     type=click.Choice(FORMS),
     default="lines",
     show_default=True,
-    help="JSON lines, Optuna's storage, packages, or a folder of other tuners' files.",
+    help="JSON lines, a table, Optuna's storage, packages, or a folder of other tuners' files.",
 )
 @click.option("--package", is_flag=True, help="Add winners to FILE/<family>/<operator>.jsonl.")
 @with_filter
 def export(common: Common, chosen: RecordFilter, file: Path, form: str, package: bool) -> None:
-    """Write records to FILE as JSON lines, or as an Optuna storage for its dashboard; whole or not at all.
+    """Write records to FILE as JSON lines, as a table (CSV), or as an Optuna storage; whole or not at all.
 
     With --package, FILE is a folder of packages: the latest winners of each target family and operator, as builds read
     them from the folder that TOPHUB_LOCATION names, and as they are shipped. Kernel Tuner's cache files, which its
@@ -55,6 +55,10 @@ def export(common: Common, chosen: RecordFilter, file: Path, form: str, package:
             from autosched.records.optuna_storage import write_storage
 
             written = write_storage(file, store.records(chosen))
+        elif form == "csv":
+            from autosched.records.csv_file import write_csv
+
+            written = write_csv(file, store.records(chosen))
         else:
             written = store.export_jsonl(file, chosen)
     if common.format != "table":
@@ -75,7 +79,10 @@ def _export_per_task(common: Common, chosen: RecordFilter, folder: Path, form: s
     if common.format != "table":
         columns = (Column("file", "file"), Column("n_records", "records"))
         show(Table(columns, [{"file": str(p), "n_records": n} for p, n in files.items()]), common.format)
-    say(f"{count(sum(files.values()), 'configuration')} in {count(len(files), 'file')} of {folder}", quiet=common.is_quiet)
+    say(
+        f"{count(sum(files.values()), 'configuration')} in {count(len(files), 'file')} of {folder}",
+        quiet=common.is_quiet,
+    )
 
 
 def _export_package(common: Common, chosen: RecordFilter, folder: Path) -> None:

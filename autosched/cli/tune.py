@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import time
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,22 +14,24 @@ import click
 
 from autosched.cli.cluster_options import measuring_on, with_access
 from autosched.cli.common import Common, make_command
-from autosched.cli.model import Shapes, load_module
+from autosched.cli.model import Shapes, check_source, load_module
 from autosched.cli.output import Column, Table, milliseconds, percent, say, show
 from autosched.cli.process import EXIT_INTERRUPTED
 from autosched.cli.progress import COLUMNS, TuneDisplay, status_line, task_row
+from autosched.cli.project import project_models
 from autosched.cli.values import DURATION, INDICES, SHAPES, SHARE, Count
 from autosched.cli.waiting import Waiting
 from autosched.errors import UsageError
 
 if TYPE_CHECKING:
-    from autosched.driver import TuneReport
+    from autosched.driver import TuneOptions, TuneReport
 
 EXAMPLE = """
 autosched tune model.onnx --budget 10m
 autosched tune model.onnx --list
 autosched tune model.onnx --until 2%
 autosched tune model.onnx --trials 300 --tasks 0,3-5 --db tuned.db
+autosched tune --all --budget 30m
 """
 
 LIST_COLUMNS = (
@@ -46,7 +51,8 @@ LIST_COLUMNS = (
 
 
 @make_command("tune", example=EXAMPLE)
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model", type=click.Path(path_type=Path), required=False)
+@click.option("--all", "every", is_flag=True, help="Tune every model that the project's autosched.toml names.")
 @click.option("--budget", type=DURATION, help="Stop after this time: 90s, 10m, 1h30m.")
 @click.option("--trials", type=Count(min=1), metavar="N", help="Stop after so many measurements, all tasks together.")
 @click.option("--until", type=SHARE, metavar="SHARE", help="Stop when less than this is expected: 1% (default), 0.")
@@ -80,7 +86,8 @@ LIST_COLUMNS = (
 @with_access
 def command(
     common: Common,
-    model: Path,
+    model: Path | None,
+    every: bool,
     budget: float | None,
     trials: int | None,
     until: float | None,
@@ -102,20 +109,28 @@ def command(
     Results are stored as they come: the same command goes on where an interrupted tuning was, and spends what is
     left of its budget. Without --budget and --trials it stops when it expects to gain less than one percent. A kernel
     is never made slower than its default, and at the end the winners are judged inside the built model.
+
+    With --all, the models of autosched.toml one after the other: [tune] models = ["m.onnx", …]. What is left of
+    --budget and --trials is shared evenly among those to come.
     """
     if len(common.db) > 1:
         raise UsageError(f"{len(common.db)} databases given; tuning writes to one")
-    module = load_module(model, shapes, quiet=common.is_quiet)
-    database = common.db[0] if common.db else None
+    if every:
+        others = {"MODEL": model, "--list": only_list, "--tasks": tasks, "--shapes": shapes}
+        if used := [name for name, value in others.items() if value]:
+            raise UsageError(f"{used[0]} and --all exclude each other")
+        models: Sequence[tuple[Path, Shapes | None]] = project_models()
+    elif model is None:
+        here = click.get_current_context()
+        raise click.UsageError("Missing argument 'MODEL'; --all tunes what autosched.toml names", here)
+    else:
+        models = [(model, shapes)]
+    if only_list:
+        return _list(common, *models[0], spaces)
+    for path, _ in models:
+        check_source(path)
     from autosched import driver
 
-    if only_list:
-        with Waiting(f"finding the tasks of {model.name}", quiet=common.is_quiet):
-            rows = driver.list_tasks(
-                module, target=common.target, threads=common.threads, records=database, spaces=spaces, measure=True
-            )
-        show(Table(LIST_COLUMNS, rows), common.format)
-        return 0
     _check_strategy(strategy)
     options = driver.TuneOptions(
         budget_s=budget,
@@ -131,13 +146,64 @@ def command(
         fresh=fresh,
         verify=verify,
     )
-    display = TuneDisplay(name=model.name, quiet=common.is_quiet, form=common.format)
-    with measuring_on(on, common, options, access) as place, display:
-        report = driver.tune(module, records=database, progress=display, **place)
-    show(_report_table(report, common.format), common.format)
-    if common.format != "json":
-        _say_end(report, quiet=common.is_quiet)
+    reports: list[tuple[Path, TuneReport]] = []
+    for path, report in _tune(common, models, options, on, access):
+        reports.append((path, report))
+        if not every:
+            show(_report_table(report, common.format), common.format)
+        if common.format != "json":
+            _say_end(report, quiet=common.is_quiet)
+    if every:
+        show(_table_of_all(reports, common.format), common.format)
     return EXIT_INTERRUPTED if report.interrupted else 0
+
+
+def _list(common: Common, model: Path, shapes: Shapes | None, spaces: Path | None) -> int:
+    """Show the tasks of a model."""
+    module = load_module(model, shapes, quiet=common.is_quiet)
+    from autosched import driver
+
+    database = common.db[0] if common.db else None
+    with Waiting(f"finding the tasks of {model.name}", quiet=common.is_quiet):
+        rows = driver.list_tasks(
+            module, target=common.target, threads=common.threads, records=database, spaces=spaces, measure=True
+        )
+    show(Table(LIST_COLUMNS, rows), common.format)
+    return 0
+
+
+def _tune(
+    common: Common,
+    models: Sequence[tuple[Path, Shapes | None]],
+    options: TuneOptions,
+    on: str | None,
+    access: Mapping[str, Any],
+) -> Iterator[tuple[Path, TuneReport]]:
+    """Tune models one after the other until the user has enough; each has its share of what is left of the budget."""
+    from autosched import driver
+
+    begin, n_trials = time.monotonic(), 0
+    for number, (model, shapes) in enumerate(models):
+        spent_s = time.monotonic() - begin
+        part = _share(options, spent_s, n_trials, len(models) - number) if len(models) > 1 else options
+        module = load_module(model, shapes, quiet=common.is_quiet)
+        display = TuneDisplay(name=model.name, quiet=common.is_quiet, form=common.format)
+        with measuring_on(on, common, part, access) as place, display:
+            report = driver.tune(module, records=common.db[0] if common.db else None, progress=display, **place)
+        yield model, report
+        n_trials += report.n_trials
+        if report.interrupted:
+            break
+
+
+def _share(options: TuneOptions, spent_s: float, n_trials: int, n_models: int) -> TuneOptions:
+    """The budget of the next of so many models: an equal part of what is left."""
+    budget_s, trials = options.budget_s, options.trials
+    if budget_s is not None:
+        budget_s = max((budget_s - spent_s) / n_models, 1.0)
+    if trials is not None:
+        trials = max(-(-(trials - n_trials) // n_models), 1)
+    return dataclasses.replace(options, budget_s=budget_s, trials=trials)
 
 
 def _say_end(report: TuneReport, *, quiet: bool) -> None:
@@ -180,3 +246,11 @@ def _report_table(report: TuneReport, form: str) -> Table:
     more = (Column("config", "configuration"), Column("border", "border", "; ".join))
     rows = [{**task_row(task), "config": task.config, "border": task.border} for task in report.tasks]
     return Table((*COLUMNS, *more) if form in ("json", "csv") else COLUMNS, rows, summary=summary)
+
+
+def _table_of_all(reports: Sequence[tuple[Path, TuneReport]], form: str) -> Table:
+    """The tasks of several models in one table; what is said of each model stands in a list of summaries."""
+    tables = [(str(model), _report_table(report, form)) for model, report in reports]
+    rows = [{"model": model, **row} for model, table in tables for row in table.rows]
+    columns = (Column("model", "model"), *tables[0][1].columns)
+    return Table(columns, rows, summary={"models": [{"model": model, **table.summary} for model, table in tables]})

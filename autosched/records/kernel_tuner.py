@@ -125,9 +125,9 @@ def timestamp(seconds: float) -> str:
 
 
 def shown_knobs(config: Config) -> dict[str, int | str | bool]:
-    """A configuration as parameters, its template among them; a tuple becomes text."""
+    """A configuration as parameters, its template's name among them; a tuple becomes text."""
     knobs = {n: "x".join(map(str, v)) if isinstance(v, tuple) else v for n, v in config.knobs.items()}
-    return {"template": config.template, **knobs}
+    return {"template_name": config.template, **knobs}
 
 
 def to_cache(records: Sequence[Record]) -> dict[str, Any]:

@@ -57,10 +57,11 @@ def read_t4(path: Path, report: ReadReport) -> Iterator[Record]:
         document = None
     if not isinstance(document, dict) or not isinstance(document.get("results"), list):
         raise RecordError("not a result file of T4", where=str(path))
+    name = path.stem.encode("utf-8", "replace").decode("utf-8")
     for number, result in enumerate(document["results"], start=1):
         report.read += 1
         try:
-            yield _record(path.stem, result)
+            yield _record(name, result)
         except AutoschedError as error:
             report.refused.append(LineError(number, str(error)))
         except (ValueError, TypeError, KeyError, IndexError, OverflowError, AttributeError) as error:

@@ -3,7 +3,8 @@
     python -m autosched.testing.replay FILE… --strategy xgboost --budget 200 --batch 8 --seeds 30
     python -m autosched.testing.replay FILE --source OTHER_DEVICE       # with the records of another device
 
-A file is gzip CSV: a comment line, a header (parameters, then `time_ms`, `status`), one row per valid configuration.
+A file is gzip CSV: a comment line, a header (parameters, then `time_ms`, `status`), one row per valid configuration;
+or a cache file of Kernel Tuner's or a T4 result file (`.json`) that holds every valid configuration of one kernel.
 The score after k evaluations is optimum / best time found, 0 while nothing valid was found.
 """
 
@@ -19,10 +20,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from autosched.errors import AutoschedError, InvalidValueError
+from autosched.records.importing import read_log
+from autosched.records.jsonl import ReadReport
 from autosched.space import Config, ConfigSpace, choice
 from autosched.task import Measurement, Status, Trial
 from autosched.tuner.cost_model import Hint, TrialsHint
@@ -56,6 +60,8 @@ class Recording:
 
 def read_recording(path: Path) -> Recording:
     """Read a recorded space. Raises InvalidValueError with file and line if it is not one."""
+    if path.suffix == ".json":
+        return _read_json(path)
     name = path.name.removesuffix(".csv.gz")
     try:
         with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
@@ -71,6 +77,26 @@ def read_recording(path: Path) -> Recording:
         measured = [_measurement(row) for row in table]
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise InvalidValueError(f"malformed row: {error!r}", where=str(path)) from None
+    return _recording(name, path, parameters, configs, measured)
+
+
+def _read_json(path: Path) -> Recording:
+    """A space from another tuner's file. Raises InvalidValueError, and RecordError for a file that is none."""
+    report = ReadReport(str(path))
+    records = [r for r in read_log(path, report) if r.measurement.status is not Status.LOST]
+    if report.refused or not records:
+        reason = f"{len(report.refused)} entries are refused: {report.refused[0]}" if report.refused else "no entries"
+        raise InvalidValueError(f"no recorded space: {reason}", where=str(path))
+    parameters = list(records[0].config.knobs)
+    if any(list(record.config.knobs) != parameters for record in records):
+        raise InvalidValueError("no recorded space: its entries have different parameters", where=str(path))
+    configs = [dict(record.config.knobs) for record in records]
+    return _recording(path.stem, path, parameters, configs, [record.measurement for record in records])
+
+
+def _recording(
+    name: str, path: Path, parameters: Sequence[str], configs: Sequence[Any], measured: Sequence[Measurement]
+) -> Recording:
     knobs = [choice(p, sorted({c[p] for c in configs}, key=lambda v: (isinstance(v, str), v))) for p in parameters]
     outcomes = dict(zip((Config(name, c) for c in configs), measured, strict=True))
     if len(outcomes) < len(configs):

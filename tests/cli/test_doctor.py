@@ -27,6 +27,7 @@ def test_report_has_every_section(capsys: pytest.CaptureFixture[str]) -> None:
     }  # fmt: skip
     assert found["target"]["vector bits"] in (128, 256, 512)
     assert found["folders"]["kernel cache"] == os.environ["AUTOSCHED_CACHE_DIR"]
+    assert str(found["folders"]["kernel cache size"]).endswith("of 1.0 GiB")
     assert set(found["versions"]) == set(PACKAGES)
     assert found["versions"]["numba"]
     assert "AUTOSCHED_CACHE_DIR" in found["environment"]

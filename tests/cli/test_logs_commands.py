@@ -97,6 +97,60 @@ def test_filters(capsys: pytest.CaptureFixture[str], database: Path) -> None:
     assert main(["logs", "list", "--since", "yesterday", "--db", str(database)]) == 2
 
 
+def test_a_query_is_a_part_of_the_workload_s_text(capsys: pytest.CaptureFixture[str], database: Path) -> None:
+    for command, n in (("list", 2), ("best", 1), ("stats", 2)):
+        words = ["logs", command, "--db", str(database)]
+        assert len(read(capsys, *words, "matmul 8x16")) == n
+        assert len(read(capsys, *words, "16x32")) == n - 1 and read(capsys, *words, "conv2d") == []
+
+
+def test_the_fastest_come_first(capsys: pytest.CaptureFixture[str], database: Path) -> None:
+    rows = read(capsys, "logs", "show", "--top", "3", "--db", str(database))
+    assert [row["median_s"] for row in rows] == [1e-3, 1.1e-3, 2e-3]
+    rows = read(capsys, "logs", "show", "--limit", "3", "--db", str(database))
+    assert [row["time"] for row in rows] == [1.0, 2.0, 3.0]  # as they were measured
+
+
+COLUMNS = {
+    "list": "workload device threads n_trials n_failed default_s best_s winner last_time",
+    "best": "workload device threads default_s median_s gain template knobs uid",
+    "show": "uid time workload threads template status median_s mark",
+    "stats": "workload device threads n_trials failures spent_s default_s best_s gain n_to_near n_since_best "
+    "expected_gain",
+    "explain": "workload verdict trust origin template knobs median_s expected_gain reason uid",
+    "watch": "workload n_trials n_failed default_s best_s gain state",
+    "verify": "record reason",
+    "prune": "database n_deleted n_left size_bytes",
+    "upgrade": "database old_version new_version copy",
+    "export": "file n_records",
+    "import": "file n_read n_added n_refused",
+    "merge": "file n_read n_added n_refused",
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_column_names_are_stable(name: str, capsys: pytest.CaptureFixture[str], database: Path, tmp_path: Path) -> None:
+    """Other people's scripts read them: a name that is here may be joined by others, and never changes."""
+    log = tmp_path / "log.jsonl"
+    write_lines(log, RECORDS)
+    more = {
+        "explain": ["matmul"],
+        "watch": ["--once"],
+        "prune": ["--keep", "9"],
+        "export": [str(tmp_path / "out.jsonl")],
+        "import": [str(log)],
+        "merge": [str(log)],
+    }
+    words = ["logs", name, *more.get(name, []), "--db", str(database)]
+    assert main([*words, "-f", "csv"]) == 0
+    shown = capsys.readouterr().out.splitlines()[0].split(",")
+    assert shown[: len(COLUMNS[name].split())] == COLUMNS[name].split()
+    assert main([*words, "-f", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    rows = document["rows"] if isinstance(document, dict) else document
+    assert all(list(row) == shown for row in rows)
+
+
 def test_a_winner_never_shows_a_gain_below_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "r.db"
     with open_store(path) as store:

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from autosched.cli import main
+from autosched.cli.tune import _say_end
+from autosched.driver.tune_options import TuneOptions
+from autosched.driver.tune_report import TaskReport, TuneReport
 from autosched.records import open_store
 from tests.cli.models import dense_file, refuse
 
@@ -77,6 +80,66 @@ def test_spaces_of_one_s_own_are_searched_and_their_winners_are_used(
         chunks = {record.config["chunk"] for record in store.records() if not record.is_default}
     assert rows <= {1, 2, 4} and chunks <= {1}
     refuse(capsys, [*words, "--spaces", str(tmp_path / "none")], "no such folder of search spaces")
+
+
+def test_flags_become_options(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[TuneOptions] = []
+
+    def tune(module: object, *, options: TuneOptions, **rest: object) -> TuneReport:
+        given.append(options)
+        return TuneReport()
+
+    monkeypatch.setattr("autosched.driver.tune", tune)
+    assert main([*words, "--cold", "--fresh", "--until", "2%", "--cache", "warm", "--budget", "10m"]) == 0
+    assert main([*words, "--tasks", "0", "--seed", "7", "--strategy", "gp"]) == 0
+    first, second = given
+    assert (first.hints, first.fresh, first.until, first.cache, first.budget_s) == (False, True, 0.02, "warm", 600.0)
+    assert (second.hints, second.fresh, second.until, second.cache, second.budget_s) == (
+        True,
+        False,
+        0.01,
+        "auto",
+        None,
+    )
+    assert (second.tasks, second.seed, second.strategy, second.threads) == ((0,), 7, "gp", 1)
+
+
+def test_borders_are_told_at_the_end(capsys: Capture) -> None:
+    border = ("matmul: chunk=64 is the largest candidate",)
+    report = TuneReport([TaskReport("a", 1, border=border), TaskReport("b", 1, border=border)], reason="time is up")
+    _say_end(report, quiet=False)
+    said = capsys.readouterr().err
+    assert "on the border of its space: matmul: chunk=64 is the largest candidate of 2 tasks; a longer list" in said
+
+
+def test_all_models_of_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    """One command for a new machine: the budget is shared, and one database has it all."""
+    dense_file(tmp_path / "a.onnx")
+    dense_file(tmp_path / "d.onnx", batch="batch", op="Sigmoid")
+    models = '["a.onnx", {model = "d.onnx", shapes = "x:3x16"}]'
+    (tmp_path / "autosched.toml").write_text(f"[tune]\nmodels = {models}\n")
+    (tmp_path / "inside").mkdir()
+    monkeypatch.chdir(tmp_path / "inside")
+    monkeypatch.delenv("AUTOSCHED_DB")
+    words = ["tune", "--all", "--threads", "1", "--verify", "task"]
+    assert main([*words, "--trials", "5", "-f", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [m["n_trials"] for m in document["models"]] == [3, 2]
+    assert [Path(row["model"]).name for row in document["rows"]] == ["a.onnx", "d.onnx"]
+    with open_store(tmp_path / "autosched.db") as store:
+        assert {record.workload.shapes[0][0] for record in store.records() if record.is_winner} == {4, 3}
+    for more in (["x.onnx"], ["--list"], ["--tasks", "0"], ["--shapes", "x:3x16"]):
+        refuse(capsys, [*words, *more], "--all exclude each other")
+    refuse(capsys, ["tune"], "Missing argument 'MODEL'", "--all")
+    for text, said in (
+        ("", "names no models"),
+        ("[tune]\nmodels = [3]", "a model is a text"),
+        ("[tune", "cannot read"),
+        ('[tune]\nmodels = ["none.onnx"]', "none.onnx"),
+        ('[tune]\nmodels = [{model = "d.onnx", shapes = "x"}]', "shapes of d.onnx"),
+    ):
+        (tmp_path / "autosched.toml").write_text(text)
+        refuse(capsys, words, said)
 
 
 @pytest.mark.parametrize(("option", "value"), [("--until", "half"), ("--cache", "hot"), ("--verify", "off")])

@@ -166,6 +166,34 @@ def test_tune_and_force_tune_before_they_build(tmp_path: Path, monkeypatch: pyte
     assert not calls  # whoever hands in a context has said which configurations are used
 
 
+SECOND = """
+import sys, autosched
+from autosched.codegen import counters
+built = autosched.build(autosched.relax.frontend.onnx.from_onnx(sys.argv[1]), threads=1)
+print(built.manifest["report"][0]["trust"], counters.COMPILES.value, sep=", ")
+"""
+
+
+def test_a_second_process_measures_and_compiles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is known is found without being named, and even where a build may tune there is nothing left to measure."""
+    from autosched.cli.model import load_module
+
+    module = load_module(dense_file(tmp_path / "m.onnx"), None, quiet=True)
+    monkeypatch.setenv("AUTOSCHED_DB", str(tmp_path / "user.db"))
+    with open_store(tmp_path / "user.db") as store:
+        store.add([winner(task) for task in extract_tasks(module, CPU, threads=1)])
+        known = store.count()
+    autosched.build(module, threads=1)
+    environment = autosched.env.child_environment({"AUTOSCHED_TUNE": "tune"})
+    done = subprocess.run(
+        [sys.executable, "-c", SECOND, str(tmp_path / "m.onnx")], env=environment, capture_output=True, text=True,
+        cwd=Path(__file__).parents[2], timeout=120,
+    )  # fmt: skip
+    assert done.stdout == "verified here, 0\n", done.stderr
+    with open_store(tmp_path / "user.db") as store:
+        assert store.count() == known
+
+
 BUILD = """
 import sys
 from autosched.cli import main

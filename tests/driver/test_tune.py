@@ -59,6 +59,7 @@ def test_the_default_is_trial_0_of_every_task_and_builds_use_the_winners(tmp_pat
             assert [r.is_default for r in records][:2] == [True, False] and not records[0].is_winner
             assert sum(r.is_winner for r in records) == 1 and records[-1].is_winner
             assert records[-1].measurement.how["interleaved"] >= 2  # with the default, at the end
+            assert records[-1].measurement.how["complete"] is True and records[-1].measurement.how["session_s"] > 0
             shapes = summary.winner.workload.shapes if summary.winner else ()
             func = next(f for f in functions.values() if tuple(b.const_shape() for b in f.buffers) == shapes)
             assert records[0].config == default_config(func, target)
@@ -142,6 +143,13 @@ def test_the_same_command_again_measures_nothing_twice(tmp_path: Path) -> None:
         searched = [r.config for r in store.records() if "interleaved" not in r.measurement.how]
     assert len(searched) == len(set(searched)) == 20
     assert second.tasks[0].default_s is not None  # known from the first run
+
+
+def test_a_time_budget_is_kept(tmp_path: Path) -> None:
+    """Starting workers and naming the winner included; the last batch may run over."""
+    report = tune(matmul(), tmp_path / "r.db", TuneOptions(budget_s=6.0, until=0.0, threads=1))
+    assert report.reason.startswith("the time budget is used up") and report.n_trials > 0
+    assert 3 < report.elapsed_s < 12 and report.tasks[0].state.startswith("done")
 
 
 def test_a_used_up_space_is_not_measured_again(tmp_path: Path) -> None:

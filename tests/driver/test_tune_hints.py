@@ -51,6 +51,15 @@ def test_other_workloads_devices_and_versions_are_hints(tmp_path: Path) -> None:
         assert scores[0] == 0 and scores[-1] == scores.max() > 0  # by the other device's times
 
 
+def test_hints_can_be_left_out(tmp_path: Path) -> None:
+    task, other = tasks()
+    with open_store(tmp_path / "r.db") as store:
+        store.add(make_records(other))
+        for hints in (True, False):
+            job = Job([task], CPU, 1, store, TuneOptions(trials=5, hints=hints, strategy="random"), {})
+            assert bool(job._hints(0)) == hints
+
+
 def test_trials_of_this_run_count_too(tmp_path: Path) -> None:
     task, other = tasks()
     trials = [r.trial for r in make_records(other)]

@@ -21,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from autosched.cli.project import project_models
 from autosched.errors import AutoschedError
 from autosched.records import ReadReport, default_reader, open_store, read_lines, write_lines
 from autosched.records.importing import read_log
@@ -50,6 +51,17 @@ KERNEL_TUNER = {
         "32,1": {"block": 32, "tile": 1, "time": 0.5, "times": [0.5, 0.6], "timestamp": "2024-01-01 00:00:00+00:00"},
         "64,2": {"block": 64, "tile": 2, "time": "CompilationFailedConfig", "timestamp": "2024-01-01T00:00:00"},
     },
+}  # fmt: skip
+T4 = {
+    "schema_version": "1.0.0",
+    "results": [
+        {
+            "timestamp": "2024-01-01T00:00:00+00:00", "configuration": {"block": 32, "tile": 1.5},
+            "times": {"runtimes": [0.5]}, "invalidity": "correct", "correctness": 1,
+            "measurements": [{"name": "time", "value": 0.5, "unit": "ms"}], "objectives": ["time"],
+        },
+        {"configuration": {"block": 64}, "invalidity": "compile", "measurements": [], "objectives": ["time"]},
+    ],
 }  # fmt: skip
 SPACE = (ROOT / "search_spaces" / "cpu" / "matmul.toml").read_text(encoding="utf-8")
 SHAPE = {"batch": 1, "M": 64, "N": 64, "K": 64, "lanes": 8, "registers": 16}
@@ -156,6 +168,7 @@ READERS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {
     "Kernel Tuner, unfinished": (
         into(json.dumps(KERNEL_TUNER)[:-2] + ","), lambda path: list(read_log(path, ReadReport(""))),
     ),
+    "T4": (into(json.dumps(T4)), lambda path: list(read_log(path, ReadReport("")))),
     "package": (lambda path: write_lines(path, [record(1, winner=True)], head="a package"), read_package),
     "database": (good_database, read_database),
     "database, written to": (good_database, write_database),
@@ -170,8 +183,12 @@ READERS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {
     "lock": (good_lock, read_lock),
     "space": (into(SPACE), read_space),
     "project file": (into('[records]\ndb = "x.db"\n'), lambda path: project_database(path.parent)),
+    "project's models": (
+        into('[tune]\nmodels = ["m.onnx", {model = "d.onnx", shapes = "x:3x4"}]\n'),
+        lambda path: project_models(path.parent),
+    ),
 }  # fmt: skip
-NAMES = {"project file": "autosched.toml", "folder": "host-1-aaaa.jsonl"}
+NAMES = {"project file": "autosched.toml", "project's models": "autosched.toml", "folder": "host-1-aaaa.jsonl"}
 
 
 @st.composite

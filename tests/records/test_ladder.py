@@ -49,6 +49,22 @@ def test_the_order_of_records_never_decides() -> None:
     assert len(found) == 1
 
 
+def test_what_was_measured_as_the_task_will_run_comes_first() -> None:
+    """Threads and the state of the caches are part of the look-up."""
+
+    def measured(rows: int, cache: str, threads: int) -> Record:
+        one = dataclasses.replace(record(rows, winner=True), threads=threads, time=float(rows))
+        return dataclasses.replace(one, measurement=dataclasses.replace(one.measurement, how={"cache": cache}))
+
+    cold, warm, alone = measured(1, "cold", 2), measured(2, "warm", 2), measured(3, "cold", 1)
+    for order in itertools.permutations((cold, warm, alone)):
+        for cache, threads, expected in (("cold", 2, cold), ("warm", 2, warm), ("cold", 1, alone), ("", 2, warm)):
+            task = dataclasses.replace(TASK, cache=cache, threads=threads)
+            assert choose(order, task, "log").config == expected.config
+    other = choose([alone], TASK, "log")
+    assert other.trust is Trust.NEAR and "tuned with 1 threads, not 2" in other.reason
+
+
 def test_only_shipped_logs_go_by_family() -> None:
     cousin = RUNGS[4][0]
     assert "another device" in choose([cousin], TASK, "log").reason
@@ -108,6 +124,13 @@ def test_a_neighbour_is_used_only_where_a_gain_is_expected(tmp_path: Path) -> No
     assert not reader.best(matmul_task(128, 256, 3000)) and not reader.best(matmul_task(128, 256, 800, threads=1))
     assert not reader.best(matmul_task(128, 256, 800, target="llvm -mcpu=x86-64-v4"))
     assert reader.best(TASK).trust is Trust.HERE
+
+
+def test_a_default_that_has_won_is_no_gap_for_a_neighbour(tmp_path: Path) -> None:
+    task = matmul_task(128, 256, 800)
+    tuned = [record(4, winner=True), record(1, task=task, winner=True, default=True)]
+    found = near_reader(tmp_path / "r.db", tuned, 9.0).best(task)
+    assert found.is_default and found.config == record(1).config and found.trust is Trust.HERE
 
 
 def test_an_unusable_record_is_not_papered_over(tmp_path: Path) -> None:

@@ -1,11 +1,16 @@
 import gzip
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from autosched.errors import InvalidValueError
+from autosched.records import Record
+from autosched.records.kernel_tuner import to_cache
+from autosched.records.t4 import to_t4
 from autosched.testing.replay import main, read_recording, replay, summarise
+from autosched.testing.tasks import record
 
 
 def write(path: Path, rows: list[str], header: str = "x,y,mode,time_ms,status") -> Path:
@@ -92,3 +97,19 @@ def test_other_seeds_and_ends_by_the_command_line(recorded: Path, capsys: pytest
         assert main([str(recorded), *options, *more]) == 0
     first, other, ended = (json.loads(line)["scores"] for line in capsys.readouterr().out.splitlines())
     assert first != other == ended
+
+
+@pytest.mark.parametrize("form", [to_cache, to_t4])
+def test_files_of_other_tuners(
+    form: Callable[[Sequence[Record]], object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A cache of Kernel Tuner's and a T4 file hold a space as well as our own recordings do."""
+    path = tmp_path / "matmul.json"
+    path.write_text(json.dumps(form([record(rows) for rows in range(1, 31)])))
+    recording = read_recording(path)
+    assert recording.space.count() == 30 and recording.optimum_s == pytest.approx(1e-3 / 30)
+    assert main([str(path), "--strategy", "random", "--budget", "30", "--seeds", "2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["scores"]["30"][0] == pytest.approx(1.0)
+    path.write_text('{"results": [{"configuration": 3}]}')
+    assert main([str(path)]) == 2
+    assert "no recorded space: 1 entries are refused" in capsys.readouterr().err

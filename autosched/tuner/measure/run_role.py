@@ -14,6 +14,7 @@ from autosched.runtime.pool import ThreadPool, open_pool
 from autosched.target.host import host_cpu
 from autosched.task import Measurement, Status
 from autosched.tuner.measure.base import MeasureOptions
+from autosched.tuner.measure.clock import clock_facts, throttle_count
 from autosched.tuner.measure.loaded import LoadedKernel
 from autosched.tuner.measure.reference import StoredReference
 from autosched.tuner.measure.sampling import calls_per_repeat, sample, time_calls
@@ -105,7 +106,9 @@ class RunRole:
         bench.check(loaded, entry.packs, job.options)
         if not job.is_timed:
             return CHECKED_AGAINST
+        throttled = throttle_count()
         found = sample(loaded.run, job.options, job.best_s)
+        clock = clock_facts(throttled)
         bench.check(loaded, entry.packs, job.options)  # what works once may fail the next time: races, leftovers
         how = {
             "threads": entry.threads,
@@ -113,6 +116,7 @@ class RunRole:
             "copies": len(loaded.sets),
             "number": found.number,
             "interval": round(found.interval, 5),
+            **clock,
         }
         if found.was_cut:
             how["cut"] = True

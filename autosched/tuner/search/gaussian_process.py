@@ -35,6 +35,7 @@ from autosched.tuner.cost_model import (
     one_thread,
 )
 from autosched.tuner.search.base import BaseSearch
+from autosched.tuner.search.variation import Variation
 
 START = 10  # configurations far from each other, before the model is asked
 LEAST_TRIALS = 4  # with a time, for a model
@@ -58,6 +59,7 @@ class GaussianProcessSearch(BaseSearch):
         super().__init__(space, seed=seed, start=start, hints=hints)
         self.seed = seed
         self.feasibility = Feasibility(seed)
+        self._variation = Variation(self.pool, self.history)
         self._form: SpaceForm | None = None
         self._models: list[GaussianProcess] = []
         self._fitted_on = 0  # trials at the last fit of the parameters
@@ -76,7 +78,14 @@ class GaussianProcessSearch(BaseSearch):
         with one_thread():
             self._fit()
             self.feasibility.learn(self.history.numbers, self.history.ok)
-            return self._from_list(n) if self.pool.is_listed else self._from_samples(n)
+            if self.pool.is_listed:
+                return self._from_list(n)
+            varied = self._variation.rows(n)
+            if len(varied) == n:
+                return varied
+            rows, known = self._from_samples(n), {row.tobytes() for row in varied}
+            others = np.compress([row.tobytes() not in known for row in rows], rows, axis=0)
+            return np.concatenate([others[: n - len(varied)], varied])
 
     # ---- the model
 

@@ -18,6 +18,8 @@ from autosched.space import Config
 from autosched.target import host_cpu
 from autosched.task import Measurement, Status, Trial
 from autosched.tuner.measure import Built, LocalMeasurer, MeasureOptions
+from autosched.tuner.measure.clock import clock_khz
+from autosched.tuner.measure.runner import LocalRunner
 from tests.tuner.measure.kernels import K, N, config, evaluate, matmul_task
 
 pytestmark = pytest.mark.alone  # processes that are killed or timed
@@ -49,6 +51,8 @@ def test_a_good_candidate_has_times(measurer: LocalMeasurer, kind: str) -> None:
     assert 1e-8 < measurement.median_s < 1e-2 and len(measurement.times_s) >= 3
     assert measurement.checked_against == "float64 reference"
     assert measurement.how["threads"] == 1 and measurement.how["cache"] == "warm"
+    assert 0 <= measurement.how["interval"] < 1
+    assert ("clock_mhz" in measurement.how) == (clock_khz() is not None)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +109,21 @@ def test_comparison_ranks_and_drops_failures(measurer: LocalMeasurer) -> None:
     assert failure.measurement.status is Status.NON_FINITE and not failure.is_faster
     assert faster.is_faster and faster.low <= faster.ratio <= faster.high < 0.8
     assert 0.5 < same.ratio < 2 and len(same.measurement.times_s) == 15
+
+
+def test_finalists_are_checked_on_two_more_seeds(measurer: LocalMeasurer, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, seeds = LocalRunner.check, list[int]()
+
+    def check(self: LocalRunner, built: Built, seed: int) -> Measurement | None:
+        seeds.append(seed)
+        if seed == 2 and built.candidate.config.knobs["kind"] == "right":
+            return Measurement(Status.WRONG_RESULT, error="right by luck until now")
+        return real(self, built, seed)
+
+    monkeypatch.setattr(LocalRunner, "check", check)
+    baseline, lucky = measurer.compare(TASK, [config("slow", rounds=5), config("right")], rounds=3)
+    assert sorted(seeds) == [0, 0, 1, 1, 2, 2] and baseline.measurement.is_ok
+    assert lucky.measurement.status is Status.WRONG_RESULT and not lucky.is_faster
 
 
 def test_comparison_survives_a_crash(measurer: LocalMeasurer) -> None:

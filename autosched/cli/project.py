@@ -1,0 +1,49 @@
+"""What a project's `autosched.toml` says for the command line: the models that `tune --all` goes through."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from autosched.cli.model import Shapes, is_object
+from autosched.cli.values import parse_shapes
+from autosched.errors import UsageError
+
+EXAMPLE = '[tune] models = ["m.onnx", {model = "d.onnx", shapes = "x:1x3x224x224"}]'
+
+
+def project_models(start: Path | None = None) -> list[tuple[Path, Shapes | None]]:
+    """The models of the project that the folder (the current one if None) belongs to, each with its shapes.
+
+    Paths are relative to the file; a name such as "package.module:object" stays as it is.
+    Raises  UsageError where there is no such file, or where it names no models.
+    """
+    from autosched.records.places import PROJECT_FILE, find_project_file
+
+    file = find_project_file(start)
+    if file is None:
+        raise UsageError(f"--all reads {PROJECT_FILE}, which neither this folder nor one above it has", hint=EXAMPLE)
+    try:
+        section = tomllib.loads(file.read_text(encoding="utf-8")).get("tune", {})
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UsageError(f"cannot read {file}: {error}") from None
+    models = section.get("models") if isinstance(section, dict) else None
+    if not isinstance(models, list) or not models:
+        raise UsageError(f"{file} names no models to tune", hint=EXAMPLE)
+    return [_model(entry, file) for entry in models]
+
+
+def _model(entry: Any, file: Path) -> tuple[Path, Shapes | None]:
+    match entry:
+        case str() as name:
+            shapes = None
+        case {"model": str() as name, "shapes": str() as text}:
+            try:
+                shapes = parse_shapes(text)
+            except ValueError as error:
+                raise UsageError(f"{file}: shapes of {name}: {error}") from None
+        case _:
+            raise UsageError(f"{file}: a model is a text or has 'model' and 'shapes', not {entry!r:.60}", hint=EXAMPLE)
+    path = Path(name)
+    return (path if is_object(path) else file.parent / path), shapes

@@ -1,0 +1,85 @@
+"""`autosched build`: what its one line says, and configurations that the caller names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from autosched.cli import main
+from autosched.driver import extract_tasks
+from autosched.driver.task_space import default_of
+from autosched.frontend.onnx import from_onnx
+from autosched.records import open_store
+from autosched.target import Target
+from tests.cli.models import dense_file, refuse
+from tests.driver.test_trust import task_of, winner
+from tests.frontend.onnx_models import make, node
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A command line that builds a small model, where nothing is known of any kernel."""
+    monkeypatch.setattr("autosched.records.shipped.tuning_logs_folder", lambda: None)
+    monkeypatch.setenv("AUTOSCHED_DB", str(tmp_path / "user.db"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    return ["build", str(dense_file(tmp_path / "m.onnx")), "--threads", "1"]
+
+
+def summary(capsys: Capture, words: list[str]) -> str:
+    """The line of a build; there is no other but the one with the file's name."""
+    capsys.readouterr()
+    assert main(words) == 0
+    captured = capsys.readouterr()
+    line, written = captured.err.splitlines()
+    assert not captured.out and written.startswith("written to")
+    return line
+
+
+def test_one_line_says_what_tuning_may_gain(words: list[str], tmp_path: Path, capsys: Capture) -> None:
+    model = tmp_path / "m.onnx"
+    assert summary(capsys, words).endswith(f"; to tune: autosched tune {model}")
+    with open_store(tmp_path / "user.db") as store:
+        store.add([winner(task_of())])  # another size, twice as fast as its default
+    assert summary(capsys, words).endswith(f"; about 50 % to gain: autosched tune {model}")
+    assert "autosched tune" not in summary(capsys, [*words, "--no-db"])
+    (task,) = extract_tasks(from_onnx(str(model)), Target("cpu"), threads=1)
+    with open_store(tmp_path / "user.db") as store:
+        store.add([winner(task)])
+    assert "autosched tune" not in summary(capsys, words)
+
+
+def test_many_untuned_kernels_are_one_line(words: list[str], capsys: Capture) -> None:
+    nodes = [node("Transpose", "x", "h0", perm=[1, 0])]
+    for i in range(3):  # kernels of other sizes each
+        nodes += [node("Concat", f"h{i} h{i}", f"c{i}", axis=0), node("Softmax", f"c{i}", f"h{i + 1}", axis=1)]
+    Path(words[1]).write_bytes(make(nodes, {"x": (3, 2)}, ["h3"], {}).SerializeToString())
+    line = summary(capsys, words)
+    assert int(line.split()[0]) >= 4 and "default" in line
+
+
+def test_a_configuration_can_be_pinned(words: list[str], tmp_path: Path, capsys: Capture) -> None:
+    (task,) = extract_tasks(from_onnx(str(tmp_path / "m.onnx")), Target("cpu"), threads=1)
+    default = default_of(task)
+    with open_store(tmp_path / "user.db") as store:
+        store.add([winner(task)])
+    capsys.readouterr()
+    for pin in ("matmul: vectors=1 rows=2", "rows=2 vectors=1"):  # what is not named is the default's
+        assert main([*words, "--pin", "matmul 4x16", pin, "-f", "json"]) == 0
+        (row,) = json.loads(capsys.readouterr().out)["kernels"]
+        assert row["config"] == str(default.with_knobs(rows=2, vectors=1)) and row["origin"] == "pinned"
+    words = [*words, "-o", str(tmp_path / "x.asx")]
+    for pin, said in (
+        ("rows=two", "rows='two'"),
+        ("rows=1000000", "cannot be used"),
+        ("columns=2", "no knob 'columns'"),
+        ("blocked: rows=2", "no template 'blocked'"),
+        ("rows", "write knob=value"),
+    ):
+        refuse(capsys, [*words, "--pin", "matmul", pin], said)
+    refuse(capsys, [*words, "--pin", "conv9d", "rows=2"], "no kernel's workload holds 'conv9d'")
+    refuse(capsys, [*words, "--pin", "matmul", "rows=2", "--locked", "m.lock"], "--pin and --locked")
+    assert not (tmp_path / "x.asx").exists()
