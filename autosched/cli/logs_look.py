@@ -34,7 +34,8 @@ TASK_COLUMNS = (
 
 @make_command(
     "list",
-    example='autosched logs list --db tuned.db\nautosched logs list "conv2d 1x64"\nautosched logs list --where "op=conv2d" --since 2h',
+    example='autosched logs list --db tuned.db\nautosched logs list "conv2d 1x64"\n'
+    'autosched logs list --where "op=conv2d" --since 2h',
 )
 @with_query
 @with_filter

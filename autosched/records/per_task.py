@@ -18,7 +18,7 @@ ToDocument = Callable[[Sequence[Record]], dict[str, Any]]
 
 
 def write_per_task(folder: Path, records: Iterable[Record], to_document: ToDocument) -> dict[Path, int]:
-    """Write `<operator>-<digits>.json` for each workload, device and number of threads; gives the files' sizes in records.
+    """Write `<operator>-<digits>.json` for each workload, device and number of threads; gives the records of each.
 
     Of several records of a configuration the fastest is written; a lost trial says nothing and is left out. Equal
     records give equal files. Raises RecordError if a file cannot be written; it is then as it was.

@@ -34,6 +34,6 @@ class Variation:
         (best,) = history.best_rows(1)
         near = self._pool.untaken(self._pool.space.neighbour_rows(best))
         changed = (near != best).argmax(axis=1)
-        tried = [int((history.rows[:, knob] == row[knob]).sum()) for row, knob in zip(near, changed, strict=True)]
+        tried = np.array([(history.rows[:, k] == row[k]).sum() for row, k in zip(near, changed, strict=True)])
         order = np.lexsort((self._pool.rng.random(len(near)), tried))
         return near[order[:count]]
