@@ -16,12 +16,12 @@ from autosched.cli.cluster_options import measuring_on, with_access
 from autosched.cli.common import Common, make_command
 from autosched.cli.model import Shapes, check_source, load_module
 from autosched.cli.output import Column, Table, milliseconds, percent, say, show
-from autosched.cli.process import EXIT_INTERRUPTED
+from autosched.cli.process import EXIT_FAILED, EXIT_INTERRUPTED
 from autosched.cli.progress import COLUMNS, TuneDisplay, status_line, task_row
 from autosched.cli.project import project_models
 from autosched.cli.values import DURATION, INDICES, SHAPES, SHARE, Count
 from autosched.cli.waiting import Waiting
-from autosched.errors import UsageError
+from autosched.errors import AutoschedError, UsageError
 
 if TYPE_CHECKING:
     from autosched.driver import TuneOptions, TuneReport
@@ -53,6 +53,7 @@ LIST_COLUMNS = (
 @make_command("tune", example=EXAMPLE)
 @click.argument("model", type=click.Path(path_type=Path), required=False)
 @click.option("--all", "every", is_flag=True, help="Tune every model that the project's autosched.toml names.")
+@click.option("--keep-going", is_flag=True, help="With --all: go on after a model that cannot be tuned (exit code 1).")
 @click.option("--budget", type=DURATION, help="Stop after this time: 90s, 10m, 1h30m.")
 @click.option("--trials", type=Count(min=1), metavar="N", help="Stop after so many measurements, all tasks together.")
 @click.option("--until", type=SHARE, metavar="SHARE", help="Stop when less than this is expected: 1% (default), 0.")
@@ -88,6 +89,7 @@ def command(
     common: Common,
     model: Path | None,
     every: bool,
+    keep_going: bool,
     budget: float | None,
     trials: int | None,
     until: float | None,
@@ -120,6 +122,8 @@ def command(
         if used := [name for name, value in others.items() if value]:
             raise UsageError(f"{used[0]} and --all exclude each other")
         models: Sequence[tuple[Path, Shapes | None]] = project_models()
+    elif keep_going:
+        raise UsageError("--keep-going does nothing without --all")
     elif model is None:
         here = click.get_current_context()
         raise click.UsageError("Missing argument 'MODEL'; --all tunes what autosched.toml names", here)
@@ -127,7 +131,7 @@ def command(
         models = [(model, shapes)]
     if only_list:
         return _list(common, *models[0], spaces)
-    for path, _ in models:
+    for path, _ in () if keep_going else models:
         check_source(path)
     from autosched import driver
 
@@ -147,15 +151,17 @@ def command(
         verify=verify,
     )
     reports: list[tuple[Path, TuneReport]] = []
-    for path, report in _tune(common, models, options, on, access):
+    for path, report in _tune(common, models, options, on, access, keep_going):
         reports.append((path, report))
         if not every:
             show(_report_table(report, common.format), common.format)
         if common.format != "json":
             _say_end(report, quiet=common.is_quiet)
-    if every:
+    if every and reports:
         show(_table_of_all(reports, common.format), common.format)
-    return EXIT_INTERRUPTED if report.interrupted else 0
+    if reports and reports[-1][1].interrupted:
+        return EXIT_INTERRUPTED
+    return EXIT_FAILED if len(reports) < len(models) else 0
 
 
 def _list(common: Common, model: Path, shapes: Shapes | None, spaces: Path | None) -> int:
@@ -178,6 +184,7 @@ def _tune(
     options: TuneOptions,
     on: str | None,
     access: Mapping[str, Any],
+    keep_going: bool,
 ) -> Iterator[tuple[Path, TuneReport]]:
     """Tune models one after the other until the user has enough; each has its share of what is left of the budget."""
     from autosched import driver
@@ -186,10 +193,16 @@ def _tune(
     for number, (model, shapes) in enumerate(models):
         spent_s = time.monotonic() - begin
         part = _share(options, spent_s, n_trials, len(models) - number) if len(models) > 1 else options
-        module = load_module(model, shapes, quiet=common.is_quiet)
-        display = TuneDisplay(name=model.name, quiet=common.is_quiet, form=common.format)
-        with measuring_on(on, common, part, access) as place, display:
-            report = driver.tune(module, records=common.db[0] if common.db else None, progress=display, **place)
+        try:
+            module = load_module(model, shapes, quiet=common.is_quiet)
+            display = TuneDisplay(name=model.name, quiet=common.is_quiet, form=common.format)
+            with measuring_on(on, common, part, access) as place, display:
+                report = driver.tune(module, records=common.db[0] if common.db else None, progress=display, **place)
+        except AutoschedError as error:
+            if not keep_going:
+                raise
+            say(f"{model} is left out: {error.line}")
+            continue
         yield model, report
         n_trials += report.n_trials
         if report.interrupted:

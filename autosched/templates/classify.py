@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from autosched.ir.node import walk
 from autosched.tir import (
@@ -23,6 +24,7 @@ from autosched.tir.functor import blocks as blocks_below
 from autosched.tir.functor import free_vars
 
 
+@lru_cache(maxsize=64)
 def blocks_of(func: PrimFunc) -> tuple[Block, ...]:
     """The blocks of an unscheduled function in order, without the root."""
     return tuple(b for b in blocks_below(func.body) if b is not func.root)

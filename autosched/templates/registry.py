@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 
 from autosched.errors import InvalidValueError
 from autosched.space import Config, ConfigSpace
@@ -41,6 +41,7 @@ def all_templates(kind: str) -> tuple[Template, ...]:
     )
 
 
+@lru_cache(maxsize=64)
 def templates_for(func: PrimFunc, target: Target) -> tuple[tuple[Template, Anchor], ...]:
     """The templates that match a function, with what each found. The first one's default is the function's default."""
     found = ((t, t.match(func, target)) for t in all_templates(target.kind.name))

@@ -142,6 +142,30 @@ def test_all_models_of_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         refuse(capsys, words, said)
 
 
+def test_a_model_that_fails_stops_the_others_only_where_nobody_says_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    dense_file(tmp_path / "a.onnx")
+    (tmp_path / "bad.onnx").write_text("no model")
+    (tmp_path / "autosched.toml").write_text('[tune]\nmodels = ["bad.onnx", "none.onnx", "a.onnx"]\n')
+    monkeypatch.chdir(tmp_path)
+    tuned: list[int | None] = []
+
+    def tune(module: object, *, options: TuneOptions, **rest: object) -> TuneReport:
+        tuned.append(options.trials)
+        return TuneReport(n_trials=3)
+
+    monkeypatch.setattr("autosched.driver.tune", tune)
+    words = ["tune", "--all", "--trials", "9", "-q"]
+    refuse(capsys, words, "none.onnx")  # told before hours are spent on the others
+    assert not tuned and main([*words, "--keep-going"]) == 1
+    said = capsys.readouterr().err
+    assert tuned == [9] and "bad.onnx is left out: " in said and "none.onnx is left out: " in said
+    (tmp_path / "autosched.toml").write_text('[tune]\nmodels = ["a.onnx", "bad.onnx"]\n')
+    assert main(words) == 2 and tuned == [9, 5]
+    refuse(capsys, ["tune", "a.onnx", "--keep-going"], "--keep-going does nothing without --all")
+
+
 @pytest.mark.parametrize(("option", "value"), [("--until", "half"), ("--cache", "hot"), ("--verify", "off")])
 def test_refused_values(words: list[str], capsys: Capture, option: str, value: str) -> None:
     refuse(capsys, [*words, option, value], value)
