@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -133,12 +133,20 @@ class LocalBuilder:
         assert isinstance(reply.value, bytes), "the native loop is object code"
         return reply.value
 
-    def build(self, candidates: Sequence[Candidate], *, are_kept: bool = False) -> Iterator[Built | Failed]:
+    def build(
+        self,
+        candidates: Sequence[Candidate],
+        *,
+        are_kept: bool = False,
+        meanwhile: Callable[[], object] | None = None,
+    ) -> Iterator[Built | Failed]:
         """Compile candidates on all workers; gives each outcome as soon as it is there.
 
-        are_kept  whether their kernels go to the kernel cache: those of finalists do, losers leave nothing behind
+        are_kept   whether their kernels go to the kernel cache: those of finalists do, losers leave nothing behind
+        meanwhile  called when the first have begun, before they are waited for
         """
-        for position, reply in self._crew.run([self._job(candidate, are_kept) for candidate in candidates]):
+        jobs = [self._job(candidate, are_kept) for candidate in candidates]
+        for position, reply in self._crew.run(jobs, meanwhile):
             candidate = candidates[position]
             if reply.status is Status.OK:
                 kernel, packs, build_s = reply.value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import connection
 from typing import Literal
 
@@ -75,16 +75,21 @@ class Crew:
         for worker in self.workers:
             worker.wait_ready()
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[tuple[int, Reply]]:
+    def run(self, jobs: Sequence[Job], meanwhile: Callable[[], object] | None = None) -> Iterator[tuple[int, Reply]]:
         """Do jobs on all workers and give (position of the job, reply) as the replies come.
 
+        meanwhile  called when the first jobs have begun, before their replies are awaited
+        raises     AutoschedError if a worker cannot start
         Workers go on with the next jobs while the caller looks at a reply. Leaving the iteration early ends the workers
-        that are busy. Raises AutoschedError if a worker cannot start.
+        that are busy.
         """
         assert not self._is_closed and not self._busy, "a crew does one list of jobs at a time, until it is closed"
         waiting = deque(enumerate(jobs))
         again: set[int] = set()  # jobs whose worker died before they began: each is sent a second time
         try:
+            self._send(waiting)
+            if meanwhile is not None:
+                meanwhile()
             while waiting or self._busy:
                 self._send(waiting)
                 finished = []

@@ -154,12 +154,8 @@ class LocalMeasurer:
         """Build candidates; the reference is made and spares warm up meanwhile."""
         builder.crew.refresh()
         runner.crew.refresh()
-        is_prepared = False
-        for outcome in builder.build(candidates, are_kept=are_kept):
-            if not is_prepared and candidates:
-                runner.prepare(candidates[0].task)
-                is_prepared = True
-            yield outcome
+        tasks = [candidate.task for candidate in candidates[:1]]
+        yield from builder.build(candidates, are_kept=are_kept, meanwhile=lambda: [runner.prepare(t) for t in tasks])
 
     def _check(self, runner: LocalRunner, built: Built, extra_seeds: int) -> Measurement | None:
         """Check on several inputs, on fewer of them where making references takes long."""

@@ -18,6 +18,7 @@ from autosched.space import Config
 from autosched.target import host_cpu
 from autosched.task import Measurement, Status, Trial
 from autosched.tuner.measure import Built, LocalMeasurer, MeasureOptions
+from autosched.tuner.measure.base import Candidate
 from autosched.tuner.measure.clock import clock_khz
 from autosched.tuner.measure.runner import LocalRunner
 from tests.tuner.measure.kernels import K, N, config, evaluate, matmul_task
@@ -164,6 +165,16 @@ def test_leaving_early_leaves_a_usable_measurer(measurer: LocalMeasurer) -> None
         assert trial.is_ok
         break
     assert measure_one(measurer, "right").is_ok
+
+
+def test_the_reference_is_made_while_candidates_are_built(measurer: LocalMeasurer) -> None:
+    builder, busy = measurer.builder, list[int]()
+    candidates = [Candidate(TASK, config("right"))]
+    (built,) = builder.build(candidates, meanwhile=lambda: busy.append(len(builder.crew._busy)))
+    assert busy == [1] and isinstance(built, Built)
+    with pytest.raises(ZeroDivisionError):
+        list(builder.build(candidates, meanwhile=lambda: 1 // 0))
+    assert measure_one(measurer, "right").is_ok  # the measurer is as good as before
 
 
 def test_a_worker_that_died_idle_is_replaced_without_blame(measurer: LocalMeasurer) -> None:
