@@ -117,18 +117,10 @@ def command(
     """
     if len(common.db) > 1:
         raise UsageError(f"{len(common.db)} databases given; tuning writes to one")
-    if every:
-        others = {"MODEL": model, "--list": only_list, "--tasks": tasks, "--shapes": shapes}
-        if used := [name for name, value in others.items() if value]:
-            raise UsageError(f"{used[0]} and --all exclude each other")
-        models: Sequence[tuple[Path, Shapes | None]] = project_models()
-    elif keep_going:
+    if keep_going and not every:
         raise UsageError("--keep-going does nothing without --all")
-    elif model is None:
-        here = click.get_current_context()
-        raise click.UsageError("Missing argument 'MODEL'; --all tunes what autosched.toml names", here)
-    else:
-        models = [(model, shapes)]
+    others = {"--list": only_list, "--tasks": tasks, "--shapes": shapes}
+    models = _every_model({"MODEL": model, **others}) if every else _one_model(model, shapes)
     if only_list:
         return _list(common, *models[0], spaces)
     for path, _ in () if keep_going else models:
@@ -162,6 +154,21 @@ def command(
     if reports and reports[-1][1].interrupted:
         return EXIT_INTERRUPTED
     return EXIT_FAILED if len(reports) < len(models) else 0
+
+
+def _every_model(others: Mapping[str, Any]) -> Sequence[tuple[Path, Shapes | None]]:
+    """The models of the project. Raises UsageError where something else was given that is for one model."""
+    if used := [name for name, value in others.items() if value]:
+        raise UsageError(f"{used[0]} and --all exclude each other")
+    return project_models()
+
+
+def _one_model(model: Path | None, shapes: Shapes | None) -> Sequence[tuple[Path, Shapes | None]]:
+    """The model that was given. Raises click.UsageError where there is none."""
+    if model is None:
+        here = click.get_current_context()
+        raise click.UsageError("Missing argument 'MODEL'; --all tunes what autosched.toml names", here)
+    return [(model, shapes)]
 
 
 def _list(common: Common, model: Path, shapes: Shapes | None, spaces: Path | None) -> int:

@@ -45,15 +45,7 @@ def read_cache(path: Path, report: ReadReport) -> Iterator[Record]:
 
     Raises  RecordError if the file cannot be read or is no cache file.
     """
-    try:
-        if path.stat().st_size > LARGEST_BYTES:
-            raise RecordError(f"a cache file of more than {LARGEST_BYTES >> 20} MiB", where=str(path))
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise RecordError(f"cannot read the cache file: {error.strerror}", where=str(path)) from None
-    except UnicodeDecodeError:
-        raise RecordError("the cache file is not text in UTF-8", where=str(path)) from None
-    document = _decode(text, path)
+    document = _decode(whole_text(path, "cache file"), path)
     for number, (key, entry) in enumerate(document["cache"].items(), start=1):
         report.read += 1
         try:
@@ -62,6 +54,18 @@ def read_cache(path: Path, report: ReadReport) -> Iterator[Record]:
             report.refused.append(LineError(number, f"'{key[:40]}': {error}"))
         except (ValueError, TypeError, KeyError, OverflowError) as error:
             report.refused.append(LineError(number, f"'{key[:40]}': {type(error).__name__} {error}"))
+
+
+def whole_text(path: Path, what: str) -> str:
+    """The text of a file that is read in one piece. Raises RecordError that calls it `what`."""
+    try:
+        if path.stat().st_size > LARGEST_BYTES:
+            raise RecordError(f"a {what} of more than {LARGEST_BYTES >> 20} MiB", where=str(path))
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RecordError(f"cannot read the {what}: {error.strerror}", where=str(path)) from None
+    except UnicodeDecodeError:
+        raise RecordError(f"the {what} is not text in UTF-8", where=str(path)) from None
 
 
 def _decode(text: str, path: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 from autosched.errors import AutoschedError, RecordError
 from autosched.records.autotvm_log import foreign_device
 from autosched.records.jsonl import LineError, ReadReport
-from autosched.records.kernel_tuner import LARGEST_BYTES, moment, read_knob, shown_knobs, timestamp
+from autosched.records.kernel_tuner import moment, read_knob, shown_knobs, timestamp, whole_text
 from autosched.records.record import Record, check_plain
 from autosched.space import Config
 from autosched.task import Measurement, Status, Workload
@@ -47,12 +47,9 @@ def read_t4(path: Path, report: ReadReport) -> Iterator[Record]:
 
     Raises  RecordError if the file cannot be read or is no result file.
     """
+    text = whole_text(path, "T4 file")
     try:
-        if path.stat().st_size > LARGEST_BYTES:
-            raise RecordError(f"a T4 file of more than {LARGEST_BYTES >> 20} MiB", where=str(path))
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise RecordError(f"cannot read the T4 file: {error.strerror}", where=str(path)) from None
+        document = json.loads(text)
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict) or not isinstance(document.get("results"), list):
