@@ -33,6 +33,7 @@ def lock(common: Common, model: Path, output: Path | None) -> None:
     from autosched.driver.choose import choose
     from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
     from autosched.driver.tasks import extract_tasks
+    from autosched.driver.tuned_layouts import TunedLayouts
     from autosched.records.lock import write_lock
     from autosched.templates import template_versions
 
@@ -41,11 +42,14 @@ def lock(common: Common, model: Path, output: Path | None) -> None:
     reader = resolve_records(list(common.db) or None)
     target, threads = resolve_target(common.target), resolve_threads(common.threads)
     module = load_module(model, None, quiet=common.is_quiet)
-    choices = [choose(task, reader, task.name) for task in extract_tasks(module, target, threads=threads)]
+    layouts = TunedLayouts(reader, target, threads)
+    tasks = extract_tasks(module, target, threads=threads, layouts=layouts)
+    choices = [choose(task, reader, task.name) for task in tasks]
     chosen = {c.task.key: (c.config, c.found.origin or "template default") for c in choices}
     used = {config.template for config, _ in chosen.values()}
     versions = {name: v for name, v in template_versions(target.kind.name).items() if name in used}
-    write_lock(path, chosen, {"target": target.to_json(), "threads": threads, "templates": versions})
+    facts = {"target": target.to_json(), "threads": threads, "templates": versions}
+    write_lock(path, chosen, facts, layouts.answers)
     rows = [
         {"workload": key, "template": config.template, "knobs": dict(config.knobs), "origin": origin}
         for key, (config, origin) in chosen.items()

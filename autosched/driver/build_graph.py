@@ -18,13 +18,14 @@ from autosched.driver.pipeline import graph_passes, run_passes
 from autosched.driver.report import BuildReport
 from autosched.driver.schedules import CALL_TIR, apply_schedules
 from autosched.driver.threads import limit_threads
+from autosched.driver.tuned_layouts import TunedLayouts
 from autosched.driver.work import count_work
 from autosched.errors import UsageError
 from autosched.ir import IRModule
 from autosched.records import RecordReader
 from autosched.relax.expr import Call, Function
 from autosched.relax.to_graph import to_graph
-from autosched.relax.transform import BindParams
+from autosched.relax.transform import BindParams, LayoutOracle
 from autosched.runtime import Executable
 from autosched.target import Target
 from autosched.version import __version__
@@ -35,15 +36,20 @@ def has_graph(module: IRModule) -> bool:
     return any(isinstance(f, Function) for _, f in module.functions_items())
 
 
-def prepare(module: IRModule, target: Target, params: Mapping[str, Any]) -> IRModule:
-    """The graph level's part of a build: afterwards `main` calls PrimFuncs in natural layout and nothing else."""
+def prepare(
+    module: IRModule, target: Target, params: Mapping[str, Any], oracle: LayoutOracle | None = None
+) -> IRModule:
+    """The graph level's part of a build: afterwards `main` calls PrimFuncs in natural layout and nothing else.
+
+    oracle  what is known of convolutions in several layouts: `TunedLayouts` of the records that the build uses
+    """
     if params:
         known = [p.name for p in module["main"].params]
         if unknown := sorted(set(params) - set(known)):
             names = ", ".join(f"'{name}'" for name in unknown)
             raise UsageError(f"main has no parameters {names}", hint=f"there are {', '.join(known) or 'none'}")
         module = BindParams("main", {k: np.asarray(v) for k, v in params.items()})(module)
-    return run_passes(module, graph_passes(target))
+    return run_passes(module, graph_passes(target, oracle))
 
 
 def call_counts(module: IRModule) -> dict[str, int]:
@@ -57,7 +63,7 @@ def build_graph(
     accuracy: str = "fast",
 ) -> Executable:  # fmt: skip
     """Build a model. The executable's manifest holds the build report and what it takes to build it again."""
-    prepared = with_accuracy(prepare(module, target, params), accuracy)
+    prepared = with_accuracy(prepare(module, target, params, TunedLayouts(records, target, threads)), accuracy)
     weights = call_counts(prepared)
     choices = choose_all(prepared, target, records, threads=threads, weights=weights, cache="cold")
     executable = assemble(prepared, choices, target, threads)

@@ -23,6 +23,7 @@ from autosched.relax.transform import (
     FuseAttention,
     FuseOps,
     FuseTIR,
+    LayoutOracle,
     LegalizeKernels,
     RemoveIdentity,
 )  # fmt: skip
@@ -32,13 +33,16 @@ from autosched.target import Target
 MIN_BLOCK = 8  # channels in a block where vectors are shorter
 
 
-def graph_passes(target: Target) -> tuple[Pass, ...]:
-    """What turns a model into calls of fused kernels, in order."""
+def graph_passes(target: Target, oracle: LayoutOracle | None = None) -> tuple[Pass, ...]:
+    """What turns a model into calls of fused kernels, in order.
+
+    oracle  what is known of convolutions in several layouts
+    """
     block = max(MIN_BLOCK, target.lanes("float32"))
     return (
         CanonicalizeBindings(), ExpandConvolutions(), FoldConstant(), RemoveIdentity(), FoldConstant(),
         FoldBatchnormToConv2D(), EliminateCommonSubexpr(), FuseAttention(), DeadCodeElimination(),
-        ChooseLayouts((block, 2 * block)), FlattenMeans(), FoldConstant(), RemoveIdentity(), CanonicalizeBindings(),
+        ChooseLayouts((block, 2 * block), oracle), FlattenMeans(), FoldConstant(), RemoveIdentity(), CanonicalizeBindings(),
         DeadCodeElimination(),
         LegalizeKernels(), AnnotateTIROpPattern(), FuseOps(), FuseTIR(), CopyOutputs(), DeadCodeElimination(),
     )  # fmt: skip

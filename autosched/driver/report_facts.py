@@ -11,6 +11,7 @@ from typing import Any
 from autosched.codegen import compile_func
 from autosched.driver.task_space import default_of
 from autosched.driver.tasks import extract_tasks
+from autosched.driver.tuned_layouts import TunedLayouts
 from autosched.driver.work import count_work
 from autosched.errors import AutoschedError
 from autosched.ir import IRModule
@@ -38,7 +39,7 @@ def model_facts(
     module: IRModule, target: Target, threads: int, records: RecordReader, *, n_sources: int = 3
 ) -> ModelFacts:
     """Weights and arithmetic of all tasks, and the texts of those `n_sources` whose winners take most of the time."""
-    tasks = extract_tasks(module, target, threads=threads)
+    tasks = extract_tasks(module, target, threads=threads, layouts=TunedLayouts(records, target, threads))
     winners = [(task, found) for task, found in ((t, records.best(t)) for t in tasks) if found.config is not None]
     winners.sort(key=lambda item: -item[0].weight * (item[1].expected_s or 0.0))
     sources = {task.key: kernel_texts(task, f.config) for task, f in winners[:n_sources] if f.config is not None}

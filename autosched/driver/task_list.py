@@ -15,6 +15,7 @@ from autosched.driver.peaks import Peaks, measure_peaks
 from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
 from autosched.driver.task_space import default_of, space_of
 from autosched.driver.tasks import extract_tasks
+from autosched.driver.tuned_layouts import TunedLayouts
 from autosched.driver.work import count_work
 from autosched.errors import RecordError
 from autosched.records import RecordFilter, database_to_write, open_store
@@ -47,7 +48,9 @@ def list_tasks(
     reader = resolve_records(None if _is_missing(records) else records)
     n_threads = resolve_threads(threads)
     with use_spaces(spaces):
-        tasks = extract_tasks(as_module(what), chosen, threads=n_threads)
+        tasks = extract_tasks(
+            as_module(what), chosen, threads=n_threads, layouts=TunedLayouts(reader, chosen, n_threads)
+        )
         rows: list[dict[str, Any]] = []
         for index, task in enumerate(tasks):
             found = reader.best(task)

@@ -8,6 +8,7 @@ from typing import Any
 
 from autosched.driver.build_graph import call_counts, has_graph, prepare
 from autosched.driver.choose import is_scheduled, make_task
+from autosched.driver.tuned_layouts import TunedLayouts
 from autosched.ir import IRModule
 from autosched.target import Target
 from autosched.task import Task
@@ -16,11 +17,20 @@ from autosched.tir import PrimFunc
 
 
 def extract_tasks(
-    module: IRModule, target: Target, *, threads: int = 1, params: Mapping[str, Any] | None = None
+    module: IRModule,
+    target: Target,
+    *,
+    threads: int = 1,
+    params: Mapping[str, Any] | None = None,
+    layouts: TunedLayouts | None = None,
 ) -> tuple[Task, ...]:
-    """The tasks of a module, those with the most work first; equal workloads are one task, their counts added."""
+    """The tasks of a module, those with the most work first; equal workloads are one task, their counts added.
+
+    layouts  what the records that a build would use know of layouts
+    """
     if has_graph(module):
-        return prepared_tasks(prepare(module, target, params or {}), target, threads=threads, cache="cold")
+        prepared = prepare(module, target, params or {}, layouts)
+        return prepared_tasks(prepared, target, threads=threads, cache="cold")
     return prepared_tasks(module, target, threads=threads, cache="warm")
 
 

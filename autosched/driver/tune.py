@@ -18,6 +18,7 @@ from autosched.driver.tune_report import TaskReport as TaskReport
 from autosched.driver.tune_report import TuneReport as TuneReport
 from autosched.driver.tune_session import SPENT
 from autosched.driver.tune_share import Sharing
+from autosched.driver.tuned_layouts import TunedLayouts
 from autosched.env import AUTOSCHED_TUNE
 from autosched.errors import UsageError
 from autosched.records import database_to_write, open_store
@@ -65,24 +66,25 @@ def tune(
         threads = options.threads
     where = records if records is not None else database_to_write()
     with use_spaces(options.spaces):
-        check, tasks = _tasks(what, args, params, chosen, threads, options)
         with open_store(where) as store:
             reader = resolve_records([store])
+            layouts = TunedLayouts(reader, chosen, threads)
+            check, tasks = _tasks(what, args, params, layouts, threads, options)
             job = Job(tasks, chosen, threads, store, options, looked_up(tasks, reader))
             return Tuning(job, check, progress, measurer or LocalMeasurer).run()
 
 
 def _tasks(
-    what: Any, args: Any, params: Mapping[str, Any] | None, target: Target, threads: int, options: TuneOptions
+    what: Any, args: Any, params: Mapping[str, Any] | None, layouts: TunedLayouts, threads: int, options: TuneOptions
 ) -> tuple[ModelCheck | None, tuple[Task, ...]]:
     """The tasks that were asked for, and what builds the model, where there is one. Raises UsageError."""
-    check = None
+    check, target = None, layouts.target
     if isinstance(what, Task):
         tasks: tuple[Task, ...] = (what,)
     else:
         module = as_module(what, args)
         if has_graph(module):
-            prepared = prepare(module, target, params or {})
+            prepared = prepare(module, target, params or {}, layouts)
             check = ModelCheck(module, prepared, target, threads)
             tasks = prepared_tasks(prepared, target, threads=threads, cache="cold")
         else:

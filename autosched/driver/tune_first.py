@@ -25,12 +25,15 @@ def tune_first(module: IRModule, target: Target, params: Any, records: Any, thre
     from autosched.driver.choose import choose
     from autosched.driver.tasks import extract_tasks
     from autosched.driver.tune import TuneOptions, tune
+    from autosched.driver.tuned_layouts import TunedLayouts
 
     where = given or database_to_write().where
     indices = None
     if mode == "tune":
         reader = resolve_records(None if given is None or not _is_there(given) else [given])
-        tasks = extract_tasks(module, target, threads=threads, params=params)
+        tasks = extract_tasks(
+            module, target, threads=threads, params=params, layouts=TunedLayouts(reader, target, threads)
+        )
         indices = tuple(i for i, t in enumerate(tasks) if choose(t, reader, t.name).found.trust not in TRUSTED)
         if not indices:
             return

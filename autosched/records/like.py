@@ -53,5 +53,6 @@ def leaves(reader: Any) -> Iterator[Any]:
     if hasattr(reader, "winners_of"):
         yield reader
     else:
-        for part in getattr(reader, "readers", ()):
+        inner = getattr(reader, "reader", None)
+        for part in getattr(reader, "readers", () if inner is None else (inner,)):
             yield from leaves(part)

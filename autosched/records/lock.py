@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,18 @@ class Lock(FallbackContext):
 
     configs   by workload key
     versions  of the templates, when the lock was written
+    layout_times  convolutions with the times, in seconds, by which the model's layouts were chosen
     """
 
-    def __init__(self, configs: Mapping[str, Config], where: str, versions: Mapping[str, str] | None = None):
+    def __init__(
+        self,
+        configs: Mapping[str, Config],
+        where: str,
+        versions: Mapping[str, str] | None = None,
+        layout_times: Sequence[tuple[Workload, float]] = (),
+    ):
         self.configs, self.where, self.versions = configs, where, versions or {}
+        self.layout_times = layout_times
 
     def own(self, task: Task, valid: Validator | None = None) -> Found:
         """The locked configuration. Raises RecordError where there is none, or it no longer fits the kernel."""
@@ -47,18 +56,26 @@ class Lock(FallbackContext):
         return valid(config) if now == made else f"template '{config.template}' was at version {made}, now {now}"
 
 
-def write_lock(path: Path, chosen: Mapping[str, tuple[Config, str]], facts: Mapping[str, Any]) -> None:
+def write_lock(
+    path: Path,
+    chosen: Mapping[str, tuple[Config, str]],
+    facts: Mapping[str, Any],
+    layout_times: Mapping[str, float] | None = None,
+) -> None:
     """Write a lock file, whole or not at all; equal choices give equal bytes.
 
     chosen  by workload key: the configuration, and where it came from
     facts   "templates": the version of each; target, threads and the like, which are for people and not read again
+    layout_times  seconds by workload key: what layouts were chosen by
     Raises  RecordError if it cannot be written.
     """
     kernels = [
         {"workload": json.loads(key), "config": json.loads(config.key), "from": origin}
         for key, (config, origin) in sorted(chosen.items())
     ]
-    text = json.dumps({"autosched_lock": LOCK_VERSION, **facts, "kernels": kernels}, indent=1, sort_keys=True) + "\n"
+    layouts = [{"workload": json.loads(key), "seconds": s} for key, s in sorted((layout_times or {}).items())]
+    document = {"autosched_lock": LOCK_VERSION, **facts, "kernels": kernels, "layouts": layouts}
+    text = json.dumps(document, indent=1, sort_keys=True) + "\n"
     with replaced(path, "the lock") as file:
         file.write(text)
 
@@ -81,7 +98,14 @@ def read_lock(path: Path) -> Lock:
             Workload.from_json(kernel["workload"]).key: Config.from_json(kernel["config"])
             for kernel in document["kernels"]
         }
+        layouts = [(Workload.from_json(x["workload"]), _positive(x["seconds"])) for x in document.get("layouts", ())]
         versions = {str(name): str(version) for name, version in document.get("templates", {}).items()}
     except (AutoschedError, KeyError, TypeError, AttributeError) as error:
         raise RecordError(f"a malformed lock: {error}", where=str(path)) from None
-    return Lock(configs, str(path), versions)
+    return Lock(configs, str(path), versions, layouts)
+
+
+def _positive(seconds: Any) -> float:
+    if type(seconds) not in (int, float) or not 0 < seconds < math.inf:
+        raise TypeError(f"{seconds!r} is no time")
+    return float(seconds)

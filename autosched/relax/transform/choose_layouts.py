@@ -117,6 +117,11 @@ class _Layouts(BlockedRewriter):
         return self.emit(op.nn.pad(x, pad_width=widths))
 
 
+def apply_layouts(module: IRModule, plan: Mapping[Var, int]) -> IRModule:
+    """Carry out a plan: the module with the bound variables' values in the layouts that it names, the rest plain."""
+    return map_functions(module, lambda function: _Layouts(plan).rewrite(function))
+
+
 def choose_layouts(module: IRModule, block: Blocks = 16, oracle: LayoutOracle | None = None) -> IRModule:
     """Give convolutions, pools and element-wise calls blocked channels where that is cheaper; results stay as they are.
 

@@ -36,7 +36,7 @@ EARLY_NS = 1.0  # of a change before an element-wise call: of equal ways, that w
 
 
 class LayoutOracle(Protocol):
-    """Says how long a call took that somebody has tuned."""
+    """Says how long a convolution took that somebody has tuned."""
 
     def seconds(self, call: Call, has: int, result: int) -> float | None:
         """The time of a call, its data in layout `has`, its result in `result` (0 plain, else channels in a block)."""
@@ -63,13 +63,15 @@ class LayoutCosts:
     def calls(self, call: Call, combinations: Sequence[tuple[int, int]]) -> Mapping[tuple[int, int], float]:
         """The costs of a call for (layout of its data, layout of its result).
 
-        Where only some are measured, the estimates of the others are scaled as the measured ones' have to be.
+        Measured times count where they tell results in several layouts apart, and the estimates of the others are
+        scaled as the measured ones' have to be. One alone says nothing about layouts: a model that has been tuned keeps
+        those that it was tuned in.
         """
         guessed = {c: self.estimate(call, *c) for c in combinations}
-        if self.oracle is None or not (is_convolution(call) or is_pool(call)):
+        if self.oracle is None or not is_convolution(call):
             return guessed
         measured = {c: s * 1e9 for c in combinations if (s := self.oracle.seconds(call, *c)) is not None}
-        if not measured:
+        if len({result for _, result in measured}) < 2:
             return guessed
         scale = math.exp(sum(math.log(measured[c] / guessed[c]) for c in measured) / len(measured))
         return {c: measured.get(c, guessed[c] * scale) for c in combinations}
