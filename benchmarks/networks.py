@@ -112,7 +112,7 @@ def _errors(
 ) -> dict[str, float]:
     """The largest error against float64 by program, as a share of the largest output."""
     inputs = make_inputs(model, seed=7, batch=network.batch)
-    truth = np.asarray(evaluate(load_model(path), inputs, dtype="float64"))
+    truth = np.asarray(evaluate(load_model(path), list(inputs.values()), dtype="float64"))  # names differ by characters
     results = {name: _run(executable, inputs) for name, executable in executables.items()}
     results["onnxruntime"] = _run_onnxruntime(path, inputs)
     results["openvino"] = _run_openvino(path, inputs)

@@ -178,7 +178,7 @@ def find_groups(module: IRModule, function: Function) -> list[Group]:
     members = find_members(module, function)
     parents = post_dominators(members)
     for wanted in (OpPattern.OUT_FUSABLE, OpPattern.REDUCTION):
-        for m in members:
+        for m in reversed(members):  # a sum of two anchors' results joins the later one: the other's is there by then
             if m.group is None and m.pattern is wanted and m.shape is not None:
                 _grow_anchor(m, parents)
     for m in members:

@@ -77,13 +77,13 @@ def test_one_kernel_twice_in_a_group_has_its_own_variables():
     assert len(set(variables)) == len(variables)
 
 
-def test_a_shortcut_joins_the_convolution_before_it():
+def test_a_sum_of_two_convolutions_joins_the_later_one():
     def build(bb, x):
         a = bb.emit(op.nn.conv2d(x, W(3, 3, 3, 3), padding=1))
         b = bb.emit(op.nn.conv2d(x, W(3, 3, 1, 1)))
         return op.nn.relu(op.add(a, b))
 
-    assert sorted(_names({"x": (1, 3, 5, 5)}, build)) == ["conv2d1", "fused_conv2d_add_relu"]
+    assert sorted(_names({"x": (1, 3, 5, 5)}, build)) == ["conv2d", "fused_conv2d1_add_relu"]
 
 
 def test_a_value_that_others_read_ends_the_group():
@@ -185,3 +185,15 @@ def test_kernels_with_several_results_stay():
 def test_whole_network():
     module = small_network()
     assert calls(_fused(module))[-1].startswith("fused_matmul_add")
+
+
+def test_each_sum_joins_the_anchor_that_comes_just_before_it():
+    """So that it runs while what it adds is in the cache, and may write over it."""
+
+    def build(bb, x):
+        a = bb.emit(op.matmul(x, W(6, 5)))
+        b = bb.emit(op.add(op.matmul(op.exp(x), W(6, 5)), a))
+        return op.nn.relu(op.add(op.matmul(op.tanh(x), W(6, 5)), b))
+
+    anchors = [name for name in _names(MATRIX, build) if "matmul" in name]
+    assert anchors == ["matmul", "fused_matmul_add", "fused_matmul_add_relu"]
