@@ -8,7 +8,6 @@ The table for "autosched" itself is what makes `import autosched` fast: nothing 
 from __future__ import annotations
 
 import importlib
-import importlib.abc
 import importlib.machinery
 import logging
 import sys
@@ -38,6 +37,9 @@ FACES: Mapping[str, Mapping[str, str]] = {
         "TuneOptions": "autosched.driver:TuneOptions",
         "TuneReport": "autosched.driver:TuneReport",
         "BenchReport": "autosched.driver:BenchReport",
+        # functions of one's own
+        "autotune": "autosched.own.decorate:autotune",
+        "AutotunedFunction": "autosched.own.function:AutotunedFunction",
         # records and dispatch
         "ApplyHistoryBest": "autosched.records:ApplyHistoryBest",
         "ApplyConfig": "autosched.records:ApplyConfig",
@@ -291,8 +293,11 @@ ALIASES: Mapping[str, str] = {
 PRINTER = "autosched.script.printer:script"
 
 
-class _AliasFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Lets `import` find a module under a second name; both names give one module."""
+class _AliasFinder:
+    """Lets `import` find a module under a second name; both names give one module.
+
+    A finder and loader by what it does: their base classes, in importlib.abc, take longer to load than all of this.
+    """
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
         """Answer for the names of the table and everything below them."""

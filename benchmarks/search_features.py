@@ -1,31 +1,28 @@
 """What loop-nest features would add to the model across shapes: `python -m benchmarks.search_features`.
 
-For each recorded dense shape, forests learn from the other shapes: from knobs and sizes (what transfer uses), from the
-features of the scheduled loop nest alone, and from both. Printed are the correlation of predicted with measured
-logarithmic times, the score of the best of the first 1, 2, 3 and 5 choices, and the milliseconds that features cost.
+For each recorded dense shape, forests learn from the other shapes: from knobs and sizes, from knobs alone, from the
+features of the scheduled loop nest alone, and from knobs and what loop nests do by operation (what transfer uses).
+Printed are the correlation of predicted with measured logarithmic times, the score of the best of the first 1, 2, 3
+and 5 choices, and the milliseconds that features cost.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from autosched.driver.choose import make_task
 from autosched.space import Config
-from autosched.target import Target
-from autosched.templates import template_named
 from autosched.testing.replay import Recording, read_recording
 from autosched.tuner.cost_model import Forest, Source
 from autosched.tuner.cost_model.knobs import KnobNumbers
-from autosched.tuner.cost_model.loop_features import loop_features
+from autosched.tuner.cost_model.loop_features import per_operation
 from benchmarks.search_transfer import SIZES
 from benchmarks.spaces import FOLDER
-from benchmarks.spaces.__main__ import SPACES
+from benchmarks.spaces.nests import Nests
 
 FORESTS = 3  # with different seeds, whose answers are averaged
 FASTEST = 20  # configurations of each shape that are always among those judged
@@ -43,32 +40,27 @@ class Shape:
 
 def look(recording: Recording, n: int, rng: np.random.Generator) -> Shape:
     """The fastest configurations and others drawn at random, `n` together."""
-    one, target = SPACES[recording.name], Target("cpu")
-    func, template = make_task(one.make(), target).func, template_named(one.template, target)
-    scored = sorted(Source(recording.trials_for(one.template)).scored().values(), key=lambda pair: pair[1])
+    nests = Nests(recording.name)
+    scored = sorted(Source(recording.trials_for(recording.name)).scored().values(), key=lambda pair: pair[1])
     chosen = sorted({*range(FASTEST), *map(int, rng.permutation(len(scored))[: n - FASTEST])})
     configs = [scored[i][0] for i in chosen]
-    start = time.perf_counter()
-    loops = [loop_features(template.apply(func, typed(config), target).func, target) for config in configs]
-    cost_ms = (time.perf_counter() - start) * 1e3 / len(configs)
-    return Shape(configs, np.array([scored[i][1] for i in chosen]), np.array(loops), cost_ms)
-
-
-def typed(config: Config) -> Config:
-    """A recorded configuration with its switches as such: a file has them as numbers."""
-    return Config(config.template, {k: bool(v) if k == "prefetch" else v for k, v in config.knobs.items()})
+    loops = nests(configs)
+    cost_ms = 1e3 * nests.spent_s / len(configs)
+    return Shape(configs, np.array([scored[i][1] for i in chosen]), loops, cost_ms)
 
 
 def judge(name: str, shapes: Mapping[str, Shape]) -> None:
     """Print a line for each form of the model, for the shape of this name."""
     others, own = [other for other in shapes if other != name], shapes[name]
-    numbers = KnobNumbers([config for other in others for config in shapes[other].configs], tuple(SIZES[name]))
+    configs = [config for other in others for config in shapes[other].configs]
+    numbers, bare = KnobNumbers(configs, tuple(SIZES[name])), KnobNumbers(configs)
     knobs = np.concatenate([numbers(shapes[other].configs, SIZES[other]) for other in others])
     loops = np.concatenate([shapes[other].loops for other in others])
     told = np.concatenate([shapes[other].scores for other in others])
     here = numbers(own.configs, SIZES[name])
-    forms = {"knobs": (knobs, here), "loops": (loops, own.loops)}
-    forms["both"] = (np.hstack([knobs, loops]), np.hstack([here, own.loops]))
+    forms = {"sizes": (knobs, here), "knobs": (bare(configs), bare(own.configs)), "loops": (loops, own.loops)}
+    both = [np.hstack([knob, per_operation(loop)]) for knob, loop in zip(forms["knobs"], forms["loops"], strict=True)]
+    forms["both"] = both[0], both[1]
     for form, (known, asked) in forms.items():
         guesses = []
         for seed in range(FORESTS):

@@ -1,7 +1,8 @@
 """What records of other shapes are worth: `python -m benchmarks.search_transfer --seeds 10`.
 
 For each recorded space of a family, the evaluations until 95 % of its best is reached: from nothing, with the records
-of the family's other shapes, and with the same records after their times were shuffled.
+of the family's other shapes, with the features of their loop nests beside, as tuning has them, and with such records
+after their times were shuffled.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from autosched.task import Trial
 from autosched.testing.replay import Recording, read_recording, replay
 from autosched.tuner.cost_model import Hint, Source, WorkloadsHint
 from benchmarks.spaces import FOLDER
+from benchmarks.spaces.nests import Nests
 
 GOAL = 0.95
 BUDGET = 100
@@ -38,13 +40,15 @@ def evaluations(recording: Recording, strategy: str, hints: Sequence[Hint], seed
     return float(np.mean([len(run.scores) for run in runs]))
 
 
-def source_of(recording: Recording, template: str, shuffle: np.random.Generator | None = None) -> Source:
-    """A recording as another shape's records, its outcomes shuffled on request."""
+def source_of(
+    recording: Recording, template: str, shuffle: np.random.Generator | None = None, nests: Nests | None = None
+) -> Source:
+    """A recording as another shape's records, its outcomes shuffled on request; `nests` adds its loop nests."""
     trials = recording.trials_for(template)
     if shuffle is not None:
         outcomes = [trials[i].measurement for i in shuffle.permutation(len(trials))]
         trials = [Trial(trial.config, outcome) for trial, outcome in zip(trials, outcomes, strict=True)]
-    return Source(trials, SIZES[recording.name])
+    return Source(nests.noted(trials) if nests is not None else trials, SIZES[recording.name])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,22 +57,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--strategy", default="auto")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="beginnings of names, separated by commas; all without")
     parser.add_argument("--folder", type=Path, default=FOLDER)
     options = parser.parse_args(arguments)
-    found = {name: options.folder / f"{name}.csv.gz" for name in SIZES}
+    found = {
+        name: options.folder / f"{name}.csv.gz" for name in SIZES if name.startswith(tuple(options.only.split(",")))
+    }
     recordings = {name: read_recording(path) for name, path in found.items() if path.is_file()}
-    print(f"evaluations to {GOAL:.0%} of the best: from nothing, with the other shapes' records, with shuffled ones")
+    nests = {name: Nests(name) for name in recordings}
+    print(
+        f"evaluations to {GOAL:.0%} of the best: from nothing, with the other shapes' records, and their loop nests, "
+    )
+    print("and with such records shuffled")
     table = []
     for name, recording in recordings.items():
         others = [r for other, r in recordings.items() if other != name and other[:4] == name[:4]]
         if not others:
             continue
-        good = WorkloadsHint([source_of(other, name) for other in others], SIZES[name])
+        plain = [source_of(other, name) for other in others]
+        noted = [source_of(other, name, nests=nests[other.name]) for other in others]
         rng = np.random.default_rng(0)
-        bad = WorkloadsHint([source_of(other, name, rng) for other in others], SIZES[name])
-        ways: tuple[Sequence[Hint], ...] = ((), (good,), (bad,))
+        bad = [source_of(other, name, rng, nests[other.name]) for other in others]
+        sizes, here = SIZES[name], nests[name]
+        hints: list[Sequence[Hint]] = [(), (WorkloadsHint(plain, sizes),)]
+        hints += [(WorkloadsHint(sources, sizes, describe=here),) for sources in (noted, bad)]
         seeds = range(options.first_seed, options.first_seed + options.seeds)
-        table.append([evaluations(recording, options.strategy, hints, seeds) for hints in ways])
+        table.append([evaluations(recording, options.strategy, way, seeds) for way in hints])
         print(f"{name:10}" + "".join(f"{count:8.1f}" for count in table[-1]), flush=True)
     print(f"{'mean':10}" + "".join(f"{count:8.1f}" for count in np.mean(table, axis=0)))
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,16 +13,21 @@ from autosched.cli.common import Common, make_command
 from autosched.cli.model import Shapes, artifact_of, check_source, load_module
 from autosched.cli.output import Column, Table, milliseconds, percent, print_json, say, show
 from autosched.cli.paths import check_output
-from autosched.cli.values import SHAPES
+from autosched.cli.values import CPUS, SHAPES
 from autosched.cli.waiting import compiling
 from autosched.env import AUTOSCHED_TUNE
 from autosched.errors import UsageError
+
+if TYPE_CHECKING:
+    from autosched.driver import BuildReport
+    from autosched.runtime import Executable
 
 EXAMPLE = """
 autosched build model.onnx -o model.asx
 autosched build model.onnx -o model.asx --db tuned.db -v
 autosched build model.onnx --strict --like x86-64-v4
 autosched build model.onnx --pin "matmul 128x784" "rows=6 vectors=2"
+autosched build model.onnx --mcpu x86-64-v3,x86-64-v4
 """
 
 REPORT_COLUMNS = (
@@ -51,6 +56,9 @@ REPORT_COLUMNS = (
     metavar="TASK CONFIG",
     help="Use this configuration for kernels whose workload holds TASK; repeatable.",
 )
+@click.option(
+    "--mcpu", type=CPUS, metavar="CPU,…", help="Compile for these CPUs; of several, a machine loads what it can run."
+)
 @click.option("--strict", is_flag=True, help="Fail where a kernel has no trusted record (exit code 1).")
 @click.option("--shapes", type=SHAPES, help='Shapes of dynamic inputs: "x:1x3x224x224".')
 @click.option(
@@ -64,6 +72,7 @@ def command(
     locked: Path | None,
     like: str | None,
     pins: tuple[tuple[str, str], ...],
+    mcpu: tuple[str, ...] | None,
     strict: bool,
     shapes: Shapes | None,
     accuracy: str,
@@ -78,6 +87,9 @@ def command(
         raise UsageError("--db and --no-db exclude each other")
     if pins and locked is not None:
         raise UsageError("--pin and --locked exclude each other")
+    if mcpu and common.target != "cpu":
+        raise UsageError("--mcpu and --target exclude each other")
+    targets = {name: f"llvm -mcpu={name}" for name in mcpu or ()} or {"": common.target}
     path = output or artifact_of(model)
     check_source(model)
     check_output(path, inputs=[model, *map(Path, common.db), *([locked] if locked else [])])
@@ -95,31 +107,52 @@ def command(
         from autosched.driver.settings import resolve_records
 
         records = Pinned(resolve_records(records, like=like), pins)
-    with compiling(f"building {model.name}", quiet=common.is_quiet):
-        executable = driver.build(
-            module,
-            target=common.target,
-            records=records,
-            threads=common.threads,
-            accuracy=accuracy,
-            like=like,
-            strict=strict,
-        )
+    built = {}
+    for name, target in targets.items():
+        with compiling(f"building {model.name}{f' for {name}' if mcpu else ''}", quiet=common.is_quiet):
+            built[name] = driver.build(
+                module,
+                target=target,
+                records=records,
+                threads=common.threads,
+                accuracy=accuracy,
+                like=like,
+                strict=strict,
+            )
     if pins:
         records.check_used()
-    executable.save(path)
-    report = driver.build_report(executable)
-    if common.format == "json":
-        print_json({"artifact": str(path), "summary": report.summary, "kernels": list(report.rows)})
-    elif common.verbosity > 0 or common.format == "csv":
-        show(Table(REPORT_COLUMNS, report.rows), common.format)
+    _save(built, path)
+    reports = {name: driver.build_report(executable) for name, executable in built.items()}
+    _show(reports, path, common)
     knows_better = no_db or locked is not None or AUTOSCHED_TUNE.get() == "off"
-    advice = "" if knows_better or common.is_quiet else _advice(common, model, report.rows, like)
-    say(report.summary + advice, quiet=common.is_quiet)
+    for name, report in reports.items():
+        is_silent = knows_better or common.is_quiet
+        advice = "" if is_silent else _advice(common, model, report.rows, like, targets[name])
+        say(f"{name}: " * bool(name) + report.summary + advice, quiet=common.is_quiet)
     say(f"written to {path}", quiet=common.is_quiet)
 
 
-def _advice(common: Common, model: Path, kernels: Sequence[Mapping[str, Any]], like: str | None) -> str:
+def _save(built: Mapping[str, Executable], path: Path) -> None:
+    """Write the artifact of one build or of several."""
+    from autosched.runtime.variants import Variants
+
+    first, *others = built.values()
+    (Variants(built) if others else first).save(path)
+
+
+def _show(reports: Mapping[str, BuildReport], path: Path, common: Common) -> None:
+    """Show the builds' reports, where they were asked for: one for each CPU, if there are several."""
+    first, *others = reports.values()
+    if common.format == "json":
+        document: dict[str, Any] = {"artifact": str(path)}
+        each = [{"cpu": name, "summary": r.summary, "kernels": list(r.rows)} for name, r in reports.items()]
+        print_json(document | ({"variants": each} if others else {k: v for k, v in each[0].items() if k != "cpu"}))
+    elif common.verbosity > 0 or common.format == "csv":
+        columns = (Column("cpu", "CPU"), *REPORT_COLUMNS) if others else REPORT_COLUMNS
+        show(Table(columns, [{"cpu": name, **row} for name, r in reports.items() for row in r.rows]), common.format)
+
+
+def _advice(common: Common, model: Path, kernels: Sequence[Mapping[str, Any]], like: str | None, target: str) -> str:
     """What tuning may gain where kernels have their default because nobody has tuned them; "" where all are known."""
     from autosched.driver.settings import resolve_records, resolve_target
     from autosched.records.gains import expected_gain, usual_gains
@@ -128,6 +161,6 @@ def _advice(common: Common, model: Path, kernels: Sequence[Mapping[str, Any]], l
     if not ops:
         return ""
     reader = resolve_records(list(common.db) or None, like=like)
-    gain = expected_gain(kernels, usual_gains(reader, resolve_target(common.target), ops))
+    gain = expected_gain(kernels, usual_gains(reader, resolve_target(target), ops))
     lead = "to tune" if gain is None else f"about {percent(gain)} to gain"
     return f"; {lead}: autosched tune {shlex.quote(str(model))}"

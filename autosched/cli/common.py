@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from autosched.cli.process import Process, set_up_logging
+from autosched.cli.project_flags import ProjectCommand
 from autosched.cli.values import Count
 from autosched.env import AUTOSCHED_LOG
 
@@ -68,6 +69,7 @@ def make_command(name: str, *, example: str) -> Callable[[Callable[..., Any]], c
 
         made = click.command(
             name,
+            cls=ProjectCommand,
             help=function.__doc__,
             epilog=f"\b\nExample:\n{lines}",
             context_settings={"help_option_names": ["-h", "--help"]},

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autosched.cli.common import Common
+from autosched.cli.output import say
 from autosched.cli.paths import check_file
 from autosched.cli.waiting import Waiting, compiling
 from autosched.errors import UsageError
@@ -88,6 +89,9 @@ def open_executable(path: Path, common: Common, shapes: Shapes | None = None) ->
         loaded = load(path)
         if not isinstance(loaded, Executable):
             raise UsageError(f"{path} holds functions and no model", hint="call them from Python: autosched.load")
+        if loaded.variants:
+            names = ", ".join(loaded.variants)
+            say(f"{path}: kernels for {loaded.variant}, of {names}", quiet=common.verbosity < 1)
         return loaded
     module = load_module(path, shapes, quiet=common.is_quiet)
     from autosched import driver

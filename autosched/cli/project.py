@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from autosched.cli.model import Shapes, is_object
 from autosched.cli.values import parse_shapes
 from autosched.errors import UsageError
+from autosched.project import PROJECT_FILE, find_project_file, read_project_file
 
 EXAMPLE = '[tune] models = ["m.onnx", {model = "d.onnx", shapes = "x:1x3x224x224"}]'
 
@@ -19,15 +19,10 @@ def project_models(start: Path | None = None) -> list[tuple[Path, Shapes | None]
     Paths are relative to the file; a name such as "package.module:object" stays as it is.
     Raises  UsageError where there is no such file, or where it names no models.
     """
-    from autosched.records.places import PROJECT_FILE, find_project_file
-
     file = find_project_file(start)
     if file is None:
         raise UsageError(f"--all reads {PROJECT_FILE}, which neither this folder nor one above it has", hint=EXAMPLE)
-    try:
-        section = tomllib.loads(file.read_text(encoding="utf-8")).get("tune", {})
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UsageError(f"cannot read {file}: {error}") from None
+    section = read_project_file(file).get("tune", {})
     models = section.get("models") if isinstance(section, dict) else None
     if not isinstance(models, list) or not models:
         raise UsageError(f"{file} names no models to tune", hint=EXAMPLE)

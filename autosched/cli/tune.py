@@ -19,18 +19,21 @@ from autosched.cli.output import Column, Table, milliseconds, percent, say, show
 from autosched.cli.process import EXIT_FAILED, EXIT_INTERRUPTED
 from autosched.cli.progress import COLUMNS, TuneDisplay, status_line, task_row
 from autosched.cli.project import project_models
-from autosched.cli.values import DURATION, INDICES, SHAPES, SHARE, Count
+from autosched.cli.shape_options import settle_shapes, with_shapes
+from autosched.cli.values import DURATION, INDICES, SHARE, Count, format_shapes
 from autosched.cli.waiting import Waiting
 from autosched.errors import AutoschedError, UsageError
 
 if TYPE_CHECKING:
     from autosched.driver import TuneOptions, TuneReport
+    from autosched.driver.tune_all import Run
 
 EXAMPLE = """
 autosched tune model.onnx --budget 10m
 autosched tune model.onnx --list
 autosched tune model.onnx --until 2%
 autosched tune model.onnx --trials 300 --tasks 0,3-5 --db tuned.db
+autosched tune model.onnx --shapes "x:1..512x784" --budget 10m
 autosched tune --all --budget 30m
 """
 
@@ -82,7 +85,7 @@ LIST_COLUMNS = (
     show_default=True,
     help="Judge winners inside the built model too, or each alone.",
 )
-@click.option("--shapes", type=SHAPES, help='Shapes of dynamic inputs: "x:1x3x224x224".')
+@with_shapes
 @click.option("--on", metavar="ADDRESS", help="Measure on the workers of this dask scheduler: tcp://host:8786.")
 @with_access
 def command(
@@ -102,7 +105,7 @@ def command(
     cold: bool,
     fresh: bool,
     verify: Any,
-    shapes: Shapes | None,
+    points: Sequence[Shapes],
     on: str | None,
     **access: Any,
 ) -> int:
@@ -114,13 +117,19 @@ def command(
 
     With --all, the models of autosched.toml one after the other: [tune] models = ["m.onnx", …]. What is left of
     --budget and --trials is shared evenly among those to come.
+
+    For a range of shapes, "x:1..512x784", a few that stand for all are tuned one after the other; then every winner
+    is measured at each of them, few are kept, and a build at any shape of the range uses what is best near it.
     """
     if len(common.db) > 1:
         raise UsageError(f"{len(common.db)} databases given; tuning writes to one")
     if keep_going and not every:
         raise UsageError("--keep-going does nothing without --all")
-    others = {"--list": only_list, "--tasks": tasks, "--shapes": shapes}
-    models = _every_model({"MODEL": model, **others}) if every else _one_model(model, shapes)
+    others = {"--list": only_list, "--tasks": tasks}
+    if len(points) > 1 and (used := [name for name, value in others.items() if value]):
+        raise UsageError(f"{used[0]} takes one shape of each input, not a range")
+    others |= {"MODEL": model, "--shapes": points}
+    models = _every_model(others) if every else _one_model(model, points)
     if only_list:
         return _list(common, *models[0], spaces)
     for path, _ in () if keep_going else models:
@@ -142,17 +151,22 @@ def command(
         fresh=fresh,
         verify=verify,
     )
-    reports: list[tuple[Path, TuneReport]] = []
-    for path, report in _tune(common, models, options, on, access, keep_going):
-        reports.append((path, report))
-        if not every:
+    run = _run_over(common, models, options) if len(models) > 1 else None
+    if run is not None:
+        models = [entry for entry in models if not run.part(_name(*entry)).is_complete]
+    reports: list[tuple[str, TuneReport]] = []
+    for name, report in _tune(common, models, options, run, on, access, keep_going):
+        reports.append((name, report))
+        if run is None:
             show(_report_table(report, common.format), common.format)
         if common.format != "json":
             _say_end(report, quiet=common.is_quiet)
-    if every and reports:
+    if run is not None and reports:
         show(_table_of_all(reports, common.format), common.format)
     if reports and reports[-1][1].interrupted:
         return EXIT_INTERRUPTED
+    if model is not None and len(points) > 1:
+        settle_shapes(common, model, points, options, on, access)
     return EXIT_FAILED if len(reports) < len(models) else 0
 
 
@@ -163,12 +177,31 @@ def _every_model(others: Mapping[str, Any]) -> Sequence[tuple[Path, Shapes | Non
     return project_models()
 
 
-def _one_model(model: Path | None, shapes: Shapes | None) -> Sequence[tuple[Path, Shapes | None]]:
-    """The model that was given. Raises click.UsageError where there is none."""
+def _one_model(model: Path | None, points: Sequence[Shapes]) -> Sequence[tuple[Path, Shapes | None]]:
+    """The model that was given, at each shape to tune for. Raises click.UsageError where there is none."""
     if model is None:
         here = click.get_current_context()
         raise click.UsageError("Missing argument 'MODEL'; --all tunes what autosched.toml names", here)
-    return [(model, shapes)]
+    return [(model, shapes) for shapes in points] or [(model, None)]
+
+
+def _name(model: Path, shapes: Shapes | None) -> str:
+    """What a model at a shape is called in tables."""
+    return f"{model} {format_shapes(shapes)}" if shapes else str(model)
+
+
+def _run_over(common: Common, models: Sequence[tuple[Path, Shapes | None]], options: TuneOptions) -> Run:
+    """The run over several models that was killed, which is gone on with; else a new one."""
+    from autosched.driver.tune_all import Run, killed_run
+    from autosched.records import database_to_write
+
+    names = [_name(*entry) for entry in models]
+    where = database_to_write(common.db[0] if common.db else None).where
+    run = (None if options.fresh else killed_run(where, names)) or Run()
+    if ended := [name for name in names if run.part(name).is_complete]:
+        text = f"going on with a run that was ended early; {', '.join(ended)} had come to its end; --fresh: all anew"
+        say(text, quiet=common.is_quiet)
+    return run
 
 
 def _list(common: Common, model: Path, shapes: Shapes | None, spaces: Path | None) -> int:
@@ -189,20 +222,31 @@ def _tune(
     common: Common,
     models: Sequence[tuple[Path, Shapes | None]],
     options: TuneOptions,
+    run: Run | None,
     on: str | None,
     access: Mapping[str, Any],
     keep_going: bool,
-) -> Iterator[tuple[Path, TuneReport]]:
-    """Tune models one after the other until the user has enough; each has its share of what is left of the budget."""
-    from autosched import driver
+) -> Iterator[tuple[str, TuneReport]]:
+    """Tune models one after the other until the user has enough; each has its share of what is left of the budget.
 
-    begin, n_trials = time.monotonic(), 0
+    run  over several models: what was spent of the budget before; None: there is one model
+    """
+    from autosched import driver
+    from autosched.driver.tune_all import share
+
+    begin = time.monotonic()
+    n_trials = sum(part.n_trials for part in run.parts.values() if part.is_complete) if run else 0
+    earlier_s = sum(part.spent_s for part in run.parts.values() if part.is_complete) if run else 0.0
     for number, (model, shapes) in enumerate(models):
-        spent_s = time.monotonic() - begin
-        part = _share(options, spent_s, n_trials, len(models) - number) if len(models) > 1 else options
+        part = options
+        if run is not None:
+            spent_s = earlier_s + time.monotonic() - begin
+            part = share(options, spent_s, n_trials, len(models) - number)
+            part = dataclasses.replace(part, session=run.session(_name(model, shapes)))
         try:
             module = load_module(model, shapes, quiet=common.is_quiet)
-            display = TuneDisplay(name=model.name, quiet=common.is_quiet, form=common.format)
+            name = _name(Path(model.name), shapes)
+            display = TuneDisplay(name=name, quiet=common.is_quiet, form=common.format)
             with measuring_on(on, common, part, access) as place, display:
                 report = driver.tune(module, records=common.db[0] if common.db else None, progress=display, **place)
         except AutoschedError as error:
@@ -210,20 +254,13 @@ def _tune(
                 raise
             say(f"{model} is left out: {error.line}")
             continue
-        yield model, report
+        yield _name(model, shapes), report
         n_trials += report.n_trials
+        if run is not None:  # what an earlier run has spent on this model, the tuning itself has counted
+            n_trials += run.part(_name(model, shapes)).n_trials
+            earlier_s += run.part(_name(model, shapes)).spent_s
         if report.interrupted:
             break
-
-
-def _share(options: TuneOptions, spent_s: float, n_trials: int, n_models: int) -> TuneOptions:
-    """The budget of the next of so many models: an equal part of what is left."""
-    budget_s, trials = options.budget_s, options.trials
-    if budget_s is not None:
-        budget_s = max((budget_s - spent_s) / n_models, 1.0)
-    if trials is not None:
-        trials = max(-(-(trials - n_trials) // n_models), 1)
-    return dataclasses.replace(options, budget_s=budget_s, trials=trials)
 
 
 def _say_end(report: TuneReport, *, quiet: bool) -> None:
@@ -268,9 +305,9 @@ def _report_table(report: TuneReport, form: str) -> Table:
     return Table((*COLUMNS, *more) if form in ("json", "csv") else COLUMNS, rows, summary=summary)
 
 
-def _table_of_all(reports: Sequence[tuple[Path, TuneReport]], form: str) -> Table:
+def _table_of_all(reports: Sequence[tuple[str, TuneReport]], form: str) -> Table:
     """The tasks of several models in one table; what is said of each model stands in a list of summaries."""
-    tables = [(str(model), _report_table(report, form)) for model, report in reports]
+    tables = [(model, _report_table(report, form)) for model, report in reports]
     rows = [{"model": model, **row} for model, table in tables for row in table.rows]
     columns = (Column("model", "model"), *tables[0][1].columns)
     return Table(columns, rows, summary={"models": [{"model": model, **table.summary} for model, table in tables]})

@@ -8,23 +8,10 @@ from typing import Any
 
 import click
 
+from autosched.durations import parse_duration as parse_duration
+
 SWEPT = ("threads", "batch")
-UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
-
-
-def parse_duration(text: str) -> float:
-    """Read "90", "90s", "10m" or "1h30m" as seconds. Raises ValueError."""
-    compact = text.strip().lower().replace(" ", "")
-    if re.fullmatch(r"\d+(\.\d+)?", compact):
-        seconds = float(compact)
-    elif re.fullmatch(rf"(?:{PART.pattern})+", compact):
-        seconds = sum(float(number) * UNITS_S[unit] for number, unit in PART.findall(compact))
-    else:
-        raise ValueError(f"'{text}' is no duration; write 90s, 10m or 1h30m")
-    if seconds <= 0:
-        raise ValueError(f"'{text}' is no time at all")
-    return seconds
+SIZE = r"\d+(?:\.\.\d+)?"
 
 
 def parse_shapes(text: str) -> dict[str, tuple[int, ...]]:
@@ -32,24 +19,44 @@ def parse_shapes(text: str) -> dict[str, tuple[int, ...]]:
 
     Names may hold colons and slashes: the shape follows the last colon.
     """
-    shapes: dict[str, tuple[int, ...]] = {}
+    shapes = parse_ranges(text)
+    if any(isinstance(size, range) for shape in shapes.values() for size in shape):
+        raise ValueError("a range of sizes stands for many shapes; `autosched tune` alone takes one")
+    return {name: tuple(size for size in shape if isinstance(size, int)) for name, shape in shapes.items()}
+
+
+def parse_ranges(text: str) -> dict[str, tuple[int | range, ...]]:
+    """Read shapes as `parse_shapes` does, where sizes may be ranges: "x:1..512x784". Raises ValueError."""
+    shapes: dict[str, tuple[int | range, ...]] = {}
     rest = text.strip()
     while rest:
-        bracket = re.match(r"([^\[\],]+)\[([\d,\s]*)\]\s*(?:,|$)", rest)
-        colon = re.match(r"([^,]+):(\d+(?:x\d+)*|)\s*(?:,|$)", rest)
+        bracket = re.match(r"([^\[\],]+)\[([\d.,\s]*)\]\s*(?:,|$)", rest)
+        colon = re.match(rf"([^,]+):({SIZE}(?:x{SIZE})*|)\s*(?:,|$)", rest)
         found = bracket or colon
         if not found:
             raise ValueError(f"cannot read the shape at '{rest}'; write x:1x3x224x224 or x[1,3,224,224]")
         name, dims = found[1].strip(), re.split(r"[x,\s]+", found[2].strip()) if found[2].strip() else []
         if name in shapes:
             raise ValueError(f"two shapes for '{name}'")
-        shapes[name] = tuple(int(dim) for dim in dims if dim)
-        if not all(shapes[name]):
+        shapes[name] = tuple(_size(dim) for dim in dims if dim)
+        if not all(size.start if isinstance(size, range) else size for size in shapes[name]):
             raise ValueError(f"a dimension of '{name}' is zero")
         rest = rest[found.end() :].strip()
     if not shapes:
         raise ValueError("no shape given; write x:1x3x224x224")
     return shapes
+
+
+def _size(text: str) -> int | range:
+    """Read "8", or "1..512" as a range that holds both ends."""
+    if not re.fullmatch(SIZE, text):
+        raise ValueError(f"'{text}' is no size; write 8, or 1..512")
+    low, dots, high = text.partition("..")
+    if not dots:
+        return int(low)
+    if int(high) <= int(low):
+        raise ValueError(f"'{text}' counts backwards")
+    return range(int(low), int(high) + 1)
 
 
 def parse_sweep(text: str) -> tuple[str, tuple[int, ...]]:
@@ -95,6 +102,22 @@ def parse_indices(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def parse_cpus(text: str) -> tuple[str, ...]:
+    """Read "x86-64-v3,x86-64-v4". Raises ValueError for a name that is no CPU, or stands there twice."""
+    from autosched.errors import TargetError
+    from autosched.target.cpus import features_of
+
+    names = tuple(name.strip() for name in text.split(","))
+    try:
+        for name in names:
+            features_of(name)
+    except TargetError as error:
+        raise ValueError(error.line) from None
+    if len({*names}) < len(names):
+        raise ValueError(f"'{text}' names a CPU twice")
+    return names
+
+
 class Count(click.IntRange):
     """A whole number; click's own range calls itself "integer range" in messages."""
 
@@ -119,9 +142,11 @@ class Parsed(click.ParamType):  # type: ignore[type-arg]  # generic only since c
 
 DURATION = Parsed("duration", parse_duration)
 SHAPES = Parsed("shapes", parse_shapes)
+RANGES = Parsed("shapes", parse_ranges)
 SWEEP = Parsed("threads=N,…", parse_sweep)
 PERCENTILES = Parsed("percentiles", parse_percentiles)
 SHARE = Parsed("share", parse_share)
+CPUS = Parsed("CPUs", parse_cpus)
 INDICES = Parsed("indices", parse_indices)
 
 

@@ -17,6 +17,7 @@ from autosched.errors import UsageError
 from autosched.ir import IRModule
 from autosched.ir.module import check_symbols
 from autosched.runtime import Executable
+from autosched.runtime.variants import Variants
 from autosched.target import Target
 
 
@@ -41,7 +42,8 @@ def build(
     what      an IRModule with a relax `main`: gives an Executable; a schedule, a PrimFunc, tensors, or an IRModule of
               PrimFuncs: gives a Module, called on arrays; a dictionary from targets to modules: all of them
     args      for a te schedule or tensors: the order of the function's arguments
-    target    "cpu", an LLVM-style string, or a Target; else that of the `with` block, else this machine
+    target    "cpu", an LLVM-style string, or a Target; else that of the `with` block, else this machine. A list of
+              them: a model is built for each, and `save` writes one artifact, of which a machine loads what it can run
     name      of the function; where none is given, a te schedule's is "default_function", a PrimFunc's its own
     params    arrays bound to `main`'s parameters of these names
     records   a database, path, URL or list of them; else the `with` block's context, else the usual places
@@ -58,6 +60,9 @@ def build(
         args, target = None, args
     if isinstance(what, Mapping) and not isinstance(what, IRModule):
         what, target = join_targets(what, target)
+    if isinstance(target, list | tuple):
+        options: dict[str, Any] = {"params": params, "records": records, "threads": threads, "accuracy": accuracy}
+        return build_variants(what, target, **options, like=like, strict=strict)
     if target_host is not None:
         target, _ = Target.canon_target_and_host(target, target_host)
     if accuracy not in ACCURACIES:
@@ -76,6 +81,18 @@ def build(
         raise UsageError("params bind the parameters of a relax function", hint="this module has none")
 
     return FunctionBuilder(what, args or (), chosen_target, reader, n_threads, accuracy).build(module)
+
+
+def build_variants(what: Any, targets: Sequence[Any], **options: Any) -> Variants:
+    """Build a model once for each target; `options` as of `build`. Raises UsageError for equal CPUs, or no model."""
+    chosen = [resolve_target(target) for target in targets]
+    names = [target.mcpu for target in chosen]
+    if not names or len({*names}) < len(names):
+        raise UsageError(f"targets for {', '.join(names) or 'nothing'}", hint="name each CPU once, as in -mcpu")
+    built = {name: build(what, target=target, **options) for name, target in zip(names, chosen, strict=True)}
+    if wrong := [made for made in built.values() if not isinstance(made, Executable)]:
+        raise UsageError(f"a {type(wrong[0]).__name__} is built for one target", hint="give a model, or one target")
+    return Variants(built)
 
 
 def build_report(executable: Executable) -> BuildReport:

@@ -67,7 +67,7 @@ def choose(task: Task, records: RecordReader | None, name: str) -> Choice:
     func, target = task.func, task.target
     default = default_config(func, target)
     if (named := annotated_config(func)) is not None and not _objection(func, target, named):
-        found = Found(named, "the function's annotation", Trust.HERE, "a schedule names it")
+        found = Found(named, "the function's annotation", Trust.PINNED, "a schedule names it")
         return Choice(name, task, named, found, named == default)
     if records is None:
         return Choice(name, task, default, Found(default, "", Trust.DEFAULT, "nothing was looked up"), True)

@@ -10,7 +10,7 @@ from autosched.errors import SpaceError, UsageError
 from autosched.records import DispatchContext, Found, RecordReader, Trust
 from autosched.records.found import Validator
 from autosched.space import Config
-from autosched.space.union import UnionSpace
+from autosched.space.union_space import UnionSpace
 from autosched.task import Task
 
 BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
@@ -41,7 +41,7 @@ class Pinned(DispatchContext):
                 config = parse_config(text, task)
                 if objection := valid(config) if valid is not None else "":
                     raise UsageError(f"what is pinned for {task.workload} cannot be used: {objection}")
-                return Found(config, "pinned", Trust.HERE, "named by the user, not measured")
+                return Found(config, "pinned", Trust.PINNED, "named by the user, not measured")
         return self.reader.best(task, valid)
 
     def best(self, task: Task, valid: Validator | None = None) -> Found:

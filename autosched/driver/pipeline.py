@@ -21,6 +21,7 @@ from autosched.relax.transform import (
     FoldBatchnormToConv2D,
     FoldConstant,
     FuseAttention,
+    FuseGelu,
     FuseOps,
     FuseTIR,
     LayoutOracle,
@@ -41,9 +42,10 @@ def graph_passes(target: Target, oracle: LayoutOracle | None = None) -> tuple[Pa
     block = max(MIN_BLOCK, target.lanes("float32"))
     return (
         CanonicalizeBindings(), ExpandConvolutions(), FoldConstant(), RemoveIdentity(), FoldConstant(),
-        FoldBatchnormToConv2D(), EliminateCommonSubexpr(), FuseAttention(), DeadCodeElimination(),
-        ChooseLayouts((block, 2 * block), oracle), FlattenMeans(), FoldConstant(), RemoveIdentity(), CanonicalizeBindings(),
+        FoldBatchnormToConv2D(), EliminateCommonSubexpr(), FuseAttention(), FuseGelu(),
         DeadCodeElimination(),
+        ChooseLayouts((block, 2 * block), oracle), FlattenMeans(), FoldConstant(), RemoveIdentity(),
+        CanonicalizeBindings(), DeadCodeElimination(),
         LegalizeKernels(), AnnotateTIROpPattern(), FuseOps(), FuseTIR(), CopyOutputs(), DeadCodeElimination(),
     )  # fmt: skip
 

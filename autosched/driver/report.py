@@ -22,13 +22,12 @@ class BuildReport:
     def summary(self) -> str:
         """One line: how many kernels, where their configurations came from, how long compiling took."""
         trusts = Counter(str(r["trust"]) for r in self.rows)
-        n_default, n_near = trusts.pop("default", 0), trusts.pop("near shape", 0)
+        rest = {trust: trusts.pop(trust, 0) for trust in ("near shape", "pinned", "default")}
         parts = []
         if trusts:
             told = ", ".join(f"{trusts[trust]} {trust}" for trust in map(str, Trust) if trust in trusts)
             parts.append(f"{trusts.total()} from records ({told})")
-        parts += [f"{n_near} near shape"] if n_near else []
-        parts += [f"{n_default} default"] if n_default else []
+        parts += [f"{n} {trust}" for trust, n in rest.items() if n]
         distinct = len(self.rows)
         text = f"{distinct} kernel{'s' if distinct != 1 else ''}: {', '.join(parts) or 'none'}"
         weak = sum(1 for r in self.rows if r["reason"] and r["trust"] == "default" and "invalid" in str(r["reason"]))

@@ -16,7 +16,7 @@ from autosched.env import AUTOSCHED_TARGET_AS, AUTOSCHED_TUNE
 from autosched.errors import TargetError, UsageError
 from autosched.records import DispatchContext, FallbackContext, RecordReader, default_reader
 from autosched.records.like import LikeReader
-from autosched.records.near import NearReader
+from autosched.records.near import NearReader, Predictor
 from autosched.target import Target, host_cpu
 from autosched.target.threads import choose_threads
 
@@ -61,11 +61,14 @@ def resolve_threads(threads: int | None) -> int:
     return choose_threads(threads)
 
 
-def resolve_records(records: Any = None, start: Path | None = None, *, like: str | None = None) -> RecordReader:
+def resolve_records(
+    records: Any = None, start: Path | None = None, *, like: str | None = None, predict: Predictor = expected_gain
+) -> RecordReader:
     """The reader of a build: what was given, else the `with` block's context; for what that lacks, the usual places.
 
     records  a reader, path, URL, or a list of those; None
     like     devices whose records may be used where there are none of this one's; None: what AUTOSCHED_TARGET_AS says
+    predict  what is expected of a near shape's configuration
     What nobody has tuned gets a near shape's configuration where more than the default's speed is expected of it. A
     `FallbackContext`, given or around, ends the look-up. Raises RecordError for a source that cannot be used.
     """
@@ -80,4 +83,4 @@ def resolve_records(records: Any = None, start: Path | None = None, *, like: str
     reader: RecordReader = default_reader(records, start=start)
     if device := AUTOSCHED_TARGET_AS.get() if like is None else like:
         reader = LikeReader(reader, device)
-    return NearReader(reader, expected_gain)
+    return NearReader(reader, predict)

@@ -1,16 +1,23 @@
-"""A task's search space and its default: the templates' own, with the knob `threads` where there are several."""
+"""A task's search space and its default: the templates' own, with the knob `threads` where there are several.
+
+Another kind of task, such as a function of the user's, brings `Spaces` of its own to the tuner.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Protocol
 
 import numpy as np
 
+from autosched.driver.tune_border import listed_values
 from autosched.driver.work import count_work
 from autosched.runtime.team import most_threads
 from autosched.space import Config, ConfigSpace
+from autosched.target import Target
 from autosched.task import Task
-from autosched.templates import default_config, space_for
+from autosched.templates import default_config, space_for, template_versions
 from autosched.templates.thread_knob import space_with_threads, with_threads
 
 
@@ -27,3 +34,43 @@ def default_of(task: Task) -> Config:
 def space_of(task: Task) -> ConfigSpace:
     """The configurations that a task may have. Raises SpaceError for a space's file that is malformed."""
     return space_with_threads(space_for(task.func, task.target), default_of(task), task.threads)
+
+
+class Spaces(Protocol):
+    """What a tuning asks of its tasks' spaces."""
+
+    def default_of(self, task: Task) -> Config:
+        """The configuration without any record."""
+        ...
+
+    def space_of(self, task: Task) -> ConfigSpace:
+        """The configurations that the task may have."""
+        ...
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """The version of each template: a record of another one is a hint and no fact."""
+        ...
+
+    def listed(self, space: ConfigSpace) -> Mapping[str, tuple[int, ...]]:
+        """Per knob the ascending numbers that its author has listed, whatever the shape; without those of threads."""
+        ...
+
+
+class TemplateSpaces:
+    """The spaces of operator templates on a target."""
+
+    def __init__(self, target: Target):
+        self.versions = template_versions(target.kind.name)
+
+    def default_of(self, task: Task) -> Config:
+        """See `Spaces`."""
+        return default_of(task)
+
+    def space_of(self, task: Task) -> ConfigSpace:
+        """See `Spaces`."""
+        return space_of(task)
+
+    def listed(self, space: ConfigSpace) -> Mapping[str, tuple[int, ...]]:
+        """See `Spaces`."""
+        return listed_values(space.name)

@@ -10,13 +10,16 @@ from autosched.driver.interruption import Interruption
 from autosched.driver.model_check import ModelCheck
 from autosched.driver.models import as_module
 from autosched.driver.settings import check_runs_here, resolve_records, resolve_target, resolve_threads
+from autosched.driver.shape_ranges import Ranges, has_ranges
 from autosched.driver.tasks import extract_tasks, prepared_tasks
+from autosched.driver.tune_ahead import Lookahead
 from autosched.driver.tune_finals import Finals, looked_up
 from autosched.driver.tune_job import Job
 from autosched.driver.tune_options import TuneOptions as TuneOptions
 from autosched.driver.tune_report import TaskReport as TaskReport
 from autosched.driver.tune_report import TuneReport as TuneReport
 from autosched.driver.tune_session import SPENT
+from autosched.driver.tune_shapes import at_shapes, tune_range
 from autosched.driver.tune_share import Sharing
 from autosched.driver.tuned_layouts import TunedLayouts
 from autosched.env import AUTOSCHED_TUNE
@@ -41,9 +44,13 @@ def tune(
     options: TuneOptions | None = None,
     progress: Callable[[TuneReport], None] | None = None,
     measurer: OpenMeasurer | None = None,
+    shapes: Ranges | None = None,
 ) -> TuneReport:
     """Tune every kernel of a model, a PrimFunc, tensors or one task.
 
+    shapes    sizes of the symbolic inputs of a model, or of a model's file: {"x": (4, 784)}, or ranges of them: {"x": (range(1, 513), 784)}. Of a
+              range representative shapes are tuned, each with its share of the budget; every winner is measured at each
+              of them, few are kept, and a build at any shape of the range uses what is best at the nearest one
     records   path or URL of the database to write to; None: the project's or the user's
     progress  called with the report whenever something changed
     measurer  opens what builds, checks and times candidates; None: workers on this machine
@@ -57,6 +64,12 @@ def tune(
     options = options or TuneOptions()
     if AUTOSCHED_TUNE.get() == "off":
         raise UsageError("tuning is switched off by AUTOSCHED_TUNE=off", hint="unset it, or set it to lookup")
+    if shapes is not None and has_ranges(shapes):
+        return tune_range(
+            what, shapes, target, params=params, records=records, options=options, progress=progress, measurer=measurer
+        )
+    if shapes is not None:
+        what = at_shapes(what, {name: tuple(map(int, shape)) for name, shape in shapes.items()})  # type: ignore[arg-type]
     chosen = resolve_target(target)
     if measurer is None:
         check_runs_here(chosen)
@@ -111,6 +124,7 @@ class Tuning:
         self.report = job.report
         self.interruption = Interruption()
         self.sharing = Sharing(job)
+        self.lookahead = Lookahead(job, self.sharing.ask, self._spent_s)
 
     def run(self) -> TuneReport:
         """Tune until a budget is used up or nothing more is expected; an interruption ends it and keeps everything."""
@@ -118,6 +132,7 @@ class Tuning:
         try:
             with self.interruption, self.open_measurer(job.target, self._measure_options()) as measurer:
                 stop = self._search(measurer)
+                self.lookahead.end(measurer)
                 self.sharing.learn_all()
                 finals = Finals(job, measurer, self._update, is_complete=isinstance(stop, Stop))
                 finals.name_winners()
@@ -140,11 +155,15 @@ class Tuning:
         job = self.job
         self._update()
         while not self.interruption.is_asked:
-            turn = job.scheduler.next_turn(job.session.total_s + self._finish_s())
+            turn = job.scheduler.next_turn(self._spent_s())
             if isinstance(turn, Stop):
                 return turn
             self._take(measurer, turn)
         return None
+
+    def _spent_s(self) -> float:
+        """What is spent of the budget of time, with what its end will take."""
+        return self.job.session.total_s + self._finish_s()
 
     def _finish_s(self) -> float:
         """What naming and judging the winners will take, at most a third of the time budget: so much is kept back."""
@@ -158,19 +177,18 @@ class Tuning:
 
     def _take(self, measurer: Measurer, turn: Turn) -> None:
         """One batch of one task: ask, measure, store, tell."""
-        job, i = self.job, turn.task
+        job, begin = self.job, self.job.session.elapsed_s
+        turn, configs = self.lookahead.begin(turn)
+        i = turn.task
         state, default = job.states[i], job.defaults[i]
-        begin = job.session.elapsed_s
-        configs = self.sharing.ask(i, turn.n)
         self._update(i, "searching")
         asked = list(configs)
         if configs and default not in configs and job.drift.is_due(i):
             configs = [default, *configs]
         best_s = None if state.best_s is None else state.best_s * job.drift.factor
         done: list[Trial] = []
-        for trial in (
-            default_first(measurer.measure(job.tasks[i], configs, best_s), default, configs) if configs else ()
-        ):
+        trials = self.lookahead.measure(measurer, turn, configs, best_s) if configs else ()
+        for trial in default_first(trials, default, configs):
             if trial.config == default and trial.is_ok:
                 job.see_default(i, trial)
             if trial.config in asked:

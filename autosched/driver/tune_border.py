@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from autosched.errors import AutoschedError
 from autosched.space import Config, ConfigSpace, find_space
-from autosched.space.constraint import holds
+from autosched.space.constraints import holds
 from autosched.space.toml import read_space_file
-from autosched.space.union import UnionSpace
+from autosched.space.union_space import UnionSpace
 from autosched.templates.thread_knob import THREADS
 
 LEAST_CANDIDATES = 3
 
 
-def border_knobs(space: ConfigSpace, config: Config) -> tuple[str, ...]:
-    """In words, the knobs of a configuration that stand on the border of what their file offers.
+def border_knobs(
+    space: ConfigSpace, config: Config, listed: Callable[[ConfigSpace], Mapping[str, tuple[int, ...]]] | None = None
+) -> tuple[str, ...]:
+    """In words, the knobs of a configuration that stand on the border of what their author offers.
 
+    listed  per knob the ascending numbers that are offered whatever the shape; None: what the template's file says
     A border that the shape or a constraint sets is none: only one that a longer list of candidates would move.
     """
     member = space.member(config.template) if isinstance(space, UnionSpace) else space
-    try:
-        entries = read_space_file(find_space("cpu", member.name)).knobs
-    except AutoschedError:  # a space that has no file
-        return ()
+    offered = listed_values(member.name) if listed is None else listed(member)
     found = []
     for knob in member.knobs:
-        entry = entries.get(knob.name)
-        values = _listed(entry) if entry is not None and knob.kind == "int" and knob.name != THREADS else ()
+        values = offered.get(knob.name, ()) if knob.kind == "int" else ()
         value: Any = config.get(knob.name)
         if len(values) < LEAST_CANDIDATES or value not in (values[0], values[-1]):
             continue
@@ -35,6 +35,15 @@ def border_knobs(space: ConfigSpace, config: Config) -> tuple[str, ...]:
         if beyond >= 1 and beyond != value and _would_do(member, config, knob.name, beyond):
             found.append(f"{member.name}: {knob.name}={value} is the {side} candidate")
     return tuple(found)
+
+
+def listed_values(template: str) -> dict[str, tuple[int, ...]]:
+    """What a template's file offers per knob, threads apart; nothing for one that has no file."""
+    try:
+        entries = read_space_file(find_space("cpu", template)).knobs
+    except AutoschedError:
+        return {}
+    return {name: _listed(entry) for name, entry in entries.items() if name != THREADS}
 
 
 def _listed(entry: Any) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from autosched.driver.tune_job import FINALISTS, Job
 from autosched.driver.tune_session import COMPLETE, SPENT
 from autosched.errors import AutoschedError
 from autosched.records import RecordReader
+from autosched.records.importance import knob_importance
 from autosched.space import Config
 from autosched.task import Task
 from autosched.templates.thread_knob import with_threads
@@ -94,8 +95,9 @@ class Finals:
     def _crown(self, i: int, winner: Compared) -> None:
         job, report = self.job, self.job.report.tasks[i]
         self.winners[i] = winner.config
+        report.importance = tuple(knob_importance(list(job.trials[i].values())))
         report.config = str(winner.config)
-        report.border = border_knobs(job.spaces[i], winner.config)
+        report.border = border_knobs(job.spaces[i], winner.config, job.source.listed)
         job.states[i].best_s = winner.trial.median_s
         self.update(i, "done: default is best" if winner.config == job.defaults[i] else "done")
 

@@ -9,7 +9,7 @@ from autosched.driver.settings import resolve_records
 from autosched.driver.strict import TRUSTED
 from autosched.env import AUTOSCHED_TUNE
 from autosched.ir import IRModule
-from autosched.records import database_to_write
+from autosched.records import Trust, database_to_write
 from autosched.target import Target
 
 
@@ -34,7 +34,8 @@ def tune_first(module: IRModule, target: Target, params: Any, records: Any, thre
         tasks = extract_tasks(
             module, target, threads=threads, params=params, layouts=TunedLayouts(reader, target, threads)
         )
-        indices = tuple(i for i, t in enumerate(tasks) if choose(t, reader, t.name).found.trust not in TRUSTED)
+        enough = (*TRUSTED, Trust.PINNED)
+        indices = tuple(i for i, t in enumerate(tasks) if choose(t, reader, t.name).found.trust not in enough)
         if not indices:
             return
     options = TuneOptions(threads=threads, tasks=indices, fresh=mode == "force")

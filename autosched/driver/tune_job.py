@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autosched.driver.task_space import default_of, space_of
+from autosched.driver.task_space import Spaces, TemplateSpaces
 from autosched.driver.tune_drift import WARN, Drift, corrected
 from autosched.driver.tune_hints import find_hints, is_current
 from autosched.driver.tune_options import TuneOptions
@@ -20,7 +20,6 @@ from autosched.records.sql import SqlStore
 from autosched.space import Config
 from autosched.target import Target
 from autosched.task import Task, Trial
-from autosched.templates import template_versions
 from autosched.tuner.cost_model import Hint
 from autosched.tuner.scheduler import SchedulerOptions, TaskScheduler, TaskState, Turn
 from autosched.tuner.search import Search, make_search
@@ -35,6 +34,7 @@ class Job:
     """The tasks of a tuning with everything that was measured of them, by their index.
 
     before  per workload key what a build would use now, where that is not the default
+    spaces  where the tasks' configurations come from; None: from templates
     """
 
     def __init__(
@@ -45,13 +45,15 @@ class Job:
         store: SqlStore,
         options: TuneOptions,
         before: Mapping[str, Config],
+        spaces: Spaces | None = None,
     ):
         self.tasks, self.target, self.threads, self.store = tuple(tasks), target, threads, store
         self.options, self.before = options, before
         is_cold = options.cache == "cold" or (options.cache == "auto" and any(t.cache == "cold" for t in tasks))
         self.cache: Any = "cold" if is_cold else "warm"
-        self.defaults = [default_of(task) for task in tasks]
-        self.spaces = [space_of(task) for task in tasks]
+        self.source = spaces or TemplateSpaces(target)
+        self.defaults = [self.source.default_of(task) for task in tasks]
+        self.spaces = [self.source.space_of(task) for task in tasks]
         self.trials: list[dict[Config, Trial]] = [{} for _ in tasks]
         self.stale: list[set[Config]] = [set() for _ in tasks]  # recorded, but not as they would be measured now
         self.named: dict[int, Config] = {}  # winners of earlier runs, by task
@@ -85,7 +87,7 @@ class Job:
 
     def _resume(self, i: int, records: Sequence[Record]) -> None:
         """Learn from what the database has; nothing of it is measured again."""
-        current = [r for r in records if is_current(r)]
+        current = [r for r in records if is_current(r, self.source.versions)]
         facts = [r for r in current if r.measurement.how.get("cache", self.cache) == self.cache]
         trials = [corrected(r.trial) for r in facts if r.config in self.spaces[i]]
         for trial in trials:
@@ -126,7 +128,7 @@ class Job:
         if not self.options.hints:
             return ()
         now = {t.key: (t.workload, list(trials.values())) for t, trials in zip(self.tasks, self.trials, strict=True)}
-        return find_hints(self.tasks[i], self.store, now, self.options.seed)
+        return find_hints(self.tasks[i], self.store, now, self.options.seed, self.source.versions)
 
     # ---- trials
 
@@ -187,7 +189,7 @@ class Job:
             noted = {**trial.measurement.how, **how}
             trial = Trial(trial.config, dataclasses.replace(trial.measurement, how=noted))
         is_default = trial.config == self.defaults[i]
-        template = template_versions(self.target.kind.name).get(trial.config.template, "1")
+        template = self.source.versions.get(trial.config.template, "1")
         made = make_record(
             self.tasks[i], trial, session=self.session.name, is_default=is_default, is_winner=is_winner,
             versions={**current_versions(), "template": template},

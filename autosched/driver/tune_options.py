@@ -27,6 +27,7 @@ class TuneOptions:
               "auto": cold for models, warm for everything else
     hints     learn from the records of other workloads, devices and versions
     fresh     begin a new budget, even if an earlier tuning of these tasks was killed before its own was spent
+    session   what the name of the session begins with; "": a random word
     verify    "model": winners are judged inside the built model as well; "task": each alone
     Raises    UsageError for an impossible value.
     """
@@ -42,6 +43,7 @@ class TuneOptions:
     cache: Literal["auto", "cold", "warm"] = "auto"
     hints: bool = True
     fresh: bool = False
+    session: str = ""
     verify: Literal["model", "task"] = "model"
 
     def __post_init__(self) -> None:

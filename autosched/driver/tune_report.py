@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 class TaskReport:
     """How far one task is; times in seconds, None until measured.
 
-    border  knobs whose best value is the last one of their candidates, in words
+    border      knobs whose best value is the last one of their candidates, in words
+    importance  knobs with the share of the times' variance that each explains, the largest first; empty: too few trials
     """
 
     name: str
@@ -22,6 +23,7 @@ class TaskReport:
     state: str = "waiting"
     config: str = ""
     border: tuple[str, ...] = ()
+    importance: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass

@@ -73,12 +73,13 @@ def begin_session(records: Sequence[Sequence[Record]], options: TuneOptions) -> 
         key=lambda r: r.time,
         default=None,
     )
-    if name is not None and not options.fresh and not _is_running(name.session):
+    if name is not None and not options.fresh and not is_running(name.session):
         own = [r for part in records for r in part if r.session == name.session]
         found = _rest(name.session, own, first_time)
         if found is not None and _has_rest(found, options):
             return found
-    return Session(f"{uuid.uuid4().hex[:12]}.{host_id()}.{os.getpid()}", first_time=first_time)
+    begin = options.session or uuid.uuid4().hex[:12]
+    return Session(f"{begin}.{host_id()}.{os.getpid()}", first_time=first_time)
 
 
 def _rest(name: str, records: Iterable[Record], first_time: float) -> Session | None:
@@ -102,7 +103,7 @@ def _has_rest(session: Session, options: TuneOptions) -> bool:
     return has_trials and (options.budget_s is None or session.spent_s + LEAST_S < options.budget_s)
 
 
-def _is_running(session: str) -> bool:
+def is_running(session: str) -> bool:
     """Whether the process that a session was begun by runs on this machine now: its budget is its own."""
     _, _, rest = session.partition(".")
     host, _, number = rest.partition(".")

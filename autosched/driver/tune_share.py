@@ -51,7 +51,7 @@ class Sharing:
             if (record.device, record.threads) == (device, task.threads)
             and record.session != job.session.name
             and record.uid not in self._known[i]
-            and is_current(record)
+            and is_current(record, job.source.versions)
             and record.measurement.how.get("cache", job.cache) == job.cache
             and record.config in job.spaces[i]
         ]

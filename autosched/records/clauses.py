@@ -9,12 +9,10 @@ from typing import Any, assert_never
 import sqlalchemy as sa
 
 from autosched.records.query import RecordFilter
-from autosched.records.schema import DeviceRow, RecordRow, WorkloadRow
+from autosched.records.schema import DEVICES, RECORDS, WORKLOADS
 from autosched.records.where import Both, Comparison, Condition, Not
 
-R: Any = RecordRow.__table__
-W: Any = WorkloadRow.__table__
-D: Any = DeviceRow.__table__
+R, W, D = RECORDS, WORKLOADS, DEVICES
 JOINED = R.join(W, R.c.workload_id == W.c.id).join(D, R.c.device_id == D.c.id)
 
 COLUMNS = {

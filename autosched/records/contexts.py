@@ -162,7 +162,7 @@ def _given(config: Config, valid: Validator | None) -> Found:
     objection = valid(config) if valid is not None else ""
     if objection:
         return miss("given", f"invalid configuration: {objection}")
-    return Found(config, "given", Trust.HERE, "given by the user, not measured")
+    return Found(config, "given", Trust.PINNED, "given by the user, not measured")
 
 
 _ROOT = FallbackContext()

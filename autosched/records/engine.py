@@ -13,11 +13,10 @@ from urllib.parse import quote
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 from sqlalchemy.engine import Connection, Engine
-from sqlalchemy.orm import Session
 
 from autosched.errors import RecordError
 from autosched.records.places import shown
-from autosched.records.schema import DATABASE_VERSION, Base, Meta
+from autosched.records.schema import DATABASE_VERSION, META, METADATA, complete_for
 from autosched.version import __version__
 
 SQLITE_HEADER = b"SQLite format 3\x00"
@@ -200,7 +199,7 @@ def check_schema(engine: Engine, where: str, *, write: bool) -> None:
                 _create(connection)
         elif not tables:  # what a full disk left of a database that was being made
             raise RecordError("the database is empty", where=where, hint="make one with `autosched tune`")
-        elif Meta.__tablename__ not in tables:
+        elif META.name not in tables:
             hint = "check the path, or choose another one with --db"
             raise RecordError("the database belongs to another program", where=where, hint=hint)
     version = read_version(engine, where)
@@ -210,8 +209,8 @@ def check_schema(engine: Engine, where: str, *, write: bool) -> None:
 
 def read_version(engine: Engine, where: str) -> int:
     """The schema version of a tuning database. Raises RecordError for one that has none."""
-    with clear_errors(where), Session(engine) as session:
-        text = session.scalar(sa.select(Meta.value).where(Meta.name == "schema_version"))
+    with clear_errors(where), engine.connect() as connection:
+        text = connection.scalar(sa.select(META.c.value).where(META.c.name == "schema_version"))
     if text is None or not (text.isascii() and text.isdigit()):
         raise RecordError("the database has no schema version", where=where, hint="choose another one with --db")
     return int(text[:9])
@@ -261,10 +260,10 @@ def remove_stub(path: Path) -> None:
 
 
 def _create(connection: Connection) -> None:
-    Base.metadata.create_all(connection)
-    meta: Any = Meta.__table__
-    if connection.execute(sa.select(meta.c.value)).first() is None:  # another process may have been first
+    complete_for(connection.dialect.name)
+    METADATA.create_all(connection)
+    if connection.execute(sa.select(META.c.value)).first() is None:  # another process may have been first
         connection.execute(
-            meta.insert(),
+            META.insert(),
             [{"name": "schema_version", "value": str(DATABASE_VERSION)}, {"name": "made_by", "value": __version__}],
         )

@@ -15,12 +15,13 @@ Validator = Callable[[Config], str]  # why a configuration cannot be used; "" if
 
 
 class Trust(StrEnum):
-    """How far the evidence for a configuration holds for this machine, best first."""
+    """How far the evidence for a configuration holds for this machine, best first; of PINNED the user is all."""
 
     HERE = "verified here"
     SAME_DEVICE = "verified same device type"
     ELSEWHERE = "verified elsewhere"
     NEAR = "near shape"
+    PINNED = "pinned"
     DEFAULT = "default"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from autosched.records.record import Record
+from autosched.task import Trial
 
 LEAST_TIMES = 8  # below, chance alone makes any knob look important
 HOW = (
@@ -15,7 +16,7 @@ HOW = (
 )
 
 
-def knob_importance(records: Sequence[Record]) -> list[tuple[str, float]]:
+def knob_importance(records: Sequence[Record | Trial]) -> list[tuple[str, float]]:
     """Each knob with its share in [0, 1], the largest first; empty with fewer than eight times.
 
     The share is eta squared, adjusted for the number of distinct values (Kelley 1935, epsilon squared). A configuration

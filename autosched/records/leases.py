@@ -12,11 +12,11 @@ from sqlalchemy.engine import Connection
 
 from autosched.records.clauses import JOINED, D, R, W, insert_into
 from autosched.records.owner import is_gone
-from autosched.records.schema import LeaseRow
+from autosched.records.schema import LEASES
 from autosched.space import Config
 from autosched.task import Status, Task
 
-L: Any = LeaseRow.__table__
+L = LEASES
 
 
 def claim(connection: Connection, task: Task, configs: Sequence[Config], lease_s: float, owner: str) -> list[Config]:

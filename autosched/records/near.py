@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from autosched.errors import RecordError
@@ -17,10 +17,13 @@ Predictor = Callable[[Task, Record, float], float]  # task, a neighbour's winner
 TRUST_DISTANCE = 1.0  # one size twice or half as large, or several a little
 LEAST_GAIN = 1.05  # expected over the default
 MOST_NEIGHBOURS = 5
+RANGE = "range"  # in a winner's `how`: the least and largest sizes that it was chosen for, among those it was tuned at
 
 
 class NearReader:
     """Another reader's answers; for a workload without any record, that of its nearest neighbour that is worth it.
+
+    Where a range of sizes was tuned that the workload lies in, the nearest of the sizes measured says what is used.
 
     predict  what the driver expects of a neighbour's configuration: how many times faster than the default
     """
@@ -44,18 +47,31 @@ class NearReader:
         found = self.reader.best(task, valid)
         if found or found.reason != "no record":
             return found
-        return self._nearest(task, valid) or found
+        nearest = self._nearest(task, valid)
+        return found if nearest is None else nearest
 
     def _nearest(self, task: Task, valid: Validator | None) -> Found | None:
         here = task.target.fingerprint()
         ranked: list[tuple[tuple[Any, ...], float, str, Record]] = []
+        in_range: list[tuple[tuple[Any, ...], str, Record]] = []
         for place, leaf in enumerate(leaves(self.reader)):
             origin = leaf.origin_for(task) if hasattr(leaf, "origin_for") else leaf.origin
             for record in self._winners_of(place, leaf, task):
                 distance = distance_between(task.workload, record.workload)
                 match = match_device(record, here, getattr(leaf, "by_family", False), self.like)
-                if 0 < distance <= TRUST_DISTANCE and match.trust is not None and record.threads == task.threads:
-                    ranked.append(((distance, match.level, -record.time, record.uid), distance, origin, record))
+                if not 0 < distance < math.inf or match.trust is None or record.threads != task.threads:
+                    continue
+                rank = (distance, match.level, -record.time, record.uid)
+                if covers(record, task.workload):
+                    in_range.append((rank, origin, record))
+                if distance <= TRUST_DISTANCE:
+                    ranked.append((rank, distance, origin, record))
+        for _, origin, record in sorted(in_range, key=lambda entry: entry[0])[:MOST_NEIGHBOURS]:
+            reason = f"tuned for a range of sizes that holds this one, here as at {record.workload}"
+            if record.is_default:
+                return Found(None, origin, Trust.NEAR, f"{reason}: the default is best", is_default=True)
+            if not objection_to(record, valid):
+                return Found(record.config, origin, Trust.NEAR, reason)
         for _, distance, origin, record in sorted(ranked, key=lambda entry: entry[0])[:MOST_NEIGHBOURS]:
             gain = self.predict(task, record, distance)
             if gain >= LEAST_GAIN and not objection_to(record, valid):
@@ -85,6 +101,31 @@ def distance_between(a: Workload, b: Workload) -> float:
     if any(x < 1 or y < 1 for x, y in pairs):
         return math.inf
     return sum(abs(math.log2(x / y)) for x, y in pairs)
+
+
+def covers(record: Record, workload: Workload) -> bool:
+    """Whether a workload's sizes lie in the range that a winner was chosen for."""
+    noted = record.measurement.how.get(RANGE)
+    if not isinstance(noted, Mapping) or what_must_agree(record.workload) != what_must_agree(workload):
+        return False
+    low, high = noted.get("low"), noted.get("high")
+    sizes = sizes_of(workload)
+    if not isinstance(low, list | tuple) or not isinstance(high, list | tuple):
+        return False
+    bounds = [*low, *high]
+    if not len(low) == len(high) == len(sizes) or any(type(bound) is not int for bound in bounds):
+        return False
+    return all(a <= size <= b for a, size, b in zip(low, sizes, high, strict=True))
+
+
+def sizes_of(workload: Workload) -> tuple[int, ...]:
+    """The sizes that may differ between neighbours."""
+    return _split(workload)[1]
+
+
+def what_must_agree(workload: Workload) -> tuple[Any, ...]:
+    """All but the sizes."""
+    return _split(workload)[0]
 
 
 def _split(workload: Workload) -> tuple[tuple[Any, ...], tuple[int, ...]]:

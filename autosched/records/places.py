@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
 from autosched.env import AUTOSCHED_DB
-from autosched.errors import RecordError
+from autosched.errors import RecordError, UsageError
+from autosched.project import find_project_file, read_project_file
 
-PROJECT_FILE = "autosched.toml"
 DATABASE_NAME = "autosched.db"
 
 
@@ -46,13 +44,6 @@ def shown(where: str) -> str:
     return re.sub(r"(://[^/@:]*):.*@", r"\1:***@", where)
 
 
-def find_project_file(start: Path | None = None) -> Path | None:
-    """The `autosched.toml` of the folder or the nearest one above it."""
-    folder = (start or Path.cwd()).resolve()
-    files = (parent / PROJECT_FILE for parent in (folder, *folder.parents))
-    return next((file for file in files if os.path.isfile(file)), None)  # pathlib's raises where it may not look
-
-
 def project_database(start: Path | None = None) -> Place | None:
     """The database that `autosched.toml` names, else `autosched.db` beside it; None where there is no such file.
 
@@ -64,9 +55,9 @@ def project_database(start: Path | None = None) -> Place | None:
     if file is None:
         return None
     try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise RecordError(f"cannot read the project file: {error}", where=str(file)) from None
+        document = read_project_file(file)
+    except UsageError as error:
+        raise RecordError(error.message, where=error.where) from None
     section = document.get("records", {})
     name = section.get("db", DATABASE_NAME) if isinstance(section, dict) else None
     if not isinstance(name, str) or not name:

@@ -1,96 +1,94 @@
-"""The tables of the tuning database (SQLAlchemy models). Imported only by `sql.py`: SQLAlchemy is slow to load."""
+"""The tables of the tuning database (SQLAlchemy). Imported only where one is opened: SQLAlchemy is slow to load.
+
+Plain tables, no mapped classes: nothing here needs the object-relational half of SQLAlchemy, which takes as long again.
+"""
 
 from __future__ import annotations
 
-from sqlalchemy import Boolean, Float, ForeignKey, Index, Integer, String, Text, text
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from typing import Any
+
+from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, MetaData, String, Table, Text, text
 
 DATABASE_VERSION = 3
 WORD = String(64).with_variant(Text(), "postgresql")  # SQLite enforces no length, PostgreSQL does
+METADATA = MetaData()
 
 
-class Base(DeclarativeBase):
-    """Base of all tables."""
+def _column(name: str, kind: Any, *more: Any, nullable: bool = False, **options: Any) -> Column[Any]:
+    return Column(name, kind, *more, nullable=nullable, **options)
 
 
-class Meta(Base):
-    """Facts about the database itself: its schema version and who made it."""
+# Facts about the database itself: its schema version and who made it
+META = Table(
+    "autosched_meta",
+    METADATA,
+    _column("name", String(64), primary_key=True),
+    _column("value", Text),
+)
 
-    __tablename__ = "autosched_meta"
-    name: Mapped[str] = mapped_column(String(64), primary_key=True)
-    value: Mapped[str] = mapped_column(Text)
+# Workloads, each named by its canonical key
+WORKLOADS = Table(
+    "workloads",
+    METADATA,
+    _column("id", Integer, primary_key=True),
+    _column("key", Text, unique=True),
+    _column("op", WORD, index=True),
+)
 
+# Fingerprints of devices
+DEVICES = Table(
+    "devices",
+    METADATA,
+    _column("id", Integer, primary_key=True),
+    _column("key", Text, unique=True),
+    _column("family", WORD),
+    _column("document", Text),
+)
 
-class WorkloadRow(Base):
-    """A workload, named by its canonical key."""
+# Records; the columns are what queries need, `details` (JSON) holds the rest
+RECORDS = Table(
+    "records",
+    METADATA,
+    _column("id", Integer, primary_key=True),
+    _column("uid", String(32), unique=True),
+    _column("workload_id", Integer, ForeignKey("workloads.id")),
+    _column("device_id", Integer, ForeignKey("devices.id")),
+    _column("threads", Integer),
+    _column("template", WORD),
+    _column("config", Text),
+    _column("status", String(32)),
+    _column("median_s", Float, nullable=True),
+    _column("baseline_s", Float, nullable=True),  # the default's time in the comparison that a winner won
+    _column("is_default", Boolean),
+    _column("is_winner", Boolean),
+    _column("time", Float),
+    _column("host", WORD),
+    _column("session", WORD),
+    _column("details", Text),  # times_s, checked_against, error, how, versions
+)
 
-    __tablename__ = "workloads"
-    id: Mapped[int] = mapped_column(Integer, primary_key=True)
-    key: Mapped[str] = mapped_column(Text, unique=True)
-    op: Mapped[str] = mapped_column(WORD, index=True)
-
-
-class DeviceRow(Base):
-    """A device's fingerprint."""
-
-    __tablename__ = "devices"
-    id: Mapped[int] = mapped_column(Integer, primary_key=True)
-    key: Mapped[str] = mapped_column(Text, unique=True)
-    family: Mapped[str] = mapped_column(WORD)
-    document: Mapped[str] = mapped_column(Text)
-
-
-class RecordRow(Base):
-    """A record; the columns are what queries need, `details` (JSON) holds the rest."""
-
-    __tablename__ = "records"
-    id: Mapped[int] = mapped_column(Integer, primary_key=True)
-    uid: Mapped[str] = mapped_column(String(32), unique=True)
-    workload_id: Mapped[int] = mapped_column(ForeignKey("workloads.id"))
-    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id"))
-    threads: Mapped[int] = mapped_column(Integer)
-    template: Mapped[str] = mapped_column(WORD)
-    config: Mapped[str] = mapped_column(Text)
-    status: Mapped[str] = mapped_column(String(32))
-    median_s: Mapped[float | None] = mapped_column(Float)
-    baseline_s: Mapped[float | None] = mapped_column(Float)  # the default's time in the comparison that a winner won
-    is_default: Mapped[bool] = mapped_column(Boolean)
-    is_winner: Mapped[bool] = mapped_column(Boolean)
-    time: Mapped[float] = mapped_column(Float)
-    host: Mapped[str] = mapped_column(WORD)
-    session: Mapped[str] = mapped_column(WORD)
-    details: Mapped[str] = mapped_column(Text)  # times_s, checked_against, error, how, versions
-
-
-class LeaseRow(Base):
-    """A configuration that a tuner measures until a point in time, or has until then to do so.
-
-    task, config  hashes of the workload, device and threads, and of the configuration;  until  seconds since 1970
-    """
-
-    __tablename__ = "leases"
-    task: Mapped[str] = mapped_column(String(32), primary_key=True)
-    config: Mapped[str] = mapped_column(String(32), primary_key=True)
-    owner: Mapped[str] = mapped_column(WORD)
-    until: Mapped[float] = mapped_column(Float)
-
+# Configurations that a tuner measures until a point in time, or has until then to do so: `task` and `config` are
+# hashes of the workload, device and threads, and of the configuration; `until` is in seconds since 1970
+LEASES = Table(
+    "leases",
+    METADATA,
+    _column("task", String(32), primary_key=True),
+    _column("config", String(32), primary_key=True),
+    _column("owner", WORD),
+    _column("until", Float),
+)
 
 # All that a summary of a task needs is in the index, so that a million records are summed up without being read.
 Index(
     "records_by_task",
-    RecordRow.workload_id,
-    RecordRow.device_id,
-    RecordRow.threads,
-    RecordRow.time,
-    RecordRow.status,
-    RecordRow.is_default,
-    RecordRow.median_s,
+    *(RECORDS.c[name] for name in "workload_id device_id threads time status is_default median_s".split()),
 )
-Index("records_by_time", RecordRow.time)
-Index("records_by_session", RecordRow.session, RecordRow.time)
-Index(
-    "winners_by_workload",
-    RecordRow.workload_id,
-    sqlite_where=text("is_winner"),
-    postgresql_where=text("is_winner"),
-)
+Index("records_by_time", RECORDS.c.time)
+Index("records_by_session", RECORDS.c.session, RECORDS.c.time)
+WINNERS = Index("winners_by_workload", RECORDS.c.workload_id, sqlite_where=text("is_winner"))
+
+
+def complete_for(dialect: str) -> None:
+    """Say what only one kind of database needs to know; naming it loads SQLAlchemy's part for that kind."""
+    if dialect == "postgresql":
+        WINNERS.dialect_options[dialect]["where"] = text("is_winner")

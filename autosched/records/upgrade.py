@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from autosched.errors import RecordError
 from autosched.records.engine import clear_errors, connect_file, read_version, refuse_version
-from autosched.records.schema import DATABASE_VERSION, Meta
+from autosched.records.schema import DATABASE_VERSION, META, METADATA, complete_for
 
 FIRST_VERSION = 1
 
@@ -76,7 +76,6 @@ def _migrate(engine: Engine, version: int, where: str) -> None:
     from alembic.util import CommandError
 
     config = _config()
-    meta: Any = Meta.__table__
     try:
         with clear_errors(where):
             connection = engine.connect().execution_options(autosched_write=True)
@@ -85,7 +84,7 @@ def _migrate(engine: Engine, version: int, where: str) -> None:
                 command.stamp(config, str(version))
                 command.upgrade(config, str(DATABASE_VERSION))
                 connection.exec_driver_sql("DROP TABLE alembic_version")
-                row = meta.update().where(meta.c.name == "schema_version")
+                row = META.update().where(META.c.name == "schema_version")
                 connection.execute(row.values(value=str(DATABASE_VERSION)))
     except (CommandError, ValueError, TypeError, AttributeError) as error:  # a step met content that it cannot read
         raise RecordError(f"the database cannot be upgraded: {error}", where=where) from None
@@ -100,10 +99,9 @@ def _config() -> Any:
 
 
 def differences(connection: Connection) -> list[Any]:
-    """What Alembic finds different between a database's tables and the models; empty where they agree."""
+    """What Alembic finds different between a database's tables and `schema`; empty where they agree."""
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
-    from autosched.records.schema import Base
-
-    return list(compare_metadata(MigrationContext.configure(connection), Base.metadata))
+    complete_for(connection.dialect.name)
+    return list(compare_metadata(MigrationContext.configure(connection), METADATA))

@@ -4,6 +4,7 @@
     manifest   JSON: kernels, graphs, constants, instruction sets, versions, and each section's place and SHA-256
     sections   object code and constants, uncompressed, each at a multiple of 64 bytes (mapped, not read)
 
+An artifact for several instruction sets holds a manifest for each, and each section's content once, whoever uses it.
 A hash proves that a file is whole, not that it comes from somebody you trust: an artifact is native code.
 """
 
@@ -32,7 +33,7 @@ from autosched.runtime.native_abi import NATIVE_ABI_VERSION
 from autosched.target import host_cpu
 from autosched.version import __version__
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # of files with several variants; one variant is written as in version 1, which older ones read
 MAGIC = b"\x89ASX\r\n\x1a\n"  # as PNG's: a transfer that changes line ends is noticed
 _HEADER = struct.Struct("<8sIIQQQ32s")  # magic, version, 0, manifest bytes, first section, file bytes, SHA-256
 _ALIGNMENT = 64
@@ -46,6 +47,7 @@ class Contents:
     kind  "graph" (an Executable, its graph is graphs["main"]), "module", or "source" (the text of functions that are
           compiled when their sizes are known, in the manifest)
     info  JSON values of the maker: versions, the build report, what it takes to build the kernels again
+    variant   which one this is of several in its file, "" where there is one;  variants  all of them
     """
 
     kind: str
@@ -54,6 +56,8 @@ class Contents:
     graphs: Mapping[str, Graph]
     constants: tuple[np.ndarray, ...] = field(repr=False)
     info: Mapping[str, Any]
+    variant: str = ""
+    variants: tuple[str, ...] = ()
 
 
 class NeedsRebuildError(ArtifactError):
@@ -101,14 +105,45 @@ def save_contents(contents: Contents, path: Path) -> None:
 
     Raises ArtifactError if it cannot be written.
     """
-    path = Path(path)
-    blobs: list[bytes | np.ndarray] = [contents.native, *(kernel.object_code for kernel in contents.kernels.values())]
-    blobs += [np.ascontiguousarray(constant) for constant in contents.constants]
+    blobs = _blobs(contents)
     sections, data_bytes = _lay_out(blobs)
-    manifest = json.dumps(_manifest(contents, sections), sort_keys=True, separators=(",", ":")).encode()
+    _write(Path(path), 1, _manifest(contents, sections), blobs, sections, data_bytes)
+
+
+def save_variants(variants: Mapping[str, Contents], path: Path) -> None:
+    """Write what was built for several instruction sets as one artifact; equal contents are stored once.
+
+    variants  by the names of what they were built for
+    Raises    ArtifactError if it cannot be written.
+    """
+    blobs: list[bytes | np.ndarray] = []
+    place: dict[tuple[str, int], int] = {}  # hash and size of a content -> its section
+    manifests = []
+    for name, contents in variants.items():
+        own = _blobs(contents)
+        keys = [(section["sha256"], section["size"]) for section in _lay_out(own)[0]]
+        for key, blob in zip(keys, own, strict=True):
+            if key not in place:
+                place[key] = len(blobs)
+                blobs.append(blob)
+        manifests.append({"name": name, **_manifest(contents, [place[key] for key in keys])})
+    sections, data_bytes = _lay_out(blobs)
+    manifest = {"kind": "variants", "autosched": __version__, "variants": manifests, "sections": sections}
+    _write(Path(path), FORMAT_VERSION, manifest, blobs, sections, data_bytes)
+
+
+def _blobs(contents: Contents) -> list[bytes | np.ndarray]:
+    code = [contents.native, *(kernel.object_code for kernel in contents.kernels.values())]
+    return [*code, *(np.ascontiguousarray(constant) for constant in contents.constants)]
+
+
+def _write(
+    path: Path, version: int, document: Any, blobs: Sequence[Any], sections: Sequence[Any], data_bytes: int
+) -> None:
+    manifest = json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
     start = _align(_HEADER.size + len(manifest))
     digest = hashlib.sha256(manifest).digest()
-    header = _HEADER.pack(MAGIC, FORMAT_VERSION, 0, len(manifest), start, start + data_bytes, digest)
+    header = _HEADER.pack(MAGIC, version, 0, len(manifest), start, start + data_bytes, digest)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
     try:
         with open(temporary, "xb") as file:
@@ -167,7 +202,7 @@ def _write_at(file: BinaryIO, offset: int, blob: bytes | np.ndarray) -> None:
     file.write(_bytes_of(blob))
 
 
-def _manifest(contents: Contents, sections: list[dict[str, Any]]) -> dict[str, Any]:
+def _manifest(contents: Contents, sections: Sequence[Any]) -> dict[str, Any]:
     features = sorted({feature for kernel in contents.kernels.values() for feature in kernel.features})
     return {
         "kind": contents.kind,
@@ -179,7 +214,7 @@ def _manifest(contents: Contents, sections: list[dict[str, Any]]) -> dict[str, A
         "kernel_order": list(contents.kernels),
         "graphs": {name: graph.to_manifest() for name, graph in contents.graphs.items()},
         "constants": [[str(constant.dtype), list(constant.shape)] for constant in contents.constants],
-        "sections": sections,
+        "sections": list(sections),
         "info": dict(contents.info),
     }
 
@@ -212,6 +247,7 @@ def load_contents(path: Path, *, check_constants: bool = True) -> Contents:
         raise ArtifactError(f"{path} is empty") from None
     manifest, start = _read_manifest(path, data)
     try:
+        manifest = _choose_variant(manifest)
         contents = _read_contents(path, data[start:], manifest, check_constants)
         requirement = _requirement(path, manifest, contents)
     except KeyError as error:
@@ -221,6 +257,24 @@ def load_contents(path: Path, *, check_constants: bool = True) -> Contents:
     if requirement is not None:
         raise requirement
     return contents
+
+
+def _choose_variant(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Of several variants the best one that runs here, else the one that needs the least more; its manifest."""
+    if manifest["kind"] != "variants":
+        return manifest
+    sections, here = manifest["sections"], host_cpu().features
+    variants = manifest["variants"]
+
+    def rank(variant: Mapping[str, Any]) -> tuple[int, int]:
+        needed = set(map(str, variant["features"]))
+        return len(needed - here), -len(needed)
+
+    chosen = min(variants, key=rank)
+    if any(type(index) is not int or not 0 <= index < len(sections) for index in chosen["sections"]):
+        raise ValueError("a variant's sections lie outside the file")
+    names = [str(variant["name"]) for variant in variants]
+    return {**chosen, "sections": [sections[index] for index in chosen["sections"]], "names": names}
 
 
 def _malformed(path: Path, problem: str) -> ArtifactError:
@@ -287,7 +341,10 @@ def _read_contents(path: Path, data: np.ndarray, manifest: Mapping[str, Any], ch
         for blob, (dtype, shape) in zip(blobs[1 + len(keys) :], manifest["constants"], strict=True)
     )
     graphs = {name: Graph.from_manifest(entry) for name, entry in manifest["graphs"].items()}
-    contents = Contents(manifest["kind"], kernels, objects[0], graphs, constants, manifest["info"])
+    contents = Contents(
+        manifest["kind"], kernels, objects[0], graphs, constants, manifest["info"], str(manifest.get("name", "")),
+        tuple(manifest.get("names", ())),
+    )  # fmt: skip
     check_contents(contents.kind, contents.info, kernels, graphs, constants)
     return contents
 
@@ -307,5 +364,8 @@ def _requirement(path: Path, manifest: Mapping[str, Any], contents: Contents) ->
     missing = tuple(sorted(map(str, needed - host_cpu().features)))
     if missing:
         message = f"{path} was built for a CPU with {', '.join(missing)}, which this one lacks"
+        if contents.variants:
+            several = f"{path} was built for {', '.join(contents.variants)}"
+            message = f"{several}; even {contents.variant} needs {', '.join(missing)}, which this CPU lacks"
         return NeedsRebuildError(message, "features", contents, missing)
     return None

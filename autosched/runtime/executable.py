@@ -37,6 +37,8 @@ class Executable:
     """
 
     compile_s = 0.0  # how long its maker has compiled: known to the maker's process only
+    variant = ""  # of several in the artifact that it was loaded from, for which CPU this one was built
+    variants: tuple[str, ...] = ()  # all of them
 
     def __init__(
         self,
@@ -193,10 +195,12 @@ class Executable:
 
         Raises ArtifactError if the file cannot be written; then nothing is left of it.
         """
+        save_contents(self.contents(), Path(path))
+
+    def contents(self) -> Contents:
+        """What an artifact of it holds."""
         info = {"manifest": self.manifest, "params": list(self.param_names)}
-        save_contents(
-            Contents("graph", self.kernels, self.native, {"main": self.graph}, self.constants, info), Path(path)
-        )
+        return Contents("graph", self.kernels, self.native, {"main": self.graph}, self.constants, info)
 
     def export_library(self, path: str | Path, fcompile: object = None, addons: object = None, **_: Any) -> None:
         """Write the artifact, whatever the extension; `load_module` reads it. Raises as `export_path`."""
@@ -214,9 +218,11 @@ class Executable:
     def from_contents(contents: Contents) -> Executable:
         """Make it of what an artifact holds."""
         manifest, params = contents.info["manifest"], tuple(contents.info["params"])
-        return Executable(
+        made = Executable(
             contents.kernels, contents.graphs["main"], contents.constants, contents.native, manifest, params
         )
+        made.variant, made.variants = contents.variant, contents.variants
+        return made
 
     def __repr__(self) -> str:
         sizes = f"{len(self.kernels)} kernels, {len(self.graph.nodes)} nodes, {len(self.constants)} constants"

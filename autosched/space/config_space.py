@@ -16,7 +16,7 @@ import numpy as np
 
 from autosched.errors import SpaceError
 from autosched.space.config import Config, KnobValue
-from autosched.space.constraint import Constraint, Group, constraint, holds, make_groups
+from autosched.space.constraints import Constraint, Group, constraint, holds, make_groups
 from autosched.space.encode import encode_knob
 from autosched.space.knob import Knob
 

@@ -41,7 +41,7 @@ import numpy as np
 from autosched.errors import SpaceError
 from autosched.space.config import KnobValue
 from autosched.space.config_space import ConfigSpace
-from autosched.space.constraint import Constraint
+from autosched.space.constraints import Constraint
 from autosched.space.expression import parse_expression
 from autosched.space.knob import MAX_CANDIDATES, Knob, split
 from autosched.space.location import search_spaces_folder, user_spaces_folder

@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 
 from autosched.errors import InvalidValueError
 from autosched.space import Config, ConfigSpace
-from autosched.space.union import union
+from autosched.space.union_space import union
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied, Estimates, Template
 from autosched.templates.cpu.attention import AttentionRows

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from autosched.space import Config, ConfigSpace
 from autosched.space.knob import Knob
-from autosched.space.union import UnionSpace
+from autosched.space.union_space import UnionSpace
 
 THREADS = "threads"
 

@@ -169,6 +169,18 @@ class TaskScheduler:
             return self._stop(StopReason.CONVERGED)
         return self._turn(max(useful, key=self._worth), elapsed)
 
+    def following(self, turn: Turn, elapsed_s: float | None = None) -> Turn | None:
+        """The turn that will probably come after one that is not over; None where that hangs on its outcome."""
+        task = self.tasks[turn.task]
+        task.n_trials += turn.n
+        self.n_trials += turn.n
+        try:
+            found = self.next_turn(elapsed_s)
+        finally:
+            task.n_trials -= turn.n
+            self.n_trials -= turn.n
+        return found if isinstance(found, Turn) and found.task != turn.task else None
+
     def report(self, turn: Turn, trials: Sequence[Trial], seconds: float, default_s: float | None = None) -> None:
         """Take the outcome of a turn; fewer trials than asked for mean that the task's space is used up.
 

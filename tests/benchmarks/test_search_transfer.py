@@ -38,4 +38,4 @@ def test_shuffled_records_cost_nothing(recordings: dict[str, Recording]) -> None
 def test_the_command_prints_a_line_for_each_space(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--strategy", "random", "--seeds", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1].startswith("mean") and all(len(line.split()) == 4 for line in lines[1:])
+    assert lines[-1].startswith("mean") and all(len(line.split()) == 5 for line in lines[2:])

@@ -72,6 +72,10 @@ def test_a_configuration_can_be_pinned(words: list[str], tmp_path: Path, capsys:
         assert main([*words, "--pin", "matmul 4x16", pin, "-f", "json"]) == 0
         (row,) = json.loads(capsys.readouterr().out)["kernels"]
         assert row["config"] == str(default.with_knobs(rows=2, vectors=1)) and row["origin"] == "pinned"
+        assert row["trust"] == "pinned"
+    assert main([*words, "--pin", "matmul", "rows=2"]) == 0 and ": 1 pinned" in capsys.readouterr().err
+    assert main([*words, "--pin", "matmul", "rows=2", "--strict"]) == 1  # nobody has verified it
+    assert "1 of 1 kernels have no trusted record: matmul" in (said := capsys.readouterr().err) and "(pinned)" in said
     words = [*words, "-o", str(tmp_path / "x.asx")]
     for pin, said in (
         ("rows=two", "rows='two'"),

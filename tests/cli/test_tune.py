@@ -9,6 +9,7 @@ import pytest
 
 from autosched.cli import main
 from autosched.cli.tune import _say_end
+from autosched.driver.tune_all import Part, Run
 from autosched.driver.tune_options import TuneOptions
 from autosched.driver.tune_report import TaskReport, TuneReport
 from autosched.records import open_store
@@ -164,6 +165,33 @@ def test_a_model_that_fails_stops_the_others_only_where_nobody_says_otherwise(
     (tmp_path / "autosched.toml").write_text('[tune]\nmodels = ["a.onnx", "bad.onnx"]\n')
     assert main(words) == 2 and tuned == [9, 5]
     refuse(capsys, ["tune", "a.onnx", "--keep-going"], "--keep-going does nothing without --all")
+
+
+def test_a_run_over_models_that_was_killed_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """What had come to its end is left out and has used its part of the budget; --fresh begins anew."""
+    for name in "abc":
+        dense_file(tmp_path / f"{name}.onnx")
+    (tmp_path / "autosched.toml").write_text('[tune]\nmodels = ["a.onnx", "b.onnx", "c.onnx"]\n')
+    monkeypatch.chdir(tmp_path)
+    parts = {str(tmp_path / "a.onnx"): Part(3.0, 4, True), str(tmp_path / "b.onnx"): Part(1.0, 2)}
+    monkeypatch.setattr("autosched.driver.tune_all.killed_run", lambda where, models: Run("all-abcdef", parts))
+    tuned: list[TuneOptions] = []
+
+    def tune(module: object, *, options: TuneOptions, **rest: object) -> TuneReport:
+        tuned.append(options)
+        return TuneReport(n_trials=1)
+
+    monkeypatch.setattr("autosched.driver.tune", tune)
+    words = ["tune", "--all", "--trials", "12", "--budget", "60s"]
+    assert main(words) == 0
+    said = capsys.readouterr().err
+    assert f"{tmp_path / 'a.onnx'} had come to its end" in said and "--fresh" in said
+    assert [part.trials for part in tuned] == [4, 5]  # of 12 - 4, half; then 12 - 4 - (2 + 1)
+    assert [round(part.budget_s or 0) for part in tuned] == [28, 56]  # of 60 s - 3 s, half; then without b's second
+    assert all(part.session.startswith("all-abcdef-") for part in tuned)
+    assert main([*words, "--fresh"]) == 0 and [part.trials for part in tuned[2:]] == [4, 6, 10]
 
 
 @pytest.mark.parametrize(("option", "value"), [("--until", "half"), ("--cache", "hot"), ("--verify", "off")])

@@ -25,7 +25,7 @@ from autosched.errors import UntrustedError, UsageError
 from autosched.records import Record, Trust, make_record, open_store
 from autosched.target import Target
 from autosched.task import Measurement, Status, Task, Trial
-from autosched.templates import default_config, space_for, template_named
+from autosched.templates import default_config, space_for, template_named, template_versions
 from tests.cli.models import dense_file
 from tests.driver.programs import matmul
 
@@ -230,8 +230,9 @@ def test_a_record_of_another_version_of_its_template_is_a_miss_with_the_reason(
     choice = choose(task, resolve_records([str(first)]), "f")
     assert choice.is_default and choice.found.trust is Trust.DEFAULT
     assert f"recorded with version 1 of template '{template.name}', which is at 2" in choice.found.reason
-    assert not is_current(found)
-    assert is_current(dataclasses.replace(found, versions={**found.versions, "template": "2"}))
+    versions = template_versions("llvm")
+    assert not is_current(found, versions)
+    assert is_current(dataclasses.replace(found, versions={**found.versions, "template": "2"}), versions)
 
 
 def test_tuning_notes_the_version_of_the_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

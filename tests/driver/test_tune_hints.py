@@ -5,16 +5,18 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import numpy as np
+
 import autosched
 from autosched.driver import TuneOptions, extract_tasks
-from autosched.driver.tune_hints import find_hints, sizes_of
+from autosched.driver.tune_hints import describe_with, find_hints, sizes_of
 from autosched.driver.tune_job import Job
 from autosched.records import Record, make_record, open_store
 from autosched.space import Config
 from autosched.target import Target
 from autosched.task import Measurement, Status, Task, Trial
-from autosched.templates import space_for
-from autosched.tuner.cost_model import TrialsHint, WorkloadsHint
+from autosched.templates import default_config, space_for
+from autosched.tuner.cost_model import FEATURES, TrialsHint, WorkloadsHint
 from tests.driver.programs import matmul
 
 CPU = Target("cpu")
@@ -103,3 +105,12 @@ def test_until_zero_stops_no_task_either(tmp_path: Path) -> None:
         for until, task_until in ((0.0, 0.0), (0.01, 0.005), (0.001, 0.001)):
             options = Job([task], CPU, 1, store, TuneOptions(until=until), {}).scheduler.options
             assert (options.until, options.task_until) == (until, task_until)
+
+
+def test_loop_nests_of_a_task_are_described() -> None:
+    task, _ = tasks()
+    describe = describe_with(task)
+    assert describe is not None and describe_with(dataclasses.replace(task, func=None)) is None
+    good = default_config(task.func, CPU)
+    loops = describe([good, Config("no_such_template", {})])
+    assert loops.shape == (2, len(FEATURES)) and np.isfinite(loops[0]).all() and np.isnan(loops[1]).all()

@@ -109,6 +109,8 @@ SINGLE: dict[str, Callable[[], onnx.ModelProto]] = {
         "Slice", (5, 6), weights=dict(zip("beas", map(np.array, ([-1, 1], [-9, 5], [0, 1], [-2, 2])), strict=True))
     ),
     "slice 9": lambda: single("Slice", (5, 6), opset=9, starts=[1], ends=[1000], axes=[1]),
+    "upper triangle": lambda: single("Trilu", (2, 3, 4)),
+    "lower triangle": lambda: single("Trilu", (4, 3), weights={"k": np.array(-1)}, upper=0),
     "pad": lambda: single("Pad", (2, 3), weights={"p": np.array([0, 1, 2, 0]), "v": np.array(1.5, "f")}),
     "gelu": lambda: single("Gelu", (3, 4), opset=20),
     "gelu tanh": lambda: single("Gelu", (3, 4), opset=20, approximate="tanh"),

@@ -33,7 +33,7 @@ from autosched.records.report import make_document
 from autosched.records.statistics import task_statistics
 from autosched.records.upgrade import upgrade_database
 from autosched.records.where import parse_where
-from autosched.space.constraint import constraint, holds
+from autosched.space.constraints import constraint, holds
 from autosched.space.toml import parse_space, space_from_file
 from autosched.testing.tasks import matmul_task, record
 from autosched.tuner.measure.cluster.device import Device, this_device

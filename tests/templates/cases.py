@@ -80,13 +80,20 @@ def softmax(*shape: int) -> PrimFunc:
     return te.create_prim_func([x, topi.softmax(x, -1)], "int64")
 
 
-def attention(rows: int, columns: int, size: int, masked: bool, layouts: tuple[str, ...] = ("BSHD",) * 4) -> PrimFunc:
+def attention(
+    rows: int,
+    columns: int,
+    size: int,
+    masked: bool,
+    layouts: tuple[str, ...] = ("BSHD",) * 4,
+    causal: str | None = None,
+) -> PrimFunc:
     sizes = {"B": 2, "S": rows, "H": 3, "D": size}
     q = te.placeholder([sizes[x] for x in layouts[0]], name="q")
     sizes["S"] = columns
     k, v = (te.placeholder([sizes[x] for x in layouts[n]], name="kv"[n - 1]) for n in (1, 2))
     bias = te.placeholder((2, 1, 1, columns), name="bias") if masked else None
-    out = topi.attention(q, k, v, bias, size**-0.5, layouts=layouts)
+    out = topi.attention(q, k, v, bias, size**-0.5, causal, layouts=layouts)
     return te.create_prim_func([q, k, v, *([bias] if bias is not None else []), out], "int64")
 
 
@@ -171,6 +178,11 @@ CASES: Mapping[str, tuple[str, Callable[[], PrimFunc]]] = {
     "attention_ragged": ("attention", lambda: attention(13, 21, 10, True)),
     "attention_heads": ("attention", lambda: attention(9, 17, 8, False, ("BHSD",) * 4)),
     "attention_keys": ("attention", lambda: attention(1, 24, 8, True, ("BHSD", "BHDS", "BHSD", "BSHD"))),
+    "attention_one_key": ("attention", lambda: attention(3, 1, 8, True)),
+    "attention_one_element": ("attention", lambda: attention(5, 9, 1, False, ("BHSD",) * 4)),
+    "attention_causal": ("attention", lambda: attention(67, 67, 10, True, causal="TopLeft")),
+    "attention_causal_wide": ("attention", lambda: attention(5, 130, 8, False, ("BHSD",) * 4, "BottomRight")),
+    "attention_causal_tall": ("attention", lambda: attention(70, 33, 8, False, causal="TopLeft")),
     "mean": ("rows", lambda: mean(4, 3, 50)),
     "chain": ("elementwise", lambda: chain(3, 5, 21)),
     "chain_scalar_row": ("elementwise", lambda: chain(7, 1)),

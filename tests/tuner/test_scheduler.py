@@ -132,3 +132,16 @@ def test_best_is_never_worse_than_the_default() -> None:
 def test_refuses_options(bad: dict[str, float]) -> None:
     with pytest.raises(InvalidValueError):
         SchedulerOptions(**bad)  # type: ignore[arg-type]
+
+
+def test_the_following_turn_is_that_of_another_task() -> None:
+    run = scheduler((1, 1e-3, 0.1), (1, 3e-3, 0.1))
+    assert run.following(Turn(0, 8)) == Turn(1, 8)
+    assert run.following(Turn(1, 8)) is None  # the same one again: that hangs on what comes out
+    assert [task.n_trials for task in run.tasks] == [16, 16] and run.n_trials == 0
+
+
+def test_nothing_follows_the_last_turn() -> None:
+    run = scheduler((1, 1e-3, 0.1), (1, 3e-3, 0.1), trials=12)
+    assert run.following(Turn(0, 8)) == Turn(1, 4)
+    assert run.following(Turn(0, 12)) is None

@@ -1,7 +1,8 @@
 """Attention written as separate operators becomes one: softmax(q kᵀ * scale + mask) v.
 
 The forms that exporters write are recognised: heads split by `permute_dims` or not, keys transposed in one step or in
-two, the scale on the scores or on query and key, an added or a boolean mask, products of rank 4 or 3.
+two, the scale on the scores or on query and key, added and boolean masks, products of rank 4 or 3. A mask known at
+build that is causal becomes the operator's `causal_mask`: kernels skip what it hides.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from autosched.relax.expr import Call, Constant, Expr, Function, ShapeExpr, Var
 from autosched.relax.op.registry import remake
 from autosched.relax.rewrite import Rewriter, map_functions, users
 from autosched.relax.struct_info import TensorStructInfo
+from autosched.relax.transform.attention_masks import Mask, causal_kind
+from autosched.relax.transform.scalar_constants import number_of
 
 ATTENTION = ("relax.nn.attention", "relax.nn.attention_bias")
 
@@ -30,6 +33,7 @@ class _Scores:
     key: Expr  # [..., D, T]
     scale: float
     bias: Expr | None
+    causal: str | None
 
 
 @dataclass
@@ -84,7 +88,7 @@ class _Fuser(Rewriter):
         k = self.operand(scores.key, "BHDS")
         v = self.operand(product.args[1], "BHSD")
         layouts = (q.layout, k.layout, v.layout, "BHSD")
-        return op.nn.attention(q.value, k.value, v.value, scores.bias, scale=scores.scale, layouts=layouts)
+        return op.nn.attention(q.value, k.value, v.value, scores.bias, scores.scale, scores.causal, layouts=layouts)
 
     def three_dimensions(self, scores: _Scores, product: Call) -> Expr | None:
         """[N, S, D]: N images of one head."""
@@ -98,54 +102,65 @@ class _Fuser(Rewriter):
         values = [scores.query, scores.key, product.args[1]]
         q, k, v = (self.emit(op.reshape(x, ShapeExpr((n, 1, *_shape(x)[1:])))) for x in values)
         layouts = ("BHSD", "BHDS", "BHSD", "BHSD")
-        out = self.emit(op.nn.attention(q, k, v, bias, scale=scores.scale, layouts=layouts))
+        out = self.emit(op.nn.attention(q, k, v, bias, scores.scale, scores.causal, layouts=layouts))
         return op.reshape(out, ShapeExpr((n, rows, _shape(product)[-1])))
 
     def scores(self, x: Expr) -> _Scores | None:
-        """Takes mask and scale off the argument of the softmax."""
-        bias: Expr | None = None
-        if (sum_ := self.made_by(x, "add")) is not None:
-            x, bias = self.scores_and_mask(sum_) or (x, None)
-        elif (choice := self.made_by(x, "where")) is not None and self.is_scores(choice.args[1]):
-            x, bias = choice.args[1], self.boolean_bias(choice)
-            if bias is None:
-                return None
-        scale = 1.0
-        x, scale = self.without_scale(x, scale, alone=True)
+        """Takes masks and scale off the argument of the softmax."""
+        masks: list[Mask] = []
+        while (found := self.masked(x)) is not None:
+            x, mask = found
+            masks.append(mask)
+        dtype = _info(x).dtype
+        x, scale = self.without_scale(x, 1.0, alone=True)
         product = self.made_by(x, "matmul")
         if product is None or product.attrs["out_dtype"] is not None:
             return None
         query, scale = self.without_scale(product.args[0], scale, alone=False)
         key, scale = self.without_scale(product.args[1], scale, alone=False)
-        return _Scores(query, key, scale, bias)
+        bias, causal = None, None
+        for mask in masks:
+            added = self.added(mask, dtype)
+            kind = None if causal else causal_kind(added, *_shape(product)[-2:])
+            if kind:
+                causal = kind
+            else:
+                bias = added if bias is None else self.emit(op.add(bias, added))
+        return _Scores(query, key, scale, bias, causal)
 
-    def scores_and_mask(self, sum_: Call) -> tuple[Expr, Expr] | None:
-        for x, mask in (sum_.args, sum_.args[::-1]):
-            if self.is_scores(x) and _broadcasts(mask, x):
-                return x, mask
+    def masked(self, x: Expr) -> tuple[Expr, Mask] | None:
+        """(scores, what they are masked with)."""
+        if (sum_ := self.made_by(x, "add")) is not None:
+            for scores, value in (sum_.args, sum_.args[::-1]):
+                if self.is_scores(scores) and _broadcasts(value, scores):
+                    return scores, Mask(value)
+        elif (choice := self.made_by(x, "where")) is not None:
+            condition, *sides = choice.args
+            for scores, low, inverted in ((*sides, True), (*reversed(sides), False)):
+                if self.is_scores(scores) and number_of(low) is not None and _broadcasts(condition, scores):
+                    mask = Mask(condition, number_of(low), inverted)
+                    return (scores, mask) if mask.is_sum else None
         return None
 
     def is_scores(self, x: Expr) -> bool:
         product, _ = self.without_scale(x, 1.0, alone=True)
-        return self.made_by(product, "matmul") is not None
+        return self.made_by(product, "matmul") is not None or self.masked(x) is not None
 
-    def boolean_bias(self, choice: Call) -> Expr | None:
-        """where(seen, scores, low) as scores + where(seen, 0, low)."""
-        seen, scores, low = choice.args
-        number = _number(low)
-        if number is None or number > -1e4 or not _broadcasts(seen, scores):
-            return None
-        dtype = _info(scores).dtype
-        zero, small = (Constant(np.asarray(v, dtype)) for v in (0.0, number))
-        return self.emit(op.where(seen, zero, small))
+    def added(self, mask: Mask, dtype: str) -> Expr:
+        """What a mask adds to the scores: where(seen, scores, low) is scores + where(seen, 0, low)."""
+        known = mask.added(dtype)
+        if known is not None:
+            return known
+        zero, low = (Constant(np.asarray(v, dtype)) for v in (0.0, mask.low))
+        return self.emit(op.where(mask.value, *((zero, low) if mask.inverted else (low, zero))))
 
     def without_scale(self, x: Expr, scale: float, alone: bool) -> tuple[Expr, float]:
         """Takes factors that are numbers off a value."""
         while (call := self.made_by(x, "multiply", "divide", alone=alone)) is not None:
             a, b = call.args
-            if (number := _number(b)) is not None and number != 0.0:
+            if (number := number_of(b)) is not None and number != 0.0:
                 x, scale = a, scale * number if call.op_name == "relax.multiply" else scale / number
-            elif call.op_name == "relax.multiply" and (number := _number(a)) is not None:
+            elif call.op_name == "relax.multiply" and (number := number_of(a)) is not None:
                 x, scale = b, scale * number
             else:
                 break
@@ -155,7 +170,13 @@ class _Fuser(Rewriter):
 
     def operand(self, x: Expr, layout: str) -> _Operand:
         """The tensor below permutations and numbers' factors; the order of its dimensions."""
-        while (call := self.made_by(x, "permute_dims", alone=False)) is not None:
+        while (call := self.made_by(x, "permute_dims", "reshape", alone=False)) is not None:
+            if call.op_name == "relax.reshape":
+                below_both = self.swapped_flat(call)
+                if below_both is None:
+                    break
+                x, layout = below_both, layout[:2] + layout[3] + layout[2]
+                continue
             axes = call.attrs["axes"]
             axes = tuple(reversed(range(4))) if axes is None else tuple(a % 4 for a in axes)
             below = [""] * 4
@@ -163,6 +184,18 @@ class _Fuser(Rewriter):
                 below[axis] = layout[position]
             x, layout = call.args[0], "".join(below)
         return _Operand(x, layout)
+
+    def swapped_flat(self, call: Call) -> Expr | None:
+        """The y of [B, H, S, D] whose last two dimensions are swapped as [B * H, S, D], where the call ends that."""
+        swap = self.made_by(call.args[0], "permute_dims", alone=False)
+        flat = None if swap is None else self.made_by(swap.args[0], "reshape", alone=False)
+        if swap is None or flat is None or _ndim(swap) != 3 or swap.attrs["axes"] is None:
+            return None
+        y = flat.args[0]
+        if tuple(a % 3 for a in swap.attrs["axes"]) != (0, 2, 1) or not _is_static(y) or _ndim(y) != 4:
+            return None
+        b, h, s, d = _shape(y)
+        return y if _shape(flat) == (b * h, s, d) and _shape(call) == (b, h, d, s) else None
 
     def absorbed(self, call: Call) -> Expr:
         """A permutation of an attention's result becomes its layout."""
@@ -192,10 +225,6 @@ def _shape(x: Expr) -> tuple[int, ...]:
 
 def _ndim(x: Expr) -> int:
     return _info(x).ndim
-
-
-def _number(x: Expr) -> float | None:
-    return float(x.data.reshape(-1)[0]) if isinstance(x, Constant) and x.data.size == 1 else None
 
 
 def _broadcasts(mask: Expr, scores: Expr) -> bool:

@@ -33,6 +33,7 @@ from autosched.templates.classify import (
     reduced,
     spatial,
 )  # fmt: skip
+from autosched.templates.cpu.causal import Skips, causal_shift, skip_hidden
 from autosched.templates.cpu.matmul import schedule_update
 from autosched.templates.cpu.parts import Chain, schedule_epilogue
 from autosched.templates.cpu.register_tile import RegisterTile, choose_tile, cycles, fits, pieces
@@ -176,8 +177,9 @@ class AttentionRows:
         found = find_attention(func)
         assert found is not None, "apply is called on a function that matched"
         sch = Schedule(func)
-        _schedule(sch, found, config, target.lanes("float32"))
-        return Applied(sch.func, (None,) * len(func.params), sch.trace.to_json_text())
+        skips = _schedule(sch, found, config, target.lanes("float32"))
+        scheduled = sch.func if skips is None else skip_hidden(sch.func, skips)
+        return Applied(scheduled, (None,) * len(func.params), sch.trace.to_json_text())
 
 
 def _choose_tiles(s: Mapping[str, int], lanes: int, target: Target) -> tuple[RegisterTile, RegisterTile]:
@@ -196,8 +198,10 @@ def _choose_tiles(s: Mapping[str, int], lanes: int, target: Target) -> tuple[Reg
     return best[1], best[2]
 
 
-def _schedule(sch: Schedule, a: Attention, config: Config, lanes: int) -> None:
+def _schedule(sch: Schedule, a: Attention, config: Config, lanes: int) -> Skips | None:
+    """Schedule all blocks; returns what can be skipped where the mask is causal."""
     rows = config["rows"]
+    width = min(config["vectors"] * lanes, as_int(spatial(a.scores)[3].dom.extent))
     out = schedule_epilogue(sch, a.chain)
     loops = sch.get_loops(out)
     m, e = loops[a.rows], loops[a.columns]
@@ -212,20 +216,38 @@ def _schedule(sch: Schedule, a: Attention, config: Config, lanes: int) -> None:
     sch.unroll(row)
     sch.vectorize(lane)
     sch.compute_at(a.context.name_hint, tile, True)
-    _schedule_context(sch, a)
+    keys = _schedule_context(sch, a)
     largest, power, sums = (b.name_hint for b in a.softmax)
     for block in a.before[:-1]:
         sch.compute_inline(block.name_hint)
     argument = a.before[-1].name_hint
     for name in (sums, power, largest, argument):
         sch.compute_at(name, chunk, True)
+    shift = causal_shift(a.before[-1])
+    step = 4 * lanes if shift is None else width * max(1, 4 * lanes // width)
     for block in a.softmax:
-        vectorize_block(sch, block, task, 4 * lanes)
-    _schedule_scores(sch, a, argument, rows, config["vectors"] * lanes, lanes, task)
+        vectorize_block(sch, block, task, step)
+    _schedule_scores(sch, a, argument, rows, width, lanes, task)
+    return None if shift is None else _skips(sch, a, shift, width, step, keys)
 
 
-def _schedule_context(sch: Schedule, a: Attention) -> None:
-    """The second product's update: keys, then the tile's queries and elements."""
+def _skips(sch: Schedule, a: Attention, shift: int, width: int, step: int, keys: LoopRV) -> Skips:
+    """The loops over keys: panels of the scores, steps of the softmax, single keys of the second product."""
+    argument, context = a.before[-1].name_hint, f"{a.context.name_hint}_update"
+    *_, chunk, panel, _, _, _ = sch.get_loops(argument)
+    loops = {panel: width}
+    if as_int(spatial(a.scores)[3].dom.extent) > step:
+        for block in a.softmax:
+            name = f"{block.name_hint}_rf" if is_reduction(block) else block.name_hint
+            loops[sch.get_loops(name)[-2]] = step
+            if is_reduction(block):
+                sch.decompose_reduction(name, sch.get_loops(name)[-2])
+    widths = {sch.get(loop).loop_var: n for loop, n in loops.items()}
+    return Skips(shift, widths, step, (sch.get(chunk).loop_var, argument), (sch.get(keys).loop_var, context, a.rows))
+
+
+def _schedule_context(sch: Schedule, a: Attention) -> LoopRV:
+    """The second product's update: keys (the loop returned), then the tile's queries and elements."""
     name = a.context.name_hint
     *own, k = sch.get_loops(name)[-5:]
     row, lane = own[a.rows], own[a.columns]
@@ -233,12 +255,13 @@ def _schedule_context(sch: Schedule, a: Attention) -> None:
     sch.unroll(row)
     sch.vectorize(lane)
     sch.decompose_reduction(name, k)
+    return k
 
 
 def _schedule_transposed(sch: Schedule, copy: BlockRV, a: Attention, lanes: int) -> None:
     """The copy of the keys in squares of vectors, which the code generator turns in registers."""
-    loops = sch.get_loops(copy)[-2:]
-    column, inner = loops if a.column < a.inner else reversed(loops)
+    loops = sch.get_loops(copy)[-4:]
+    column, inner = loops[a.column], loops[a.inner]
     column_tile, column_in = sch.split(column, [None, lanes])
     inner_tile, inner_in = sch.split(inner, [None, lanes])
     if a.column < a.inner:  # else the keys are transposed already
@@ -257,7 +280,6 @@ def _schedule_scores(
     name = a.scores.name_hint
     sch.set_scope(name, 0, "local")
     *_, m, t = sch.get_loops(argument)
-    width = min(width, as_int(sch.get(t).extent))
     tile, row = sch.split(m, [None, rows])
     panel, lane = sch.split(t, [None, width])
     sch.reorder(panel, tile, row, lane)
@@ -271,7 +293,7 @@ def _schedule_scores(
         return (*(i[n] for n in rest), i[a.column] // width, i[a.inner], i[a.column] % width)
 
     sch.transform_layout(copy, ("write", 0), panels, pad_value=0.0)
-    sch.compute_at(copy, task)
+    sch.compute_at(copy, task, True)
     _schedule_transposed(sch, copy, a, lanes)
     schedule_update(sch, name, 1)
 

@@ -29,6 +29,7 @@ L2_VECTOR_CYCLES = 2  # to bring a vector from the second-level cache, sustained
 APART = 0.4  # of the time to write transformed inputs to the third-level cache and read them again is not hidden
 MOST_BLOCKS = 512
 LEAST_TASKS = 8  # pieces of parallel work; with fewer blocks of tiles the channels are divided
+LEAST_THREADS = 2  # that pieces are divided among evenly: what one core gets shall suit two, at no cost for one
 LEAST_ACCUMULATORS = 10  # with fewer, a step waits for the one before it now and then
 LATENCY_CYCLES = 0.5
 DIRECT_EFFICIENCY = 0.93  # of the peak, where a register tile suits the image
@@ -70,6 +71,14 @@ class Plan:
     def block_tiles(self, tiles: int) -> int:
         """Tiles in a block; several blocks are of one size."""
         return self.rows * self.row_tiles(tiles)
+
+    def n_tasks(self, layer: Layer, target: Target) -> int:
+        """Pieces of parallel work: blocks of tiles, each of them times the chunks of output channels."""
+        tiles = layer.tiles(self.m)
+        blocks = ceil_div(tiles, self.block_tiles(tiles))
+        if self.tasks == "tiles":
+            return blocks
+        return blocks * ceil_div(layer.outputs, self.vectors * target.lanes("float32") * self.panels)
 
 
 def winograd_cycles(layer: Layer, plan: Plan, target: Target) -> float:
@@ -133,7 +142,16 @@ def plans(layer: Layer, m: int, target: Target) -> Iterator[Plan]:
                 yield Plan(m, rows, vectors, blocks, panels, "tiles" if blocks >= LEAST_TASKS else "channels")
 
 
+def unevenness(n_tasks: int, threads: int) -> float:
+    """The time of equal pieces on several threads, by what it were if pieces were divisible: of 11 on 2, 12 / 11."""
+    return ceil_div(n_tasks, threads) * threads / n_tasks
+
+
 def best_plan(layer: Layer, largest: int, target: Target) -> tuple[float, Plan]:
-    """(cycles, plan) of least estimated time; the tile sizes of the wanted accuracy are those up to `largest`."""
+    """(cycles on one core, plan) of least estimated time on the target's cores, of LEAST_TASKS of them at most.
+
+    largest  the tile sizes of the wanted accuracy are those up to it
+    """
+    threads = min(max(target.num_cores, LEAST_THREADS), LEAST_TASKS)
     found = [(winograd_cycles(layer, p, target), p) for m in (2, 4) if m <= largest for p in plans(layer, m, target)]
-    return min(found, key=lambda x: x[0])
+    return min(found, key=lambda x: x[0] * unevenness(x[1].n_tasks(layer, target), threads))

@@ -11,6 +11,7 @@ from autosched.tuner.cost_model.gaussian import GaussianProcess as GaussianProce
 from autosched.tuner.cost_model.gaussian import Posterior as Posterior
 from autosched.tuner.cost_model.gaussian import Told as Told
 from autosched.tuner.cost_model.gaussian import most_telling as most_telling
+from autosched.tuner.cost_model.hint import Describe as Describe
 from autosched.tuner.cost_model.hint import Hint as Hint
 from autosched.tuner.cost_model.hint import Source as Source
 from autosched.tuner.cost_model.hint import TrialsHint as TrialsHint
@@ -18,6 +19,8 @@ from autosched.tuner.cost_model.hint import WorkloadsHint as WorkloadsHint
 from autosched.tuner.cost_model.joint_kernel import JointKernel as JointKernel
 from autosched.tuner.cost_model.kernel import Points as Points
 from autosched.tuner.cost_model.kernel import SpaceKernel as SpaceKernel
+from autosched.tuner.cost_model.loop_features import FEATURES as FEATURES
+from autosched.tuner.cost_model.loop_features import loop_features as loop_features
 from autosched.tuner.cost_model.target import Clipping as Clipping
 from autosched.tuner.cost_model.target import clip_log_times as clip_log_times
 from autosched.tuner.cost_model.target import expected_improvement as expected_improvement

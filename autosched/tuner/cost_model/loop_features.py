@@ -41,6 +41,16 @@ FEATURES = (
     "branches",
     "intensity",
 )
+_VOLUMES = (
+    "loads_bytes",
+    "stores_bytes",
+    "l1_miss_bytes",
+    "l2_miss_bytes",
+    "l3_miss_bytes",
+    "serial_extent",
+    "loop_starts",
+)
+_OF_SIZE = ("flops", "footprint_bytes", "branches")  # what tells the size of the workload rather than the schedule
 DRAWS = 256  # iterations that are drawn to see how often a branch is taken
 _ARITHMETIC: Mapping[type, Callable[[Any, Any], Any]] = {
     E.Add: np.add,
@@ -88,6 +98,16 @@ def loop_features(func: PrimFunc, target: Target) -> np.ndarray:
     total["branches"] = float(sum(_is_branch(node) for node in walk(func.body)))
     total["intensity"] = total["flops"] / max(total["l2_miss_bytes"], 1.0)
     return np.asarray(np.log2(1 + np.array([total[name] for name in FEATURES])))
+
+
+def per_operation(loops: np.ndarray) -> np.ndarray:
+    """Features [n, len(FEATURES)] as shapes have them in common: volumes by operation, none that is a size itself.
+
+    A model that has seen few shapes takes a size for the name of a shape; bytes by operation are the same in all.
+    """
+    apart = loops.astype(np.float64)
+    apart[:, [FEATURES.index(name) for name in _VOLUMES]] -= loops[:, [FEATURES.index("flops")]]
+    return np.delete(apart, [FEATURES.index(name) for name in _OF_SIZE], axis=1)
 
 
 def _is_branch(node: object) -> bool:

@@ -1,5 +1,6 @@
 """Measurement: builders and a runner in worker processes, every result checked against a float64 reference."""
 
+from autosched.tuner.measure.base import AheadMeasurer as AheadMeasurer
 from autosched.tuner.measure.base import Builder as Builder
 from autosched.tuner.measure.base import Built as Built
 from autosched.tuner.measure.base import Candidate as Candidate

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
 
 from autosched.errors import InvalidValueError
 from autosched.runtime.kernel import Kernel
@@ -80,12 +80,14 @@ class Built:
     packs    per argument an object whose `pack(array)` turns the natural array into the one that the kernel takes
              (inputs) or gives (outputs); None: as it is
     build_s  seconds of processor time that building took
+    loops    features of its loop nest (`loop_features`), from which other shapes' searches learn; () where unknown
     """
 
     candidate: Candidate
     kernel: Kernel = field(repr=False)
     packs: tuple[Any, ...] = ()
     build_s: float = 0.0
+    loops: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,24 @@ class Measurer(Protocol):
 
     def compare(self, task: Task, configs: Sequence[Any]) -> Sequence[Compared]:
         """All in turn, the first one as the baseline."""
+        ...
+
+
+Ahead = Callable[[], tuple[Task, Sequence[Any]] | None]  # the task and configurations that will probably come next
+
+
+@runtime_checkable
+class AheadMeasurer(Protocol):
+    """A measurer whose builders need not wait: one that has nothing left to do begins with what will come next."""
+
+    def measure(
+        self, task: Task, configs: Sequence[Any], best_s: float | None = None, *, ahead: Ahead | None = None
+    ) -> Iterator[Trial]:
+        """As `Measurer.measure`; `ahead` is asked once, when a builder has nothing left to do."""
+        ...
+
+    def rest(self) -> None:
+        """Wait until nothing is built ahead any more; what was is forgotten."""
         ...
 
 

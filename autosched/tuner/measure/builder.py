@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from autosched.errors import AutoschedError, ScheduleError, SpaceError
 from autosched.runtime.kernel import Kernel
@@ -46,6 +46,15 @@ class Compiler(Protocol):
         """Give the object code of the native loop, which the runner calls kernels with."""
 
 
+@runtime_checkable
+class Describes(Protocol):
+    """A compiler that can say how what it compiled last uses the machine."""
+
+    def describe(self, target: Target) -> tuple[float, ...]:
+        """Give the features of its loop nest, as `loop_features` has them."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Build:
     """A message: compile the function learnt under a key; `is_kept`: builds to come may want the kernel."""
@@ -77,7 +86,7 @@ class BuildRole:
         self._funcs[key] = value
 
     def do(self, message: _Build | _NativeLoop) -> Any:
-        """Compile; gives (kernel, packs, processor seconds), or the native loop's object code."""
+        """Compile; gives (kernel, packs, processor seconds, its loops' features), or the native loop's object code."""
         if isinstance(message, _NativeLoop):
             return self._compiler.native_loop()
         start = time.process_time()
@@ -87,7 +96,9 @@ class BuildRole:
             raise CandidateError(Status.INVALID, f"{type(error).__name__}: {error.line}") from error
         if message.is_kept:
             self._compiler.keep()
-        return kernel, packs, time.process_time() - start
+        build_s = time.process_time() - start
+        loops = self._compiler.describe(self._target) if isinstance(self._compiler, Describes) else ()
+        return kernel, packs, build_s, loops
 
 
 class LocalBuilder:
@@ -114,6 +125,7 @@ class LocalBuilder:
         # Numba takes two seconds of a core to import and warm up, which a tuning without crashes need not pay for.
         self._crew = Crew(self._setup, size, options.build_timeout_s, Status.BUILD_TIMEOUT, spare="after a loss")
         self._funcs = Numbering("func")
+        self._ahead: dict[tuple[str, ConfigLike], Job] = {}  # what the crew was given ahead
 
     @property
     def size(self) -> int:
@@ -139,18 +151,22 @@ class LocalBuilder:
         *,
         are_kept: bool = False,
         meanwhile: Callable[[], object] | None = None,
+        ahead: Callable[[], Sequence[Candidate]] | None = None,
     ) -> Iterator[Built | Failed]:
         """Compile candidates on all workers; gives each outcome as soon as it is there.
 
         are_kept   whether their kernels go to the kernel cache: those of finalists do, losers leave nothing behind
         meanwhile  called when the first have begun, before they are waited for
+        ahead      called when a worker has nothing left to do: gives candidates that will probably be built next
         """
         jobs = [self._job(candidate, are_kept) for candidate in candidates]
-        for position, reply in self._crew.run(jobs, meanwhile):
+        self._ahead.clear()
+        coming = None if ahead is None else lambda: self._jobs_ahead(ahead())
+        for position, reply in self._crew.run(jobs, meanwhile, coming):
             candidate = candidates[position]
             if reply.status is Status.OK:
-                kernel, packs, build_s = reply.value
-                yield Built(candidate, kernel, packs, build_s)
+                kernel, packs, build_s, loops = reply.value
+                yield Built(candidate, kernel, packs, build_s, loops)
             else:
                 yield Failed(candidate, Measurement(reply.status, error=reply.error))
 
@@ -158,6 +174,16 @@ class LocalBuilder:
         """End the workers."""
         self._crew.close()
 
+    def _jobs_ahead(self, candidates: Sequence[Candidate]) -> Sequence[Job]:
+        """The jobs of candidates that will probably be built next."""
+        jobs = [self._job(candidate, False) for candidate in candidates]
+        keys = [(self._funcs.key(candidate.task.func), candidate.config) for candidate in candidates]
+        self._ahead = dict(zip(keys, jobs, strict=True))
+        return jobs
+
     def _job(self, candidate: Candidate, is_kept: bool) -> Job:
+        """A candidate's job: the one that was given ahead, where there is one."""
         key = self._funcs.key(candidate.task.func)
+        if not is_kept and self._ahead and (known := self._ahead.get((key, candidate.config))) is not None:
+            return known
         return Job(_Build(key, candidate.config, is_kept), {key: candidate.task.func})

@@ -20,19 +20,22 @@ class Verdict:
 GOOD = Verdict(Status.OK)
 
 
-def check_output(name: str, found: np.ndarray, expected: np.ndarray, share: float) -> Verdict:
+def check_output(
+    name: str, found: np.ndarray, expected: np.ndarray, share: float, allowed: float | None = None
+) -> Verdict:
     """Compare an output with its reference.
 
-    share  error allowed, as a share of the largest finite value expected; integers and booleans must be equal
+    share    error allowed, as a share of the largest finite value expected; integers and booleans must be equal
+    allowed  error that is allowed whatever the values are; None: hardly any
     Values that are not finite must be the same ones.
     """
     if found.dtype.kind in "fc":
-        return _check_floats(name, found, expected, share)
+        return _check_floats(name, found, expected, share, allowed)
     wrong = found.view(np.uint8) != expected.view(np.uint8) if found.dtype == bool else found != expected
     return _wrong(name, found, expected, wrong, "") if bool(wrong.any()) else GOOD
 
 
-def _check_floats(name: str, found: np.ndarray, expected: np.ndarray, share: float) -> Verdict:
+def _check_floats(name: str, found: np.ndarray, expected: np.ndarray, share: float, allowed: float | None) -> Verdict:
     finite = np.isfinite(expected)
     all_finite = bool(finite.all())
     bad = ~np.isfinite(found) & finite
@@ -42,7 +45,7 @@ def _check_floats(name: str, found: np.ndarray, expected: np.ndarray, share: flo
             return _wrong(name, found, expected, left & bad, "not written, or made of memory that nobody wrote")
         return _wrong(name, found, expected, bad, "not finite", Status.NON_FINITE)
     scale = float(np.abs(expected if all_finite else expected[finite]).max(initial=0.0))
-    bound = share * scale + float(np.finfo(found.dtype).tiny)
+    bound = share * scale + (float(np.finfo(found.dtype).tiny) if allowed is None else allowed)
     with np.errstate(invalid="ignore"):
         error = np.abs(found - expected)
     wrong = error > bound

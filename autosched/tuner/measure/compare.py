@@ -9,6 +9,7 @@ from typing import Any
 
 from autosched.task import Measurement, Status, Trial
 from autosched.tuner.measure.base import MeasureOptions
+from autosched.tuner.measure.reference import CHECKED_AGAINST
 from autosched.tuner.measure.sampling import median_interval
 
 
@@ -38,7 +39,11 @@ class Compared:
 
 
 def judge(
-    configs: Sequence[Any], times: Sequence[Sequence[float]], baseline: Sequence[float], how: Sequence[dict[str, Any]]
+    configs: Sequence[Any],
+    times: Sequence[Sequence[float]],
+    baseline: Sequence[float],
+    how: Sequence[dict[str, Any]],
+    checked_against: str = CHECKED_AGAINST,
 ) -> list[Compared]:
     """Make the result of rounds of times: times[i][round] of configs[i], and the baseline's."""
     found = []
@@ -46,7 +51,7 @@ def judge(
         ratios = [a / b for a, b in zip(own, baseline, strict=True)]
         low, high = median_interval(ratios)
         how_measured = {**facts, "interleaved": len(configs), "baseline_s": statistics.median(baseline)}
-        measurement = Measurement(Status.OK, tuple(own), "float64 reference", how=how_measured)
+        measurement = Measurement(Status.OK, tuple(own), checked_against, how=how_measured)
         found.append(Compared(config, measurement, statistics.median(ratios), low, high))
     return found
 

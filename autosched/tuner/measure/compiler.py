@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from autosched.errors import SpaceError
 from autosched.runtime.kernel import Kernel
 from autosched.space import Config
@@ -23,6 +25,7 @@ class TemplateCompiler:
 
     def __init__(self) -> None:
         self._kernels: dict[str, CompiledKernel] = {}  # by the cache's key, the one used last at the end
+        self._last: PrimFunc | None = None  # what was compiled last, as it was scheduled
         self._fitting: dict[int, tuple[PrimFunc, str, PrimFunc, tuple[tuple[Template, Anchor], ...]]] = {}
 
     def warm_up(self, target: Target) -> None:
@@ -64,7 +67,15 @@ class TemplateCompiler:
         self._kernels[key] = compiled
         if len(self._kernels) > MOST_REMEMBERED:
             del self._kernels[next(iter(self._kernels))]
+        self._last = applied.func
         return compiled.kernel, applied.packs
+
+    def describe(self, target: Target) -> tuple[float, ...]:
+        """Give the features of the loop nest that was compiled last: some milliseconds, where compiling takes 300."""
+        from autosched.tuner.cost_model.loop_features import loop_features
+
+        assert self._last is not None, "called after `compile`"
+        return tuple(np.round(loop_features(self._last, target), 3).tolist())
 
     def keep(self) -> None:
         """Put the kernel that was compiled last into the kernel cache, where a build will look for it."""

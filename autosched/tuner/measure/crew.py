@@ -38,7 +38,10 @@ class Crew:
         self._most_jobs, self._wants_spare = most_jobs, spare == "at once"
         self._spares: list[WorkerProcess] = []
         self._workers: list[WorkerProcess] = []
-        self._busy: dict[int, tuple[int, float]] = {}  # number of the worker -> position of its job, deadline
+        self._busy: dict[int, tuple[Job, float]] = {}  # number of the worker -> its job, deadline
+        self._early: deque[Job] = deque()  # jobs of a list to come, that wait for a worker with nothing else to do
+        self._found: list[tuple[Job, Reply]] = []  # replies to such jobs
+        self._is_running = False
         self._limit_s: dict[int, float] = {}  # number of the worker -> time that its job may take
         self._is_closed = False
         try:
@@ -65,7 +68,7 @@ class Crew:
         """
         assert not self._is_closed, "the crew has been closed"
         old = next((i for i, worker in enumerate(self._workers) if worker.n_jobs >= self._most_jobs), None)
-        if old is not None:
+        if old is not None and old not in self._busy:
             self._replace(old)
         if not self._spares and self._wants_spare:
             self._spares.append(WorkerProcess(self._setup))
@@ -75,37 +78,64 @@ class Crew:
         for worker in self.workers:
             worker.wait_ready()
 
-    def run(self, jobs: Sequence[Job], meanwhile: Callable[[], object] | None = None) -> Iterator[tuple[int, Reply]]:
+    def run(
+        self,
+        jobs: Sequence[Job],
+        meanwhile: Callable[[], object] | None = None,
+        ahead: Callable[[], Sequence[Job]] | None = None,
+    ) -> Iterator[tuple[int, Reply]]:
         """Do jobs on all workers and give (position of the job, reply) as the replies come.
 
         meanwhile  called when the first jobs have begun, before their replies are awaited
+        ahead      called once, when a worker has nothing left to do: gives jobs of the list that will probably come
+                   next. They are begun, and what became of them is there when a list with these very objects comes;
+                   what the next list does not have is forgotten
         raises     AutoschedError if a worker cannot start
         Workers go on with the next jobs while the caller looks at a reply. Leaving the iteration early ends the workers
         that are busy.
         """
-        assert not self._is_closed and not self._busy, "a crew does one list of jobs at a time, until it is closed"
-        waiting = deque(enumerate(jobs))
+        assert not self._is_closed and not self._is_running, "a crew does one list of jobs at a time"
+        self._is_running = True
+        left = {id(job): position for position, job in enumerate(jobs)}
+        begun = {id(job) for job, _ in [*self._busy.values(), *self._found]}
+        waiting = deque(job for job in jobs if id(job) not in begun)
         again: set[int] = set()  # jobs whose worker died before they began: each is sent a second time
+        ready, self._found = [pair for pair in self._found if id(pair[0]) in left], []
+        self._early.clear()
         try:
             self._send(waiting)
             if meanwhile is not None:
                 meanwhile()
-            while waiting or self._busy:
+            while left:
                 self._send(waiting)
-                finished = []
-                for number, reply in self._wait():
-                    position, _ = self._busy.pop(number)
-                    if reply.status is Status.LOST and position not in again:
-                        again.add(position)
-                        waiting.appendleft((position, jobs[position]))
+                if ahead is not None and not waiting and len(self._busy) < self.size:
+                    self._early.extend(ahead())
+                    ahead = None
+                self._send(waiting or self._early)
+                for number, reply in self._wait() if not ready else ():
+                    job, _ = self._busy.pop(number)
+                    if reply.status is Status.LOST and id(job) not in again:
+                        again.add(id(job))
+                        (waiting if id(job) in left else self._early).appendleft(job)
                     else:
-                        finished.append((position, reply))
+                        (ready if id(job) in left else self._found).append((job, reply))
                 self._send(waiting)
-                yield from finished
+                done, ready = ready, []
+                yield from [(left.pop(id(job)), reply) for job, reply in done]
+        except BaseException:
+            self._drop()
+            raise
         finally:
-            for number in self._busy:
-                self._workers[number].kill()
-            self._busy.clear()
+            self._is_running = False
+
+    def rest(self) -> None:
+        """Wait until no worker is busy with what was to be done ahead, and forget that."""
+        assert not self._is_running, "a list of jobs is being done"
+        self._early.clear()
+        while self._busy:
+            for number, _ in self._wait():
+                del self._busy[number]
+        self._found.clear()
 
     @contextlib.contextmanager
     def paused(self, *, spares_only: bool = False) -> Iterator[None]:
@@ -123,7 +153,7 @@ class Crew:
                 worker.resume()
             late = time.monotonic() - start
             if not spares_only:
-                self._busy.update({n: (position, deadline + late) for n, (position, deadline) in self._busy.items()})
+                self._busy.update({n: (job, deadline + late) for n, (job, deadline) in self._busy.items()})
 
     def close(self) -> None:
         """End all workers."""
@@ -131,15 +161,23 @@ class Crew:
         for worker in self.workers:
             worker.kill()
 
-    def _send(self, waiting: deque[tuple[int, Job]]) -> None:
+    def _drop(self) -> None:
+        """End the workers that are busy, and forget what was done ahead."""
+        for number in self._busy:
+            self._workers[number].kill()
+        self._busy.clear()
+        self._early.clear()
+        self._found.clear()
+
+    def _send(self, waiting: deque[Job]) -> None:
         """Send jobs to the workers that have none."""
         for number in range(len(self._workers)):
             if not waiting or number in self._busy:
                 continue
             self._make_ready(number)
-            position, job = waiting.popleft()
+            job = waiting.popleft()
             self._limit_s[number] = self._timeout_s * job.share
-            self._busy[number] = position, time.monotonic() + self._limit_s[number]
+            self._busy[number] = job, time.monotonic() + self._limit_s[number]
             with contextlib.suppress(OSError):  # it has just died, which shows when its reply is awaited
                 self._workers[number].start(job)
 
@@ -163,7 +201,9 @@ class Crew:
         for pipe in ready:
             number = numbers[pipe]  # type: ignore[index]
             worker = self._workers[number]
-            if (reply := worker.receive()) is None:
+            while (reply := worker.receive()) is None and worker.replies.poll():
+                pass  # that it had begun: the reply behind may have waited for us
+            if reply is None:
                 continue
             if not worker.is_alive:
                 self._replace(number)

@@ -20,10 +20,10 @@ from autosched.errors import InvalidValueError
 from autosched.records.scratch import Scratch
 from autosched.target import Target
 from autosched.task import ConfigLike, Measurement, Task, Trial
-from autosched.tuner.measure.base import Built, Candidate, Failed, MeasureOptions
+from autosched.tuner.measure.base import Ahead, Built, Candidate, Failed, MeasureOptions
 from autosched.tuner.measure.builder import TEMPLATE_COMPILER, LocalBuilder
 from autosched.tuner.measure.compare import Compared, facts, failed, judge
-from autosched.tuner.measure.reference import Evaluate
+from autosched.tuner.measure.reference import Evaluate, FuncReferences, References
 from autosched.tuner.measure.runner import LocalRunner, threads_of
 
 _EXTRA_SEEDS_S = 3.0  # what checking a finalist on further inputs may take
@@ -37,6 +37,7 @@ class LocalMeasurer:
     options   threads, timeouts, cache state, …
     compiler  "module:class" of what builds a candidate (see `builder.Compiler`); the default goes by templates
     evaluate  gives float64 results of a task's function; None: `tir.evaluate`
+    references  how candidates are run and checked; None: as kernels of PrimFuncs
     Raises    AutoschedError if a worker cannot start.
     """
 
@@ -47,6 +48,7 @@ class LocalMeasurer:
         *,
         compiler: str = TEMPLATE_COMPILER,
         evaluate: Evaluate | None = None,
+        references: References | None = None,
     ):
         self.target, self.options = Target(target), options or MeasureOptions()
         self._scratch = Scratch("measure")
@@ -55,7 +57,12 @@ class LocalMeasurer:
         self._runner: LocalRunner | None = None
         try:
             self._builder = LocalBuilder(self.target, self.options, compiler=compiler, folder=str(self._folder))
-            self._runner = LocalRunner(self.options, self._builder.native_loop, self._folder, evaluate=evaluate)
+            self._runner = LocalRunner(
+                self.options,
+                self._builder.native_loop,
+                self._folder,
+                references=references or FuncReferences(evaluate),
+            )
             self._builder.crew.wait_ready()
             self._runner.wait_ready()
         except BaseException:
@@ -89,14 +96,24 @@ class LocalMeasurer:
         builder, runner = self._parts()
         return tuple(worker.pid for crew in (builder.crew, runner.crew) for worker in crew.workers if worker.is_alive)
 
-    def measure(self, task: Task, configs: Sequence[ConfigLike], best_s: float | None = None) -> Iterator[Trial]:
+    def measure(
+        self,
+        task: Task,
+        configs: Sequence[ConfigLike],
+        best_s: float | None = None,
+        *,
+        ahead: Ahead | None = None,
+    ) -> Iterator[Trial]:
         """Build, check and time configurations; gives each trial as it comes, in about the given order.
 
         best_s  the task's best time so far: what is clearly worse is cut short
+        ahead   asked once, when a builder has nothing left to do, for the task and the configurations that will
+                probably be measured next: they are built, and the task's reference is made, before they are
         Leaving the iteration early, by Ctrl-C too, ends the workers that are busy; the measurer can be used again.
         """
         builder, runner = self._parts()
-        for outcome in self._build(builder, runner, [Candidate(task, config) for config in configs]):
+        candidates = [Candidate(task, config) for config in configs]
+        for outcome in self._build(builder, runner, candidates, ahead=ahead):
             if isinstance(outcome, Failed):
                 yield Trial(outcome.candidate.config, outcome.measurement)
                 continue
@@ -143,24 +160,46 @@ class LocalMeasurer:
             results.update(zip(positions, found, strict=True))
         return tuple(results[i] for i in range(len(configs)))
 
+    def rest(self) -> None:
+        """Wait until nothing is built ahead any more; what was is forgotten."""
+        self._parts()[0].crew.rest()
+
     def _parts(self) -> tuple[LocalBuilder, LocalRunner]:
         if self._builder is None or self._runner is None:
             raise InvalidValueError("the measurer has been closed")
         return self._builder, self._runner
 
     def _build(
-        self, builder: LocalBuilder, runner: LocalRunner, candidates: Sequence[Candidate], *, are_kept: bool = False
+        self,
+        builder: LocalBuilder,
+        runner: LocalRunner,
+        candidates: Sequence[Candidate],
+        *,
+        are_kept: bool = False,
+        ahead: Ahead | None = None,
     ) -> Iterator[Built | Failed]:
-        """Build candidates; the reference is made and spares warm up meanwhile."""
+        """Build candidates; references are made and spares warm up meanwhile."""
         builder.crew.refresh()
         runner.crew.refresh()
-        tasks = [candidate.task for candidate in candidates[:1]]
-        yield from builder.build(candidates, are_kept=are_kept, meanwhile=lambda: [runner.prepare(t) for t in tasks])
+
+        def prepare() -> None:
+            for candidate in candidates[:1]:
+                runner.prepare(candidate.task)
+
+        def coming() -> Sequence[Candidate]:
+            if ahead is None or (plan := ahead()) is None:
+                return ()
+            task, configs = plan
+            if configs:
+                runner.prepare(task)
+            return [Candidate(task, config) for config in configs]
+
+        yield from builder.build(candidates, are_kept=are_kept, meanwhile=prepare, ahead=coming)
 
     def _check(self, runner: LocalRunner, built: Built, extra_seeds: int) -> Measurement | None:
         """Check on several inputs, on fewer of them where making references takes long."""
         end = time.monotonic() + _EXTRA_SEEDS_S
-        for extra in range(extra_seeds + 1):
+        for extra in range(min(extra_seeds, runner.references.most_extra) + 1):
             if extra and time.monotonic() + runner.reference_s > end:
                 break
             if (failure := runner.check(built, self.options.seed + extra)) is not None:
@@ -182,4 +221,4 @@ class LocalMeasurer:
                 return [*alone, failed(configs[1], times)]
             return [*alone, *(self._interleave(runner, [first, other], rounds)[1] for other in others)]
         how = [facts(threads_of(one, self.options), self.options) for one in built]
-        return judge(configs, times, times[0], how)
+        return judge(configs, times, times[0], how, runner.references.checked_against)

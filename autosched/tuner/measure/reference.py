@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from autosched.tir.functor import blocks, loads, stores
 
 Evaluate = Callable[[PrimFunc, list[np.ndarray]], Sequence[np.ndarray]]
 
+CHECKED_AGAINST = "float64 reference"
 MOST_STEPS = 8_000_000_000  # of a reduction that is evaluated whole: some seconds
 _ROUNDING_FACTOR = 16.0
 _DWARFS = 1e4
@@ -63,6 +65,58 @@ class StoredReference:
         """Delete the files."""
         for path in (*self.inputs, *self.outputs):
             path.unlink(missing_ok=True)
+
+
+class Stored(Protocol):
+    """A reference in files, as it is sent to a worker."""
+
+    def remove(self) -> None:
+        """Delete the files."""
+        ...
+
+
+class References(Protocol):
+    """How the candidates of a kind of task are run and checked.
+
+    role             "module:class" of the runner's RunRole
+    checked_against  what results are compared with, in words
+    most_extra       how many further sets of inputs there are, beside the first
+    spare            see `Crew`: "at once" where a runner starts quickly
+    """
+
+    role: str
+    checked_against: str
+    most_extra: int
+    spare: Literal["at once", "after a loss"]
+
+    def store(
+        self, func: Any, seed: int, folder: Path, key: str, ask: Callable[[Any, Mapping[str, Any]], Any]
+    ) -> Stored:
+        """Make the reference of a task's function and write it into files of a folder.
+
+        ask  has the runner's worker serve a message, for which it must have learnt some values before
+        Raises OSError if there is no room.
+        """
+        ...
+
+
+class FuncReferences:
+    """References of PrimFuncs, evaluated here.
+
+    evaluate  gives float64 results of a task's function; None: `tir.evaluate`
+    """
+
+    role = "autosched.tuner.measure.run_role:RunRole"
+    checked_against = CHECKED_AGAINST
+    most_extra = 1000
+    spare: Literal["at once", "after a loss"] = "at once"
+
+    def __init__(self, evaluate: Evaluate | None = None):
+        self._evaluate = evaluate
+
+    def store(self, func: Any, seed: int, folder: Path, key: str, ask: object) -> StoredReference:
+        """See `References`."""
+        return store_reference(make_reference(func, seed, self._evaluate), folder, key)
 
 
 def make_reference(func: PrimFunc, seed: int = 0, evaluate: Evaluate | None = None) -> Reference:

@@ -7,20 +7,17 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from autosched.runtime.kernel import Kernel
 from autosched.runtime.pool import ThreadPool, open_pool
 from autosched.target.host import host_cpu
 from autosched.task import Measurement, Status
 from autosched.tuner.measure.base import MeasureOptions
 from autosched.tuner.measure.clock import clock_facts, throttle_count
-from autosched.tuner.measure.loaded import LoadedKernel
-from autosched.tuner.measure.reference import StoredReference
+from autosched.tuner.measure.reference import CHECKED_AGAINST as CHECKED_AGAINST
 from autosched.tuner.measure.sampling import calls_per_repeat, sample, time_calls
-from autosched.tuner.measure.workbench import Workbench, poison
+from autosched.tuner.measure.workbench import Workbench
 
-CHECKED_AGAINST = "float64 reference"
 NATIVE = "native"
 _INTERLEAVE_S = 2.0  # kernels that are compared share so much time …
 _LEAST_ROUNDS = 6  # … where each has had its turn so often
@@ -32,7 +29,7 @@ _FILLS_CACHES_S = 0.01  # a call that takes longer than this needs no other one 
 class Entry:
     """A kernel to run, with what turns natural arguments into its own."""
 
-    kernel: Kernel
+    kernel: Any
     packs: tuple[Any, ...]
     threads: int
 
@@ -40,7 +37,7 @@ class Entry:
 @dataclass(frozen=True, slots=True)
 class Run:
     """A message: check a kernel against the reference of a key and, where wanted, time it. The reply: a Measurement,
-    without times as the status's text CHECKED_AGAINST alone."""
+    without times the text of what it was checked against alone."""
 
     entry: Entry
     reference: str
@@ -60,8 +57,42 @@ class Interleave:
     seed: int = 0
 
 
+class Loaded(Protocol):
+    """A candidate that is ready to be called; each of its calls uses the next of its sets of arguments."""
+
+    @property
+    def sets(self) -> Sequence[Any]: ...
+
+    def run(self, number: int = 1) -> float | None:
+        """Call it so often; gives the seconds where not everything that this takes is to be counted."""
+        ...
+
+
+class Bench(Protocol):
+    """The arguments and expected results of one task; its candidates are laid on it."""
+
+    @property
+    def checked_against(self) -> str: ...
+
+    def load(self, kernel: Any, packs: Sequence[Any], pool: Any, threads: int, *, cold_bytes: int = 0) -> Any:
+        """Make a candidate ready."""
+        ...
+
+    def make_fresh(self, loaded: Any) -> None:
+        """Bring arguments into the state before the first run: nothing of an earlier candidate is left in them."""
+        ...
+
+    def check(self, loaded: Any, packs: Sequence[Any], options: MeasureOptions) -> None:
+        """Compare the results of one run after `make_fresh`. Raises CandidateError."""
+        ...
+
+    def recheck(self, loaded: Any, packs: Sequence[Any], options: MeasureOptions) -> None:
+        """Compare the results after many runs. Raises CandidateError."""
+        ...
+
+
 class RunRole:
-    """Serves Run and Interleave."""
+    """Serves Run and Interleave; another kind of candidate brings a Bench of its own by `open_bench`."""
 
     failure = Status.RUN_ERROR
 
@@ -69,10 +100,14 @@ class RunRole:
         import llvmlite.binding  # noqa: F401 (what the first kernel would wait for)
 
         self._native: ThreadPool | None = None
-        self._references: dict[str, StoredReference] = {}
-        self._bench: tuple[str, Workbench] | None = None
+        self._references: dict[str, Any] = {}
+        self._bench: tuple[str, Bench] | None = None
 
-    def learn(self, key: str, value: StoredReference | bytes) -> None:
+    def open_bench(self, reference: Any) -> Bench:
+        """Lay out what a stored reference holds."""
+        return Workbench(reference.load())
+
+    def learn(self, key: str, value: Any) -> None:
         """Keep where a task's reference is; under the key NATIVE the native loop's object code."""
         if isinstance(value, bytes):
             self._native = open_pool(value)
@@ -80,36 +115,37 @@ class RunRole:
             self._references[key] = value
 
     @property
-    def _pool(self) -> ThreadPool:
+    def pool(self) -> Any:
+        """The threads that candidates run on."""
         assert self._native is not None, "the native loop is learnt before a kernel is run"
         return self._native
 
-    def do(self, message: Run | Interleave) -> Measurement | list[list[float]] | str:
+    def do(self, message: Any) -> Any:
         """Serve one message."""
         return self._run(message) if isinstance(message, Run) else self._interleave(message)
 
-    def _workbench(self, key: str) -> Workbench:
+    def _workbench(self, key: str) -> Bench:
         if self._bench is None or self._bench[0] != key:
             self._bench = None  # before the next one takes its memory
-            self._bench = key, Workbench(self._references[key].load())
+            self._bench = key, self.open_bench(self._references[key])
         return self._bench[1]
 
-    def _load(self, bench: Workbench, entry: Entry, options: MeasureOptions) -> LoadedKernel:
+    def _load(self, bench: Bench, entry: Entry, options: MeasureOptions) -> Any:
         cold_bytes = rotated_bytes(options)
-        return bench.load(entry.kernel, entry.packs, self._pool, entry.threads, cold_bytes=cold_bytes)
+        return bench.load(entry.kernel, entry.packs, self.pool, entry.threads, cold_bytes=cold_bytes)
 
     def _run(self, job: Run) -> Measurement | str:
         bench, entry = self._workbench(job.reference), job.entry
         loaded = self._load(bench, entry, job.options)
-        poison(loaded)
+        bench.make_fresh(loaded)
         loaded.run()
         bench.check(loaded, entry.packs, job.options)
         if not job.is_timed:
-            return CHECKED_AGAINST
+            return bench.checked_against
         throttled = throttle_count()
         found = sample(loaded.run, job.options, job.best_s)
         clock = clock_facts(throttled)
-        bench.check(loaded, entry.packs, job.options)  # what works once may fail the next time: races, leftovers
+        bench.recheck(loaded, entry.packs, job.options)  # what works once may fail the next time: races, leftovers
         how = {
             "threads": entry.threads,
             "cache": job.options.cache,
@@ -120,7 +156,7 @@ class RunRole:
         }
         if found.was_cut:
             how["cut"] = True
-        return Measurement(Status.OK, found.times_s, CHECKED_AGAINST, how=how)
+        return Measurement(Status.OK, found.times_s, bench.checked_against, how=how)
 
     def _interleave(self, job: Interleave) -> list[list[float]]:
         bench = self._workbench(job.reference)
@@ -137,7 +173,7 @@ def rotated_bytes(options: MeasureOptions) -> int:
 
 
 def interleave(
-    kernels: Sequence[LoadedKernel], options: MeasureOptions, rounds: int, rng: random.Random
+    kernels: Sequence[Loaded], options: MeasureOptions, rounds: int, rng: random.Random
 ) -> list[list[float]]:
     """Time kernels in turn, in a new random order each round; gives per kernel the seconds per call of each round.
 

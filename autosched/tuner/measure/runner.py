@@ -6,8 +6,9 @@ import dataclasses
 import functools
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from autosched.errors import AutoschedError
 from autosched.task import Measurement, Status, Task
@@ -16,32 +17,38 @@ from autosched.tuner.measure.crew import Crew
 from autosched.tuner.measure.memory import choose_memory_limit
 from autosched.tuner.measure.numbering import Numbering
 from autosched.tuner.measure.process import Job
-from autosched.tuner.measure.reference import Evaluate, StoredReference, make_reference, store_reference
-from autosched.tuner.measure.run_role import CHECKED_AGAINST, NATIVE, Entry, Interleave, Run, RunRole
+from autosched.tuner.measure.reference import FuncReferences, References, Stored
+from autosched.tuner.measure.run_role import NATIVE, Entry, Interleave, Run
 from autosched.tuner.measure.worker import Reply, Setup
 
+_ASKED_SHARE = 3  # a reference that the worker makes takes several runs
+THREAD_KNOBS = ("threads", "num_threads")
 _MOST_STORED = 16  # references whose files are kept at the same time
 
 
 class LocalRunner:
     """Runs kernels on this machine.
 
-    native    gives the object code of the native loop; called when the first kernel is run
-    folder    an existing folder for the files of references, which workers map
-    evaluate  gives float64 results of a task's function; None: `tir.evaluate`
+    native      gives the object code of the native loop; called when the first kernel is run
+    folder      an existing folder for the files of references, which workers map
+    references  how candidates are run and checked; None: as kernels of PrimFuncs
     """
 
     def __init__(
-        self, options: MeasureOptions, native: Callable[[], bytes], folder: Path, *, evaluate: Evaluate | None = None
+        self,
+        options: MeasureOptions,
+        native: Callable[[], bytes],
+        folder: Path,
+        *,
+        references: References | None = None,
     ):
-        self._options, self._folder, self._evaluate = options, folder, evaluate
-        role = f"{RunRole.__module__}:{RunRole.__name__}"
+        self._options, self._folder, self._references = options, folder, references or FuncReferences()
         memory = choose_memory_limit(options.memory_limit_bytes)
-        self._setup = Setup(role, {}, memory, os.getpid(), str(folder))
-        self._crew = Crew(self._setup, 1, options.run_timeout_s, Status.TIMEOUT)
+        self._setup = Setup(self._references.role, {}, memory, os.getpid(), str(folder))
+        self._crew = Crew(self._setup, 1, options.run_timeout_s, Status.TIMEOUT, spare=self._references.spare)
         self._native_loop = functools.cache(native)
         self._funcs = Numbering("func")
-        self._stored: dict[str, StoredReference] = {}
+        self._stored: dict[str, Stored] = {}
         self._keys: dict[str, str] = {}
         self._n_stored = 0
         self.reference_s = 0.0  # what making and storing the last reference took
@@ -72,9 +79,8 @@ class LocalRunner:
         self._n_stored += 1
         key = self._keys[name] = f"{name}_{self._n_stored}"  # never given again: workers remember what it stands for
         start = time.perf_counter()
-        reference = make_reference(task.func, seed, self._evaluate)
         try:
-            self._stored[key] = store_reference(reference, self._folder, key)
+            self._stored[key] = self._references.store(task.func, seed, self._folder, key, self._ask)
         except OSError as error:
             raise AutoschedError(
                 f"the inputs and reference of {task.title} cannot be written to {self._folder}: {error}",
@@ -94,7 +100,7 @@ class LocalRunner:
     def check(self, built: Built, seed: int) -> Measurement | None:
         """Check a candidate on inputs of another seed; gives the failure, or None where the result is right."""
         reply = self._do(Run(self._entry(built), self._key(built, seed), self._options, is_timed=False), built, seed)
-        return None if reply.status is Status.OK else _failure(reply, self._options)
+        return None if reply.status is Status.OK else _failure(reply, self._options, self._references.checked_against)
 
     def interleave(self, built: Sequence[Built], rounds: int) -> list[list[float]] | Measurement:
         """Time candidates in turn; gives per candidate the seconds of each round, or the failure of all."""
@@ -102,7 +108,7 @@ class LocalRunner:
         message = Interleave(tuple(map(self._entry, built)), key, self._options, rounds)
         reply = self._do(message, built[0], None, len(built))
         if reply.status is not Status.OK:
-            return _failure(reply, self._options)
+            return _failure(reply, self._options, self._references.checked_against)
         times: list[list[float]] = reply.value
         return times
 
@@ -117,9 +123,19 @@ class LocalRunner:
         message = Run(self._entry(built), self._key(built, None), self._options, best_s)
         reply = self._do(message, built, None)
         if reply.status is not Status.OK:
-            return _failure(reply, self._options)
+            return _failure(reply, self._options, self._references.checked_against)
         found: Measurement = reply.value
-        return dataclasses.replace(found, how={**found.how, "build_s": round(built.build_s, 4)})
+        loops = {"loops": list(built.loops)} if built.loops else {}
+        return dataclasses.replace(found, how={**found.how, "build_s": round(built.build_s, 4), **loops})
+
+    @property
+    def references(self) -> References:
+        """How candidates are run and checked."""
+        return self._references
+
+    def _ask(self, message: Any, needs: Mapping[str, Any]) -> Reply:
+        ((_, reply),) = self._crew.run([Job(message, needs, share=_ASKED_SHARE)])
+        return reply
 
     def _do(self, message: Run | Interleave, built: Built, seed: int | None, share: int = 1) -> Reply:
         key = self._key(built, seed)
@@ -135,12 +151,13 @@ class LocalRunner:
 
 
 def threads_of(built: Built, options: MeasureOptions) -> int:
-    """Give the threads that a candidate runs on: its knob `threads`, at most the options'."""
-    knob = built.candidate.config.knobs.get("threads", options.threads)
+    """Give the threads that a candidate runs on: its knob `threads` or `num_threads`, at most the options'."""
+    knobs = built.candidate.config.knobs
+    knob = next((knobs[name] for name in THREAD_KNOBS if name in knobs), options.threads)
     return max(1, min(int(knob), options.threads))
 
 
-def _failure(reply: Reply, options: MeasureOptions) -> Measurement:
+def _failure(reply: Reply, options: MeasureOptions, checked_against: str) -> Measurement:
     was_checked = reply.status in (Status.WRONG_RESULT, Status.NON_FINITE)
     how = {"threads": options.threads, "cache": options.cache}
-    return Measurement(reply.status, checked_against=CHECKED_AGAINST if was_checked else "", error=reply.error, how=how)
+    return Measurement(reply.status, checked_against=checked_against if was_checked else "", error=reply.error, how=how)

@@ -17,7 +17,7 @@ from autosched.tuner.measure.base import CandidateError, MeasureOptions
 from autosched.tuner.measure.check import check_output
 from autosched.tuner.measure.loaded import LoadedKernel, Placed
 from autosched.tuner.measure.memory import GuardedArray
-from autosched.tuner.measure.reference import Reference
+from autosched.tuner.measure.reference import CHECKED_AGAINST, Reference
 
 _MOST_PACKED = 8  # forms of one argument that are kept
 _MOST_SETS = 4096
@@ -36,6 +36,8 @@ class Workbench:
 
     Equal forms of an argument are made once, so that all candidates find them at the same place.
     """
+
+    checked_against = CHECKED_AGAINST
 
     def __init__(self, reference: Reference):
         self._reference = reference
@@ -86,6 +88,17 @@ class Workbench:
         rows = block[: number * stride].reshape(number, stride)
         rows[:, : array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         return [Copy(rows[n, : array.nbytes]) for n in range(number)]
+
+    def make_fresh(self, loaded: LoadedKernel) -> None:
+        """Fill outputs and scratch with what no result is: nothing of an earlier kernel can pass as a result."""
+        loaded.scratch.poison()
+        for array in loaded.sets[0][len(loaded.kernel.inputs) :]:
+            assert isinstance(array, GuardedArray), "outputs are no copies"
+            array.poison()
+
+    def recheck(self, loaded: LoadedKernel, packs: Sequence[Any], options: MeasureOptions) -> None:
+        """As `check`: many runs leave what one does."""
+        self.check(loaded, packs, options)
 
     def check(self, loaded: LoadedKernel, packs: Sequence[Any], options: MeasureOptions) -> None:
         """Compare what a kernel left in its outputs. Raises CandidateError (WRONG_RESULT or NON_FINITE)."""
@@ -149,14 +162,6 @@ def _only_known(arg: ArgSpec, found: np.ndarray, expected: np.ndarray) -> np.nda
         text = f"{arg.name}: values that are not finite, or that nobody wrote"
         raise CandidateError(Status.NON_FINITE, text)
     return np.where(unknown, np.asarray(np.nan, found.dtype), found)
-
-
-def poison(loaded: LoadedKernel) -> None:
-    """Fill outputs and scratch with what no result is, so that nothing of an earlier kernel can pass as a result."""
-    loaded.scratch.poison()
-    for array in loaded.sets[0][len(loaded.kernel.inputs) :]:
-        assert isinstance(array, GuardedArray), "outputs are no copies"
-        array.poison()
 
 
 def count_sets(rotating: Sequence[GuardedArray], cold_bytes: int) -> int:

@@ -20,6 +20,7 @@ from autosched.tuner.search.pool import Pool, spread
 START = 16  # configurations that are tried before a model is asked
 SPREAD_FROM = 1000  # random configurations from which those that lie far apart are taken
 HINTED = 4  # more than these: the best by the records of others, where there are such
+LOOKED_AT = 32  # the best by such a record that it looks closer at
 LEAST_GAIN = 0.02  # of the time for each e-fold of trials: luck that is left when nothing improves any more
 CHANCES = 2  # how often a configuration is proposed whose trial was lost
 
@@ -196,7 +197,9 @@ class BaseSearch(ABC):
         """`n` open rows that the hints in turn call the fastest."""
         rows, numbers = self.pool.candidates(self.history.best_rows(8), 4000)
         columns = numbers[:, len(self.space.columns) :].T
-        orders = [np.argsort(column, kind="stable")[:n] for column in columns]
+        tops = [np.argsort(column, kind="stable")[:LOOKED_AT] for column in columns]
+        closer = [hint.closer(self.space, rows[top]) for hint, top in zip(self.hints, tops, strict=True)]
+        orders = [top[np.argsort(score, kind="stable")][:n] for top, score in zip(tops, closer, strict=True)]
         merged = dict.fromkeys(int(i) for turn in zip(*orders, strict=True) for i in turn)
         return np.take(rows, list(merged)[:n], axis=0)
 

@@ -50,9 +50,10 @@ def test_scale_on_query_and_key_and_an_added_mask():
         scores = bb.emit(op.add(bb.emit(op.matmul(q, k)), mask))
         return op.matmul(bb.emit(op.nn.softmax(scores)), v)
 
-    call = _fused(graph(PLAIN, build), ["nn.attention_bias"])
+    call = _fused(graph(PLAIN, build), ["nn.attention"])
     assert call.attrs["layouts"] == ("BHSD",) * 4
     assert call.attrs["scale"] == 0.25
+    assert call.attrs["causal_mask"] == "TopLeft"
 
 
 def test_boolean_mask_and_transposition_in_two_steps():
@@ -64,8 +65,9 @@ def test_boolean_mask_and_transposition_in_two_steps():
         scores = bb.emit(op.where(seen, bb.emit(op.matmul(q, k)), relax.const(-1e9)))
         return op.matmul(bb.emit(op.nn.softmax(scores)), v)
 
-    expected = ["reshape", "reshape", "reshape", "where", "nn.attention_bias"]
-    assert _fused(graph(SPLIT, build), expected).attrs["layouts"] == ("BSHD", "BSHD", "BSHD", "BHSD")
+    call = _fused(graph(SPLIT, build), ["reshape", "reshape", "reshape", "nn.attention"])
+    assert call.attrs["layouts"] == ("BSHD", "BSHD", "BSHD", "BHSD")
+    assert call.attrs["causal_mask"] == "TopLeft"
 
 
 def test_three_dimensions():
@@ -76,6 +78,86 @@ def test_three_dimensions():
     shapes = {name: (6, S, D) for name in "qkv"}
     expected = ["permute_dims", "reshape", "reshape", "reshape", "nn.attention", "reshape"]
     assert _fused(graph(shapes, build), expected) is not None
+
+
+def _masked(rows, mask, shapes=None):
+    """Attention of `rows` queries to S keys; mask(bb, scores, **parameters) hides scores."""
+
+    def build(bb, q, k, v, **more):
+        scores = bb.emit(op.matmul(q, bb.emit(op.permute_dims(k, (0, 1, 3, 2)))))
+        return op.matmul(bb.emit(op.nn.softmax(mask(bb, scores, **more))), v)
+
+    own = {"q": (B, H, rows, D), "k": PLAIN["k"], "v": PLAIN["v"], **(shapes or {})}
+    return graph(own, lambda bb, q, k, v, *more: build(bb, q, k, v, **dict(zip(shapes or {}, more, strict=True))))
+
+
+def _tri(rows, shift, low=-np.inf):
+    return np.where(np.tri(rows, S, shift), 0, low).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    "rows, mask, kind",
+    [
+        (S, _tri(S, 0), "TopLeft"),
+        (S, _tri(S, 0, -1e4), "TopLeft"),
+        (S, np.broadcast_to(_tri(S, 0, np.finfo("f").min), (B, 1, S, S)), "TopLeft"),
+        (3, _tri(3, 0), "TopLeft"),
+        (3, _tri(3, S - 3), "BottomRight"),
+        (7, _tri(7, 0), "TopLeft"),
+        (S, _tri(S, 1), None),
+        (S, _tri(S, -1, -1e9), None),
+        (7, _tri(7, S - 7, -1e9), None),
+        (S, _tri(S, 0, -9.0), None),
+        (1, _tri(1, S), None),
+        (S, np.tril(np.full((S, S), 1.0, "f"), -1) + _tri(S, 0), None),
+        (S, np.where(np.arange(S * S).reshape(S, S) == 1, 0, _tri(S, 0)), None),
+        (S, np.stack([_tri(S, 0), np.zeros((S, S), "f")])[:, None], None),
+    ],
+)
+def test_a_causal_mask_is_known_by_all_its_elements(rows, mask, kind):
+    module = _masked(rows, lambda bb, scores: bb.emit(op.add(scores, relax.const(mask.astype("f")))))
+    call = _fused(module, ["nn.attention" if kind else "nn.attention_bias"])
+    assert call.attrs["causal_mask"] == kind
+
+
+def test_scores_replaced_where_a_mask_is_false_or_true():
+    seen = np.tri(S).astype(bool)
+
+    def hide(condition, low, swap):
+        def mask(bb, scores):
+            sides = (relax.const(low), scores) if swap else (scores, relax.const(low))
+            return bb.emit(op.where(relax.const(condition), *sides))
+
+        return mask
+
+    for condition, swap in ((seen, False), (~seen, True)):
+        for low in (-np.inf, -1e4):
+            call = _fused(_masked(S, hide(condition, np.float32(low), swap)), ["nn.attention"])
+            assert call.attrs["causal_mask"] == "TopLeft"
+    call = _fused(_masked(S, hide(seen.T, np.float32(-1e9), False)), ["nn.attention_bias"])
+    assert call.attrs["causal_mask"] is None
+    assert _fused_or_none(_masked(S, hide(np.tri(S, S, -1).astype(bool), np.float32(-1e4), False))) is None
+    assert _fused_or_none(_masked(S, hide(seen, np.float32(-9), False))) is None
+
+
+def test_a_causal_mask_beside_one_of_the_input():
+    def mask(bb, scores, padding):
+        hidden = bb.emit(op.where(relax.const(np.tri(S).astype(bool)), scores, relax.const(np.float32(-1e4))))
+        return bb.emit(op.add(hidden, padding))
+
+    call = _fused(_masked(S, mask, {"padding": (B, 1, 1, S)}), ["nn.attention_bias"])
+    assert call.attrs["causal_mask"] == "TopLeft"
+
+
+def test_keys_transposed_with_batch_and_heads_as_one():
+    def build(bb, x, y, z):
+        q, k, v = (_heads(bb, a, (0, 2, 1, 3)) for a in (x, y, z))
+        flat = bb.emit(op.permute_dims(bb.emit(op.reshape(k, (B * H, S, D))), (0, 2, 1)))
+        scores = bb.emit(op.matmul(q, bb.emit(op.reshape(flat, (B, H, D, S)))))
+        return op.matmul(bb.emit(op.nn.softmax(scores)), v)
+
+    call = _fused(graph(SPLIT, build), ["reshape", "reshape", "reshape", "nn.attention"])
+    assert call.attrs["layouts"] == ("BSHD", "BSHD", "BSHD", "BHSD")
 
 
 @pytest.mark.parametrize("what", ["axis", "shared", "broadcast", "mask before scale"])

@@ -1,9 +1,12 @@
+import dataclasses
+from collections.abc import Sequence
+
 import numpy as np
 
 from autosched.space import Config, ConfigSpace, choice
 from autosched.task import Measurement, Status, Trial
 from autosched.testing.tasks import bowl_space, bowl_time_s
-from autosched.tuner.cost_model import Source, TrialsHint, WorkloadsHint
+from autosched.tuner.cost_model import FEATURES, Source, TrialsHint, WorkloadsHint
 
 
 def trials_of(space: ConfigSpace, factor: float = 3.0) -> list[Trial]:
@@ -89,3 +92,76 @@ def test_one_mixed_up_source_among_good_ones_is_left_out() -> None:
     both = WorkloadsHint([good, Source(shuffled(trials_of(space)), {"M": 3})], {"M": 4})
     rows = space.all_rows()
     assert np.array_equal(both.scores(space, rows), WorkloadsHint([good], {"M": 4}).scores(space, rows))
+
+
+def test_of_few_shapes_a_size_is_only_a_name() -> None:
+    space = ConfigSpace("t", [choice("a", range(1, 17)), choice("b", [1, 2, 4])])
+
+    def source(size: int) -> Source:
+        return Source(
+            [Trial(c, Measurement(Status.OK, (1.0 + abs(c["a"] - 4),))) for c in space], {"M": size, "N": size}
+        )
+
+    rows = space.all_rows()
+    scores = [WorkloadsHint([source(16), source(32)], {"M": m, "N": m}).scores(space, rows) for m in (8, 4096)]
+    assert np.array_equal(*scores)
+
+
+def nested(space: ConfigSpace, best: int) -> tuple[list[Trial], np.ndarray]:
+    """Trials whose time hangs on the bytes that miss a cache, which are fewest where `a` is `best`; their features."""
+    configs = list(space)
+    loops = np.zeros((len(configs), len(FEATURES)))
+    loops[:, FEATURES.index("flops")] = 20.0
+    loops[:, FEATURES.index("l2_miss_bytes")] = [18.0 + abs(c["a"] - best) for c in configs]
+    times = 2.0 ** (loops[:, FEATURES.index("l2_miss_bytes")] / 4)
+    trials = [
+        Trial(c, Measurement(Status.OK, (t,), how={"loops": f.tolist()})) for c, t, f in zip(configs, times, loops)
+    ]
+    return trials, loops
+
+
+def test_loop_nests_tell_what_knobs_cannot() -> None:
+    space = ConfigSpace("t", [choice("a", range(1, 17)), choice("b", [1, 2, 4])])
+    sources = [Source(nested(space, best)[0], {"M": best}) for best in (4, 12)]
+    here = dict(zip((c.key for c in space), nested(space, 7)[1], strict=True))
+    asked: list[str] = []
+
+    def describe(configs: Sequence[Config]) -> np.ndarray:
+        asked.extend(config.key for config in configs)
+        return np.array([here[config.key] for config in configs])
+
+    hint, rows = WorkloadsHint(sources, {"M": 7}, describe=describe), space.all_rows()
+    configs = space.to_configs(rows)
+    scores = hint.closer(space, rows)
+    assert configs[int(np.argmin(scores))]["a"] in (6, 7, 8)
+    far = WorkloadsHint(sources, {"M": 7}).closer(space, rows)
+    assert abs(configs[int(np.argmin(far))]["a"] - 7) > 1  # by knobs alone: between the two, everything is alike
+    hint.closer(space, rows[:9])
+    assert len(asked) == len(set(asked)) == len(rows)  # each is described once
+
+
+def test_what_has_no_loop_nest_comes_last() -> None:
+    space = ConfigSpace("t", [choice("a", range(1, 17)), choice("b", [1, 2, 4])])
+    trials, loops = nested(space, 4)
+    loops[:3] = np.nan
+    scores = WorkloadsHint([Source(trials)], {}, describe=lambda configs: loops[: len(configs)]).closer(
+        space, space.all_rows()
+    )
+    assert np.isinf(scores[:3]).all() and np.isfinite(scores[3:]).all()
+
+
+def test_without_features_in_the_records_nobody_is_asked_for_some() -> None:
+    space = bowl_space((8, 8), "")
+    rows = space.all_rows()
+
+    def describe(configs: Sequence[Config]) -> np.ndarray:
+        raise AssertionError("nothing to compare with")
+
+    sources = [Source(trials_of(space), {"M": 3}), Source(shuffled(nested(space, 4)[0]), {"M": 4})]
+    hint = WorkloadsHint(sources, {"M": 5}, describe=describe)
+    assert np.array_equal(hint.closer(space, rows), hint.scores(space, rows))
+    damaged = [
+        dataclasses.replace(t, measurement=dataclasses.replace(t.measurement, how={"loops": [1.0]}))
+        for t in trials_of(space)
+    ]
+    assert Source(damaged).loops() == {} and len(Source(nested(space, 4)[0]).loops()) == len(rows)

@@ -5,7 +5,7 @@ from autosched import te
 from autosched.codegen import lower_func
 from autosched.target import Target
 from autosched.tir import PrimFunc, Schedule
-from autosched.tuner.cost_model.loop_features import FEATURES, loop_features
+from autosched.tuner.cost_model.loop_features import FEATURES, loop_features, per_operation
 
 
 def product(m: int = 64, n: int = 96, k: int = 80) -> PrimFunc:
@@ -62,3 +62,11 @@ def test_annotations_of_loops_and_tiling_for_the_cache() -> None:
 
 def test_all_are_finite() -> None:
     assert np.isfinite(loop_features(lower_func(product(1, 1, 1)), Target("cpu"))).all()
+
+
+def test_by_operation_a_shape_twice_as_large_is_alike() -> None:
+    target = Target("llvm -mcpu=x86-64-v3")
+    small, large = (loop_features(lower_func(product(m, 512, 512)), target) for m in (256, 512))
+    apart = per_operation(np.array([small, large]))
+    assert apart.shape == (2, len(FEATURES) - 3)
+    assert np.abs(apart[0] - apart[1]).max() < 0.4 and np.abs(small - large).max() > 0.9

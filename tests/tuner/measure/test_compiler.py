@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from autosched import te, topi
+from autosched.driver.tune_hints import describe_with
 from autosched.runtime.cache import kernel_cache
 from autosched.space import Config
 from autosched.target import Target
@@ -62,6 +63,8 @@ def test_the_default_and_samples_are_right(measurer: LocalMeasurer, make: object
     for trial in trials:
         assert trial.measurement.status in (Status.OK, Status.INVALID), trial.measurement.error
     assert trials[0].measurement.how["build_s"] > 0
+    loops = describe_with(task_of(func))
+    assert loops is not None and np.allclose(trials[0].measurement.how["loops"], loops(configs[:1])[0], atol=1e-3)
 
 
 def test_a_template_that_does_not_fit_is_refused(measurer: LocalMeasurer) -> None:

@@ -57,6 +57,13 @@ def slice_(node: Node) -> Expr:
     return node.input(0) if whole else op.strided_slice(node.input(0), axes=axes, begin=begin, end=end, strides=steps)
 
 
+@converter("Trilu")
+def trilu(node: Node) -> Expr:
+    """The upper or lower triangle, the rest zero; the diagonal is known at import."""
+    keep = op.triu if node.attr("upper", 1) else op.tril
+    return keep(node.input(0), k=node.integers(1)[0] if node.has(1) else 0)
+
+
 @converter("Tile")
 def tile(node: Node) -> Expr:
     return op.tile(node.input(0), repeats=node.integers(1))

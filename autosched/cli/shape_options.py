@@ -1,0 +1,89 @@
+"""The options of `tune` that say for which shapes: one, or a range of them as trtexec writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from autosched.cli.cluster_options import measuring_on
+from autosched.cli.common import Common
+from autosched.cli.model import Shapes, load_module
+from autosched.cli.output import say
+from autosched.cli.values import RANGES, SHAPES
+from autosched.cli.waiting import Waiting
+from autosched.errors import UsageError
+
+if TYPE_CHECKING:
+    from autosched.driver import TuneOptions
+    from autosched.driver.shape_ranges import Ranges
+
+NAMES = ("shapes", "min_shapes", "opt_shapes", "max_shapes")
+
+
+def with_shapes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --shapes and trtexec's three; the command gets the shapes to tune for, some or none, as `points`."""
+
+    def run(*args: Any, **values: Any) -> Any:
+        return function(*args, points=points_of(*(values.pop(name) for name in NAMES)), **values)
+
+    run.__doc__ = function.__doc__
+    run.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+    decorated: Callable[..., Any] = run
+    for option in (
+        click.option("--max-shapes", type=SHAPES, help="Of a range of shapes the largest."),
+        click.option("--opt-shapes", type=SHAPES, help="Between --min-shapes and --max-shapes one that matters most."),
+        click.option("--min-shapes", type=SHAPES, help="Of a range of shapes the least."),
+        click.option(
+            "--shapes", type=RANGES, help='Shapes of dynamic inputs: "x:1x3x224x224"; ranges: "x:1..512x784".'
+        ),
+    ):
+        decorated = option(decorated)
+    return decorated
+
+
+def points_of(
+    shapes: Ranges | None, least: Shapes | None, best: Shapes | None, most: Shapes | None
+) -> tuple[Shapes, ...]:
+    """The shapes to tune for: none where nothing was said, several for a range.
+
+    Raises  UsageError for options that do not belong together.
+    """
+    if (least is None) != (most is None) or (best is not None and least is None):
+        raise UsageError("--min-shapes and --max-shapes belong together, and --opt-shapes to them")
+    if least is not None and most is not None:
+        if shapes is not None:
+            raise UsageError("--shapes and --min-shapes exclude each other")
+        from autosched.driver.shape_ranges import between
+
+        shapes = between(least, most)
+    if shapes is None:
+        return ()
+    from autosched.driver.shape_ranges import lies_in, representatives
+
+    if best is not None and not lies_in(best, shapes):
+        raise UsageError("--opt-shapes is not between --min-shapes and --max-shapes")
+    return representatives(shapes, best)
+
+
+def settle_shapes(
+    common: Common,
+    model: Path,
+    points: Sequence[Shapes],
+    options: TuneOptions,
+    on: str | None,
+    access: Mapping[str, Any],
+) -> None:
+    """Measure every winner at every shape, store which one is used where, and say so."""
+    from autosched.driver.tune_shapes import settle
+
+    def load(shapes: Shapes) -> Any:
+        return load_module(model, shapes, quiet=True)
+
+    with measuring_on(on, common, options, access) as place:
+        with Waiting(f"measuring every winner at {len(points)} shapes", quiet=common.is_quiet):
+            rules = settle(load, points, records=common.db[0] if common.db else None, **place)
+    for rule in rules:
+        say(rule.text, quiet=common.is_quiet)

@@ -1,0 +1,65 @@
+"""`autotune`: the decorator that makes a function of one's own a tuned one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from autosched.errors import UsageError
+from autosched.own.function import AutotunedFunction
+from autosched.own.jit import unwrap
+from autosched.own.references import OwnCheck
+from autosched.own.signature import Signature
+from autosched.own.space import make_space
+from autosched.own.workload import op_name
+from autosched.space import ConfigSpace, Constraint
+
+
+def autotune(
+    space: Mapping[str, Sequence[Any]] | ConfigSpace | str = "auto",
+    *,
+    key: Sequence[str] | None = None,
+    check: Callable[..., Any] | None = None,
+    constraints: Sequence[str | Constraint] = (),
+    rtol: float | None = None,
+    atol: float | None = None,
+    example: Any = None,
+    records: Any = None,
+) -> Callable[[Callable[..., Any]], AutotunedFunction]:
+    """Decorator for a function of `numba.njit`, or a plain one: its knobs are chosen by what tuning has found.
+
+    space        candidates by the name of the knob: a parameter of the function, one of Numba's options (fastmath,
+                 parallel, boundscheck, error_model), or threads; a `ConfigSpace`; "auto": what the source suggests
+    key          arguments whose values decide, each in its bucket (powers of two); None: dtypes and shapes of all
+    check        a NumPy function of the same arguments that returns what is expected or changes its arguments; None:
+                 results are compared with the default's
+    constraints  between knobs and arguments: "block <= n", "block * rows <= x_size"
+    rtol, atol   error allowed, as a share of the largest value and in all; None: what rounding makes of the dtypes
+    example      arguments, or a function that gives them, for the command line
+    records      database of its own, to look up in before the usual ones and to write to
+    The default of each knob is its parameter's default, else its first candidate. A call never tunes, unless
+    AUTOSCHED_TUNE says so: `function.tune(arguments…)` does. Raises UsageError for what cannot be tuned.
+    """
+    if callable(space):
+        raise UsageError("autotune is a decorator with arguments", hint='write @autosched.autotune("auto")')
+
+    def decorate(func: Callable[..., Any]) -> AutotunedFunction:
+        inner, options = unwrap(func)
+        name = op_name(inner)
+        if isinstance(space, str):
+            from autosched.own.propose import propose
+
+            knobs: Any = propose(inner, options, space)
+        else:
+            knobs = space
+        names = [k.name for k in knobs.knobs] if isinstance(knobs, ConfigSpace) else list(knobs)
+        signature = Signature.of(inner, names, name)
+        if missing := [n for n in key or () if n not in signature.arguments]:
+            raise UsageError(f"'{missing[0]}' in key is no argument", where=name, hint=", ".join(signature.arguments))
+        made = make_space(name, knobs, constraints, signature, options)
+        judged = OwnCheck(check, rtol, atol)
+        return AutotunedFunction(
+            inner, options, made, signature, key=key, check=judged, example=example, records=records
+        )
+
+    return decorate

@@ -1,0 +1,306 @@
+"""`AutotunedFunction`: an own function that runs with the best configuration that is known for its arguments."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
+from autosched.driver.strict import TRUSTED
+from autosched.driver.tune_options import TuneOptions
+from autosched.driver.tune_report import TuneReport
+from autosched.env import AUTOSCHED_TUNE
+from autosched.errors import UsageError
+from autosched.own.digest import digest
+from autosched.own.dispatch import UNSET, quick_call
+from autosched.own.jit import divide
+from autosched.own.references import OwnCheck
+from autosched.own.signature import Signature
+from autosched.own.space import OwnSpace
+from autosched.own.specialise import read_source
+from autosched.own.transfer import SentFunction, pack_function, pack_types, place_of
+from autosched.own.usable import Usable, expected_gain
+from autosched.own.workload import describe
+from autosched.records import DispatchContext, Found, Record, RecordReader, database_to_write, open_store
+from autosched.records.contexts import current_stack
+from autosched.space import Config, ConfigSpace
+from autosched.task import Task
+from autosched.tuner.measure.runner import THREAD_KNOBS
+
+MOST_ENTRIES = 4096  # calls of so many kinds are remembered; then all are forgotten
+
+
+class AutotunedFunction:
+    """What `autotune` makes of a function; called, it is the function, with the knobs chosen.
+
+    space    knobs and constraints
+    py_func  the Python function as it was written, knobs included
+    """
+
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        options: Mapping[str, Any],
+        space: OwnSpace,
+        signature: Signature,
+        *,
+        key: Sequence[str] | None,
+        check: OwnCheck,
+        example: Any = None,
+        records: Any = None,
+    ):
+        functools.update_wrapper(self, func)
+        self.__name__: str = func.__name__
+        self.__qualname__: str = func.__qualname__
+        self.py_func, self.options, self.space, self.signature = func, dict(options), space, signature
+        self.key, self.check = None if key is None else tuple(key), check
+        self._example, self._sources = example, [] if records is None else [records]
+        self._table: dict[Any, Callable[..., Any]] = {}
+        self._compiled: dict[str, Callable[..., Any]] = {}
+        self._chosen: dict[str, Config] = {}  # per workload and facts that constraints read
+        self._reader: RecordReader | None = None
+        self._token: Callable[..., Any] | None = None
+        self._quick: Callable[..., Any] = self._first
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._quick(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<autotuned {self.space.name.removeprefix('own/')}: {', '.join(k.name for k in self.space.knobs)}>"
+
+    def __reduce__(self) -> str:
+        return self.__qualname__
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    # ---- for users
+
+    def tune(
+        self,
+        *args: Any,
+        budget: float | str | None = None,
+        trials: int | None = None,
+        until: float = 0.01,
+        strategy: str = "auto",
+        seed: int = 0,
+        records: str | Path | None = None,
+        threads: int | None = None,
+        timeout: float = 20.0,
+        fresh: bool = False,
+        hints: bool = True,
+        progress: Callable[[TuneReport], None] | None = None,
+        **kwargs: Any,
+    ) -> TuneReport:
+        """Search for the fastest configuration for these arguments, which stay as they are, and remember it.
+
+        budget   seconds in all, or a text such as "30s" or "2m";  trials  measurements in all
+        until    stop when less than this share of the time is expected to be gained; 0: never for that reason
+        records  database to write to, and to look up in from now on; None: the project's or the user's
+        threads  that parallel loops may use at most
+        timeout  seconds that a candidate may take to be checked and timed; for compiling, at least 20
+        fresh    begin a new budget, even if an earlier tuning was killed before its own was spent
+        hints    learn from the records of other sizes, devices and versions of the function
+        Raises   UsageError for arguments that cannot be sent to a worker, or a default that fails on them.
+        """
+        from autosched.own.tune import seconds_of, tune_call
+
+        if records is not None and str(records) not in map(str, self._sources):
+            self._sources.insert(0, str(records))
+        values, _ = self.signature.bind(args, kwargs)
+        where = records if records is not None else next(iter(self._sources), None)
+        report = tune_call(
+            self,
+            values,
+            options=TuneOptions(
+                seconds_of(budget), trials, until, threads, strategy, seed, cache="warm", hints=hints, fresh=fresh,
+                verify="task",
+            ),
+            records=where,
+            timeout=timeout,
+            progress=progress,
+        )  # fmt: skip
+        self.forget()
+        return report
+
+    def best_config(self, *args: Any, **kwargs: Any) -> Config:
+        """The configuration that a call with these arguments runs with."""
+        values, _ = self.signature.bind(args, kwargs)
+        return self._config_for(values)
+
+    def explain(self, *args: Any, **kwargs: Any) -> Found:
+        """What the look-up for these arguments finds: configuration, origin, trust, and for a miss the reason."""
+        values, _ = self.signature.bind(args, kwargs)
+        return self._look_up(self.task_for(values), self.space_for(values))
+
+    def records(self, *args: Any, **kwargs: Any) -> tuple[Record, ...]:
+        """All records of the function in the database that tuning writes to; with arguments, of such calls alone."""
+        from autosched.records import RecordFilter
+
+        key = self.task_for(self.signature.bind(args, kwargs)[0]).key if args or kwargs else ""
+        where = next(iter(self._sources), None) or database_to_write()
+        with open_store(where) as store:
+            return tuple(store.records(RecordFilter(op=self.space.name, workload=key)))
+
+    def source(self, *args: Any, config: Config | None = None, **kwargs: Any) -> str:
+        """The text that is compiled for these arguments, with the knobs as constants; "" where there is no source."""
+        chosen = config or self.best_config(*args, **kwargs)
+        return self._sent(()).specialised(chosen)[1]
+
+    def example(self, func: Callable[[], tuple[Any, ...]]) -> Callable[[], tuple[Any, ...]]:
+        """Decorator for a function that gives the arguments which the command line tunes with."""
+        self._example = func
+        return func
+
+    def example_arguments(self) -> tuple[Any, ...]:
+        """The arguments that the command line tunes with. Raises UsageError where nobody has named any."""
+        given = self._example() if callable(self._example) else self._example
+        if given is None:
+            hint = f"@{self.__name__}.example above a function that returns them, or --inputs x.npz"
+            raise UsageError(f"{self.space.name.removeprefix('own/')} has no example arguments", hint=hint)
+        return tuple(given) if isinstance(given, tuple | list) else (given,)
+
+    def forget(self) -> None:
+        """Look configurations up again at the next call: another process may have tuned."""
+        self._table.clear()
+        self._chosen.clear()
+        self._reader = None
+
+    # ---- for the tuner
+
+    @functools.cached_property
+    def version(self) -> str:
+        """The digest of what it computes: records of another one are misses."""
+        return digest(self.py_func, self.options)
+
+    @property
+    def is_parallel(self) -> bool:
+        """Whether a configuration may use several threads."""
+        names = {knob.name for knob in self.space.knobs}
+        return bool(self.options.get("parallel")) or "parallel" in names or bool(names & set(THREAD_KNOBS))
+
+    def threads(self, wanted: int | None = None) -> int:
+        """The threads that a call may use."""
+        return resolve_threads(wanted) if self.is_parallel else 1
+
+    def space_for(self, values: tuple[Any, ...], threads: int | None = None) -> ConfigSpace:
+        """The configurations for a call."""
+        return self.space.for_call(self.signature.named(values), self.threads(threads))
+
+    def task_for(self, values: tuple[Any, ...], threads: int | None = None, *, sent: Any = None) -> Task:
+        """The tuning task of a call."""
+        named = self.signature.named(values)
+        workload = describe(self.space.name, named, self.key)
+        name = str(workload).removeprefix("own/")
+        return Task(workload, resolve_target(), func=sent, threads=self.threads(threads), name=name, cache="warm")
+
+    def sent_function(self, values: tuple[Any, ...]) -> SentFunction:
+        """The function as it is sent to workers. Raises UsageError where it cannot be."""
+        return self._sent(values, is_sent=True)
+
+    def _sent(self, values: tuple[Any, ...], *, is_sent: bool = False) -> SentFunction:
+        place = place_of(self.py_func)
+        sent = SentFunction(
+            pack_function(self.py_func, place) if is_sent else b"",
+            place,
+            self.__name__,
+            read_source(self.py_func),
+            self.signature.arguments,
+            self.signature.knobs,
+            self.options,
+            pack_types(values) if is_sent else b"",
+        )
+        if not is_sent:
+            sent.__dict__["func"] = self.py_func  # it never leaves this process
+        return sent
+
+    # ---- calls
+
+    def _first(self, *args: Any, **kwargs: Any) -> Any:
+        """The first call: the quick way is made for arguments of its kinds."""
+        values, knobs = self.signature.bind(args, kwargs)
+        self._quick, self._token = quick_call(
+            self.signature, values, self.key, self.space.reads, self._table, current_stack, self._slow
+        )
+        return self._slow(values, knobs)
+
+    def _slow(self, values: tuple[Any, ...], knobs: dict[str, Any]) -> Any:
+        """A call of a kind that was not seen before, with knobs given, or inside a block that says what is used."""
+        given = {name: value for name, value in knobs.items() if value is not UNSET}
+        config = self._config_for(values)
+        if given:
+            return self._callable(config.with_knobs(**given))(*values)
+        call = self._callable(config)
+        if not current_stack():
+            self._remember(values, call)
+        return call(*values)
+
+    def _remember(self, values: tuple[Any, ...], call: Callable[..., Any]) -> None:
+        if len(self._table) >= MOST_ENTRIES:
+            self._table.clear()
+            self._chosen.clear()
+        try:
+            assert self._token is not None, "made with the first call"
+            self._table[self._token(*values)] = call
+        except (AttributeError, TypeError):  # arguments of other kinds than the first call's
+            return
+
+    def _config_for(self, values: tuple[Any, ...]) -> Config:
+        """The configuration for a call: looked up once for each kind of call, tuned first where the settings say so."""
+        task = self.task_for(values)
+        space = self.space_for(values)
+        if current_stack():
+            return self._look_up(task, space).config or self.space.default_for(space)
+        key = f"{task.key} {space.values}" if self.space.reads else task.key
+        if key not in self._chosen:
+            found = self._look_up(task, space)
+            mode = AUTOSCHED_TUNE.get()
+            if mode == "force" or (mode == "tune" and found.trust not in TRUSTED):
+                self.tune(*values)
+                found = self._look_up(task, space)
+            self._chosen[key] = found.config or self.space.default_for(space)
+        return self._chosen[key]
+
+    def _look_up(self, task: Task, space: ConfigSpace) -> Found:
+        valid = Usable(space, {self.space.name: self.version})
+        if DispatchContext.current is not DispatchContext.root:
+            return resolve_records(None, predict=expected_gain).best(task, valid)
+        if self._reader is None:
+            sources = [source for source in self._sources if _is_there(source)]
+            self._reader = resolve_records(sources or None, predict=expected_gain)
+        return self._reader.best(task, valid)
+
+    def _callable(self, config: Config) -> Callable[..., Any]:
+        """The compiled function of a configuration, made once."""
+        if config.key not in self._compiled:
+            threads = divide(config.knobs, self.signature.knobs, self.options).threads
+            dispatcher = self._sent(()).dispatcher(config)
+            self._compiled[config.key] = dispatcher if threads is None else _on_threads(dispatcher, threads)
+        return self._compiled[config.key]
+
+
+def _on_threads(call: Callable[..., Any], threads: int) -> Callable[..., Any]:
+    """A function whose parallel loops use at most so many threads; the caller's setting is left as it was."""
+    import numba
+
+    get, put = numba.get_num_threads, numba.set_num_threads
+    wanted = max(1, min(threads, numba.config.NUMBA_NUM_THREADS))
+
+    def run(*values: Any) -> Any:
+        before = get()
+        if before == wanted:
+            return call(*values)
+        put(wanted)
+        try:
+            return call(*values)
+        finally:
+            put(before)
+
+    return run
+
+
+def _is_there(source: Any) -> bool:
+    """Whether a source of records can be opened: a file that tuning has yet to make cannot."""
+    return not isinstance(source, str | Path) or "://" in str(source) or Path(source).exists()

@@ -1,0 +1,65 @@
+"""Numba's options as far as they are knobs, and what a configuration says of each part of a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from autosched.errors import UsageError
+from autosched.tuner.measure.runner import THREAD_KNOBS
+
+JIT_KNOBS: Mapping[str, Any] = {"fastmath": False, "parallel": False, "boundscheck": False, "error_model": "python"}
+_REFUSED = {
+    "CUDADispatcher": "CUDA kernels cannot be tuned yet: there is no CUDA back end",
+    "DUFunc": "functions of numba.vectorize cannot be tuned: write the loop with numba.njit",
+    "GUFunc": "functions of numba.guvectorize cannot be tuned: write the loop with numba.njit",
+    "CFunc": "functions of numba.cfunc cannot be tuned: use numba.njit",
+    "StencilFunc": "stencils cannot be tuned: call them from a function with numba.njit",
+}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A configuration's knobs, divided.
+
+    constants  values of the function's own parameters
+    options    of Numba's compilation, those of the decorator included
+    threads    that a call uses at most; None: as many as there may be
+    """
+
+    constants: Mapping[str, Any]
+    options: Mapping[str, Any]
+    threads: int | None
+
+
+def unwrap(func: Any) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """(the Python function, the options that it was jitted with) of a function, jitted or not.
+
+    Raises UsageError for what cannot be tuned.
+    """
+    kind = type(func).__name__
+    if kind in _REFUSED or "cuda" in type(func).__module__:
+        raise UsageError(_REFUSED.get(kind, _REFUSED["CUDADispatcher"]), where=getattr(func, "__name__", kind))
+    inner = getattr(func, "py_func", func)
+    if not hasattr(inner, "__code__"):
+        raise UsageError(f"a {kind} cannot be tuned", hint="decorate a Python function or one of numba.njit")
+    options = dict(getattr(func, "targetoptions", {}))
+    options.pop("nopython", None)
+    options.pop("cache", None)
+    return inner, {name: value for name, value in options.items() if value is not None}
+
+
+def divide(
+    knobs: Mapping[str, Any], parameters: Mapping[str, Any] | tuple[str, ...], options: Mapping[str, Any]
+) -> Parts:
+    """Say what each knob of a configuration is: a parameter, one of Numba's options, or the number of threads."""
+    constants, changed, threads = {}, dict(options), None
+    for name, value in knobs.items():
+        if name in parameters:
+            constants[name] = value
+        elif name in THREAD_KNOBS:
+            threads = int(value)
+        else:
+            changed[name] = set(value.split(",")) if name == "fastmath" and isinstance(value, str) else value
+    return Parts(constants, changed, threads)

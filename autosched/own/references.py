@@ -1,0 +1,94 @@
+"""The tuner's side of checking an own function: its arguments in files, and what its default makes of them."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from autosched.errors import UsageError
+from autosched.own.arguments import arrays_in, replace_arrays, store_arguments
+from autosched.own.role import ROLE, MakeExpected, StoredCall
+from autosched.own.transfer import SentFunction
+from autosched.space import Config
+from autosched.task import Status
+
+_WIDER = {"float16": "float64", "float32": "float64", "complex64": "complex128"}
+
+
+@dataclass(frozen=True, eq=False)
+class OwnCheck:
+    """How results are judged.
+
+    reference   a NumPy function of the same arguments, which returns what is expected or changes its arguments
+    rtol, atol  error allowed, as a share of the largest value and whatever the values are
+    """
+
+    reference: Callable[..., Any] | None = None
+    rtol: float | None = None
+    atol: float | None = None
+
+
+class OwnReferences:
+    """See `tuner.measure.reference.References`.
+
+    named  the caller's arguments by name
+    """
+
+    role = ROLE
+    most_extra = 0  # there are the caller's arguments, and no others
+    spare: Literal["at once", "after a loss"] = "after a loss"  # each imports Numba
+
+    def __init__(self, named: Mapping[str, Any], default: Config, check: OwnCheck):
+        self._named, self._default, self._check = named, default, check
+        self.checked_against = "the default's results" if check.reference is None else "the reference in float64"
+
+    def store(
+        self, func: SentFunction, seed: int, folder: Path, key: str, ask: Callable[[Any, Mapping[str, Any]], Any]
+    ) -> StoredCall:
+        """Write the arguments, and let the worker find out what the default does with them.
+
+        Raises UsageError where the default does not run, or does not fit the reference.
+        """
+        check = self._check
+        arguments = store_arguments(self._named, folder, key)
+        truth = None
+        if check.reference is not None:
+            truth = folder / f"{key}_truth.pkl"
+            truth.write_bytes(pickle.dumps(_truth(check.reference, self._named)))
+        expected = folder / f"{key}_expected.pkl"
+        call = StoredCall(func, arguments, self._default, truth, check.rtol, check.atol, expected, self.checked_against)
+        reply = ask(MakeExpected(key), {key: call})
+        if (
+            reply.status is Status.CRASH and call.probing.exists()
+        ):  # the patterns, which are no indices, may be to blame
+            reply = ask(MakeExpected(key), {key: call})
+        if reply.status is not Status.OK:
+            raise UsageError(f"the default of {func.name} does not run ({reply.status}): {reply.error}")
+        return call
+
+
+def _truth(reference: Callable[..., Any], named: Mapping[str, Any]) -> tuple[list[np.ndarray], Any]:
+    """What the reference leaves in copies of the arguments, floats in double width, and what it returns.
+
+    Raises UsageError with what it raises.
+    """
+    copies: dict[Any, np.ndarray] = {}
+    for value in named.values():
+        for array in arrays_in(value):
+            copies.setdefault(_place(array), array.astype(_WIDER.get(str(array.dtype), array.dtype)))
+    values = [replace_arrays(value, lambda a: copies[_place(a)]) for value in named.values()]
+    try:
+        returned = reference(*values)
+    except Exception as error:  # the user's function may raise anything
+        raise UsageError(f"the reference raises {type(error).__name__}: {error}") from error
+    return list(copies.values()), returned
+
+
+def _place(array: np.ndarray) -> tuple[Any, ...]:
+    """What tells arrays apart that are not the same part of the same memory."""
+    return array.__array_interface__["data"][0], array.shape, array.strides, array.dtype.str, array.flags.writeable

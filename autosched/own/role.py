@@ -1,0 +1,157 @@
+"""What runs in the runner's worker while an own function is tuned."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autosched.own.arguments import StoredArguments
+from autosched.own.bench import OwnBench, Tolerance
+from autosched.own.compiler import warm_up
+from autosched.own.expected import Expected, find_expected
+from autosched.own.memory import Memory
+from autosched.own.transfer import SentFunction
+from autosched.space import Config
+from autosched.task import Status
+from autosched.tuner.measure.base import CandidateError
+from autosched.tuner.measure.reference import rounding_share
+from autosched.tuner.measure.run_role import RunRole
+
+ROLE = f"{__name__}:OwnRole"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCall:
+    """A call to be tuned, in files: what is sent to the runner's worker as its reference.
+
+    default          the configuration whose results count
+    truth            file with what the user's reference gives: (arrays by position of the argument or None, returned);
+                     None: the default's results are the truth
+    rtol, atol       given by the user; None: from the dtypes
+    expected         file that the worker writes
+    """
+
+    sent: SentFunction
+    arguments: StoredArguments
+    default: Config
+    truth: Path | None
+    rtol: float | None
+    atol: float | None
+    expected: Path
+    checked_against: str
+
+    def remove(self) -> None:
+        """Delete the files."""
+        self.arguments.remove()
+        for path in (self.truth, self.expected, self.probing):
+            if path is not None:
+                path.unlink(missing_ok=True)
+
+    @property
+    def probing(self) -> Path:
+        """Marks that arguments are being filled with patterns: a run that dies of it is not repeated."""
+        return self.expected.with_suffix(".probing")
+
+
+@dataclass(frozen=True, slots=True)
+class MakeExpected:
+    """A message: run the default of the call of a key and write down what it does."""
+
+    key: str
+
+
+class OwnRole(RunRole):
+    """Serves MakeExpected beside what every runner serves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        warm_up()  # what the first candidate would wait for
+
+    @property
+    def pool(self) -> None:
+        """Numba has threads of its own."""
+
+    def learn(self, key: str, value: Any) -> None:
+        """Keep where a call is."""
+        if isinstance(value, StoredCall):
+            self._references[key] = value
+
+    def do(self, message: Any) -> Any:
+        """Serve one message."""
+        if isinstance(message, MakeExpected):
+            return self._make_expected(self._references[message.key])
+        return super().do(message)
+
+    def open_bench(self, reference: StoredCall) -> OwnBench:
+        """Lay out a call's arguments with what is expected of them."""
+        memory = Memory(reference.arguments)
+        expected: Expected = pickle.loads(reference.expected.read_bytes())
+        return OwnBench(reference.sent, memory, expected, _tolerance(reference, memory), reference.checked_against)
+
+    def _make_expected(self, call: StoredCall) -> None:
+        memory = Memory(call.arguments)
+        dispatcher = call.sent.dispatcher(call.default)
+        is_probed = not call.probing.exists()
+        call.probing.touch()
+        found = find_expected(dispatcher, memory, _tolerance(call, memory).shares, is_probed=is_probed)
+        call.probing.unlink()
+        if call.truth is not None:
+            found = _with_truth(found, memory, *pickle.loads(call.truth.read_bytes()))
+        call.expected.write_bytes(pickle.dumps(found))
+
+
+def _tolerance(call: StoredCall, memory: Memory) -> Tolerance:
+    """What rounding may change: by the dtype and by how many terms a result may have, or as the user says."""
+    arrays = memory.first.arrays
+    largest = max((array.size for array in arrays), default=1)
+    longest = max((size for array in arrays if array.ndim > 1 for size in array.shape), default=1)
+    dtypes = [str(array.dtype) for array in arrays if array.dtype.kind in "fc"]
+    coarse = max((_rounding(dtype, largest) for dtype in dtypes), default=_rounding("float64", largest))
+    if call.rtol is not None:
+        return Tolerance((call.rtol,) * len(arrays), call.rtol, call.atol)
+    shares = tuple(_rounding(str(a.dtype), max(largest // max(a.size, 1), longest)) for a in arrays)
+    return Tolerance(shares, coarse, call.atol)
+
+
+def _rounding(dtype: str, terms: int) -> float:
+    kind = np.dtype(dtype)
+    if kind.kind not in "fc":
+        return 0.0
+    real = f"float{8 * kind.itemsize // (2 if kind.kind == 'c' else 1)}"
+    return rounding_share(real, float(np.sqrt(max(terms, 1))))
+
+
+def _with_truth(found: Expected, memory: Memory, arrays: list[Any], returned: Any) -> Expected:
+    """The expectation with the contents and the value that the user's reference gives.
+
+    arrays    per array of the arguments what the reference has left in its copy
+    returned  by the reference: the value, or the contents of what the function writes
+    Raises    CandidateError where it says nothing of an array that the function writes.
+    """
+    written = [i for i, expected in enumerate(found.arrays) if expected is not None]
+    contents: list[Any] = [None] * len(found.arrays)
+    value = found.returned
+    if returned is None:
+        for i in written:
+            contents[i] = arrays[i]
+    elif found.returned is None:
+        given = list(returned) if isinstance(returned, tuple | list) else [returned]
+        if len(given) != len(written):
+            names = ", ".join(memory.labels[i] for i in written) or "none"
+            text = f"the reference returns {len(given)} arrays, and the function writes {len(written)}: {names}"
+            raise CandidateError(Status.INVALID, text)
+        for i, one in zip(written, given, strict=True):
+            contents[i] = np.asarray(one)
+    else:
+        value = returned
+        for i in written:
+            contents[i] = arrays[i]
+    for i in written:
+        if contents[i].shape != found.arrays[i].shape:  # type: ignore[union-attr]
+            text = f"the reference gives '{memory.labels[i]}' the shape {contents[i].shape}"
+            raise CandidateError(Status.INVALID, text)
+    return Expected(tuple(contents), value, found.start, found.is_reset)

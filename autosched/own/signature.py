@@ -1,0 +1,93 @@
+"""A function's parameters, divided into arguments and knobs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from inspect import Parameter
+from typing import Any
+
+from autosched.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a caller gives (`arguments`) and what a configuration gives (`knobs`), in the function's order.
+
+    where  names the function, for messages
+    """
+
+    whole: inspect.Signature
+    knobs: tuple[str, ...]
+    where: str
+
+    @staticmethod
+    def of(func: Callable[..., Any], knobs: Iterable[str], where: str) -> Signature:
+        """Divide a function's parameters; names that are no parameters are left out.
+
+        Raises UsageError for knobs before arguments, for `**keywords`, and for arguments by keyword only.
+        """
+        whole = inspect.signature(func)
+        wanted = set(knobs)
+        found = Signature(whole, tuple(name for name in whole.parameters if name in wanted), where)
+        seen = ""
+        for name, parameter in whole.parameters.items():
+            if parameter.kind is Parameter.VAR_KEYWORD:
+                raise UsageError(f"'**{name}' cannot be compiled", where=where)
+            if name in wanted:
+                if parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.POSITIONAL_ONLY):
+                    raise UsageError(f"knob '{name}' cannot be given by its name", where=where)
+                seen = seen or name
+            elif parameter.kind is Parameter.KEYWORD_ONLY:
+                raise UsageError(f"argument '{name}' is by keyword only, which Numba does not take", where=where)
+            elif seen and whole.parameters[seen].kind is not Parameter.KEYWORD_ONLY:
+                raise UsageError(f"knob '{seen}' stands before argument '{name}'", where=where, hint="put knobs last")
+        return found
+
+    @cached_property
+    def arguments(self) -> tuple[str, ...]:
+        """The names of what the caller gives."""
+        return tuple(name for name in self.whole.parameters if name not in self.knobs)
+
+    @cached_property
+    def rest(self) -> str:
+        """The name of `*args`; "" where there is none."""
+        kinds = {p.kind: name for name, p in self.whole.parameters.items()}
+        return kinds.get(Parameter.VAR_POSITIONAL, "")
+
+    @cached_property
+    def defaults(self) -> Mapping[str, Any]:
+        """The defaults of the arguments that have one."""
+        params = self.whole.parameters
+        return {name: params[name].default for name in self.arguments if params[name].default is not Parameter.empty}
+
+    @cached_property
+    def knob_defaults(self) -> Mapping[str, Any]:
+        """The defaults of the knobs that have one."""
+        params = self.whole.parameters
+        return {name: params[name].default for name in self.knobs if params[name].default is not Parameter.empty}
+
+    @cached_property
+    def _open(self) -> inspect.Signature:
+        """The signature with every knob optional."""
+        changed = [p.replace(default=None) if name in self.knobs else p for name, p in self.whole.parameters.items()]
+        return self.whole.replace(parameters=changed)
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """(the arguments by position, defaults included; the knobs that were given). Raises TypeError."""
+        bound = self._open.bind(*args, **kwargs)
+        knobs = {name: bound.arguments[name] for name in self.knobs if name in bound.arguments}
+        bound.apply_defaults()
+        values: list[Any] = []
+        for name in self.arguments:
+            value = bound.arguments[name]
+            values += value if name == self.rest else [value]
+        return tuple(values), knobs
+
+    def named(self, values: tuple[Any, ...]) -> dict[str, Any]:
+        """Arguments by position as arguments by name; the parts of `*args` as args_0, args_1, …"""
+        names = [name for name in self.arguments if name != self.rest]
+        more = [f"{self.rest}_{i}" for i in range(len(values) - len(names))]
+        return dict(zip([*names, *more], values, strict=True))

@@ -1,0 +1,165 @@
+"""Makes knobs constants: the text of a function with the values of its knobs written in, and that function."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import textwrap
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from autosched.errors import CodegenError
+
+
+def read_source(func: Callable[..., Any]) -> str | None:
+    """The text of a function's definition from its first column on; None where there is none to be had."""
+    try:
+        text = textwrap.dedent(inspect.getsource(func))
+        definition(text)
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return None
+    return text
+
+
+def definition(text: str) -> ast.FunctionDef:
+    """The one function that a text defines. Raises ValueError for anything else, a lambda for instance."""
+    body = ast.parse(text).body
+    if len(body) != 1 or not isinstance(body[0], ast.FunctionDef):
+        raise ValueError("not the text of one function")
+    return body[0]
+
+
+def specialise_text(text: str, knobs: Mapping[str, Any], note: str = "") -> str:
+    """The function with its knobs as constants, without decorators and annotations.
+
+    A knob that the body only reads is replaced where it is read; one that it also sets is set at the beginning.
+    note  becomes a comment in front
+    """
+    node = definition(text)
+    changed = _Constants({name: value for name, value in knobs.items() if name not in _set_names(node)})
+    lines = [
+        ast.unparse(ast.Assign([ast.Name(n)], _literal(v), lineno=1))
+        for n, v in knobs.items()
+        if n not in changed.values
+    ]
+    head = f"def {node.name}({ast.unparse(_without(node.args, knobs))}):"
+    body = _edited(text, node, changed)
+    if body is None:  # positions that cannot be trusted: the tree says it all, comments apart
+        whole = [ast.unparse(changed.visit(statement)) for statement in node.body]
+        body = textwrap.indent("\n".join(whole), "    ")
+        indent = "    "
+    else:
+        indent = body[: len(body) - len(body.lstrip())]
+    start = "".join(f"{indent}{line}\n" for line in lines)
+    return (f"# {note}\n" if note else "") + f"{head}\n{start}{body.rstrip()}\n"
+
+
+def specialise(func: Callable[..., Any], text: str | None, knobs: Mapping[str, Any], arguments: Sequence[str]) -> Any:
+    """A Python function of the arguments alone, with the globals, closure and defaults of `func`.
+
+    text       what `specialise_text` made of its source; None: there is no source, and the function is called through
+    arguments  their names, in order
+    Raises     CodegenError if the text does not compile.
+    """
+    if text is None:
+        return _calling(func, knobs, arguments)
+    free = func.__code__.co_freevars
+    inner = textwrap.indent(text, "    ")
+    whole = f"def _around({', '.join(free)}):\n{inner}\n    return {func.__name__}\n" if free else text
+    name = f"<own {func.__module__}.{func.__qualname__} {' '.join(f'{n}={v}' for n, v in knobs.items())}>"
+    linecache.cache[name] = (len(whole), None, whole.splitlines(keepends=True), name)
+    try:
+        code = _code_of(compile(whole, name, "exec"), func.__name__)
+    except SyntaxError as error:
+        raise CodegenError(f"the specialised text of {func.__qualname__} does not compile: {error}") from error
+    cells = dict(zip(free, func.__closure__ or (), strict=True))
+    closure = tuple(cells[name] for name in code.co_freevars)
+    made = types.FunctionType(code, func.__globals__, func.__name__, None, closure)
+    made.__qualname__, made.__module__ = func.__qualname__, func.__module__
+    return made
+
+
+def _calling(func: Callable[..., Any], knobs: Mapping[str, Any], arguments: Sequence[str]) -> Any:
+    """A function that calls a compiled `func` with the knobs; LLVM sees their values where it inlines the call."""
+    import numba
+
+    names = ", ".join(f"*{n}" if n == "" else n for n in arguments)
+    given = "".join(f", {n}={ast.unparse(_literal(v))}" for n, v in knobs.items())
+    scope: dict[str, Any] = {"_callee": numba.njit(func)}
+    exec(f"def {func.__name__.strip('<>')}({names}):\n    return _callee({names}{given})\n", scope)
+    return scope[func.__name__.strip("<>")]
+
+
+def _code_of(code: types.CodeType, name: str) -> types.CodeType:
+    """The code of the function `name` inside compiled text, one or two levels deep."""
+    inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    for candidate in inner:
+        if candidate.co_name == name:
+            return candidate
+    return _code_of(inner[0], name)
+
+
+def _literal(value: Any) -> ast.expr:
+    return ast.parse(repr(value), mode="eval").body
+
+
+def _without(arguments: ast.arguments, knobs: Mapping[str, Any]) -> ast.arguments:
+    """A list of parameters without knobs, defaults and annotations: defaults are given by the caller."""
+
+    def kept(params: Sequence[ast.arg]) -> list[ast.arg]:
+        return [ast.arg(p.arg) for p in params if p.arg not in knobs]
+
+    rest = ast.arg(arguments.vararg.arg) if arguments.vararg else None
+    only = kept(arguments.posonlyargs)
+    return ast.arguments(only, kept(arguments.args), rest, [], [], None, [])
+
+
+def _set_names(node: ast.FunctionDef) -> set[str]:
+    """Names that the body sets in any way: by assignment, as a loop's variable, as a parameter of an inner function."""
+    found = set()
+    for statement in node.body:
+        for inner in ast.walk(statement):
+            if isinstance(inner, ast.Name) and not isinstance(inner.ctx, ast.Load):
+                found.add(inner.id)
+            elif isinstance(inner, ast.arg):
+                found.add(inner.arg)
+    return found
+
+
+class _Constants(ast.NodeTransformer):
+    """Replaces names by constants."""
+
+    def __init__(self, values: Mapping[str, Any]):
+        self.values = values
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return _literal(self.values[node.id]) if node.id in self.values else node
+
+
+def _edited(text: str, node: ast.FunctionDef, changed: _Constants) -> str | None:
+    """The lines of the body as they were written, comments included, with the constants in place; None if they cannot.
+
+    The edited text has to have the tree that the transformer makes, or it is not taken.
+    """
+    lines = text.encode().split(b"\n")
+    first = node.body[0].lineno
+    if first <= node.lineno or any(p.lineno >= first for p in ast.walk(node.args) if isinstance(p, ast.arg)):
+        return None
+    places = [n for s in node.body for n in ast.walk(s) if isinstance(n, ast.Name) and n.id in changed.values]
+    for place in sorted(places, key=lambda n: (n.lineno, n.col_offset), reverse=True):
+        line, start, end = lines[place.lineno - 1], place.col_offset, place.end_col_offset or 0
+        if line[start:end].decode() != place.id:
+            return None
+        constant = ast.unparse(_literal(changed.values[place.id])).encode()
+        lines[place.lineno - 1] = line[:start] + constant + line[end:]
+    body = b"\n".join(lines[first - 1 : node.end_lineno]).decode()
+    try:
+        again = ast.parse("def f():\n" + body).body[0]
+        wanted = ast.Module([_Constants(changed.values).visit(s) for s in definition(text).body], [])
+    except SyntaxError:
+        return None
+    assert isinstance(again, ast.FunctionDef), "a definition was written"
+    same = ast.dump(ast.Module(again.body, [])) == ast.dump(wanted)
+    return body if same else None

@@ -1,0 +1,73 @@
+"""Tuning of one call of an own function, by the tuner that tunes models."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autosched.driver.settings import check_runs_here, resolve_records
+from autosched.driver.tune import Tuning
+from autosched.driver.tune_job import Job
+from autosched.driver.tune_options import TuneOptions
+from autosched.driver.tune_report import TuneReport
+from autosched.env import AUTOSCHED_TUNE
+from autosched.errors import SpaceError, UsageError
+from autosched.own.compiler import COMPILER
+from autosched.own.references import OwnReferences
+from autosched.own.space import OwnSpaces
+from autosched.own.usable import Usable, expected_gain
+from autosched.records import database_to_write, open_store
+from autosched.target import Target
+from autosched.tuner.measure import LocalMeasurer, MeasureOptions, Measurer
+
+if TYPE_CHECKING:
+    from autosched.own.function import AutotunedFunction
+
+
+def tune_call(
+    function: AutotunedFunction,
+    values: tuple[Any, ...],
+    *,
+    options: TuneOptions,
+    records: Any,
+    timeout: float,
+    progress: Callable[[TuneReport], None] | None,
+) -> TuneReport:
+    """See `AutotunedFunction.tune`."""
+    if AUTOSCHED_TUNE.get() == "off":
+        raise UsageError("tuning is switched off by AUTOSCHED_TUNE=off", hint="unset it, or set it to lookup")
+    threads = options.threads
+    space = function.space_for(values, threads)
+    if space.count() == 0:
+        raise SpaceError("no configuration satisfies the constraints for these arguments", where=function.space.name)
+    task = function.task_for(values, threads, sent=function.sent_function(values))
+    check_runs_here(task.target)
+    references = OwnReferences(function.signature.named(values), space.default, function.check)
+
+    def open_measurer(target: Target, measuring: MeasureOptions) -> Measurer:
+        limits = dataclasses.replace(
+            measuring, build_timeout_s=max(timeout, measuring.build_timeout_s), run_timeout_s=timeout
+        )
+        return LocalMeasurer(target, limits, compiler=COMPILER, references=references)
+
+    spaces = OwnSpaces(function.space, space, function.version)
+    where = records if isinstance(records, str | Path) else database_to_write()
+    with open_store(where) as store:
+        found = resolve_records([store], predict=expected_gain).best(task, Usable(space, spaces.versions))
+        before = {} if found.config is None else {task.key: found.config}
+        job = Job((task,), task.target, task.threads, store, options, before, spaces)
+        return Tuning(job, None, progress, open_measurer).run()
+
+
+def seconds_of(budget: float | str | None) -> float | None:
+    """A budget as seconds. Raises UsageError for a text that is no duration."""
+    if not isinstance(budget, str):
+        return budget
+    from autosched.durations import parse_duration
+
+    try:
+        return parse_duration(budget)
+    except ValueError as error:
+        raise UsageError(str(error)) from None

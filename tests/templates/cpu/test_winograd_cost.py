@@ -1,0 +1,48 @@
+"""Which plan a Winograd convolution gets: its pieces of work divide evenly among the target's threads."""
+
+from __future__ import annotations
+
+import pytest
+
+from autosched.target import Target
+from autosched.templates.cpu.winograd_cost import LEAST_TASKS, Layer, Plan, best_plan, unevenness, winograd_cycles
+
+LAYERS = [Layer(1, 64, 64, 56, 56, 8), Layer(1, 128, 128, 28, 28, 8), Layer(1, 256, 256, 14, 14, 8),
+          Layer(1, 512, 512, 7, 7, 8), Layer(1, 64, 128, 112, 112, 8), Layer(4, 64, 64, 31, 45, 8)]  # fmt: skip
+
+
+def target(mcpu: str, cores: int) -> Target:
+    return Target(f"llvm -mcpu={mcpu} -num-cores={cores} -l1-bytes=32768 -l2-bytes=524288 -l3-bytes=33554432")
+
+
+def test_pieces_that_do_not_divide_leave_threads_waiting():
+    assert unevenness(8, 2) == unevenness(8, 4) == unevenness(7, 1) == 1
+    assert unevenness(11, 2) == pytest.approx(12 / 11)
+    assert unevenness(3, 4) == pytest.approx(4 / 3)
+
+
+def test_pieces_are_blocks_of_tiles_and_where_few_chunks_of_channels():
+    layer, cpu = LAYERS[0], target("x86-64-v3", 2)
+    assert Plan(4, 6, 2, 11, 1, "tiles").n_tasks(layer, cpu) == 11
+    assert Plan(4, 6, 2, 3, 1, "channels").n_tasks(layer, cpu) == 3 * 4
+    assert Plan(4, 6, 2, 3, 2, "channels").n_tasks(layer, cpu) == 3 * 2
+
+
+@pytest.mark.parametrize("cores", [2, 4])
+@pytest.mark.parametrize("mcpu", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda x: f"{x.height}x{x.width}x{x.outputs}")
+def test_the_default_divides_among_the_threads(layer: Layer, mcpu: str, cores: int) -> None:
+    cpu = target(mcpu, cores)
+    cycles, plan = best_plan(layer, 4, cpu)
+    assert cycles == winograd_cycles(layer, plan, cpu)  # of one core: what is compared with other templates
+    assert unevenness(plan.n_tasks(layer, cpu), cores) <= 1.04
+
+
+def test_one_core_gets_what_two_would():
+    for layer in LAYERS:
+        assert best_plan(layer, 4, target("x86-64-v3", 1)) == best_plan(layer, 4, target("x86-64-v3", 2))
+
+
+def test_many_cores_ask_for_no_more_pieces_than_some():
+    plan = best_plan(LAYERS[0], 4, target("x86-64-v3", 128))[1]
+    assert plan == best_plan(LAYERS[0], 4, target("x86-64-v3", LEAST_TASKS))[1]
