@@ -12,7 +12,7 @@ import importlib.machinery
 import logging
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 _DEVICES = (
     *("cpu", "cuda", "gpu", "rocm", "opencl", "metal", "vulkan", "vpi", "hexagon", "ext_dev", "webgpu"),
@@ -301,7 +301,7 @@ class _AliasFinder:
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
         """Answer for the names of the table and everything below them."""
-        return None if _real_name(name) is None else importlib.machinery.ModuleSpec(name, self)
+        return None if _real_name(name) is None else importlib.machinery.ModuleSpec(name, cast(Any, self))
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> Any:
         """Give the module itself."""

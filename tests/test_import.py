@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -62,3 +63,15 @@ def test_names_come_only_from_the_table() -> None:
     get, _ = lazy_names("autosched")
     with pytest.raises(AttributeError):
         get("os")
+
+
+def test_a_look_into_a_database_loads_neither_numpy_nor_mapped_classes(tmp_path: Path) -> None:
+    """Process start is most of what `autosched logs list` takes."""
+    database = str(tmp_path / "r.db")
+    with autosched.records.open_store(database):
+        pass
+    loaded = loaded_after(
+        f"from autosched.cli import main\nassert main(['logs', 'list', '-q', '--db', {database!r}]) == 0"
+    )
+    assert "sqlalchemy" in loaded
+    assert not loaded & {"numpy", "sqlalchemy.orm", "sqlalchemy.dialects.postgresql", "alembic", "numba", "onnx"}

@@ -59,6 +59,14 @@ REPORT_COLUMNS = (
 @click.option(
     "--mcpu", type=CPUS, metavar="CPU,…", help="Compile for these CPUs; of several, a machine loads what it can run."
 )
+@click.option(
+    "--as",
+    "run_as",
+    type=click.Choice(["latency", "throughput"]),
+    default="latency",
+    show_default=True,
+    help="Which records come first: measured alone, or beside other instances.",
+)
 @click.option("--strict", is_flag=True, help="Fail where a kernel has no trusted record (exit code 1).")
 @click.option("--shapes", type=SHAPES, help='Shapes of dynamic inputs: "x:1x3x224x224".')
 @click.option(
@@ -73,6 +81,7 @@ def command(
     like: str | None,
     pins: tuple[tuple[str, str], ...],
     mcpu: tuple[str, ...] | None,
+    run_as: str,
     strict: bool,
     shapes: Shapes | None,
     accuracy: str,
@@ -118,6 +127,7 @@ def command(
                 accuracy=accuracy,
                 like=like,
                 strict=strict,
+                run_as=run_as,
             )
     if pins:
         records.check_used()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,16 +18,24 @@ if TYPE_CHECKING:
     from autosched.own.function import AutotunedFunction
 
 
-def own_function(model: Path) -> AutotunedFunction | None:
-    """The autotuned function that MODEL names; None where it names something else. Raises UsageError."""
-    if not is_object(model):
-        return None
-    from autosched.driver.model_files import load_object
-    from autosched.own.function import AutotunedFunction
+def own_function(model: Path, inputs: Path | None = None, on: str | None = None) -> AutotunedFunction | None:
+    """The autotuned function that MODEL names; None where it names something else.
 
-    found = load_object(str(model))
-    if not isinstance(found, AutotunedFunction):
+    Raises UsageError for flags that are for functions alone, or for models alone.
+    """
+    found: AutotunedFunction | None = None
+    if is_object(model):
+        from autosched.driver.model_files import load_object
+        from autosched.own.function import AutotunedFunction
+
+        named = load_object(str(model))
+        found = named if isinstance(named, AutotunedFunction) else None
+    if found is None:
+        if inputs is not None:
+            raise UsageError("--inputs is for functions of autosched.autotune", hint="a model's inputs are made up")
         return None
+    if on is not None:
+        raise UsageError("--on measures models; functions of one's own are tuned on this machine")
     if (folder := str(Path.cwd())) not in sys.path:  # where workers look for what the function needs
         sys.path.insert(0, folder)
     return found
@@ -56,20 +65,14 @@ def tune_own(
     archive: Path | None,
     progress: Callable[[TuneReport], None],
 ) -> TuneReport:
-    """Tune a function as the flags of `tune` say."""
-    return function.tune(
-        *arguments_of(function, archive),
-        budget=options.budget_s,
-        trials=options.trials,
-        until=options.until,
-        strategy=options.strategy,
-        seed=options.seed,
-        fresh=options.fresh,
-        hints=options.hints,
-        records=common.db[0] if common.db else None,
-        threads=common.threads,
-        progress=progress,
-    )
+    """Tune a function as the flags of `tune` say. Raises UsageError for a choice of tasks: there is one."""
+    from autosched.own.tune import tune_call
+
+    if options.tasks not in (None, (0,)):
+        raise UsageError("--tasks chooses among a model's tasks", hint="a function with its arguments is one task")
+    alone = dataclasses.replace(options, tasks=None, cache="warm", verify="task")
+    values = arguments_of(function, archive)
+    return tune_call(function, values, options=alone, records=common.db[0] if common.db else None, progress=progress)
 
 
 def list_own(function: AutotunedFunction, common: Common, archive: Path | None) -> list[dict[str, Any]]:

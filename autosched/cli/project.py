@@ -10,23 +10,30 @@ from autosched.cli.values import parse_shapes
 from autosched.errors import UsageError
 from autosched.project import PROJECT_FILE, find_project_file, read_project_file
 
-EXAMPLE = '[tune] models = ["m.onnx", {model = "d.onnx", shapes = "x:1x3x224x224"}]'
+EXAMPLE = (
+    '[tune] models = ["m.onnx", {model = "d.onnx", shapes = "x:1x3x224x224"}], kernels = ["package.module:function"]'
+)
 
 
 def project_models(start: Path | None = None) -> list[tuple[Path, Shapes | None]]:
     """The models of the project that the folder (the current one if None) belongs to, each with its shapes.
 
-    Paths are relative to the file; a name such as "package.module:object" stays as it is.
+    Its kernels, functions of `autosched.autotune`, stand behind them. Paths are relative to the file; a name such as
+    "package.module:object" stays as it is.
     Raises  UsageError where there is no such file, or where it names no models.
     """
     file = find_project_file(start)
     if file is None:
         raise UsageError(f"--all reads {PROJECT_FILE}, which neither this folder nor one above it has", hint=EXAMPLE)
     section = read_project_file(file).get("tune", {})
-    models = section.get("models") if isinstance(section, dict) else None
-    if not isinstance(models, list) or not models:
+    section = section if isinstance(section, dict) else {}
+    models, kernels = section.get("models", []), section.get("kernels", [])
+    if not isinstance(models, list) or not isinstance(kernels, list) or not (models or kernels):
         raise UsageError(f"{file} names no models to tune", hint=EXAMPLE)
-    return [_model(entry, file) for entry in models]
+    for kernel in kernels:
+        if not isinstance(kernel, str) or not is_object(Path(kernel)):
+            raise UsageError(f"{file}: a kernel is 'package.module:function', not {kernel!r:.60}", hint=EXAMPLE)
+    return [*(_model(entry, file) for entry in models), *((Path(kernel), None) for kernel in kernels)]
 
 
 def _model(entry: Any, file: Path) -> tuple[Path, Shapes | None]:

@@ -1,6 +1,6 @@
 """Flags that stand in the project's `autosched.toml`: a table for each command, a key for each flag.
 
-`[tune] budget = "10m"` is `autosched tune --budget 10m`, `[logs.list] since = "3d"` is `autosched logs list --since 3d`.
+`[tune] budget = "10m"` is `tune --budget 10m`, `[logs.list] since = "3d"` is `logs list --since 3d`.
 What the command line says wins; a flag that the file sets is unset by `--no-FLAG`.
 """
 
@@ -20,7 +20,8 @@ from autosched.project import find_project_file, read_project_file
 if TYPE_CHECKING:
     from click.parser import _OptionParser
 
-OTHER_KEYS = {("records",): ("db",), ("tune",): ("models",)}  # what stands in the file and is no flag
+# What stands in the file and is no flag
+OTHER_KEYS: Mapping[tuple[str, ...], tuple[str, ...]] = {("records",): ("db",), ("tune",): ("models", "kernels")}
 
 
 class ProjectCommand(click.Command):
@@ -43,7 +44,8 @@ class ProjectCommand(click.Command):
         except click.BadParameter as error:
             name = error.param.name if error.param is not None else None
             if name and error.ctx and error.ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP:
-                error.message += f" (it stands in {file})"
+                text = f"{error.message} (it stands in {file})"
+                raise click.BadParameter(text, error.ctx, error.param, error.param_hint) from None
             raise
 
     def make_parser(self, ctx: click.Context) -> _OptionParser:

@@ -16,6 +16,7 @@ from autosched.cli.cluster_options import measuring_on, with_access
 from autosched.cli.common import Common, make_command
 from autosched.cli.model import Shapes, check_source, load_module
 from autosched.cli.output import Column, Table, milliseconds, percent, say, show
+from autosched.cli.own import list_own, own_function, tune_own
 from autosched.cli.process import EXIT_FAILED, EXIT_INTERRUPTED
 from autosched.cli.progress import COLUMNS, TuneDisplay, status_line, task_row
 from autosched.cli.project import project_models
@@ -85,7 +86,21 @@ LIST_COLUMNS = (
     show_default=True,
     help="Judge winners inside the built model too, or each alone.",
 )
+@click.option(
+    "--as",
+    "run_as",
+    type=click.Choice(("latency", "throughput")),
+    default="latency",
+    show_default=True,
+    help="Measure one instance alone, or one thread while others run on the other cores.",
+)
 @with_shapes
+@click.option(
+    "--inputs",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Arguments of a function of one's own: .npz by the names of its parameters.",
+)
 @click.option("--on", metavar="ADDRESS", help="Measure on the workers of this dask scheduler: tcp://host:8786.")
 @with_access
 def command(
@@ -105,7 +120,9 @@ def command(
     cold: bool,
     fresh: bool,
     verify: Any,
+    run_as: Any,
     points: Sequence[Shapes],
+    inputs: Path | None,
     on: str | None,
     **access: Any,
 ) -> int:
@@ -115,23 +132,27 @@ def command(
     left of its budget. Without --budget and --trials it stops when it expects to gain less than one percent. A kernel
     is never made slower than its default, and at the end the winners are judged inside the built model.
 
-    With --all, the models of autosched.toml one after the other: [tune] models = ["m.onnx", …]. What is left of
-    --budget and --trials is shared evenly among those to come.
+    MODEL may be a function of autosched.autotune, "package.module:function": it is tuned with --inputs, or its example.
+
+    With --all, what autosched.toml names, one after the other: [tune] models = ["m.onnx", …], kernels = ["p.m:f"].
+    What is left of --budget and --trials is shared evenly among those to come.
 
     For a range of shapes, "x:1..512x784", a few that stand for all are tuned one after the other; then every winner
     is measured at each of them, few are kept, and a build at any shape of the range uses what is best near it.
     """
     if len(common.db) > 1:
         raise UsageError(f"{len(common.db)} databases given; tuning writes to one")
+    if on is not None and run_as == "throughput":
+        raise UsageError("--as throughput measures on this machine alone", hint="leave out --on")
     if keep_going and not every:
         raise UsageError("--keep-going does nothing without --all")
-    others = {"--list": only_list, "--tasks": tasks}
+    others: dict[str, Any] = {"--list": only_list, "--tasks": tasks}
     if len(points) > 1 and (used := [name for name, value in others.items() if value]):
         raise UsageError(f"{used[0]} takes one shape of each input, not a range")
     others |= {"MODEL": model, "--shapes": points}
     models = _every_model(others) if every else _one_model(model, points)
     if only_list:
-        return _list(common, *models[0], spaces)
+        return _list(common, *models[0], spaces, inputs)
     for path, _ in () if keep_going else models:
         check_source(path)
     from autosched import driver
@@ -150,12 +171,13 @@ def command(
         hints=not cold,
         fresh=fresh,
         verify=verify,
+        run_as=run_as,
     )
     run = _run_over(common, models, options) if len(models) > 1 else None
     if run is not None:
         models = [entry for entry in models if not run.part(_name(*entry)).is_complete]
     reports: list[tuple[str, TuneReport]] = []
-    for name, report in _tune(common, models, options, run, on, access, keep_going):
+    for name, report in _tune(common, models, options, run, inputs, on, access, keep_going):
         reports.append((name, report))
         if run is None:
             show(_report_table(report, common.format), common.format)
@@ -204,8 +226,11 @@ def _run_over(common: Common, models: Sequence[tuple[Path, Shapes | None]], opti
     return run
 
 
-def _list(common: Common, model: Path, shapes: Shapes | None, spaces: Path | None) -> int:
+def _list(common: Common, model: Path, shapes: Shapes | None, spaces: Path | None, inputs: Path | None) -> int:
     """Show the tasks of a model."""
+    if (own := own_function(model, inputs)) is not None:
+        show(Table(LIST_COLUMNS, list_own(own, common, inputs)), common.format)
+        return 0
     module = load_module(model, shapes, quiet=common.is_quiet)
     from autosched import driver
 
@@ -223,6 +248,7 @@ def _tune(
     models: Sequence[tuple[Path, Shapes | None]],
     options: TuneOptions,
     run: Run | None,
+    inputs: Path | None,
     on: str | None,
     access: Mapping[str, Any],
     keep_going: bool,
@@ -244,11 +270,16 @@ def _tune(
             part = share(options, spent_s, n_trials, len(models) - number)
             part = dataclasses.replace(part, session=run.session(_name(model, shapes)))
         try:
-            module = load_module(model, shapes, quiet=common.is_quiet)
+            own = own_function(model, inputs, on)
+            module = load_module(model, shapes, quiet=common.is_quiet) if own is None else None
             name = _name(Path(model.name), shapes)
             display = TuneDisplay(name=name, quiet=common.is_quiet, form=common.format)
-            with measuring_on(on, common, part, access) as place, display:
-                report = driver.tune(module, records=common.db[0] if common.db else None, progress=display, **place)
+            if own is not None:
+                with display:
+                    report = tune_own(own, common, part, inputs, display)
+            else:
+                with measuring_on(on, common, part, access) as place, display:
+                    report = driver.tune(module, records=common.db[0] if common.db else None, progress=display, **place)
         except AutoschedError as error:
             if not keep_going:
                 raise
@@ -270,6 +301,9 @@ def _say_end(report: TuneReport, *, quiet: bool) -> None:
     for text, n in borders.most_common():
         tasks = f"{n} task{'s' if n != 1 else ''}"
         say(f"on the border of its space: {text} of {tasks}; a longer list may hold a better one", quiet=quiet)
+    if len(report.tasks) == 1 and (shares := report.tasks[0].importance):
+        text = ", ".join(f"{knob} {100 * share:.0f} %" for knob, share in shares)
+        say(f"what explains the times: {text}", quiet=quiet)
     if report.interrupted:
         say(f"interrupted; what was measured is in {report.database}", quiet=quiet)
         return
@@ -300,8 +334,15 @@ def _report_table(report: TuneReport, form: str) -> Table:
         "notes": report.notes,
         "model": model,
     }
-    more = (Column("config", "configuration"), Column("border", "border", "; ".join))
-    rows = [{**task_row(task), "config": task.config, "border": task.border} for task in report.tasks]
+    more = (
+        Column("config", "configuration"),
+        Column("border", "border", "; ".join),
+        Column("importance", "importance"),
+    )
+    rows = [
+        {**task_row(task), "config": task.config, "border": task.border, "importance": dict(task.importance)}
+        for task in report.tasks
+    ]
     return Table((*COLUMNS, *more) if form in ("json", "csv") else COLUMNS, rows, summary=summary)
 
 

@@ -13,9 +13,11 @@ from autosched.driver.report import BuildReport
 from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
 from autosched.driver.strict import StrictReader
 from autosched.driver.tune_first import tune_first
+from autosched.driver.tune_options import RUN_AS
 from autosched.errors import UsageError
 from autosched.ir import IRModule
 from autosched.ir.module import check_symbols
+from autosched.records.run_as import RunAsReader
 from autosched.runtime import Executable
 from autosched.runtime.variants import Variants
 from autosched.target import Target
@@ -36,6 +38,7 @@ def build(
     accuracy: str = "fast",
     like: str | None = None,
     strict: bool = False,
+    run_as: str = "latency",
 ) -> Any:
     """Compile with the best configurations known for this machine.
 
@@ -51,6 +54,7 @@ def build(
     accuracy  "strict" leaves out algorithms that lose more than direct evaluation does
     like      devices (a family, a part of a name, a target) whose records may be used where there are no others
     strict    raise UntrustedError where a kernel has no record that was verified on a machine like this one
+    run_as    "throughput": of several records, those that were measured beside other instances are preferred
     Raises    TargetError, RecordError, UsageError for what cannot be used.
     """
     del runtime  # accepted for TVM's sake
@@ -62,7 +66,7 @@ def build(
         what, target = join_targets(what, target)
     if isinstance(target, list | tuple):
         options: dict[str, Any] = {"params": params, "records": records, "threads": threads, "accuracy": accuracy}
-        return build_variants(what, target, **options, like=like, strict=strict)
+        return build_variants(what, target, **options, like=like, strict=strict, run_as=run_as)
     if target_host is not None:
         target, _ = Target.canon_target_and_host(target, target_host)
     if accuracy not in ACCURACIES:
@@ -73,7 +77,10 @@ def build(
     n_threads = resolve_threads(threads)
     if has_graph(module):
         tune_first(module, chosen_target, params, records, n_threads)
+    if run_as not in RUN_AS:
+        raise UsageError(f"run_as '{run_as}'", hint=f"use one of {', '.join(RUN_AS)}")
     reader = resolve_records(records, like=like)
+    reader = RunAsReader(reader, run_as) if run_as != RUN_AS[0] else reader
     reader = StrictReader(reader) if strict else reader
     if has_graph(module):
         return build_graph(module, chosen_target, reader, n_threads, params or {}, accuracy)

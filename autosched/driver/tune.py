@@ -25,6 +25,7 @@ from autosched.driver.tuned_layouts import TunedLayouts
 from autosched.env import AUTOSCHED_TUNE
 from autosched.errors import UsageError
 from autosched.records import database_to_write, open_store
+from autosched.records.run_as import RunAsReader
 from autosched.space import Config, use_spaces
 from autosched.target import Target
 from autosched.task import Task, Trial
@@ -48,9 +49,10 @@ def tune(
 ) -> TuneReport:
     """Tune every kernel of a model, a PrimFunc, tensors or one task.
 
-    shapes    sizes of the symbolic inputs of a model, or of a model's file: {"x": (4, 784)}, or ranges of them: {"x": (range(1, 513), 784)}. Of a
-              range representative shapes are tuned, each with its share of the budget; every winner is measured at each
-              of them, few are kept, and a build at any shape of the range uses what is best at the nearest one
+    shapes    sizes of the symbolic inputs of a model, or of a model's file: {"x": (4, 784)}, or ranges of them,
+              {"x": (range(1, 513), 784)}. Of a range representative shapes are tuned, each with its share of the
+              budget; every winner is measured at each of them, few are kept, and a build at any shape of the range
+              uses what is best at the nearest one
     records   path or URL of the database to write to; None: the project's or the user's
     progress  called with the report whenever something changed
     measurer  opens what builds, checks and times candidates; None: workers on this machine
@@ -61,7 +63,7 @@ def tune(
     Ctrl-C once: the batch in flight is finished and winners are named. Twice: it ends at once, reported trials kept.
     Raises as `build`, and RecordError for the database.
     """
-    options = options or TuneOptions()
+    options = (options or TuneOptions()).for_run_as()
     if AUTOSCHED_TUNE.get() == "off":
         raise UsageError("tuning is switched off by AUTOSCHED_TUNE=off", hint="unset it, or set it to lookup")
     if shapes is not None and has_ranges(shapes):
@@ -80,7 +82,7 @@ def tune(
     where = records if records is not None else database_to_write()
     with use_spaces(options.spaces):
         with open_store(where) as store:
-            reader = resolve_records([store])
+            reader = RunAsReader(resolve_records([store]), options.run_as)
             layouts = TunedLayouts(reader, chosen, threads)
             check, tasks = _tasks(what, args, params, layouts, threads, options)
             job = Job(tasks, chosen, threads, store, options, looked_up(tasks, reader))
@@ -148,7 +150,8 @@ class Tuning:
 
     def _measure_options(self) -> MeasureOptions:
         weight_bytes = self.check.weight_bytes if self.check is not None else None
-        return MeasureOptions(threads=self.job.threads, cache=self.job.cache, weight_bytes=weight_bytes)
+        threads, companions = self.job.threads, self.job.options.companions(self.job.threads)
+        return MeasureOptions(threads, self.job.cache, weight_bytes, companions=companions)
 
     def _search(self, measurer: Measurer) -> Stop | None:
         """Take turns until there are no more; None if the user has enough."""

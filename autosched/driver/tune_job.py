@@ -14,12 +14,15 @@ from autosched.driver.tune_options import TuneOptions
 from autosched.driver.tune_report import TaskReport, TuneReport
 from autosched.driver.tune_search import LateSearch
 from autosched.driver.tune_session import begin_session
+from autosched.driver.work import count_work
 from autosched.records import Record, make_record
+from autosched.records.choose import measured_as
 from autosched.records.record import current_versions
 from autosched.records.sql import SqlStore
 from autosched.space import Config
 from autosched.target import Target
 from autosched.task import Task, Trial
+from autosched.tir import PrimFunc
 from autosched.tuner.cost_model import Hint
 from autosched.tuner.scheduler import SchedulerOptions, TaskScheduler, TaskState, Turn
 from autosched.tuner.search import Search, make_search
@@ -62,7 +65,7 @@ class Job:
         self._first = {i: before[t.key] for i, t in enumerate(tasks) if t.key in before}  # to be tried early
         self._intervals: list[float] = []
         self.states = [
-            TaskState(task.name, task.weight, LateSearch(lambda i=i: self._make_search(i)))  # type: ignore[misc]
+            TaskState(task.name, task.weight, LateSearch(lambda i=i: self._make_search(i)), _work(task))  # type: ignore[misc]
             for i, task in enumerate(tasks)
         ]
         known = [list(store.trials(task)) for task in tasks]
@@ -88,7 +91,8 @@ class Job:
     def _resume(self, i: int, records: Sequence[Record]) -> None:
         """Learn from what the database has; nothing of it is measured again."""
         current = [r for r in records if is_current(r, self.source.versions)]
-        facts = [r for r in current if r.measurement.how.get("cache", self.cache) == self.cache]
+        as_here = [r for r in current if measured_as(r) == self.options.run_as]
+        facts = [r for r in as_here if r.measurement.how.get("cache", self.cache) == self.cache]
         trials = [corrected(r.trial) for r in facts if r.config in self.spaces[i]]
         for trial in trials:
             self.remember(i, trial)
@@ -214,6 +218,11 @@ class Job:
         report.left_s = None if options.budget_s is None else max(0.0, options.budget_s - self.session.total_s)
         report.expected_gain_s = self.scheduler.expected_gain() * total if total else None
         report.noise = statistics.median(self._intervals) if self._intervals else None
+
+
+def _work(task: Task) -> float:
+    """What a task costs its model, before it is measured: by its arithmetic; 0 where it is no PrimFunc."""
+    return float(task.weight * count_work(task.func)) if isinstance(task.func, PrimFunc) else 0.0
 
 
 def _device_text(target: Target) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from autosched.errors import UsageError
+from autosched.target.threads import ThreadLimits, thread_limits
 
 CACHES = ("auto", "cold", "warm")
 VERIFY = ("model", "task")
+RUN_AS = ("latency", "throughput")
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,8 @@ class TuneOptions:
     fresh     begin a new budget, even if an earlier tuning of these tasks was killed before its own was spent
     session   what the name of the session begins with; "": a random word
     verify    "model": winners are judged inside the built model as well; "task": each alone
+    run_as    "latency": one instance alone, on all threads; "throughput": on one thread, if nothing else is said, while
+              other instances run on the other cores; winners are then judged each alone
     Raises    UsageError for an impossible value.
     """
 
@@ -45,6 +50,20 @@ class TuneOptions:
     fresh: bool = False
     session: str = ""
     verify: Literal["model", "task"] = "model"
+    run_as: Literal["latency", "throughput"] = "latency"
+
+    def companions(self, threads: int) -> int | None:
+        """How many instances run beside the one that is measured: one for each core that it leaves free."""
+        if self.run_as == "latency":
+            return None
+        limits = thread_limits()
+        return max(0, ThreadLimits(limits.affinity, limits.quota, None, None).threads() // threads - 1)
+
+    def for_run_as(self) -> TuneOptions:
+        """The options with what follows from `run_as`."""
+        if self.run_as == "latency":
+            return self
+        return dataclasses.replace(self, threads=self.threads or 1, verify="task")
 
     def __post_init__(self) -> None:
         if self.trials is not None and self.trials < 1:
@@ -55,5 +74,7 @@ class TuneOptions:
             raise UsageError(f"until an expected gain of {self.until}", hint="give a share such as 0.01, or 1%")
         if self.cache not in CACHES:
             raise UsageError(f"cache '{self.cache}'", hint=f"use one of {', '.join(CACHES)}")
+        if self.run_as not in RUN_AS:
+            raise UsageError(f"run_as '{self.run_as}'", hint=f"use one of {', '.join(RUN_AS)}")
         if self.verify not in VERIFY:
             raise UsageError(f"verify '{self.verify}'", hint=f"use one of {', '.join(VERIFY)}")

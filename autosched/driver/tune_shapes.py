@@ -130,7 +130,7 @@ def settle(
     load    gives the model at a shape of each input;  points  the representative shapes
     Raises  as `tune`.
     """
-    options, chosen = options or TuneOptions(), resolve_target(target)
+    options, chosen = (options or TuneOptions()).for_run_as(), resolve_target(target)
     threads = options.threads if measurer is not None and options.threads else resolve_threads(options.threads)
     where = records if records is not None else database_to_write()
     with use_spaces(options.spaces), open_store(where) as store:
@@ -140,7 +140,7 @@ def settle(
         ]
         families = families_of(found)
         job = Job([task for family in families for task in family], chosen, threads, store, options, {})
-        how = MeasureOptions(threads=threads, cache=job.cache)
+        how = MeasureOptions(threads, job.cache, companions=options.companions(threads))
         with (measurer or LocalMeasurer)(chosen, how) as opened:
             return tuple(_settle(job, family, opened) for family in families)
 

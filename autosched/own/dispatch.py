@@ -36,7 +36,7 @@ def quick_call(
     around: Callable[[], Any],
     slow: Slow,
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """(a function with the parameters of the decorated one, what gives the table's key for arguments by position).
+    """(a method with the parameters of the decorated function, what gives the table's key for arguments by position).
 
     values  the arguments of the first call, by position
     exact   facts of arguments that the constraints read: "n", "x_size", …
@@ -54,7 +54,7 @@ def quick_call(
     names = {"_table": table, "_slow": slow, "_unset": UNSET, "_around": around, "_form": form, "_bucket": bucket_of}
     scope: dict[str, Any] = {**names, **{f"_of_{name}": value for name, value in signature.defaults.items()}}
     text = f"""
-def quick({_parameters(signature)}):
+def quick(_self, {_parameters(signature)}):
     try:
         found = _table[{token or "()"}] if {given} and not _around() else None
     except (KeyError, AttributeError, TypeError):

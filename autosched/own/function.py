@@ -62,10 +62,15 @@ class AutotunedFunction:
         self._chosen: dict[str, Config] = {}  # per workload and facts that constraints read
         self._reader: RecordReader | None = None
         self._token: Callable[..., Any] | None = None
-        self._quick: Callable[..., Any] = self._first
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._quick(*args, **kwargs)
+        """The first call: the quick way is made for arguments of its kinds, and is the only code of calls to come."""
+        values, knobs = self.signature.bind(args, kwargs)
+        quick, self._token = quick_call(
+            self.signature, values, self.key, self.space.reads, self._table, current_stack, self._slow
+        )
+        self.__class__ = type("AutotunedFunction", (AutotunedFunction,), {"__call__": quick, "__module__": __name__})
+        return self._slow(values, knobs)
 
     def __repr__(self) -> str:
         return f"<autotuned {self.space.name.removeprefix('own/')}: {', '.join(k.name for k in self.space.knobs)}>"
@@ -110,20 +115,17 @@ class AutotunedFunction:
         if records is not None and str(records) not in map(str, self._sources):
             self._sources.insert(0, str(records))
         values, _ = self.signature.bind(args, kwargs)
-        where = records if records is not None else next(iter(self._sources), None)
-        report = tune_call(
+        return tune_call(
             self,
             values,
             options=TuneOptions(
                 seconds_of(budget), trials, until, threads, strategy, seed, cache="warm", hints=hints, fresh=fresh,
                 verify="task",
             ),
-            records=where,
+            records=records,
             timeout=timeout,
             progress=progress,
         )  # fmt: skip
-        self.forget()
-        return report
 
     def best_config(self, *args: Any, **kwargs: Any) -> Config:
         """The configuration that a call with these arguments runs with."""
@@ -140,8 +142,10 @@ class AutotunedFunction:
         from autosched.records import RecordFilter
 
         key = self.task_for(self.signature.bind(args, kwargs)[0]).key if args or kwargs else ""
-        where = next(iter(self._sources), None) or database_to_write()
-        with open_store(where) as store:
+        where = database_to_write(self.database)
+        if not _is_there(where.where):
+            return ()
+        with open_store(where, write=False) as store:
             return tuple(store.records(RecordFilter(op=self.space.name, workload=key)))
 
     def source(self, *args: Any, config: Config | None = None, **kwargs: Any) -> str:
@@ -169,6 +173,11 @@ class AutotunedFunction:
         self._reader = None
 
     # ---- for the tuner
+
+    @property
+    def database(self) -> str | Path | None:
+        """The database that was named for it; None: the usual one."""
+        return next((source for source in self._sources if isinstance(source, str | Path)), None)
 
     @functools.cached_property
     def version(self) -> str:
@@ -217,14 +226,6 @@ class AutotunedFunction:
         return sent
 
     # ---- calls
-
-    def _first(self, *args: Any, **kwargs: Any) -> Any:
-        """The first call: the quick way is made for arguments of its kinds."""
-        values, knobs = self.signature.bind(args, kwargs)
-        self._quick, self._token = quick_call(
-            self.signature, values, self.key, self.space.reads, self._table, current_stack, self._slow
-        )
-        return self._slow(values, knobs)
 
     def _slow(self, values: tuple[Any, ...], knobs: dict[str, Any]) -> Any:
         """A call of a kind that was not seen before, with knobs given, or inside a block that says what is used."""

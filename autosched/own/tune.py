@@ -32,10 +32,10 @@ def tune_call(
     *,
     options: TuneOptions,
     records: Any,
-    timeout: float,
-    progress: Callable[[TuneReport], None] | None,
+    timeout: float = 20.0,
+    progress: Callable[[TuneReport], None] | None = None,
 ) -> TuneReport:
-    """See `AutotunedFunction.tune`."""
+    """See `AutotunedFunction.tune`; `records` None: the function's own database, else the usual one."""
     if AUTOSCHED_TUNE.get() == "off":
         raise UsageError("tuning is switched off by AUTOSCHED_TUNE=off", hint="unset it, or set it to lookup")
     threads = options.threads
@@ -53,12 +53,14 @@ def tune_call(
         return LocalMeasurer(target, limits, compiler=COMPILER, references=references)
 
     spaces = OwnSpaces(function.space, space, function.version)
-    where = records if isinstance(records, str | Path) else database_to_write()
+    where = database_to_write(records if isinstance(records, str | Path) else function.database)
     with open_store(where) as store:
         found = resolve_records([store], predict=expected_gain).best(task, Usable(space, spaces.versions))
         before = {} if found.config is None else {task.key: found.config}
         job = Job((task,), task.target, task.threads, store, options, before, spaces)
-        return Tuning(job, None, progress, open_measurer).run()
+        report = Tuning(job, None, progress, open_measurer).run()
+    function.forget()
+    return report
 
 
 def seconds_of(budget: float | str | None) -> float | None:

@@ -25,7 +25,8 @@ class Match:
 
 
 FOREIGN = Match(9, None)
-Rank: TypeAlias = "tuple[int, int, bool, float, str]"
+LATENCY, THROUGHPUT = "latency", "throughput"
+Rank: TypeAlias = "tuple[int, int, bool, bool, float, str]"
 
 
 def match_device(record: Record, here: Fingerprint, by_family: bool, like: str = "") -> Match:
@@ -59,7 +60,8 @@ def choose(
 ) -> Found:  # fmt: skip
     """The nearest, then latest winner for the task that `valid` has nothing against; ties go by content.
 
-    Of several, one that was measured with the threads and the cache state that the task will run with comes first.
+    Of several, one that was measured with the threads, the use of the machine and the cache state that the task will
+    run with comes first.
 
     records          of any workload, device and status; only winners of the task's workload count
     by_family, like  see `match_device`
@@ -89,12 +91,19 @@ def choose(
 
 
 def rank_of(match: Match, record: Record, task: Task) -> Rank:
-    """The order in which winners are tried: nearest device, nearest number of threads, cache state, the latest.
+    """The order in which winners are tried: nearest device, nearest number of threads, what runs beside it, cache
+    state, the latest.
 
     The rank ends with the record's content, so that the order in which records are stored never decides.
     """
     other_cache = bool(task.cache) and record.measurement.how.get("cache", task.cache) != task.cache
-    return match.level, abs(record.threads - task.threads), other_cache, -record.time, record.uid
+    other_use = measured_as(record) != (task.run_as or LATENCY)
+    return match.level, abs(record.threads - task.threads), other_use, other_cache, -record.time, record.uid
+
+
+def measured_as(record: Record) -> str:
+    """What a record's time is: "throughput", beside other instances, or the "latency" of one alone."""
+    return str(record.measurement.how.get("as", LATENCY))
 
 
 def _hit(record: Record, task: Task, origin: str, match: Match) -> Found:

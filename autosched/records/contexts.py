@@ -5,7 +5,7 @@ They exist for users (TVM's names); `driver` alone reads `DispatchContext.curren
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -174,6 +174,4 @@ def set_root(context: FallbackContext) -> None:
     _ROOT = context
 
 
-def current_stack() -> tuple[DispatchContext, ...]:
-    """The contexts of the blocks that are entered, the innermost last."""
-    return _stack.get()
+current_stack: Callable[[], tuple[DispatchContext, ...]] = _stack.get  # of the blocks that are entered, innermost last

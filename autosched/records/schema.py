@@ -81,7 +81,7 @@ LEASES = Table(
 # All that a summary of a task needs is in the index, so that a million records are summed up without being read.
 Index(
     "records_by_task",
-    *(RECORDS.c[name] for name in "workload_id device_id threads time status is_default median_s".split()),
+    *(RECORDS.c[name] for name in ["workload_id", "device_id", "threads", "time", "status", "is_default", "median_s"]),
 )
 Index("records_by_time", RECORDS.c.time)
 Index("records_by_session", RECORDS.c.session, RECORDS.c.time)

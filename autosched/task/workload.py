@@ -95,6 +95,7 @@ class Task:
     threads  the thread budget: a configuration uses at most so many
     cache    how a kernel finds its weights where it will run: "cold" or "warm"; "": nobody knows
     name     what the model calls it, for people
+    run_as   "throughput": many instances of the model will run at once; "latency", or "": one alone
     """
 
     workload: Workload
@@ -104,6 +105,7 @@ class Task:
     threads: int = 1
     name: str = ""
     cache: str = ""
+    run_as: str = ""
 
     def __post_init__(self) -> None:
         if self.weight < 1 or self.threads < 1:

@@ -16,6 +16,7 @@ from autosched.errors import InvalidValueError
 from autosched.task import Trial
 from autosched.tuner.search import Search
 
+LEAST = 2  # trials of a turn where time is short: the default and one more, which two builders make at once
 GUESSED_TRIAL_S = 0.25  # what a trial takes before one was measured
 GUESSED_GAIN = 0.3  # the share of its time that a task is expected to save before any task has shown what tuning saves
 
@@ -38,6 +39,7 @@ class SchedulerOptions:
     until       stop when the expected further gain of the whole model is below this share; 0 never stops for it
     task_until  the same for one task, which then gets no more
     batch       trials of one turn
+    first       trials of a task's first turn, where other tasks wait for theirs
     horizon     trials ahead that expected gains look
     warmup      trials that every task gets before its expected gain is believed
     """
@@ -47,6 +49,7 @@ class SchedulerOptions:
     until: float = 0.01
     task_until: float = 0.005
     batch: int = 8
+    first: int = 4
     horizon: int = 32
     warmup: int = 16
 
@@ -55,8 +58,10 @@ class SchedulerOptions:
             raise InvalidValueError(f"a budget of {self.budget_s} s", hint="give a positive time")
         if self.trials is not None and self.trials < 1:
             raise InvalidValueError(f"{self.trials} trials", hint="give at least 1")
-        if self.batch < 1 or not 0 <= self.until < 1 or not 0 <= self.task_until < 1:
-            raise InvalidValueError(f"batch {self.batch}, until {self.until}, task_until {self.task_until}")
+        if min(self.batch, self.first) < 1 or not 0 <= self.until < 1 or not 0 <= self.task_until < 1:
+            raise InvalidValueError(
+                f"batch {self.batch}, first {self.first}, until {self.until}, task_until {self.task_until}"
+            )
 
 
 @dataclass
@@ -64,6 +69,7 @@ class TaskState:
     """One task in the eyes of the scheduler.
 
     weight     how often it occurs in the model
+    work       what it costs the model as far as that is known before it is measured, in any unit
     default_s  median time of its default; None while that was not measured or when it failed
     best_s     best median time so far, the default included; None while nothing ran
     n_known    trials of earlier runs that the search was told: they cost nothing now, and count as warm-up
@@ -72,6 +78,7 @@ class TaskState:
     name: str
     weight: int
     search: Search
+    work: float = 0.0
     default_s: float | None = None
     best_s: float | None = None
     n_trials: int = 0
@@ -237,11 +244,12 @@ class TaskScheduler:
         return None
 
     def _coldest(self, cold: Sequence[int]) -> int:
-        """Tasks without any trial first, then those that cost the model most for the trials that they had."""
+        """Tasks without any trial first, the largest before the others; then those that cost the model most for the
+        trials that they had."""
 
         def urgency(i: int) -> tuple[bool, float]:
             task = self.tasks[i]
-            return task.n_told == 0, task.weighted_s / (1 + task.n_told)
+            return task.n_told == 0, task.weighted_s / (1 + task.n_told) if task.n_told else task.work
 
         return max(cold, key=urgency)
 
@@ -254,11 +262,13 @@ class TaskScheduler:
         n, task = self.options.batch, self.tasks[i]
         untried = sum(t.n_told == 0 and not t.is_exhausted for t in self.tasks)
         share = max(1, untried if task.n_told == 0 else 1)
+        if share > 1:
+            n = min(n, self.options.first)
         if self.options.trials is not None:
             n = min(n, math.ceil((self.options.trials - self.n_trials) / share))
         if self.options.budget_s is not None:
             left = (self.options.budget_s - elapsed_s) / self._mean_trial_s()
-            n = min(n, max(1, int(left / share)))
+            n = min(n, max(LEAST, int(left / share)))
         return Turn(i, n)
 
     def _mean_trial_s(self) -> float:

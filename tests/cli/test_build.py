@@ -88,3 +88,19 @@ def test_a_configuration_can_be_pinned(words: list[str], tmp_path: Path, capsys:
     refuse(capsys, [*words, "--pin", "conv9d", "rows=2"], "no kernel's workload holds 'conv9d'")
     refuse(capsys, [*words, "--pin", "matmul", "rows=2", "--locked", "m.lock"], "--pin and --locked")
     assert not (tmp_path / "x.asx").exists()
+
+
+def test_one_file_for_several_instruction_sets(words: list[str], tmp_path: Path, capsys: Capture) -> None:
+    path = str(tmp_path / "both.asx")
+    capsys.readouterr()
+    assert main([*words, "--mcpu", "x86-64,x86-64-v3", "-o", path, "-f", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [(v["cpu"], len(v["kernels"])) for v in document["variants"]] == [("x86-64", 1), ("x86-64-v3", 1)]
+    assert main(["run", path, "-v"]) == 0
+    said = capsys.readouterr().err
+    assert any(f"kernels for {cpu}, of x86-64, x86-64-v3" in said for cpu in ("x86-64", "x86-64-v3"))
+    assert main([*words, "--mcpu", "x86-64", "-o", str(tmp_path / "one.asx"), "-f", "json"]) == 0
+    assert "kernels" in json.loads(capsys.readouterr().out)
+    refuse(capsys, [*words, "--mcpu", "x86-64-v9"], "unknown CPU 'x86-64-v9'")
+    refuse(capsys, [*words, "--mcpu", "x86-64,x86-64"], "names a CPU twice")
+    refuse(capsys, [*words, "--mcpu", "x86-64", "--target", "llvm"], "--mcpu and --target exclude")

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import autosched
-from autosched.errors import ArtifactError
+from autosched.errors import ArtifactError, UsageError
 from autosched.frontend.onnx import from_onnx
 from autosched.runtime import NeedsRebuildError, artifact
 from autosched.target import host_cpu
+from tests.cli.models import WEIGHT, dense_file
 from tests.driver.programs import matmul
 from tests.frontend.onnx_models import small_conv_net
 
@@ -106,3 +107,19 @@ def test_an_artifact_without_functions_cannot_be_built_again(tmp_path: Path, mon
     )
     with pytest.raises(ArtifactError, match="nothing to build kernel"):
         autosched.load(path)
+
+
+def test_a_model_is_built_for_several_cpus_at_once(tmp_path: Path) -> None:
+    """Each machine loads the best that it can run; a CPU with none of them gets kernels that are built again."""
+    module = from_onnx(str(dense_file(tmp_path / "m.onnx")))
+    built = autosched.build(module, target=["llvm -mcpu=x86-64", "llvm -mcpu=x86-64-v3"], threads=1)
+    assert list(built.executables) == ["x86-64", "x86-64-v3"]
+    built.save(tmp_path / "m.asx")
+    loaded = autosched.load(tmp_path / "m.asx")
+    assert loaded.variants == ("x86-64", "x86-64-v3")
+    x = np.random.default_rng(0).standard_normal((4, 16)).astype("float32")
+    np.testing.assert_allclose(loaded(x).numpy(), np.maximum(x @ WEIGHT, 0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(built(x).numpy(), loaded(x).numpy(), rtol=1e-5, atol=1e-6)
+    for targets in ([], ["cpu", "cpu"]):
+        with pytest.raises(UsageError, match="name each CPU once"):
+            autosched.build(module, target=targets)

@@ -145,3 +145,21 @@ def test_nothing_follows_the_last_turn() -> None:
     run = scheduler((1, 1e-3, 0.1), (1, 3e-3, 0.1), trials=12)
     assert run.following(Turn(0, 8)) == Turn(1, 4)
     assert run.following(Turn(0, 12)) is None
+
+
+def test_the_largest_task_is_the_first_and_first_turns_are_short() -> None:
+    states = [TaskState(f"t{i}", 1, FixedSearch(0.5), work) for i, work in enumerate((2.0, 9.0, 5.0))]
+    run = TaskScheduler(states, SchedulerOptions(budget_s=600.0))
+    turns = []
+    for _ in range(4):
+        turn = run.next_turn()
+        assert isinstance(turn, Turn)
+        turns.append(turn)
+        time_s = 1e-3 * states[turn.task].work
+        run.report(turn, [trial(i, time_s) for i in range(1, turn.n + 1)], 1.0, default_s=time_s)
+    assert turns == [Turn(1, 4), Turn(2, 4), Turn(0, 8), Turn(1, 8)]  # the last of the new ones keeps nobody waiting
+
+
+def test_short_of_time_a_turn_is_the_default_and_one_more() -> None:
+    states = [TaskState(f"t{i}", 1, FixedSearch(0.5)) for i in range(20)]
+    assert TaskScheduler(states, SchedulerOptions(budget_s=2.0)).next_turn() == Turn(0, 2)

@@ -14,7 +14,6 @@ _STACK_BY_FRAME = re.compile(r"\(%r[sb]p")
 _FRAME = re.compile(r"^\s+movq\s+%rsp, %rbp")  # without this, %rbp is a register like any other
 _STORE = re.compile(r"^\s+v(?:mov|ext|mask|comp|scat)\w*\s.*\(%\w+[^)]*\)(?:\s*\{.*\})?$")  # memory as the last operand
 _MOVE = re.compile(r"^\s+v?mov\w*\s")
-_SLOT = re.compile(r"-?\d*\(%r[sb]p[^)]*\)")
 _VECTOR = re.compile(r"%([xyz])mm\d+")
 _BITS = {"x": 128, "y": 256, "z": 512}
 
@@ -22,10 +21,8 @@ _BITS = {"x": 128, "y": 256, "z": 512}
 @dataclass(frozen=True, slots=True)
 class AsmReport:
     """vector_bits: the widest register used; fmas: multiply-add instructions; spills: stack moves of vector registers
-    in loops with multiply-adds, of places that the loop writes: to read what never changes there, like the weights of
-    a depthwise convolution, costs what it costs from their array; loops: how many such loops there are; scalar_loops:
-    those of them without a vector; sum_spills: spills in loops that only add up, which write no vector but to the
-    stack."""
+    in loops with multiply-adds; loops: how many such loops there are; scalar_loops: those of them without a vector;
+    sum_spills: spills in loops that only add up, which write no vector but to the stack."""
 
     vector_bits: int
     fmas: int
@@ -56,8 +53,6 @@ def read_assembly(asm: str) -> AsmReport:
         loops += 1
         scalar_loops += all(_SCALAR_FMA.match(lines[k]) for k in fmas)
         moved = {k for k in body if stack.search(lines[k]) and _MOVE.match(lines[k]) and _VECTOR.search(lines[k])}
-        written = {_slot(lines[k]) for k in moved if _STORE.match(lines[k])}
-        moved = {k for k in moved if _slot(lines[k]) in written}
         spilled |= moved
         if not any(_STORE.match(lines[k]) and not stack.search(lines[k]) for k in body):
             sum_spilled |= moved
@@ -69,13 +64,6 @@ def read_assembly(asm: str) -> AsmReport:
         scalar_loops=scalar_loops,
         sum_spills=len(sum_spilled),
     )
-
-
-def _slot(line: str) -> str:
-    """The place on the stack that an instruction names."""
-    found = _SLOT.search(line)
-    assert found is not None, "the line names the stack"
-    return found[0]
 
 
 def _has_inner_loop(lines: list[str], labels: dict[str, int], start: int, end: int) -> bool:

@@ -37,6 +37,7 @@ from autosched.tir.schedule import Schedule
 from autosched.tir.simplify import Analyzer
 
 MOST_TAPS = 9  # unrolled where neighbours share data: 112x112x32 in 81 us instead of 98; stride 2 loses 5 % (Zen 3)
+FEW_PIXELS = 4  # of a tile whose window is unrolled while its weights come from memory: all else stays in registers
 MOST_PIXELS = 8  # of a tile by default: with wide windows, the data that neighbours share need registers, too
 
 
@@ -88,7 +89,9 @@ class DepthwiseConv2d:
         s = anchor.sizes
         pixels = even_tile(s["OW"], MOST_PIXELS if s["KW"] <= 3 else MOST_PIXELS - 2)
         unroll = s["KH"] * s["KW"] + 2 * pixels + 4 <= target.num_registers  # the weights stay in registers
-        unroll |= s["KH"] * s["KW"] <= MOST_TAPS and _stride(anchor.details) == 1
+        is_wide = s["OW"] > 3 * FEW_PIXELS  # else the tiles of a row become one body, which takes more registers
+        if not unroll and is_wide and s["KH"] * s["KW"] <= MOST_TAPS and _stride(anchor.details) == 1:
+            unroll, pixels = True, even_tile(s["OW"], FEW_PIXELS)
         knobs = {"pixels": pixels, "rows": 1, "row_chunk": _row_chunk(s), "unroll_kh": unroll, "copy_pad": False}
         return Config(self.name, knobs)
 

@@ -244,8 +244,8 @@ class _CloserGuess:
             self._known |= {c.key: loops for c, loops in zip(fresh, self._describe(fresh), strict=True)}
         loops = np.array([self._known[config.key] for config in configs])
         found = np.full(len(configs), np.inf)
-        described = np.flatnonzero(np.isfinite(loops).all(axis=1))
-        if len(described):
+        described = np.flatnonzero(np.isfinite(loops).all(axis=1)).tolist()
+        if described:
             found[described] = self._forest.mean(self._columns([configs[i] for i in described], loops[described]))
         return found
 

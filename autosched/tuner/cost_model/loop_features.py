@@ -72,6 +72,9 @@ _ARITHMETIC: Mapping[type, Callable[[Any, Any], Any]] = {
 _FLOPS = (E.Add, E.Sub, E.Mul, E.Div, E.Max, E.Min)
 
 
+Reach = list[tuple[int, tuple[Any, ...]]]  # of an index: factors, and the form keys of the variables that they apply to
+
+
 @dataclass(frozen=True)
 class Access:
     """One buffer with the indices of one load or store."""
@@ -156,7 +159,8 @@ def _of_nest(loops: Sequence[For], store: BufferStore, target: Target) -> dict[s
     accesses = [Access(store.buffer, store.indices, True)]
     accesses += [Access(x.buffer, x.indices, False) for x in walk(store.value) if isinstance(x, BufferLoad)]
     memory = [a for a in accesses if a.buffer.scope != "local"]
-    touched = [_footprint(memory, loops[depth:]) for depth in range(len(loops) + 1)]  # bytes of one run of these loops
+    reaches = _reaches(memory)
+    touched = [_footprint(reaches, loops[depth:]) for depth in range(len(loops) + 1)]  # bytes of one run of these loops
     starts = np.cumprod([1, *map(_extent, loops)])
     flops = sum(isinstance(x, _FLOPS) and x.dtype.startswith("float") for x in walk(store.value))
     cache = target.cache
@@ -204,26 +208,31 @@ def _size(buffer: Buffer) -> int:
     return math.prod(buffer.const_shape())
 
 
-def _footprint(accesses: Sequence[Access], loops: Sequence[For]) -> float:
-    """Bytes that one run of the loops touches: per buffer the box around all its accesses, never more than it has."""
+def _reaches(accesses: Sequence[Access]) -> list[tuple[Access, list[Reach]]]:
+    """What moves each index of each access: found once, and used for the loops of every depth."""
     analyzer = Analyzer()
+    return [(access, [_reach(index, analyzer) for index in access.indices]) for access in accesses]
+
+
+def _reach(index: PrimExpr, analyzer: Analyzer) -> Reach:
+    return [
+        (abs(coefficient), tuple({form_key(x): None for x in walk(atom) if isinstance(x, Var)}))
+        for coefficient, atom in analyzer.linear(index).terms.values()
+    ]
+
+
+def _footprint(reaches: Sequence[tuple[Access, list[Reach]]], loops: Sequence[For]) -> float:
+    """Bytes that one run of the loops touches: per buffer the box around all its accesses, never more than it has."""
+    own = {form_key(loop.loop_var): _extent(loop) for loop in loops}
     spans: dict[Buffer, list[float]] = {}
-    for access in accesses:
-        box = [_span(index, loops, analyzer) for index in access.indices]
+    for access, indices in reaches:
+        box = [_span(index, own) for index in indices]
         known = spans.setdefault(access.buffer, box)
         spans[access.buffer] = [max(a, b) for a, b in zip(known, box, strict=True)]
-    sizes = {a.buffer: a.item_bytes for a in accesses}
+    sizes = {access.buffer: access.item_bytes for access, _ in reaches}
     return float(sum(min(math.prod(box), _size(buffer)) * sizes[buffer] for buffer, box in spans.items()))
 
 
-def _span(index: PrimExpr, loops: Sequence[For], analyzer: Analyzer) -> float:
+def _span(index: Reach, own: Mapping[Any, int]) -> float:
     """How many values an index runs through; one that is not affine counts every trip of the loops that it names."""
-    own = {form_key(loop.loop_var): _extent(loop) for loop in loops}
-    reach = 1.0
-    for key, (coefficient, atom) in analyzer.linear(index).terms.items():
-        if key in own:
-            reach += abs(coefficient) * (own[key] - 1)
-        else:
-            named = {form_key(x) for x in walk(atom) if isinstance(x, Var)}
-            reach += abs(coefficient) * (math.prod(own.get(name, 1) for name in named) - 1)
-    return reach
+    return 1.0 + sum(coefficient * (math.prod(own.get(name, 1) for name in names) - 1) for coefficient, names in index)

@@ -36,6 +36,8 @@ class MeasureOptions:
     accuracy            error allowed as a share of the largest value, where rounding alone would be allowed less:
                         Winograd F(4x4, 3x3) costs about 1e-5
     seed                of the inputs
+    companions          so many processes run the task's kernel in a loop while candidates are timed: its throughput is
+                        measured, beside other instances; None: its latency, alone
     Raises  InvalidValueError for an impossible value.
     """
 
@@ -53,6 +55,12 @@ class MeasureOptions:
     cut_ratio: float = 1.2
     accuracy: float = 4e-5
     seed: int = 0
+    companions: int | None = None
+
+    @property
+    def run_as(self) -> str:
+        """What is measured, "latency" or "throughput"."""
+        return "latency" if self.companions is None else "throughput"
 
     def __post_init__(self) -> None:
         for name in ("threads", "build_timeout_s", "run_timeout_s", "repeat_s", "min_repeats", "budget_s", "cut_ratio"):
@@ -61,6 +69,8 @@ class MeasureOptions:
         for name in ("memory_limit_bytes", "builders", "weight_bytes"):
             if (value := getattr(self, name)) is not None and value < (name != "weight_bytes"):
                 raise InvalidValueError(f"{name} is {value}", hint="give a number above 0, or None")
+        if self.companions is not None and self.companions < 0:
+            raise InvalidValueError(f"companions is {self.companions}", hint="give a number from 0 on")
         if self.cache not in ("warm", "cold"):
             raise InvalidValueError(f"cache is {self.cache!r}", hint="'warm' or 'cold'")
 

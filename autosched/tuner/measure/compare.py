@@ -64,4 +64,9 @@ def failed(config: Any, measurement: Measurement) -> Compared:
 
 def facts(threads: int, options: MeasureOptions) -> dict[str, Any]:
     """Give the fields of `how` that hold for each candidate of a comparison."""
-    return {"threads": threads, "cache": options.cache}
+    return {"threads": threads, "cache": options.cache, **company(options)}
+
+
+def company(options: MeasureOptions) -> dict[str, Any]:
+    """Give what `how` says of other instances that ran meanwhile; nothing where there were none."""
+    return {} if options.companions is None else {"as": options.run_as, "companions": options.companions}

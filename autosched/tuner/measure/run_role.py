@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from autosched.runtime.pool import ThreadPool, open_pool
@@ -14,6 +16,7 @@ from autosched.target.host import host_cpu
 from autosched.task import Measurement, Status
 from autosched.tuner.measure.base import MeasureOptions
 from autosched.tuner.measure.clock import clock_facts, throttle_count
+from autosched.tuner.measure.compare import company
 from autosched.tuner.measure.reference import CHECKED_AGAINST as CHECKED_AGAINST
 from autosched.tuner.measure.sampling import calls_per_repeat, sample, time_calls
 from autosched.tuner.measure.workbench import Workbench
@@ -22,6 +25,7 @@ NATIVE = "native"
 _INTERLEAVE_S = 2.0  # kernels that are compared share so much time …
 _LEAST_ROUNDS = 6  # … where each has had its turn so often
 _COLD_CACHES = 1.5  # the rotating copies together are so many times the last cache
+_LOOKS_S = 5e-3  # how often a companion looks whether it is to go on
 _FILLS_CACHES_S = 0.01  # a call that takes longer than this needs no other one before it to fill the caches
 
 
@@ -55,6 +59,16 @@ class Interleave:
     options: MeasureOptions
     rounds: int
     seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A message: call a kernel again and again while a file exists, and say by another one that it has begun."""
+
+    entry: Entry
+    reference: str
+    options: MeasureOptions
+    flag: str
 
 
 class Loaded(Protocol):
@@ -122,7 +136,12 @@ class RunRole:
 
     def do(self, message: Any) -> Any:
         """Serve one message."""
-        return self._run(message) if isinstance(message, Run) else self._interleave(message)
+        match message:
+            case Run():
+                return self._run(message)
+            case Loop():
+                return self._loop(message)
+        return self._interleave(message)
 
     def _workbench(self, key: str) -> Bench:
         if self._bench is None or self._bench[0] != key:
@@ -153,10 +172,19 @@ class RunRole:
             "number": found.number,
             "interval": round(found.interval, 5),
             **clock,
+            **company(job.options),
         }
         if found.was_cut:
             how["cut"] = True
         return Measurement(Status.OK, found.times_s, bench.checked_against, how=how)
+
+    def _loop(self, job: Loop) -> None:
+        loaded = self._load(self._workbench(job.reference), job.entry, job.options)
+        loaded.run()
+        number = calls_per_repeat(loaded.run, _LOOKS_S)
+        Path(f"{job.flag}.{os.getpid()}").touch()
+        while os.path.exists(job.flag):
+            loaded.run(number)
 
     def _interleave(self, job: Interleave) -> list[list[float]]:
         bench = self._workbench(job.reference)

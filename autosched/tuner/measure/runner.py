@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -13,6 +14,7 @@ from typing import Any
 from autosched.errors import AutoschedError
 from autosched.task import Measurement, Status, Task
 from autosched.tuner.measure.base import Built, MeasureOptions
+from autosched.tuner.measure.companions import Companions
 from autosched.tuner.measure.crew import Crew
 from autosched.tuner.measure.memory import choose_memory_limit
 from autosched.tuner.measure.numbering import Numbering
@@ -46,6 +48,7 @@ class LocalRunner:
         memory = choose_memory_limit(options.memory_limit_bytes)
         self._setup = Setup(self._references.role, {}, memory, os.getpid(), str(folder))
         self._crew = Crew(self._setup, 1, options.run_timeout_s, Status.TIMEOUT, spare=self._references.spare)
+        self._companions = Companions(self._setup, options, folder)
         self._native_loop = functools.cache(native)
         self._funcs = Numbering("func")
         self._stored: dict[str, Stored] = {}
@@ -114,6 +117,7 @@ class LocalRunner:
 
     def close(self) -> None:
         """End the workers and remove the files."""
+        self._companions.close()
         self._crew.close()
         for stored in self._stored.values():
             stored.remove()
@@ -139,8 +143,15 @@ class LocalRunner:
 
     def _do(self, message: Run | Interleave, built: Built, seed: int | None, share: int = 1) -> Reply:
         key = self._key(built, seed)
-        job = Job(message, {NATIVE: self._native_loop(), key: self._stored[key]}, share)
-        ((_, reply),) = self._crew.run([job])
+        needs = {NATIVE: self._native_loop(), key: self._stored[key]}
+        is_timed = isinstance(message, Interleave) or message.is_timed
+        if is_timed and self._companions.are_new_to(key):  # nobody else runs a kernel that may crash or hang
+            check = Run(self._entry(built), key, self._options, is_timed=False)
+            ((_, reply),) = self._crew.run([Job(check, needs, share)])
+            if reply.status is not Status.OK:
+                return reply
+        with self._companions.beside(self._entry(built), key, needs) if is_timed else contextlib.nullcontext():
+            ((_, reply),) = self._crew.run([Job(message, needs, share)])
         return reply
 
     def _key(self, built: Built, seed: int | None) -> str:
