@@ -11,9 +11,11 @@ import click
 from autosched.cli.common import Common, make_command
 from autosched.cli.logs_common import knobs_text, workload_text
 from autosched.cli.output import Column, Table, count, milliseconds, percent, say, show
+from autosched.cli.own import own_function
 from autosched.errors import UsageError
 
 if TYPE_CHECKING:
+    from autosched.own.function import AutotunedFunction
     from autosched.records import RecordReader
     from autosched.task import Task
 
@@ -39,6 +41,8 @@ COLUMNS = (
 def explain(common: Common, what: str, like: str | None) -> None:
     """Show which record each kernel of a model would use, the rejected ones with reasons, and what tuning may gain.
 
+    MODEL may be a function of autosched.autotune, "package.module:function", with its example arguments.
+
     TASK is a part of a workload's text as `autosched logs list` shows it. "to gain" is what the second half of the
     task's trials has saved; of a task that was never tuned, the median of what tuning has saved for its operator.
     """
@@ -47,7 +51,10 @@ def explain(common: Common, what: str, like: str | None) -> None:
     reader = resolve_records(list(common.db) or None, like=like)
     target, threads = resolve_target(common.target), resolve_threads(common.threads)
     gains = Gains(reader, threads)
-    if Path(what).is_file():
+    own = own_function(Path(what))
+    if own is not None:
+        rows = _of_own(own, reader, common.threads, gains)
+    elif Path(what).is_file():
         rows = _of_model(common, Path(what), reader, target, threads, gains)
     else:
         rows = _of_task(what, reader, target, threads, gains)
@@ -55,7 +62,7 @@ def explain(common: Common, what: str, like: str | None) -> None:
     used = sum(row["verdict"] == "used" for row in rows)
     default = sum(row["verdict"] == "default" for row in rows)
     say(f"{count(used, 'kernel')} from records, {default} default", quiet=common.is_quiet)
-    if default and Path(what).is_file():
+    if default and (own is not None or Path(what).is_file()):
         say(f"to tune: autosched tune {what}", quiet=common.is_quiet)
 
 
@@ -101,6 +108,18 @@ def _of_model(
         choice = choose(task, explaining, task.name)
         rows += _rows(task, choice.found, explaining.considered.get(task.key, []), gains, choice.config)
     return rows
+
+
+def _of_own(own: AutotunedFunction, reader: RecordReader, threads: int | None, gains: Gains) -> list[dict[str, Any]]:
+    """The records of a function with its example arguments."""
+    from autosched.own.usable import Usable
+    from autosched.records.explain import consider
+
+    values = own.example_arguments()
+    task, space = own.task_for(values, threads), own.space_for(values, threads)
+    valid = Usable(space, {own.space.name: own.version})
+    found = reader.best(task, valid)
+    return _rows(task, found, consider(reader, task, found, valid), gains, own.space.default_for(space))
 
 
 def _of_task(text: str, reader: RecordReader, target: Any, threads: int, gains: Gains) -> list[dict[str, Any]]:

@@ -21,7 +21,6 @@ from autosched.relax.transform import (
     FoldBatchnormToConv2D,
     FoldConstant,
     FuseAttention,
-    FuseGelu,
     FuseOps,
     FuseTIR,
     LayoutOracle,
@@ -42,8 +41,7 @@ def graph_passes(target: Target, oracle: LayoutOracle | None = None) -> tuple[Pa
     block = max(MIN_BLOCK, target.lanes("float32"))
     return (
         CanonicalizeBindings(), ExpandConvolutions(), FoldConstant(), RemoveIdentity(), FoldConstant(),
-        FoldBatchnormToConv2D(), EliminateCommonSubexpr(), FuseAttention(), FuseGelu(),
-        DeadCodeElimination(),
+        FoldBatchnormToConv2D(), EliminateCommonSubexpr(), FuseAttention(), DeadCodeElimination(),
         ChooseLayouts((block, 2 * block), oracle), FlattenMeans(), FoldConstant(), RemoveIdentity(),
         CanonicalizeBindings(), DeadCodeElimination(),
         LegalizeKernels(), AnnotateTIROpPattern(), FuseOps(), FuseTIR(), CopyOutputs(), DeadCodeElimination(),

@@ -99,6 +99,7 @@ class OwnBench:
         memory, found, tolerance = self.memory, self.memory.first, self.tolerance
         if not all([one.guards_hold() for one in self._sets]):
             raise CandidateError(Status.WRONG_RESULT, "wrote beside its arguments")
+        self._check_rest()
         for i, expected in enumerate(self.expected.arrays):
             if expected is None:
                 continue
@@ -107,7 +108,6 @@ class OwnBench:
             )
             if verdict.status is not Status.OK:
                 raise CandidateError(verdict.status, verdict.text)
-        self._check_rest()
         wanted = self.expected.returned
         verdict = compare_values("the result", freeze(loaded.returned), wanted, tolerance.share, tolerance.allowed)
         if verdict.status is not Status.OK:

@@ -54,7 +54,7 @@ def autotune(
             knobs = space
         names = [k.name for k in knobs.knobs] if isinstance(knobs, ConfigSpace) else list(knobs)
         signature = Signature.of(inner, names, name)
-        if missing := [n for n in key or () if n not in signature.arguments]:
+        if missing := [n for n in key or () if n not in signature.arguments or n == signature.rest]:
             raise UsageError(f"'{missing[0]}' in key is no argument", where=name, hint=", ".join(signature.arguments))
         made = make_space(name, knobs, constraints, signature, options)
         judged = OwnCheck(check, rtol, atol)

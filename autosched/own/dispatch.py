@@ -67,7 +67,9 @@ def token({positional}):
     return ({token})
 """
     exec(compile(text, "<autosched dispatch>", "exec"), scope)
-    return scope["quick"], scope["token"]
+    quick, token_of = scope["quick"], scope["token"]
+    quick.__name__ = quick.__qualname__ = signature.where.rpartition(":")[2]  # what a TypeError calls it
+    return quick, token_of
 
 
 def form(value: Any) -> Any:

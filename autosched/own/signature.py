@@ -27,7 +27,8 @@ class Signature:
     def of(func: Callable[..., Any], knobs: Iterable[str], where: str) -> Signature:
         """Divide a function's parameters; names that are no parameters are left out.
 
-        Raises UsageError for knobs before arguments, for `**keywords`, and for arguments by keyword only.
+        Raises UsageError for knobs before arguments that have to be given, for `**keywords`, and for arguments by keyword
+        only.
         """
         whole = inspect.signature(func)
         wanted = set(knobs)
@@ -42,7 +43,7 @@ class Signature:
                 seen = seen or name
             elif parameter.kind is Parameter.KEYWORD_ONLY:
                 raise UsageError(f"argument '{name}' is by keyword only, which Numba does not take", where=where)
-            elif seen and whole.parameters[seen].kind is not Parameter.KEYWORD_ONLY:
+            elif seen and parameter.default is Parameter.empty and parameter.kind is not Parameter.VAR_POSITIONAL:
                 raise UsageError(f"knob '{seen}' stands before argument '{name}'", where=where, hint="put knobs last")
         return found
 

@@ -17,6 +17,7 @@ from autosched.own.specialise import specialise, specialise_text
 from autosched.space import Config
 
 LOADING = "__autosched_worker__"  # the name that a script gets when a worker runs it for its functions
+loading: set[str] = set()  # what this process, a worker, is importing: a module that tunes as it is imported must not
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,12 +46,16 @@ class SentFunction:
             made: Callable[..., Any] = pickle.loads(self.blob)
             return made
         module, _, name = self.place.rpartition(":")
-        if module.endswith(".py"):
-            found = runpy.run_path(module, run_name=LOADING)[name]
-        else:
-            found = importlib.import_module(module)
-            for part in name.split("."):
-                found = getattr(found, part)
+        loading.add(self.place)
+        try:
+            if module.endswith(".py"):
+                found = runpy.run_path(module, run_name=LOADING)[name]
+            else:
+                found = importlib.import_module(module)
+                for part in name.split("."):
+                    found = getattr(found, part)
+        finally:
+            loading.discard(self.place)
         inner: Callable[..., Any] = getattr(found, "py_func", found)
         return inner
 
@@ -59,7 +64,8 @@ class SentFunction:
         parts = divide(config.knobs, self.knobs, self.options)
         text = None
         if self.text is not None:
-            text = specialise_text(self.text, parts.constants, f"{config} | {_shown(parts.options)}".rstrip(" |"))
+            rest = " ".join(f"{name}={value}" for name, value in self.options.items() if name not in config.knobs)
+            text = specialise_text(self.text, parts.constants, f"{config} | {rest}".rstrip(" |"))
         return specialise(self.func, text, parts.constants, self.arguments), text or ""
 
     def dispatcher(self, config: Config) -> Any:
@@ -69,10 +75,6 @@ class SentFunction:
         parts = divide(config.knobs, self.knobs, self.options)
         func, _ = self.specialised(config)
         return numba.njit(**parts.options)(func)
-
-
-def _shown(options: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={value}" for name, value in options.items())
 
 
 def pack_function(func: Callable[..., Any], place: str) -> bytes:

@@ -17,6 +17,7 @@ from autosched.errors import SpaceError, UsageError
 from autosched.own.compiler import COMPILER
 from autosched.own.references import OwnReferences
 from autosched.own.space import OwnSpaces
+from autosched.own.transfer import loading
 from autosched.own.usable import Usable, expected_gain
 from autosched.records import database_to_write, open_store
 from autosched.target import Target
@@ -38,6 +39,9 @@ def tune_call(
     """See `AutotunedFunction.tune`; `records` None: the function's own database, else the usual one."""
     if AUTOSCHED_TUNE.get() == "off":
         raise UsageError("tuning is switched off by AUTOSCHED_TUNE=off", hint="unset it, or set it to lookup")
+    if loading:
+        hint = 'put the call under `if __name__ == "__main__":`'
+        raise UsageError(f"tuning was begun while a worker imported {next(iter(loading))}", hint=hint)
     threads = options.threads
     space = function.space_for(values, threads)
     if space.count() == 0:

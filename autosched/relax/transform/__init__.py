@@ -49,7 +49,6 @@ from autosched.relax.transform.fuse_by_pattern import (
     PatternCheckContext,
     RunCodegen,
 )
-from autosched.relax.transform.fuse_gelu import FuseGelu, fuse_gelu
 from autosched.relax.transform.fuse_ops import FuseOps, fuse_ops
 from autosched.relax.transform.fuse_tir import FuseTIR, fuse_tir
 from autosched.relax.transform.gradient import Gradient

@@ -20,7 +20,6 @@ from autosched.relax.op.registry import remake
 from autosched.relax.rewrite import Rewriter, map_functions, users
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.relax.transform.attention_masks import Mask, causal_kind
-from autosched.relax.transform.scalar_constants import number_of
 
 ATTENTION = ("relax.nn.attention", "relax.nn.attention_bias")
 
@@ -137,8 +136,8 @@ class _Fuser(Rewriter):
         elif (choice := self.made_by(x, "where")) is not None:
             condition, *sides = choice.args
             for scores, low, inverted in ((*sides, True), (*reversed(sides), False)):
-                if self.is_scores(scores) and number_of(low) is not None and _broadcasts(condition, scores):
-                    mask = Mask(condition, number_of(low), inverted)
+                if self.is_scores(scores) and _number(low) is not None and _broadcasts(condition, scores):
+                    mask = Mask(condition, _number(low), inverted)
                     return (scores, mask) if mask.is_sum else None
         return None
 
@@ -158,9 +157,9 @@ class _Fuser(Rewriter):
         """Takes factors that are numbers off a value."""
         while (call := self.made_by(x, "multiply", "divide", alone=alone)) is not None:
             a, b = call.args
-            if (number := number_of(b)) is not None and number != 0.0:
+            if (number := _number(b)) is not None and number != 0.0:
                 x, scale = a, scale * number if call.op_name == "relax.multiply" else scale / number
-            elif call.op_name == "relax.multiply" and (number := number_of(a)) is not None:
+            elif call.op_name == "relax.multiply" and (number := _number(a)) is not None:
                 x, scale = b, scale * number
             else:
                 break
@@ -225,6 +224,10 @@ def _shape(x: Expr) -> tuple[int, ...]:
 
 def _ndim(x: Expr) -> int:
     return _info(x).ndim
+
+
+def _number(x: Expr) -> float | None:
+    return float(x.data.reshape(-1)[0]) if isinstance(x, Constant) and x.data.size == 1 else None
 
 
 def _broadcasts(mask: Expr, scores: Expr) -> bool:

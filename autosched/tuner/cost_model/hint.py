@@ -6,6 +6,7 @@ model of the search to find out. Trials whose times do not even tell of each oth
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,6 +24,9 @@ from autosched.tuner.cost_model.loop_features import FEATURES, per_operation
 LEAST_TRIALS = 5  # with a time, for a source that says anything
 JUDGED_FROM = 24  # trials of a source from which it can be seen whether they tell of each other
 LEAST_EXPLAINED = 0.1  # share of their variance that a forest must foresee then
+LOOK_S = (
+    0.6  # processor time for a task's loop nests: scheduling one takes 20 ms, for Winograd 150, and a trial 300 to 1500
+)
 LOOPS = "loops"  # where `Measurement.how` has the features of the loop nest that was measured
 REACH = float(np.log(2))  # times that are worse than the best by more than this, and than the median, count as equal
 
@@ -216,7 +220,8 @@ class _CloserGuess:
     def __init__(self, sources: Sequence[Source], seed: int, describe: Describe):
         self._sources, self._forest, self._describe = sources, Forest(seed), describe
         self._numbers: KnobNumbers | None = None
-        self._known: dict[str, np.ndarray] = {}  # features by configuration's key: looking closer takes milliseconds
+        self._known: dict[str, np.ndarray] = {}  # features by configuration's key
+        self._spent_s = 0.0  # on them
 
     @cached_property
     def _told(self) -> list[tuple[Config, np.ndarray, float]]:
@@ -233,16 +238,19 @@ class _CloserGuess:
         return len(self._told) >= JUDGED_FROM
 
     def __call__(self, configs: Sequence[Config]) -> np.ndarray:
-        """Scores [n]; infinite for configurations that cannot be described."""
+        """Scores [n]; infinite for configurations that cannot be described, or for which there was no time."""
         if self._numbers is None:
             known = [config for config, _, _ in self._told]
             self._numbers = KnobNumbers(known)
             told = np.array([loops for _, loops, _ in self._told])
             self._forest.fit_values(self._columns(known, told), np.array([score for _, _, score in self._told]))
-        fresh = [config for config in configs if config.key not in self._known]
-        if fresh:
-            self._known |= {c.key: loops for c, loops in zip(fresh, self._describe(fresh), strict=True)}
-        loops = np.array([self._known[config.key] for config in configs])
+        for config in configs:
+            if config.key not in self._known and self._spent_s < LOOK_S:
+                begin = time.process_time()
+                (self._known[config.key],) = self._describe([config])
+                self._spent_s += time.process_time() - begin
+        unknown = np.full(len(FEATURES), np.nan)
+        loops = np.array([self._known.get(config.key, unknown) for config in configs])
         found = np.full(len(configs), np.inf)
         described = np.flatnonzero(np.isfinite(loops).all(axis=1)).tolist()
         if described:

@@ -1,4 +1,5 @@
 import dataclasses
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -144,9 +145,9 @@ def test_what_has_no_loop_nest_comes_last() -> None:
     space = ConfigSpace("t", [choice("a", range(1, 17)), choice("b", [1, 2, 4])])
     trials, loops = nested(space, 4)
     loops[:3] = np.nan
-    scores = WorkloadsHint([Source(trials)], {}, describe=lambda configs: loops[: len(configs)]).closer(
-        space, space.all_rows()
-    )
+    here = dict(zip((c.key for c in space), loops, strict=True))
+    hint = WorkloadsHint([Source(trials)], {}, describe=lambda configs: np.array([here[c.key] for c in configs]))
+    scores = hint.closer(space, space.to_rows(list(space)))
     assert np.isinf(scores[:3]).all() and np.isfinite(scores[3:]).all()
 
 
@@ -165,3 +166,19 @@ def test_without_features_in_the_records_nobody_is_asked_for_some() -> None:
         for t in trials_of(space)
     ]
     assert Source(damaged).loops() == {} and len(Source(nested(space, 4)[0]).loops()) == len(rows)
+
+
+def test_looking_closer_ends_where_it_takes_long() -> None:
+    space = ConfigSpace("t", [choice("a", range(1, 17)), choice("b", [1, 2, 4])])
+    trials, loops = nested(space, 4)
+
+    def describe(configs: Sequence[Config]) -> np.ndarray:
+        end = time.process_time() + 0.25
+        while time.process_time() < end:
+            pass
+        return loops[:1]
+
+    hint = WorkloadsHint([Source(trials)], {}, describe=describe)
+    rows = space.all_rows()
+    assert 1 <= np.isfinite(hint.closer(space, rows)).sum() <= 4
+    assert np.isinf(hint.closer(space, rows[20:])).all()  # the next ask spends no more
