@@ -27,8 +27,8 @@ class Signature:
     def of(func: Callable[..., Any], knobs: Iterable[str], where: str) -> Signature:
         """Divide a function's parameters; names that are no parameters are left out.
 
-        Raises UsageError for knobs before arguments that have to be given, for `**keywords`, and for arguments by keyword
-        only.
+        Raises UsageError for knobs before arguments that have to be given, for `**keywords`, and for arguments by
+        keyword only.
         """
         whole = inspect.signature(func)
         wanted = set(knobs)

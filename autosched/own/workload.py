@@ -20,7 +20,8 @@ def op_name(func: Callable[..., Any]) -> str:
     if module == "__main__":
         main = sys.modules["__main__"]
         spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-        module = spec.name if spec is not None else Path(file).stem if file else module
+        is_script = file is not None and not file.startswith("<")
+        module = spec.name if spec is not None else Path(str(file)).stem if is_script else module
     return f"own/{module}:{func.__qualname__.replace('<locals>.', '')}"
 
 

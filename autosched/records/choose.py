@@ -111,7 +111,8 @@ def _hit(record: Record, task: Task, origin: str, match: Match) -> Found:
     if record.threads != task.threads:
         reasons.append(f"tuned with {record.threads} threads, not {task.threads}")
         trust = max_trust(trust, Trust.NEAR)
-    return Found(record.config, origin, trust, "; ".join(reasons), record.is_default, record.measurement.median_s)
+    reason, seconds = "; ".join(reasons), record.measurement.median_s
+    return Found(record.config, origin, trust, reason, record.is_default, seconds, record)
 
 
 def max_trust(a: Trust, b: Trust) -> Trust:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -33,6 +33,7 @@ class Found:
     reason      for a miss, why; for a hit, what limits its trust ("" if nothing)
     is_default  tuning found nothing faster than the default
     expected_s  the time that was measured for it, None if unknown
+    record      where it was read from, None for what is no record
     """
 
     config: Config | None
@@ -41,6 +42,7 @@ class Found:
     reason: str = ""
     is_default: bool = False
     expected_s: float | None = None
+    record: Record | None = field(default=None, repr=False, compare=False)
 
     def __bool__(self) -> bool:
         return self.config is not None

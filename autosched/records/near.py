@@ -8,7 +8,7 @@ from typing import Any
 
 from autosched.errors import RecordError
 from autosched.records.choose import match_device
-from autosched.records.found import Found, RecordReader, Trust, Validator, objection_to
+from autosched.records.found import Found, RecordReader, Trust, Validator, miss, objection_to
 from autosched.records.like import leaves
 from autosched.records.record import Record
 from autosched.task import Task, Workload
@@ -45,10 +45,21 @@ class NearReader:
     def best(self, task: Task, valid: Validator | None = None) -> Found:
         """See `RecordReader`."""
         found = self.reader.best(task, valid)
+        if found.record is not None and found.record.threads != task.threads:
+            return self._for_other_threads(task, found, found.record)
         if found or found.reason != "no record":
             return found
         nearest = self._nearest(task, valid)
         return found if nearest is None else nearest
+
+    def _for_other_threads(self, task: Task, found: Found, record: Record) -> Found:
+        """The winner for another number of threads, unless the default is expected to be as fast with this one."""
+        if record.is_default or record.gain is None:
+            return found
+        gain = self.predict(task, record, abs(math.log2(record.threads / task.threads)))
+        if gain >= LEAST_GAIN:
+            return found
+        return miss(found.origin, f"{found.reason}: no faster than the default is expected")
 
     def _nearest(self, task: Task, valid: Validator | None) -> Found | None:
         here = task.target.fingerprint()

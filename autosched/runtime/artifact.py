@@ -261,7 +261,7 @@ def load_contents(path: Path, *, check_constants: bool = True) -> Contents:
 
 def _choose_variant(manifest: dict[str, Any]) -> dict[str, Any]:
     """Of several variants the best one that runs here, else the one that needs the least more; its manifest."""
-    if manifest["kind"] != "variants":
+    if manifest.get("kind") != "variants":
         return manifest
     sections, here = manifest["sections"], host_cpu().features
     variants = manifest["variants"]

@@ -37,6 +37,7 @@ def test_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.alone
+@pytest.mark.slow
 def test_own_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     own_kernel.main(["--trials", "3", "--budget", "1m", "--db", str(tmp_path / "own.db")])
     text = capsys.readouterr().out

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,10 @@ def cannot_be_pickled(x: Any, block: int = 1) -> Any:
     return x if LOCK else block
 
 
+LOCKED = cannot_be_pickled
+cannot_be_pickled = SimpleNamespace(py_func=LOCKED)  # type: ignore[assignment]  # as a decorator would have it
+
+
 def sent(func: Any, values: tuple[Any, ...], place: str, text: str | None, blob: bytes) -> SentFunction:
     return SentFunction(blob, place, func.__name__, text, ("x",), ("block",), {}, pack_types(values))
 
@@ -37,11 +42,11 @@ def test_a_function_travels_with_callees_and_globals() -> None:
 
 
 def test_what_cannot_be_pickled_is_imported() -> None:
-    place = place_of(cannot_be_pickled)
-    assert pack_function(cannot_be_pickled, place) == b""
-    assert sent(cannot_be_pickled, (1,), place, None, b"").func is cannot_be_pickled
+    place = place_of(LOCKED)
+    assert pack_function(LOCKED, place) == b""
+    assert sent(LOCKED, (1,), place, None, b"").func is LOCKED
     with pytest.raises(UsageError, match="put the function into a module"):
-        pack_function(cannot_be_pickled, "__main__:cannot_be_pickled")
+        pack_function(LOCKED, "__main__:cannot_be_pickled")
 
 
 def test_a_type_that_numba_lacks_is_named() -> None:
@@ -52,7 +57,7 @@ def test_a_type_that_numba_lacks_is_named() -> None:
 def test_a_script_is_imported_by_its_path(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import threading\nL = threading.Lock()\nNAME = __name__\ndef f(x, block=1):\n    return NAME\n")
-    assert sent(cannot_be_pickled, (1,), f"{script}:f", None, b"").func(1) == "__autosched_worker__"
+    assert sent(LOCKED, (1,), f"{script}:f", None, b"").func(1) == "__autosched_worker__"
 
 
 @pytest.mark.alone

@@ -126,6 +126,20 @@ def test_a_neighbour_is_used_only_where_a_gain_is_expected(tmp_path: Path) -> No
     assert reader.best(TASK).trust is Trust.HERE
 
 
+def test_a_winner_for_other_threads_is_used_only_where_a_gain_is_expected(tmp_path: Path) -> None:
+    task = dataclasses.replace(TASK, threads=4)
+    tuned = record(4, winner=True)
+    measured = dataclasses.replace(tuned.measurement, how={**tuned.measurement.how, "baseline_s": 1.0})
+    gained = dataclasses.replace(tuned, measurement=measured)
+    found = near_reader(tmp_path / "r.db", [gained], 1.3).best(task)
+    assert found.config == gained.config and found.trust is Trust.NEAR and "threads, not 4" in found.reason
+    missed = near_reader(tmp_path / "r.db", [], 1.01).best(task)
+    assert not missed and "threads, not 4: no faster than the default is expected" in missed.reason
+    assert near_reader(tmp_path / "r.db", [], 1.01).best(TASK).trust is Trust.HERE
+    kept = record(1, winner=True, default=True)
+    assert near_reader(tmp_path / "d.db", [kept], 1.01).best(task).is_default
+
+
 def test_a_default_that_has_won_is_no_gap_for_a_neighbour(tmp_path: Path) -> None:
     task = matmul_task(128, 256, 800)
     tuned = [record(4, winner=True), record(1, task=task, winner=True, default=True)]

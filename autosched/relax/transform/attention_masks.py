@@ -46,16 +46,17 @@ class Mask:
         return Constant(np.where(hidden, self.low, 0.0).astype(dtype))
 
 
-def causal_kind(mask: Any, rows: int, columns: int) -> str | None:
+def causal_kind(mask: Any, rows: int, columns: int, alone: bool) -> str | None:
     """ "TopLeft" where a mask known at build hides exactly the keys j > i of query i, "BottomRight" for j > i + T - S.
 
-    mask  added to scores [.., rows, columns]
+    mask   added to scores [.., rows, columns]
+    alone  whether nothing else is: where another mask hides all that a query sees, only -inf hides the rest for good
     """
     if not isinstance(mask, Constant) or mask.data.shape[-2:] != (rows, columns):
         return None
-    values = mask.data.reshape(-1, rows, columns)
+    values, most = mask.data.reshape(-1, rows, columns), HIDDEN if alone else -np.inf
     for kind, shift in (("TopLeft", 0), ("BottomRight", columns - rows)):
         seen = np.tri(rows, columns, shift, dtype=bool)
-        if shift >= 0 and not seen.all() and bool(np.all(np.where(seen, values == 0, values <= HIDDEN))):
+        if shift >= 0 and not seen.all() and bool(np.all(np.where(seen, values == 0, values <= most))):
             return kind
     return None

@@ -118,9 +118,10 @@ class _Fuser(Rewriter):
         query, scale = self.without_scale(product.args[0], scale, alone=False)
         key, scale = self.without_scale(product.args[1], scale, alone=False)
         bias, causal = None, None
+        rows, columns = _shape(product)[-2:]
         for mask in masks:
             added = self.added(mask, dtype)
-            kind = None if causal else causal_kind(added, *_shape(product)[-2:])
+            kind = None if causal else causal_kind(added, rows, columns, alone=len(masks) == 1)
             if kind:
                 causal = kind
             else:

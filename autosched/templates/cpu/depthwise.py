@@ -36,7 +36,7 @@ from autosched.tir.functor import free_vars
 from autosched.tir.schedule import Schedule
 from autosched.tir.simplify import Analyzer
 
-MOST_TAPS = 9  # unrolled where neighbours share data: 112x112x32 in 81 us instead of 98; stride 2 loses 5 % (Zen 3)
+MOST_TAPS = 9  # unrolled where neighbours share data: 112x112x32 in 77 us instead of 100; stride 2 loses 5 % (Zen 3)
 FEW_PIXELS = 4  # of a tile whose window is unrolled while its weights come from memory: all else stays in registers
 MOST_PIXELS = 8  # of a tile by default: with wide windows, the data that neighbours share need registers, too
 

@@ -96,7 +96,7 @@ class Matmul:
         chunk = max(1, min(tiles_m, 64))
         while chunk > 1 and anchor.sizes["batch"] * tiles_n * -(-tiles_m // chunk) < 8:
             chunk //= 2
-        is_worth_it = LEAST_PREFETCHED <= m <= MOST_PREFETCHED and 4 * n * k > target.cache.l2_bytes / 2
+        is_worth_it = LEAST_PREFETCHED <= m <= MOST_PREFETCHED and 4 * n * k > target.cache.l2_bytes / 4
         prefetch = operands.is_weight and is_worth_it
         unroll = max(default_unroll(tile.rows * tile.vectors, k), 2 if prefetch and k % 2 == 0 else 1)
         return Config(

@@ -140,13 +140,17 @@ def test_scores_replaced_where_a_mask_is_false_or_true():
     assert _fused_or_none(_masked(S, hide(seen, np.float32(-9), False))) is None
 
 
-def test_a_causal_mask_beside_one_of_the_input():
+@pytest.mark.parametrize("low, kind", [(-np.inf, "TopLeft"), (-1e4, None)])
+def test_a_causal_mask_beside_one_of_the_input(low, kind):
     def mask(bb, scores, padding):
-        hidden = bb.emit(op.where(relax.const(np.tri(S).astype(bool)), scores, relax.const(np.float32(-1e4))))
+        hidden = bb.emit(op.where(relax.const(np.tri(S).astype(bool)), scores, relax.const(np.float32(low))))
         return bb.emit(op.add(hidden, padding))
 
-    call = _fused(_masked(S, mask, {"padding": (B, 1, 1, S)}), ["nn.attention_bias"])
-    assert call.attrs["causal_mask"] == "TopLeft"
+    module = _masked(S, mask, {"padding": (B, 1, 1, S)})
+    result = DeadCodeElimination()(FuseAttention()(module))
+    assert_same_results(module, result)
+    (call,) = (b.value for b in result["main"].bindings() if b.value.op_name == "relax.nn.attention_bias")
+    assert call.attrs["causal_mask"] == kind
 
 
 def test_keys_transposed_with_batch_and_heads_as_one():

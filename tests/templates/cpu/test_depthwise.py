@@ -1,0 +1,42 @@
+"""Which tile and which pieces of work a depthwise convolution gets without tuning."""
+
+from __future__ import annotations
+
+import pytest
+
+from autosched.space import Config
+from autosched.target import Target
+from autosched.templates import templates_for
+
+from ..cases import conv
+
+AVX2, AVX512 = "x86-64-v3", "x86-64-v4"
+
+
+def default(mcpu: str, channels: int, size: int, kernel: int, stride: int) -> Config:
+    target = Target(f"llvm -mcpu={mcpu}")
+    func = conv(1, channels, size, channels, kernel, stride, kernel // 2, groups=channels)
+    return next(t.default(a, target) for t, a in templates_for(func, target) if t.name == "depthwise")
+
+
+@pytest.mark.parametrize(
+    ("mcpu", "size", "kernel", "stride", "expected"),
+    [
+        (AVX2, 112, 3, 1, (4, True)),  # the weights come from memory, so the tile is small
+        (AVX512, 112, 3, 1, (8, True)),  # they stay in registers
+        (AVX2, 112, 3, 2, (8, False)),  # neighbours share no data
+        (AVX2, 7, 3, 1, (7, False)),  # a row would be one body
+        (AVX2, 28, 5, 1, (6, False)),
+    ],
+)
+def test_windows_are_unrolled_where_neighbours_share_data(
+    mcpu: str, size: int, kernel: int, stride: int, expected: tuple[int, bool]
+) -> None:
+    config = default(mcpu, 64, size, kernel, stride)
+    assert (config["pixels"], config["unroll_kh"]) == expected
+
+
+@pytest.mark.parametrize("size", [56, 96, 100, 112, 113])
+def test_chunks_of_rows_are_of_one_size(size: int) -> None:
+    chunk = default(AVX2, 32, size, 3, 1)["row_chunk"]
+    assert chunk >= size or -size % chunk <= size / 10
