@@ -113,6 +113,10 @@ class ConfigSpace:
         """The configurations of rows of positions [n, knobs]."""
         return [self.to_config(row) for row in rows]
 
+    def parts(self, rows: np.ndarray) -> Iterator[tuple[ConfigSpace, np.ndarray, np.ndarray]]:
+        """Rows of positions by template: (the template's own space, which rows they are, their positions in it)."""
+        yield self, np.arange(len(rows)), rows
+
     def to_rows(self, configs: Sequence[Config]) -> np.ndarray:
         """Positions [n, knobs] int32. Raises SpaceError for a configuration whose knobs are not this space's."""
         rows = np.empty((len(configs), len(self.knobs)), dtype=np.int32)

@@ -70,6 +70,12 @@ class UnionSpace(ConfigSpace):
         number = int(row[0])
         return self.members[number].to_config(row[self._span(number)])
 
+    def parts(self, rows: np.ndarray) -> Iterator[tuple[ConfigSpace, np.ndarray, np.ndarray]]:
+        for number, member in enumerate(self.members):
+            own = np.flatnonzero(rows[:, 0] == number)
+            if len(own):
+                yield member, own, rows[own][:, self._span(number)]
+
     def to_rows(self, configs: Sequence[Config]) -> np.ndarray:
         rows = np.full((len(configs), len(self.knobs)), ABSENT, dtype=np.int32)
         for i, config in enumerate(configs):

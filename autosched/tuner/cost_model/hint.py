@@ -115,11 +115,11 @@ class TrialsHint:
         """Scores [n]; all 1 where the trials say nothing."""
         if not self.is_telling or not len(rows):
             return np.ones(len(rows))
-        configs = space.to_configs(rows)
-        found = np.array([self._known.get(config.key, (config, np.nan))[1] for config in configs])
-        missing = np.flatnonzero(np.isnan(found))
-        if len(missing):
-            found[missing] = self._guess([configs[i] for i in missing])
+        found = self._guess(space, rows)
+        places = {row.tobytes(): i for i, row in enumerate(rows)}
+        for config, score in self._known.values():
+            if config in space and (i := places.get(space.to_rows([config])[0].tobytes())) is not None:
+                found[i] = score
         return found
 
     def closer(self, space: ConfigSpace, rows: np.ndarray) -> np.ndarray:
@@ -164,7 +164,7 @@ class WorkloadsHint:
 
     def scores(self, space: ConfigSpace, rows: np.ndarray) -> np.ndarray:
         """Scores [n]; all 1 where the trials say nothing."""
-        return self._guess(space.to_configs(rows)) if len(rows) else np.ones(0)
+        return self._guess(space, rows) if len(rows) else np.ones(0)
 
     def closer(self, space: ConfigSpace, rows: np.ndarray) -> np.ndarray:
         """Scores by knobs and loop nests [n], as far as the sources have such features."""
@@ -194,13 +194,13 @@ class _Guess:
     def is_telling(self) -> bool:
         return bool(self._sources)
 
-    def __call__(self, configs: Sequence[Config]) -> np.ndarray:
+    def __call__(self, space: ConfigSpace, rows: np.ndarray) -> np.ndarray:
         if not self._sources:
-            return np.ones(len(configs))
+            return np.ones(len(rows))
         if self._numbers is None:
             self._train()
         assert self._numbers is not None, "made by training"
-        return self._forest.predict(self._numbers(configs, self._sizes))[0]
+        return self._forest.predict(self._numbers.of_rows(space, rows, self._sizes))[0]
 
     def _train(self) -> None:
         scored = [list(source.scored().values()) for source in self._sources]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from autosched.space import Config, KnobValue
+from autosched.space import Config, ConfigSpace, KnobValue
 
 
 class KnobNumbers:
@@ -30,25 +30,41 @@ class KnobNumbers:
 
     def __call__(self, configs: Iterable[Config], sizes: Mapping[str, int] | None = None) -> np.ndarray:
         """Numbers [n, columns] float64."""
-        extents = [(sizes or {}).get(name, 1) for name in self._sizes]
-        heads = [float(np.log2(max(extent, 1))) for extent in extents]
-        known: dict[tuple[str, str, KnobValue | None], list[float]] = {}  # few values, many configurations
+        extents = self._extents(sizes)
         rows = []
         for config in configs:
-            row = [float(config.template == name) for name in self._templates] if len(self._templates) > 1 else []
-            row += heads
+            row = self._heads(config.template, extents)
             for name, kind in self._values:
-                value = config.knobs.get(name)
-                key = name, kind, value if value is None or _kind(value) == kind else None
-                if key not in known:
-                    known[key] = self._numbers(name, kind, key[2], extents)
-                row += known[key]
+                row += self._numbers(name, kind, config.knobs.get(name), extents)
             rows.append(row)
         return np.array(rows, dtype=np.float64)
 
+    def of_rows(self, space: ConfigSpace, rows: np.ndarray, sizes: Mapping[str, int] | None = None) -> np.ndarray:
+        """The same for rows of positions [n, knobs]: numbers are looked up by position, knob by knob."""
+        extents = self._extents(sizes)
+        places, found = [np.zeros(0, dtype=np.int64)], []
+        for member, which, own in space.parts(rows):
+            columns = [np.tile(self._heads(member.name, extents), (len(own), 1))]
+            positions = {knob.name: (knob.values, own[:, i]) for i, knob in enumerate(member.knobs)}
+            for name, kind in self._values:
+                values, at = positions.get(name, ((None,), np.zeros(len(own), dtype=np.int64)))
+                columns.append(np.array([self._numbers(name, kind, value, extents) for value in values])[at])
+            places.append(which)
+            found.append(np.concatenate(columns, axis=1))
+        return np.concatenate(found)[np.argsort(np.concatenate(places))]
+
+    def _extents(self, sizes: Mapping[str, int] | None) -> list[int]:
+        return [(sizes or {}).get(name, 1) for name in self._sizes]
+
+    def _heads(self, template: str, extents: Sequence[int]) -> list[float]:
+        """The numbers of a template and of the workload."""
+        which = [float(template == name) for name in self._templates] if len(self._templates) > 1 else []
+        return which + [float(np.log2(max(extent, 1))) for extent in extents]
+
     def _numbers(self, name: str, kind: str, value: KnobValue | None, extents: Sequence[int]) -> list[float]:
-        """The numbers of one knob; of value None where a configuration has no such knob."""
+        """The numbers of one knob; of value None where a configuration has no such knob, or one of another kind."""
         values = self._values[name, kind]
+        value = value if value is not None and _kind(value) == kind else None
         if kind == "text":
             return [float(value == one) for one in values]
         if kind == "bool":
