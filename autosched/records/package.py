@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from autosched.records.shipped import SAFE_NAME
 def write_package(folder: Path, records: Iterable[Record]) -> Mapping[Path, int]:
     """Add winners to the packages of a folder: `<family>/<operator>.jsonl`; gives each file that was written its lines.
 
-    records  others than winners are left out
+    records  others than winners are left out, and so is which machine measured: a package says of what kind it was
     What a file holds already stays, but of one workload, device and number of threads only the latest winner. Equal
     content gives equal bytes, whatever the order. Raises RecordError for a name that is no file's, a package that
     cannot be read, or a folder that cannot be written to.
@@ -23,13 +24,18 @@ def write_package(folder: Path, records: Iterable[Record]) -> Mapping[Path, int]
     files: dict[Path, list[Record]] = {}
     for record in records:
         if record.is_winner:
-            files.setdefault(folder / _name(record), []).append(record)
+            files.setdefault(folder / _name(record), []).append(_shared(record))
     for path, found in files.items():
         known = read_package(path) if path.is_file() else []
         head = f"autosched tuning logs, schema {SCHEMA_VERSION}: {found[0].workload.op} on {found[0].device.family}"
         files[path] = latest([*known, *found])
         write_lines(path, files[path], head=head)
     return {path: len(found) for path, found in sorted(files.items())}
+
+
+def _shared(record: Record) -> Record:
+    """A record without its machine's name, which its session's name holds too."""
+    return dataclasses.replace(record, host="", session=record.session.partition(".")[0])
 
 
 def read_package(path: Path) -> Sequence[Record]:
