@@ -1,0 +1,37 @@
+"""The configurations that ship with the package: readable, of today's templates, and used by a build."""
+
+from pathlib import Path
+
+import pytest
+
+from autosched.driver.choose import choose
+from autosched.driver.settings import resolve_records
+from autosched.driver.tasks import extract_tasks
+from autosched.driver.tuned_layouts import TunedLayouts
+from autosched.frontend.onnx import from_onnx
+from autosched.records.package import read_package
+from autosched.records.shipped import ShippedReader
+from autosched.target import Target
+from autosched.templates import template_versions
+from benchmarks.light import load_light
+
+LOGS = Path(__file__).parents[1] / "tuning_logs"
+
+
+@pytest.mark.parametrize("path", sorted(LOGS.rglob("*.jsonl")), ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_a_package_is_whole_and_of_today(path: Path) -> None:
+    records = read_package(path)
+    versions = template_versions("llvm")
+    assert records and all(r.is_winner and r.workload.op == path.stem for r in records)
+    assert {r.device.family for r in records} == {path.parent.name} and {r.host for r in records} == {""}
+    stale = {r.config.template for r in records if versions.get(r.config.template) != r.template_version}
+    assert not stale, "tune again, or take them out"
+
+
+def test_a_build_uses_what_is_shipped() -> None:
+    target = Target("llvm -mcpu=x86-64-v3")
+    reader = resolve_records([ShippedReader(LOGS)])
+    module = from_onnx(load_light("squeezenet"))
+    tasks = extract_tasks(module, target, threads=1, layouts=TunedLayouts(reader, target, 1))
+    found = [choose(task, reader, task.name).found for task in tasks]
+    assert all(f.origin == "shipped x86-64-v3" for f in found), [f.reason for f in found]
