@@ -146,15 +146,16 @@ def command(
         raise UsageError("--as throughput measures on this machine alone", hint="leave out --on")
     if keep_going and not every:
         raise UsageError("--keep-going does nothing without --all")
-    others: dict[str, Any] = {"--list": only_list, "--tasks": tasks}
-    if len(points) > 1 and (used := [name for name, value in others.items() if value]):
-        raise UsageError(f"{used[0]} takes one shape of each input, not a range")
-    others |= {"MODEL": model, "--shapes": points}
-    models = _every_model(others) if every else _one_model(model, points)
+    models = _chosen_models(model, every, points, {"--list": only_list, "--tasks": tasks})
     if only_list:
         return _list(common, *models[0], spaces, inputs)
     for path, _ in () if keep_going else models:
         check_source(path)
+    if (
+        model is not None and len(points) > 1
+    ):  # a size that is fixed shows at one end of the range: before hours are spent
+        for end in (points[0], points[-1]):
+            load_module(model, end, quiet=True)
     from autosched import driver
 
     _check_strategy(strategy)
@@ -192,9 +193,18 @@ def command(
     return EXIT_FAILED if len(reports) < len(models) else 0
 
 
-def _every_model(others: Mapping[str, Any]) -> Sequence[tuple[Path, Shapes | None]]:
-    """The models of the project. Raises UsageError where something else was given that is for one model."""
-    if used := [name for name, value in others.items() if value]:
+def _chosen_models(
+    model: Path | None, every: bool, points: Sequence[Shapes], others: Mapping[str, Any]
+) -> Sequence[tuple[Path, Shapes | None]]:
+    """The models to tune, with their shapes. Raises UsageError for flags that do not go with them.
+
+    others  flags of one model at one shape, by name
+    """
+    if len(points) > 1 and (used := [name for name, value in others.items() if value]):
+        raise UsageError(f"{used[0]} takes one shape of each input, not a range")
+    if not every:
+        return _one_model(model, points)
+    if used := [name for name, value in {**others, "MODEL": model, "--shapes": points}.items() if value]:
         raise UsageError(f"{used[0]} and --all exclude each other")
     return project_models()
 
