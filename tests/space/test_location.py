@@ -22,6 +22,7 @@ def test_an_installed_package_comes_before_a_foreign_folder(tmp_path: Path, monk
 
 
 def test_the_environments_share_folder_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TOPHUB_LOCATION")
     monkeypatch.setattr(location, "files", lambda name: tmp_path / "autosched")
     monkeypatch.setattr(location.sys, "prefix", str(tmp_path / "prefix"))
     assert location.tuning_logs_folder() is None
