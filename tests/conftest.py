@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections.abc import Iterator
@@ -42,6 +43,16 @@ def private_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         ):
             patch.delenv(name, raising=False)
         yield folder
+
+
+@pytest.fixture(autouse=True)
+def levels_of_loggers() -> Iterator[None]:
+    """A command that is run in this process says what is logged (-q, -v); the next test begins as if there was none."""
+    loggers = [logging.getLogger(), logging.getLogger("autosched")]
+    before = [logger.level for logger in loggers]
+    yield
+    for logger, level in zip(loggers, before, strict=True):
+        logger.setLevel(level)
 
 
 @pytest.fixture
