@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from autosched.errors import ScheduleError
 from autosched.tir import BlockRV, For, LoopRV, PrimFunc, Schedule
-from autosched.tir.expr import REDUCE, SPATIAL, const_int
+from autosched.tir.axis import REDUCE, SPATIAL
+from autosched.tir.expr import const_int
 
 
 @dataclass(frozen=True)

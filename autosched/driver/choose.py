@@ -17,7 +17,7 @@ from autosched.templates import Applied, apply_config, default_config, space_for
 from autosched.templates.thread_knob import split_threads
 from autosched.templates.workload import describe
 from autosched.tir import Block, BlockRealize, For, LoopKind, PrimFunc
-from autosched.tir.expr import REDUCE, SPATIAL
+from autosched.tir.axis import REDUCE, SPATIAL
 from autosched.tir.stmt import Evaluate, SeqStmt, While
 
 

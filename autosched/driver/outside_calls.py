@@ -20,7 +20,8 @@ from autosched.runtime.ndarray import array as nd_array
 from autosched.runtime.registry import get_global_func
 from autosched.tir import PrimFunc
 from autosched.tir import expr as E
-from autosched.tir.expr import Buffer, BufferLoad, Call, IntImm, StringImm, Var
+from autosched.tir.buffer import Buffer, BufferData, BufferLoad
+from autosched.tir.expr import Call, IntImm, StringImm, Var
 from autosched.tir.function import make_root
 from autosched.tir.stmt import Block, BlockRealize, BufferStore, Evaluate, SeqStmt, Stmt, seq
 
@@ -99,11 +100,11 @@ def _outside(stmt: Stmt, func: PrimFunc) -> Outside:
 
 
 def _argument(a: E.PrimExpr) -> Any:
-    if isinstance(a, Call) and a.args and isinstance(a.args[0], E.BufferData):
+    if isinstance(a, Call) and a.args and isinstance(a.args[0], BufferData):
         return a.args[0].buffer
-    if isinstance(a, Call) and a.op == "tvm_access_ptr" and isinstance(a.args[1], E.BufferData):
+    if isinstance(a, Call) and a.op == "tvm_access_ptr" and isinstance(a.args[1], BufferData):
         return a.args[1].buffer
-    if isinstance(a, E.BufferData):
+    if isinstance(a, BufferData):
         return a.buffer
     if isinstance(a, IntImm | E.FloatImm | StringImm):
         return bool(a.value) if a.dtype == "bool" else a.value

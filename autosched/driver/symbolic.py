@@ -15,7 +15,8 @@ from autosched.runtime import Function, Module, NDArray
 from autosched.runtime.artifact import save_source
 from autosched.target import Target
 from autosched.tir import PrimFunc
-from autosched.tir.expr import Var, const, const_int, is_float
+from autosched.tir.dtypes import is_float
+from autosched.tir.expr import Var, const, const_int
 from autosched.tir.functor import substitute
 from autosched.tir.simplify import Analyzer
 from autosched.tir.specialize import shape_vars, size_params

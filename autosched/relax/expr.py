@@ -25,7 +25,8 @@ from autosched.relax.struct_info import (
     TupleStructInfo,
     shape_of,
 )  # fmt: skip
-from autosched.tir.expr import DTYPES, PrimExpr, check_dtype, to_expr
+from autosched.tir.dtypes import DTYPES, check_dtype
+from autosched.tir.expr import PrimExpr, to_expr
 
 
 @dataclass(frozen=True, slots=True, eq=False)

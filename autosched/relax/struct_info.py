@@ -9,7 +9,8 @@ from typing import Any
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
 from autosched.ir import printing
 from autosched.ir.node import IGNORED, Node, Span
-from autosched.tir.expr import DTYPES, IntImm, PrimExpr, check_dtype, const_int
+from autosched.tir.dtypes import DTYPES, check_dtype
+from autosched.tir.expr import IntImm, PrimExpr, const_int
 from autosched.tir.simplify import form_key
 
 Dim = int | PrimExpr

@@ -29,7 +29,7 @@ from autosched.relax.expr import (
 from autosched.relax.op.call import is_call_tir, tir_inputs, tir_target
 from autosched.relax.op.registry import OPERATORS, definition_of
 from autosched.relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo, covers, same_info, tensor_infos
-from autosched.tir.expr import Buffer
+from autosched.tir.buffer import Buffer
 from autosched.tir.function import PrimFunc
 
 LEAVES = (Var, Constant, ShapeExpr, PrimValue, StringImm, GlobalVar, ExternFunc)

@@ -12,8 +12,10 @@ from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.node import FrozenDict, children, walk
 from autosched.te.tensor import ComputeOp, ExprOperators, PlaceholderOp, Tensor
 from autosched.tir import expr as E
+from autosched.tir.axis import REDUCE, SPATIAL, CommReducer, IterVar, Range, Reduce
 from autosched.tir.buffer import extents
-from autosched.tir.expr import REDUCE, SPATIAL, CommReducer, IterVar, PrimExpr, Range, Reduce, SizeVar, Var, to_expr
+from autosched.tir.dtypes import check_dtype, is_float
+from autosched.tir.expr import PrimExpr, SizeVar, Var, to_expr
 
 Shape = Sequence[Any] | int | PrimExpr
 
@@ -26,18 +28,18 @@ def _name(what: str, name: Any) -> str:
 
 def var(name: str = "tindex", dtype: str = "int32") -> Var:
     """A scalar variable."""
-    return Var(_name("var", name), E.check_dtype(dtype, "var", "handle"))
+    return Var(_name("var", name), check_dtype(dtype, "var", "handle"))
 
 
 def size_var(name: str = "size", dtype: str = "int32") -> SizeVar:
     """A variable that is never negative: a symbolic extent."""
-    return SizeVar(_name("size_var", name), E.check_dtype(dtype, "size_var"))
+    return SizeVar(_name("size_var", name), check_dtype(dtype, "size_var"))
 
 
 def placeholder(shape: Shape, dtype: str | None = None, name: str = "placeholder") -> Tensor:
     """An input tensor; dtype float32 unless given."""
     what = f"placeholder '{_name('placeholder', name)}'"
-    kind = "float32" if dtype is None else E.check_dtype(dtype, what)
+    kind = "float32" if dtype is None else check_dtype(dtype, what)
     return PlaceholderOp(name, extents(shape, what), kind).output(0)
 
 
@@ -174,11 +176,11 @@ def _tuple(x: Any) -> tuple[PrimExpr, ...]:
 
 def min_value(dtype: str) -> PrimExpr:
     """The smallest value of a dtype: for floats the largest negative finite one."""
-    return E.const(float(np.finfo(dtype).min) if E.is_float(dtype) else int(np.iinfo(dtype).min), dtype)
+    return E.const(float(np.finfo(dtype).min) if is_float(dtype) else int(np.iinfo(dtype).min), dtype)
 
 
 def max_value(dtype: str) -> PrimExpr:
-    return E.const(float(np.finfo(dtype).max) if E.is_float(dtype) else int(np.iinfo(dtype).max), dtype)
+    return E.const(float(np.finfo(dtype).max) if is_float(dtype) else int(np.iinfo(dtype).max), dtype)
 
 
 sum = comm_reducer(lambda x, y: x + y, lambda t: E.const(0, t), name="sum")

@@ -13,7 +13,9 @@ from autosched.te.scan import ScanOp
 from autosched.te.stage import Fuse, Split, Stage
 from autosched.te.tensor import ComputeOp, Operation, Tensor
 from autosched.tir import expr as E
-from autosched.tir.expr import REDUCE, SPATIAL, IterVar, PrimExpr, ProducerLoad, Range, Reduce, Var
+from autosched.tir.axis import REDUCE, SPATIAL, IterVar, Range, Reduce
+from autosched.tir.buffer import ProducerLoad
+from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.functor import rewrite, substitute
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.node import IGNORED, FrozenDict
 from autosched.te.tensor import OpaqueOperation, Tensor
-from autosched.tir.buffer import decl_buffer, extents
-from autosched.tir.expr import Buffer, PrimExpr
+from autosched.tir.buffer import Buffer, decl_buffer, extents
+from autosched.tir.expr import PrimExpr
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BlockRealize, Evaluate, Stmt
 

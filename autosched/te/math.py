@@ -6,6 +6,7 @@ from typing import Any
 
 from autosched.te.tensor import to_expr_like
 from autosched.tir import expr as E
+from autosched.tir.dtypes import is_float
 from autosched.tir.expr import PrimExpr
 
 
@@ -31,7 +32,7 @@ isnan, isinf, isfinite = (
 def abs(x: Any) -> PrimExpr:
     """The absolute value of an integer or float."""
     e = to_expr_like(x)
-    return E.call("fabs", e) if E.is_float(e.dtype) else E.select(e >= 0, e, -e)
+    return E.call("fabs", e) if is_float(e.dtype) else E.select(e >= 0, e, -e)
 
 
 def power(x: Any, y: Any) -> PrimExpr:

@@ -13,7 +13,9 @@ from autosched.te.scan import ScanOp
 from autosched.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from autosched.tir import expr as E
 from autosched.tir.access import full_region, infer_regions
-from autosched.tir.expr import Buffer, IntImm, IterVar, PrimExpr, ProducerLoad, Range, Reduce, Var
+from autosched.tir.axis import IterVar, Range, Reduce
+from autosched.tir.buffer import Buffer, BufferLoad, ProducerLoad
+from autosched.tir.expr import IntImm, PrimExpr, Var
 from autosched.tir.function import PrimFunc, make_root
 from autosched.tir.functor import replace_buffers, rewrite, substitute
 from autosched.tir.simplify import Analyzer, fold
@@ -144,7 +146,7 @@ class _Builder:
     def loads(self, body: PrimExpr) -> PrimExpr:
         def step(x: Any) -> Any:
             if isinstance(x, ProducerLoad):
-                return E.BufferLoad(self.buffer_of(x.producer), tuple(self.index(i) for i in x.indices))
+                return BufferLoad(self.buffer_of(x.producer), tuple(self.index(i) for i in x.indices))
             return x
 
         return rewrite(body, step)
@@ -200,7 +202,7 @@ def _reduction(reduce: Reduce, outputs: Sequence[Buffer], at: tuple[Var, ...]) -
         E.if_then_else(reduce.condition, s, neutral)
         for s, neutral in zip(reduce.source, combiner.identity_element, strict=True)
     )
-    values: dict[Var, PrimExpr] = {v: E.BufferLoad(o, at) for v, o in zip(combiner.lhs, outputs, strict=True)}
+    values: dict[Var, PrimExpr] = {v: BufferLoad(o, at) for v, o in zip(combiner.lhs, outputs, strict=True)}
     values |= dict(zip(combiner.rhs, source, strict=True))
     results = [substitute(r, values) for r in combiner.result]
     if len(results) == 1:

@@ -11,7 +11,8 @@ from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.node import IGNORED
 from autosched.te.tensor import OpaqueOperation, PlaceholderOp, Tensor
 from autosched.tir import expr as E
-from autosched.tir.expr import SCAN, IterVar, Range, Var
+from autosched.tir.axis import SCAN, IterVar, Range
+from autosched.tir.expr import Var
 from autosched.tir.simplify import Analyzer
 
 

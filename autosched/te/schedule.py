@@ -11,7 +11,7 @@ from autosched.te.stage import Fuse as Fuse
 from autosched.te.stage import Split as Split
 from autosched.te.stage import Stage
 from autosched.te.tensor import ComputeOp, Operation, Tensor
-from autosched.tir.expr import IterVar
+from autosched.tir.axis import IterVar
 
 
 class Schedule:

@@ -9,7 +9,8 @@ from typing import Any
 from autosched.errors import InvalidTypeError, InvalidValueError, ScheduleError
 from autosched.te.tensor import ComputeOp, Operation, Tensor
 from autosched.tir import expr as E
-from autosched.tir.expr import REDUCE, SPATIAL, IterVar, PrimExpr, Range, Var
+from autosched.tir.axis import REDUCE, SPATIAL, IterVar, Range
+from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.simplify import Analyzer
 
 

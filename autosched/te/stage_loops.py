@@ -14,7 +14,9 @@ from autosched.te.schedule import Schedule
 from autosched.te.stage import Fuse, Reorder, Split, Stage
 from autosched.te.tensor import Operation, PlaceholderOp, Tensor
 from autosched.te.tensor_intrin import TensorIntrin
-from autosched.tir.expr import REDUCE, Buffer, IterVar, Var
+from autosched.tir.axis import REDUCE, IterVar
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.functor import rewrite
 from autosched.tir.schedule import BlockRV, LoopRV

@@ -10,7 +10,10 @@ from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.faces import resolve
 from autosched.ir.node import IGNORED, FrozenDict, Node, walk
 from autosched.tir import expr as E
-from autosched.tir.expr import IterVar, PrimExpr, ProducerLoad, to_expr
+from autosched.tir.axis import IterVar, Reduce
+from autosched.tir.buffer import ProducerLoad
+from autosched.tir.dtypes import is_float, is_int
+from autosched.tir.expr import PrimExpr, to_expr
 
 
 class ExprOperators:
@@ -151,7 +154,7 @@ class Tensor(Node, ExprOperators):
             raise InvalidValueError(f"tensor '{self.name}' has {self.ndim} dimensions, got {len(indices)} indices")
         found = tuple(to_expr(i) for i in indices)
         for index in found:
-            if E.is_float(index.dtype):
+            if is_float(index.dtype):
                 raise InvalidTypeError(f"tensor '{self.name}': an index is an integer, not {index.dtype}")
         return ProducerLoad(self, found)
 
@@ -196,7 +199,7 @@ class Tensor(Node, ExprOperators):
         return self._with("divide", other, self)
 
     def __neg__(self) -> Any:
-        return self._with("subtract", 0 if E.is_int(self.dtype) else 0.0, self)
+        return self._with("subtract", 0 if is_int(self.dtype) else 0.0, self)
 
     def astype(self, dtype: str) -> Any:
         """The tensor (or its one element) in another dtype."""
@@ -285,7 +288,7 @@ class ComputeOp(Operation):
     @property
     def reduce_axis(self) -> tuple[IterVar, ...]:
         first = self.body[0]
-        return first.axis if isinstance(first, E.Reduce) else ()
+        return first.axis if isinstance(first, Reduce) else ()
 
     @property
     def input_tensors(self) -> tuple[Tensor, ...]:

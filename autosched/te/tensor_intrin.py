@@ -10,8 +10,8 @@ from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.node import FrozenDict
 from autosched.te.prim_func import create_prim_func
 from autosched.te.tensor import ComputeOp, Operation, Tensor
-from autosched.tir.buffer import decl_buffer
-from autosched.tir.expr import Buffer, PrimExpr, Var
+from autosched.tir.buffer import Buffer, decl_buffer
+from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.function import PrimFunc, make_root
 from autosched.tir.functor import rewrite
 from autosched.tir.stmt import Block, Evaluate, Stmt

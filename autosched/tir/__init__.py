@@ -3,6 +3,9 @@
 from typing import TYPE_CHECKING
 
 from autosched.faces import lazy_names
+from autosched.tir.axis import OPAQUE, REDUCE, SCAN, SPATIAL, CommReducer, IterVar, Range, Reduce
+from autosched.tir.buffer import Buffer, BufferLoad, ProducerLoad
+from autosched.tir.dtypes import is_float, is_int
 from autosched.tir.expr import (
     EQ,
     GE,
@@ -10,25 +13,17 @@ from autosched.tir.expr import (
     LE,
     LT,
     NE,
-    OPAQUE,
-    REDUCE,
-    SCAN,
-    SPATIAL,
     Add,
     And,
     BinaryOp,
-    Buffer,
-    BufferLoad,
     Call,
     Cast,
     CmpOp,
-    CommReducer,
     Div,
     FloatImm,
     FloorDiv,
     FloorMod,
     IntImm,
-    IterVar,
     Let,
     Max,
     Min,
@@ -37,9 +32,6 @@ from autosched.tir.expr import (
     Not,
     Or,
     PrimExpr,
-    ProducerLoad,
-    Range,
-    Reduce,
     Select,
     SizeVar,
     StringImm,
@@ -57,8 +49,6 @@ from autosched.tir.expr import (
     if_then_else,
     indexdiv,
     indexmod,
-    is_float,
-    is_int,
     logical_and,
     logical_not,
     logical_or,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autosched.ir.node import Node, children, walk
-from autosched.tir.expr import Buffer, BufferLoad, IntImm, PrimExpr, Range, Var, add, as_int, const_int
+from autosched.tir.axis import Range
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.expr import IntImm, PrimExpr, Var, add, as_int, const_int
 from autosched.tir.functor import free_vars
 from autosched.tir.simplify import Analyzer, form_key
 from autosched.tir.stmt import Block, BlockRealize, BufferRegion, BufferStore, For, LetStmt, Stmt

@@ -13,7 +13,8 @@ from autosched.ir.module import IRModule
 from autosched.ir.node import Node, children, walk
 from autosched.tir import expr as E
 from autosched.tir.access import infer_regions
-from autosched.tir.expr import Buffer, BufferLoad, Var
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.expr import Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.simplify import form_key
 from autosched.tir.stmt import (

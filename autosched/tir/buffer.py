@@ -1,14 +1,153 @@
-"""`decl_buffer`: a buffer as TVM's scripts declare it."""
+"""Buffers, what is read from them, and `decl_buffer`, which makes one as TVM's scripts declare it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 from autosched.errors import InvalidTypeError, InvalidValueError
-from autosched.tir.expr import Buffer, PrimExpr, check_dtype, const_int, is_int, to_expr
+from autosched.ir.node import IGNORED, Node
+from autosched.tir.dtypes import check_dtype, is_int
+from autosched.tir.expr import Call, IntImm, PrimExpr, StringImm, as_int, cast, const_int, mul, sub, to_expr
 
 _SCOPES = ("global", "local", "shared", "warp", "texture", "wmma", "m16n8k8", "metal", "trn")
+
+
+class Scope(str):
+    """A memory scope's name; TVM reads it as `buffer.scope()`."""
+
+    __slots__ = ()
+
+    def __call__(self) -> str:
+        return str(self)
+
+
+_DATA: WeakKeyDictionary[Buffer, BufferData] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Buffer(Node):
+    """A typed, shaped piece of memory. `scope`: "global", or "local" for what lives in registers.
+
+    Identity matters: two buffers of one name are different. `strides` is empty for row-major.
+    """
+
+    is_variable: ClassVar[bool] = True
+    name: str
+    shape: tuple[PrimExpr, ...]
+    dtype: str = "float32"
+    strides: tuple[PrimExpr, ...] = ()
+    elem_offset: PrimExpr | None = None
+    scope: str = "global"
+    data_alignment: int = 64
+    offset_factor: int = 1
+    axis_separators: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if type(self.scope) is not Scope:
+            object.__setattr__(self, "scope", Scope(self.scope))
+
+    def __getitem__(self, indices: Any) -> Any:
+        return load(self, indices)
+
+    def __iter__(self) -> Any:  # without it, Python would index for ever
+        raise InvalidTypeError(f"buffer '{self.name}' cannot be iterated", hint="index it")
+
+    @property
+    def data(self) -> BufferData:
+        """The buffer's memory as an argument of calls; always the same object."""
+        if self not in _DATA:
+            _DATA[self] = BufferData(self)
+        return _DATA[self]
+
+    def vload(self, begin: Any, dtype: str | None = None) -> BufferLoad:
+        """The element at `begin`. Raises InvalidValueError for a vector's dtype: vectorize the loop instead."""
+        if dtype is not None and dtype != self.dtype:
+            raise InvalidValueError(
+                f"vload of '{self.name}' as {dtype}: the buffer holds {self.dtype}", hint="vectorize the loop instead"
+            )
+        return load(self, tuple(begin) if isinstance(begin, list) else begin)
+
+    def vstore(self, begin: Any, value: Any) -> Any:
+        """A statement that stores `value` at `begin`."""
+        from autosched.tir.stmt import BufferStore
+
+        at = load(self, tuple(begin) if isinstance(begin, list) else begin).indices
+        return BufferStore(self, cast(self.dtype, to_expr(value, self.dtype)), at)
+
+    def access_ptr(
+        self, access_mask: Any, ptr_type: str = "handle", content_lanes: int = 1, offset: Any = 0, extent: Any = None
+    ) -> PrimExpr:
+        """A pointer to the buffer's memory for a call of outside code; access_mask "r", "w" or "rw"."""
+        del ptr_type, content_lanes
+        mask = access_mask if isinstance(access_mask, int) else sum({"r": 1, "w": 2}[c] for c in access_mask)
+        size: PrimExpr = IntImm(1)
+        for n in self.shape:
+            size = mul(size, n)
+        rest = sub(size, offset) if extent is None else to_expr(extent)
+        return Call("tvm_access_ptr", (StringImm(self.dtype), self.data, to_expr(offset), rest, IntImm(mask)), "handle")
+
+    def get_flattened_buffer(self) -> Buffer:
+        """A buffer of the same memory with one dimension."""
+        size: PrimExpr = IntImm(1)
+        for n in self.shape:
+            size = mul(size, n)
+        return Buffer(self.name, (size,), self.dtype, (), self.elem_offset, self.scope)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def const_shape(self) -> tuple[int, ...]:
+        """The shape as integers. Raises InvalidValueError where a dimension is symbolic."""
+        return tuple(as_int(s) for s in self.shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class BufferData(PrimExpr):
+    """The memory of a buffer, as `A.data` in a call."""
+
+    buffer: Buffer
+    dtype: str = "handle"
+
+    @property
+    def name(self) -> str:
+        return self.buffer.name
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class BufferLoad(PrimExpr):
+    buffer: Buffer
+    indices: tuple[PrimExpr, ...]
+
+    @property
+    def dtype(self) -> str:  # type: ignore[override]
+        return self.buffer.dtype
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ProducerLoad(PrimExpr):
+    """An element of a tensor expression (te.Tensor), before it has a buffer."""
+
+    producer: Any = field(metadata=IGNORED)
+    indices: tuple[PrimExpr, ...]
+
+    @property
+    def dtype(self) -> str:  # type: ignore[override]
+        return str(self.producer.dtype)
+
+
+def load(buffer: Buffer, indices: Any) -> BufferLoad:
+    """buffer[indices]. Raises InvalidValueError on a wrong number of indices."""
+    items = indices if isinstance(indices, tuple) else (indices,)
+    if len(items) != len(buffer.shape):
+        raise InvalidValueError(f"buffer '{buffer.name}' has {len(buffer.shape)} dimensions, got {len(items)} indices")
+    return BufferLoad(buffer, tuple(to_expr(i) for i in items))
 
 
 def extents(shape: Any, what: str) -> tuple[PrimExpr, ...]:

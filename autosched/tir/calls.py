@@ -6,19 +6,9 @@ from enum import IntEnum
 from typing import Any
 
 from autosched.errors import InvalidTypeError
-from autosched.tir.expr import (
-    Buffer,
-    Call,
-    IntImm,
-    PrimExpr,
-    StringImm,
-    bitwise,
-    call,
-    check_dtype,
-    is_float,
-    match_types,
-    to_expr,
-)  # fmt: skip
+from autosched.tir.buffer import Buffer
+from autosched.tir.dtypes import check_dtype, is_float
+from autosched.tir.expr import Call, IntImm, PrimExpr, StringImm, bitwise, call, match_types, to_expr
 
 __all__ = [
     "CallEffectKind", "address_of", "atan2", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "call_cpacked",

@@ -15,7 +15,10 @@ from autosched.ir.node import FrozenDict
 from autosched.tir import expr as E
 from autosched.tir import function, stmt
 from autosched.tir.access import infer_regions
-from autosched.tir.expr import Buffer, IterVar, PrimExpr, Range, Var, to_expr
+from autosched.tir.axis import OPAQUE, REDUCE, SCAN, SPATIAL, IterVar, Range
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.dtypes import check_dtype, is_float, is_int
+from autosched.tir.expr import PrimExpr, Var, to_expr
 from autosched.tir.stmt import LoopKind, Stmt
 
 
@@ -85,7 +88,7 @@ def _stmt(kind: str, argument: str, x: Any) -> Stmt:
 def _number(kind: str, dtype: Any, value: Any, span: Any) -> tuple[Any, str]:
     if isinstance(dtype, int | float) and (value is None or isinstance(value, str)):  # our own order
         dtype, value = value or ("int32" if kind == "IntImm" else "float32"), dtype
-    dtype = E.check_dtype(dtype, kind)
+    dtype = check_dtype(dtype, kind)
     if isinstance(value, PrimExpr | str) or not hasattr(value, "__float__"):
         raise _where(kind, "value", value, "a number")
     del span
@@ -94,14 +97,14 @@ def _number(kind: str, dtype: Any, value: Any, span: Any) -> tuple[Any, str]:
 
 def _int_imm(dtype: Any, value: Any = None, span: Any = None) -> E.IntImm:
     number, kind = _number("IntImm", dtype, value, span)
-    if not E.is_int(kind):
+    if not is_int(kind):
         raise InvalidValueError(f"IntImm: dtype '{kind}' is no integer type")
     return E.IntImm(int(number), kind)
 
 
 def _float_imm(dtype: Any, value: Any = None, span: Any = None) -> E.FloatImm:
     number, kind = _number("FloatImm", dtype, value, span)
-    if not E.is_float(kind):
+    if not is_float(kind):
         raise InvalidValueError(f"FloatImm: dtype '{kind}' is no floating-point type")
     return E.FloatImm(float(number), kind)
 
@@ -111,11 +114,11 @@ def _string_imm(value: str, span: Any = None) -> E.StringImm:
 
 
 def _var(name: str, dtype: Any = "int32", span: Any = None) -> Var:
-    return Var(_is("Var", "name", name, str, "a string"), E.check_dtype(dtype, "Var", "handle"))
+    return Var(_is("Var", "name", name, str, "a string"), check_dtype(dtype, "Var", "handle"))
 
 
 def _size_var(name: str, dtype: Any = "int32", span: Any = None) -> Var:
-    return E.SizeVar(_is("SizeVar", "name", name, str, "a string"), E.check_dtype(dtype, "SizeVar"))
+    return E.SizeVar(_is("SizeVar", "name", name, str, "a string"), check_dtype(dtype, "SizeVar"))
 
 
 def _binary(real: type[E.BinaryOp]) -> Callable[..., PrimExpr]:
@@ -142,14 +145,14 @@ def _select(condition: Any, true_value: Any, false_value: Any, span: Any = None)
 def _cast(dtype: Any, value: Any = None, span: Any = None) -> E.Cast:
     if isinstance(value, str) and not isinstance(dtype, str):  # our own order
         dtype, value = value, dtype
-    return E.Cast(_expr("Cast", "value", value), E.check_dtype(dtype, "Cast"))
+    return E.Cast(_expr("Cast", "value", value), check_dtype(dtype, "Cast"))
 
 
 def _call(dtype: Any, op: Any, args: Any = None, span: Any = None) -> E.Call:
     if isinstance(op, list | tuple) and isinstance(args, str | None):  # our own order: op, args, dtype
         dtype, op, args = args or "float32", dtype, op
     name = str(getattr(op, "name", op)).removeprefix("tir.")
-    return E.Call(name, _exprs("Call", "args", args or ()), E.check_dtype(dtype, "Call", "handle", "void"))
+    return E.Call(name, _exprs("Call", "args", args or ()), check_dtype(dtype, "Call", "handle", "void"))
 
 
 def _let(var: Any, value: Any, body: Any, span: Any = None) -> E.Let:
@@ -166,9 +169,9 @@ def _indices(kind: str, buffer: Buffer, indices: Any) -> tuple[PrimExpr, ...]:
     return found
 
 
-def _load(buffer: Any, indices: Any, predicate: Any = None, span: Any = None) -> E.BufferLoad:
+def _load(buffer: Any, indices: Any, predicate: Any = None, span: Any = None) -> BufferLoad:
     buffer = _is("BufferLoad", "buffer", buffer, Buffer, "a Buffer")
-    return E.BufferLoad(buffer, _indices("BufferLoad", buffer, indices))
+    return BufferLoad(buffer, _indices("BufferLoad", buffer, indices))
 
 
 def _store(buffer: Any, value: Any, indices: Any, predicate: Any = None, span: Any = None) -> stmt.BufferStore:
@@ -177,7 +180,7 @@ def _store(buffer: Any, value: Any, indices: Any, predicate: Any = None, span: A
     return stmt.BufferStore(buffer, found, _indices("BufferStore", buffer, indices))
 
 
-_ITER_KINDS = {0: E.SPATIAL, 2: E.REDUCE, 3: E.SCAN, 4: E.OPAQUE}
+_ITER_KINDS = {0: SPATIAL, 2: REDUCE, 3: SCAN, 4: OPAQUE}
 
 
 def _iter_var(dom: Any, var: Any, iter_type: Any = 0, thread_tag: str = "", span: Any = None) -> IterVar:
@@ -318,8 +321,8 @@ FACES: dict[str, Any] = {
     "IntImm": _face(E.IntImm, _int_imm), "FloatImm": _face(E.FloatImm, _float_imm),
     "StringImm": _face(E.StringImm, _string_imm), "Var": _face(E.Var, _var), "SizeVar": _face(E.SizeVar, _size_var),
     "Not": _face(E.Not, _not), "Select": _face(E.Select, _select), "Cast": _face(E.Cast, _cast),
-    "Call": _face(E.Call, _call), "Let": _face(E.Let, _let), "BufferLoad": _face(E.BufferLoad, _load),
-    "IterVar": _face(E.IterVar, _iter_var),
+    "Call": _face(E.Call, _call), "Let": _face(E.Let, _let), "BufferLoad": _face(BufferLoad, _load),
+    "IterVar": _face(IterVar, _iter_var),
     "BufferStore": _face(stmt.BufferStore, _store), "For": _face(stmt.For, _for), "While": _face(stmt.While, _while),
     "SeqStmt": _face(stmt.SeqStmt, _seq), "IfThenElse": _face(stmt.IfThenElse, _if),
     "LetStmt": _face(stmt.LetStmt, _let_stmt), "Evaluate": _face(stmt.Evaluate, _evaluate),

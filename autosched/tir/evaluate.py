@@ -18,7 +18,10 @@ import numpy as np
 from autosched.errors import InvalidValueError, ShapeError
 from autosched.ir.node import walk
 from autosched.tir import expr as E
-from autosched.tir.expr import REDUCE, Buffer, BufferLoad, PrimExpr, Var
+from autosched.tir.axis import REDUCE
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.dtypes import is_float, is_int
+from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.intrinsics import NUMPY
 from autosched.tir.simplify import Analyzer, Linear, form_key
@@ -68,11 +71,11 @@ def evaluate(func: PrimFunc, inputs: Sequence[Array], sample: Sample | None = No
             for b in [b for b in arrays if last_use.get(b, -1) == n and b not in func.buffers]:
                 del arrays[b]
     outputs = [b for b in func.buffers if b in written]
-    return [arrays[b] if E.is_float(b.dtype) else arrays[b].astype(b.dtype) for b in outputs]
+    return [arrays[b] if is_float(b.dtype) else arrays[b].astype(b.dtype) for b in outputs]
 
 
 def _wide(dtype: str) -> Any:
-    return np.float64 if E.is_float(dtype) else np.bool_ if dtype == "bool" else np.int64
+    return np.float64 if is_float(dtype) else np.bool_ if dtype == "bool" else np.int64
 
 
 def _last_uses(blocks: Sequence[Block]) -> dict[Buffer, int]:
@@ -130,7 +133,7 @@ class _BlockEvaluator:
         written = [w.buffer for w in self.block.writes]
         if sample is None or steps <= sample.most_steps or not (self.reduce and self.spatial):
             return [grid]
-        if not all(E.is_float(buffer.dtype) for buffer in written):
+        if not all(is_float(buffer.dtype) for buffer in written):
             return [grid]
         for buffer in written:
             self.arrays[buffer].fill(np.nan)
@@ -184,13 +187,13 @@ class _BlockEvaluator:
     def product_factors(self) -> list[PrimExpr] | None:
         """The factors of a sum of products of floats (a sum of one value has one factor)."""
         fold = self.fold_of_body()
-        if fold is None or fold[0] is not E.Add or not E.is_float(fold[1].dtype):
+        if fold is None or fold[0] is not E.Add or not is_float(fold[1].dtype):
             return None
         factors: list[PrimExpr] = []
         stack = [fold[1]]
         while stack:
             x = stack.pop()
-            if isinstance(x, E.Cast) and E.is_float(x.dtype) and E.is_float(x.value.dtype):
+            if isinstance(x, E.Cast) and is_float(x.dtype) and is_float(x.value.dtype):
                 stack.append(x.value)
             elif isinstance(x, E.Mul):
                 stack += [x.b, x.a]
@@ -377,15 +380,15 @@ class _BlockEvaluator:
 
 
 def _affine(x: PrimExpr) -> Linear | None:
-    return Analyzer().linear(x) if E.is_int(x.dtype) else None
+    return Analyzer().linear(x) if is_int(x.dtype) else None
 
 
 def _cast(value: Array, source: str, target: str) -> Array:
     if target == "bool":
         return value != 0
-    if E.is_int(target):
-        kind = np.int64 if E.is_float(source) or source != target else value.dtype
-        wide = np.trunc(value).astype(kind) if E.is_float(source) else value.astype(kind)
+    if is_int(target):
+        kind = np.int64 if is_float(source) or source != target else value.dtype
+        wide = np.trunc(value).astype(kind) if is_float(source) else value.astype(kind)
         return wide.astype(target).astype(np.int64)
     return value.astype(np.float64)
 
@@ -403,7 +406,7 @@ _BINARY: dict[type, Any] = {
 
 def _binary(x: E.BinaryOp, a: Array, b: Array) -> Array:
     if isinstance(x, E.Div):
-        return _truncdiv(a, b) if E.is_int(x.dtype) else np.divide(a, b)
+        return _truncdiv(a, b) if is_int(x.dtype) else np.divide(a, b)
     if isinstance(x, E.Mod):
-        return a - _truncdiv(a, b) * b if E.is_int(x.dtype) else np.fmod(a, b)
+        return a - _truncdiv(a, b) * b if is_int(x.dtype) else np.fmod(a, b)
     return np.asarray(_BINARY[type(x)](a, b))

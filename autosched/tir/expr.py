@@ -11,11 +11,11 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Union
-from weakref import WeakKeyDictionary
 
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir import printing
 from autosched.ir.node import DEFINES, IGNORED, Node, Span
+from autosched.tir.dtypes import DTYPES, check_dtype, is_float, is_int
 
 ExprLike = Union["PrimExpr", int, float, bool]
 
@@ -361,294 +361,50 @@ class Let(PrimExpr):
         return self.body.dtype
 
 
-class Scope(str):
-    """A memory scope's name; TVM reads it as `buffer.scope()`."""
-
-    __slots__ = ()
-
-    def __call__(self) -> str:
-        return str(self)
-
-
-_DATA: WeakKeyDictionary[Buffer, BufferData] = WeakKeyDictionary()
-
-
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Buffer(Node):
-    """A typed, shaped piece of memory. `scope`: "global", or "local" for what lives in registers.
-
-    Identity matters: two buffers of one name are different. `strides` is empty for row-major.
-    """
-
-    is_variable: ClassVar[bool] = True
-    name: str
-    shape: tuple[PrimExpr, ...]
-    dtype: str = "float32"
-    strides: tuple[PrimExpr, ...] = ()
-    elem_offset: PrimExpr | None = None
-    scope: str = "global"
-    data_alignment: int = 64
-    offset_factor: int = 1
-    axis_separators: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        if type(self.scope) is not Scope:
-            object.__setattr__(self, "scope", Scope(self.scope))
-
-    def __getitem__(self, indices: Any) -> Any:
-        return load(self, indices)
-
-    def __iter__(self) -> Any:  # without it, Python would index for ever
-        raise InvalidTypeError(f"buffer '{self.name}' cannot be iterated", hint="index it")
-
-    @property
-    def data(self) -> BufferData:
-        """The buffer's memory as an argument of calls; always the same object."""
-        if self not in _DATA:
-            _DATA[self] = BufferData(self)
-        return _DATA[self]
-
-    def vload(self, begin: Any, dtype: str | None = None) -> BufferLoad:
-        """The element at `begin`. Raises InvalidValueError for a vector's dtype: vectorize the loop instead."""
-        if dtype is not None and dtype != self.dtype:
-            raise InvalidValueError(
-                f"vload of '{self.name}' as {dtype}: the buffer holds {self.dtype}", hint="vectorize the loop instead"
-            )
-        return load(self, tuple(begin) if isinstance(begin, list) else begin)
-
-    def vstore(self, begin: Any, value: Any) -> Any:
-        """A statement that stores `value` at `begin`."""
-        from autosched.tir.stmt import BufferStore
-
-        at = load(self, tuple(begin) if isinstance(begin, list) else begin).indices
-        return BufferStore(self, cast(self.dtype, to_expr(value, self.dtype)), at)
-
-    def access_ptr(
-        self, access_mask: Any, ptr_type: str = "handle", content_lanes: int = 1, offset: Any = 0, extent: Any = None
-    ) -> PrimExpr:
-        """A pointer to the buffer's memory for a call of outside code; access_mask "r", "w" or "rw"."""
-        del ptr_type, content_lanes
-        mask = access_mask if isinstance(access_mask, int) else sum({"r": 1, "w": 2}[c] for c in access_mask)
-        size: PrimExpr = IntImm(1)
-        for n in self.shape:
-            size = mul(size, n)
-        rest = sub(size, offset) if extent is None else to_expr(extent)
-        return Call("tvm_access_ptr", (StringImm(self.dtype), self.data, to_expr(offset), rest, IntImm(mask)), "handle")
-
-    def get_flattened_buffer(self) -> Buffer:
-        """A buffer of the same memory with one dimension."""
-        size: PrimExpr = IntImm(1)
-        for n in self.shape:
-            size = mul(size, n)
-        return Buffer(self.name, (size,), self.dtype, (), self.elem_offset, self.scope)
-
-    def __str__(self) -> str:
-        return self.name
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    def const_shape(self) -> tuple[int, ...]:
-        """The shape as integers. Raises InvalidValueError where a dimension is symbolic."""
-        return tuple(as_int(s) for s in self.shape)
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class BufferData(PrimExpr):
-    """The memory of a buffer, as `A.data` in a call."""
-
-    buffer: Buffer
-    dtype: str = "handle"
-
-    @property
-    def name(self) -> str:
-        return self.buffer.name
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class BufferLoad(PrimExpr):
-    buffer: Buffer
-    indices: tuple[PrimExpr, ...]
-
-    @property
-    def dtype(self) -> str:  # type: ignore[override]
-        return self.buffer.dtype
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ProducerLoad(PrimExpr):
-    """An element of a tensor expression (te.Tensor), before it has a buffer."""
-
-    producer: Any = field(metadata=IGNORED)
-    indices: tuple[PrimExpr, ...]
-
-    @property
-    def dtype(self) -> str:  # type: ignore[override]
-        return str(self.producer.dtype)
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Range(Node):
-    """[min, min + extent)."""
-
-    min: PrimExpr
-    extent: PrimExpr
-
-    def __repr__(self) -> str:
-        return f"range(min={_shown(self.min)}, ext={_shown(self.extent)})"
-
-    @staticmethod
-    def from_min_extent(start: ExprLike, extent: ExprLike) -> Range:
-        return Range(to_expr(start), to_expr(extent))
-
-
-def _shown(x: PrimExpr) -> str:
-    return str(x.value) if isinstance(x, IntImm) else str(x)
-
-
-SPATIAL, REDUCE, SCAN, OPAQUE = "S", "R", "scan", "opaque"
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class IterVar(Node):
-    """A block's (or te axis's) iteration variable: its domain and kind, SPATIAL ("S") or REDUCE ("R")."""
-
-    dom: Range
-    var: Var = field(metadata=DEFINES)
-    kind: str = SPATIAL
-    thread_tag: str = ""
-
-    def __str__(self) -> str:
-        return self.var.name
-
-    def __repr__(self) -> str:
-        return f"iter_var({self.var.name}, {self.dom!r})"
-
-    @property
-    def name(self) -> str:
-        return self.var.name
-
-    @property
-    def iter_type(self) -> str:
-        """TVM's name of `kind`; `IterVar.DataPar`, `IterVar.CommReduce` … are its values."""
-        return self.kind
-
-    @property
-    def dtype(self) -> str:
-        return self.var.dtype
-
-    # an axis may stand in an expression wherever its variable may
-    def __add__(self, o: Any) -> PrimExpr:
-        return self.var + _unwrap(o)
-
-    def __radd__(self, o: Any) -> PrimExpr:
-        return _unwrap(o) + self.var
-
-    def __sub__(self, o: Any) -> PrimExpr:
-        return self.var - _unwrap(o)
-
-    def __rsub__(self, o: Any) -> PrimExpr:
-        return _unwrap(o) - self.var
-
-    def __mul__(self, o: Any) -> PrimExpr:
-        return self.var * _unwrap(o)
-
-    def __rmul__(self, o: Any) -> PrimExpr:
-        return _unwrap(o) * self.var
-
-    def __floordiv__(self, o: Any) -> PrimExpr:
-        return self.var // _unwrap(o)
-
-    def __mod__(self, o: Any) -> PrimExpr:
-        return self.var % _unwrap(o)
-
-    def __lt__(self, o: Any) -> PrimExpr:
-        return self.var < _unwrap(o)
-
-    def __ge__(self, o: Any) -> PrimExpr:
-        return self.var >= _unwrap(o)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CommReducer(Node):
-    """A commutative, associative combination: `result[i]` in terms of `lhs` and `rhs`, and its identity."""
-
-    lhs: tuple[Var, ...] = field(metadata=DEFINES)
-    rhs: tuple[Var, ...] = field(metadata=DEFINES)
-    result: tuple[PrimExpr, ...]
-    identity_element: tuple[PrimExpr, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Reduce(PrimExpr):
-    """A reduction of te: combine `source[value_index]` over `axis` where `condition`, from `init` or the identity."""
-
-    combiner: CommReducer
-    source: tuple[PrimExpr, ...]
-    axis: tuple[IterVar, ...]
-    condition: PrimExpr
-    value_index: int = 0
-    init: tuple[PrimExpr, ...] = ()
-
-    @property
-    def dtype(self) -> str:  # type: ignore[override]
-        return self.source[self.value_index].dtype
-
-
-# IterVar kinds under TVM's names: `iv.iter_type == tir.IterVar.DataPar`
-for _name, _kind in (
-    ("DataPar", SPATIAL),
-    ("CommReduce", REDUCE),
-    ("Ordered", SCAN),
-    ("Opaque", OPAQUE),
-    ("ThreadIndex", "thread"),
-    ("DimInfo", "dim"),
-    ("Unrolled", "unrolled"),
-    ("Vectorized", "vectorized"),
-    ("Parallelized", "parallelized"),
-    ("Tensorized", "tensorized"),
-):
-    setattr(IterVar, _name, _kind)  # fmt: skip
-
-
 # --- making expressions ------------------------------------------------------------------------------------------
 
 
-def is_int(dtype: str) -> bool:
-    """Whether `dtype` is a signed or unsigned integer or bool."""
-    return dtype.startswith(("int", "uint", "bool"))
+class StandsForVar(Node):
+    """What may stand in an expression in place of its variable `var`, such as an axis: `i + 1`."""
+
+    __slots__ = ()
+    var: Var
+
+    def __add__(self, o: Any) -> PrimExpr:
+        return self.var + plain(o)
+
+    def __radd__(self, o: Any) -> PrimExpr:
+        return plain(o) + self.var
+
+    def __sub__(self, o: Any) -> PrimExpr:
+        return self.var - plain(o)
+
+    def __rsub__(self, o: Any) -> PrimExpr:
+        return plain(o) - self.var
+
+    def __mul__(self, o: Any) -> PrimExpr:
+        return self.var * plain(o)
+
+    def __rmul__(self, o: Any) -> PrimExpr:
+        return plain(o) * self.var
+
+    def __floordiv__(self, o: Any) -> PrimExpr:
+        return self.var // plain(o)
+
+    def __mod__(self, o: Any) -> PrimExpr:
+        return self.var % plain(o)
+
+    def __lt__(self, o: Any) -> PrimExpr:
+        return self.var < plain(o)
+
+    def __ge__(self, o: Any) -> PrimExpr:
+        return self.var >= plain(o)
 
 
-def is_float(dtype: str) -> bool:
-    return dtype.startswith(("float", "bfloat"))
-
-
-DTYPES = frozenset((
-    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
-    "bfloat16",
-))  # fmt: skip
-
-
-def check_dtype(dtype: Any, what: str, *also: str) -> str:
-    """The name of a dtype. Raises InvalidTypeError for what is no name, InvalidValueError for an unknown one."""
-    if not isinstance(dtype, str):
-        name = getattr(dtype, "__name__", None) or getattr(dtype, "name", None)  # np.float32, np.dtype
-        if not isinstance(name, str) or name not in DTYPES:
-            raise InvalidTypeError(f"{what}: a dtype is a string such as 'float32', got {dtype!r}")
-        return name
-    if dtype in DTYPES or dtype in also:
-        return str(dtype)
-    if dtype in ("int", "float"):
-        return f"{dtype}32"
-    raise InvalidValueError(f"{what}: unknown dtype '{dtype}'", hint=f"one of {', '.join(sorted(DTYPES))}")
-
-
-def _unwrap(x: Any) -> ExprLike:
-    if isinstance(x, IterVar):
-        return x.var
-    plain: ExprLike = x
-    return plain
+def plain(x: Any) -> ExprLike:
+    """The variable that `x` stands for, or `x` itself."""
+    found: ExprLike = x.var if isinstance(x, StandsForVar) else x
+    return found
 
 
 def const(value: float | int | bool, dtype: str | None = None) -> PrimExpr:
@@ -667,7 +423,7 @@ def const(value: float | int | bool, dtype: str | None = None) -> PrimExpr:
 
 def to_expr(x: Any, dtype: str | None = None) -> PrimExpr:
     """A number, axis or expression as an expression; numbers take `dtype`."""
-    x = _unwrap(x)
+    x = plain(x)
     if isinstance(x, PrimExpr):
         return x
     if hasattr(x, "item") and not isinstance(x, bool | int | float):
@@ -720,7 +476,7 @@ def _common(a: str, b: str) -> str:
 
 def match_types(a: ExprLike, b: ExprLike) -> tuple[PrimExpr, PrimExpr]:
     """Both as expressions of one dtype: numbers follow the expression, int32 grows to int64, ints become floats."""
-    a, b = _unwrap(a), _unwrap(b)
+    a, b = plain(a), plain(b)
     if isinstance(a, PrimExpr) and not isinstance(b, PrimExpr):
         b = to_expr(b, _number_dtype(a, b))
     elif isinstance(b, PrimExpr) and not isinstance(a, PrimExpr):
@@ -784,7 +540,7 @@ def div(a: ExprLike, b: ExprLike) -> PrimExpr:
 
 
 def _check_divisor(b: ExprLike, action: str = "truncdiv") -> None:
-    if const_int(_unwrap(b)) == 0:
+    if const_int(plain(b)) == 0:
         raise InvalidValueError(f"{action}: division by the constant zero")
 
 
@@ -930,11 +686,3 @@ def call(op: str, *args: ExprLike, dtype: str | None = None) -> PrimExpr:
     """An intrinsic of the first argument's dtype (or `dtype`)."""
     exprs = tuple(to_expr(a) for a in args)
     return Call(op, exprs, dtype or exprs[0].dtype)
-
-
-def load(buffer: Buffer, indices: Any) -> BufferLoad:
-    """buffer[indices]. Raises InvalidValueError on a wrong number of indices."""
-    items = indices if isinstance(indices, tuple) else (indices,)
-    if len(items) != len(buffer.shape):
-        raise InvalidValueError(f"buffer '{buffer.name}' has {len(buffer.shape)} dimensions, got {len(items)} indices")
-    return BufferLoad(buffer, tuple(to_expr(i) for i in items))

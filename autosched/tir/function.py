@@ -9,7 +9,8 @@ from typing import Any
 
 from autosched.ir import printing
 from autosched.ir.node import DEFINES, IGNORED, FrozenDict, Node, Span
-from autosched.tir.expr import Buffer, IntImm, Var
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import IntImm, Var
 from autosched.tir.stmt import Block, BlockRealize, Stmt
 
 

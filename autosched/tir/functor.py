@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from autosched.ir.node import Node, children, map_children, walk
-from autosched.tir.expr import Buffer, BufferLoad, PrimExpr, Var
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.stmt import Block, BufferStore
 
 N = TypeVar("N", bound=Node)

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from autosched.ir.node import Node, children, walk
-from autosched.tir.expr import Buffer, BufferData, BufferLoad, PrimExpr, Var, add, const_int, mul
+from autosched.tir.buffer import Buffer, BufferData, BufferLoad
+from autosched.tir.expr import PrimExpr, Var, add, const_int, mul
 from autosched.tir.function import PrimFunc
 from autosched.tir.functor import substitute
 from autosched.tir.simplify import Analyzer, Linear, form_key

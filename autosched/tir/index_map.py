@@ -13,7 +13,8 @@ import numpy as np
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.node import DEFINES, Node
 from autosched.tir import expr as E
-from autosched.tir.expr import PrimExpr, Range, Var
+from autosched.tir.axis import Range
+from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.functor import substitute
 from autosched.tir.simplify import Analyzer
 

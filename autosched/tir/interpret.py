@@ -14,7 +14,10 @@ import numpy as np
 
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, VerifyError
 from autosched.tir import expr as E
-from autosched.tir.expr import REDUCE, Buffer, PrimExpr, Var
+from autosched.tir.axis import REDUCE
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.dtypes import is_float, is_int
+from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.intrinsics import NUMPY
 from autosched.tir.match import inline_matches
@@ -97,7 +100,7 @@ def _check_array(buffer: Buffer, array: Any, bound: dict[int, Any]) -> None:
 
 def _poison(buffer: Buffer, shape: tuple[int, ...]) -> np.ndarray:
     """Memory that nothing has written: a value that shows."""
-    if E.is_float(buffer.dtype):
+    if is_float(buffer.dtype):
         return np.full(shape, np.nan, buffer.dtype)
     if buffer.dtype == "bool":
         return np.ones(shape, bool)
@@ -108,7 +111,7 @@ def _wrap(value: Any, dtype: str) -> Any:
     """A number as a dtype: integers wrap, floats round (to integers: towards zero)."""
     if dtype == "bool":
         return bool(value)
-    if E.is_int(dtype):
+    if is_int(dtype):
         bits, n = np.dtype(dtype).itemsize * 8, int(value)
         n &= (1 << bits) - 1
         return n - (1 << bits) if dtype.startswith("int") and n >> (bits - 1) else n
@@ -167,7 +170,7 @@ class _Compiler:
                     return f[s]
 
                 return variable
-            case E.BufferLoad():
+            case BufferLoad():
                 return self.load(x)
             case E.And():
                 a, b = self.expr(x.a), self.expr(x.b)
@@ -203,7 +206,7 @@ class _Compiler:
         a, b = self.expr(x.a), self.expr(x.b)
         kind = type(x)
         if kind is E.Div:
-            if E.is_int(x.dtype):
+            if is_int(x.dtype):
                 return lambda f: _truncdiv(a(f), b(f))
             return lambda f: np.divide(a(f), b(f))
         if kind is E.Mod:
@@ -227,9 +230,9 @@ class _Compiler:
         function = NUMPY[x.op]
         return lambda f: function(*(a(f) for a in args))
 
-    def load(self, x: E.BufferLoad) -> Value:
+    def load(self, x: BufferLoad) -> Value:
         s, at = self.slot(x.buffer), self.place(x.buffer, x.indices)
-        integer = E.is_int(x.buffer.dtype)
+        integer = is_int(x.buffer.dtype)
 
         def read(f: Frame) -> Any:
             value = f[s][at(f)]

@@ -17,7 +17,10 @@ from typing import Any
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.node import FrozenDict
 from autosched.tir import expr as E
-from autosched.tir.expr import Buffer, IntImm, IterVar, PrimExpr, Var, check_dtype, to_expr
+from autosched.tir.axis import IterVar
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.dtypes import check_dtype
+from autosched.tir.expr import IntImm, PrimExpr, Var, to_expr
 from autosched.tir.stmt import (
     Allocate,
     BufferStore,
@@ -67,7 +70,7 @@ class BufferVar:
         )
 
     def __getitem__(self, index: Any) -> PrimExpr:
-        return E.BufferLoad(self.buffer, self._at(index))
+        return BufferLoad(self.buffer, self._at(index))
 
     def __setitem__(self, index: Any, value: Any) -> None:
         stored = E.cast(self.buffer.dtype, to_expr(value, self.buffer.dtype))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from autosched.tir.expr import BufferLoad, PrimExpr, add, cast
+from autosched.tir.buffer import BufferLoad
+from autosched.tir.expr import PrimExpr, add, cast
 from autosched.tir.functor import rewrite
 from autosched.tir.stmt import BufferStore, MatchBufferRegion, Stmt
 

@@ -12,13 +12,13 @@ from typing import Any
 
 from autosched.errors import InvalidValueError
 from autosched.ir.node import FrozenDict, Node, form_fields
-from autosched.tir import expr, function, stmt
+from autosched.tir import axis, buffer, expr, function, stmt
 
 CLASSES: Mapping[str, type] = {
     name: kind
-    for module in (expr, stmt, function)
+    for module in (expr, buffer, axis, stmt, function)
     for name, kind in vars(module).items()
-    if isinstance(kind, type) and issubclass(kind, Node) and kind not in (Node, expr.ProducerLoad)
+    if isinstance(kind, type) and issubclass(kind, Node) and kind not in (Node, buffer.ProducerLoad)
 }
 
 

@@ -16,7 +16,10 @@ from typing import Any
 
 from autosched.ir.node import map_children
 from autosched.tir import expr as E
-from autosched.tir.expr import IntImm, PrimExpr, Range, Var
+from autosched.tir.axis import Range
+from autosched.tir.buffer import BufferLoad
+from autosched.tir.dtypes import is_int
+from autosched.tir.expr import IntImm, PrimExpr, Var
 
 Bound = tuple[int | None, int | None]  # inclusive; None is unbounded
 
@@ -72,7 +75,7 @@ def form_key(x: PrimExpr) -> Any:
             return ("Select", form_key(x.condition), form_key(x.true_value), form_key(x.false_value))
         case E.Call():
             return ("Call", x.op, x.dtype, *map(form_key, x.args))
-        case E.BufferLoad():
+        case BufferLoad():
             return ("Load", id(x.buffer), *map(form_key, x.indices))
         case _:
             return ("id", id(x))
@@ -194,7 +197,7 @@ class Analyzer:
                     return (0 if nonnegative else None), None
                 products = [p * q for p in pairs[0] for q in pairs[1]]  # type: ignore[operator]
                 return min(products), max(products)
-            case E.Cast() if E.is_int(x.value.dtype):
+            case E.Cast() if is_int(x.value.dtype):
                 return self.bound(x.value)
             case _:
                 return (0, 1) if x.dtype == "bool" else (None, None)
@@ -320,9 +323,9 @@ class Analyzer:
         """An equal expression, simpler where the ranges allow; `x` itself where nothing changed."""
         if isinstance(x, IntImm | E.FloatImm | E.StringImm):
             return x
-        if isinstance(x, E.CmpOp) and not isinstance(x, E.And | E.Or) and E.is_int(x.a.dtype):
+        if isinstance(x, E.CmpOp) and not isinstance(x, E.And | E.Or) and is_int(x.a.dtype):
             return self._compare(x)
-        if E.is_int(x.dtype) and x.dtype != "bool":
+        if is_int(x.dtype) and x.dtype != "bool":
             new = self.linear(x).build(x.dtype)
             new = E.cast(x.dtype, new)
             return x if form_key(new) == form_key(x) else new

@@ -8,7 +8,9 @@ from typing import Any
 
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.node import FrozenDict, walk
-from autosched.tir.expr import Buffer, BufferLoad, IterVar, PrimExpr, Var, const, const_int
+from autosched.tir.axis import IterVar
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.expr import PrimExpr, Var, const, const_int
 from autosched.tir.function import PrimFunc
 from autosched.tir.functor import free_vars, replace_buffers, rewrite, substitute
 from autosched.tir.stmt import Block, BufferRegion, For

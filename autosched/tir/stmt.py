@@ -9,7 +9,9 @@ from typing import Any
 
 from autosched.ir import printing
 from autosched.ir.node import DEFINES, IGNORED, FrozenDict, Node, Span
-from autosched.tir.expr import Buffer, IterVar, PrimExpr, Range, Var
+from autosched.tir.axis import IterVar, Range
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import PrimExpr, Var
 
 
 class Stmt(Node):

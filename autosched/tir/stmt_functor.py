@@ -9,7 +9,8 @@ from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.node import Node, children, map_children
 from autosched.tir import construct
 from autosched.tir import functor as F
-from autosched.tir.expr import Buffer, PrimExpr, Var, to_expr
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import PrimExpr, Var, to_expr
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import Evaluate, Stmt
 

@@ -12,7 +12,10 @@ import numpy as np
 from autosched.errors import VerifyError
 from autosched.ir.node import Node, children, walk
 from autosched.tir import expr as E
-from autosched.tir.expr import OPAQUE, REDUCE, SCAN, SPATIAL, Buffer, BufferLoad, PrimExpr, Var
+from autosched.tir.axis import OPAQUE, REDUCE, SCAN, SPATIAL, IterVar, Reduce
+from autosched.tir.buffer import Buffer, BufferData, BufferLoad, ProducerLoad
+from autosched.tir.dtypes import is_int
+from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import (
@@ -115,7 +118,7 @@ class _Verifier:
                     self.fail("variables", f"'{x.name}' is used where it is not defined")
             case BufferLoad():
                 self.access(x.buffer, x.indices)
-            case E.BufferData():
+            case BufferData():
                 if x.buffer not in self.buffers:
                     self.fail("buffers", f"the memory of '{x.buffer.name}' is used where it is not defined")
             case E.BinaryOp():
@@ -129,7 +132,7 @@ class _Verifier:
                 self.condition(x.condition)
                 self.expr(x.true_value)
                 self.expr(x.false_value)
-            case E.Reduce() | E.ProducerLoad():
+            case Reduce() | ProducerLoad():
                 self.fail("variables", f"{type(x).__name__} belongs to tensor expressions, not to functions")
             case E.Call(op="if_then_else"):
                 self.condition(x.args[0])
@@ -160,7 +163,7 @@ class _Verifier:
         if len(indices) != b.ndim:
             self.fail("index-count", f"'{b.name}' has {b.ndim} dimensions and is used with {len(indices)} indices")
         for i in indices:
-            if not E.is_int(i.dtype) or i.dtype == "bool":
+            if not is_int(i.dtype) or i.dtype == "bool":
                 self.fail("index-dtype", f"'{b.name}' is indexed by a {i.dtype}")
             self.expr(i)
 
@@ -218,7 +221,7 @@ class _Verifier:
             self.fail("loops", f"loop '{x.loop_var.name}' is of the unknown kind {x.kind!r}")
         if bool(x.thread) != (x.kind is LoopKind.THREAD_BINDING):
             self.fail("loops", f"loop '{x.loop_var.name}' is {x.kind} with thread axis {x.thread!r}")
-        if not E.is_int(x.loop_var.dtype) or x.start.dtype != x.loop_var.dtype or x.extent.dtype != x.loop_var.dtype:
+        if not is_int(x.loop_var.dtype) or x.start.dtype != x.loop_var.dtype or x.extent.dtype != x.loop_var.dtype:
             self.fail(
                 "loops",
                 f"loop '{x.loop_var.name}' runs from {x.start.dtype} over {x.extent.dtype} in {x.loop_var.dtype}",
@@ -258,7 +261,7 @@ class _Verifier:
         self.vars, self.hidden, self.buffers, self.analyzer = saved
         self.where = outer
 
-    def binding(self, x: BlockRealize, iv: E.IterVar, value: PrimExpr) -> None:
+    def binding(self, x: BlockRealize, iv: IterVar, value: PrimExpr) -> None:
         if value.dtype != iv.var.dtype:
             self.fail("bindings", f"'{iv.var.name}' is {iv.var.dtype} and bound to a {value.dtype}")
         start, extent = E.const_int(iv.dom.min), E.const_int(iv.dom.extent)

@@ -11,6 +11,7 @@ from autosched import te
 from autosched.errors import InvalidTypeError, ShapeError
 from autosched.te import Tensor
 from autosched.tir import expr as E
+from autosched.tir.dtypes import is_float
 from autosched.tir.expr import IntImm, PrimExpr, const_int
 from autosched.topi.shapes import axis_names, dims
 
@@ -73,7 +74,7 @@ def divide(x: Operand, y: Operand) -> Tensor:
 
 def floor_divide(x: Operand, y: Operand) -> Tensor:
     def f(a: PrimExpr, b: PrimExpr) -> PrimExpr:
-        return te.floor(a / b) if E.is_float(a.dtype) else E.floordiv(a, b)
+        return te.floor(a / b) if is_float(a.dtype) else E.floordiv(a, b)
 
     return elementwise(f, "T_floor_divide", x, y)
 

@@ -6,7 +6,9 @@ from autosched import te, tir
 from autosched.ir import FrozenDict, IRModule
 from autosched.tir import expr as E
 from autosched.tir.access import infer_regions
-from autosched.tir.expr import Buffer, IntImm, IterVar, PrimExpr, Range, Var
+from autosched.tir.axis import OPAQUE, REDUCE, SPATIAL, IterVar, Range
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.expr import IntImm, PrimExpr, Var
 from autosched.tir.function import PrimFunc, make_root
 from autosched.tir.stmt import (
     Allocate,
@@ -31,7 +33,7 @@ def loop(var: Var, extent: int | PrimExpr, body: Stmt, kind: LoopKind = LoopKind
     return For(var, E.const(0, var.dtype), E.to_expr(extent, var.dtype), kind, body, **more)
 
 
-def axis(name: str, extent: int, kind: str = E.SPATIAL, dtype: str = "int32") -> IterVar:
+def axis(name: str, extent: int, kind: str = SPATIAL, dtype: str = "int32") -> IterVar:
     return IterVar(Range(IntImm(0, dtype), IntImm(extent, dtype)), Var(name, dtype), kind)
 
 
@@ -68,7 +70,7 @@ def scheduled_matmul() -> PrimFunc:
         "C_init", (vi, vj), (i_0 * 4 + i_1_init, j_init), BufferStore(c, E.const(0.0), (vi.var, vj.var)),
         where=i_0 * 4 + i_1_init < 7,
     )  # fmt: skip
-    wi, wj, wk = axis("v_i", 7), axis("v_j", 9), axis("v_k", 5, E.REDUCE)
+    wi, wj, wk = axis("v_i", 7), axis("v_j", 9), axis("v_k", 5, REDUCE)
     value = c[wi.var, wj.var] + a[wi.var, wk.var] * b[wk.var, wj.var]
     update = block(
         "C_update", (wi, wj, wk), (i_0 * 4 + i_1, j, k), BufferStore(c, value, (wi.var, wj.var)),
@@ -117,7 +119,7 @@ def lowered() -> PrimFunc:
         While(t[0] > 0, BufferStore(t, t[0] - 1, (IntImm(0),))),
     )
     nested = seq(
-        Allocate(s, seq(BufferStore(s, E.const(2.0), ()), BufferStore(b, E.BufferLoad(s, ()), (n,)))),
+        Allocate(s, seq(BufferStore(s, E.const(2.0), ()), BufferStore(b, BufferLoad(s, ()), (n,)))),
         LetStmt(n2 := Var("n"), n + 1, Evaluate(n2)),
         AssertStmt(n > 0, 'n must be "positive"', Evaluate(IntImm(0))),
         For(i, IntImm(2), IntImm(2), LoopKind.SERIAL, Allocate(t, inner), annotations=FrozenDict(pragma_unroll=4)),
@@ -131,7 +133,7 @@ def every_block_part() -> PrimFunc:
     a, b = buffer("A", 16, 16), buffer("B", 16, 16)
     io, jo = Var("io"), Var("jo")
     vi = IterVar(Range(IntImm(1), IntImm(4)), Var("vi"))
-    vj = axis("vj", 4, E.OPAQUE)
+    vj = axis("vj", 4, OPAQUE)
     tile = Buffer("tile", (IntImm(4), IntImm(4)), strides=(Var("s0"), IntImm(1)), offset_factor=4)
     cache = Buffer("cache", (IntImm(4),), "float16", scope="shared")
     region = BufferRegion(a, (Range(vi.var * 4, IntImm(4)), Range(vj.var * 4, IntImm(4))))

@@ -12,7 +12,9 @@ from autosched import tir
 from autosched.errors import VerifyError
 from autosched.ir.node import FrozenDict
 from autosched.tir import expr as E
-from autosched.tir.expr import Buffer, BufferLoad, IntImm, IterVar, Range, Var, const
+from autosched.tir.axis import IterVar, Range
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.expr import IntImm, Var, const
 from autosched.tir.function import PrimFunc
 from autosched.tir.functor import rewrite
 from autosched.tir.stmt import Allocate, Block, BlockRealize, BufferRegion, BufferStore, Evaluate, For, LoopKind, seq

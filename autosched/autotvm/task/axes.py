@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from autosched.errors import InvalidTypeError
-from autosched.tir.expr import IterVar, PrimExpr, const_int
+from autosched.tir.axis import IterVar
+from autosched.tir.expr import PrimExpr, const_int
 
 
 @dataclass(frozen=True)

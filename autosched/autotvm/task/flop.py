@@ -8,6 +8,9 @@ from typing import Any
 from autosched.errors import TVMError
 from autosched.te import ComputeOp, Schedule
 from autosched.tir import expr as E
+from autosched.tir.axis import Reduce
+from autosched.tir.buffer import ProducerLoad
+from autosched.tir.dtypes import is_float, is_int
 from autosched.tir.expr import PrimExpr, const_int
 
 
@@ -22,7 +25,7 @@ def compute_flop(sch: Schedule) -> int:
 def _of_operation(op: ComputeOp) -> int:
     points = _product(iv.dom.extent for iv in op.axis)
     body = op.body[0]
-    if isinstance(body, E.Reduce):
+    if isinstance(body, Reduce):
         inside = _product(iv.dom.extent for iv in body.axis)
         combine = sum(_count(r) for r in body.combiner.result)
         return points * inside * (combine + sum(_count(s) for s in body.source))
@@ -38,7 +41,7 @@ def _product(extents: Any) -> int:
 
 def _count(x: PrimExpr) -> int:
     match x:
-        case E.ProducerLoad() | E.IntImm() | E.FloatImm() | E.Var():
+        case ProducerLoad() | E.IntImm() | E.FloatImm() | E.Var():
             return 0
         case E.Cast():
             return _count(x.value)
@@ -49,7 +52,7 @@ def _count(x: PrimExpr) -> int:
         case E.Not():
             return _count(x.a)
         case E.BinaryOp():
-            return _count(x.a) + _count(x.b) + (1 if E.is_float(x.a.dtype) or E.is_int(x.a.dtype) else 0)
+            return _count(x.a) + _count(x.b) + (1 if is_float(x.a.dtype) or is_int(x.a.dtype) else 0)
         case E.Call():
             own = 0 if x.op == "if_then_else" else 1
             return own + sum(_count(arg) for arg in x.args)

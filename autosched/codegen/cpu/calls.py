@@ -12,7 +12,7 @@ from autosched.codegen.cpu import math as vector_math
 from autosched.codegen.cpu.types import I32, call_intrinsic, constant, element_of, lanes_of, suffix
 from autosched.errors import CodegenError
 from autosched.tir import expr as E
-from autosched.tir.expr import is_float
+from autosched.tir.dtypes import is_float
 
 if TYPE_CHECKING:
     from autosched.codegen.cpu.values import ValueEmitter

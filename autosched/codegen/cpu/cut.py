@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from autosched.ir.node import walk
-from autosched.tir.expr import Buffer, BufferLoad, Var, const_int
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.expr import Var, const_int
 from autosched.tir.stmt import (
     Allocate,
     AssertStmt,

@@ -9,7 +9,9 @@ from llvmlite import ir
 from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.types import I32
 from autosched.tir import expr as E
-from autosched.tir.expr import BufferLoad, const_int
+from autosched.tir.buffer import BufferLoad
+from autosched.tir.dtypes import is_float
+from autosched.tir.expr import const_int
 from autosched.tir.functor import free_vars
 from autosched.tir.simplify import form_key
 from autosched.tir.stmt import BufferStore, For, LoopKind
@@ -27,7 +29,7 @@ def lane_reduction(emitter: TileEmitter, loop: For) -> BufferLoad | None:
     if loop.kind not in (LoopKind.SERIAL, LoopKind.UNROLLED) or emitter.lanes != 1 or not isinstance(body, BufferStore):
         return None
     value = body.value
-    if not isinstance(value, _OPS) or not E.is_float(value.dtype) or count is None or count < _LEAST:
+    if not isinstance(value, _OPS) or not is_float(value.dtype) or count is None or count < _LEAST:
         return None
     own, part = value.a, value.b
     if not isinstance(own, BufferLoad) or not isinstance(part, BufferLoad) or part.buffer is body.buffer:

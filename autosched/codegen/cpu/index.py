@@ -12,7 +12,9 @@ from autosched.codegen.cpu.types import I1, I32, I64, call_intrinsic, constant, 
 from autosched.errors import CodegenError
 from autosched.ir.node import walk
 from autosched.tir import expr as E
-from autosched.tir.expr import Buffer, PrimExpr, Var, const_int
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.dtypes import is_int
+from autosched.tir.expr import PrimExpr, Var, const_int
 from autosched.tir.simplify import Analyzer
 
 Index = Any  # an Affine, or an LLVM vector of i64 where lanes do not lie at equal distances
@@ -66,7 +68,7 @@ class IndexEmitter:
                 return self.sum(self.index(e.a), self.index(e.b), -1 if isinstance(e, E.Sub) else 1)
             case E.Mul():
                 return self.product(self.index(e.a), self.index(e.b))
-            case E.Cast() if E.is_int(e.value.dtype) and e.value.dtype != "bool":
+            case E.Cast() if is_int(e.value.dtype) and e.value.dtype != "bool":
                 return self.index(e.value)
             case E.FloorDiv() | E.FloorMod() | E.Div() | E.Mod():
                 return self.division(e)
@@ -102,8 +104,8 @@ class IndexEmitter:
         found = self.pure.get(id(e))
         if found is None:
             pure = not any(
-                isinstance(x, E.BufferLoad | E.Call | E.Let | E.Select)
-                or (isinstance(x, E.Cast) and not (E.is_int(x.value.dtype) and x.value.dtype != "bool"))
+                isinstance(x, BufferLoad | E.Call | E.Let | E.Select)
+                or (isinstance(x, E.Cast) and not (is_int(x.value.dtype) and x.value.dtype != "bool"))
                 or (isinstance(x, Var) and not isinstance(self.env.get(x, Affine()), Affine))
                 for x in walk(e)
                 if not isinstance(x, Buffer)

@@ -25,7 +25,8 @@ from autosched.codegen.cpu.types import (
     value_type,
 )  # fmt: skip
 from autosched.ir.node import walk
-from autosched.tir.expr import Buffer, FloorDiv, FloorMod, PrimExpr, Var, add, cast, const, const_int, mul
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import FloorDiv, FloorMod, PrimExpr, Var, add, cast, const, const_int, mul
 from autosched.tir.stmt import Allocate
 
 ZERO_BYTES = 256  # of the constant that is read in place of padding: more than any vector has

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from autosched.codegen.cpu.isa import Isa
 from autosched.ir.node import map_children, walk
-from autosched.tir.expr import BufferLoad, PrimExpr, Var, const_int
+from autosched.tir.buffer import BufferLoad
+from autosched.tir.expr import PrimExpr, Var, const_int
 from autosched.tir.functor import free_vars
 from autosched.tir.simplify import Analyzer, form_key
 from autosched.tir.stmt import BufferStore, For, IfThenElse, LoopKind, Stmt

@@ -8,7 +8,8 @@ from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.types import item_bytes
 from autosched.ir.node import walk
 from autosched.tir import expr as E
-from autosched.tir.expr import BufferLoad, const_int
+from autosched.tir.buffer import BufferLoad
+from autosched.tir.expr import const_int
 from autosched.tir.functor import uses
 from autosched.tir.stmt import For, Stmt
 

@@ -26,7 +26,8 @@ from autosched.codegen.lower.phases import LoweredPhase
 from autosched.errors import CodegenError
 from autosched.ir.node import children, walk
 from autosched.ir.structural import structural_key
-from autosched.tir.expr import Buffer, PrimExpr, Var, as_int, const_int
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import PrimExpr, Var, as_int, const_int
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import (
     Allocate,

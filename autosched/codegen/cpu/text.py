@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from autosched.tir import expr as E
+from autosched.tir.buffer import BufferLoad
 from autosched.tir.expr import PrimExpr, Var, const_int
 from autosched.tir.stmt import (
     Allocate,
@@ -45,7 +46,7 @@ def show(e: PrimExpr, names: Names | None = None, outer: int = 0) -> str:
             return f"{e.value:.9g}"
         case E.Min() | E.Max():
             return f"{'min' if isinstance(e, E.Min) else 'max'}({show(e.a, names)}, {show(e.b, names)})"
-        case E.BufferLoad():
+        case BufferLoad():
             return f"{e.buffer.name}[{', '.join(show(i, names) for i in e.indices)}]"
         case E.Not():
             return f"not {show(e.a, names, 7)}"

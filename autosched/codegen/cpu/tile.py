@@ -21,7 +21,8 @@ from autosched.codegen.lower.loops import enter
 from autosched.errors import CodegenError
 from autosched.ir.node import walk
 from autosched.tir import expr as E
-from autosched.tir.expr import Buffer, BufferLoad, PrimExpr, Var, const_int
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.expr import PrimExpr, Var, const_int
 from autosched.tir.simplify import Analyzer, split_conditions
 from autosched.tir.stmt import (
     Allocate,

@@ -22,7 +22,9 @@ from autosched.codegen.cpu.types import (
 from autosched.errors import CodegenError
 from autosched.ir.node import walk
 from autosched.tir import expr as E
-from autosched.tir.expr import PrimExpr, is_float, is_int
+from autosched.tir.buffer import BufferLoad
+from autosched.tir.dtypes import is_float, is_int
+from autosched.tir.expr import PrimExpr
 
 _COMPARE = {E.EQ: "==", E.NE: "!=", E.LT: "<", E.LE: "<=", E.GT: ">", E.GE: ">="}
 
@@ -32,12 +34,12 @@ class ValueEmitter(MemoryEmitter):
 
     def value(self, e: PrimExpr) -> Any:
         """The LLVM value of an expression."""
-        if is_int(e.dtype) and e.dtype != "bool" and not isinstance(e, E.BufferLoad) and self.is_pure(e):
+        if is_int(e.dtype) and e.dtype != "bool" and not isinstance(e, BufferLoad) and self.is_pure(e):
             return self.index_value(e)
         match e:
             case E.IntImm() | E.FloatImm():
                 return constant(value_type(e.dtype), e.value if e.dtype != "bool" else int(bool(e.value)))
-            case E.BufferLoad():
+            case BufferLoad():
                 return self.load(e.buffer, e.indices)
             case E.Var():
                 return self.env[e]
@@ -198,7 +200,7 @@ class ValueEmitter(MemoryEmitter):
             return self.choose(c, self.masked_value(c, a), self.masked_value(self.builder.not_(c), b))
         if not (_touches_memory(a) or _touches_memory(b)):
             return self.choose(c, self.value(a), self.value(b))
-        if isinstance(a, E.BufferLoad) and isinstance(b, E.FloatImm | E.IntImm) and b.value == 0:
+        if isinstance(a, BufferLoad) and isinstance(b, E.FloatImm | E.IntImm) and b.value == 0:
             padded = self.load_or_zero(c, a.buffer, a.indices)
             if padded is not None:
                 return padded
@@ -262,4 +264,4 @@ class ValueEmitter(MemoryEmitter):
 
 
 def _touches_memory(e: PrimExpr) -> bool:
-    return any(isinstance(x, E.BufferLoad | E.Call) for x in walk(e))
+    return any(isinstance(x, BufferLoad | E.Call) for x in walk(e))

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autosched.ir.node import Node, walk
-from autosched.tir.expr import Buffer, IntImm, PrimExpr, const_int
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import IntImm, PrimExpr, const_int
 from autosched.tir.stmt import Block
 
 Alignments = Sequence[tuple[int, int, int]]  # (axis, factor, offset): the axis' stride is k * factor + offset

@@ -16,7 +16,8 @@ from autosched.codegen.lower.align import Alignments, aligned_strides
 from autosched.codegen.lower.loops import enter
 from autosched.ir.node import Node, children, map_children
 from autosched.tir import expr as E
-from autosched.tir.expr import Buffer, BufferLoad, IntImm, PrimExpr, Var, const_int
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.expr import IntImm, PrimExpr, Var, const_int
 from autosched.tir.functor import free_vars, rewrite
 from autosched.tir.simplify import Analyzer, Linear
 from autosched.tir.stmt import Allocate, BufferStore, For, LetStmt, LoopKind, Stmt

@@ -7,7 +7,8 @@ from typing import Any
 
 from autosched.codegen.lower.loops import guarded
 from autosched.ir.node import walk
-from autosched.tir.expr import Buffer, PrimExpr, Var
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.functor import rewrite, substitute
 from autosched.tir.match import inline_matches
 from autosched.tir.simplify import fold

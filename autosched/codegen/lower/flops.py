@@ -14,6 +14,7 @@ import numpy as np
 
 from autosched.ir.node import Node, children, walk
 from autosched.tir import expr as E
+from autosched.tir.dtypes import is_float
 from autosched.tir.expr import PrimExpr, Var, const_int
 from autosched.tir.functor import free_vars
 from autosched.tir.stmt import BufferStore, For, IfThenElse, Stmt
@@ -112,8 +113,8 @@ def evaluate_index(e: PrimExpr, values: dict[Var, Any]) -> Any:
 def _in_expression(value: Node) -> int:
     count = 0
     for node in walk(value):
-        if isinstance(node, _ARITHMETIC) and E.is_float(node.dtype):
+        if isinstance(node, _ARITHMETIC) and is_float(node.dtype):
             count += 1
-        elif isinstance(node, E.Call) and node.op not in ("if_then_else", "likely") and E.is_float(node.dtype):
+        elif isinstance(node, E.Call) and node.op not in ("if_then_else", "likely") and is_float(node.dtype):
             count += 2 if node.op == "fma" else 1
     return count

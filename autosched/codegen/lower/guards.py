@@ -15,7 +15,8 @@ import numpy as np
 
 from autosched.ir.node import map_children
 from autosched.tir import expr as E
-from autosched.tir.expr import BufferLoad, PrimExpr, Var
+from autosched.tir.buffer import BufferLoad
+from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.functor import free_vars, loads, rewrite
 from autosched.tir.simplify import form_key
 from autosched.tir.stmt import BufferStore, For, IfThenElse, LoopKind, Stmt

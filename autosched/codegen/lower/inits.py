@@ -11,8 +11,10 @@ from collections.abc import Iterator
 
 from autosched.codegen.lower.loops import guarded
 from autosched.ir.node import Node, children, map_children, walk
+from autosched.tir.axis import REDUCE
+from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import EQ as EQUAL
-from autosched.tir.expr import REDUCE, Buffer, BufferLoad, PrimExpr, Var, all_of, compare
+from autosched.tir.expr import PrimExpr, Var, all_of, compare
 from autosched.tir.functor import free_vars, stores, substitute
 from autosched.tir.simplify import split_conditions
 from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LoopKind, SeqStmt, Stmt, seq

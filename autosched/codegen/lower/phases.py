@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from autosched.errors import CodegenError
-from autosched.tir.expr import Buffer, IntImm, PrimExpr, Var, as_int, const_int
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import IntImm, PrimExpr, Var, as_int, const_int
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import Allocate, For, LoopKind, SeqStmt, Stmt, seq
 

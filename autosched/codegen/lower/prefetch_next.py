@@ -17,7 +17,8 @@ from typing import Any
 
 from autosched.ir.node import children, map_children, walk
 from autosched.tir import expr as E
-from autosched.tir.expr import BufferLoad, PrimExpr, Var, cast, const, const_int
+from autosched.tir.buffer import BufferLoad
+from autosched.tir.expr import PrimExpr, Var, cast, const, const_int
 from autosched.tir.functor import substitute
 from autosched.tir.stmt import Evaluate, For, LoopKind, Stmt, seq
 

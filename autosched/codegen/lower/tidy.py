@@ -11,7 +11,9 @@ import dataclasses
 from autosched.codegen.lower.loops import NOTHING, const_range, enter, is_nothing
 from autosched.ir.node import FrozenDict, walk
 from autosched.tir import expr as E
-from autosched.tir.expr import BufferLoad, PrimExpr, Var, all_of, const_int
+from autosched.tir.buffer import BufferLoad
+from autosched.tir.dtypes import is_int
+from autosched.tir.expr import PrimExpr, Var, all_of, const_int
 from autosched.tir.functor import substitute, uses
 from autosched.tir.simplify import Analyzer, Linear, form_key, split_conditions
 from autosched.tir.stmt import (
@@ -53,7 +55,7 @@ def tidy(stmt: Stmt, analyzer: Analyzer | None = None) -> Stmt:
         case LetStmt():
             value = a.simplify(stmt.value)
             inner = a.copy()
-            if E.is_int(value.dtype):
+            if is_int(value.dtype):
                 inner.bind(stmt.var, value)
             body = tidy(stmt.body, inner)
             return NOTHING if is_nothing(body) else LetStmt(stmt.var, value, body)
@@ -162,7 +164,7 @@ def _shorten(loop: For, body: IfThenElse, a: Analyzer) -> Stmt:
 
 def difference(condition: PrimExpr, a: Analyzer) -> Linear | None:
     """For an integer comparison other than == and !=: the L for which it says L <= 0; None for other conditions."""
-    if not isinstance(condition, E.LT | E.LE | E.GT | E.GE) or not E.is_int(condition.a.dtype):
+    if not isinstance(condition, E.LT | E.LE | E.GT | E.GE) or not is_int(condition.a.dtype):
         return None
     left, right = a.linear(condition.a), a.linear(condition.b)
     if isinstance(condition, E.GT | E.GE):

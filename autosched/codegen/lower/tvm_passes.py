@@ -19,6 +19,8 @@ from autosched.ir.node import map_children, walk
 from autosched.ir.transform import Pass, PassInfo
 from autosched.target import Target
 from autosched.tir import expr as E
+from autosched.tir.axis import IterVar
+from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import IntImm
 from autosched.tir.function import PrimFunc
 from autosched.tir.functor import rewrite, substitute
@@ -48,7 +50,7 @@ def _simplified(stmt: Any, analyzer: Analyzer) -> Any:
         analyzer = analyzer.copy()
         for iv in stmt.iter_vars:
             analyzer.bind(iv.var, iv.dom)
-    if isinstance(stmt, E.Buffer | E.IterVar | E.Var):
+    if isinstance(stmt, Buffer | IterVar | E.Var):
         return stmt
     return map_children(stmt, lambda child: _simplified(child, analyzer))
 
@@ -65,7 +67,7 @@ def _remove_no_op(func: PrimFunc) -> PrimFunc:
             return Evaluate(IntImm(0))
         if isinstance(x, IfThenElse) and isinstance(x.condition, IntImm):
             return x.then_case if x.condition.value else x.else_case or Evaluate(IntImm(0))
-        if isinstance(x, BufferStore) and isinstance(x.value, E.BufferLoad) and x.value.buffer is x.buffer:
+        if isinstance(x, BufferStore) and isinstance(x.value, BufferLoad) and x.value.buffer is x.buffer:
             same = all(E._same(a, b) for a, b in zip(x.value.indices, x.indices, strict=True))
             return Evaluate(IntImm(0)) if same else x
         if isinstance(x, SeqStmt):

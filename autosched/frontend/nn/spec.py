@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autosched.errors import InvalidTypeError, UnknownOptionError, WrongInputError
-from autosched.tir.expr import check_dtype
+from autosched.tir.dtypes import check_dtype
 
 
 @dataclass(frozen=True)

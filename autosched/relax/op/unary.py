@@ -11,7 +11,7 @@ from autosched.relax.op.math import erf as np_erf
 from autosched.relax.op.registry import OpDef, define_op, sample
 from autosched.relax.op.types import float_same, same, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
-from autosched.tir.expr import check_dtype
+from autosched.tir.dtypes import check_dtype
 
 SHAPES = ((3, 5), (1,), ())
 

@@ -6,7 +6,9 @@ from enum import IntEnum
 
 from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
-from autosched.tir.expr import REDUCE, Add, BufferLoad, Cast, Mul, PrimExpr, Var, const_int
+from autosched.tir.axis import REDUCE
+from autosched.tir.buffer import BufferLoad
+from autosched.tir.expr import Add, Cast, Mul, PrimExpr, Var, const_int
 from autosched.tir.function import PrimFunc
 from autosched.tir.functor import blocks, loads
 from autosched.tir.stmt import Block, BufferStore

@@ -15,7 +15,8 @@ from autosched.relax.rewrite import Rewriter
 from autosched.relax.struct_info import TensorStructInfo, TupleStructInfo
 from autosched.relax.transform.dead_code import remove_unused_functions
 from autosched.te.prim_func import UniqueNames
-from autosched.tir.expr import Buffer, IntImm
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import IntImm
 from autosched.tir.expr import Var as TirVar
 from autosched.tir.function import PrimFunc, make_root
 from autosched.tir.functor import rewrite

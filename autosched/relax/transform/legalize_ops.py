@@ -17,7 +17,8 @@ from autosched.relax.rewrite import Rewriter
 from autosched.relax.struct_info import TensorStructInfo, TupleStructInfo, tensor_infos
 from autosched.relax.te_call import TECall, make_te_call
 from autosched.relax.transform.views import without_kernel
-from autosched.tir.expr import Buffer, BufferLoad, const
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.expr import const
 from autosched.tir.function import PrimFunc
 from autosched.tir.functor import rewrite
 from autosched.tir.stmt import Block

@@ -13,15 +13,17 @@ from autosched.script.parser.tir_buffer import buffer, extent_between, region, s
 from autosched.script.parser.tir_expr import ExprReader
 from autosched.tir import expr as E
 from autosched.tir.access import infer_regions
-from autosched.tir.expr import Buffer, IntImm, IterVar, PrimExpr, Range, Var
+from autosched.tir.axis import OPAQUE, REDUCE, SCAN, SPATIAL, IterVar, Range
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import IntImm, PrimExpr, Var
 from autosched.tir.stmt import Block, BlockRealize, BufferRegion, MatchBufferRegion, Stmt
 
 ReadBody = Callable[[Sequence[ast.stmt]], Stmt]
 Domains = Mapping[Var, Range]  # the loops around a block, by variable
 
 AXES = {
-    "axis.spatial": E.SPATIAL, "axis.S": E.SPATIAL, "axis.reduce": E.REDUCE, "axis.R": E.REDUCE,
-    "axis.scan": E.SCAN, "axis.opaque": E.OPAQUE,
+    "axis.spatial": SPATIAL, "axis.S": SPATIAL, "axis.reduce": REDUCE, "axis.R": REDUCE,
+    "axis.scan": SCAN, "axis.opaque": OPAQUE,
 }  # fmt: skip
 ALLOCATE = ("alloc_buffer", "sblock_alloc_buffer")
 BLOCK = ("block", "sblock")
@@ -155,7 +157,7 @@ def _read_remap(
         loop = exprs.expr(node)
         if not isinstance(loop, Var) or loop not in domains:
             raise state.error(node, "T.axis.remap takes loop variables")
-        if kind not in (E.SPATIAL, E.REDUCE) or not isinstance(target, ast.Name):
+        if kind not in (SPATIAL, REDUCE) or not isinstance(target, ast.Name):
             raise state.error(call, f"'{kind}' is no kind of axis: S is spatial, R is reduce")
         _bind(exprs, target.id, IterVar(domains[loop], Var(target.id, loop.dtype), kind), loop, header)
     return True

@@ -10,7 +10,9 @@ from autosched.script.parser import values
 from autosched.script.parser.state import State, arguments, keywords
 from autosched.script.parser.tir_expr import ExprReader
 from autosched.tir import expr as E
-from autosched.tir.expr import Buffer, PrimExpr, Range, SizeVar, Var
+from autosched.tir.axis import Range
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import PrimExpr, SizeVar, Var
 from autosched.tir.simplify import Analyzer, form_key
 from autosched.tir.stmt import BufferRegion
 

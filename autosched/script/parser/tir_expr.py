@@ -15,7 +15,9 @@ from autosched.script.parser import values
 from autosched.script.parser.state import State, arguments
 from autosched.tir import calls
 from autosched.tir import expr as E
-from autosched.tir.expr import Buffer, PrimExpr
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.dtypes import check_dtype, is_float, is_int
+from autosched.tir.expr import PrimExpr
 
 BINARY: dict[type[ast.AST], type[E.BinaryOp]] = {
     ast.Add: E.Add, ast.Sub: E.Sub, ast.Mult: E.Mul, ast.Div: E.Div, ast.FloorDiv: E.FloorDiv, ast.Mod: E.FloorMod,
@@ -40,8 +42,8 @@ _BUILTINS: dict[str, Any] = {"abs": abs, "int": int, "float": float, "len": len,
 
 def _limit(kind: str) -> Callable[[str], PrimExpr]:
     def limit(dtype: str) -> PrimExpr:
-        info: Any = np.finfo(dtype) if E.is_float(E.check_dtype(dtype, kind)) else np.iinfo(dtype)
-        return E.const(float(getattr(info, kind)) if E.is_float(dtype) else int(getattr(info, kind)), dtype)
+        info: Any = np.finfo(dtype) if is_float(check_dtype(dtype, kind)) else np.iinfo(dtype)
+        return E.const(float(getattr(info, kind)) if is_float(dtype) else int(getattr(info, kind)), dtype)
 
     return limit
 
@@ -146,7 +148,7 @@ class ExprReader:
         if isinstance(x, int | float) and isinstance(y, int | float):
             return self._python(node, kind, x, y)  # type: ignore[no-any-return]
         a, b = self.pair(left, right)
-        if kind is E.Div and isinstance(node, ast.BinOp) and E.is_int(a.dtype):
+        if kind is E.Div and isinstance(node, ast.BinOp) and is_int(a.dtype):
             raise self.state.error(node, "/ of integers: write // or T.truncdiv")
         return kind(a, b)
 
@@ -228,7 +230,7 @@ class ExprReader:
         if isinstance(owner, PrimExpr):
             raise self.state.error(base, "expected the name of a buffer")
         buffer = owner if isinstance(owner, Buffer) else self.buffer(base)
-        return E.BufferLoad(buffer, self.indices(buffer, index))
+        return BufferLoad(buffer, self.indices(buffer, index))
 
     # --- calls
 

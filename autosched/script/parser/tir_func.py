@@ -12,7 +12,8 @@ from autosched.script.parser.state import State, arguments
 from autosched.script.parser.tir_block import ALLOCATE
 from autosched.script.parser.tir_buffer import buffer, symbol
 from autosched.script.parser.tir_stmt import StmtReader
-from autosched.tir.expr import Buffer, IntImm, Var
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import IntImm, Var
 from autosched.tir.function import PrimFunc, make_root
 from autosched.tir.stmt import Block, BlockRealize, Stmt
 

@@ -15,7 +15,9 @@ from autosched.script.parser.tir_block import ALLOCATE, BLOCK, read_block
 from autosched.script.parser.tir_buffer import buffer, dims, extent_between
 from autosched.script.parser.tir_expr import BINARY, BITS, ExprReader
 from autosched.tir import expr as E
-from autosched.tir.expr import Buffer, PrimExpr, Range, Var
+from autosched.tir.axis import Range
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.stmt import (
     THREADS,
     Allocate,

@@ -10,14 +10,15 @@ from autosched.script.printer.literals import attributes, string
 from autosched.script.printer.tir_buffer import buffer_call, declare_symbols, region
 from autosched.script.printer.tir_expr import expr, name_of
 from autosched.tir import expr as E
-from autosched.tir.expr import IterVar, PrimExpr, Var
+from autosched.tir.axis import OPAQUE, REDUCE, SCAN, SPATIAL, IterVar
+from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.simplify import form_key
 from autosched.tir.stmt import Block, BlockRealize, For, Stmt
 
 WriteStmt = Callable[[Context, Stmt], None]
 Loops = dict[Var, For]  # the loops around a block, by variable
 
-AXIS = {E.SPATIAL: "spatial", E.REDUCE: "reduce", E.SCAN: "scan", E.OPAQUE: "opaque"}
+AXIS = {SPATIAL: "spatial", REDUCE: "reduce", SCAN: "scan", OPAQUE: "opaque"}
 
 
 def write_block(ctx: Context, block: Block, realize: BlockRealize | None, loops: Loops, write_body: WriteStmt) -> None:
@@ -104,7 +105,7 @@ def _write_run(ctx: Context, run: list[tuple[IterVar, PrimExpr]]) -> None:
 
 def _runs_whole_loop(iv: IterVar, value: PrimExpr, loops: Loops) -> bool:
     loop = loops.get(value) if isinstance(value, Var) else None
-    if loop is None or iv.kind not in (E.SPATIAL, E.REDUCE) or iv.var.dtype != loop.loop_var.dtype:
+    if loop is None or iv.kind not in (SPATIAL, REDUCE) or iv.var.dtype != loop.loop_var.dtype:
         return False
     return _same(iv.dom.min, loop.start) and _same(iv.dom.extent, loop.extent)
 

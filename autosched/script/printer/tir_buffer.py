@@ -9,7 +9,8 @@ from autosched.script.printer.context import Context
 from autosched.script.printer.literals import string, tuple_text
 from autosched.script.printer.tir_expr import expr, name_of
 from autosched.tir import expr as E
-from autosched.tir.expr import Buffer, SizeVar, Var
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import SizeVar, Var
 from autosched.tir.stmt import BufferRegion
 
 DEFAULT_ALIGNMENT = 64

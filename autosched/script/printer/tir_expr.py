@@ -10,7 +10,10 @@ from autosched.script.intrinsics import RESULT_LIKE
 from autosched.script.printer.context import Context
 from autosched.script.printer.literals import float_constant, int_constant, string
 from autosched.tir import expr as E
-from autosched.tir.expr import Buffer, IterVar, PrimExpr, Range, Var
+from autosched.tir.axis import IterVar, Range, Reduce
+from autosched.tir.buffer import Buffer, BufferData, BufferLoad, ProducerLoad
+from autosched.tir.dtypes import is_int
+from autosched.tir.expr import PrimExpr, Var
 
 # how tightly an expression binds; a larger one needs no parentheses inside a smaller one
 OR, AND, NOT, COMPARE, SUM, PRODUCT, UNARY, ATOM = range(8)
@@ -68,7 +71,7 @@ def _text(ctx: Context, e: Any) -> tuple[str, int]:
 def _binary(ctx: Context, e: E.BinaryOp) -> tuple[str, int]:
     kind = type(e)
     both_constant = isinstance(e.a, E.IntImm | E.FloatImm) and isinstance(e.b, E.IntImm | E.FloatImm)
-    if kind is E.Div and E.is_int(dtype_of(e.a)):
+    if kind is E.Div and is_int(dtype_of(e.a)):
         return f"{ctx.t('truncdiv')}({exprs(ctx, (e.a, e.b))})", ATOM
     if kind in FUNCTIONS:
         return f"{ctx.t(FUNCTIONS[kind])}({exprs(ctx, (e.a, e.b))})", ATOM
@@ -129,15 +132,15 @@ def access(ctx: Context, buffer: Buffer, indices: tuple[Any, ...]) -> str:
     return f"{name_of(ctx, buffer)}[{exprs(ctx, indices) or '()'}]"
 
 
-def _load(ctx: Context, e: E.BufferLoad) -> tuple[str, int]:
+def _load(ctx: Context, e: BufferLoad) -> tuple[str, int]:
     return access(ctx, e.buffer, e.indices), ATOM
 
 
-def _producer_load(ctx: Context, e: E.ProducerLoad) -> tuple[str, int]:
+def _producer_load(ctx: Context, e: ProducerLoad) -> tuple[str, int]:
     return f"{getattr(e.producer, 'name', 'producer')}[{exprs(ctx, e.indices) or '()'}]", ATOM
 
 
-def _reduce(ctx: Context, e: E.Reduce) -> tuple[str, int]:
+def _reduce(ctx: Context, e: Reduce) -> tuple[str, int]:
     """A te reduction, for reading: it never stands in a PrimFunc."""
     with ctx.names.frame():
         left = [ctx.names.define(v, v.name) for v in e.combiner.lhs]
@@ -163,7 +166,7 @@ def _buffer(ctx: Context, b: Buffer) -> tuple[str, int]:
     return name_of(ctx, b), ATOM
 
 
-def _data(ctx: Context, e: E.BufferData) -> tuple[str, int]:
+def _data(ctx: Context, e: BufferData) -> tuple[str, int]:
     return f"{name_of(ctx, e.buffer)}.data", ATOM
 
 
@@ -174,7 +177,7 @@ def is_expression(node: Any) -> bool:
 
 _PRINTERS: dict[type, Callable[[Context, Any], tuple[str, int]]] = {
     E.IntImm: _int, E.FloatImm: _float, E.StringImm: _string, E.Not: _not, E.Select: _select, E.Cast: _cast,
-    E.BufferData: _data, E.Call: _call, E.Let: _let, E.BufferLoad: _load, E.ProducerLoad: _producer_load,
-    E.Reduce: _reduce,
+    BufferData: _data, E.Call: _call, E.Let: _let, BufferLoad: _load, ProducerLoad: _producer_load,
+    Reduce: _reduce,
     IterVar: _iter_var, Range: _range, Buffer: _buffer,
 }  # fmt: skip

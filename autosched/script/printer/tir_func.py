@@ -10,7 +10,8 @@ from autosched.script.printer.tir_block import write_allocations
 from autosched.script.printer.tir_buffer import buffer_call, buffer_type, declare_symbols, is_plain
 from autosched.script.printer.tir_expr import expr, name_of
 from autosched.script.printer.tir_stmt import StmtWriter
-from autosched.tir.expr import Buffer, SizeVar, Var, const_int
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import SizeVar, Var, const_int
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import Block, BlockRealize, Stmt
 

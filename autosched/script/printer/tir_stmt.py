@@ -12,6 +12,7 @@ from autosched.script.printer.tir_buffer import buffer_call, declare_symbols
 from autosched.script.printer.tir_expr import access, expr, name_of
 from autosched.tir import expr as E
 from autosched.tir import stmt as S
+from autosched.tir.buffer import Buffer
 from autosched.tir.functor import uses
 from autosched.tir.stmt import For, LoopKind, SeqStmt, Stmt
 
@@ -134,7 +135,7 @@ class StmtWriter:
         else:
             self._scoped(lambda: f"with {call} as {self._define_buffer(buffer)}:", stmt)
 
-    def _define_buffer(self, buffer: E.Buffer) -> str:
+    def _define_buffer(self, buffer: Buffer) -> str:
         self.ctx.names.define(buffer, buffer.name)
         return name_of(self.ctx, buffer)
 

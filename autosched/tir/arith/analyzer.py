@@ -11,7 +11,9 @@ from typing import Any
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.tir import expr as E
 from autosched.tir.arith.int_set import IntervalSet
-from autosched.tir.expr import PrimExpr, Range, Var, to_expr
+from autosched.tir.axis import Range
+from autosched.tir.dtypes import is_int
+from autosched.tir.expr import PrimExpr, Var, to_expr
 from autosched.tir.functor import substitute
 from autosched.tir.simplify import Analyzer as Core
 from autosched.tir.simplify import form_key, split_conditions
@@ -92,12 +94,12 @@ class Analyzer:
 
     def _narrow(self, fact: PrimExpr) -> None:
         """Narrow the range of a variable that a comparison bounds by numbers."""
-        if isinstance(fact, E.EQ) and E.is_int(fact.a.dtype):
+        if isinstance(fact, E.EQ) and is_int(fact.a.dtype):
             for var, value in ((fact.a, fact.b), (fact.b, fact.a)):
                 if isinstance(var, Var):
                     self.bind(var, value)
                     return
-        if not isinstance(fact, E.LT | E.LE | E.GT | E.GE) or not E.is_int(fact.a.dtype):
+        if not isinstance(fact, E.LT | E.LE | E.GT | E.GE) or not is_int(fact.a.dtype):
             return
         less = isinstance(fact, E.LT | E.LE)
         small, large = (fact.a, fact.b) if less else (fact.b, fact.a)

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autosched.tir import expr as E
-from autosched.tir.expr import PrimExpr, Range, Var, to_expr
+from autosched.tir.axis import Range
+from autosched.tir.expr import PrimExpr, Var, to_expr
 from autosched.tir.functor import free_vars
 from autosched.tir.simplify import Analyzer
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from autosched.errors import ScheduleError
 from autosched.tir import expr as E
-from autosched.tir.expr import REDUCE, SPATIAL, Buffer, IntImm, IterVar, PrimExpr, Range, Var
+from autosched.tir.axis import REDUCE, SPATIAL, IterVar, Range
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import IntImm, PrimExpr, Var
 from autosched.tir.functor import free_vars, substitute
 from autosched.tir.schedule.check import extents_of
 from autosched.tir.schedule.inline import with_regions

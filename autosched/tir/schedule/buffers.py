@@ -9,7 +9,10 @@ from typing import Any
 from autosched.errors import InvalidTypeError, ScheduleError
 from autosched.ir.node import FrozenDict
 from autosched.tir import expr as E
-from autosched.tir.expr import Buffer, BufferLoad, Range, Var, to_expr
+from autosched.tir.axis import Range
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.dtypes import check_dtype
+from autosched.tir.expr import Var, to_expr
 from autosched.tir.functor import replace_buffers, rewrite
 from autosched.tir.schedule.cache import box_below, copy_nest, replace_everywhere, require_scope
 from autosched.tir.schedule.place import where_block
@@ -26,7 +29,7 @@ def unsafe_set_dtype(tree: Tree, name: str, buffer: Buffer, dtype: str) -> Tree:
             f"unsafe_set_dtype: '{buffer.name}' belongs to the function's interface", where=where_block(tree, name),
             hint="cache_write first",
         )  # fmt: skip
-    new = replace(buffer, dtype=E.check_dtype(dtype, "unsafe_set_dtype"))
+    new = replace(buffer, dtype=check_dtype(dtype, "unsafe_set_dtype"))
 
     def step(x: object) -> object:
         if isinstance(x, BufferLoad) and x.buffer is buffer:

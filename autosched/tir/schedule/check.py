@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autosched.errors import ScheduleError
-from autosched.tir.expr import REDUCE, SPATIAL, Buffer, IntImm, Var
+from autosched.tir.axis import REDUCE, SPATIAL
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import IntImm, Var
 from autosched.tir.functor import free_vars
 from autosched.tir.schedule.iter_map import is_injective
 from autosched.tir.schedule.place import where_block

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 from autosched.errors import ScheduleError
 from autosched.tir import expr as E
-from autosched.tir.expr import REDUCE, Buffer, PrimExpr, Range, Var
+from autosched.tir.axis import REDUCE, Range
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.functor import substitute
 from autosched.tir.schedule.check import (
     body_statements,

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autosched.tir import expr as E
-from autosched.tir.expr import Buffer, IntImm, IterVar, PrimExpr, Var
+from autosched.tir.axis import IterVar
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import IntImm, PrimExpr, Var
 from autosched.tir.schedule.region import Box, Interval
 from autosched.tir.stmt import Block
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from autosched.errors import ScheduleError
 from autosched.ir.node import walk
 from autosched.tir import expr as E
-from autosched.tir.expr import BufferLoad, PrimExpr, Var
+from autosched.tir.buffer import BufferLoad
+from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.functor import rewrite, substitute
 from autosched.tir.schedule.check import require_complete, require_not_output, require_reduction
 from autosched.tir.schedule.inline import inverse_of_read, with_regions

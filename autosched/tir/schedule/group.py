@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from autosched.errors import ScheduleError
 from autosched.tir import expr as E
-from autosched.tir.expr import OPAQUE, REDUCE, SPATIAL, IntImm, IterVar, PrimExpr, Range, Var
+from autosched.tir.axis import OPAQUE, REDUCE, SPATIAL, IterVar, Range
+from autosched.tir.expr import IntImm, PrimExpr, Var
 from autosched.tir.functor import free_vars, loads, substitute
 from autosched.tir.schedule.blockize import Division, regions_over
 from autosched.tir.schedule.place import where_block

@@ -7,7 +7,8 @@ from dataclasses import replace
 from autosched.errors import ScheduleError
 from autosched.tir import expr as E
 from autosched.tir.access import infer_regions
-from autosched.tir.expr import Buffer, BufferLoad, IntImm, PrimExpr, Var
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.expr import IntImm, PrimExpr, Var
 from autosched.tir.functor import free_vars, loads, rewrite, substitute
 from autosched.tir.schedule.check import require_complete, require_not_output
 from autosched.tir.schedule.place import where_block

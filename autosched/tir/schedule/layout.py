@@ -11,7 +11,9 @@ from autosched.errors import InvalidValueError, ScheduleError
 from autosched.ir.node import FrozenDict
 from autosched.tir import expr as E
 from autosched.tir.access import full_region
-from autosched.tir.expr import SPATIAL, Buffer, BufferLoad, IterVar, PrimExpr, Range, Var
+from autosched.tir.axis import SPATIAL, IterVar, Range
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.functor import free_vars, rewrite, substitute
 from autosched.tir.index_map import IndexMap
 from autosched.tir.schedule.cache import replace_everywhere

@@ -9,6 +9,7 @@ from math import prod
 from autosched.errors import InvalidValueError, ScheduleError
 from autosched.ir.node import FrozenDict
 from autosched.tir import expr as E
+from autosched.tir.axis import REDUCE, Range
 from autosched.tir.expr import IntImm, PrimExpr, Var
 from autosched.tir.functor import free_vars, substitute
 from autosched.tir.schedule.check import (
@@ -105,7 +106,7 @@ def split(
             value = E.add(value, E.mul(v, stride))
     analyzer = tree.analyzer(tree.parents[loop])
     for v, size in zip(new_vars, sizes, strict=True):
-        analyzer.bind(v, E.Range(E.const(0, v.dtype), size))
+        analyzer.bind(v, Range(E.const(0, v.dtype), size))
     guards = [] if covered or not predicated else [E.compare(E.LT, value, loop.extent)]
     body = rebind(loop.body, {var: value}, analyzer, guards)
     for v, size in zip(reversed(new_vars), reversed(sizes), strict=True):
@@ -189,7 +190,7 @@ def fuse(tree: Tree, variables: Sequence[Var], preserve_unit_iters: bool = True)
     unit = E.const_int(top.extent) == 1 and not preserve_unit_iters
     values[top.loop_var] = E.const(0, fused.dtype) if unit else rest
     analyzer = tree.analyzer(tree.parents[top])
-    analyzer.bind(fused, E.Range(E.const(0, fused.dtype), extent))
+    analyzer.bind(fused, Range(E.const(0, fused.dtype), extent))
     body = rebind(loops[-1].body, values, analyzer)
     return tree.replace(top, For(fused, E.const(0, fused.dtype), extent, LoopKind.SERIAL, body)), fused
 
@@ -216,7 +217,7 @@ def reorder(tree: Tree, variables: Sequence[Var]) -> Tree:
     require_iter_kinds(tree, blocks, "reorder")
     require_no_ring(tree, blocks, "reorder")
     for r in blocks:
-        if r.block.init is not None or any(iv.kind == E.REDUCE for iv in r.block.iter_vars):
+        if r.block.init is not None or any(iv.kind == REDUCE for iv in r.block.iter_vars):
             require_binds_once(tree, r, chain[0], "reorder")
     queue = list(loops)
     order = [queue.pop(0) if x in loops else x for x in chain]

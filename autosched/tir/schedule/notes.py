@@ -10,7 +10,8 @@ import numpy as np
 
 from autosched.errors import InvalidTypeError, ScheduleError
 from autosched.ir.node import FrozenDict
-from autosched.tir.expr import PrimExpr, Range, Var
+from autosched.tir.axis import Range
+from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.schedule.tree import Tree
 
 

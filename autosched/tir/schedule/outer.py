@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from autosched.tir.access import full_region
-from autosched.tir.expr import Buffer
+from autosched.tir.buffer import Buffer
 from autosched.tir.schedule.tree import Tree, all_realizes
 from autosched.tir.stmt import Block, BufferRegion
 

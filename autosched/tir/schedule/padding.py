@@ -8,7 +8,9 @@ from dataclasses import replace
 from autosched.errors import ScheduleError
 from autosched.tir import expr as E
 from autosched.tir.access import point
-from autosched.tir.expr import SPATIAL, Buffer, BufferLoad, IntImm, IterVar, PrimExpr, Range, Var
+from autosched.tir.axis import SPATIAL, IterVar, Range
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.expr import IntImm, PrimExpr, Var
 from autosched.tir.functor import free_vars, loads, replace_buffers, rewrite, substitute
 from autosched.tir.schedule.check import require_complete, require_reduction
 from autosched.tir.schedule.inline import with_regions

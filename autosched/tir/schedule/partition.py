@@ -8,7 +8,8 @@ from dataclasses import replace
 from autosched.errors import ScheduleError
 from autosched.ir.node import walk
 from autosched.tir import expr as E
-from autosched.tir.expr import REDUCE, IntImm, PrimExpr, Var
+from autosched.tir.axis import REDUCE, Range
+from autosched.tir.expr import IntImm, PrimExpr, Var
 from autosched.tir.functor import free_vars, rewrite
 from autosched.tir.schedule.check import body_statements, starts_at_zero
 from autosched.tir.schedule.loops import rebind
@@ -49,7 +50,7 @@ def loop_partition(tree: Tree, var: Var, sizes: Sequence[int | None]) -> tuple[T
     for n, size in enumerate(extent - known if s is None else s for s in sizes):
         new = Var(f"{var.name}_{n}", var.dtype)
         analyzer = tree.analyzer(tree.parents[loop])
-        analyzer.bind(new, E.Range(IntImm(0, var.dtype), IntImm(size, var.dtype)))
+        analyzer.bind(new, Range(IntImm(0, var.dtype), IntImm(size, var.dtype)))
         shifted: PrimExpr = E.add(IntImm(start, var.dtype), new)
         body = rebind(loop.body if n == 0 else _copied(loop.body, taken), {var: shifted}, analyzer)
         parts.append(For(new, IntImm(0, var.dtype), IntImm(size, var.dtype), loop.kind, body))
@@ -121,7 +122,7 @@ def merge(tree: Tree, variables: Sequence[Var]) -> tuple[Tree, Var]:
     _require_independent(tree, loops)
     new = Var(f"{first.loop_var.name}_m", first.loop_var.dtype)
     analyzer = tree.analyzer(parent)
-    analyzer.bind(new, E.Range(first.start, first.extent))
+    analyzer.bind(new, Range(first.start, first.extent))
     bodies = [rebind(x.body, {x.loop_var: new}, analyzer) for x in loops]
     joined = For(new, first.start, first.extent, LoopKind.SERIAL, seq(*bodies))
     kept = (*items[: places[0]], joined, *items[places[-1] + 1 :])

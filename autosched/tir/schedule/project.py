@@ -7,7 +7,8 @@ from collections.abc import Set as AbstractSet
 
 from autosched.errors import ScheduleError
 from autosched.tir import expr as E
-from autosched.tir.expr import SPATIAL, PrimExpr, Var
+from autosched.tir.axis import SPATIAL
+from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.functor import free_vars, substitute
 from autosched.tir.schedule.place import where_block
 from autosched.tir.schedule.tree import Tree

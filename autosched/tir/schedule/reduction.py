@@ -10,7 +10,10 @@ import numpy as np
 from autosched.errors import ScheduleError
 from autosched.ir.node import walk
 from autosched.tir import expr as E
-from autosched.tir.expr import REDUCE, SPATIAL, Buffer, BufferLoad, IterVar, PrimExpr, Range, Var
+from autosched.tir.axis import REDUCE, SPATIAL, IterVar, Range
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.dtypes import is_float
+from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.functor import free_vars, substitute
 from autosched.tir.schedule.check import feeds_reduction, require_binds_once, require_reduction
 from autosched.tir.schedule.inline import with_regions
@@ -106,9 +109,9 @@ def identity_of(kind: type, dtype: str) -> PrimExpr:
         return E.const(0, dtype)
     if kind is E.Mul:
         return E.const(1, dtype)
-    info = np.finfo(dtype) if E.is_float(dtype) else np.iinfo(dtype)
+    info = np.finfo(dtype) if is_float(dtype) else np.iinfo(dtype)
     value = info.min if kind is E.Max else info.max
-    return E.const(float(value) if E.is_float(dtype) else int(value), dtype)
+    return E.const(float(value) if is_float(dtype) else int(value), dtype)
 
 
 def _reducer(tree: Tree, name: str) -> tuple[type[E.BinaryOp], PrimExpr, BufferStore]:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autosched.tir import expr as E
-from autosched.tir.expr import Buffer, IntImm, PrimExpr, Var
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import IntImm, PrimExpr, Var
 from autosched.tir.functor import free_vars, substitute
 from autosched.tir.schedule.tree import Tree
 from autosched.tir.simplify import Analyzer, Linear

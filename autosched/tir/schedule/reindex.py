@@ -8,7 +8,9 @@ from dataclasses import replace
 from autosched.errors import ScheduleError
 from autosched.tir import expr as E
 from autosched.tir.access import full_region, point
-from autosched.tir.expr import REDUCE, SPATIAL, Buffer, BufferLoad, IntImm, IterVar, PrimExpr, Var
+from autosched.tir.axis import REDUCE, SPATIAL, IterVar
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.expr import IntImm, PrimExpr, Var
 from autosched.tir.functor import free_vars, loads, rewrite, stores, substitute
 from autosched.tir.schedule.cache import require_scope
 from autosched.tir.schedule.check import body_statements, require_complete_or_reduction, writes_each_point_once

@@ -7,7 +7,9 @@ from dataclasses import replace
 from autosched.errors import ScheduleError
 from autosched.ir.node import FrozenDict
 from autosched.tir import expr as E
-from autosched.tir.expr import Buffer, BufferLoad, PrimExpr, Range
+from autosched.tir.axis import Range
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.expr import PrimExpr
 from autosched.tir.functor import free_vars, rewrite, substitute
 from autosched.tir.schedule.cache import replace_everywhere
 from autosched.tir.schedule.check import RING, require_complete_or_reduction, require_not_output

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autosched.errors import InvalidTypeError, ScheduleError
-from autosched.tir.expr import Buffer
+from autosched.tir.buffer import Buffer
 from autosched.tir.index_map import IndexMap
 from autosched.tir.schedule import cache, compute_at, inline, layout, loops, notes, reduction, sampling
 from autosched.tir.schedule.extras import INLINE

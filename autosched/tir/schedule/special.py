@@ -7,7 +7,8 @@ from typing import Any
 
 from autosched.errors import InvalidTypeError, InvalidValueError, ScheduleError
 from autosched.tir import expr as E
-from autosched.tir.expr import Buffer
+from autosched.tir.axis import Range
+from autosched.tir.buffer import Buffer
 from autosched.tir.functor import substitute
 from autosched.tir.index_map import IndexMap
 from autosched.tir.schedule import buffers, cache, compute_at, epilogue, layout, reindex, rolling
@@ -251,7 +252,7 @@ class ScheduleSpecial(ScheduleExtras):
         if isinstance(gen_new_ranges, str | IndexMap):
             mapping = layout.to_index_map(gen_new_ranges, len(iter_vars), "int32")
             ends = mapping.map_indices([iv.var for iv in iter_vars])
-            ranges = tuple(E.Range(a, E.sub(b, a)) for a, b in zip(ends[::2], ends[1::2], strict=True))
+            ranges = tuple(Range(a, E.sub(b, a)) for a, b in zip(ends[::2], ends[1::2], strict=True))
         else:
             ranges = buffers.ranges_of(tree, name, found, gen_new_ranges)
         tree = buffers.set_access(tree, name, found, buffer_type, ranges)

@@ -9,7 +9,9 @@ from typing import Any
 from autosched.errors import ScheduleError
 from autosched.ir.node import FrozenDict, walk
 from autosched.tir import expr as E
-from autosched.tir.expr import REDUCE, Buffer, BufferLoad, IntImm, PrimExpr, Range, Var
+from autosched.tir.axis import REDUCE, Range
+from autosched.tir.buffer import Buffer, BufferData, BufferLoad
+from autosched.tir.expr import IntImm, PrimExpr, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.functor import free_vars, rewrite, substitute
 from autosched.tir.schedule.blockize import blockize
@@ -206,7 +208,7 @@ def _with_pointers(body: Stmt, places: Mapping[Buffer, BufferRegion]) -> Stmt:
     """Pointers into matched buffers as pointers into their sources: code from outside knows no second names."""
 
     def step(x: Any) -> Any:
-        if not isinstance(x, E.Call) or x.op != "tvm_access_ptr" or not isinstance(x.args[1], E.BufferData):
+        if not isinstance(x, E.Call) or x.op != "tvm_access_ptr" or not isinstance(x.args[1], BufferData):
             return x
         place = places.get(x.args[1].buffer)
         if place is None:

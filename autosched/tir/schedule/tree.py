@@ -11,7 +11,8 @@ from dataclasses import replace
 from functools import cached_property
 
 from autosched.errors import ScheduleError
-from autosched.tir.expr import Buffer, IntImm, PrimExpr, Var
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import IntImm, PrimExpr, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import (

@@ -20,7 +20,8 @@ from autosched.ir.node import children, walk
 from autosched.target import Target
 from autosched.tir import BufferLoad, BufferStore, For, IfThenElse, LoopKind, PrimFunc, Stmt, Var
 from autosched.tir import expr as E
-from autosched.tir.expr import Buffer, PrimExpr
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import PrimExpr
 from autosched.tir.simplify import Analyzer, form_key
 
 FEATURES = (

@@ -14,6 +14,7 @@ from autosched.ir import IRModule, assert_structural_equal, structural_key
 from autosched.script import from_source, script
 from autosched.target import Target
 from autosched.tir import expr as E
+from autosched.tir.buffer import BufferLoad
 from autosched.tir.expr import FloatImm, IntImm, PrimExpr, Var
 from autosched.tir.function import PrimFunc
 from tests.script import samples
@@ -118,7 +119,7 @@ def numbers(draw: st.DrawFn, depth: int = 4) -> PrimExpr:
     if kind == 7:
         return E.Let(v := Var("v"), a, E.Add(v, b))
     if kind == 8:
-        return E.Cast(E.BufferLoad(A, (a,)), "int32")
+        return E.Cast(BufferLoad(A, (a,)), "int32")
     condition = draw(truths(depth - 1))
     return E.Select(condition, a, b) if draw(st.booleans()) else E.Call("if_then_else", (condition, a, b), "int32")
 

@@ -7,6 +7,7 @@ import pytest
 from autosched import te, tir
 from autosched.script import script
 from autosched.tir import expr as E
+from autosched.tir.buffer import BufferLoad
 from autosched.tir.expr import FloatImm, IntImm, Var
 from autosched.tir.stmt import Evaluate
 from tests.script import samples
@@ -80,5 +81,5 @@ def test_tensor_expressions_print_for_messages() -> None:
 
 def test_a_broken_expression_still_prints() -> None:
     assert "T.unknown" in str(E.Add(i, None))
-    assert "T.unknown" in str(E.BufferLoad(A, (object(),)))
+    assert "T.unknown" in str(BufferLoad(A, (object(),)))
     assert "T.unknown" in str(Evaluate(None))

@@ -1,0 +1,36 @@
+"""Names of scalar types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autosched.errors import InvalidTypeError, InvalidValueError
+
+
+def is_int(dtype: str) -> bool:
+    """Whether `dtype` is a signed or unsigned integer or bool."""
+    return dtype.startswith(("int", "uint", "bool"))
+
+
+def is_float(dtype: str) -> bool:
+    return dtype.startswith(("float", "bfloat"))
+
+
+DTYPES = frozenset((
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+    "bfloat16",
+))  # fmt: skip
+
+
+def check_dtype(dtype: Any, what: str, *also: str) -> str:
+    """The name of a dtype. Raises InvalidTypeError for what is no name, InvalidValueError for an unknown one."""
+    if not isinstance(dtype, str):
+        name = getattr(dtype, "__name__", None) or getattr(dtype, "name", None)  # np.float32, np.dtype
+        if not isinstance(name, str) or name not in DTYPES:
+            raise InvalidTypeError(f"{what}: a dtype is a string such as 'float32', got {dtype!r}")
+        return name
+    if dtype in DTYPES or dtype in also:
+        return str(dtype)
+    if dtype in ("int", "float"):
+        return f"{dtype}32"
+    raise InvalidValueError(f"{what}: unknown dtype '{dtype}'", hint=f"one of {', '.join(sorted(DTYPES))}")
