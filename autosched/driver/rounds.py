@@ -15,7 +15,10 @@ from autosched.driver.programs import Program
 SLICE_S = 0.02  # how long one program runs before the next has its turn
 WARM_UP_S = 0.3
 LEAST_ROUNDS = 6  # from here on an order statistic can be a 95 % interval of a median
-SETTLE_S = 0.004  # other runtimes' threads go on spinning for some milliseconds after their work
+# Threads of other runtimes go on spinning after their work and would take a core from the next program: ONNX Runtime's
+# for 55 to 65 ms, OpenMP's for 10 to 200 ms.
+SETTLE_S, LONGEST_SETTLE_S = 0.012, 0.4  # the system counts the CPU time of running threads at ticks of up to 10 ms
+SETTLED = 0.2  # of a core, used by this process while this thread sleeps
 DRIFT_LIMIT, OUTLIER_LIMIT = 0.03, 0.05
 
 
@@ -151,6 +154,13 @@ def _warm_up(program: Program, duration_s: float | None) -> None:
 
 
 def _settle(programs: Sequence[Program]) -> None:
-    """Let the threads of the program before go to sleep, where programs have any."""
-    if len(programs) > 1 and any(program.threads > 1 for program in programs):
+    """Wait until the threads of the program before sleep, where programs have any: until they use no CPU time."""
+    if len(programs) < 2 or all(program.threads == 1 for program in programs):
+        return
+    now = begin = time.perf_counter()
+    while now - begin < LONGEST_SETTLE_S:
+        last, cpu = now, time.process_time()
         time.sleep(SETTLE_S)
+        now = time.perf_counter()
+        if time.process_time() - cpu < SETTLED * (now - last):
+            return

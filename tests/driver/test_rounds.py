@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 
 import numpy as np
@@ -35,6 +36,26 @@ def test_programs_take_turns_and_get_their_time() -> None:
     assert turns > LEAST_ROUNDS
     assert slow.cpu_s < 0.5 * slow.median_s  # it sleeps
     assert compare(fast, slow).is_clear
+
+
+def test_a_program_waits_until_the_threads_of_the_one_before_sleep() -> None:
+    spinning = threading.Event()
+
+    def spin() -> None:  # as other runtimes' threads do for a while after their work
+        end = time.perf_counter() + 0.08
+        while time.perf_counter() < end:
+            sum(range(1000))
+        spinning.clear()
+
+    def leave_a_thread() -> None:
+        spinning.set()
+        threading.Thread(target=spin).start()
+
+    met: list[bool] = []
+    programs = [Program("spins", 2, leave_a_thread), Program("quiet", 2, lambda: met.append(spinning.is_set()))]
+    measure(programs, 100.0, runs=LEAST_ROUNDS, warmup_s=0.0)
+    assert len(met) >= LEAST_ROUNDS
+    assert sum(met[-LEAST_ROUNDS:]) <= 1  # a tick of the system may hide one
 
 
 def test_a_number_of_runs_is_kept() -> None:
