@@ -1,13 +1,14 @@
-"""`autosched bench`: models and other runtimes side by side, or one model kernel by kernel."""
+"""`autosched bench`: models and other runtimes, or functions, side by side, or one model kernel by kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from autosched.cli.bench_own import bench_functions, functions_of
 from autosched.cli.common import Common, make_command
 from autosched.cli.export import export
 from autosched.cli.model import Shapes, check_model, is_built
@@ -26,6 +27,7 @@ autosched bench model.asx model.onnx --with onnxruntime
 autosched bench untuned.asx tuned.asx --time 10s --sweep threads=1,2
 autosched bench model.asx --baseline old.json --fail-if +5%
 autosched bench model.asx --profile --trace trace.json
+autosched bench package.module:function --inputs x.npz
 """
 RUNTIMES = ("onnxruntime", "openvino", "torch")
 
@@ -37,8 +39,24 @@ RUNTIMES = ("onnxruntime", "openvino", "torch")
 @click.option("--runs", type=Count(min=1), metavar="N", help="Make N runs for each row, instead of --time.")
 @click.option("--warmup", type=DURATION, help="Run so long before measuring (default: until it gets no faster).")
 @click.option("--percentiles", type=PERCENTILES, default="50,90,99", show_default=True, help="Of the runs' times.")
-@click.option("--sweep", type=SWEEP, help="Repeat for numbers: threads=1,2 or batch=1,8 (dynamic first dimensions).")
+@click.option(
+    "--sweep",
+    type=SWEEP,
+    metavar="NAME=N,…",
+    help="Repeat for numbers: threads=1,2 or batch=1,8 (dynamic first dimensions).",
+)
 @click.option("--shapes", type=SHAPES, help='Shapes of dynamic inputs: "x:1x3x224x224".')
+@click.option(
+    "--inputs", type=click.Path(path_type=Path), metavar="FILE", help="Arguments of one's own function: .npz."
+)
+@click.option(
+    "--as",
+    "run_as",
+    type=click.Choice(("latency", "throughput")),
+    default="latency",
+    show_default=True,
+    help="Time one instance alone, or one thread while other instances run on the other cores.",
+)
 @click.option("--profile", is_flag=True, help="Show each kernel's time, rates and share of the machine's peak.")
 @click.option("--trace", type=click.Path(path_type=Path), help="With --profile: write a Chrome trace (JSON).")
 @click.option("--export-json", "json_file", type=click.Path(path_type=Path), help="Write the results as JSON, too.")
@@ -56,6 +74,8 @@ def command(
     percentiles: tuple[float, ...],
     sweep: tuple[str, tuple[int, ...]] | None,
     shapes: Shapes | None,
+    inputs: Path | None,
+    run_as: Any,
     profile: bool,
     trace: Path | None,
     json_file: Path | None,
@@ -64,7 +84,11 @@ def command(
     baseline: Path | None,
     fail_if: float | None,
 ) -> int | None:
-    """Measure MODELS (.asx or .onnx) interleaved, so that a change of clock speed meets all of them alike."""
+    """Measure MODELS (.asx or .onnx) interleaved, so that a change of clock speed meets all of them alike.
+
+    MODELS may be functions of autosched.autotune, "package.module:function": each one's default is measured beside the
+    best configuration that is known, on copies of --inputs, or of its example.
+    """
     files = {form: f for form, f in (("json", json_file), ("csv", csv_file), ("markdown", markdown_file)) if f}
     names = _check_names(others, models)
     threads, batches = _read_sweep(sweep, common)
@@ -74,21 +98,48 @@ def command(
         raise UsageError("--trace belongs to --profile")
     for path in models:
         check_model(path)
+    for_models = {"--with": names, "--sweep": sweep, "--shapes": shapes, "--profile": profile, "--warmup": warmup}
+    functions = functions_of(models, inputs, for_models)
     for path in (*files.values(), *([trace] if trace else [])):
         check_output(path, inputs=models)
     if profile:
-        if names or sweep or baseline:
-            raise UsageError("--profile looks at one thing", hint="leave out --with, --sweep and --baseline")
+        if names or sweep or baseline or run_as != "latency":
+            raise UsageError("--profile looks at one thing", hint="leave out --with, --sweep, --baseline and --as")
         show_profiles(models, common, shapes, time_s, files, trace)
         return None
     from autosched.driver.baseline import read_baseline
 
     before = read_baseline(baseline) if baseline else None
+    if functions:
+        report = bench_functions(
+            functions, common, inputs, time_s=time_s, runs=runs, percentiles=percentiles, run_as=run_as
+        )
+    else:
+        report = _bench_models(
+            models, names, common, threads, batches, time_s, runs, warmup, percentiles, shapes, run_as
+        )
+    _show_report(report, percentiles, common, files)
+    return _judge(report, before, fail_if, common) if before else None
+
+
+def _bench_models(
+    models: tuple[Path, ...],
+    names: tuple[str, ...],
+    common: Common,
+    threads: Sequence[int | None],
+    batches: Sequence[int | None],
+    time_s: float,
+    runs: int | None,
+    warmup_s: float | None,
+    percentiles: tuple[float, ...],
+    shapes: Shapes | None,
+    run_as: Any,
+) -> BenchReport:
     n_rows = (len(models) + sum(not is_built(path) for path in models) * len(names)) * len(threads) * len(batches)
     with Waiting(f"measuring {count(n_rows, 'row')}, {time_s:g} s each", quiet=common.is_quiet):
         from autosched import driver
 
-        report = driver.bench(
+        found: BenchReport = driver.bench(
             models,
             target=common.target,
             records=list(common.db) or None,
@@ -97,12 +148,12 @@ def command(
             others=names,
             time_s=time_s,
             runs=runs,
-            warmup_s=warmup,
+            warmup_s=warmup_s,
             percentiles=percentiles,
             shapes=shapes,
+            run_as=run_as,
         )
-    _show_report(report, percentiles, common, files)
-    return _judge(report, before, fail_if, common) if before else None
+    return found
 
 
 def _check_names(others: str | None, models: tuple[Path, ...]) -> tuple[str, ...]:
@@ -124,12 +175,19 @@ def _read_sweep(
     return (numbers if kind == "threads" else (common.threads,)), (numbers if kind == "batch" else (None,))
 
 
-def columns(percentiles: tuple[float, ...], *, batch: bool = False) -> tuple[Column, ...]:
-    """The columns of a report's table."""
+EXTRA = (  # columns of reports that have them, after the number of threads
+    Column("batch", "batch", right=True),
+    Column("instances", "instances", right=True),
+    Column("runs_per_s", "runs/s", lambda value: f"{value:,.0f}" if value >= 100 else f"{value:.3g}", right=True),
+)
+
+
+def columns(percentiles: tuple[float, ...], facts: Collection[str] = ()) -> tuple[Column, ...]:
+    """The columns of a report's table; `facts` are the keys of its rows."""
     return (
         Column("name", "what"),
         Column("threads", "threads", right=True),
-        *((Column("batch", "batch", right=True),) if batch else ()),
+        *(column for column in EXTRA if column.key in facts),
         Column("median_s", "median ms", milliseconds, right=True),
         *(Column(f"p{p:g}_s", f"p{p:g} ms", milliseconds, right=True) for p in percentiles if p != 50),
         Column("min_s", "min ms", milliseconds, right=True),
@@ -140,15 +198,19 @@ def columns(percentiles: tuple[float, ...], *, batch: bool = False) -> tuple[Col
         Column("first_run_s", "first run ms", milliseconds, right=True),
         Column("n_runs", "runs", right=True),
         Column("speed_up", "speed-up", factor, right=True),
+        *((Column("config", "configuration"),) if "config" in facts else ()),
     )
 
 
 def _show_report(
     report: BenchReport, percentiles: tuple[float, ...], common: Common, files: Mapping[str, Path]
 ) -> None:
-    has_batch = any("batch" in row for row in report.rows)
+    facts = {key for row in report.rows for key in row}
     summary: dict[str, Any] = {key: value for key, value in report.to_json().items() if key != "rows"}
-    table = Table(columns(percentiles, batch=has_batch), report.rows, title=report.environment, summary=summary)
+    every = columns(percentiles, facts)
+    known = [column for column in every if any(row.get(column.key) is not None for row in report.rows)]
+    chosen = every if common.format in ("json", "csv") else known  # their columns do not depend on what was measured
+    table = Table(chosen, report.rows, title=report.environment, summary=summary)
     show(table, common.format)
     for line in report.verdicts:
         say(line, quiet=common.is_quiet)

@@ -10,8 +10,10 @@ import click
 
 from autosched.cli.common import Common, make_command
 from autosched.cli.logs_common import knobs_text, workload_text
+from autosched.cli.model import Shapes, is_object, load_module
 from autosched.cli.output import Column, Table, count, milliseconds, percent, say, show
 from autosched.cli.own import own_function
+from autosched.cli.values import SHAPES
 from autosched.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,8 +39,9 @@ COLUMNS = (
     "explain", example='autosched logs explain model.onnx\nautosched logs explain "conv2d 1x64" --db tuned.db'
 )
 @click.argument("what", metavar="MODEL|TASK")
+@click.option("--shapes", type=SHAPES, help='Shapes of dynamic inputs: "x:1x3x224x224".')
 @click.option("--like", metavar="DEVICE", help="As `autosched build --like` would have it.")
-def explain(common: Common, what: str, like: str | None) -> None:
+def explain(common: Common, what: str, shapes: Shapes | None, like: str | None) -> None:
     """Show which record each kernel of a model would use, the rejected ones with reasons, and what tuning may gain.
 
     MODEL may be a function of autosched.autotune, "package.module:function", with its example arguments.
@@ -48,21 +51,22 @@ def explain(common: Common, what: str, like: str | None) -> None:
     """
     from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
 
-    reader = resolve_records(list(common.db) or None, like=like)
+    own = own_function(Path(what))
+    reader = resolve_records(list(common.db) or (own.sources if own else None) or None, like=like)
     target, threads = resolve_target(common.target), resolve_threads(common.threads)
     gains = Gains(reader, threads)
-    own = own_function(Path(what))
+    is_model = Path(what).is_file() or is_object(Path(what))
     if own is not None:
         rows = _of_own(own, reader, common.threads, gains)
-    elif Path(what).is_file():
-        rows = _of_model(common, Path(what), reader, target, threads, gains)
+    elif is_model:
+        rows = _of_model(common, Path(what), shapes, reader, target, threads, gains)
     else:
         rows = _of_task(what, reader, target, threads, gains)
     show(Table(COLUMNS, rows), common.format)
     used = sum(row["verdict"] == "used" for row in rows)
     default = sum(row["verdict"] == "default" for row in rows)
     say(f"{count(used, 'kernel')} from records, {default} default", quiet=common.is_quiet)
-    if default and (own is not None or Path(what).is_file()):
+    if default and (own is not None or is_model):
         say(f"to tune: autosched tune {what}", quiet=common.is_quiet)
 
 
@@ -95,16 +99,17 @@ class Gains:
 
 
 def _of_model(
-    common: Common, model: Path, reader: RecordReader, target: Any, threads: int, gains: Gains
+    common: Common, model: Path, shapes: Shapes | None, reader: RecordReader, target: Any, threads: int, gains: Gains
 ) -> list[dict[str, Any]]:
-    from autosched.cli.model import load_module
     from autosched.driver.choose import choose
     from autosched.driver.tasks import extract_tasks
+    from autosched.driver.tuned_layouts import TunedLayouts
     from autosched.records.explain import Explaining
 
     explaining = Explaining(reader)
     rows: list[dict[str, Any]] = []
-    for task in extract_tasks(load_module(model, None, quiet=common.is_quiet), target, threads=threads):
+    module = load_module(model, shapes, quiet=common.is_quiet)
+    for task in extract_tasks(module, target, threads=threads, layouts=TunedLayouts(reader, target, threads)):
         choice = choose(task, explaining, task.name)
         rows += _rows(task, choice.found, explaining.considered.get(task.key, []), gains, choice.config)
     return rows

@@ -9,8 +9,9 @@ import click
 
 from autosched.cli.common import Common, make_command
 from autosched.cli.logs_common import database_place, open_database, workload_text
+from autosched.cli.model import Shapes, load_module
 from autosched.cli.output import Column, Table, count, factor, milliseconds, say, show, size
-from autosched.cli.values import Count, Parsed
+from autosched.cli.values import SHAPES, Count, Parsed
 from autosched.errors import UsageError
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ VERIFY_COLUMNS = (
 @click.option(
     "--remeasure", metavar="MODEL", type=click.Path(path_type=Path), help="Measure the winners of MODEL's tasks again."
 )
-def verify(common: Common, remeasure: Path | None) -> int:
+@click.option("--shapes", type=SHAPES, help='With --remeasure: shapes of dynamic inputs, "x:1x3x224x224".')
+def verify(common: Common, remeasure: Path | None, shapes: Shapes | None) -> int:
     """Check that every record can be read and is what was stored (exit code 4 if not).
 
     With --remeasure, also measure each winner of a model in turn with the default; those that have lost are named, and
@@ -72,22 +74,21 @@ def verify(common: Common, remeasure: Path | None) -> int:
         say(f"{count(store.count(), 'record')} in {store.origin}: all can be read", quiet=common.is_quiet)
         if remeasure is None:
             return 0
-        rows = _remeasure(common, store, remeasure)
+        rows = _remeasure(common, store, remeasure, shapes)
     show(Table(VERIFY_COLUMNS, rows), common.format)
     lost = sum(row["verdict"] not in ("holds", "default is the winner", "no winner here") for row in rows)
     say(f"{lost} of {count(len(rows), 'task')} no longer hold", quiet=common.is_quiet)
     return 4 if lost else 0
 
 
-def _remeasure(common: Common, store: SqlStore, model: Path) -> list[dict[str, Any]]:
-    from autosched.cli.model import load_module
+def _remeasure(common: Common, store: SqlStore, model: Path, shapes: Shapes | None) -> list[dict[str, Any]]:
     from autosched.driver.choose import Usable
     from autosched.driver.settings import check_runs_here, resolve_target, resolve_threads
     from autosched.driver.task_space import default_of
     from autosched.driver.tasks import extract_tasks
     from autosched.tuner.measure import LocalMeasurer, MeasureOptions
 
-    module = load_module(model, None, quiet=common.is_quiet)
+    module = load_module(model, shapes, quiet=common.is_quiet)
     target, threads = resolve_target(common.target), resolve_threads(common.threads)
     check_runs_here(target)
     rows: list[dict[str, Any]] = []

@@ -8,8 +8,10 @@ import click
 
 from autosched.cli.common import Common, make_command
 from autosched.cli.logs_common import knobs_text, workload_text
+from autosched.cli.model import Shapes, artifact_of, check_source, load_module
 from autosched.cli.output import Column, Table, count, say, show
 from autosched.cli.paths import check_output
+from autosched.cli.values import SHAPES
 
 COLUMNS = (
     Column("workload", "workload", workload_text),
@@ -24,12 +26,12 @@ COLUMNS = (
 )
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write (default: MODEL with .lock).")
-def lock(common: Common, model: Path, output: Path | None) -> None:
+@click.option("--shapes", type=SHAPES, help='Shapes of dynamic inputs: "x:1x3x224x224".')
+def lock(common: Common, model: Path, output: Path | None, shapes: Shapes | None) -> None:
     """Write down which configuration each kernel of MODEL uses now, defaults too.
 
     `autosched build --locked` then uses exactly these, or fails.
     """
-    from autosched.cli.model import load_module
     from autosched.driver.choose import choose
     from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
     from autosched.driver.tasks import extract_tasks
@@ -37,11 +39,12 @@ def lock(common: Common, model: Path, output: Path | None) -> None:
     from autosched.records.lock import write_lock
     from autosched.templates import template_versions
 
-    path = output or model.with_suffix(".lock")
+    path = output or artifact_of(model).with_suffix(".lock")
+    check_source(model)
     check_output(path, inputs=[model, *map(Path, common.db)])
     reader = resolve_records(list(common.db) or None)
     target, threads = resolve_target(common.target), resolve_threads(common.threads)
-    module = load_module(model, None, quiet=common.is_quiet)
+    module = load_module(model, shapes, quiet=common.is_quiet)
     layouts = TunedLayouts(reader, target, threads)
     tasks = extract_tasks(module, target, threads=threads, layouts=layouts)
     choices = [choose(task, reader, task.name) for task in tasks]

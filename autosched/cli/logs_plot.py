@@ -49,7 +49,8 @@ def plot(common: Common, chosen: RecordFilter, task: str | None, output: Path | 
     with open_database(common) as store:
         tasks = [t for t in store.tasks(chosen) if task is None or task in workload_text(t.workload)]
         if not tasks:
-            raise UsageError("no such task", where=store.origin, hint="see `autosched logs list`")
+            what = "no trials that fit" if task is None else f"no task whose text holds '{task}'"
+            raise UsageError(what, where=store.origin, hint="see `autosched logs list`")
         most = max(tasks, key=lambda t: t.n_trials)
         found = store.records(replace(chosen, workload=most.workload))
         records = [r for r in found if (r.device, r.threads) == (most.device, most.threads)]

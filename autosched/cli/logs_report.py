@@ -9,9 +9,10 @@ import click
 
 from autosched.cli.common import Common, make_command
 from autosched.cli.logs_common import open_database, with_filter
+from autosched.cli.model import Shapes, load_module
 from autosched.cli.output import Column, Table, count, say, show, size
 from autosched.cli.paths import check_output
-from autosched.cli.values import Count
+from autosched.cli.values import SHAPES, Count
 from autosched.cli.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -30,11 +31,20 @@ COLUMNS = (Column("file", "file"), Column("n_tasks", "tasks", right=True), Colum
     "-o", "--output", type=click.Path(path_type=Path), default="report.html", show_default=True, help="File to write."
 )
 @click.option("--model", type=click.Path(path_type=Path), help="Weigh tasks by this model, and show kernels' sources.")
-@click.option("--sources", type=Count(min=0), default=3, show_default=True, help="With --model: of so many tasks.")
+@click.option("--shapes", type=SHAPES, help='With --model: shapes of dynamic inputs, "x:1x3x224x224".')
+@click.option(
+    "--sources", type=Count(min=0), metavar="N", default=3, show_default=True, help="With --model: of so many tasks."
+)
 @click.option("--roofline/--no-roofline", default=True, help="Measure this machine's peaks, if they are not known.")
 @with_filter
 def report(
-    common: Common, chosen: RecordFilter, output: Path, model: Path | None, sources: int, roofline: bool
+    common: Common,
+    chosen: RecordFilter,
+    output: Path,
+    model: Path | None,
+    shapes: Shapes | None,
+    sources: int,
+    roofline: bool,
 ) -> None:
     """Write one self-contained page: tasks, convergence, knob importance, pairs of knobs, failures, roofline, sources.
 
@@ -46,7 +56,7 @@ def report(
 
     with open_database(common) as store:
         check_output(output, inputs=[Path(where) for where in common.db])
-        facts = None if model is None else _facts(common, store, model, sources)
+        facts = None if model is None else _facts(common, store, model, shapes, sources)
         with Waiting("reading the records", quiet=common.is_quiet):
             document = make_document(
                 store,
@@ -66,12 +76,11 @@ def report(
     say(f"{count(n_tasks, 'task')} in {output}, {size(size_bytes)}", quiet=common.is_quiet)
 
 
-def _facts(common: Common, store: SqlStore, model: Path, n_sources: int) -> ModelFacts:
-    from autosched.cli.model import load_module
+def _facts(common: Common, store: SqlStore, model: Path, shapes: Shapes | None, n_sources: int) -> ModelFacts:
     from autosched.driver.report_facts import model_facts
     from autosched.driver.settings import resolve_target, resolve_threads
 
-    module = load_module(model, None, quiet=common.is_quiet)
+    module = load_module(model, shapes, quiet=common.is_quiet)
     with Waiting(f"finding the tasks of {model.name}", quiet=common.is_quiet):
         target, threads = resolve_target(common.target), resolve_threads(common.threads)
         return model_facts(module, target, threads, store, n_sources=n_sources)

@@ -65,6 +65,10 @@ def check_source(path: Path) -> None:
 def load_module(path: Path, shapes: Shapes | None, *, quiet: bool = False) -> IRModule:
     """Import a model. Raises ImportModelError or UsageError with what is wrong."""
     check_source(path)
+    if is_object(path):
+        from autosched.cli.own import refuse_function
+
+        refuse_function(path)
     with Waiting(f"reading {path.name}", quiet=quiet):
         from autosched import driver
 

@@ -16,6 +16,10 @@ from autosched.errors import UsageError
 if TYPE_CHECKING:
     from autosched.driver import TuneOptions, TuneReport
     from autosched.own.function import AutotunedFunction
+    from autosched.records import Found
+
+
+NO_SHAPES = "a function's arguments are those of --inputs or its example"
 
 
 def own_function(model: Path, inputs: Path | None = None, on: str | None = None) -> AutotunedFunction | None:
@@ -39,6 +43,13 @@ def own_function(model: Path, inputs: Path | None = None, on: str | None = None)
     if (folder := str(Path.cwd())) not in sys.path:  # where workers look for what the function needs
         sys.path.insert(0, folder)
     return found
+
+
+def refuse_function(path: Path) -> None:
+    """Refuse a function of one's own where a model is wanted. Raises UsageError."""
+    if own_function(path) is not None:
+        hint = "tune, bench and logs explain take functions"
+        raise UsageError(f"{path} is a function of autosched.autotune, not a model", hint=hint)
 
 
 def arguments_of(function: AutotunedFunction, archive: Path | None) -> tuple[Any, ...]:
@@ -75,11 +86,26 @@ def tune_own(
     return tune_call(function, values, options=alone, records=common.db[0] if common.db else None, progress=progress)
 
 
+def found_for(function: AutotunedFunction, values: tuple[Any, ...], common: Common) -> Found:
+    """What is known for these arguments: in the databases of --db, else in the function's own, else in the usual ones.
+
+    A database of --db that is yet to be made knows nothing.
+    """
+    from autosched.driver.settings import resolve_records
+    from autosched.own.function import is_there
+    from autosched.own.usable import Usable, expected_gain
+
+    space = function.space_for(values, common.threads)
+    sources = [where for where in common.db if is_there(where)] if common.db else function.sources or None
+    reader = resolve_records(sources, predict=expected_gain)
+    return reader.best(function.task_for(values, common.threads), Usable(space, {space.name: function.version}))
+
+
 def list_own(function: AutotunedFunction, common: Common, archive: Path | None) -> list[dict[str, Any]]:
     """The row of `tune --list`."""
     values = arguments_of(function, archive)
     task = function.task_for(values, common.threads)
-    found = function.explain(*values)
+    found = found_for(function, values, common)
     return [
         {
             "index": 0,

@@ -34,4 +34,4 @@ def check_output(path: Path, inputs: Iterable[Path] = ()) -> None:
         raise UsageError(f"cannot write {path}: folder {folder} is read-only")
     for other in inputs:
         if path.exists() and other.exists() and path.samefile(other):
-            raise UsageError(f"cannot write {path}: it is an input of this command", hint="give another name with -o")
+            raise UsageError(f"cannot write {path}: it is an input of this command", hint="give another name")

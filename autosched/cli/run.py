@@ -40,9 +40,16 @@ autosched run model.asx --input x=image.npy --check expected.npz
     "--check", type=click.Path(path_type=Path), help="Compare outputs with this .npz; exit code 4 if they differ."
 )
 @click.option(
-    "--rtol", type=click.FloatRange(min=0), default=1e-4, show_default=True, help="Of the largest expected value."
+    "--rtol",
+    type=click.FloatRange(min=0),
+    metavar="SHARE",
+    default=1e-4,
+    show_default=True,
+    help="Of the largest expected value.",
 )
-@click.option("--atol", type=click.FloatRange(min=0), default=1e-5, show_default=True, help="Added to that.")
+@click.option(
+    "--atol", type=click.FloatRange(min=0), metavar="ERROR", default=1e-5, show_default=True, help="Added to that."
+)
 def command(
     common: Common,
     model: Path,

@@ -68,6 +68,13 @@ def points_of(
     return representatives(shapes, best)
 
 
+def check_ends(model: Path, points: Sequence[Shapes]) -> None:
+    """Refuse a range of shapes that does not fit the model. Raises ShapeError, UsageError."""
+    from autosched.driver.tune_shapes import check_ends
+
+    check_ends(lambda shapes: load_module(model, shapes, quiet=True), points)
+
+
 def settle_shapes(
     common: Common,
     model: Path,

@@ -89,7 +89,12 @@ def check_command(common: Common, file: Path, workload: str | None) -> int:
     return 0
 
 
-for _one in (list_command, show_command, check_command):
+for _one, _text in (
+    (list_command, "List the templates that have a search space."),
+    (show_command, "Show knobs, candidates, constraints and their count."),
+    (check_command, "Check a file of a search space."),
+):
+    _one.short_help = _text
     command.add_command(_one)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autosched.codegen import cache, counters
+from autosched.codegen.collector import patient_collector
 from autosched.codegen.cpu.compiled import CompiledKernel
 from autosched.codegen.numba_switch import check_numba
 from autosched.codegen.pool import map_in_processes
@@ -45,7 +46,8 @@ def compile_func(
     check_numba()
     from autosched.codegen.cpu.build import compile_uncached
 
-    compiled = compile_uncached(func, target, name, trace, config)
+    with patient_collector():
+        compiled = compile_uncached(func, target, name, trace, config)
     counters.COMPILES.add()
     if use_cache:
         cache.store(key, compiled)

@@ -1,6 +1,7 @@
 """Compiles many kernels at once: in this process and in some others, each taking the next one when it is free.
 
 Other processes are started by name and not by multiprocessing's spawn, which would run the caller's main script again.
+One may be started ahead, before it is known what there is to compile: it takes two seconds to import Numba.
 """
 
 from __future__ import annotations
@@ -73,21 +74,80 @@ def _drive(
 ) -> None:
     """Give items to a process of our own until none are left."""
     try:
-        process = _start()
+        helper = take_spare() or Helper()
     except OSError:
         return
-    assert process.stdin is not None and process.stdout is not None, "both are pipes"
-    with process:
+    with contextlib.closing(helper):
+        with contextlib.suppress(OSError, EOFError):
+            helper.answers()  # what it was asked before is in the kernel cache now
         while (item := _next(todo)) is not None:
             try:
-                write_frame(process.stdin, message(item[1]))
-                results[item[0]] = read_frame(process.stdout)
+                helper.ask(message(item[1]))
+                results[item[0]] = helper.answers()[-1]
                 finished()
             except (OSError, EOFError):
                 todo.append(item)
                 break
-        with contextlib.suppress(OSError):
-            process.stdin.close()
+
+
+class Helper:
+    """A process that compiles for this one. Raises OSError where none can be started."""
+
+    def __init__(self) -> None:
+        self._process = _start()
+        self._owed = 0
+
+    def ask(self, message: Any) -> None:
+        """Send it something to do. Raises OSError where it has ended."""
+        assert self._process.stdin is not None, "it is a pipe"
+        write_frame(self._process.stdin, message)
+        self._owed += 1
+
+    def answers(self) -> list[Any]:
+        """Wait for what it was asked; in that order. Raises EOFError where it has ended before."""
+        assert self._process.stdout is not None, "it is a pipe"
+        found = []
+        while self._owed:
+            found.append(read_frame(self._process.stdout))
+            self._owed -= 1
+        return found
+
+    def close(self) -> None:
+        """Let it end, and wait until it has; what it is still doing is not waited for."""
+        assert self._process.stdin is not None and self._process.stdout is not None, "both are pipes"
+        if self._owed:
+            self._process.terminate()
+        for stream in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(OSError):
+                stream.close()
+        self._process.wait()
+
+
+_spares: list[Helper] = []
+
+
+def start_spare(message: Any) -> None:
+    """Start a helper that the next compilation takes over, and ask it something that stays in the kernel cache."""
+    try:
+        helper = Helper()
+        helper.ask(message)
+    except OSError:
+        return
+    _spares.append(helper)
+
+
+def take_spare() -> Helper | None:
+    """A helper that was started ahead, if there is one; it is the caller's now."""
+    try:
+        return _spares.pop()
+    except IndexError:
+        return None
+
+
+def close_spares() -> None:
+    """End the helpers that nobody has taken."""
+    while (helper := take_spare()) is not None:
+        helper.close()
 
 
 def _start() -> subprocess.Popen[bytes]:

@@ -1,7 +1,8 @@
 """A process that compiles kernels for another: `python -m autosched.codegen.worker`, frames on stdin and stdout.
 
-A frame is 8 bytes of length and a pickle. It reads (request, target as JSON) and answers with the CompiledKernel or the
-exception; it ends when its stdin does, so it never outlives the process that started it.
+A frame is 8 bytes of length and a pickle. It reads (request, target as JSON) and answers with the CompiledKernel, or
+NATIVE_LOOP and answers with that loop's object code, or answers with the exception. It ends when its stdin does, so it
+never outlives the process that started it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 from typing import IO, Any
 
 _LENGTH = 8
+NATIVE_LOOP = "native loop"
 
 
 def write_frame(stream: IO[bytes], value: Any) -> None:
@@ -37,24 +39,30 @@ def main() -> None:
     """Serve until stdin ends; what libraries print goes to stderr."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    from autosched.codegen.compile import compile_func
-    from autosched.target import Target
-
     while True:
         try:
-            request, target = read_frame(sys.stdin.buffer)
+            message = read_frame(sys.stdin.buffer)
         except EOFError:
             return
         try:
-            answer: Any = compile_func(
-                request.func, Target(target), name=request.name, trace=request.trace, config=request.config
-            )
+            answer = _answer(message)
         except Exception as error:  # noqa: BLE001  (it is raised again in the other process)
             answer = error
         try:
             write_frame(answers, answer)
         except BrokenPipeError:  # the other process was interrupted
             return
+
+
+def _answer(message: Any) -> Any:
+    from autosched.codegen.compile import compile_func
+    from autosched.codegen.native import native_object
+    from autosched.target import Target
+
+    if message == NATIVE_LOOP:
+        return native_object()
+    request, target = message
+    return compile_func(request.func, Target(target), name=request.name, trace=request.trace, config=request.config)
 
 
 if __name__ == "__main__":

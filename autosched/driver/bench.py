@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from autosched.driver.build import build
 from autosched.driver.model_files import load_model
 from autosched.driver.programs import Program, Shapes, autosched_program, known_ranges, peer_program, start
 from autosched.driver.rounds import DRIFT_LIMIT, OUTLIER_LIMIT, Timing, measure
+from autosched.driver.tune_options import TuneOptions
 from autosched.driver.verdict import compare
 from autosched.errors import UsageError
 from autosched.faces import load
@@ -22,6 +25,7 @@ from autosched.runtime.artifact import is_artifact
 from autosched.target import Target
 from autosched.target.threads import choose_threads, thread_limits
 
+RunAs = Literal["latency", "throughput"]
 PERCENTILES = (50.0, 90.0, 99.0)
 BUSY = 0.5  # the load that others put on each core, from which on it is worth a warning
 
@@ -34,6 +38,10 @@ class BenchReport:
     verdicts: tuple[str, ...]
     environment: str
     warnings: tuple[str, ...] = ()
+
+    def saying(self, verdict: str) -> BenchReport:
+        """The report with one verdict more."""
+        return dataclasses.replace(self, verdicts=(*self.verdicts, verdict))
 
     def to_json(self) -> dict[str, Any]:
         """Everything as JSON values: what `--baseline` reads again."""
@@ -68,6 +76,7 @@ def bench(
     warmup_s: float | None = None,
     percentiles: Sequence[float] = PERCENTILES,
     shapes: Shapes | None = None,
+    run_as: RunAs = "latency",
 ) -> BenchReport:
     """Measure models (artifacts, .onnx files, executables), and each .onnx file in other runtimes as well.
 
@@ -76,31 +85,69 @@ def bench(
     time_s       measuring time for each row; `runs` instead: so many runs
     warmup_s     how long each program runs before; None: until it gets no faster
     percentiles  of the times of single runs
+    run_as       "latency": each program runs alone; "throughput": one instance is timed while others of it, each on one
+                 thread, keep the other cores busy
     Raises       UsageError for what cannot be measured.
     """
     if time_s <= 0 or (runs is not None and runs < 1):
         raise UsageError(f"a measuring time of {time_s} s, {runs} runs")
     load_before = busy_cores()
-    rows: list[Mapping[str, Any]] = []
-    verdicts: list[str] = []
-    warnings: list[str] = []
+    instances = _instances(run_as, threads)
+    reports: list[BenchReport] = []
     for batch in batches:
-        opened = [_open(model, target, records, _with_batch(model, batch, shapes)) for model in models]
+        opened = [_open(model, target, records, _with_batch(model, batch, shapes), run_as) for model in models]
         if others and not any(o.onnx_file for o in opened):
             raise UsageError("--with needs an .onnx file among the models")
         for count in threads:
-            programs = _start_all(opened, others, choose_threads(count))
+            programs = _start_all(opened, others, choose_threads(count) if run_as == "latency" else 1, instances)
             timings = measure(programs, time_s, runs=runs, warmup_s=warmup_s)
-            more = {} if batch is None else {"batch": batch}
-            rows += [_row(t, timings[0], percentiles) | more for t in timings]
-            verdicts += [compare(timings[0], t).text for t in timings[1:]]
-            warnings += _doubts(timings, count)
-    if load_before > BUSY:
-        warnings.insert(0, f"other work kept {load_before:.1f} cores busy before this measurement")
-    return BenchReport(tuple(rows), tuple(verdicts), _environment(target), tuple(dict.fromkeys(warnings)))
+            more = [{} if batch is None else {"batch": batch}] * len(timings)
+            reports.append(report_of(timings, percentiles, asked=count, target=target, more=more))
+    return joined(
+        reports, [f"other work kept {load_before:.1f} cores busy before this measurement"] * (load_before > BUSY)
+    )
 
 
-def _open(model: str | Path | Executable, target: Any, records: Any, shapes: Shapes | None) -> Opened:
+def report_of(
+    timings: Sequence[Timing],
+    percentiles: Sequence[float],
+    *,
+    asked: int | None = None,
+    target: Any = None,
+    more: Sequence[Mapping[str, Any]] = (),
+) -> BenchReport:
+    """The report of programs that were measured in turn.
+
+    asked  number of threads that somebody asked for;  more  further facts of each row
+    """
+    facts = more or [{}] * len(timings)
+    return BenchReport(
+        tuple(_row(t, timings[0], percentiles) | dict(m) for t, m in zip(timings, facts, strict=True)),
+        tuple(compare(timings[0], t).text for t in timings[1:]),
+        _environment(target),
+        tuple(_doubts(timings, asked)),
+    )
+
+
+def joined(reports: Sequence[BenchReport], warnings: Sequence[str] = ()) -> BenchReport:
+    """Several reports as one; `warnings` come first, and what was said twice is said once."""
+    said = [*warnings, *(text for report in reports for text in report.warnings)]
+    return BenchReport(
+        tuple(row for report in reports for row in report.rows),
+        tuple(text for report in reports for text in report.verdicts),
+        reports[0].environment,
+        tuple(dict.fromkeys(said)),
+    )
+
+
+def _instances(run_as: RunAs, threads: Sequence[int | None]) -> int:
+    """How many instances of each program run at once. Raises UsageError for instances of several threads."""
+    if run_as == "throughput" and any(count not in (None, 1) for count in threads):
+        raise UsageError("throughput is measured with instances of one thread", hint="leave out the number of threads")
+    return 1 + (TuneOptions(run_as=run_as).companions(1) or 0)
+
+
+def _open(model: str | Path | Executable, target: Any, records: Any, shapes: Shapes | None, run_as: RunAs) -> Opened:
     if isinstance(model, Executable):
         return Opened("executable", lambda: model)
     path = Path(model)
@@ -110,7 +157,7 @@ def _open(model: str | Path | Executable, target: Any, records: Any, shapes: Sha
 
     def make() -> Executable:
         if not kept:
-            kept.append(build(load_model(path, shapes), target=target, records=records))
+            kept.append(build(load_model(path, shapes), target=target, records=records, run_as=run_as))
         return kept[0]
 
     return Opened(path.name, make, path if path.suffix == ".onnx" else None, shapes)
@@ -123,21 +170,24 @@ def _load_artifact(path: Path) -> Executable:
     return loaded
 
 
-def _start_all(opened: Sequence[Opened], others: Sequence[str], threads: int) -> list[Program]:
+def _start_all(opened: Sequence[Opened], others: Sequence[str], threads: int, instances: int = 1) -> list[Program]:
+    """Make every model ready, and each .onnx file in other runtimes, so many instances of each; ours come first."""
     ours: list[Program] = []
     peers: list[Program] = []
     for model in opened:
         executables: list[Executable] = []
 
         def make(model: Opened = model, executables: list[Executable] = executables) -> Program:
-            executables.append(model.make())
+            executables.append(executables[0] if executables else model.make())
             return autosched_program(model.name, executables[0], threads)
 
-        ours.append(start(make, memory=model.onnx_file is None))  # building takes memory that running does not
+        memory = model.onnx_file is None  # building takes memory that running does not
+        ours.append(start(make, memory=memory).beside([make().run for _ in range(instances - 1)]))
         for name in others if model.onnx_file else ():
             assert model.onnx_file is not None
             arguments = (name, model.onnx_file, threads, model.shapes, known_ranges(executables[0]))
-            peers.append(start(lambda arguments=arguments: peer_program(*arguments)))  # type: ignore[misc]
+            peer = start(lambda arguments=arguments: peer_program(*arguments))  # type: ignore[misc]
+            peers.append(peer.beside([peer_program(*arguments).run for _ in range(instances - 1)]))
     return ours + peers
 
 
@@ -165,10 +215,12 @@ def _row(timing: Timing, first: Timing, percentiles: Sequence[float]) -> dict[st
     times, program = timing.times_s, timing.program
     row: dict[str, Any] = {"name": program.name, "threads": program.threads, "median_s": timing.median_s}
     row |= {f"p{p:g}_s": float(v) for p, v in zip(percentiles, np.percentile(times, list(percentiles)), strict=True)}
+    if program.others:
+        row |= {"instances": program.n_instances, "runs_per_s": program.n_instances / timing.median_s}
     return row | {
         "min_s": float(times.min()),
         "interval_s": timing.interval_s,
-        "cpu_s": timing.cpu_s,
+        "cpu_s": None if math.isnan(timing.cpu_s) else timing.cpu_s,
         "memory_bytes": program.memory_bytes,
         "load_s": program.load_s,
         "first_run_s": program.first_run_s,

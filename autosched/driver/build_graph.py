@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from autosched.codegen.native import native_object
+from autosched.codegen.collector import patient_collector
+from autosched.codegen.native import native_object, order_native_object
+from autosched.codegen.pool import close_spares
 from autosched.driver.accuracy import with_accuracy
 from autosched.driver.choose import Choice, choose_all
 from autosched.driver.compile import compile_functions, stored_functions
@@ -27,7 +29,7 @@ from autosched.relax.expr import Call, Function
 from autosched.relax.to_graph import to_graph
 from autosched.relax.transform import BindParams, LayoutOracle
 from autosched.runtime import Executable
-from autosched.target import Target
+from autosched.target import Target, choose_threads
 from autosched.version import __version__
 
 
@@ -63,10 +65,17 @@ def build_graph(
     accuracy: str = "fast",
 ) -> Executable:  # fmt: skip
     """Build a model. The executable's manifest holds the build report and what it takes to build it again."""
-    prepared = with_accuracy(prepare(module, target, params, TunedLayouts(records, target, threads)), accuracy)
-    weights = call_counts(prepared)
-    choices = choose_all(prepared, target, records, threads=threads, weights=weights, cache="cold")
-    executable = assemble(prepared, choices, target, threads)
+    if choose_threads() > 1:
+        order_native_object()
+    try:
+        with patient_collector():
+            layouts = TunedLayouts(records, target, threads)
+            prepared = with_accuracy(prepare(module, target, params, layouts), accuracy)
+            weights = call_counts(prepared)
+            choices = choose_all(prepared, target, records, threads=threads, weights=weights, cache="cold")
+            executable = assemble(prepared, choices, target, threads)
+    finally:
+        close_spares()
     executable.manifest["input_ranges"] = input_ranges(module)
     return executable
 

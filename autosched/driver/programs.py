@@ -28,6 +28,7 @@ class Program:
     load_s        from the file to here; building included, where a model had to be built
     first_run_s   the first run, in which some runtimes do things that they do once
     memory_bytes  by how much both made this process's resident memory grow; None where that is not known
+    others        runs of further instances, which go on in threads of their own while this one has its turn
     """
 
     name: str
@@ -36,6 +37,16 @@ class Program:
     load_s: float | None = None
     first_run_s: float | None = None
     memory_bytes: int | None = None
+    others: tuple[Callable[[], object], ...] = ()
+
+    @property
+    def n_instances(self) -> int:
+        """How many run at once."""
+        return 1 + len(self.others)
+
+    def beside(self, others: Sequence[Callable[[], object]]) -> Program:
+        """The program as one of several instances."""
+        return dataclasses.replace(self, others=tuple(others))
 
 
 def start(make: Callable[[], Program], *, memory: bool = True) -> Program:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from autosched.driver.instances import running
 from autosched.driver.programs import Program
 
 SLICE_S = 0.02  # how long one program runs before the next has its turn
@@ -114,12 +115,13 @@ def measure(
             _settle(programs)
             most = None if runs is None else max(1, min(runs - counts[i], -(-runs // LEAST_ROUNDS)))
             begin, cpu_begin = time.perf_counter(), time.process_time()
-            times = repeat(programs[i], SLICE_S, most)
+            with running(programs[i].others):
+                times = repeat(programs[i], SLICE_S, most)
             cpu[i] += time.process_time() - cpu_begin
             spent[i] += time.perf_counter() - begin
             counts[i] += len(times)
             found[i].append(times)
-    return [Timing(p, tuple(r), c / n) for p, r, c, n in zip(programs, found, cpu, counts, strict=True)]
+    return [Timing(p, tuple(r), c / n / p.n_instances) for p, r, c, n in zip(programs, found, cpu, counts, strict=True)]
 
 
 def repeat(program: Program, duration_s: float, most: int | None = None) -> np.ndarray:

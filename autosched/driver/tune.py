@@ -14,6 +14,7 @@ from autosched.driver.shape_ranges import Ranges, has_ranges
 from autosched.driver.tasks import extract_tasks, prepared_tasks
 from autosched.driver.tune_ahead import Lookahead
 from autosched.driver.tune_finals import Finals, looked_up
+from autosched.driver.tune_foresight import Foresight
 from autosched.driver.tune_job import Job
 from autosched.driver.tune_options import TuneOptions as TuneOptions
 from autosched.driver.tune_report import TaskReport as TaskReport
@@ -29,7 +30,7 @@ from autosched.records.run_as import RunAsReader
 from autosched.space import Config, use_spaces
 from autosched.target import Target
 from autosched.task import Task, Trial
-from autosched.tuner.measure import LocalMeasurer, MeasureOptions, Measurer
+from autosched.tuner.measure import ForeseeingMeasurer, LocalMeasurer, MeasureOptions, Measurer
 from autosched.tuner.scheduler import Stop, Turn
 
 OpenMeasurer = Callable[[Target, MeasureOptions], Measurer]
@@ -127,12 +128,15 @@ class Tuning:
         self.interruption = Interruption()
         self.sharing = Sharing(job)
         self.lookahead = Lookahead(job, self.sharing.ask, self._spent_s)
+        self.foresight = Foresight(job)
 
     def run(self) -> TuneReport:
         """Tune until a budget is used up or nothing more is expected; an interruption ends it and keeps everything."""
         job = self.job
         try:
             with self.interruption, self.open_measurer(job.target, self._measure_options()) as measurer:
+                if isinstance(measurer, ForeseeingMeasurer):
+                    measurer.foresight = self.foresight
                 stop = self._search(measurer)
                 self.lookahead.end(measurer)
                 self.sharing.learn_all()
@@ -190,6 +194,7 @@ class Tuning:
             configs = [default, *configs]
         best_s = None if state.best_s is None else state.best_s * job.drift.factor
         done: list[Trial] = []
+        self.foresight.begin(turn)
         trials = self.lookahead.measure(measurer, turn, configs, best_s) if configs else ()
         for trial in default_first(trials, default, configs):
             if trial.config == default and trial.is_ok:
@@ -197,7 +202,7 @@ class Tuning:
             if trial.config in asked:
                 done.append(self._store(i, trial))
                 self._update(i, "searching")
-        job.tell(turn, done, job.session.elapsed_s - begin)
+        job.tell(turn, done, job.session.elapsed_s - begin, self.foresight.n_in_turn)
         self._update(i, "all tried" if state.is_exhausted else "waiting")
 
     def _store(self, i: int, trial: Trial) -> Trial:

@@ -80,6 +80,7 @@ class Job:
         )
         for i, records in enumerate(known):
             self._resume(i, records)
+            self.states[i].promising = int(self._is_news(i))
         self._say_what_is_resumed()
         left = None if options.trials is None else options.trials - self.session.n_trials
         until, task_until = options.until, min(TASK_UNTIL, options.until)
@@ -138,23 +139,24 @@ class Job:
 
     def ask(self, i: int, n: int) -> list[Config]:
         """The next configurations of a task: what a build would use now is among the first."""
-        state, first = self.states[i], self._first.pop(i, None)
-        if (
-            first is None
-            or first == self.defaults[i]
-            or first in self.trials[i]
-            or first not in self.spaces[i]
-            or n < 2
-        ):
+        state, is_news = self.states[i], self._is_news(i)
+        first = self._first.pop(i, None)
+        if first is None or not is_news or n < 2:
             return list(state.search.ask(n))
         asked = [config for config in state.search.ask(n - 1) if config != first]
         return [*asked[:1], first, *asked[1:]]
 
-    def tell(self, turn: Turn, trials: Sequence[Trial], seconds: float) -> None:
-        """Take the outcome of a turn to the search and the scheduler."""
+    def _is_news(self, i: int) -> bool:
+        """Whether a build would use something now that this tuning knows nothing of."""
+        first = self._first.get(i)
+        is_known = first is None or first == self.defaults[i] or first in self.trials[i]
+        return not is_known and first in self.spaces[i]
+
+    def tell(self, turn: Turn, trials: Sequence[Trial], seconds: float, n_skipped: int = 0) -> None:
+        """Take the outcome of a turn to the search and the scheduler; `n_skipped` were built and not measured."""
         state = self.states[turn.task]
         state.search.tell(trials)
-        self.scheduler.report(turn, trials, seconds, state.default_s)
+        self.scheduler.report(turn, trials, seconds, state.default_s, n_skipped)
 
     def see_default(self, i: int, trial: Trial) -> None:
         """Take in the default's time as measured now; a drift that is worth it is told once."""

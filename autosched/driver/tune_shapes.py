@@ -84,8 +84,7 @@ def tune_range(
     def load(shapes: Shapes) -> IRModule:
         return at_shapes(what, shapes)
 
-    for end in (points[0], points[-1]):  # a size that is fixed shows at one end: before hours are spent
-        load(end)
+    check_ends(load, points)
     whole, begin = TuneReport(), time.monotonic()
     for number, point in enumerate(points):
         part = share(options, time.monotonic() - begin, whole.n_trials, len(points) - number)
@@ -98,6 +97,12 @@ def tune_range(
     rules = settle(load, points, target, params=params, records=records, options=options, measurer=measurer)
     whole.notes += [rule.text for rule in rules]
     return whole
+
+
+def check_ends(load: Load, points: Sequence[Shapes]) -> None:
+    """Load a model at both ends of a range: a size that is fixed shows at one of them, before hours are spent."""
+    for end in (points[0], points[-1]):
+        load(end)
 
 
 def at_shapes(what: Any, shapes: Shapes) -> IRModule:

@@ -143,7 +143,7 @@ class AutotunedFunction:
 
         key = self.task_for(self.signature.bind(args, kwargs)[0]).key if args or kwargs else ""
         where = database_to_write(self.database)
-        if not _is_there(where.where):
+        if not is_there(where.where):
             return ()
         with open_store(where, write=False) as store:
             return tuple(store.records(RecordFilter(op=self.space.name, workload=key)))
@@ -178,6 +178,11 @@ class AutotunedFunction:
     def database(self) -> str | Path | None:
         """The database that was named for it; None: the usual one."""
         return next((source for source in self._sources if isinstance(source, str | Path)), None)
+
+    @property
+    def sources(self) -> list[Any]:
+        """The databases and records that were named for it and are there; none: the usual ones."""
+        return [source for source in self._sources if is_there(source)]
 
     @functools.cached_property
     def version(self) -> str:
@@ -269,8 +274,7 @@ class AutotunedFunction:
         if DispatchContext.current is not DispatchContext.root:
             return resolve_records(None, predict=expected_gain).best(task, valid)
         if self._reader is None:
-            sources = [source for source in self._sources if _is_there(source)]
-            self._reader = resolve_records(sources or None, predict=expected_gain)
+            self._reader = resolve_records(self.sources or None, predict=expected_gain)
         return self._reader.best(task, valid)
 
     def _callable(self, config: Config) -> Callable[..., Any]:
@@ -302,6 +306,6 @@ def _on_threads(call: Callable[..., Any], threads: int) -> Callable[..., Any]:
     return run
 
 
-def _is_there(source: Any) -> bool:
+def is_there(source: Any) -> bool:
     """Whether a source of records can be opened: a file that tuning has yet to make cannot."""
     return not isinstance(source, str | Path) or "://" in str(source) or Path(source).exists()

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autosched.driver.settings import check_runs_here, resolve_records
+from autosched.driver.settings import resolve_records
 from autosched.driver.tune import Tuning
 from autosched.driver.tune_job import Job
 from autosched.driver.tune_options import TuneOptions
 from autosched.driver.tune_report import TuneReport
 from autosched.env import AUTOSCHED_TUNE
-from autosched.errors import SpaceError, UsageError
-from autosched.own.compiler import COMPILER
-from autosched.own.references import OwnReferences
+from autosched.errors import UsageError
+from autosched.own.call import OwnCall
 from autosched.own.space import OwnSpaces
 from autosched.own.transfer import loading
 from autosched.own.usable import Usable, expected_gain
 from autosched.records import database_to_write, open_store
 from autosched.target import Target
-from autosched.tuner.measure import LocalMeasurer, MeasureOptions, Measurer
+from autosched.tuner.measure import MeasureOptions, Measurer
 
 if TYPE_CHECKING:
     from autosched.own.function import AutotunedFunction
@@ -42,24 +40,17 @@ def tune_call(
     if loading:
         hint = 'put the call under `if __name__ == "__main__":`'
         raise UsageError(f"tuning was begun while a worker imported {next(iter(loading))}", hint=hint)
-    threads = options.threads
-    space = function.space_for(values, threads)
-    if space.count() == 0:
-        raise SpaceError("no configuration satisfies the constraints for these arguments", where=function.space.name)
-    task = function.task_for(values, threads, sent=function.sent_function(values))
-    check_runs_here(task.target)
-    references = OwnReferences(function.signature.named(values), space.default, function.check)
+    options = options.for_run_as()
+    call = OwnCall.of(function, values, options.threads)
+    task = call.task
 
     def open_measurer(target: Target, measuring: MeasureOptions) -> Measurer:
-        limits = dataclasses.replace(
-            measuring, build_timeout_s=max(timeout, measuring.build_timeout_s), run_timeout_s=timeout
-        )
-        return LocalMeasurer(target, limits, compiler=COMPILER, references=references)
+        return call.open(target, measuring, timeout)
 
-    spaces = OwnSpaces(function.space, space, function.version)
+    spaces = OwnSpaces(function.space, call.space, function.version)
     where = database_to_write(records if isinstance(records, str | Path) else function.database)
     with open_store(where) as store:
-        found = resolve_records([store], predict=expected_gain).best(task, Usable(space, spaces.versions))
+        found = resolve_records([store], predict=expected_gain).best(task, Usable(call.space, spaces.versions))
         before = {} if found.config is None else {task.key: found.config}
         job = Job((task,), task.target, task.threads, store, options, before, spaces)
         report = Tuning(job, None, progress, open_measurer).run()

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from sqlalchemy.engine import Connection
 
@@ -20,16 +20,18 @@ from autosched.records.choose import choose
 from autosched.records.clauses import R
 from autosched.records.file_leases import FileLeases
 from autosched.records.found import Found, Validator
-from autosched.records.jsonl import LineError, read_line
+from autosched.records.jsonl import LineError, read_line, row_of_line
 from autosched.records.record import Record, host_id
+from autosched.records.rows import Row
 from autosched.records.scratch import Scratch
-from autosched.records.sql import BATCH, SqlStore
+from autosched.records.sql import IMPORT_BATCH, SqlStore
 from autosched.records.tails import Tails
 from autosched.space import Config
 from autosched.task import Task
 
 logger = logging.getLogger("autosched.records")
 WINNER = b'"is_winner":true'
+T = TypeVar("T")
 
 
 class FolderStore(SqlStore):
@@ -57,19 +59,21 @@ class FolderStore(SqlStore):
 
     # ---- writing
 
-    def add(self, records: Sequence[Record]) -> int:
+    def _add(self, rows: Sequence[Row]) -> int:
         """Append the records that are new to this writer's own file, all or none; gives how many those are.
 
         Raises  RecordError if the folder cannot be written to or the disk is full.
         """
         self._check_write()
+        if not rows:
+            return 0
         self._refresh()
-        found = {record.uid: record for record in records}
+        found = {row.uid: row for row in rows}
         with super()._reading() as connection:
             known = _known(connection, list(found))
-        new = [record for uid, record in found.items() if uid not in known]
+        new = [row for uid, row in found.items() if uid not in known]
         if new:
-            self._append("".join(f"{record.line}\n" for record in new).encode())
+            self._append("".join(f"{row.line}\n" for row in new).encode())
             self._store(new)
         return len(new)
 
@@ -128,7 +132,7 @@ class FolderStore(SqlStore):
     def _read_winners(self) -> None:
         for _, _, line in self._winner_tails.new_lines():
             if WINNER in line.replace(b" ", b""):
-                record = _read(line)
+                record = _read(line, read_line)
                 if isinstance(record, Record) and record.is_winner:
                     self._winners_by_key.setdefault(record.workload.key, {})[record.uid] = record
 
@@ -140,14 +144,14 @@ class FolderStore(SqlStore):
 
     def _refresh(self) -> None:
         """Read what has been appended to any file since the last time."""
-        before, batch = len(self.refused), []
+        before, batch = len(self.refused), list[Row]()
         for path, number, line in self._tails.new_lines():
-            record = _read(line)
-            if isinstance(record, Record):
-                batch.append(record)
-            elif record:
-                self.refused.append(LineError(number, f"{path.name}: {record}"))
-            if len(batch) >= BATCH:
+            row = _read(line, row_of_line)
+            if isinstance(row, Row):
+                batch.append(row)
+            elif row:
+                self.refused.append(LineError(number, f"{path.name}: {row}"))
+            if len(batch) >= IMPORT_BATCH:
                 self._store(batch)
                 batch = []
         if batch:
@@ -166,13 +170,13 @@ class FolderStore(SqlStore):
         return [*self.refused, *cut, *super().check()]
 
 
-def _read(line: bytes) -> Record | str:
-    """The record of a line, or why it is none; "" for a blank line and a comment."""
+def _read(line: bytes, read: Callable[[str], T]) -> T | str:
+    """What a line holds, or why it is no record; "" for a blank line and a comment."""
     text = line.strip()
     if not text or text.startswith(b"#"):
         return ""
     try:
-        return read_line(text.decode("utf-8"))
+        return read(text.decode("utf-8"))
     except (RecordError, UnicodeDecodeError) as error:
         return str(error)
 

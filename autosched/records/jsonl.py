@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from autosched.errors import RecordError
 from autosched.records.autotvm_log import from_autotvm, is_autotvm
-from autosched.records.canonical import read_canonical
+from autosched.records.canonical import read_canonical, read_row
 from autosched.records.choose import choose
 from autosched.records.files import replaced
 from autosched.records.found import Found, Validator
 from autosched.records.record import Record, from_document
+from autosched.records.rows import Row, to_row
 from autosched.task import Task
 
 MAX_LINE_BYTES = 1 << 20
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ class ReadReport:
     refused: list[LineError] = field(default_factory=list)
 
     def __str__(self) -> str:
-        text = f"{self.read} lines read, {self.added} added, {self.read - self.added - len(self.refused)} known before"
+        lines = "1 line" if self.read == 1 else f"{self.read} lines"
+        text = f"{lines} read, {self.added} added, {self.read - self.added - len(self.refused)} known before"
         if not self.refused:
             return text
         shown = "; ".join(f"line {e.line}: {e.reason}" for e in self.refused[:5])
@@ -64,22 +67,39 @@ def read_line(text: str) -> Record:
     return from_autotvm(document) if is_autotvm(document) else from_document(document)
 
 
+def row_of_line(text: str) -> Row:
+    """The row of the record that `read_line` gives, mostly without making that. Raises RecordError with the reason."""
+    row = read_row(text) if len(text) <= MAX_LINE_BYTES else None
+    return row if row is not None else to_row(read_line(text))
+
+
 def read_lines(path: Path, report: ReadReport) -> Iterator[Record]:
     """The records of a file, one after the other; what is refused goes into the report.
 
     Blank lines and comments (#) are skipped. Raises RecordError if the file cannot be read at all.
     """
+    return _read(path, report, read_line)
+
+
+def read_rows(path: Path, report: ReadReport) -> Iterator[Row]:
+    """The rows of a file's records, as `read_lines` has them, in half the time."""
+    return _read(path, report, row_of_line)
+
+
+def _read(path: Path, report: ReadReport, read: Callable[[str], T]) -> Iterator[T]:
     try:
-        with path.open("rb") as file:
+        with path.open("rb", buffering=1 << 20) as file:
             for number, raw in enumerate(_lines(file), start=1):
                 line = raw.strip()
                 if not line or line.startswith(b"#"):
                     continue
                 report.read += 1
                 try:
-                    yield read_line(line.decode("utf-8"))
-                except (RecordError, UnicodeDecodeError) as error:
+                    yield read(line.decode("utf-8"))
+                except RecordError as error:
                     report.refused.append(LineError(number, str(error)))
+                except UnicodeDecodeError:
+                    report.refused.append(LineError(number, "not UTF-8 text"))
     except OSError as error:
         raise RecordError(f"cannot read the log: {error.strerror}", where=str(path)) from None
 

@@ -70,7 +70,7 @@ def _digits(text: str) -> str:
 
 def _measured(connection: Connection, task: Task, configs: Sequence[Config]) -> set[str]:
     """Keys of the configurations that have a record which says something about them."""
-    here = (W.c.key == task.key, D.c.key == task.target.fingerprint().key, R.c.threads == task.threads)
+    here = (W.c.key == task.key, D.c.document == task.target.fingerprint().to_json(), R.c.threads == task.threads)
     query = sa.select(R.c.config).select_from(JOINED).where(*here, R.c.status != str(Status.LOST))
     found: set[str] = set()
     for start in range(0, len(configs), 500):

@@ -1,75 +1,59 @@
-"""Records as rows of the table `records`, and back."""
+"""Records as rows of the table `records`."""
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from typing import Any, NamedTuple
 
-from autosched.records.canonical import read_canonical
-from autosched.records.record import DUMP, SCHEMA_VERSION, Record, from_document
-
-DETAILS = ('{"times_s":', ',"checked_against":', ',"error":', ',"how":', ',"versions":')
+from autosched.records.record import Record, device_text
 
 
-def to_row(record: Record, workload_id: int, device_id: int) -> dict[str, Any]:
-    """The columns of a record."""
-    m = record.measurement
-    return {
-        "uid": record.uid,
-        "workload_id": workload_id,
-        "device_id": device_id,
-        "threads": record.threads,
-        "template": record.config.template,
-        "config": record.config.key,
-        "status": str(m.status),
-        "median_s": m.median_s if m.is_ok else None,
-        "baseline_s": record.baseline_s if record.is_winner else None,
-        "is_default": record.is_default,
-        "is_winner": record.is_winner,
-        "time": record.time,
-        "host": record.host,
-        "session": record.session,
-        "details": record.details,
-    }
+class Row(NamedTuple):
+    """A record as it is stored: the columns of `records` in the table's order, and the record's line behind them.
 
-
-def stored_record(row: Any, workload: str, device: str) -> Record:
-    """The record of a row, whose workload and device are in other tables.
-
-    Raises  RecordError, ValueError, TypeError, RecursionError for a row that holds none.
+    workload, device  their JSON texts, which are rows of other tables: `columns` puts their numbers there
+    line              is stored in no column; its hash is the uid
     """
-    line = _line(row, workload, device)
-    if line is not None and (record := read_canonical(line)) is not None:
-        return record
-    document = {
-        **json.loads(row.details),
-        "workload": json.loads(workload),
-        "device": json.loads(device),
-        "config": json.loads(row.config),
-        **{name: getattr(row, name) for name in ("status", "threads", "time", "host", "session")},
-        "is_default": bool(row.is_default),
-        "is_winner": bool(row.is_winner),
-        "schema": SCHEMA_VERSION,
-    }
-    return from_document(document)
+
+    uid: str
+    workload: str
+    device: str
+    threads: int
+    template: str
+    config: str
+    status: str
+    median_s: float | None
+    baseline_s: float | None
+    is_default: bool
+    is_winner: bool
+    time: float
+    host: str
+    session: str
+    details: str
+    line: str
+
+    def columns(self, workload_id: int, device_id: int) -> tuple[Any, ...]:
+        """What is bound to an INSERT of all columns but `id`."""
+        return (self[0], workload_id, device_id, *self[3:-1])
 
 
-def _line(row: Any, workload: str, device: str) -> str | None:
-    """What the record's line must be if its row is as `to_row` makes them: most are, and are then read quickly."""
-    details, position = row.details, 0
-    parts = []
-    for mark in DETAILS:
-        end = details.find(mark, position)
-        if end < 0:
-            return None
-        parts.append(details[position:end])
-        position = end + len(mark)
-    _, times, checked, error, how = parts
-    flags = [("false", "true")[bool(flag)] for flag in (row.is_default, row.is_winner)]
-    words = [DUMP(word) for word in (row.host, row.session, row.status, row.threads, row.time)]
-    return (
-        f'{{"checked_against":{checked},"config":{row.config},"device":{device},"error":{error},"host":{words[0]},'
-        f'"how":{how},"is_default":{flags[0]},"is_winner":{flags[1]},"schema":{SCHEMA_VERSION},"session":{words[1]},'
-        f'"status":{words[2]},"threads":{words[3]},"time":{words[4]},"times_s":{times},'
-        f'"versions":{details[position:-1]},"workload":{workload}}}'
+def to_row(record: Record) -> Row:
+    """The row of a record."""
+    m = record.measurement
+    return Row(
+        uid=record.uid,
+        workload=record.workload.key,
+        device=device_text(record.device),
+        threads=record.threads,
+        template=record.config.template,
+        config=record.config.key,
+        status=str(m.status),
+        median_s=m.median_s if m.is_ok else None,
+        baseline_s=record.baseline_s if record.is_winner else None,
+        is_default=record.is_default,
+        is_winner=record.is_winner,
+        time=record.time,
+        host=record.host,
+        session=record.session,
+        details=record.details,
+        line=record.line,
     )

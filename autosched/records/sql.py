@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,19 +21,21 @@ from autosched.records.choose import choose
 from autosched.records.clauses import JOINED, D, R, W, clauses_of, insert_into
 from autosched.records.engine import check_schema, clear_errors, connect_file, connect_server, release, remove_stub
 from autosched.records.found import Found, Validator, miss
-from autosched.records.importing import read_log
-from autosched.records.jsonl import LineError, ReadReport, read_lines, write_lines
+from autosched.records.importing import read_log_rows
+from autosched.records.jsonl import LineError, ReadReport, read_rows, write_lines
 from autosched.records.owner import new_owner
 from autosched.records.places import file_of, shown
 from autosched.records.query import Coded, RecordFilter, TaskKey, TaskSummary, Won
-from autosched.records.record import Record, gain_of, read_fingerprint
-from autosched.records.rows import stored_record, to_row
+from autosched.records.record import Record, gain_of, read_fingerprint, read_workload
+from autosched.records.rows import Row, to_row
+from autosched.records.stored import stored_record
 from autosched.space import Config
 from autosched.target import Fingerprint
 from autosched.task import Status, Task
 
 DEFAULT = 1000  # added to the number of a status where the trial was of the default
-BATCH = 5000  # records of an import that are committed together
+BATCH = 5000  # records that are read in one go
+IMPORT_BATCH = 20_000  # records that are committed together: uids are all over their index, which is written each time
 
 
 class SqlStore:
@@ -82,26 +85,49 @@ class SqlStore:
 
         Raises  RecordError if the database is locked, read-only, damaged or the disk is full.
         """
+        return self._add([to_row(record) for record in records])
+
+    def _add(self, rows: Sequence[Row]) -> int:
+        """See `add`."""
         self._check_write()
-        return self._store(records) if records else 0
+        return self._store(rows) if rows else 0
 
-    def _store(self, records: Sequence[Record]) -> int:
-        with self._writing() as connection:
-            workloads = self._ids(connection, W, {r.workload.key: {"op": r.workload.op} for r in records})
-            known = {d: d.key for d in {r.device for r in records}}
-            columns = {key: {"family": d.family, "document": d.to_json()} for d, key in known.items()}
-            devices = self._ids(connection, D, columns)
-            rows = [to_row(r, workloads[r.workload.key], devices[known[r.device]]) for r in records]
-            return self._insert_rows(connection, rows)
-
-    def _insert_rows(self, connection: Connection, rows: list[dict[str, Any]]) -> int:
+    def _store(self, rows: Sequence[Row]) -> int:
         """Insert what is not there yet; gives how many rows that were."""
+        ops = {text: {"op": read_workload(text).op} for text in {row.workload for row in rows}}
+        with self._writing() as connection:
+            workloads = self._ids(connection, W, ops)
+            devices = self._device_ids(connection, {row.device for row in rows})
+            return self._insert_rows(connection, [r.columns(workloads[r.workload], devices[r.device]) for r in rows])
+
+    def _device_ids(self, connection: Connection, texts: set[str]) -> dict[str, int]:
+        """The number of each device by its JSON text.
+
+        Keys are made for people: fingerprints from elsewhere may differ in a space or a dash alone, and have one key.
+        Whoever comes second gets a key with a hash.
+        """
+        found: dict[str, int] = {}
+        for is_hashed in (False, True):
+            columns: dict[str, dict[str, Any]] = {}
+            if not (missing := sorted(texts - found.keys())):
+                break
+            for text in missing:
+                device = read_fingerprint(json.loads(text))
+                mark = f"#{hashlib.sha256(text.encode()).hexdigest()[:16]}" if is_hashed else ""
+                columns.setdefault(device.key + mark, {"family": device.family, "document": text})
+            numbers = self._ids(connection, D, columns).values()
+            stored = sa.select(D.c.document, D.c.id).where(D.c.id.in_(numbers))
+            found |= {text: number for text, number in connection.execute(stored).all() if text in texts}
+        return found
+
+    def _insert_rows(self, connection: Connection, rows: list[tuple[Any, ...]]) -> int:
+        names = [column.name for column in R.c if column.name != "id"]
         insert = self._insert(R).on_conflict_do_nothing()
         if connection.dialect.name == "postgresql":  # its driver counts nothing when it inserts many
-            return len(connection.execute(insert.returning(R.c.id), rows).all())
-        text = str(insert.values({name: sa.bindparam(name) for name in rows[0]}).compile(dialect=connection.dialect))
-        values = [tuple(row.values()) for row in rows]  # the driver's own way: three times as fast
-        return int(connection.exec_driver_sql(text, values).rowcount)
+            named = [dict(zip(names, row, strict=True)) for row in rows]
+            return len(connection.execute(insert.returning(R.c.id), named).all())
+        text = str(insert.values({name: sa.bindparam(name) for name in names}).compile(dialect=connection.dialect))
+        return int(connection.exec_driver_sql(text, rows).rowcount)  # the driver's own way: three times as fast
 
     def claim(self, task: Task, configs: Sequence[Config], lease_s: float) -> list[Config]:
         """See `RecordStore`. Raises RecordError if the database cannot be written to."""
@@ -173,8 +199,8 @@ class SqlStore:
 
         Raises  RecordError if the database cannot be read.
         """
-        here = task.target.fingerprint().key
-        yield from self._select(W.c.key == task.key, D.c.key == here, R.c.threads == task.threads)
+        here = task.target.fingerprint().to_json()
+        yield from self._select(W.c.key == task.key, D.c.document == here, R.c.threads == task.threads)
 
     def records(self, query: RecordFilter | None = None) -> Iterator[Record]:
         """The records that a filter selects (all without one), in the order they were measured."""
@@ -349,7 +375,7 @@ class SqlStore:
     def import_jsonl(self, path: Path) -> ReadReport:
         """Add the records of a JSON-lines file; refused lines are in the report, known ones are not added again."""
         report = ReadReport(str(path))
-        self._import(read_lines(path, report), report)
+        self._import(read_rows(path, report), report)
         return report
 
     def import_log(self, path: Path) -> ReadReport:
@@ -358,13 +384,13 @@ class SqlStore:
         Raises  RecordError if the file cannot be read at all.
         """
         report = ReadReport(str(path))
-        self._import(read_log(path, report), report)
+        self._import(read_log_rows(path, report), report)
         return report
 
     def merge(self, other: SqlStore) -> int:
         """Add all records of another database, their evidence unchanged; gives how many were not here before."""
         report = ReadReport(other.where)
-        self._import(other.records(), report)
+        self._import(map(to_row, other.records()), report)
         return report.added
 
     def delete(self, uids: Sequence[str]) -> int:
@@ -388,10 +414,10 @@ class SqlStore:
         files = (self.path, self.path.with_name(f"{self.path.name}-wal"))
         return sum(file.stat().st_size for file in files if file.exists())
 
-    def _import(self, records: Iterable[Record], report: ReadReport) -> None:
-        stream = iter(records)
-        while batch := list(islice(stream, BATCH)):
-            report.added += self.add(batch)
+    def _import(self, rows: Iterable[Row], report: ReadReport) -> None:
+        stream = iter(rows)
+        while batch := list(islice(stream, IMPORT_BATCH)):
+            report.added += self._add(batch)
 
     def check(self) -> list[LineError]:
         """What SQLite's own integrity check and reading every record find wrong; empty where all is well."""

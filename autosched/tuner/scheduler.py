@@ -1,14 +1,16 @@
 """Which task gets the next batch of trials, and when to stop: arithmetic only, nothing is measured here.
 
 The next batch goes where it is expected to shorten the whole model most per second spent on it:
-weight x best time x expected gain of the task's search / seconds that a batch takes.
+weight x best time x expected gain of the task's search / seconds that a batch takes. A task that was not measured yet
+is taken for as fast, by its arithmetic, as the others are; one of few trials is expected to gain what the others did,
+most of it with its first trials.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -39,9 +41,10 @@ class SchedulerOptions:
     until       stop when the expected further gain of the whole model is below this share; 0 never stops for it
     task_until  the same for one task, which then gets no more
     batch       trials of one turn
-    first       trials of a task's first turn, where other tasks wait for theirs: enough for a hint to these
+    first       trials of a task's first turn, where other tasks wait for theirs: enough for a hint to these. A task
+                of which something promising is known has that and its default first
     horizon     trials ahead that expected gains look
-    warmup      trials that every task gets before its expected gain is believed
+    warmup      trials of a task before its search's expected gain is believed
     """
 
     budget_s: float | None = None
@@ -73,6 +76,7 @@ class TaskState:
     default_s  median time of its default; None while that was not measured or when it failed
     best_s     best median time so far, the default included; None while nothing ran
     n_known    trials of earlier runs that the search was told: they cost nothing now, and count as warm-up
+    promising  configurations from elsewhere, expected to be good, that are among its first trials
     """
 
     name: str
@@ -84,6 +88,7 @@ class TaskState:
     n_trials: int = 0
     n_failed: int = 0
     n_known: int = 0
+    promising: int = 0
     spent_s: float = 0.0
     is_exhausted: bool = False
 
@@ -91,6 +96,10 @@ class TaskState:
     def weighted_s(self) -> float:
         """What the task costs the model now; 0 while nothing is known."""
         return self.weight * (self.best_s or 0.0)
+
+    def cost_s(self, pace: float | None) -> float:
+        """What it costs the model; `pace`: seconds for each unit of work, by which it is guessed before it ran."""
+        return self.weighted_s if self.best_s else self.work * (pace or 0.0)
 
     @property
     def saved(self) -> float:
@@ -167,14 +176,14 @@ class TaskScheduler:
         open_tasks = [i for i, task in enumerate(self.tasks) if not task.is_exhausted]
         if not open_tasks:
             return Stop(StopReason.EXHAUSTED, 0.0)
-        cold = [i for i in open_tasks if self.tasks[i].n_told < self.options.warmup]
-        if cold:
-            return self._turn(self._coldest(cold), elapsed)
-        gain = self.expected_gain()
-        useful = [i for i in open_tasks if self.tasks[i].expected_gain(self.options.horizon) >= self.options.task_until]
-        if gain < self.options.until or not useful:
+        horizon, least = self.options.horizon, self.options.task_until
+        useful = [i for i in open_tasks if self._is_cold(i) or self.tasks[i].expected_gain(horizon) >= least]
+        if self.expected_gain() < self.options.until or not useful:
+            useful = [i for i in open_tasks if self.tasks[i].n_told == 0]  # nobody goes away empty-handed
+        if not useful:
             return self._stop(StopReason.CONVERGED)
-        return self._turn(max(useful, key=self._worth), elapsed)
+        turns = [self._turn(i, elapsed) for i in useful]
+        return max(turns, key=self._worth(self._pace(), self._usual_gain()))
 
     def following(self, turn: Turn, elapsed_s: float | None = None) -> Turn | None:
         """The turn that will probably come after one that is not over; None where that hangs on its outcome."""
@@ -188,10 +197,18 @@ class TaskScheduler:
             self.n_trials -= turn.n
         return found if isinstance(found, Turn) and found.task != turn.task else None
 
-    def report(self, turn: Turn, trials: Sequence[Trial], seconds: float, default_s: float | None = None) -> None:
+    def report(
+        self,
+        turn: Turn,
+        trials: Sequence[Trial],
+        seconds: float,
+        default_s: float | None = None,
+        n_skipped: int = 0,
+    ) -> None:
         """Take the outcome of a turn; fewer trials than asked for mean that the task's space is used up.
 
         default_s  the default's time, when this turn measured it
+        n_skipped  candidates that were not worth a trial once they were built
         """
         task = self.tasks[turn.task]
         task.n_trials += len(trials)
@@ -204,7 +221,7 @@ class TaskScheduler:
         times = [trial.median_s for trial in trials if trial.is_ok]
         known = [t for t in (task.best_s, task.default_s) if t is not None]
         task.best_s = min([*times, *known], default=None)
-        task.is_exhausted = len(trials) < turn.n
+        task.is_exhausted = len(trials) + n_skipped < turn.n
 
     def expected_gain(self) -> float:
         """The share of the model's time that `horizon` more trials of every task are expected to save.
@@ -212,19 +229,32 @@ class TaskScheduler:
         A task whose few trials say little yet is expected to save what the others did, each counted by its trials, with
         one more beside them that saves `GUESSED_GAIN`.
         """
-        total = sum(task.weighted_s for task in self.tasks)
+        usual, pace = self._usual_gain(), self._pace()
+        saved = total = 0.0
+        for i, task in enumerate(self.tasks):
+            gain, cost_s = task.expected_gain(self.options.horizon), task.cost_s(pace)
+            total += cost_s
+            saved += cost_s * (min(gain, usual) if self._is_cold(i) else gain)
+        return saved / total if total > 0 else 0.0
+
+    def _usual_gain(self) -> float:
+        """The share of its default's time that tuning saves a task of this model, as far as that was seen."""
         warmup, horizon = self.options.warmup, self.options.horizon
         shares, gains = [1.0], [GUESSED_GAIN]
-        for task in self.tasks:
-            further = task.expected_gain(horizon) if task.n_told >= warmup else 0.0
+        for i, task in enumerate(self.tasks):
+            further = 0.0 if self._is_cold(i) else task.expected_gain(horizon)
             shares.append(min(1.0, task.n_told / warmup))
             gains.append(1 - (1 - task.saved) * (1 - further))
-        usual = sum(map(operator.mul, shares, gains)) / sum(shares)
-        saved = 0.0
-        for task in self.tasks:
-            gain = task.expected_gain(horizon)
-            saved += task.weighted_s * (gain if task.n_told >= warmup else min(gain, usual))
-        return saved / total if total > 0 else 0.0
+        return float(sum(map(operator.mul, shares, gains)) / sum(shares))
+
+    def _is_cold(self, i: int) -> bool:
+        """Whether a task's trials say little yet."""
+        return self.tasks[i].n_told < self.options.warmup
+
+    def _pace(self) -> float | None:
+        """Seconds for each unit of work, of the tasks that were measured."""
+        known = [task for task in self.tasks if task.best_s and task.work]
+        return sum(task.weighted_s for task in known) / sum(task.work for task in known) if known else None
 
     @property
     def model_s(self) -> tuple[float, float]:
@@ -243,19 +273,24 @@ class TaskScheduler:
             return StopReason.TIME
         return None
 
-    def _coldest(self, cold: Sequence[int]) -> int:
-        """Tasks without any trial first, the largest before the others; then those that cost the model most for the
-        trials that they had."""
+    def _worth(self, pace: float | None, usual: float) -> Callable[[Turn], tuple[bool, float]]:
+        """What a turn is expected to save the model in each second that it takes; before all others come tasks whose
+        cost nobody can tell, the one with the most work first."""
 
-        def urgency(i: int) -> tuple[bool, float]:
-            task = self.tasks[i]
-            return task.n_told == 0, task.weighted_s / (1 + task.n_told) if task.n_told else task.work
+        def worth(turn: Turn) -> tuple[bool, float]:
+            task, n = self.tasks[turn.task], turn.n
+            if task.n_told == 0 and (pace is None or not task.work):
+                return True, task.work
+            if task.n_told == 0 and task.promising:
+                gain = usual
+            elif self._is_cold(turn.task):
+                gain = usual * math.log1p(n / (1 + task.n_told)) / math.log1p(self.options.warmup)
+            else:
+                gain = task.expected_gain(n)
+            seconds = n * (task.trial_s if task.n_trials else self._mean_trial_s())
+            return False, task.cost_s(pace) * gain / seconds
 
-        return max(cold, key=urgency)
-
-    def _worth(self, i: int) -> float:
-        task = self.tasks[i]
-        return task.weighted_s * task.expected_gain(self.options.batch) / task.trial_s
+        return worth
 
     def _turn(self, i: int, elapsed_s: float) -> Turn:
         """A batch of the task, cut so that what is left of the budget reaches every task that had no trial yet."""
@@ -263,7 +298,7 @@ class TaskScheduler:
         untried = sum(t.n_told == 0 and not t.is_exhausted for t in self.tasks)
         share = max(1, untried if task.n_told == 0 else 1)
         if share > 1:
-            n = min(n, self.options.first)
+            n = min(n, 1 + task.promising if task.promising else self.options.first)
         if self.options.trials is not None:
             n = min(n, math.ceil((self.options.trials - self.n_trials) / share))
         if self.options.budget_s is not None:

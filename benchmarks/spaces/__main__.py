@@ -139,7 +139,13 @@ def write(path: Path, comment: str, trials: Sequence[Trial]) -> None:
         knobs = [trial.config.knobs[name] for name in names]  # whatever the order of this configuration's own
         values = [int(v) if isinstance(v, bool) else v for v in knobs]
         rows.writerow([*values, time_ms, STATUS.get(trial.measurement.status, "runtime")])
-    path.write_bytes(gzip.compress(f"{comment}\n{text.getvalue()}".encode(), mtime=0))
+    write_gzip(path, f"{comment}\n{text.getvalue()}")
+
+
+def write_gzip(path: Path, text: str) -> None:
+    """Write a compressed text; equal texts give equal bytes."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

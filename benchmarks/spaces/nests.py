@@ -16,6 +16,8 @@ from autosched.templates import template_named
 from autosched.tuner.cost_model import loop_features
 from benchmarks.spaces.__main__ import SPACES
 
+SWITCHES = ("prefetch", "unroll_kw")
+
 
 class Nests:
     """Describes the configurations of one recorded space, each once."""
@@ -32,7 +34,7 @@ class Nests:
         start = time.perf_counter()
         for config in configs:
             if config.key not in self._known:
-                applied = self._template.apply(self._func, self._typed(config), self._target)
+                applied = self._template.apply(self._func, typed(config, self._space.template), self._target)
                 self._known[config.key] = loop_features(applied.func, self._target)
         self.spent_s += time.perf_counter() - start
         return np.array([self._known[config.key] for config in configs])
@@ -45,7 +47,7 @@ class Nests:
             for trial, one in zip(trials, loops, strict=True)
         ]
 
-    def _typed(self, config: Config) -> Config:
-        """The template's configuration, with switches as such: a file has them as numbers."""
-        knobs = {k: bool(v) if k == "prefetch" else v for k, v in config.knobs.items()}
-        return Config(self._space.template, knobs)
+
+def typed(config: Config, template: str) -> Config:
+    """The template's configuration, with switches as such: a file has them as numbers."""
+    return Config(template, {k: bool(v) if k in SWITCHES else v for k, v in config.knobs.items()})

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from autosched.cli import main
+from autosched.target.threads import ThreadLimits
 from tests.runtime.kernels import chain
 
 
@@ -98,3 +99,15 @@ def test_a_sweep_over_threads(models: tuple[str, str], capsys: pytest.CaptureFix
     quick = ["--runs", "12", "--warmup", "10ms"]
     assert main(["bench", models[0], *quick, "--sweep", "threads=1,1", "-f", "json"]) == 0
     assert [row["threads"] for row in json.loads(capsys.readouterr().out)["rows"]] == [1, 1]
+
+
+def test_throughput_is_timed_beside_other_instances(
+    models: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("autosched.driver.tune_options.thread_limits", lambda: ThreadLimits(3, None, None, None))
+    quick = ["--runs", "20", "--warmup", "10ms", "-f", "json"]
+    assert main(["bench", models[1], *quick, "--as", "throughput"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert (row["threads"], row["instances"]) == (1, 3) and row["runs_per_s"] == pytest.approx(3 / row["median_s"])
+    assert main(["bench", models[0], *quick, "--as", "throughput", "--threads", "2"]) == 2
+    assert "instances of one thread" in capsys.readouterr().err

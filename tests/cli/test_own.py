@@ -12,6 +12,11 @@ from autosched.cli import main
 from autosched.cli.own import arguments_of, own_function
 from autosched.cli.project import project_models
 from autosched.errors import UsageError
+from autosched.records import open_store
+from autosched.records.record import make_record
+from autosched.space import Config
+from autosched.task import Measurement, Status, Trial
+from tests.cli.models import refuse
 from tests.own import kernels
 
 SCALE = "tests.own.kernels:scale"
@@ -68,3 +73,49 @@ def test_tune_list_explain_and_export(tmp_path: Path, capsys: pytest.CaptureFixt
     kernels.scale.forget()
     assert main(["tune", SCALE, "--db", str(tmp_path / "again.db"), "-f", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["n_trials"] == 0, "nothing is measured twice"
+
+
+@pytest.mark.alone
+def test_bench_has_the_default_beside_what_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    database, quick = str(tmp_path / "own.db"), ["--runs", "12", "-f", "json"]
+    assert main(["bench", SCALE, "--db", database, *quick]) == 0
+    captured = capsys.readouterr()
+    assert [row["name"] for row in json.loads(captured.out)["rows"]] == ["scale default"]
+    assert f"nothing tuned to compare with (no record); autosched tune {SCALE}" in captured.err
+    task = kernels.scale.task_for(kernels.scale.example_arguments(), 1)
+    winner = Trial(Config(kernels.scale.space.name, {"block": 256}), Measurement(Status.OK, (1e-6,), "a test"))
+    with open_store(database) as store:
+        store.add([make_record(task, winner, is_winner=True, versions={"template": kernels.scale.version})])
+    assert main(["bench", SCALE, "--db", database, *quick]) == 0
+    captured = capsys.readouterr()
+    default, tuned = json.loads(captured.out)["rows"]
+    assert (default["speed_up"], tuned["name"], tuned["n_runs"]) == (1.0, "scale tuned", 12)
+    assert tuned["config"].endswith("block=256") and "scale tuned" in captured.err
+    np.savez(tmp_path / "in.npz", x=np.arange(77.0), a=2.0)
+    assert main(["bench", SCALE, "--db", database, "--inputs", str(tmp_path / "in.npz"), *quick]) == 0
+    assert len(json.loads(capsys.readouterr().out)["rows"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([SCALE, "--sweep", "threads=1,2"], "--sweep is for models"),
+        ([SCALE, "--profile"], "--profile is for models"),
+        ([SCALE, "tests.own.kernels:doubled"], "tests.own.kernels:doubled is no function of autosched.autotune"),
+        (["tests.own.kernels:fill"], "has no example arguments"),
+    ],
+)
+def test_what_bench_refuses(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    refuse(capsys, ["bench", *words], said)
+
+
+@pytest.mark.parametrize(
+    "words", [["build", SCALE], ["logs", "lock", SCALE], ["run", SCALE], ["tune", SCALE, "--shapes", "x:1..4"]]
+)
+def test_where_a_model_is_wanted(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    refuse(capsys, words, f"{SCALE} is a function of autosched.autotune, not a model")
+
+
+@pytest.mark.parametrize("more", [[], ["--list"]])
+def test_shapes_are_for_models(more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    refuse(capsys, ["tune", SCALE, "--shapes", "x:4", *more], "--shapes is for models; a function's arguments are")

@@ -13,6 +13,7 @@ from autosched.driver.tune_options import TuneOptions
 from autosched.driver.tune_report import TaskReport, TuneReport
 from autosched.driver.tune_shapes import Rule
 from autosched.errors import UsageError
+from autosched.ir import IRModule
 from tests.cli.models import dense_file, refuse
 
 Capture = pytest.CaptureFixture[str]
@@ -55,7 +56,7 @@ def test_a_range_is_tuned_shape_by_shape(tmp_path: Path, monkeypatch: pytest.Mon
     assert tuned == [2, 2, 2] and settled == [({"x": (1, 16)}, {"x": (4, 16)}, {"x": (8, 16)})]
     assert [row["model"] for row in json.loads(captured.out)["rows"]] == [f"{model} x:{n}x16" for n in (1, 4, 8)]
     assert "dense: 1 configuration for 2 shapes" in captured.err
-    refuse(capsys, [*words, "--shapes", "x:1..8x16", "--list"], "--list takes one shape")
+    refuse(capsys, [*words, "--shapes", "x:1..8x16", "--tasks", "0"], "--tasks takes one shape")
     refuse(capsys, [*words, "--shapes", "x:8..1x16"], "counts backwards")
     refuse(capsys, [*words, "--min-shapes", "x:1x16"], "--min-shapes and --max-shapes belong together")
     refuse(capsys, ["build", str(model), "--shapes", "x:1..8x16"], "`autosched tune` alone takes one")
@@ -63,6 +64,25 @@ def test_a_range_is_tuned_shape_by_shape(tmp_path: Path, monkeypatch: pytest.Mon
     fixed = dense_file(tmp_path / "fixed.onnx", batch=1)
     refuse(capsys, ["tune", str(fixed), "--db", str(tmp_path / "r.db"), "--shapes", "x:1..8x16"], "8x16 does not fit")
     assert not tuned  # not even at the shape that fits
+
+
+def test_the_list_of_a_range_has_the_tasks_at_each_shape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    model = dense_file(tmp_path / "m.onnx", batch="batch")
+
+    def list_tasks(module: IRModule, **rest: object) -> list[dict[str, object]]:
+        size = int(module["main"].params[0].struct_info.shape[0])
+        return [{"index": 0, "name": f"dense {size}", "templates": ["matmul"]}]
+
+    monkeypatch.setattr("autosched.driver.list_tasks", list_tasks)
+    words = ["tune", str(model), "--list", "-f", "json", "--shapes"]
+    assert main([*words, "x:1..8x16"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["shapes"], row["name"]) for row in rows] == [(f"x:{n}x16", f"dense {n}") for n in (1, 4, 8)]
+    assert main([*words, "x:3x16"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert "shapes" not in row and row["name"] == "dense 3"
 
 
 @pytest.mark.slow

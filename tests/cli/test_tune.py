@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from autosched.cli import main
-from autosched.cli.tune import _say_end
+from autosched.cli.tune_end import say_end
 from autosched.driver.tune_all import Part, Run
 from autosched.driver.tune_options import TuneOptions
 from autosched.driver.tune_report import TaskReport, TuneReport
@@ -108,9 +108,16 @@ def test_flags_become_options(words: list[str], monkeypatch: pytest.MonkeyPatch)
 def test_borders_are_told_at_the_end(capsys: Capture) -> None:
     border = ("matmul: chunk=64 is the largest candidate",)
     report = TuneReport([TaskReport("a", 1, border=border), TaskReport("b", 1, border=border)], reason="time is up")
-    _say_end(report, quiet=False)
+    say_end(report, quiet=False)
     said = capsys.readouterr().err
     assert "on the border of its space: matmul: chunk=64 is the largest candidate of 2 tasks; a longer list" in said
+
+
+def test_an_end_before_the_first_measurement_promises_nothing(capsys: Capture) -> None:
+    report = TuneReport([TaskReport("a", 1)], reason="the time budget is used up", database="r.db")
+    say_end(report, quiet=False)
+    said = capsys.readouterr().err
+    assert "the time budget is used up; it ended before anything was measured" in said and "saved" not in said
 
 
 def test_all_models_of_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
@@ -187,7 +194,7 @@ def test_a_run_over_models_that_was_killed_goes_on_where_it_was(
     words = ["tune", "--all", "--trials", "12", "--budget", "60s"]
     assert main(words) == 0
     said = capsys.readouterr().err
-    assert f"{tmp_path / 'a.onnx'} had come to its end" in said and "--fresh" in said
+    assert f"{tmp_path / 'a.onnx'} had come to its end and is left out, 2 to go; --fresh tunes all" in said
     assert [part.trials for part in tuned] == [4, 5]  # of 12 - 4, half; then 12 - 4 - (2 + 1)
     assert [round(part.budget_s or 0) for part in tuned] == [28, 56]  # of 60 s - 3 s, half; then without b's second
     assert all(part.session.startswith("all-abcdef-") for part in tuned)

@@ -64,3 +64,11 @@ def test_reader(tmp_path: Path) -> None:
     assert reader.best(matmul_task()).config == record(4).config and reader.report.added == 2
     with pytest.raises(RecordError, match="cannot read"):
         JsonlReader(tmp_path / "none.jsonl").best(matmul_task())
+
+
+def test_what_was_refused_is_said_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"\xff\xfe\n")
+    report = ReadReport(str(path))
+    assert list(read_lines(path, report)) == []
+    assert str(report) == "1 line read, 0 added, 0 known before, 1 refused: line 1: not UTF-8 text"

@@ -204,3 +204,19 @@ def test_a_kill_loses_at_most_the_batch_in_flight(tmp_path: Path) -> None:
             found = sum(1 for _ in store.records(RecordFilter(session=f"run{attempt}")))
             assert store.check() == []
         assert found % 3 == 0 and (said + 1) * 3 <= found <= (said + 2) * 3
+
+
+@pytest.mark.parametrize("batches", [[[0, 1, 2]], [[0], [1], [2]], [[2], [1, 0]]])
+def test_devices_whose_keys_are_equal_stay_apart(tmp_path: Path, batches: list[list[int]]) -> None:
+    """A key is made for people: a log from elsewhere may have a device that differs in a space alone."""
+    names = ("A CPU", "A_CPU", "A CPU")
+    records = [
+        dataclasses.replace(record(i), device=dataclasses.replace(record(i).device, model_name=name))
+        for i, name in enumerate(names, start=1)
+    ]
+    assert records[0].device.key == records[1].device.key
+    with open_store(tmp_path / "r.db") as store:
+        for batch in batches:
+            store.add([records[i] for i in batch])
+        assert store.check() == [] and {r.line for r in store.records()} == {r.line for r in records}
+        assert sorted(t.n_trials for t in store.tasks()) == [1, 2]

@@ -157,9 +157,54 @@ def test_the_largest_task_is_the_first_and_first_turns_are_short() -> None:
         turns.append(turn)
         time_s = 1e-3 * states[turn.task].work
         run.report(turn, [trial(i, time_s) for i in range(1, turn.n + 1)], 1.0, default_s=time_s)
-    assert turns == [Turn(1, 6), Turn(2, 6), Turn(0, 8), Turn(1, 8)]  # the last of the new ones keeps nobody waiting
+    assert turns == [Turn(1, 6), Turn(2, 6), Turn(1, 8), Turn(0, 8)]  # the last of the new ones keeps nobody waiting
 
 
 def test_short_of_time_a_turn_is_the_default_and_one_more() -> None:
     states = [TaskState(f"t{i}", 1, FixedSearch(0.5)) for i in range(20)]
     assert TaskScheduler(states, SchedulerOptions(budget_s=2.0)).next_turn() == Turn(0, 2)
+
+
+def fresh(*works: float, **options: object) -> TaskScheduler:
+    """Tasks of which only their work is known, by which a unit takes a millisecond."""
+    states = [TaskState(f"t{i}", 1, FixedSearch(0.5), work) for i, work in enumerate(works)]
+    return TaskScheduler(states, SchedulerOptions(**options))  # type: ignore[arg-type]
+
+
+def take(run: TaskScheduler, n: int) -> list[Turn]:
+    """The next turns; nothing is better than the defaults."""
+    turns = []
+    for _ in range(n):
+        turn = run.next_turn()
+        assert isinstance(turn, Turn)
+        turns.append(turn)
+        time_s = 1e-3 * run.tasks[turn.task].work
+        run.report(turn, [trial(i, time_s) for i in range(1, turn.n + 1)], 0.25 * turn.n, default_s=time_s)
+    return turns
+
+
+def test_a_task_that_costs_the_model_little_waits() -> None:
+    run = fresh(1.0, 100.0, 60.0)
+    assert [turn.task for turn in take(run, 4)] == [1, 2, 1, 2]
+    run = fresh(50.0, 100.0, 60.0)
+    assert [turn.task for turn in take(run, 3)] == [1, 2, 0]
+
+
+def test_what_is_known_to_be_promising_is_tried_first() -> None:
+    run = fresh(100.0, 30.0, 40.0)
+    run.tasks[1].promising = run.tasks[2].promising = 1
+    assert take(run, 4) == [Turn(0, 6), Turn(2, 2), Turn(1, 8), Turn(0, 8)]  # the last of the new ones is in no hurry
+
+
+def test_no_task_is_left_without_a_trial() -> None:
+    run = fresh(1000.0, 1.0, until=0.9)
+    assert [turn.task for turn in take(run, 2)] == [0, 1]
+    assert isinstance(stop := run.next_turn(), Stop) and stop.reason is StopReason.CONVERGED
+
+
+def test_a_task_that_nothing_ran_of_is_taken_for_what_its_work_costs() -> None:
+    run = fresh(4.0, 2.0)
+    take(run, 1)
+    run.report(Turn(1, 2), [trial(i, status=Status.CRASH) for i in (1, 2)], 0.5)
+    assert run.tasks[1].best_s is None
+    assert {turn.task for turn in take(run, 3)} == {0, 1}

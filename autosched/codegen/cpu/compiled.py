@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from autosched.codegen.cpu.instructions import count_instructions
 from autosched.codegen.cpu.report import AsmReport, read_assembly
 from autosched.runtime.kernel import Kernel
 
@@ -36,3 +37,7 @@ class CompiledKernel:
         return read_assembly(self.asm)
 
     features_report = report
+
+    def instructions(self) -> tuple[int, ...]:
+        """How many instructions of each kind there are, in the order of `instructions.COUNTS`."""
+        return count_instructions(self.asm)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from autosched import te
@@ -108,10 +109,12 @@ class Tiling:
         return (n * self.rows + floordiv(y, m)) * self.columns + floordiv(x, m)
 
 
+@lru_cache(maxsize=32)
 def winograd_func(func: PrimFunc, conv: Convolution, pack: WinogradPack, block: int) -> PrimFunc:
     """`func` with the convolution, and what makes its padded data, replaced by the stages; the weight comes packed.
 
     block  tiles that are worked on together
+    Remembered, as it takes more than half of a candidate's scheduling: neighbours in a search often share it.
     """
     tiling = Tiling(make_filter(pack.outputs), conv.out.const_shape(), block)
     dtype = conv.out.dtype

@@ -3,6 +3,8 @@
 Failures have no time: they are kept out of the prediction of times and train a classifier of their own.
 """
 
+from autosched.tuner.cost_model.built import BuiltModel as BuiltModel
+from autosched.tuner.cost_model.built import built_features as built_features
 from autosched.tuner.cost_model.expectation import Expectation as Expectation
 from autosched.tuner.cost_model.feasibility import Feasibility as Feasibility
 from autosched.tuner.cost_model.feasibility import likely as likely

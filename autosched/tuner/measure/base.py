@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
@@ -90,14 +90,14 @@ class Built:
     packs    per argument an object whose `pack(array)` turns the natural array into the one that the kernel takes
              (inputs) or gives (outputs); None: as it is
     build_s  seconds of processor time that building took
-    loops    features of its loop nest (`loop_features`), from which other shapes' searches learn; () where unknown
+    features by name what is known of it before it runs, for models to learn from: its loop nest, its instructions
     """
 
     candidate: Candidate
     kernel: Kernel = field(repr=False)
     packs: tuple[Any, ...] = ()
     build_s: float = 0.0
-    loops: tuple[float, ...] = ()
+    features: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +156,21 @@ class AheadMeasurer(Protocol):
     def rest(self) -> None:
         """Wait until nothing is built ahead any more; what was is forgotten."""
         ...
+
+
+class Foresight(Protocol):
+    """What is expected of candidates once they are built."""
+
+    def is_hopeless(self, built: Built, best_s: float | None) -> bool:
+        """Whether one is not worth being measured; `best_s` is its task's best time so far."""
+        ...
+
+
+@runtime_checkable
+class ForeseeingMeasurer(Protocol):
+    """A measurer that passes over what its foresight calls hopeless: of that there is no trial."""
+
+    foresight: Foresight | None
 
 
 class Runner(Protocol):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -50,8 +50,8 @@ class Compiler(Protocol):
 class Describes(Protocol):
     """A compiler that can say how what it compiled last uses the machine."""
 
-    def describe(self, target: Target) -> tuple[float, ...]:
-        """Give the features of its loop nest, as `loop_features` has them."""
+    def describe(self, target: Target) -> Mapping[str, tuple[float, ...]]:
+        """Give features of it by name, which are kept with its measurement."""
         ...
 
 
@@ -86,7 +86,7 @@ class BuildRole:
         self._funcs[key] = value
 
     def do(self, message: _Build | _NativeLoop) -> Any:
-        """Compile; gives (kernel, packs, processor seconds, its loops' features), or the native loop's object code."""
+        """Compile; gives (kernel, packs, processor seconds, features), or the native loop's object code."""
         if isinstance(message, _NativeLoop):
             return self._compiler.native_loop()
         start = time.process_time()
@@ -97,8 +97,8 @@ class BuildRole:
         if message.is_kept:
             self._compiler.keep()
         build_s = time.process_time() - start
-        loops = self._compiler.describe(self._target) if isinstance(self._compiler, Describes) else ()
-        return kernel, packs, build_s, loops
+        features = self._compiler.describe(self._target) if isinstance(self._compiler, Describes) else {}
+        return kernel, packs, build_s, features
 
 
 class LocalBuilder:
@@ -165,8 +165,8 @@ class LocalBuilder:
         for position, reply in self._crew.run(jobs, meanwhile, coming):
             candidate = candidates[position]
             if reply.status is Status.OK:
-                kernel, packs, build_s, loops = reply.value
-                yield Built(candidate, kernel, packs, build_s, loops)
+                kernel, packs, build_s, features = reply.value
+                yield Built(candidate, kernel, packs, build_s, features)
             else:
                 yield Failed(candidate, Measurement(reply.status, error=reply.error))
 

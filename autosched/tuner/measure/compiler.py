@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,12 +71,14 @@ class TemplateCompiler:
         self._last = applied.func
         return compiled.kernel, applied.packs
 
-    def describe(self, target: Target) -> tuple[float, ...]:
-        """Give the features of the loop nest that was compiled last: some milliseconds, where compiling takes 300."""
+    def describe(self, target: Target) -> Mapping[str, tuple[float, ...]]:
+        """Give the features of the loop nest that was compiled last, and the counts of its instructions."""
+        from autosched.tuner.cost_model.built import INSTRUCTIONS, LOOPS
         from autosched.tuner.cost_model.loop_features import loop_features
 
         assert self._last is not None, "called after `compile`"
-        return tuple(np.round(loop_features(self._last, target), 3).tolist())
+        loops = tuple(np.round(loop_features(self._last, target), 3).tolist())
+        return {LOOPS: loops, INSTRUCTIONS: self._kernels[next(reversed(self._kernels))].instructions()}
 
     def keep(self) -> None:
         """Put the kernel that was compiled last into the kernel cache, where a build will look for it."""

@@ -1,12 +1,12 @@
 """`LocalMeasurer`: measures the candidates of a task on this machine.
 
-Builders compile on all cores; as soon as a candidate is built they are stopped (SIGSTOP), it is checked and timed
-while nothing else of ours runs, and they go on. So a trial costs, on n cores, a share 1/n of its building plus its
-timing, and a candidate that takes long to compile holds nobody up. The other plan, builders on their own cores beside
-the one that times, is less exact, since cores share the last cache and the memory. On two cores it is also slower as
-long as timing takes less than half of building: dense 128x784x256 needs 0.28 s of processor time for building and
-about 0.05 s for checking and timing (AMD Zen 3), which gives 3.6 trials a second with one core for building and 5.3
-by taking turns.
+Builders compile on all cores; a candidate that is built is loaded and checked beside them. Then they are stopped
+(SIGSTOP), it is timed while nothing else of ours runs, and they go on. So a trial costs, on n cores, a share 1/n of its
+building plus its timing, and a candidate that takes long to compile holds nobody up. The other plan, builders on their
+own cores beside the one that times, is less exact, since cores share the last cache and the memory. On two cores it is
+also slower as long as timing takes less than half of building: dense 128x784x256 needs 0.28 s of processor time for
+building and about 0.05 s for checking and timing (AMD Zen 3), which gives 3.6 trials a second with one core for
+building and 5.3 by taking turns.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from autosched.errors import InvalidValueError
 from autosched.records.scratch import Scratch
 from autosched.target import Target
 from autosched.task import ConfigLike, Measurement, Task, Trial
-from autosched.tuner.measure.base import Ahead, Built, Candidate, Failed, MeasureOptions
+from autosched.tuner.measure.base import Ahead, Built, Candidate, Failed, Foresight, MeasureOptions
 from autosched.tuner.measure.builder import TEMPLATE_COMPILER, LocalBuilder
 from autosched.tuner.measure.compare import Compared, facts, failed, judge
 from autosched.tuner.measure.reference import Evaluate, FuncReferences, References
@@ -51,6 +51,7 @@ class LocalMeasurer:
         references: References | None = None,
     ):
         self.target, self.options = Target(target), options or MeasureOptions()
+        self.foresight: Foresight | None = None
         self._scratch = Scratch("measure")
         self._folder = self._scratch.folder
         self._builder: LocalBuilder | None = None
@@ -109,6 +110,7 @@ class LocalMeasurer:
         best_s  the task's best time so far: what is clearly worse is cut short
         ahead   asked once, when a builder has nothing left to do, for the task and the configurations that will
                 probably be measured next: they are built, and the task's reference is made, before they are
+        What `foresight`, if it is set, calls hopeless once it is built is passed over: there is no trial of it.
         Leaving the iteration early, by Ctrl-C too, ends the workers that are busy; the measurer can be used again.
         """
         builder, runner = self._parts()
@@ -117,17 +119,22 @@ class LocalMeasurer:
             if isinstance(outcome, Failed):
                 yield Trial(outcome.candidate.config, outcome.measurement)
                 continue
-            measurement = self.time(outcome, best_s)
+            if self.foresight is not None and self.foresight.is_hopeless(outcome, best_s):
+                continue
+            measurement = runner.check(outcome, self.options.seed) or self.time(outcome, best_s, is_checked=True)
             if measurement.is_ok and (best_s is None or measurement.median_s < best_s):
                 best_s = measurement.median_s
             yield Trial(outcome.candidate.config, measurement)
 
-    def time(self, built: Built, best_s: float | None = None) -> Measurement:
-        """Check and time what was built, here or elsewhere, while no other process of ours runs."""
+    def time(self, built: Built, best_s: float | None = None, *, is_checked: bool = False) -> Measurement:
+        """Check and time what was built, here or elsewhere, while no other process of ours runs.
+
+        is_checked  it has just been found right, while builders went on
+        """
         builder, runner = self._parts()
         runner.crew.refresh()
         with builder.crew.paused(), runner.crew.paused(spares_only=True):
-            (measurement,) = runner.run([built], best_s)
+            (measurement,) = runner.run([built], best_s, is_checked=is_checked)
         return measurement
 
     def compare(

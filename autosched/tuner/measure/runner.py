@@ -92,10 +92,15 @@ class LocalRunner:
         self.reference_s = time.perf_counter() - start
         return key
 
-    def run(self, built: Sequence[Built], best_s: float | None = None) -> Iterator[Measurement]:
-        """Check and time candidates in order; each good time counts as the best so far for those after it."""
+    def run(
+        self, built: Sequence[Built], best_s: float | None = None, *, is_checked: bool = False
+    ) -> Iterator[Measurement]:
+        """Check and time candidates in order; each good time counts as the best so far for those after it.
+
+        is_checked  the first of them has just been found right by `check`, on the inputs of the options' seed
+        """
         for one in built:
-            found = self._measure(one, best_s)
+            found, is_checked = self._measure(one, best_s, is_checked), False
             if found.is_ok and (best_s is None or found.median_s < best_s):
                 best_s = found.median_s
             yield found
@@ -123,14 +128,15 @@ class LocalRunner:
             stored.remove()
         self._stored.clear()
 
-    def _measure(self, built: Built, best_s: float | None) -> Measurement:
-        message = Run(self._entry(built), self._key(built, None), self._options, best_s)
+    def _measure(self, built: Built, best_s: float | None, is_checked: bool) -> Measurement:
+        entry, key = self._entry(built), self._key(built, None)
+        message = Run(entry, key, self._options, best_s, is_checked=is_checked)
         reply = self._do(message, built, None)
         if reply.status is not Status.OK:
             return _failure(reply, self._options, self._references.checked_against)
         found: Measurement = reply.value
-        loops = {"loops": list(built.loops)} if built.loops else {}
-        return dataclasses.replace(found, how={**found.how, "build_s": round(built.build_s, 4), **loops})
+        known = {name: list(values) for name, values in built.features.items()}
+        return dataclasses.replace(found, how={**found.how, "build_s": round(built.build_s, 4), **known})
 
     @property
     def references(self) -> References:

@@ -12,6 +12,8 @@ from autosched.tuner.measure.base import MeasureOptions
 
 _LEAST_REPEATS = 3
 _MOST_CALLS = 10_000_000
+_LONG_S = 0.02  # a repeat that takes so long and …
+_FAR = 2.0  # … so many times the best time is enough to be sure
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,8 @@ def sample(run: Callable[[int], object], options: MeasureOptions, best_s: float 
     start = time.perf_counter()
     while True:
         times.append(time_calls(run, number) / number)
-        if len(times) < _LEAST_REPEATS:
+        is_far = best_s is not None and times[-1] > _FAR * options.cut_ratio * best_s
+        if len(times) < _LEAST_REPEATS and not (is_far and times[-1] * number >= _LONG_S):
             continue
         if best_s is not None and min(times) > options.cut_ratio * best_s:
             return Sample(tuple(times), number, True)

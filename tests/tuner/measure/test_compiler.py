@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from autosched import te, topi
+from autosched.codegen.cpu.instructions import COUNTS
 from autosched.driver.tune_hints import describe_with
 from autosched.runtime.cache import kernel_cache
 from autosched.space import Config
@@ -65,6 +66,9 @@ def test_the_default_and_samples_are_right(measurer: LocalMeasurer, make: object
     assert trials[0].measurement.how["build_s"] > 0
     loops = describe_with(task_of(func))
     assert loops is not None and np.allclose(trials[0].measurement.how["loops"], loops(configs[:1])[0], atol=1e-3)
+    counts = dict(zip(COUNTS, trials[0].measurement.how["instructions"], strict=True))
+    assert counts["instructions"] > counts["hot_loads"] > 0 and counts["stores"] > 0
+    assert counts["hot_fmas"] > 0 or make is softmax
 
 
 def test_a_template_that_does_not_fit_is_refused(measurer: LocalMeasurer) -> None:

@@ -103,6 +103,23 @@ def test_what_is_clearly_worse_is_cut_short(measurer: LocalMeasurer) -> None:
     assert "cut" not in alone.measurement.how and len(alone.measurement.times_s) > 3
 
 
+def test_what_is_hopeless_once_it_is_built_is_not_run(measurer: LocalMeasurer) -> None:
+    asked: list[tuple[object, float | None]] = []
+
+    class Expectation:
+        def is_hopeless(self, built: Built, best_s: float | None) -> bool:
+            asked.append((built.candidate.config, best_s))
+            return built.candidate.config == config("endless")
+
+    measurer.foresight = Expectation()
+    try:
+        (found,) = measurer.measure(TASK, [config("endless"), config("right")])
+    finally:
+        measurer.foresight = None
+    assert found.is_ok and found.config == config("right")
+    assert asked == [(config("endless"), None), (config("right"), None)]
+
+
 def test_comparison_ranks_and_drops_failures(measurer: LocalMeasurer) -> None:
     configs = [config("slow", rounds=5), config("makes_nan"), config("right"), config("slow", rounds=5, again=1)]
     baseline, failure, faster, same = measurer.compare(TASK, configs, rounds=15)

@@ -79,3 +79,10 @@ def test_the_interval_holds_the_median_19_times_of_20() -> None:
 
 def test_an_interval_is_half_its_width() -> None:
     assert Sample((1.0, 1.1, 0.9), 1, False).interval == pytest.approx(0.1)
+
+
+def test_one_long_repeat_that_is_far_too_slow_is_enough(machine: type[Machine]) -> None:
+    long = machine(0.3)
+    assert len(sample(long.run, MeasureOptions(), 0.1).times_s) == 1 and long.calls == 2  # one to see how long it takes
+    assert len(sample(machine(0.2).run, MeasureOptions(), 0.1).times_s) == 3
+    assert len(sample(machine(3e-4).run, MeasureOptions(), 1e-4).times_s) == 3  # a moment's disturbance can do that

@@ -11,7 +11,7 @@ import contextlib
 import pickle
 import queue
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -48,7 +48,7 @@ class Code:
     kernel: Kernel
     packs: tuple[Any, ...]
     build_s: float
-    loops: tuple[float, ...]
+    features: Mapping[str, tuple[float, ...]]
 
 
 def build(setup: Setup, task: bytes, config: Any) -> Code | Measurement:
@@ -58,14 +58,14 @@ def build(setup: Setup, task: bytes, config: Any) -> Code | Measurement:
         (outcome,) = builder.build([candidate])
     if isinstance(outcome, Failed):
         return outcome.measurement
-    return Code(outcome.kernel, outcome.packs, outcome.build_s, outcome.loops)
+    return Code(outcome.kernel, outcome.packs, outcome.build_s, outcome.features)
 
 
 def run(setup: Setup, task: bytes, config: Any, code: Code | Measurement, best_s: float | None) -> Measurement:
     """Check and time a built candidate on this worker's device."""
     if isinstance(code, Measurement):
         return code
-    built = Built(Candidate(_read_task(task), config), code.kernel, code.packs, code.build_s, code.loops)
+    built = Built(Candidate(_read_task(task), config), code.kernel, code.packs, code.build_s, code.features)
     with _station(setup).timing() as measurer:
         found = measurer.time(built, best_s)
     return _from_here(found)

@@ -1,0 +1,111 @@
+"""The runner's side: what was checked while others built is not loaded and checked again when it is timed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from autosched.task import Measurement, Status
+from autosched.tuner.measure.base import CandidateError, MeasureOptions
+from autosched.tuner.measure.run_role import Entry, Interleave, Run, RunRole
+
+OPTIONS = MeasureOptions(repeat_s=1e-5, budget_s=1e-3)
+
+
+class Loaded:
+    """A candidate that counts its calls."""
+
+    sets = (None,)
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def run(self, number: int = 1) -> float:
+        self.calls += number
+        return 1e-6 * number
+
+
+class Bench:
+    """Notes what is done; a kernel "bad" is found wrong."""
+
+    checked_against = "nothing"
+
+    def __init__(self, log: list[str]):
+        self.log = log
+
+    def load(self, kernel: Any, packs: Sequence[Any], pool: Any, threads: int, *, cold_bytes: int = 0) -> Loaded:
+        self.log.append(f"load {kernel}")
+        return Loaded()
+
+    def make_fresh(self, loaded: Loaded) -> None:
+        assert loaded.calls == 0
+
+    def check(self, loaded: Loaded, packs: Sequence[Any], options: MeasureOptions) -> None:
+        self.log.append("check")
+        if self.log[-2] == "load bad":
+            raise CandidateError(Status.WRONG_RESULT, "wrong")
+
+    def recheck(self, loaded: Loaded, packs: Sequence[Any], options: MeasureOptions) -> None:
+        self.log.append("recheck")
+
+
+class Role(RunRole):
+    """A runner whose tasks are logs."""
+
+    pool = None
+
+    def open_bench(self, reference: Any) -> Bench:
+        return Bench(reference)
+
+
+@pytest.fixture
+def log() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def role(log: list[str]) -> Role:
+    made = Role()
+    made.learn("task", log)
+    made.learn("other", log)
+    return made
+
+
+def message(kernel: str, **options: Any) -> Run:
+    return Run(Entry(kernel, (), 1), options.pop("reference", "task"), OPTIONS, **options)
+
+
+def test_what_was_checked_is_timed_without_loading_it_again(role: Role, log: list[str]) -> None:
+    assert role.do(message("a", is_timed=False)) == "nothing"
+    found = role.do(message("a", is_checked=True))
+    assert isinstance(found, Measurement) and found.is_ok and found.checked_against == "nothing"
+    assert log == ["load a", "check", "recheck"]
+
+
+def test_without_that_it_is_loaded_and_checked(role: Role, log: list[str]) -> None:
+    role.do(message("a"))
+    role.do(message("a", is_checked=True))  # by a worker that has died since: this one knows nothing of it
+    assert log == ["load a", "check", "recheck"] * 2
+
+
+@pytest.mark.parametrize(
+    "between", [message("b", reference="other"), Interleave((Entry("b", (), 1),), "task", OPTIONS, 1)]
+)
+def test_another_message_between_forgets_it(role: Role, log: list[str], between: Any) -> None:
+    role.do(message("a", is_timed=False))
+    role.do(between)
+    log.clear()
+    role.do(message("a", is_checked=True))
+    assert log == ["load a", "check", "recheck"]
+
+
+def test_what_was_found_wrong_is_not_kept(role: Role, log: list[str]) -> None:
+    role.do(message("a", is_timed=False))
+    with pytest.raises(CandidateError):
+        role.do(message("bad", is_timed=False))
+    log.clear()
+    with pytest.raises(CandidateError):
+        role.do(message("bad", is_checked=True))
+    assert log == ["load bad", "check"]
