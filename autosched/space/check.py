@@ -56,7 +56,7 @@ def _knob_expressions(entry: Mapping[str, Any]) -> Iterator[str]:
     are_texts = any(isinstance(value, str) for value in entry.get("values", []))
     for key in ("range", "powers_of_two", "also"):
         yield from (value for value in entry.get(key, []) if isinstance(value, str))
-    keys = ("at_most",) if are_texts else ("at_most", "default")
+    keys = ("at_most",) if are_texts else ("at_most", "default", "absent")
     yield from (entry[key] for key in keys if isinstance(entry.get(key), str))
     division = entry.get("split", {})
     yield from (division[key] for key in ("extent", "parts", "max_inner") if isinstance(division.get(key), str))

@@ -123,7 +123,7 @@ class ConfigSpace:
         for i, config in enumerate(configs):
             if reason := self._foreign(config):
                 raise SpaceError(reason, where=f"space '{self.name}'")
-            rows[i] = [k.position(config.knobs[k.name]) for k in self.knobs]
+            rows[i] = [k.position(config.get(k.name, k.absent)) for k in self.knobs]
         return rows
 
     def _foreign(self, config: Config) -> str:
@@ -131,10 +131,11 @@ class ConfigSpace:
         if config.template != self.name:
             return f"it is for template '{config.template}', not '{self.name}'"
         for knob in self.knobs:
-            if knob.name not in config.knobs:
+            value = config.get(knob.name, knob.absent)
+            if value is None:
                 return f"it has no knob '{knob.name}'"
-            if knob.position(config.knobs[knob.name]) < 0:
-                return f"{knob.name}={config.knobs[knob.name]!r} is no candidate"
+            if knob.position(value) < 0:
+                return f"{knob.name}={value!r} is no candidate"
         extra = set(config.knobs) - {k.name for k in self.knobs}
         return f"the template has no knob {', '.join(sorted(extra))}" if extra else ""
 

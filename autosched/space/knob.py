@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,7 +21,8 @@ MAX_CANDIDATES = 100_000
 class Knob:
     """A name and its candidates, all of one kind: bools, ints, texts, or tuples of ints of one length.
 
-    `default` is one of the values; the first one where nothing is named.
+    `default` is one of the values; the first one where nothing is named. `absent` is what a configuration without this
+    knob means: one that was recorded before there was it.
     Raises  SpaceError for no, repeated or mixed candidates, or a default that is not among them.
     """
 
@@ -29,6 +30,7 @@ class Knob:
     values: tuple[KnobValue, ...]
     default: KnobValue | None = None
     notes: str = ""
+    absent: KnobValue | None = None
 
     def __post_init__(self) -> None:
         values = tuple(_plain(self.name, value) for value in self.values)
@@ -77,7 +79,7 @@ class Knob:
         values: Sequence[KnobValue] = (*self.values, value)
         if self.kind == "int" and _kind(value) == ("int", 0):
             values = sorted(values)  # type: ignore[type-var]
-        return Knob(self.name, tuple(values), self.default, self.notes)
+        return replace(self, values=tuple(values))
 
 
 def _kind(value: Any) -> tuple[str, int]:

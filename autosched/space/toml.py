@@ -13,6 +13,7 @@
     also = ["K"]                                        # more candidates
     at_most = "K"                                       # larger candidates become this one
     default = "min(K, 256)"                             # the nearest candidate counts
+    absent = "K"                                        # of configurations recorded before there was this knob
 
     [knobs.order]
     values = ["mnk", "nmk"]
@@ -31,7 +32,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ from autosched.space.location import search_spaces_folder, user_spaces_folder
 
 MAX_FILE_BYTES = 1 << 20
 SOURCES = ("values", "range", "powers_of_two", "bool", "split")
-KNOB_KEYS = {*SOURCES, "also", "at_most", "default", "notes"}
+KNOB_KEYS = {*SOURCES, "also", "at_most", "default", "absent", "notes"}
 SPLIT_KEYS = {"extent", "parts", "policy", "max_inner"}
 
 Values = Mapping[str, int | float | str | bool]
@@ -208,7 +209,7 @@ def _knob(file: SpaceFile, name: str, entry: Any, values: Values) -> Knob:
             knob = _split(name, entry, values)
         else:
             knob = Knob(name, _candidates(sources[0], entry, values), notes=str(entry.get("notes", "")))
-        return _with_default(knob, entry, values)
+        return _with_absent(_with_default(knob, entry, values), entry, values)
     except SpaceError as error:
         raise file.refuse(f"knob '{name}': {error}", near) from None
 
@@ -274,4 +275,11 @@ def _with_default(knob: Knob, entry: Mapping[str, Any], values: Values) -> Knob:
     if knob.kind == "int":
         wanted = _number(default, values)
         default = min(knob.values, key=lambda v: (abs(v - wanted), v))  # type: ignore[operator]
-    return Knob(knob.name, knob.values, default, knob.notes)
+    return replace(knob, default=default)
+
+
+def _with_absent(knob: Knob, entry: Mapping[str, Any], values: Values) -> Knob:
+    if "absent" not in entry:
+        return knob
+    absent = entry["absent"]
+    return replace(knob, absent=_number(absent, values) if knob.kind == "int" else absent)

@@ -122,3 +122,28 @@ def test_helpers_that_end_early_cost_nothing_but_time(empty_cache, monkeypatch):
     monkeypatch.setattr(pool, "_start", start)
     found = pool.map_in_processes({i: i for i in range(20)}, lambda x: x * x, lambda x: x, 2)
     assert found == {i: i * i for i in range(20)}
+
+
+def test_a_helper_that_was_started_ahead_takes_its_share_and_ends(empty_cache, monkeypatch):
+    from autosched.codegen import pool
+    from autosched.codegen.worker import NATIVE_LOOP
+
+    pool.start_spare(NATIVE_LOOP)
+    (helper,) = pool._spares
+    monkeypatch.setattr(pool, "_start", lambda: pytest.fail("the one that waits is taken"))
+    compiled = compile_funcs([Request(scale(float(f)), "scale") for f in range(6)], "cpu", jobs=2)
+    for factor, kernel in enumerate(compiled):
+        check(kernel, factor)
+    assert pool.take_spare() is None
+    assert helper._process.returncode == 0
+
+
+def test_a_helper_that_nobody_takes_is_ended():
+    from autosched.codegen import pool
+    from autosched.codegen.worker import NATIVE_LOOP
+
+    pool.start_spare(NATIVE_LOOP)
+    (helper,) = pool._spares
+    pool.close_spares()
+    assert helper._process.returncode is not None
+    assert pool.take_spare() is None

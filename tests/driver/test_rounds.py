@@ -38,6 +38,7 @@ def test_programs_take_turns_and_get_their_time() -> None:
     assert compare(fast, slow).is_clear
 
 
+@pytest.mark.alone
 def test_a_program_waits_until_the_threads_of_the_one_before_sleep() -> None:
     spinning = threading.Event()
 

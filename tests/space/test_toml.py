@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from autosched.errors import SpaceError
-from autosched.space import find_space, list_spaces, load_space, use_spaces
+from autosched.space import Config, find_space, list_spaces, load_space, use_spaces
 from autosched.space.location import search_spaces_folder
 from autosched.space.toml import make_space, parse_space, space_from_file
 
@@ -129,3 +129,16 @@ def test_a_users_folder_comes_first(tmp_path: Path) -> None:
     assert find_space("cpu", "matmul").parent.parent == search_spaces_folder()
     with pytest.raises(SpaceError, match="no such folder"), use_spaces(tmp_path / "no"):
         pass
+
+
+def test_what_a_configuration_without_a_knob_means(tmp_path: Path) -> None:
+    text = GOOD.replace("default = 100", 'default = 100\nabsent = "M"')
+    space = space_from_file(write(tmp_path, text), {"M": 48, "registers": 16})
+    knobs = dict(space.default.knobs)
+    old = Config("demo", {name: value for name, value in knobs.items() if name != "block"})
+    assert not space.why_not(old) and space.to_config(space.to_rows([old])[0])["block"] == 48
+    without = Config("demo", {name: value for name, value in knobs.items() if name != "order"})
+    assert space.why_not(without) == "it has no knob 'order'"
+    assert "is no candidate" in space_from_file(
+        write(tmp_path, text.replace('absent = "M"', "absent = 7")), {"M": 48, "registers": 16}
+    ).why_not(old)

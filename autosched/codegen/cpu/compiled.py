@@ -39,5 +39,5 @@ class CompiledKernel:
     features_report = report
 
     def instructions(self) -> tuple[int, ...]:
-        """How many instructions of each kind there are, in the order of `instructions.COUNTS`."""
-        return count_instructions(self.asm)
+        """How many instructions of each kind there are, in the order of `instructions.COUNTS`; the text is not kept."""
+        return count_instructions(self._asm or self.kernel.asm)

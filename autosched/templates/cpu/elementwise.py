@@ -20,6 +20,7 @@ from autosched.tir.schedule import LoopRV, Schedule
 
 TASK_ELEMENTS = 8192  # elements in one piece of parallel work: some microseconds
 LEAST_ELEMENTS = 1024  # smaller pieces cost more than they gain
+LEAST_VECTORS = 8  # in a flat loop, from which on a ragged last one costs less than a ragged one for each row
 
 
 def alike_axes(block: Block) -> int:
@@ -174,13 +175,15 @@ def _turned_axis(block: Block, lanes: int) -> int | None:
 
 
 def _flat_axes(block: Block, width: int) -> tuple[int, int]:
-    """(innermost axes that become one loop, its vector width): several axes only where the vectors come out even."""
+    """(innermost axes that become one loop, its vector width): several where vectors come out even, or are many."""
     flat = alike_axes(block)
     size = math.prod(extents(spatial(block))[-flat:])
     even = width
     while even > 4 and size % even:
         even //= 2
-    return (flat, even) if flat == 1 or size % even == 0 else (1, width)
+    if flat == 1 or size % even == 0:
+        return flat, even
+    return (flat if size >= LEAST_VECTORS * width else 1), width
 
 
 def _task_loop(sch: Schedule, outer: list[LoopRV], inner_elements: int) -> LoopRV:

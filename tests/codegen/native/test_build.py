@@ -1,5 +1,12 @@
-from autosched.codegen.native import native_object
+import subprocess
+import sys
+
+import pytest
+
+from autosched.codegen import pool
+from autosched.codegen.native import native_object, order_native_object
 from autosched.codegen.native.build import compile_native
+from autosched.env import child_environment
 from autosched.runtime.cache import kernel_cache
 from autosched.runtime.elf import read_symbols
 from autosched.runtime.native_abi import RUN_SYMBOL, WORKER_SYMBOL
@@ -23,3 +30,43 @@ def test_it_is_compiled_once_and_then_read_from_the_cache(tmp_path, monkeypatch)
     native_object.cache_clear()
     monkeypatch.setattr("autosched.codegen.native.build.compile_native", None)
     assert native_object() == first
+
+
+@pytest.fixture
+def empty_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path))
+    native_object.cache_clear()
+    yield
+    native_object.cache_clear()
+
+
+def test_another_process_compiles_it_meanwhile(empty_cache, monkeypatch):
+    expected = compile_native()
+    monkeypatch.setattr("autosched.codegen.native.build.compile_native", None)
+    order_native_object()
+    assert native_object() == expected
+    assert pool.take_spare() is None
+
+
+def test_it_is_ordered_only_where_nobody_has_it(empty_cache, monkeypatch):
+    native_object()
+    monkeypatch.setattr(pool, "start_spare", lambda message: pytest.fail(f"a process was started for {message}"))
+    order_native_object()
+
+
+def test_a_process_that_ends_early_costs_nothing_but_time(empty_cache, monkeypatch):
+    ends = [sys.executable, "-c", "pass"]
+    monkeypatch.setattr(pool, "_start", lambda: subprocess.Popen(ends, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+    order_native_object()
+    assert native_object() == compile_native()
+
+
+def test_numba_is_not_imported_where_the_cache_has_it(empty_cache):
+    native_object()
+    code = (
+        "import sys\nfrom autosched.codegen.native import native_object\nnative_object()\nprint('numba' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=child_environment(), capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"

@@ -21,6 +21,7 @@ from autosched.target import Target
 from autosched.templates import all_templates, apply_config, default_config, space_for
 from autosched.templates.accuracy import with_strict
 from autosched.templates.cpu.winograd import Winograd
+from autosched.templates.cpu.winograd_stages import winograd_func
 from autosched.templates.workload import describe
 from autosched.tir import PrimFunc, maximum
 from autosched.tir.evaluate import evaluate
@@ -144,6 +145,20 @@ def test_random_configurations(data):
     space = template.space(template.match(func, HOST), HOST)
     (chosen,) = space.sample(np.random.default_rng(data.draw(st.integers(0, 1000))), 1)
     assert error(func, chosen, threads=2) < LIMIT
+
+
+def test_candidates_of_equal_tiles_and_panels_share_their_stages():
+    func, template = conv(1, 32, 6, 9, 32, (1, 1, 1, 1)), Winograd()
+    chosen = template.default(template.match(func, HOST), HOST)
+    one, again, other = (
+        template.apply(func, Config("winograd", {**chosen.knobs, **changed}), HOST).func
+        for changed in ({}, {"unroll_c": 4}, {"m": 2})
+    )
+    before = winograd_func.cache_info()
+    template.apply(func, Config("winograd", {**chosen.knobs, "prefetch": not chosen["prefetch"]}), HOST)
+    after = winograd_func.cache_info()
+    assert (after.hits, after.misses) == (before.hits + 1, before.misses)
+    assert len({id(f) for f in (one, again, other)}) == 3
 
 
 @pytest.mark.parametrize("mcpu", ["x86-64", "x86-64-v3", "x86-64-v4"])

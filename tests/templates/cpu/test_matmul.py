@@ -1,0 +1,83 @@
+"""Matrix products whose tiles read several panels of packed weights side by side."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from autosched import te
+from autosched.codegen import compile_func
+from autosched.codegen.native import native_object
+from autosched.runtime import Module
+from autosched.space import Config
+from autosched.target import Target
+from autosched.templates import apply_config, default_config, space_for
+from autosched.tir import PrimFunc
+from autosched.tir.evaluate import evaluate
+from tests.templates.cases import dense, relu
+
+HOST = Target("cpu")
+V3, V4 = Target("llvm -mcpu=x86-64-v3"), Target("llvm -mcpu=x86-64-v4")
+
+
+def residual(m: int, k: int, n: int, transposed: bool) -> PrimFunc:
+    """relu(a @ b + r) with b [k, n] or [n, k]."""
+    a, b = te.placeholder((m, k), name="a"), te.placeholder((n, k) if transposed else (k, n), name="b")
+    r, axis = te.placeholder((m, n), name="r"), te.reduce_axis((0, k), "k")
+    right = (lambda j: b[j, axis]) if transposed else (lambda j: b[axis, j])
+    c = te.compute((m, n), lambda i, j: te.sum(a[i, axis] * right(j), axis=axis), name="matmul")
+    d = te.compute((m, n), lambda i, j: c[i, j] + r[i, j], name="T_add")
+    return te.create_prim_func([a, b, r, relu(d)], "int64")
+
+
+def check(func: PrimFunc, **knobs: object) -> None:
+    """The configuration is of the space, keeps its sums in registers, and computes what the function says."""
+    config = Config("matmul", {**default_config(func, HOST).knobs, **knobs})
+    assert space_for(func, HOST).with_default(config).default == config
+    applied = apply_config(func, config, HOST)
+    kernel = compile_func(applied.func, HOST, name="k")
+    report = kernel.report()
+    assert report.sum_spills == 0 and report.scalar_loops == 0, report
+    rng = np.random.default_rng(0)
+    natural = [rng.standard_normal(b.const_shape()).astype("float32") for b in func.buffers]
+    arrays = [p.pack(a) if p is not None else a for p, a in zip(applied.packs, natural, strict=True)]
+    arrays[-1].fill(np.nan)
+    Module({"k": kernel.kernel}, native_object(), threads=2)(*arrays)
+    np.testing.assert_allclose(arrays[-1], evaluate(func, natural[:-1])[0], rtol=0, atol=1e-4)
+
+
+CASES: dict[str, Callable[[int], PrimFunc]] = {
+    "bias and relu": lambda m: dense(m, 40, 250),  # the last tile is ragged, and so is its second panel
+    "nothing behind": lambda m: dense(m, 40, 192, epilogue=False),
+    "residual": lambda m: residual(m, 40, 130, False),
+    "[n, k] weight": lambda m: residual(m, 40, 250, True),
+}
+
+
+@pytest.mark.parametrize(("rows", "vectors", "streams"), [(1, 8, 4), (1, 12, 6), (1, 4, 2), (2, 4, 2), (4, 3, 3)])
+@pytest.mark.parametrize("name", CASES)
+def test_panels_side_by_side(name: str, rows: int, vectors: int, streams: int) -> None:
+    func = CASES[name](rows if rows == 1 else rows + 1)
+    check(func, rows=rows, vectors=vectors, streams=streams, chunk=1, prefetch=rows == 2, unroll_k=2)
+
+
+def test_a_panel_of_several_is_as_wide_as_its_share() -> None:
+    func = dense(1, 32, 256)
+    config = default_config(func, V3).with_knobs(rows=1, vectors=8, streams=4, chunk=1)
+    assert apply_config(func, config, V3).packs[1].packed_shape == (16, 32, 16)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("target", [V3, V4])
+def test_the_default_reads_large_weights_of_few_rows_in_streams(target: Target) -> None:
+    chosen = {m: default_config(dense(m, 768, 3072), target)["streams"] for m in (1, 4, 16, 128)}
+    assert chosen[1] == 4 and chosen[4] > 1 and chosen[16] == chosen[128] == 1
+    assert default_config(dense(1, 64, 256), target)["streams"] == 1  # these stay in a cache
+
+
+def test_a_record_without_the_knob_has_one_panel() -> None:
+    func = dense(128, 768, 768)
+    space, default = space_for(func, V3), default_config(func, V3)
+    old = Config("matmul", {name: value for name, value in default.knobs.items() if name != "streams"})
+    assert not space.why_not(old)
+    assert space.to_config(space.to_rows([old])[0]) == default
+    assert apply_config(func, old, V3).trace == apply_config(func, default, V3).trace
