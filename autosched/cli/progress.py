@@ -49,6 +49,8 @@ class TuneState(Protocol):
     @property
     def failures(self) -> Mapping[str, int]: ...
     @property
+    def n_skipped(self) -> int: ...
+    @property
     def expected_gain_s(self) -> float | None: ...
     @property
     def interrupted(self) -> bool: ...
@@ -112,7 +114,8 @@ def status_line(state: TuneState) -> str:
         parts.append(f"model {milliseconds(times[0])} → {milliseconds(times[1])} ms (estimate)")
     rate = f", {state.n_trials / state.elapsed_s:.1f}/s" if state.elapsed_s > 1 else ""
     kinds = ", ".join(f"{n} {status.replace('_', ' ')}" for status, n in sorted(state.failures.items()))
-    parts.append(f"{state.n_trials} trials{rate}, {state.n_failed} failed" + (f" ({kinds})" if kinds else ""))
+    skipped = f", {state.n_skipped} not run: hopeless by their code" if state.n_skipped else ""
+    parts.append(f"{state.n_trials} trials{rate}, {state.n_failed} failed" + (f" ({kinds})" if kinds else "") + skipped)
     if state.expected_gain_s is not None:
         parts.append(f"expected further gain {milliseconds(state.expected_gain_s)} ms")
     if state.left_s is not None:
@@ -224,6 +227,7 @@ class TuneDisplay:
         times = model_times(state.tasks) or (None, None)
         facts = {"event": event, "text": text, "elapsed_s": round(state.elapsed_s, 2), "left_s": state.left_s}
         facts |= {"n_trials": state.n_trials, "n_failed": state.n_failed, "failures": dict(state.failures)}
+        facts |= {"n_skipped": state.n_skipped}
         facts |= {"model_default_s": times[0]}
         facts |= {"model_best_s": times[1], "expected_gain_s": state.expected_gain_s}
         print(json.dumps({**facts, **(row or {})}), file=self.out, flush=True)

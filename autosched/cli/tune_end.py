@@ -42,6 +42,7 @@ def report_table(report: TuneReport, form: str) -> Table:
         "n_trials": report.n_trials,
         "n_failed": report.n_failed,
         "failures": report.failures,
+        "n_skipped": report.n_skipped,
         "reason": report.reason,
         "database": report.database,
         "interrupted": report.interrupted,

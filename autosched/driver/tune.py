@@ -223,6 +223,7 @@ class Tuning:
         if changed is not None:
             self.report.tasks[changed].state = state
         self.report.interrupted = self.interruption.is_asked
+        self.report.n_skipped = self.foresight.n_skipped
         self.job.fill_report()
         self.progress(self.report)
 

@@ -58,6 +58,7 @@ class TuneReport:
     left_s     of the time budget;   n_before  trials of the same budget that earlier runs have spent
     noise      the usual half width of a median's 95 % interval, as a share;  drift  of the machine since the beginning
     failures   how many trials failed, by their status
+    n_skipped  candidates that were built and then not measured: their code says that they are slow
     notes      what the user should know, in the order in which it was found
     model      the judgement inside the built model; None before it, and where there is no model
     """
@@ -69,6 +70,7 @@ class TuneReport:
     n_trials: int = 0
     n_failed: int = 0
     failures: dict[str, int] = field(default_factory=dict)
+    n_skipped: int = 0
     n_before: int = 0
     n_known: int = 0
     expected_gain_s: float | None = None

@@ -115,7 +115,7 @@ def _add(whole: TuneReport, part: TuneReport, point: Shapes) -> None:
     at = ",".join(f"{name}:{'x'.join(map(str, shape))}" for name, shape in point.items())
     whole.tasks += [dataclasses.replace(task, name=f"{task.name} at {at}") for task in part.tasks]
     whole.n_trials, whole.n_failed = whole.n_trials + part.n_trials, whole.n_failed + part.n_failed
-    whole.elapsed_s += part.elapsed_s
+    whole.elapsed_s, whole.n_skipped = whole.elapsed_s + part.elapsed_s, whole.n_skipped + part.n_skipped
     whole.failures = {k: whole.failures.get(k, 0) + part.failures.get(k, 0) for k in {*whole.failures, *part.failures}}
     whole.notes += [note for note in part.notes if note not in whole.notes]
     whole.reason, whole.database, whole.interrupted = part.reason, part.database, part.interrupted

@@ -32,6 +32,7 @@ class State:
     n_trials: int = 64
     n_failed: int = 2
     failures: dict[str, int] = field(default_factory=dict)
+    n_skipped: int = 0
     expected_gain_s: float | None = 0.6e-3
     interrupted: bool = False
     reason: str = ""
@@ -144,3 +145,4 @@ def test_status_line() -> None:
     )
     kinds = status_line(State(failures={"wrong_result": 2, "timeout": 9}, n_failed=11))
     assert "11 failed (9 timeout, 2 wrong result)   expected" in kinds
+    assert "2 failed, 3 not run: hopeless by their code   expected" in status_line(State(n_skipped=3))
