@@ -178,8 +178,9 @@ class TaskScheduler:
             return Stop(StopReason.EXHAUSTED, 0.0)
         horizon, least = self.options.horizon, self.options.task_until
         useful = [i for i in open_tasks if self._is_cold(i) or self.tasks[i].expected_gain(horizon) >= least]
-        if self.expected_gain() < self.options.until or not useful:
-            useful = [i for i in open_tasks if self.tasks[i].n_told == 0]  # nobody goes away empty-handed
+        untried = [i for i in open_tasks if self.tasks[i].n_told == 0]
+        if self.expected_gain() < self.options.until or not useful or self._is_short(len(untried), elapsed):
+            useful = untried  # nobody goes away empty-handed: a build should find a record of every kernel
         if not useful:
             return self._stop(StopReason.CONVERGED)
         turns = [self._turn(i, elapsed) for i in useful]
@@ -272,6 +273,15 @@ class TaskScheduler:
         if self.options.budget_s is not None and elapsed_s >= self.options.budget_s:
             return StopReason.TIME
         return None
+
+    def _is_short(self, n_untried: int, elapsed_s: float) -> bool:
+        """Whether what is left of the budget is just enough for so many short first turns."""
+        trials, budget_s = self.options.trials, self.options.budget_s
+        least = LEAST * n_untried
+        few = trials is not None and trials - self.n_trials <= least
+        return n_untried > 0 and (
+            few or (budget_s is not None and budget_s - elapsed_s <= least * self._mean_trial_s())
+        )
 
     def _worth(self, pace: float | None, usual: float) -> Callable[[Turn], tuple[bool, float]]:
         """What a turn is expected to save the model in each second that it takes; before all others come tasks whose

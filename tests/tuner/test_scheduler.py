@@ -208,3 +208,15 @@ def test_a_task_that_nothing_ran_of_is_taken_for_what_its_work_costs() -> None:
     run.report(Turn(1, 2), [trial(i, status=Status.CRASH) for i in (1, 2)], 0.5)
     assert run.tasks[1].best_s is None
     assert {turn.task for turn in take(run, 3)} == {0, 1}
+
+
+@pytest.mark.parametrize("options", [{"trials": 40}, {"budget_s": 40.0}])
+def test_the_last_of_a_budget_is_for_tasks_without_a_trial(options: dict[str, float]) -> None:
+    """However little a task costs its model, a build finds a record of it."""
+    states = [TaskState(f"t{i}", 1, FixedSearch(0.9), work=1e9 if i == 0 else 1.0) for i in range(4)]
+    run = TaskScheduler(states, SchedulerOptions(until=0.0, **options))  # type: ignore[arg-type]
+    while isinstance(turn := run.next_turn(), Turn):
+        time_s = 1e-2 if turn.task == 0 else 1e-8
+        run.report(turn, [trial(i, time_s) for i in range(1, turn.n + 1)], float(turn.n), default_s=time_s)
+    assert [state.n_trials > 0 for state in states] == [True] * 4
+    assert states[0].n_trials > 20
