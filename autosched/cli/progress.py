@@ -114,7 +114,7 @@ def status_line(state: TuneState) -> str:
         parts.append(f"model {milliseconds(times[0])} → {milliseconds(times[1])} ms (estimate)")
     rate = f", {state.n_trials / state.elapsed_s:.1f}/s" if state.elapsed_s > 1 else ""
     kinds = ", ".join(f"{n} {status.replace('_', ' ')}" for status, n in sorted(state.failures.items()))
-    skipped = f", {state.n_skipped} not run: hopeless by their code" if state.n_skipped else ""
+    skipped = f", {state.n_skipped} not run: predicted too slow" if state.n_skipped else ""
     parts.append(f"{state.n_trials} trials{rate}, {state.n_failed} failed" + (f" ({kinds})" if kinds else "") + skipped)
     if state.expected_gain_s is not None:
         parts.append(f"expected further gain {milliseconds(state.expected_gain_s)} ms")

@@ -306,13 +306,13 @@ class TaskScheduler:
         """A batch of the task, cut so that what is left of the budget reaches every task that had no trial yet."""
         n, task = self.options.batch, self.tasks[i]
         untried = sum(t.n_told == 0 and not t.is_exhausted for t in self.tasks)
-        share = max(1, untried if task.n_told == 0 else 1)
+        share, kept = (max(1, untried), 0) if task.n_told == 0 else (1, LEAST * untried)
         if share > 1:
             n = min(n, 1 + task.promising if task.promising else self.options.first)
         if self.options.trials is not None:
-            n = min(n, math.ceil((self.options.trials - self.n_trials) / share))
+            n = min(n, max(1, math.ceil((self.options.trials - self.n_trials - kept) / share)))
         if self.options.budget_s is not None:
-            left = (self.options.budget_s - elapsed_s) / self._mean_trial_s()
+            left = (self.options.budget_s - elapsed_s) / self._mean_trial_s() - kept
             n = min(n, max(LEAST, int(left / share)))
         return Turn(i, n)
 

@@ -145,4 +145,4 @@ def test_status_line() -> None:
     )
     kinds = status_line(State(failures={"wrong_result": 2, "timeout": 9}, n_failed=11))
     assert "11 failed (9 timeout, 2 wrong result)   expected" in kinds
-    assert "2 failed, 3 not run: hopeless by their code   expected" in status_line(State(n_skipped=3))
+    assert "2 failed, 3 not run: predicted too slow   expected" in status_line(State(n_skipped=3))
