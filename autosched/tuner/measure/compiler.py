@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from autosched.codegen import CompiledKernel
     from autosched.templates.base import Anchor, Template
 
+# LLVM emits a kernel's code once more to show it, a tenth of its building: that pays where a bad candidate's runs take long.
+COUNTED_FLOPS = 5e8
 MOST_REMEMBERED = 64  # kernels of one worker: the default, which comes again and again, and the best so far are in it
 
 
@@ -72,13 +74,19 @@ class TemplateCompiler:
         return compiled.kernel, applied.packs
 
     def describe(self, target: Target) -> Mapping[str, tuple[float, ...]]:
-        """Give the features of the loop nest that was compiled last, and the counts of its instructions."""
+        """Give the features of the loop nest that was compiled last; of a long kernel the counts of its instructions."""
         from autosched.tuner.cost_model.built import INSTRUCTIONS, LOOPS
         from autosched.tuner.cost_model.loop_features import loop_features
 
         assert self._last is not None, "called after `compile`"
         loops = tuple(np.round(loop_features(self._last, target), 3).tolist())
-        return {LOOPS: loops, INSTRUCTIONS: self._kernels[next(reversed(self._kernels))].instructions()}
+        compiled = self._kernels[next(reversed(self._kernels))]
+        return {LOOPS: loops} | ({INSTRUCTIONS: compiled.instructions()} if self.is_counted(compiled) else {})
+
+    @staticmethod
+    def is_counted(compiled: CompiledKernel) -> bool:
+        """Whether looking at a kernel's machine code takes less time than running a bad one of its kind."""
+        return compiled.kernel.flops >= COUNTED_FLOPS
 
     def keep(self) -> None:
         """Put the kernel that was compiled last into the kernel cache, where a build will look for it."""
