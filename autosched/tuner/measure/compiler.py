@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from autosched.codegen import CompiledKernel
     from autosched.templates.base import Anchor, Template
 
-# LLVM emits a kernel's code once more to show it, a tenth of its building: that pays where a bad candidate's runs take long.
+# LLVM emits a kernel's code once more to show it, a tenth of its building: that pays where bad candidates run long.
 COUNTED_FLOPS = 5e8
 MOST_REMEMBERED = 64  # kernels of one worker: the default, which comes again and again, and the best so far are in it
 
@@ -74,7 +74,7 @@ class TemplateCompiler:
         return compiled.kernel, applied.packs
 
     def describe(self, target: Target) -> Mapping[str, tuple[float, ...]]:
-        """Give the features of the loop nest that was compiled last; of a long kernel the counts of its instructions."""
+        """Give the features of the loop nest compiled last; of a long kernel the counts of its instructions."""
         from autosched.tuner.cost_model.built import INSTRUCTIONS, LOOPS
         from autosched.tuner.cost_model.loop_features import loop_features
 
