@@ -81,3 +81,15 @@ def test_a_record_without_the_knob_has_one_panel() -> None:
     assert not space.why_not(old)
     assert space.to_config(space.to_rows([old])[0]) == default
     assert apply_config(func, old, V3).trace == apply_config(func, default, V3).trace
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 8])
+@pytest.mark.parametrize("order", ["nm", "mn", "mnm"])
+def test_orders_of_tiles(order: str, chunk: int) -> None:
+    check(dense(47, 40, 250), order=order, chunk=chunk)
+
+
+def test_rows_that_fill_the_last_cache_meet_the_panels_in_chunks() -> None:
+    assert default_config(dense(1024, 64, 256), V3)["order"] == "nm"
+    rows = HOST.cache.l3_bytes // 4 // (4 * 64) + 1
+    assert default_config(dense(rows, 64, 256), HOST)["order"] == "mnm"
