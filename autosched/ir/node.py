@@ -7,9 +7,10 @@ Field metadata says what a walk needs to know: `DEFINES` marks the variables tha
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -70,6 +71,18 @@ def _form_fields(kind: type) -> tuple[tuple[str, bool], ...]:
 form_fields: Callable[[type], tuple[tuple[str, bool], ...]] = cache(_form_fields)
 
 
+def _field_values(kind: type) -> Callable[[Any], tuple[Any, ...]]:
+    """What reads all fields that belong to the form of `kind` at once."""
+    names = [name for name, _ in form_fields(kind)]
+    if len(names) == 1:
+        (only,) = names
+        return lambda node: (getattr(node, only),)
+    return attrgetter(*names) if names else lambda node: ()
+
+
+field_values: Callable[[type], Callable[[Any], tuple[Any, ...]]] = cache(_field_values)
+
+
 _LEAVES = frozenset({str, int, float, bool, type(None)})  # known at once: asking an ABC about them costs more
 
 
@@ -98,25 +111,23 @@ def map_children(node: N, f: Callable[[Any], Any]) -> N:
     return dataclasses.replace(node, **changes) if changes else node  # type: ignore[type-var]
 
 
-def _iter_value(value: Any) -> Iterator[Any]:
-    if isinstance(value, Node):
-        yield value
-    elif isinstance(value, tuple):
-        for v in value:
-            yield from _iter_value(v)
-    elif isinstance(value, Mapping):
-        for v in value.values():
-            yield from _iter_value(v)
-
-
-def children(node: Node) -> Iterator[Any]:
-    """The direct child nodes, in field order."""
-    for name, _ in form_fields(type(node)):
-        value = getattr(node, name)
+def _add_nodes(values: Iterable[Any], found: list[Any]) -> None:
+    for value in values:
+        if type(value) in _LEAVES:
+            continue
         if isinstance(value, Node):
-            yield value
-        elif type(value) not in _LEAVES:
-            yield from _iter_value(value)
+            found.append(value)
+        elif isinstance(value, tuple):
+            _add_nodes(value, found)
+        elif isinstance(value, Mapping):
+            _add_nodes(value.values(), found)
+
+
+def children(node: Node) -> list[Any]:
+    """The direct child nodes, in field order."""
+    found: list[Any] = []
+    _add_nodes(field_values(type(node))(node), found)
+    return found
 
 
 def walk(node: Node) -> Iterator[Any]:
@@ -125,4 +136,6 @@ def walk(node: Node) -> Iterator[Any]:
     while stack:
         top = stack.pop()
         yield top
-        stack.extend(reversed(list(children(top))))
+        below = children(top)
+        below.reverse()
+        stack += below

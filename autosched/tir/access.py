@@ -88,7 +88,7 @@ def _walk_outside_blocks(node: Node, nested: list[Block]) -> Iterable[Node]:
             nested.append(top.block)
             continue
         yield top
-        stack.extend(reversed(list(children(top))))
+        stack.extend(reversed(children(top)))
 
 
 def const_extent(r: Range) -> int:
