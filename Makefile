@@ -10,13 +10,18 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SETUP  := setup.cfg setup.py pyproject.toml
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help demo test test-all bench bench-kernels bench-models bench-records bench-tune lint format dist clean
+# Empty: Python keeps what it compiled. Tests start hundreds of processes, and each would compile the package again.
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: help demo test test-all check-avx512 bench bench-kernels bench-models bench-records bench-tune lint format \
+        dist clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo      tune, build and run SqueezeNet and compare it with ONNX Runtime (about three minutes)"
 	@echo "make test      the tests for every day (about ten minutes on two cores)"
 	@echo "make test-all  all tests"
+	@echo "make check-avx512  runs code for AVX-512 on an emulated CPU (Debian with bochs; half an hour)"
 	@echo "make bench     the performance tables; make bench-kernels, make bench-models: against all peers"
 	@echo "make bench-tune  tuning: trials a second, a network's time over ten minutes of tuning; ARGS='--minutes 1'"
 	@echo "make lint      ruff and mypy"
@@ -45,6 +50,9 @@ test-all: $(VENV)/.installed-test
 	$(PYTEST) -m alone $(ARGS) || test $$? = 5
 	$(PYTEST) -n auto --dist loadfile -m "not alone" $(ARGS) || test $$? = 5
 
+check-avx512: $(VENV)/.installed-test
+	$(BIN)/python -m tests.emulated --save $(ARGS)
+
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks $(ARGS)
 
@@ -71,7 +79,7 @@ format: $(VENV)/.installed-lint
 
 dist: $(VENV)/.installed-dist
 	rm -rf build dist
-	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m build $(if $(wildcard $(BIN)/uv),--installer uv) --outdir dist .
 	$(BIN)/python .ci/try_dist.py dist
 
 clean:

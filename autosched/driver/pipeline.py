@@ -18,6 +18,7 @@ from autosched.relax.transform import (
     EliminateCommonSubexpr,
     ExpandConvolutions,
     FlattenMeans,
+    FlattenRows,
     FoldBatchnormToConv2D,
     FoldConstant,
     FuseAttention,
@@ -26,6 +27,7 @@ from autosched.relax.transform import (
     LayoutOracle,
     LegalizeKernels,
     RemoveIdentity,
+    SinkViews,
 )  # fmt: skip
 from autosched.relax.verify import verify
 from autosched.target import Target
@@ -40,10 +42,11 @@ def graph_passes(target: Target, oracle: LayoutOracle | None = None) -> tuple[Pa
     """
     block = max(MIN_BLOCK, target.lanes("float32"))
     return (
-        CanonicalizeBindings(), ExpandConvolutions(), FoldConstant(), RemoveIdentity(), FoldConstant(),
-        FoldBatchnormToConv2D(), EliminateCommonSubexpr(), FuseAttention(), DeadCodeElimination(),
-        ChooseLayouts((block, 2 * block), oracle), FlattenMeans(), FoldConstant(), RemoveIdentity(),
-        CanonicalizeBindings(), DeadCodeElimination(),
+        CanonicalizeBindings(), ExpandConvolutions(), FoldConstant(), RemoveIdentity(), SinkViews(), RemoveIdentity(),
+        FoldConstant(), DeadCodeElimination(), FoldBatchnormToConv2D(), EliminateCommonSubexpr(),
+        FuseAttention(), DeadCodeElimination(),
+        ChooseLayouts((block, 2 * block), oracle), FlattenMeans(), FlattenRows(), SinkViews(), FoldConstant(),
+        RemoveIdentity(), CanonicalizeBindings(), DeadCodeElimination(),
         LegalizeKernels(), AnnotateTIROpPattern(), FuseOps(), FuseTIR(), CopyOutputs(), DeadCodeElimination(),
     )  # fmt: skip
 

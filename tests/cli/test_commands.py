@@ -18,7 +18,7 @@ from autosched.cli import main
 from autosched.env import child_environment
 from tests.cli.models import WEIGHT, dense_file
 
-pytestmark = pytest.mark.alone  # processes that are killed or timed
+pytestmark = pytest.mark.early
 
 ROOT = Path(__file__).parents[2]
 Capture = pytest.CaptureFixture[str]

@@ -12,8 +12,6 @@ from autosched.cli import main
 from autosched.records import open_store
 from autosched.testing.tasks import matmul_task, record
 
-pytestmark = pytest.mark.alone  # processes that are killed or timed
-
 WATCH = ("logs", "watch", "--every", "50ms", "--for", "60s")
 
 

@@ -56,7 +56,6 @@ def test_the_list_shows_the_one_task(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert row["configs"] == 3 and row["record"] == "no record" and row["name"] == "tests.own.kernels:scale 1000 scalar"
 
 
-@pytest.mark.alone
 def test_tune_list_explain_and_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     database = str(tmp_path / "own.db")
     np.savez(tmp_path / "in.npz", x=np.arange(1000.0), a=2.0)
@@ -75,7 +74,6 @@ def test_tune_list_explain_and_export(tmp_path: Path, capsys: pytest.CaptureFixt
     assert json.loads(capsys.readouterr().out)["n_trials"] == 0, "nothing is measured twice"
 
 
-@pytest.mark.alone
 def test_bench_has_the_default_beside_what_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     database, quick = str(tmp_path / "own.db"), ["--runs", "12", "-f", "json"]
     assert main(["bench", SCALE, "--db", database, *quick]) == 0

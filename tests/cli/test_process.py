@@ -17,8 +17,6 @@ from autosched.cli.common import Common, make_command
 from autosched.cli.process import set_up_logging
 from autosched.errors import AutoschedError, UsageError, VerificationFailed
 
-pytestmark = pytest.mark.alone  # processes that are killed or timed
-
 LOGS = ("list", "best", "show", "export", "import")
 
 

@@ -86,7 +86,6 @@ def test_the_list_of_a_range_has_the_tasks_at_each_shape(
 
 
 @pytest.mark.slow
-@pytest.mark.alone
 def test_a_range_from_end_to_end(tmp_path: Path, capsys: Capture) -> None:
     model, database = dense_file(tmp_path / "m.onnx", batch="batch"), str(tmp_path / "r.db")
     words = ["tune", str(model), "--db", database, "--threads", "1", "--verify", "task", "--trials", "9"]

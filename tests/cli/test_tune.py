@@ -15,7 +15,7 @@ from autosched.driver.tune_report import TaskReport, TuneReport
 from autosched.records import open_store
 from tests.cli.models import dense_file, refuse
 
-pytestmark = pytest.mark.alone  # processes that are killed or timed
+pytestmark = pytest.mark.early
 
 Capture = pytest.CaptureFixture[str]
 SPACE = """

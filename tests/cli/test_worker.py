@@ -19,8 +19,6 @@ from autosched.tuner.measure.cluster.device import this_device
 from tests.cli.models import dense_file
 from tests.tuner.measure.cluster.processes import LARGE, SMALL, processes, start_three
 
-pytestmark = pytest.mark.alone  # processes that are killed or timed
-
 pytest.importorskip("distributed", reason="dask.distributed is not installed")
 
 

@@ -20,7 +20,7 @@ from autosched.target import Target
 from autosched.task import Task
 from benchmarks.models import get_model
 
-pytestmark = pytest.mark.alone  # processes that are killed or timed
+pytestmark = pytest.mark.early
 
 CPU = Target("cpu")
 

@@ -24,7 +24,7 @@ from tests.driver import compilers
 from tests.driver.programs import matmul
 from tests.tuner.measure import kernels
 
-pytestmark = pytest.mark.alone  # processes that are killed or timed
+pytestmark = pytest.mark.early
 
 OPTIONS = TuneOptions(trials=10, threads=1)
 
@@ -145,6 +145,7 @@ def test_the_same_command_again_measures_nothing_twice(tmp_path: Path) -> None:
     assert second.tasks[0].default_s is not None  # known from the first run
 
 
+@pytest.mark.alone
 def test_a_time_budget_is_kept(tmp_path: Path) -> None:
     """Starting workers and naming the winner included; the last batch may run over."""
     report = tune(matmul(), tmp_path / "r.db", TuneOptions(budget_s=6.0, until=0.0, threads=1))

@@ -17,7 +17,7 @@ from autosched.records import RecordFilter, open_store
 from benchmarks.models import get_model
 from tests.driver.programs import ROOT, is_running, start_tuner
 
-pytestmark = pytest.mark.alone  # processes that are killed or timed
+pytestmark = pytest.mark.early
 
 
 def read(tuner: subprocess.Popen[str], until: int) -> tuple[int, list[int]]:

@@ -12,7 +12,7 @@ import pytest
 from autosched.records import Record, open_store
 from tests.driver.programs import ROOT
 
-pytestmark = pytest.mark.alone  # processes that are killed or timed
+pytestmark = pytest.mark.early
 
 # argv: database, trials, seconds of a measurement. Measures nothing: a configuration's time comes from its text.
 TUNER = """

@@ -36,7 +36,6 @@ def test_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert {path.name for path in tmp_path.iterdir()} >= {"two_layers.asx", "model.db"}
 
 
-@pytest.mark.alone
 @pytest.mark.slow
 def test_own_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     own_kernel.main(["--trials", "3", "--budget", "1m", "--db", str(tmp_path / "own.db")])

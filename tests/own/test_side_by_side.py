@@ -13,7 +13,7 @@ from autosched.records.found import Trust, miss
 from autosched.space import Config
 from tests.own import kernels
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.early
 
 
 def known(**knobs: int) -> Found:

@@ -60,7 +60,6 @@ def test_a_script_is_imported_by_its_path(tmp_path: Path) -> None:
     assert sent(LOCKED, (1,), f"{script}:f", None, b"").func(1) == "__autosched_worker__"
 
 
-@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["script", "stdin"])
 def test_scripts_and_standard_input_can_tune(tmp_path: Path, way: str) -> None:

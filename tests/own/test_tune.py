@@ -18,7 +18,7 @@ from autosched.task import Status
 from tests.own import kernels
 from tests.own.kernels import CRASH, FAST, GOOD, HALF, HANG, HUGE, RAISE, SCRIBBLE, WRONG
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.early
 
 
 @pytest.fixture(autouse=True)

@@ -17,8 +17,6 @@ from autosched.runtime.pool import choose_cpu, open_pool
 from autosched.runtime.program import Program
 from tests.runtime.kernels import chain, double_kernel
 
-pytestmark = pytest.mark.alone  # processes that are killed or timed
-
 _ROOT = str(Path(__file__).parents[2])
 
 

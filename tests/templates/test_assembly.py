@@ -1,6 +1,6 @@
 """The machine code of every template's default: multiply-add loops use vectors and keep them in registers.
 
-AVX-512 is compiled and read, which needs no such machine.
+AVX-512 is compiled and read, which needs no such machine; for CPUs by name too, as LLVM orders code by their latencies.
 """
 
 from __future__ import annotations
@@ -8,12 +8,14 @@ from __future__ import annotations
 import pytest
 
 from autosched.codegen import compile_func
+from autosched.codegen.cpu.assembly import Assembly
 from autosched.target import Target
 from autosched.templates import templates_for
 
 from .cases import conv, dense
 
-BITS = {"x86-64-v3": 256, "x86-64-v4": 512}
+BITS = {"x86-64-v3": 256, "x86-64-v4": 512, "znver5": 512}
+CACHES = "-num-cores=2 -l1-bytes=32768 -l2-bytes=1048576 -l3-bytes=33554432"
 SHAPES = {
     "conv3x3 56x56x64": lambda: conv(1, 64, 56, 64, 3, 1, 1),
     "conv3x3 14x14x256": lambda: conv(1, 256, 14, 256, 3, 1, 1),
@@ -43,16 +45,34 @@ NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) f
 @pytest.mark.parametrize("mcpu", BITS)
 @pytest.mark.parametrize("name", NAMES)
 def test_multiply_add_loops_are_vectors_in_registers(name: str, mcpu: str) -> None:
-    target = Target(f"llvm -mcpu={mcpu}")
+    target = Target(f"llvm -mcpu={mcpu} {CACHES if BITS[mcpu] == 512 else ''}")
     func = SHAPES[name]()
     matches = templates_for(func, target)
     assert matches
     for template, anchor in matches:
         applied = template.apply(func, template.default(anchor, target), target)
-        report = compile_func(applied.func, target, name="k").report()
+        compiled = compile_func(applied.func, target, name="k")
+        report = compiled.report()
         found = f"{template.name}: {report}"
         assert report.fmas > 0, found
         assert report.vector_bits == BITS[mcpu], found
         assert report.scalar_loops == 0, found
         # Winograd's transforms hold more values than there are registers; its products may not
         assert (report.sum_spills if template.name == "winograd" else report.spills) == 0, found
+        if BITS[mcpu] == 512:
+            assert_fills_wide_pipelines(compiled.asm, found)
+
+
+def assert_fills_wide_pipelines(asm: str, found: str) -> None:
+    """The hottest loop that only adds products up: accumulators for two pipelines of latency 4, and little beside."""
+    read = Assembly.read(asm)
+    bodies = [read.body(loop) for loop in read.innermost]
+    sums = [b for b in bodies if any(i.is_fma for i in b) and not any(i.stores for i in b)]
+    if not sums:
+        return  # depthwise: a tile's whole window is unrolled, its end included
+    hottest = max(sums, key=lambda b: sum(i.is_fma for i in b))
+    products = [i for i in hottest if i.is_fma]
+    assert all("%zmm" in i.operands for i in products), found
+    assert len({i.operands.rpartition("%")[2] for i in products}) >= 12, found
+    assert len(products) >= len(hottest) / 2, found  # four instructions a cycle beside two multiply-adds
+    assert sum(i.loads for i in hottest) <= len(products) + 2, found

@@ -23,14 +23,15 @@ def count_instructions(asm: str) -> tuple[int, ...]:
     """
     read = Assembly.read(asm)
     hot = max((read.body(loop) for loop in read.innermost), key=_heat, default=read.instructions)
-    return (*_count(hot), *_count(read.instructions), len(read.instructions))
+    return (*count_kinds(hot), *count_kinds(read.instructions), len(read.instructions))
 
 
 def _heat(body: Sequence[Instruction]) -> tuple[int, int]:
     return sum(one.is_fma and one.is_packed for one in body), sum(one.is_vector for one in body)
 
 
-def _count(body: Sequence[Instruction]) -> tuple[int, ...]:
+def count_kinds(body: Sequence[Instruction]) -> tuple[int, ...]:
+    """How many instructions of each of `KINDS` there are."""
     found = dict.fromkeys(KINDS, 0)
     for one in body:
         for kind in _kinds(one):

@@ -39,6 +39,7 @@ from autosched.relax.transform.dead_code import DeadCodeElimination, dead_code_e
 from autosched.relax.transform.decompose import DecomposeOpsForInference, decompose_ops
 from autosched.relax.transform.expand_conv import ExpandConvolutions, expand_convolutions
 from autosched.relax.transform.flatten_means import FlattenMeans, flatten_means
+from autosched.relax.transform.flatten_rows import FlattenRows, flatten_rows
 from autosched.relax.transform.fold_constant import FoldConstant, fold_constant
 from autosched.relax.transform.fold_scale import FoldBatchnormToConv2D, fold_scale
 from autosched.relax.transform.fuse_attention import FuseAttention, fuse_attention
@@ -59,6 +60,7 @@ from autosched.relax.transform.legalize_ops import LegalizeKernels, LegalizeOps,
 from autosched.relax.transform.lift_params import BundleModelParams, LiftTransformParams
 from autosched.relax.transform.mixed_precision import ToMixedPrecision
 from autosched.relax.transform.remove_identity import RemoveIdentity, remove_identity
+from autosched.relax.transform.sink_views import SinkViews, sink_views
 from autosched.relax.transform.views import VIEWS, is_view, without_kernel
 from autosched.relax.transform.user_passes import dataflowblock_pass, function_pass
 

@@ -36,13 +36,14 @@ from autosched.templates.classify import (
 from autosched.templates.cpu.causal import Skips, causal_shift, skip_hidden
 from autosched.templates.cpu.matmul import schedule_update
 from autosched.templates.cpu.parts import Chain, schedule_epilogue
-from autosched.templates.cpu.register_tile import RegisterTile, choose_tile, cycles, fits, pieces
+from autosched.templates.cpu.register_tile import RegisterTile, choose_tile, cycles, fits, most_rows, pieces
 from autosched.templates.cpu.rows import vectorize_block
 from autosched.tir import Block, BufferLoad, BufferStore, PrimFunc, Var, as_int
 from autosched.tir.functor import loads
 from autosched.tir.schedule import BlockRV, LoopRV, Schedule
 
 LEAST_TASKS = 8  # pieces of parallel work
+FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -193,7 +194,8 @@ def _choose_tiles(s: Mapping[str, int], lanes: int, target: Target) -> tuple[Reg
             found.append(tile)
         return total, found[0], found[1]
 
-    fitting = [rows for rows in range(1, min(16, s["M"]) + 1) if fits(rows, 1, target.num_registers)]
+    most = min(16, s["M"], most_rows(FLOAT_BYTES * s["T"], target))  # of the scores, which the second product reads
+    fitting = [rows for rows in range(1, most + 1) if fits(rows, 1, target.num_registers)]
     best = min(map(tiles, fitting), key=lambda t: t[0])
     return best[1], best[2]
 

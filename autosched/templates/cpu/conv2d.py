@@ -10,7 +10,8 @@ What pads the data, or picks every second pixel of them (`before` the anchor), i
     copy  a phase before copies the data into scratch with its zero border
     task  each chunk copies what it needs, then meets all panels of weights
 
-A 1x1 convolution with stride 1 runs over an image as one row of H * W pixels (`conv_flat`).
+A 1x1 convolution with stride 1 runs over an image as one row of H * W pixels (`conv_flat`). So can any other
+(`across_rows`): each pixel of a tile then has a pointer of its own, and 7 x 7 pixels are 9 tiles of 5 and one of 4.
 Weights are packed from their natural [O, I, KH, KW] into [O / width, I / block, KH, KW, block, width].
 """
 
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from autosched.codegen.lower.prefetch_next import PREFETCH_NEXT
@@ -29,9 +30,10 @@ from autosched.templates.classify import Contraction, extents, find_contraction,
 from autosched.templates.cpu.conv_flat import flat_copy, is_pointwise, reshape_images
 from autosched.templates.cpu.padding import inline_all_but_last, schedule_before
 from autosched.templates.cpu.parts import Chain, chain_around, schedule_epilogue
-from autosched.templates.cpu.register_tile import cycles, fits, pieces
+from autosched.templates.cpu.register_tile import L3_BYTES_PER_CYCLE, LOAD_COST, cycles, default_unroll, fits, pieces
 from autosched.templates.cpu.task_order import LEAST_TASKS, TaskOrder, Traffic, choose_order
-from autosched.templates.cpu.winograd_cost import direct_cycles
+from autosched.templates.cpu.task_order import cycles as traffic_cycles
+from autosched.templates.cpu.winograd_cost import COLD_BYTES_PER_CYCLE, LATENCY_CYCLES, LEAST_ACCUMULATORS, direct_cycles
 from autosched.templates.pack import Pack, repack
 from autosched.tir import BufferLoad, PrimFunc, Var
 from autosched.tir.functor import free_vars
@@ -40,6 +42,22 @@ from autosched.tir.schedule import Schedule
 FLOAT_BYTES = 4
 MOST_TILES = 1024  # in a chunk
 MOST_PREFETCHED = 1024  # pixels: with more, the products take longer than the weights' way from memory
+# Tiles across rows: pixels with a pointer each, of which a core has 16 registers, and the cycles to find each of them.
+MOST_POINTERS, POINTER_CYCLES = 8, 8
+LEAST_GAIN = 0.03  # of the estimated time, for which tiles go across rows
+MOST_WITHOUT_ROOM = 200  # pixels: with fewer, the next panel of weights is fetched even where it displaces data
+HIDDEN_LOADS = 0.75  # for each multiply-add: 13x1 reaches 0.77 of the rate of 5x2 (Zen 3), which needs 1.08 and 0.7
+NOT_HIDDEN = 0.25  # of the weights' way from memory, where the next panel has no room
+
+
+@dataclass(frozen=True)
+class ConvTile:
+    """A register tile: so many rows, pixels of each (of all rows together, if it goes across them), channel blocks."""
+
+    oh_tile: int
+    ow_tile: int
+    oc_blocks: int
+    across_rows: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,7 +113,8 @@ class Conv2dBlocked:
         if flat:
             oh, ow = 1, oh * ow
         sizes = {"N": n, "OC": oc, "OH": oh, "OW": ow, "block": block, "IC": ic, "IB": ib, "KH": kh, "KW": kw}
-        sizes |= {"copied": int(conv.is_copied), "flat": int(flat), "line": ow if oh == 1 else oh}
+        sizes |= {"copied": int(conv.is_copied), "flat": int(flat), "pixels": oh * ow}
+        sizes["G"] = max(conv.data.buffer.const_shape()[1] // ic, 1)
         return Anchor(c.block.name_hint, "conv2d", sizes, conv)
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
@@ -107,23 +126,22 @@ class Conv2dBlocked:
     def default(self, anchor: Anchor, target: Target) -> Config:
         s = anchor.sizes
         per_block = -(-s["block"] // target.lanes("float32"))
-        oh_tile, ow_tile, oc_blocks = _choose_tile(s, per_block, target)
-        traffic = _traffic(anchor, oh_tile, ow_tile, oc_blocks)
-        order, padding = choose_order(traffic, target), "copy" if s["copied"] else "none"
-        if s["copied"] and not s["flat"] and traffic.tiles >= LEAST_TASKS:  # enough pieces without the channels
-            order, padding = TaskOrder("data", 1 << (traffic.tiles // LEAST_TASKS).bit_length() - 1), "task"
-        # half a block in the inner loop costs 1x1 convolutions up to 1.4 times, 3x3 ones of stride 2 1.1 (Zen 3)
-        unroll = next(u for u in (16, 8, 4, 2, 1) if s["IB"] % u == 0)
+        tile = _choose_tile(s, per_block, target)
+        traffic = _traffic(anchor, tile)
+        by_rows = not s["flat"] and not tile.across_rows
+        order, padding = _order_and_padding(traffic, bool(s["copied"]), by_rows, target)
+        unroll = _unroll(s["IB"], tile.oh_tile * tile.ow_tile * tile.oc_blocks * per_block, target)
         knobs: dict[str, KnobValue] = {
-            "oh_tile": oh_tile,
-            "ow_tile": ow_tile,
-            "oc_blocks": oc_blocks,
+            "oh_tile": tile.oh_tile,
+            "ow_tile": tile.ow_tile,
+            "oc_blocks": tile.oc_blocks,
+            "across_rows": tile.across_rows,
             "outer": order.outer,
-            "chunk": min(order.chunk, MOST_TILES),
+            "chunk": min(order.chunk, MOST_TILES, s["OH"] if by_rows else s["pixels"]),
             "padding": padding,
             "unroll_ic": unroll,
             "unroll_kw": False,
-            "prefetch": s["OH"] * s["OW"] <= MOST_PREFETCHED and _is_worth_prefetching(s, oc_blocks, target),
+            "prefetch": _is_worth_prefetching(s, tile.oc_blocks, target),
         }
         return Config(self.name, knobs)
 
@@ -147,18 +165,20 @@ class Conv2dBlocked:
         if padding == "copy":
             schedule_before(sch, conv.chain)
         out = schedule_epilogue(sch, conv.chain)
-        if s["flat"]:
+        across = s["flat"] or config.get("across_rows", False)
+        height, width = (1, s["OH"] * s["OW"]) if across else (s["OH"], s["OW"])
+        if across:
             if padding == "task":
                 made_by = inline_all_but_last(sch, conv.chain)
                 copy = flat_copy(sch, name, conv.data.buffer, made_by, conv.width)
             reshape_images(sch, name, out, width=conv.width)
         n, oc, oh, ow, ob = sch.get_loops(out)
         oc_tile, oc_in = sch.split(oc, [None, config["oc_blocks"]])
-        if s["OH"] == 1:
+        if height == 1:
             oh_tile, oh_in = sch.split(oh, [None, 1])
-            chunk, ow_tile, ow_in = sch.split(ow, [None, _chunk(config, s["OW"], "ow_tile"), config["ow_tile"]])
+            chunk, ow_tile, ow_in = sch.split(ow, [None, _chunk(config, width, "ow_tile"), config["ow_tile"]])
         else:
-            chunk, oh_tile, oh_in = sch.split(oh, [None, _chunk(config, s["OH"], "oh_tile"), config["oh_tile"]])
+            chunk, oh_tile, oh_in = sch.split(oh, [None, _chunk(config, height, "oh_tile"), config["oh_tile"]])
             ow_tile, ow_in = sch.split(ow, [None, config["ow_tile"]])
         tasks = (oc_tile, chunk) if config["outer"] == "weight" and padding != "task" else (chunk, oc_tile)
         sch.reorder(n, *tasks, oh_tile, ow_tile, oc_in, oh_in, ow_in, ob)
@@ -170,7 +190,7 @@ class Conv2dBlocked:
         sch.compute_at(name, ow_tile, True)
         if config["prefetch"]:
             panel = math.prod(pack.packed_shape[1:])
-            sch.annotate(ow_tile if s["OH"] == 1 else oh_tile, PREFETCH_NEXT, {f"{buffer.name}_packed": panel})
+            sch.annotate(ow_tile if height == 1 else oh_tile, PREFETCH_NEXT, {f"{buffer.name}_packed": panel})
         if padding == "task" and s["flat"]:
             sch.compute_at(copy, task)
             sch.vectorize(sch.get_loops(copy)[-1])
@@ -185,37 +205,104 @@ def _chunk(config: Config, extent: int, tile: str) -> int:
     return min(int(config["chunk"]), -(-extent // int(config[tile])))
 
 
-def _traffic(anchor: Anchor, oh_tile: int, ow_tile: int, oc_blocks: int) -> Traffic:
+def _traffic(anchor: Anchor, tile: ConvTile) -> Traffic:
     s, conv = anchor.sizes, anchor.details
     data, weight = (math.prod(x.buffer.const_shape()) * FLOAT_BYTES for x in (conv.data, conv.weight))
-    tiles = -(-s["line"] // (ow_tile if s["OH"] == 1 else oh_tile))
-    return Traffic(s["N"], tiles, -(-s["OC"] // oc_blocks), data / s["N"], weight)
+    in_line = tile.across_rows or s["OH"] == 1
+    tiles = -(-s["pixels"] // tile.ow_tile) if in_line else -(-s["OH"] // tile.oh_tile)
+    return Traffic(s["N"], tiles, -(-s["OC"] // tile.oc_blocks), data / s["N"], weight)
+
+
+def _unroll(block: int, accumulators: int, target: Target) -> int:
+    """Input channels in the innermost body.
+
+    With 16 registers all of a block: half of it costs 1x1 convolutions up to 1.4 times, 3x3 ones of stride 2 1.1
+    (Zen 3). The tiles that 32 registers hold are twice as long; of more of their steps LLVM moves loads ahead until
+    accumulators go to the stack: 28 of them in 16 steps 492 times (znver4, znver5), in 8 steps 96 times (x86-64-v4).
+    """
+    if target.num_registers > 16:
+        return default_unroll(accumulators, block)
+    return next(u for u in (16, 8, 4, 2, 1) if block % u == 0)
+
+
+def _order_and_padding(traffic: Traffic, copied: bool, by_rows: bool, target: Target) -> tuple[TaskOrder, str]:
+    """In which order pieces run, and who copies what is padded: each piece its rows, where they are enough pieces.
+
+    Each piece then reads all weights; 5x5 96->256 on 27x27 pixels takes 1.12 times as long so (Zen 3).
+    """
+    order = choose_order(traffic, target)
+    if not copied:
+        return order, "none"
+    if by_rows and traffic.tiles >= LEAST_TASKS:
+        rows = TaskOrder("data", 1 << (traffic.tiles // LEAST_TASKS).bit_length() - 1)
+        copying = 2 * traffic.data_bytes / L3_BYTES_PER_CYCLE
+        if traffic_cycles(traffic, rows, target) <= traffic_cycles(traffic, order, target) + copying:
+            return rows, "task"
+    return order, "copy"
+
+
+def _panel_bytes(s: Mapping[str, int], oc_blocks: int) -> int:
+    return s["IC"] * s["IB"] * s["KH"] * s["KW"] * oc_blocks * s["block"] * FLOAT_BYTES
+
+
+def _is_cold(s: Mapping[str, int], target: Target) -> bool:
+    """Whether weights come from memory, being too many for the second-level cache, and few products hide their way."""
+    return s["OH"] * s["OW"] <= MOST_PREFETCHED and _panel_bytes(s, s["OC"]) > target.cache.l2_bytes / 2
+
+
+def _has_room_for_next(panel_bytes: int, target: Target) -> bool:
+    """Whether the second-level cache holds a panel of weights, the next one, and data."""
+    return 2 * panel_bytes <= target.cache.l2_bytes * 5 / 8
 
 
 def _is_worth_prefetching(s: Mapping[str, int], oc_blocks: int, target: Target) -> bool:
-    """Whether the weights are too many for the second-level cache, which holds a panel, the next one, and data."""
-    panel = s["IC"] * s["IB"] * s["KH"] * s["KW"] * oc_blocks * s["block"] * FLOAT_BYTES
-    many = panel * -(-s["OC"] // oc_blocks) > target.cache.l2_bytes / 2
-    return many and 2 * panel <= target.cache.l2_bytes * 5 / 8
+    """Whether to fetch the next panel: where it has room, and also where few products hide its way from memory."""
+    has_room = _has_room_for_next(_panel_bytes(s, oc_blocks), target)
+    return _is_cold(s, target) and (has_room or s["OH"] * s["OW"] <= MOST_WITHOUT_ROOM)
 
 
-def _choose_tile(s: Mapping[str, int], per_block: int, target: Target) -> tuple[int, int, int]:
-    """(rows, pixels of a row, channel blocks) of the tile of least estimated time; the larger one wins a tie."""
+def _choose_tile(s: Mapping[str, int], per_block: int, target: Target) -> ConvTile:
+    """The tile of least estimated time; the larger one wins a tie, and one within rows a small difference."""
+    estimates = [(_estimate(s, tile, per_block, target), tile) for tile in _tiles(s, per_block, target)]
+    keys = {
+        tile: (round(cost * (1 - LEAST_GAIN) if not tile.across_rows else cost), tile.across_rows, tile.oh_tile, -size)
+        for cost, tile in estimates
+        for size in [tile.oh_tile * tile.ow_tile * tile.oc_blocks]
+    }
+    return min(keys, key=keys.__getitem__, default=ConvTile(1, 1, 1))
+
+
+def _tiles(s: Mapping[str, int], per_block: int, target: Target) -> Iterator[ConvTile]:
+    """The tiles that stay in registers: within rows, and across them where an image is not one row; of one group."""
+    shapes = [(h, w, False) for h in range(1, min(s["OH"], 3) + 1) for w in range(1, min(s["OW"], 16) + 1)]
+    if s["OH"] > 1:
+        shapes += [(1, w, True) for w in range(1, min(s["pixels"], MOST_POINTERS) + 1)]
+    per_group = max(s["OC"] // s["G"], 1)
+    all_blocks = [b for b in range(1, min(s["OC"], 4) + 1) if s["G"] == 1 or per_group % b == 0]
+    for (h, w, across), blocks in itertools.product(shapes, all_blocks):
+        if fits(h * w, blocks * per_block, target.num_registers):
+            yield ConvTile(h, w, blocks, across)
+
+
+def _estimate(s: Mapping[str, int], tile: ConvTile, per_block: int, target: Target) -> float:
+    """Cycles of a convolution in such tiles, and what is not hidden of its loads and of its weights' way from memory."""
+    size, vectors, panels = tile.oh_tile * tile.ow_tile, tile.oc_blocks * per_block, -(-s["OC"] // tile.oc_blocks)
+    panel_bytes = _panel_bytes(s, tile.oc_blocks)
+    beside = 0.0
+    if tile.across_rows:
+        rows = pieces(s["pixels"], tile.ow_tile)
+        beside = float(POINTER_CYCLES * s["pixels"] * panels)
+    else:
+        heights, widths = pieces(s["OH"], tile.oh_tile), pieces(s["OW"], tile.ow_tile)
+        rows = [(h * w, many_h * many_w) for h, many_h in heights for w, many_w in widths]
+    if _is_cold(s, target) and not _has_room_for_next(panel_bytes, target):
+        beside += NOT_HIDDEN * panels * panel_bytes / COLD_BYTES_PER_CYCLE
     steps = s["IC"] * s["IB"] * s["KH"] * s["KW"]
-    best: tuple[tuple[int, int, int], tuple[int, int, int]] | None = None
-    for oh_tile, ow_tile, oc_blocks in itertools.product(range(1, 4), range(1, 17), range(1, 5)):
-        if oh_tile > s["OH"] or ow_tile > s["OW"] or oc_blocks > s["OC"]:
-            continue
-        if not fits(oh_tile * ow_tile, oc_blocks * per_block, target.num_registers):
-            continue
-        rows = [
-            (h * w, many_h * many_w) for h, many_h in pieces(s["OH"], oh_tile) for w, many_w in pieces(s["OW"], ow_tile)
-        ]
-        estimate = cycles(rows, oc_blocks * per_block, s["OC"] * per_block, steps, target)
-        key = (round(estimate), oh_tile, -oh_tile * ow_tile * oc_blocks)
-        if best is None or key < best[0]:
-            best = (key, (oh_tile, ow_tile, oc_blocks))
-    return best[1] if best else (1, 1, 1)
+    products = cycles(rows, vectors, s["OC"] * per_block, steps, target)
+    if target.num_registers <= 16 and size * vectors < LEAST_ACCUMULATORS:  # `cycles` knows of it where there are more
+        products += LATENCY_CYCLES * sum(count for _, count in rows) * panels * steps
+    many_loads = max(0.0, (size + vectors) / (size * vectors) - HIDDEN_LOADS)
+    return products * (1 + LOAD_COST * many_loads) + beside
 
 
 def _schedule_update(sch: Schedule, anchor: str, config: Config, sizes: Mapping[str, int]) -> None:

@@ -14,6 +14,7 @@ once per batch, where k is.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from autosched.codegen.lower.prefetch_next import PREFETCH_NEXT
@@ -22,7 +23,7 @@ from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import Contraction, find_contraction, index_vars, is_parameter, reduced, spatial
 from autosched.templates.cpu.parts import Chain, chain_around, schedule_epilogue
-from autosched.templates.cpu.register_tile import choose_tile, default_unroll
+from autosched.templates.cpu.register_tile import choose_tile, default_unroll, most_rows
 from autosched.templates.pack import Pack, repack
 from autosched.tir import BufferLoad, PrimFunc, Var, as_int
 from autosched.tir.schedule import LoopRV, Schedule
@@ -32,6 +33,7 @@ LEAST_PREFETCHED, MOST_PREFETCHED = 5, 256
 # All rows meet a panel before the next one, "nm", unless they take more of L3 than this: then chunks of them meet all
 # panels, "mnm", which takes 0.88 of the time with rows of 9.4 MB, but 1.05 with 4 MB (Zen 3, L3 of 32 MB).
 MOST_OF_L3 = 0.25
+FLOAT_BYTES = 4
 STREAMS = 4  # panels side by side where few rows meet a weight that comes from memory
 
 
@@ -96,20 +98,23 @@ class Matmul:
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         m, n, k = (anchor.sizes[s] for s in ("M", "N", "K"))
-        operands, _ = anchor.details
+        operands, chain = anchor.details
         lanes = target.lanes("float32")
         # several rows: a weight of 0.8 MB that stays in L3 takes 3 % longer in streams, one row 9 % less (Zen 3)
         is_large = 4 * n * k > target.cache.l2_bytes * (1 if m == 1 else 4)
         is_stream = operands.is_weight and m < LEAST_PREFETCHED and is_large
         multiple = STREAMS if is_stream and m == 1 and n >= STREAMS * lanes else 1
-        tile = choose_tile(m, -(-n // lanes), k, target, multiple)
+        most = most_rows(_row_bytes(operands, chain), target)
+        tile = choose_tile(m, -(-n // lanes), k, target, multiple, most=most)
         tiles_m, tiles_n = -(-m // tile.rows), -(-n // (tile.vectors * lanes))
         chunk = max(1, min(tiles_m, 64))
         while chunk > 1 and anchor.sizes["batch"] * tiles_n * -(-tiles_m // chunk) < 8:
             chunk //= 2
         is_worth_it = LEAST_PREFETCHED <= m <= MOST_PREFETCHED and 4 * n * k > target.cache.l2_bytes / 4
         prefetch = operands.is_weight and is_worth_it
-        unroll = max(default_unroll(tile.rows * tile.vectors, k), 2 if prefetch and k % 2 == 0 else 1)
+        # a step of the tiles that 32 registers hold takes as long as two of the others
+        least = 2 if prefetch and k % 2 == 0 and target.num_registers <= 16 else 1
+        unroll = max(default_unroll(tile.rows * tile.vectors, k), least)
         return Config(
             self.name,
             {
@@ -200,6 +205,13 @@ def _weight_pack(operands: Operands, width: int) -> Pack:
     if operands.n_contiguous:
         return Pack(shape, (0, width), (1, 0, 2))
     return Pack(shape, (width, 0), (0, 2, 1))
+
+
+def _row_bytes(operands: Operands, chain: Chain) -> int:
+    """How far apart two rows of the left-hand side are."""
+    rows, m = operands.rows, spatial(chain.anchor)[-2].var
+    at = next(n for n, i in enumerate(rows.indices) if i is m)
+    return FLOAT_BYTES * math.prod(rows.buffer.const_shape()[at + 1 :])
 
 
 def _streams(vectors: int, n_vectors: int) -> int:

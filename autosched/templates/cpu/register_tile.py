@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from autosched.target import Target
@@ -10,7 +11,11 @@ FMA_PER_CYCLE, LOADS_PER_CYCLE, FMA_LATENCY = 2, 2, 4  # of the cores seen: Inte
 L2_BYTES_PER_CYCLE, L3_BYTES_PER_CYCLE = 32, 12  # sustained, while computing
 TILE_OVERHEAD = 24  # cycles to start a tile: addresses, start values, epilogue
 LOAD_COST = 0.3  # of loads per multiply-add: 4x3 reaches 96 GFLOP/s at n=1024, 6x2 88 (Zen 3), at equal estimates
-
+# Of 32 registers: with 8 accumulators 0.93 of the peak, with 12 all of it; 14x2 as fast as 6x4 at n=512 to 1536 (Zen 5).
+LEAST_ACCUMULATORS, LATENCY_CYCLES = 12, 0.5
+UNHIDDEN = 0.12  # of the time that a panel's vectors take to come from the caches beyond the first
+# Of first-level caches: lines so far apart share a set; the ways of a set left to what passes by.
+LINE_BYTES, WAY_BYTES, PASSING_WAYS = 64, 4096, 2
 
 Pieces = list[tuple[int, int]]  # (size, how many)
 
@@ -43,6 +48,27 @@ def cycles_per_step(rows: int, vectors: int, cycles_a_vector: float = 0.0) -> fl
     return max(fmas / FMA_PER_CYCLE, loads / LOADS_PER_CYCLE, FMA_LATENCY, vectors * cycles_a_vector)
 
 
+def step_cycles(rows: int, vectors: int, cycles_a_vector: float, target: Target) -> float:
+    """`cycles_per_step` with what is not hidden behind the multiply-adds, which tells the many shapes of tiles apart
+    that 32 registers hold."""
+    step = cycles_per_step(rows, vectors, cycles_a_vector)
+    if target.num_registers <= 16:
+        return step
+    waiting = LATENCY_CYCLES if rows * vectors < LEAST_ACCUMULATORS else 0.0
+    return step + waiting + UNHIDDEN * vectors * cycles_a_vector
+
+
+def most_rows(row_bytes: int, target: Target) -> int:
+    """How many rows, so many bytes apart, the first-level cache holds side by side: few if they share its sets.
+
+    Rows of 1024 floats all share one: 14 of them unpacked reach 239 GFLOP/s, copied apart 254 (Zen 5, 12 ways).
+    """
+    if target.num_registers <= 16:
+        return 16
+    sets = WAY_BYTES // max(math.gcd(row_bytes, WAY_BYTES), LINE_BYTES)
+    return sets * max(1, target.cache.l1_bytes // WAY_BYTES - PASSING_WAYS)
+
+
 def pieces(extent: int, tile: int) -> Pieces:
     """(size, how many) of the whole tiles and of the last, smaller one."""
     full, rest = divmod(extent, tile)
@@ -53,19 +79,23 @@ def cycles(row_pieces: Pieces, vectors: int, n_vectors: int, steps: int, target:
     """Estimated cycles of a contraction over `steps`: tiles of so many rows, each so often, times [n_vectors]."""
     per_vector = cycles_per_vector(steps * vectors * target.vector_bits / 8, target)
     return sum(
-        count_m * count_n * (steps * cycles_per_step(r, v, per_vector) + TILE_OVERHEAD + r * v)
+        count_m * count_n * (steps * step_cycles(r, v, per_vector, target) + TILE_OVERHEAD + r * v)
         for r, count_m in row_pieces
         for v, count_n in pieces(n_vectors, vectors)
     )
 
 
 def choose_tile(
-    m: int, n_vectors: int, steps: int, target: Target, multiple: int = 1, rows: int | None = None
+    m: int, n_vectors: int, steps: int, target: Target, multiple: int = 1, rows: int | None = None, most: int = 16
 ) -> RegisterTile:
-    """The tile of least estimated time, larger tiles winning ties; `vectors` a multiple of `multiple`, `rows` given."""
+    """The tile of least estimated time, larger tiles winning ties.
+
+    multiple  of which `vectors` is one
+    rows      where they are given; else there are `most` of them
+    """
     best: tuple[float, int, RegisterTile] | None = None
     for vectors in range(multiple, max(multiple, min(n_vectors, 12)) + 1, multiple):
-        for n in range(1, min(m, 16) + 1) if rows is None else (rows,):
+        for n in range(1, min(m, most, 16) + 1) if rows is None else (rows,):
             if not fits(n, vectors, target.num_registers):
                 continue
             estimate = cycles(pieces(m, n), vectors, n_vectors, steps, target)

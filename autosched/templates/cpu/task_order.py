@@ -54,7 +54,7 @@ def cycles(traffic: Traffic, order: TaskOrder, target: Target) -> float:
 
 def choose_order(traffic: Traffic, target: Target) -> TaskOrder:
     """The order with the least traffic among those with enough pieces; larger pieces win ties."""
-    chunks = [1 << p for p in range(traffic.tiles.bit_length())]
+    chunks = [1 << p for p in range((traffic.tiles - 1).bit_length() + 1)]  # the last one holds all tiles
     enough = [c for c in chunks if traffic.batch * traffic.panels * -(-traffic.tiles // c) >= LEAST_TASKS] or [1]
     orders = [TaskOrder(outer, chunk) for outer in ("weight", "data") for chunk in reversed(enough)]
     return min(orders, key=lambda order: cycles(traffic, order, target))

@@ -24,7 +24,9 @@ FLOAT_BYTES = 4
 TILE_OVERHEAD = 24  # cycles of a register tile beside its steps: addresses, start values, stores, a branch missed
 INPUT_CYCLES = {2: 50, 4: 150}  # to transform a tile's inputs, one vector of channels
 OUTPUT_CYCLES = {2: 30, 4: 90}
-COLD_BYTES_PER_CYCLE = 6  # weights of a model that no cache holds
+# Weights of a model that no cache holds, by the floats of a vector: Zen 3, and Zen 5, where they tell the cycles of F(4)
+# and F(2) at 14x14x256 and at 7x7x512 within a tenth (342 and 435 us, 948 and 586 us).
+COLD_BYTES_PER_CYCLE, COLD_BYTES_PER_WIDE_CYCLE = 6, 10
 L2_VECTOR_CYCLES = 2  # to bring a vector from the second-level cache, sustained
 APART = 0.4  # of the time to write transformed inputs to the third-level cache and read them again is not hidden
 MOST_BLOCKS = 512
@@ -110,19 +112,19 @@ def winograd_cycles(layer: Layer, plan: Plan, target: Target) -> float:
         written = 2 * size * blocks * block * layer.channels * FLOAT_BYTES
         transforms += APART * written / L3_BYTES_PER_CYCLE if held > target.cache.l2_bytes else 0.0
     traffic = again * (beyond / L3_BYTES_PER_CYCLE + (1 - beyond) / (4 * L2_BYTES_PER_CYCLE))
-    weights = weight_cycles(size * layer.channels * layer.outputs, blocks, products)
+    weights = weight_cycles(size * layer.channels * layer.outputs, blocks, products, lanes)
     return products + transforms + 0.15 * traffic + weights
 
 
 def direct_cycles(points: int, vectors: int, steps: int, lanes: int) -> float:
     """Direct convolution of so many points of the image, vectors of output channels and steps of the reduction."""
     products = points * vectors * steps / FMA_PER_CYCLE / DIRECT_EFFICIENCY
-    return products + weight_cycles(vectors * lanes * steps, 1, products)
+    return products + weight_cycles(vectors * lanes * steps, 1, products, lanes)
 
 
-def weight_cycles(weights: int, times: int, products: float) -> float:
+def weight_cycles(weights: int, times: int, products: float, lanes: int) -> float:
     """Beyond computing: weights are cold when they come first, and from the third cache when they come again."""
-    first = weights * FLOAT_BYTES / COLD_BYTES_PER_CYCLE
+    first = weights * FLOAT_BYTES / (COLD_BYTES_PER_WIDE_CYCLE if lanes >= 16 else COLD_BYTES_PER_CYCLE)
     again = (times - 1) * weights * FLOAT_BYTES / L3_BYTES_PER_CYCLE
     return 0.25 * first + 0.3 * again + 0.75 * max(0.0, first + again - products)
 

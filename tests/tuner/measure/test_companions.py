@@ -15,10 +15,7 @@ from autosched.task import Status
 from autosched.tuner.measure import LocalMeasurer, MeasureOptions
 from tests.tuner.measure.kernels import config, evaluate, matmul_task
 
-pytestmark = [
-    pytest.mark.alone,  # processes that are killed or timed
-    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc"),
-]
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
 OPTIONS = MeasureOptions(build_timeout_s=10, run_timeout_s=5, builders=1, companions=2)
 TASK = matmul_task()
 

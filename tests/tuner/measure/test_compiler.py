@@ -21,7 +21,7 @@ from autosched.templates.registry import default_config, space_for
 from autosched.tir import PrimFunc
 from autosched.tuner.measure import LocalMeasurer, MeasureOptions
 
-pytestmark = pytest.mark.alone  # processes that are killed or timed
+pytestmark = pytest.mark.early
 
 TARGET = Target("cpu")
 

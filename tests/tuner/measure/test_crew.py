@@ -13,7 +13,7 @@ from autosched.tuner.measure.crew import Crew
 from autosched.tuner.measure.process import Job
 from autosched.tuner.measure.worker import Setup
 
-pytestmark = pytest.mark.alone  # processes that are killed or timed
+pytestmark = pytest.mark.alone  # who begins when, to tenths of a second
 
 
 class Sleeper:

@@ -23,7 +23,7 @@ from autosched.tuner.measure.clock import clock_khz
 from autosched.tuner.measure.runner import LocalRunner
 from tests.tuner.measure.kernels import K, N, config, evaluate, matmul_task
 
-pytestmark = pytest.mark.alone  # processes that are killed or timed
+pytestmark = pytest.mark.early
 
 COMPILER = "tests.tuner.measure.kernels:KernelCompiler"
 OPTIONS = MeasureOptions(build_timeout_s=10, run_timeout_s=2, builders=1, memory_limit_bytes=4 << 30)
@@ -45,6 +45,7 @@ def measure_one(measurer: LocalMeasurer, kind: str) -> Trial:
     return trial
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("kind", ["right", "packed"])
 def test_a_good_candidate_has_times(measurer: LocalMeasurer, kind: str) -> None:
     measurement = measure_one(measurer, kind).measurement
@@ -95,6 +96,7 @@ def test_a_build_that_hangs_is_ended() -> None:
     assert trials["refused"].measurement.status is Status.INVALID
 
 
+@pytest.mark.alone
 def test_what_is_clearly_worse_is_cut_short(measurer: LocalMeasurer) -> None:
     best_s = measure_one(measurer, "right").median_s
     (slow,) = measurer.measure(TASK, [config("slow", rounds=20)], best_s)
@@ -120,6 +122,7 @@ def test_what_is_hopeless_once_it_is_built_is_not_run(measurer: LocalMeasurer) -
     assert asked == [(config("endless"), None), (config("right"), None)]
 
 
+@pytest.mark.alone
 def test_comparison_ranks_and_drops_failures(measurer: LocalMeasurer) -> None:
     configs = [config("slow", rounds=5), config("makes_nan"), config("right"), config("slow", rounds=5, again=1)]
     baseline, failure, faster, same = measurer.compare(TASK, configs, rounds=15)
@@ -333,6 +336,7 @@ def test_a_comparison_blames_the_one_that_fails_in_it(measurer: LocalMeasurer, m
         assert found[position].measurement.status is Status.CRASH and not found[position].is_faster
 
 
+@pytest.mark.alone
 def test_slow_kernels_have_fewer_rounds(measurer: LocalMeasurer) -> None:
     slow = [config("slow", rounds=2000), config("slow", rounds=2000, again=1)]
     first, second = measurer.compare(TASK, slow, rounds=1000)

@@ -12,8 +12,6 @@ import pytest
 from autosched.task import Status
 from autosched.tuner.measure.single import SingleWorker
 
-pytestmark = pytest.mark.alone  # processes that are killed or timed
-
 
 class Fragile:
     """A role that does what it is told: die, sleep, fail or answer."""

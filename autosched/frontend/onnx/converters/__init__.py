@@ -9,9 +9,13 @@ from autosched.frontend.onnx.converters import (
     logic,
     norm,
     pool,
+    recurrent,
     reduce,
     shape,
     sort,
 )
 
-__all__ = ["arrange", "conv", "elementwise", "index", "linear", "logic", "norm", "pool", "reduce", "shape", "sort"]
+__all__ = [
+    *("arrange", "conv", "elementwise", "index", "linear", "logic", "norm", "pool", "recurrent", "reduce", "shape"),
+    "sort",
+]

@@ -173,8 +173,8 @@ class ClusterMeasurer:
             code = self._submit(BUILD, work.build, self._setup, data, config)
             ran = self._submit(self._device.tag, work.run, self._setup, data, config, code, best_s)
             waiting[ran] = config
-        for future in self._completed(list(waiting)):
-            yield Trial(waiting[future], self._result(future))
+        for future, measurement in self._completed(list(waiting)):
+            yield Trial(waiting[future], measurement)
 
     def compare(
         self, task: Task, configs: Sequence[ConfigLike], *, rounds: int = 40, extra_seeds: int = 2
@@ -182,11 +182,11 @@ class ClusterMeasurer:
         """Measure configurations in turn against the first one, all on one worker."""
         arguments = (self._setup, self._pickled(task), list(configs), rounds, extra_seeds)
         future = self._submit(self._device.tag, work.compare, *arguments)
-        (future,) = self._completed([future])
-        found: tuple[Compared, ...] | Measurement = self._result(future)
+        ((_, found),) = self._completed([future])
         if isinstance(found, Measurement):
             raise AutoschedError(f"the finalists could not be compared: {found.error}")
-        return found
+        compared: tuple[Compared, ...] = found
+        return compared
 
     def _pickled(self, task: Task) -> bytes:
         if id(task) not in self._tasks:
@@ -197,8 +197,8 @@ class ClusterMeasurer:
         key = f"autosched-{function.__name__}-{uuid.uuid4().hex}"
         return self._cluster.client.submit(function, *arguments, key=key, pure=False, resources={resource: 1})
 
-    def _completed(self, futures: list[Any]) -> Iterator[Any]:
-        """The futures as they end; what is left is cancelled when the iteration is."""
+    def _completed(self, futures: list[Any]) -> Iterator[tuple[Any, Any]]:
+        """(future, what it holds) as they end; what is left is cancelled when the iteration is."""
         from distributed import wait
 
         left = list(futures)
@@ -209,7 +209,11 @@ class ClusterMeasurer:
                     wait(left, timeout=_LOOK_S / 4, return_when="FIRST_COMPLETED")
                 ended = [future for future in left if future.status != "pending"]
                 left = [future for future in left if future.status == "pending"]
-                yield from ended
+                for future in ended:
+                    try:
+                        yield future, self._result(future)
+                    except TimeoutError:  # its worker died or hangs: the scheduler has it done again elsewhere
+                        left.append(future)
                 if left and time.monotonic() >= next_look:
                     self._cluster.look_after([BUILD, self._device.tag])
                     next_look = time.monotonic() + _LOOK_S
@@ -219,16 +223,21 @@ class ClusterMeasurer:
                     self._cluster.client.cancel(left, force=True)
 
     def _result(self, future: Any) -> Any:
-        """What a future holds; machines that failed are no candidate's fault: it counts as lost."""
+        """What a future holds; machines that failed are no candidate's fault: it counts as lost.
+
+        Raises TimeoutError where what it held does not come, AutoschedError if the scheduler is gone.
+        """
         from distributed.scheduler import KilledWorker
 
         try:
             if future.status in ("cancelled", "lost"):
                 raise AutoschedError(f"the scheduler at {self._cluster.url} is gone")
-            return future.result(timeout=CONNECT_S)
+            return future.result(timeout=2 * _LOOK_S)
         except KilledWorker as error:
             return Measurement(Status.LOST, error=f"several workers died while they had it: {error}")
-        except (OSError, TimeoutError) as error:
+        except TimeoutError:
+            raise
+        except OSError as error:
             raise AutoschedError(f"the scheduler at {self._cluster.url} is gone: {error}") from None
 
 

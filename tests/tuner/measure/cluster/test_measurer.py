@@ -22,7 +22,7 @@ pytest.importorskip("distributed", reason="dask.distributed is not installed")
 from autosched.tuner.measure.cluster.measurer import Cluster, ClusterMeasurer, Patience  # noqa: E402
 from autosched.tuner.measure.cluster.security import Access  # noqa: E402
 
-pytestmark = pytest.mark.alone  # processes that are killed or timed
+pytestmark = pytest.mark.early
 
 COMPILER = "tests.tuner.measure.cluster.canned:CannedCompiler"
 OPTIONS = MeasureOptions(build_timeout_s=20, run_timeout_s=5, builders=1)

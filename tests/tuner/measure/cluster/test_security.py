@@ -18,7 +18,7 @@ pytest.importorskip("distributed", reason="dask.distributed is not installed")
 from autosched.tuner.measure.cluster.measurer import Cluster  # noqa: E402
 from autosched.tuner.measure.cluster.security import Access, check_access, is_loopback  # noqa: E402
 
-pytestmark = pytest.mark.alone  # processes that are killed or timed
+pytestmark = pytest.mark.early
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,78 @@
+"""What runs on the emulated machine, run on this one: errors are found, and a case that ends its process is a line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosched.target import Target
+from tests.emulated import guest
+from tests.emulated.__main__ import Report
+from tests.emulated.cases import GROUPS, save_cases
+
+NAN, INF = float("nan"), float("inf")
+
+
+def error(result: list[float], expected: list[float], each: bool = False) -> float:
+    return guest.find_error(np.asarray(result, "f"), np.asarray(expected, "f"), each)
+
+
+def test_errors_are_by_the_largest_value_or_by_each() -> None:
+    assert error([1, NAN, INF, 8], [1, NAN, INF, 8]) == 0
+    assert error([1, 9], [2, 8]) == 1 / 8 and error([1, 9], [2, 8], each=True) == 1 / 2
+    assert error([0.5], [0.25]) == 0.25
+
+
+@pytest.mark.parametrize("result", [[NAN, 1], [INF, 1], [1]])
+def test_what_is_not_finite_or_of_another_shape_is_wrong(result: list[float]) -> None:
+    assert error(result, [1, 1]) == INF
+
+
+def test_whole_numbers_are_of_their_type() -> None:
+    assert guest.find_error(np.ones(3, "i4"), np.ones(3, "i8"), False) == INF
+
+
+def reported(folder: Path, rows: list[dict[str, Any]], capfd: pytest.CaptureFixture[str]) -> Report:
+    """What is made of the lines that the cases of a folder write."""
+    guest.main(folder)
+    report = Report(rows)
+    for line in capfd.readouterr().out.splitlines():
+        report.take(line)
+    return report
+
+
+def test_a_case_that_is_right_and_one_that_is_wrong(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "cases"
+    rows = save_cases(folder, iter([GROUPS["functions"](Target("cpu"))["floor"]("functions", "floor")]))
+    assert not reported(folder, rows, capfd).failed
+    np.save(folder / "0000.1.npy", np.load(folder / "0000.1.npy") + np.float32(1))
+    (failure,) = reported(folder, rows, capfd).failed
+    assert failure.startswith("functions: floor: error 1.0e+37")
+
+
+def test_a_case_that_ends_its_process(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(folder: Path, case: dict[str, Any]) -> tuple[float, str]:
+        if case["number"] == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if case["number"] == 2:
+            raise ValueError("no\nartifact")
+        return 0.0, ""
+
+    monkeypatch.setattr(guest, "run", run)
+    rows = [{"number": n, "group": "g", "name": f"n{n}", "limit": 1e-5} for n in range(5)]
+    (tmp_path / "cases.json").write_text(json.dumps(rows[:4]))
+    report = reported(tmp_path, rows, capfd)
+    assert [line.split(";")[-1] for line in report.failed] == [
+        " SIGKILL",
+        " ValueError: no artifact",
+        " it was not run",
+    ]
+    assert "| g | 5 | 3 | inf | n4 | 1e-05 |" in report.text("model", "x86-64-v4", 60.0)
