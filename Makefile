@@ -9,11 +9,12 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SETUP  := setup.cfg setup.py pyproject.toml
 PYTEST := $(BIN)/python -m pytest
+ALL_CORES := -n auto --dist loadfile --no-loadscope-reorder
 
 # Empty: Python keeps what it compiled. Tests start hundreds of processes, and each would compile the package again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all check-avx512 bench bench-kernels bench-models bench-records bench-tune lint format \
+.PHONY: help demo test test-all check-avx512 bench bench-kernels bench-models bench-more bench-records bench-tune lint format \
         dist clean
 .DELETE_ON_ERROR:
 
@@ -22,7 +23,7 @@ help:
 	@echo "make test      the tests for every day (about ten minutes on two cores)"
 	@echo "make test-all  all tests"
 	@echo "make check-avx512  runs code for AVX-512 on an emulated CPU (Debian with bochs; half an hour)"
-	@echo "make bench     the performance tables; make bench-kernels, make bench-models: against all peers"
+	@echo "make bench     the performance tables; make bench-kernels, make bench-models, make bench-more: against all peers"
 	@echo "make bench-tune  tuning: trials a second, a network's time over ten minutes of tuning; ARGS='--minutes 1'"
 	@echo "make lint      ruff and mypy"
 	@echo "make format    lays the code out as make lint wants it"
@@ -41,14 +42,14 @@ $(VENV)/.installed-%: $(SETUP) | $(BIN)/python
 demo: $(VENV)/.installed-demo
 	$(BIN)/python -m examples.demo
 
-# First what times or kills processes, one at a time, then the rest on all cores. (5: ARGS choose none of that part.)
+# First what looks at times, one at a time, then the rest on all cores. (5: ARGS choose none of that part.)
 test: $(VENV)/.installed-test
 	$(PYTEST) -m "alone and not slow and not gpu" $(ARGS) || test $$? = 5
-	$(PYTEST) -n auto --dist loadfile -m "not alone and not slow and not gpu" $(ARGS) || test $$? = 5
+	$(PYTEST) $(ALL_CORES) -m "not alone and not slow and not gpu" $(ARGS) || test $$? = 5
 
 test-all: $(VENV)/.installed-test
 	$(PYTEST) -m alone $(ARGS) || test $$? = 5
-	$(PYTEST) -n auto --dist loadfile -m "not alone" $(ARGS) || test $$? = 5
+	$(PYTEST) $(ALL_CORES) -m "not alone" $(ARGS) || test $$? = 5
 
 check-avx512: $(VENV)/.installed-test
 	$(BIN)/python -m tests.emulated --save $(ARGS)
@@ -58,6 +59,9 @@ bench: $(VENV)/.installed-bench
 
 bench-kernels: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.kernels --threads 1,2 $(ARGS)
+
+bench-more: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks.more_models $(ARGS)
 
 bench-models: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.networks --threads 1,2 $(ARGS)

@@ -30,7 +30,14 @@ from torch import Tensor, nn
 
 import autosched
 from autosched.driver import load_model
-from autosched.driver.programs import autosched_program, input_specs, known_ranges, peer_program, random_inputs
+from autosched.driver.programs import (
+    Program,
+    autosched_program,
+    input_specs,
+    known_ranges,
+    peer_program,
+    random_inputs,
+)
 from autosched.driver.rounds import Timing, measure
 from autosched.driver.verdict import compare
 from autosched.errors import AutoschedError
@@ -205,13 +212,30 @@ def measure_case(case: Case, settings: Settings) -> Result:
     failed = {}
     for name in PEERS:
         try:
-            made[name] = peer_program(name, path, settings.threads, ranges=ranges)
+            made[name] = _peer(name, case, path, settings.threads, ranges)
             made[name].run()
         except (AutoschedError, RuntimeError, NotImplementedError, TypeError, ValueError) as error:
             made.pop(name, None)
             failed[name] = str(error).splitlines()[0][:100]
     timings = dict(zip(made, measure(list(made.values()), settings.time_s), strict=True))
     return Result(case, timings, _errors(path, executables), build_s, failed)
+
+
+def _peer(name: str, case: Case, path: Path, threads: int, ranges: Mapping[str, int]) -> Program:
+    """A peer's program; PyTorch runs the module itself where there is one, not what was exported."""
+    if name != "torch" or case.make is None:
+        return peer_program(name, path, threads, ranges=ranges)
+    torch.manual_seed(0)
+    inputs = case.example()
+    module = calibrated(case.make(), inputs)
+
+    def run() -> object:
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+        with torch.inference_mode():
+            return module(*inputs)
+
+    return Program(name, threads, run)
 
 
 def _build(path: Path, settings: Settings, *, untuned: bool) -> Executable:

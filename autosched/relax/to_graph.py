@@ -13,7 +13,7 @@ from autosched.relax.expr import Call, Constant, Expr, Function, Tuple, TupleGet
 from autosched.relax.memory_plan import Lifetime, plan_memory
 from autosched.relax.op.call import is_call_tir, tir_inputs, tir_target
 from autosched.relax.struct_info import TensorStructInfo, tensor_infos
-from autosched.relax.transform.views import is_concat, is_view, part_offsets
+from autosched.relax.transform.views import is_concat, is_slice, is_view, part_offsets, slice_offset
 from autosched.runtime.graph import NOP, Graph, Node, Storage, Value
 from autosched.tir import PrimFunc
 from autosched.tir.in_place import overwritable
@@ -29,7 +29,7 @@ class _Builder:
         self.nodes: list[Node] = []
         self.numbers: dict[Any, Any] = {}  # Var -> value number, or a tuple of them; id(array) -> number of a constant
         self.constants: list[np.ndarray[Any, Any]] = []
-        self.inside: dict[int, tuple[int, int]] = {}  # part -> the concatenation in whose memory it lies, and where
+        self.inside: dict[int, tuple[int, int]] = {}  # part -> the value in whose memory it lies, and where
 
     def add(self, name: str, info: TensorStructInfo, storage: Storage) -> int:
         self.values.append(Value(name, info.static_shape, info.dtype, storage))
@@ -67,6 +67,9 @@ class _Builder:
         elif is_concat(value):
             assert isinstance(value, Call)
             self.numbers[var] = self.join(var, value)
+        elif is_slice(value):
+            assert isinstance(value, Call)
+            self.numbers[var] = self.cut(var, value)
         elif isinstance(value, Call):
             raise InvalidTypeError(
                 f"'{var.name}' is computed by {value.op}, which is no kernel", hint="run LegalizeOps first"
@@ -104,6 +107,16 @@ class _Builder:
             self.inside[part] = (whole, offset)
         return whole
 
+    def cut(self, var: Var, call: Call) -> int:
+        """A slice that is a part of its argument's memory."""
+        offset = slice_offset(call)
+        assert offset is not None and isinstance(var.struct_info, TensorStructInfo), (
+            "LegalizeKernels left it for its form"
+        )
+        number = self.add(var.name, var.struct_info, UNPLACED)
+        self.inside[number] = (self.number(call.args[0]), offset)
+        return number
+
     def root(self, number: int) -> int:
         """The value whose storage it shares, aliases followed."""
         while self.values[number].storage.kind == "alias":
@@ -115,7 +128,7 @@ class _Builder:
         number, offset = self.root(number), 0
         while number in self.inside:
             number, more = self.inside[number]
-            offset += more
+            number, offset = self.root(number), offset + more
         return number, offset
 
     def place(self, number: int, storage: Storage) -> None:

@@ -11,6 +11,7 @@ from benchmarks.light import LIGHT, load_light
 from benchmarks.models import EXPORTED, cut_softmax, get_model, make_inputs
 from benchmarks.weights import activation_sizes, draw, find_roles
 
+pytestmark = pytest.mark.early
 SMALL = ("squeezenet", "shufflenet", "inception_v1", "resnet50")
 
 

@@ -110,7 +110,7 @@ def test_ctrl_c_twice_ends_at_once(tmp_path: Path) -> None:
         time.sleep(0.05)
     begin = time.monotonic()
     out, errors = tuner.communicate(timeout=200)
-    assert tuner.returncode == 0 and time.monotonic() - begin < 5, errors
+    assert tuner.returncode == 0 and time.monotonic() - begin < 20, errors
     word, n = out.split()[-2:]
     assert word == "interrupted" and len(searched(tmp_path / "r.db")) == int(n) >= 1
     with open_store(tmp_path / "r.db") as store:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 ort = pytest.importorskip("onnxruntime")
 
+pytestmark = pytest.mark.early
 QUICK = ("squeezenet", "mlp")
 
 

@@ -20,6 +20,7 @@ _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4  # ln 2 in two parts; multiple
 _SIGN = -0x80000000
 _EXPONENT = -0x00800000  # the sign and exponent bits
 _BIAS = 127  # of float32 exponents
+_LEAST_EXP = -87.33654  # below, float32 has no normal numbers for the exponential
 _ROUND = 1.5 * 2.0**23  # adding it to a float32 below 2**22 rounds to an integer
 
 # exp(r) for |r| <= ln 2 / 2, a minimax fit of (exp(r) - 1 - r) / r**2: relative error 3.1e-9
@@ -97,12 +98,13 @@ def _reduced_exp(m: _Maker, x: Any, bias: int = 0) -> tuple[Any, Any]:
 
 def _exp(m: _Maker, x: Any) -> Any:
     b = m.builder
-    # 2**n in two factors, so that both exist: the result may be denormal. Twice the bias of float32 in n gives each
-    # half of it the bias that it needs.
-    p, n = _reduced_exp(m, m.clamp(x, -104.0, 100.0), 2 * _BIAS)
+    # 2**n in two factors, so that both exist. Twice the bias of float32 in n gives each half of it the bias that it
+    # needs. A denormal result would cost a hundred cycles (33 ns an element, Zen 3): it becomes 0.
+    p, n = _reduced_exp(m, m.clamp(x, _LEAST_EXP, 100.0), 2 * _BIAS)
     half = b.and_(b.shl(n, constant(m.integer, 22)), constant(m.integer, _EXPONENT))
     rest = b.sub(b.shl(n, constant(m.integer, 23)), half)
-    return b.fmul(b.fmul(p, m.floats(half)), m.floats(rest))
+    result = b.fmul(b.fmul(p, m.floats(half)), m.floats(rest))
+    return b.select(b.fcmp_ordered("<", x, m.number(_LEAST_EXP)), m.number(0.0), result)
 
 
 def _bounded_exp(m: _Maker, x: Any, factor: float = 1.0) -> Any:

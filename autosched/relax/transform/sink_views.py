@@ -40,7 +40,8 @@ def broadcast_under(shape: Shape, old: Shape, new: Shape) -> Shape | None:
     """What an operand that is broadcast to `old` has to be under `new`; None where no shape does it."""
     if not shape:
         return shape
-    wide, found = (*(1 for _ in range(len(old) - len(shape))), *shape), []
+    wide = (*(1 for _ in range(len(old) - len(shape))), *shape)
+    found: list[int] = []
     for before, after in matching_axes(old, new):
         if wide[before] == old[before]:
             found.extend(new[after])

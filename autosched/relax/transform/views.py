@@ -1,7 +1,7 @@
 """Calls that need no kernel: their result is memory that other kernels have written.
 
-A view is its argument's memory under another shape. A concatenation whose parts lie one after the other in memory is
-nothing either, where the kernels of the parts write into its memory at once.
+A view is its argument's memory under another shape, a slice without gaps a part of it. A concatenation whose parts lie
+one after the other in memory is nothing either, where the kernels of the parts write into its memory at once.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from autosched.relax.expr import Call, DataflowVar, Function, Tuple, Var
+from autosched.relax.op.manipulate import slice_plan
 from autosched.relax.op.registry import definition_of
 from autosched.relax.rewrite import users
 from autosched.relax.struct_info import TensorStructInfo
@@ -53,6 +54,24 @@ def part_offsets(call: Call) -> tuple[int, ...] | None:
     return tuple(offsets)
 
 
+def is_slice(x: Any) -> bool:
+    return isinstance(x, Call) and x.op_name == "relax.strided_slice"
+
+
+def slice_offset(call: Call) -> int | None:
+    """Where in its argument's memory a slice begins, in bytes; None where it has gaps or is not aligned."""
+    info = call.args[0].struct_info
+    if not isinstance(info, TensorStructInfo) or not info.is_static:
+        return None
+    shape = info.static_shape
+    sizes, begins, steps = slice_plan(shape, *(call.attrs[name] for name in ("axes", "begin", "end", "strides")))
+    cut = [axis for axis, size in enumerate(sizes) if size != shape[axis]]
+    if len(cut) != 1 or steps[cut[0]] != 1 or not sizes[cut[0]] or math.prod(shape[: cut[0]]) != 1:
+        return None
+    offset = begins[cut[0]] * math.prod(shape[cut[0] + 1 :]) * np.dtype(info.dtype).itemsize
+    return None if offset % ALIGNMENT else offset
+
+
 class _Finder:
     def __init__(self, function: Function):
         self.values: Mapping[Var, Any] = {b.var: b.value for b in function.bindings()}
@@ -65,9 +84,39 @@ class _Finder:
             if is_concat(value) and self.can_join(var, value):
                 self.joined.add(var)
                 self.claimed.update(value.args[0].fields)
-        return self.joined | {
-            v for v, value in self.values.items() if is_view(value) and not self.stands_between_moves(v, value)
+        views = {v for v, value in self.values.items() if is_view(value) and not self.stands_between_moves(v, value)}
+        return self.joined | views | self.slices(views)
+
+    def slices(self, views: set[Var]) -> set[Var]:
+        """Slices of what kernels write into memory of their own and somebody else reads as well."""
+        return {
+            v
+            for v, value in self.values.items()
+            if is_slice(value)
+            and isinstance(v, DataflowVar)
+            and v not in self.claimed
+            and None not in self.readers.get(v, [])
+            and slice_offset(value) is not None
+            and len(self.readers.get(value.args[0], ())) > 1  # else its kernel need not compute the rest
+            and self.is_owned(value.args[0], views)
         }
+
+    def is_owned(self, x: Any, views: set[Var]) -> bool:
+        """Whether a kernel writes `x`, or what it is a view of, and no result of the function lies there."""
+        while isinstance(x, DataflowVar) and None not in self.readers.get(x, []):
+            value = self.values.get(x)
+            if x not in views or value is None:
+                kernel = definition_of(value) is not None and not is_slice(value) and x not in self.joined
+                return kernel and not self.is_shown(x)
+            x = value.args[0]
+        return False
+
+    def is_shown(self, x: Var) -> bool:
+        """Whether `x` is a result under some shape."""
+        readers = self.readers.get(x, [])
+        return None in readers or any(
+            is_view(self.values.get(r)) and self.is_shown(r) for r in readers if r is not None
+        )
 
     def can_join(self, var: Var, call: Call) -> bool:
         parts = call.args[0].fields if isinstance(call.args[0], Tuple) else ()

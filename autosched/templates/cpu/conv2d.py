@@ -17,9 +17,8 @@ Weights are packed from their natural [O, I, KH, KW] into [O / width, I / block,
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autosched.codegen.lower.prefetch_next import PREFETCH_NEXT
@@ -28,36 +27,20 @@ from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import Contraction, extents, find_contraction, is_parameter, reduced, spatial
 from autosched.templates.cpu.conv_flat import flat_copy, is_pointwise, reshape_images
+from autosched.templates.cpu.conv_tile import FLOAT_BYTES, ConvTile, choose_conv_tile, is_worth_prefetching
 from autosched.templates.cpu.padding import inline_all_but_last, schedule_before
 from autosched.templates.cpu.parts import Chain, chain_around, schedule_epilogue
-from autosched.templates.cpu.register_tile import L3_BYTES_PER_CYCLE, LOAD_COST, cycles, default_unroll, fits, pieces
+from autosched.templates.cpu.register_tile import default_unroll
 from autosched.templates.cpu.task_order import LEAST_TASKS, TaskOrder, Traffic, choose_order
-from autosched.templates.cpu.task_order import cycles as traffic_cycles
-from autosched.templates.cpu.winograd_cost import COLD_BYTES_PER_CYCLE, LATENCY_CYCLES, LEAST_ACCUMULATORS, direct_cycles
+from autosched.templates.cpu.winograd_cost import (
+    direct_cycles,
+)
 from autosched.templates.pack import Pack, repack
 from autosched.tir import BufferLoad, PrimFunc, Var
 from autosched.tir.functor import free_vars
 from autosched.tir.schedule import Schedule
 
-FLOAT_BYTES = 4
 MOST_TILES = 1024  # in a chunk
-MOST_PREFETCHED = 1024  # pixels: with more, the products take longer than the weights' way from memory
-# Tiles across rows: pixels with a pointer each, of which a core has 16 registers, and the cycles to find each of them.
-MOST_POINTERS, POINTER_CYCLES = 8, 8
-LEAST_GAIN = 0.03  # of the estimated time, for which tiles go across rows
-MOST_WITHOUT_ROOM = 200  # pixels: with fewer, the next panel of weights is fetched even where it displaces data
-HIDDEN_LOADS = 0.75  # for each multiply-add: 13x1 reaches 0.77 of the rate of 5x2 (Zen 3), which needs 1.08 and 0.7
-NOT_HIDDEN = 0.25  # of the weights' way from memory, where the next panel has no room
-
-
-@dataclass(frozen=True)
-class ConvTile:
-    """A register tile: so many rows, pixels of each (of all rows together, if it goes across them), channel blocks."""
-
-    oh_tile: int
-    ow_tile: int
-    oc_blocks: int
-    across_rows: bool = False
 
 
 @dataclass(frozen=True)
@@ -126,10 +109,12 @@ class Conv2dBlocked:
     def default(self, anchor: Anchor, target: Target) -> Config:
         s = anchor.sizes
         per_block = -(-s["block"] // target.lanes("float32"))
-        tile = _choose_tile(s, per_block, target)
+        tile = choose_conv_tile(s, per_block, target)
         traffic = _traffic(anchor, tile)
+        order, padding = choose_order(traffic, target), "copy" if s["copied"] else "none"
         by_rows = not s["flat"] and not tile.across_rows
-        order, padding = _order_and_padding(traffic, bool(s["copied"]), by_rows, target)
+        if s["copied"] and by_rows and traffic.tiles >= LEAST_TASKS:  # enough pieces without the channels
+            order, padding = TaskOrder("data", 1 << (traffic.tiles // LEAST_TASKS).bit_length() - 1), "task"
         unroll = _unroll(s["IB"], tile.oh_tile * tile.ow_tile * tile.oc_blocks * per_block, target)
         knobs: dict[str, KnobValue] = {
             "oh_tile": tile.oh_tile,
@@ -141,7 +126,7 @@ class Conv2dBlocked:
             "padding": padding,
             "unroll_ic": unroll,
             "unroll_kw": False,
-            "prefetch": _is_worth_prefetching(s, tile.oc_blocks, target),
+            "prefetch": is_worth_prefetching(s, tile.oc_blocks, target),
         }
         return Config(self.name, knobs)
 
@@ -223,86 +208,6 @@ def _unroll(block: int, accumulators: int, target: Target) -> int:
     if target.num_registers > 16:
         return default_unroll(accumulators, block)
     return next(u for u in (16, 8, 4, 2, 1) if block % u == 0)
-
-
-def _order_and_padding(traffic: Traffic, copied: bool, by_rows: bool, target: Target) -> tuple[TaskOrder, str]:
-    """In which order pieces run, and who copies what is padded: each piece its rows, where they are enough pieces.
-
-    Each piece then reads all weights; 5x5 96->256 on 27x27 pixels takes 1.12 times as long so (Zen 3).
-    """
-    order = choose_order(traffic, target)
-    if not copied:
-        return order, "none"
-    if by_rows and traffic.tiles >= LEAST_TASKS:
-        rows = TaskOrder("data", 1 << (traffic.tiles // LEAST_TASKS).bit_length() - 1)
-        copying = 2 * traffic.data_bytes / L3_BYTES_PER_CYCLE
-        if traffic_cycles(traffic, rows, target) <= traffic_cycles(traffic, order, target) + copying:
-            return rows, "task"
-    return order, "copy"
-
-
-def _panel_bytes(s: Mapping[str, int], oc_blocks: int) -> int:
-    return s["IC"] * s["IB"] * s["KH"] * s["KW"] * oc_blocks * s["block"] * FLOAT_BYTES
-
-
-def _is_cold(s: Mapping[str, int], target: Target) -> bool:
-    """Whether weights come from memory, being too many for the second-level cache, and few products hide their way."""
-    return s["OH"] * s["OW"] <= MOST_PREFETCHED and _panel_bytes(s, s["OC"]) > target.cache.l2_bytes / 2
-
-
-def _has_room_for_next(panel_bytes: int, target: Target) -> bool:
-    """Whether the second-level cache holds a panel of weights, the next one, and data."""
-    return 2 * panel_bytes <= target.cache.l2_bytes * 5 / 8
-
-
-def _is_worth_prefetching(s: Mapping[str, int], oc_blocks: int, target: Target) -> bool:
-    """Whether to fetch the next panel: where it has room, and also where few products hide its way from memory."""
-    has_room = _has_room_for_next(_panel_bytes(s, oc_blocks), target)
-    return _is_cold(s, target) and (has_room or s["OH"] * s["OW"] <= MOST_WITHOUT_ROOM)
-
-
-def _choose_tile(s: Mapping[str, int], per_block: int, target: Target) -> ConvTile:
-    """The tile of least estimated time; the larger one wins a tie, and one within rows a small difference."""
-    estimates = [(_estimate(s, tile, per_block, target), tile) for tile in _tiles(s, per_block, target)]
-    keys = {
-        tile: (round(cost * (1 - LEAST_GAIN) if not tile.across_rows else cost), tile.across_rows, tile.oh_tile, -size)
-        for cost, tile in estimates
-        for size in [tile.oh_tile * tile.ow_tile * tile.oc_blocks]
-    }
-    return min(keys, key=keys.__getitem__, default=ConvTile(1, 1, 1))
-
-
-def _tiles(s: Mapping[str, int], per_block: int, target: Target) -> Iterator[ConvTile]:
-    """The tiles that stay in registers: within rows, and across them where an image is not one row; of one group."""
-    shapes = [(h, w, False) for h in range(1, min(s["OH"], 3) + 1) for w in range(1, min(s["OW"], 16) + 1)]
-    if s["OH"] > 1:
-        shapes += [(1, w, True) for w in range(1, min(s["pixels"], MOST_POINTERS) + 1)]
-    per_group = max(s["OC"] // s["G"], 1)
-    all_blocks = [b for b in range(1, min(s["OC"], 4) + 1) if s["G"] == 1 or per_group % b == 0]
-    for (h, w, across), blocks in itertools.product(shapes, all_blocks):
-        if fits(h * w, blocks * per_block, target.num_registers):
-            yield ConvTile(h, w, blocks, across)
-
-
-def _estimate(s: Mapping[str, int], tile: ConvTile, per_block: int, target: Target) -> float:
-    """Cycles of a convolution in such tiles, and what is not hidden of its loads and of its weights' way from memory."""
-    size, vectors, panels = tile.oh_tile * tile.ow_tile, tile.oc_blocks * per_block, -(-s["OC"] // tile.oc_blocks)
-    panel_bytes = _panel_bytes(s, tile.oc_blocks)
-    beside = 0.0
-    if tile.across_rows:
-        rows = pieces(s["pixels"], tile.ow_tile)
-        beside = float(POINTER_CYCLES * s["pixels"] * panels)
-    else:
-        heights, widths = pieces(s["OH"], tile.oh_tile), pieces(s["OW"], tile.ow_tile)
-        rows = [(h * w, many_h * many_w) for h, many_h in heights for w, many_w in widths]
-    if _is_cold(s, target) and not _has_room_for_next(panel_bytes, target):
-        beside += NOT_HIDDEN * panels * panel_bytes / COLD_BYTES_PER_CYCLE
-    steps = s["IC"] * s["IB"] * s["KH"] * s["KW"]
-    products = cycles(rows, vectors, s["OC"] * per_block, steps, target)
-    if target.num_registers <= 16 and size * vectors < LEAST_ACCUMULATORS:  # `cycles` knows of it where there are more
-        products += LATENCY_CYCLES * sum(count for _, count in rows) * panels * steps
-    many_loads = max(0.0, (size + vectors) / (size * vectors) - HIDDEN_LOADS)
-    return products * (1 + LOAD_COST * many_loads) + beside
 
 
 def _schedule_update(sch: Schedule, anchor: str, config: Config, sizes: Mapping[str, int]) -> None:

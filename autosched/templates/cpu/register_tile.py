@@ -11,7 +11,7 @@ FMA_PER_CYCLE, LOADS_PER_CYCLE, FMA_LATENCY = 2, 2, 4  # of the cores seen: Inte
 L2_BYTES_PER_CYCLE, L3_BYTES_PER_CYCLE = 32, 12  # sustained, while computing
 TILE_OVERHEAD = 24  # cycles to start a tile: addresses, start values, epilogue
 LOAD_COST = 0.3  # of loads per multiply-add: 4x3 reaches 96 GFLOP/s at n=1024, 6x2 88 (Zen 3), at equal estimates
-# Of 32 registers: with 8 accumulators 0.93 of the peak, with 12 all of it; 14x2 as fast as 6x4 at n=512 to 1536 (Zen 5).
+# Of 32 registers: with 8 accumulators 0.93 of the peak, with 12 all of it; 14x2 as fast as 6x4 at n=512, 1536 (Zen 5).
 LEAST_ACCUMULATORS, LATENCY_CYCLES = 12, 0.5
 UNHIDDEN = 0.12  # of the time that a panel's vectors take to come from the caches beyond the first
 # Of first-level caches: lines so far apart share a set; the ways of a set left to what passes by.

@@ -24,8 +24,8 @@ FLOAT_BYTES = 4
 TILE_OVERHEAD = 24  # cycles of a register tile beside its steps: addresses, start values, stores, a branch missed
 INPUT_CYCLES = {2: 50, 4: 150}  # to transform a tile's inputs, one vector of channels
 OUTPUT_CYCLES = {2: 30, 4: 90}
-# Weights of a model that no cache holds, by the floats of a vector: Zen 3, and Zen 5, where they tell the cycles of F(4)
-# and F(2) at 14x14x256 and at 7x7x512 within a tenth (342 and 435 us, 948 and 586 us).
+# Weights of a model that no cache holds: Zen 3; and with wide vectors Zen 5, where it tells the cycles of F(4) and F(2)
+# at 14x14x256 and 7x7x512 within 13 % (342 and 435 us, 948 and 586 us).
 COLD_BYTES_PER_CYCLE, COLD_BYTES_PER_WIDE_CYCLE = 6, 10
 L2_VECTOR_CYCLES = 2  # to bring a vector from the second-level cache, sustained
 APART = 0.4  # of the time to write transformed inputs to the third-level cache and read them again is not hidden

@@ -1,4 +1,4 @@
-"""1x1 convolutions as products over all pixels of an image."""
+"""Convolutions whose tiles go over all pixels of an image, across the ends of its rows."""
 
 import numpy as np
 import pytest
@@ -8,11 +8,12 @@ from autosched.codegen.native import native_object
 from autosched.runtime import Module
 from autosched.space import Config
 from autosched.target import Target
-from autosched.templates import apply_config, default_config, templates_for
+from autosched.templates import apply_config, default_config, space_for, templates_for
 from autosched.tir.evaluate import evaluate
 from tests.templates.cases import conv
 
 HOST = Target("cpu")
+AVX2 = Target("llvm -mcpu=x86-64-v3")
 
 
 def check(func, **knobs):
@@ -40,6 +41,33 @@ def test_tiles_cross_rows(size, padding):
 @pytest.mark.parametrize("padding", ["copy", "task"])
 def test_strided_pixels_are_gathered_first(padding):
     check(conv(1, 32, 11, 48, 1, 2, 0), padding=padding, chunk=2)
+
+
+@pytest.mark.parametrize(
+    ("func", "padding"),
+    [
+        (conv(2, 16, 13, 32, 3, 2, 1), "copy"),
+        (conv(1, 16, 9, 32, 3, 2, 0), "none"),
+        (conv(1, 16, 7, 16, 5, 1, 2), "copy"),
+        (conv(1, 32, 9, 32, 3, 2, 1, groups=2), "copy"),
+        (conv(1, 3, 15, 16, 3, 2, 1, first=True), "copy"),
+    ],
+)
+@pytest.mark.parametrize("order", ["weight", "data"])
+def test_tiles_of_windows_cross_rows(func, padding, order):
+    check(func, across_rows=True, oh_tile=1, ow_tile=5, oc_blocks=1, chunk=2, outer=order, padding=padding)
+
+
+def test_recorded_tiles_stay_within_rows():
+    """Configurations from before there was the knob are in the space, and mean what they meant."""
+    func = conv(1, 256, 14, 512, 3, 2, 1, block=8)
+    old = {"oh_tile": 1, "ow_tile": 4, "oc_blocks": 3, "outer": "weight", "chunk": 7, "padding": "copy"}
+    old |= {"unroll_ic": 8, "unroll_kw": False, "prefetch": False}
+    space = space_for(func, AVX2)
+    assert Config("conv2d", old) in space
+    assert "across_rows or ow_tile <= OW" in space.why_not(Config("conv2d", {**old, "ow_tile": 12, "oc_blocks": 1}))
+    assert space.why_not(Config("conv2d", {**old, "across_rows": True, "oh_tile": 2, "ow_tile": 2}))
+    assert Config("conv2d", {**old, "across_rows": True}) in space
 
 
 def test_windows_are_not_flat():

@@ -1,6 +1,8 @@
-"""Rows that are larger than the cache ask for the next one while they compute."""
+"""Rows that run together, and rows that are larger than the cache, which ask for the next one while they compute."""
 
 from __future__ import annotations
+
+import math
 
 import pytest
 
@@ -8,13 +10,14 @@ from autosched import te, topi
 from autosched.ir.node import walk
 from autosched.target import Target
 from autosched.templates import apply_config, default_config
-from autosched.tir import For, PrimFunc
+from autosched.tir import For, PrimFunc, as_int
+from autosched.tir.schedule import Schedule
 
 HASWELL = Target("llvm -mcpu=haswell")
 
 
-def _scheduled(rows: int, length: int) -> PrimFunc:
-    x = te.placeholder((rows, length), name="x")
+def _scheduled(*shape: int) -> PrimFunc:
+    x = te.placeholder(shape, name="x")
     func = te.create_prim_func([x, topi.nn.softmax(x)])
     return apply_config(func, default_config(func, HASWELL), HASWELL).func
 
@@ -29,3 +32,12 @@ def _prefetches(func: PrimFunc) -> list[dict[str, int]]:
 )
 def test_softmax_asks_for_the_next_row(rows, length, expected) -> None:
     assert _prefetches(_scheduled(rows, length)) == expected
+
+
+@pytest.mark.parametrize("shape", [(192, 49, 49), (8, 6, 100), (8, 2, 100), (64, 30)])
+def test_rows_that_run_together_are_computed_once(shape) -> None:
+    """Whole parts of the innermost row axis: a piece that crossed its end would compute all rows on both sides."""
+    sch = Schedule(_scheduled(*shape))
+    for block in ("T_softmax_exp", "T_softmax_norm"):
+        extents = [as_int(sch.get(loop).extent) for loop in sch.get_loops(block)]
+        assert math.prod(extents) < 1.5 * math.prod(shape)  # the last vector of a row may be ragged

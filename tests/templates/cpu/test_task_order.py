@@ -29,3 +29,8 @@ def test_larger_working_sets_cost_more():
     assert cycles_per_byte(L2 / 2, TARGET) < cycles_per_byte(0.75 * L2, TARGET) < cycles_per_byte(L2, TARGET)
     traffic = Traffic(1, 28, 8, 6 * L2, L2 / 8)
     assert cycles(traffic, TaskOrder("data", 1), TARGET) < cycles(traffic, TaskOrder("data", 28), TARGET)
+
+
+def test_one_piece_may_hold_all_tiles():
+    order = choose_order(Traffic(1, 10, 32, L2 / 4, 16 * L2), TARGET)
+    assert order == TaskOrder("weight", 16)

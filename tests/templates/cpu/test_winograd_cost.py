@@ -46,3 +46,13 @@ def test_one_core_gets_what_two_would():
 def test_many_cores_ask_for_no_more_pieces_than_some():
     plan = best_plan(LAYERS[0], 4, target("x86-64-v3", 128))[1]
     assert plan == best_plan(LAYERS[0], 4, target("x86-64-v3", LEAST_TASKS))[1]
+
+
+@pytest.mark.parametrize("l1_kib", [32, 48])
+@pytest.mark.parametrize("l2_kib", [1024, 2048])
+def test_with_wide_vectors_large_tiles_win_unless_their_weights_are_too_many(l1_kib: int, l2_kib: int) -> None:
+    sizes = f"-l1-bytes={l1_kib * 1024} -l2-bytes={l2_kib * 1024} -l3-bytes=33554432"
+    cpu = Target(f"llvm -mcpu=x86-64-v4 -num-cores=2 {sizes}")
+    layers = [Layer(1, 64, 64, 56, 56, 16), Layer(1, 128, 128, 28, 28, 16), Layer(1, 256, 256, 14, 14, 16)]
+    assert [best_plan(layer, 4, cpu)[1].m for layer in layers] == [4, 4, 4]
+    assert best_plan(Layer(1, 512, 512, 7, 7, 16), 4, cpu)[1].m == 2

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from autosched.errors import AutoschedError, UsageError
 from autosched.records.record import host_id
+from autosched.target import Target
 from autosched.task import Status
 from autosched.tuner.measure import MeasureOptions
 from tests.tuner.measure.cluster.canned import VARIABLE, make_file
@@ -94,6 +97,27 @@ def test_one_worker_is_killed_and_one_hangs(cluster: Cluster, found: Any) -> Non
     assert all(t.measurement.status is Status.OK for t in trials)
     compared = open_measurer(cluster, SMALL).compare(matmul_task(), [config("right"), config("slow", rounds=9)])
     assert compared[0].ratio == 1.0 and compared[1].ratio > 2 and not compared[1].is_faster
+
+
+def test_a_result_that_does_not_come_is_awaited_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its worker has died with it: the scheduler has the work done again."""
+    monkeypatch.setattr("distributed.wait", lambda futures, **rest: None)
+
+    class Late:
+        status, asked = "finished", 0
+
+        def result(self, timeout: float) -> str:
+            self.asked += 1
+            if self.asked < 3:
+                raise TimeoutError
+            return "found"
+
+    client = SimpleNamespace(as_current=contextlib.nullcontext)
+    cluster: Any = SimpleNamespace(url="tcp://none:1", client=client, look_after=print)
+    device: Any = SimpleNamespace(tag="one", target=Target("cpu"))
+    late = Late()
+    assert list(ClusterMeasurer(cluster, device, OPTIONS, COMPILER)._completed([late])) == [(late, "found")]
+    assert late.asked == 3
 
 
 def test_nobody_is_left(cluster: Cluster, found: Any) -> None:

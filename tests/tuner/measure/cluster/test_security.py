@@ -62,7 +62,7 @@ def test_nobody_answers_is_told_at_once() -> None:
     start = time.monotonic()
     with pytest.raises(AutoschedError, match=f"no scheduler answers at tcp://127.0.0.1:{port}: .*refused"):
         check_access(Access(f"127.0.0.1:{port}"))
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 8
 
 
 def test_others_reach_it_means_refusal(tmp_path: Path) -> None:

@@ -1,0 +1,105 @@
+"""Which register tile a direct convolution gets without tuning, and whether its weights are fetched ahead."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from autosched.target import Target
+from autosched.templates.cpu.register_tile import LOAD_COST, cycles, fits, pieces
+from autosched.templates.cpu.winograd_cost import (
+    COLD_BYTES_PER_CYCLE,
+    FLOAT_BYTES,
+    LATENCY_CYCLES,
+    LEAST_ACCUMULATORS,
+)
+
+MOST_PREFETCHED = 1024  # pixels: with more, the products take longer than the weights' way from memory
+# Tiles across rows: at most so many pixels, whose pointers share 16 registers, and the cycles to find each pixel.
+MOST_POINTERS, POINTER_CYCLES = 8, 8
+LEAST_GAIN = 0.03  # of the estimated time, for which tiles go across rows
+MOST_WITHOUT_ROOM = 200  # pixels: with fewer, the next panel of weights is fetched even where it displaces data
+HIDDEN_LOADS = 0.75  # for each multiply-add: 13x1 reaches 0.77 of the rate of 5x2 (Zen 3), which needs 1.08 and 0.7
+NOT_HIDDEN = 0.25  # of the weights' way from memory, where the next panel has no room
+
+
+@dataclass(frozen=True)
+class ConvTile:
+    """A register tile: so many rows, pixels of each (of all rows together, if it goes across them), channel blocks."""
+
+    oh_tile: int
+    ow_tile: int
+    oc_blocks: int
+    across_rows: bool = False
+
+
+def _panel_bytes(s: Mapping[str, int], oc_blocks: int) -> int:
+    return s["IC"] * s["IB"] * s["KH"] * s["KW"] * oc_blocks * s["block"] * FLOAT_BYTES
+
+
+def _is_cold(s: Mapping[str, int], target: Target) -> bool:
+    """Whether weights come from memory, being too many for the second-level cache, and few products hide their way."""
+    return s["OH"] * s["OW"] <= MOST_PREFETCHED and _panel_bytes(s, s["OC"]) > target.cache.l2_bytes / 2
+
+
+def _has_room_for_next(panel_bytes: int, target: Target) -> bool:
+    """Whether the second-level cache holds a panel of weights, the next one, and data."""
+    return 2 * panel_bytes <= target.cache.l2_bytes * 5 / 8
+
+
+def is_worth_prefetching(s: Mapping[str, int], oc_blocks: int, target: Target) -> bool:
+    """Whether to fetch the next panel: where it has room, and also where few products hide its way from memory."""
+    has_room = _has_room_for_next(_panel_bytes(s, oc_blocks), target)
+    return _is_cold(s, target) and (has_room or s["OH"] * s["OW"] <= MOST_WITHOUT_ROOM)
+
+
+def choose_conv_tile(s: Mapping[str, int], per_block: int, target: Target) -> ConvTile:
+    """The tile of least estimated time; the larger one wins a tie, and one within rows a small difference.
+
+    s          the sizes of the template `conv2d`
+    per_block  vectors that hold a block of channels
+    """
+    estimates = [(_estimate(s, tile, per_block, target), tile) for tile in _tiles(s, per_block, target)]
+    keys = {
+        tile: (round(cost * (1 - LEAST_GAIN) if not tile.across_rows else cost), tile.across_rows, tile.oh_tile, -size)
+        for cost, tile in estimates
+        for size in [tile.oh_tile * tile.ow_tile * tile.oc_blocks]
+    }
+    return min(keys, key=keys.__getitem__, default=ConvTile(1, 1, 1))
+
+
+def _tiles(s: Mapping[str, int], per_block: int, target: Target) -> Iterator[ConvTile]:
+    """The tiles that stay in registers: within rows, and across them where an image is not one row; of one group."""
+    shapes = [(h, w, False) for h in range(1, min(s["OH"], 3) + 1) for w in range(1, min(s["OW"], 16) + 1)]
+    if s["OH"] > 1:
+        shapes += [(1, w, True) for w in range(1, min(s["pixels"], MOST_POINTERS) + 1)]
+    per_group = max(s["OC"] // s["G"], 1)
+    all_blocks = [b for b in range(1, min(s["OC"], 4) + 1) if s["G"] == 1 or per_group % b == 0]
+    for (h, w, across), blocks in itertools.product(shapes, all_blocks):
+        if fits(h * w, blocks * per_block, target.num_registers):
+            yield ConvTile(h, w, blocks, across)
+
+
+def _estimate(s: Mapping[str, int], tile: ConvTile, per_block: int, target: Target) -> float:
+    """Cycles of a convolution in such tiles, with what is not hidden of its loads and its weights' way from memory."""
+    size, vectors, panels = tile.oh_tile * tile.ow_tile, tile.oc_blocks * per_block, -(-s["OC"] // tile.oc_blocks)
+    panel_bytes = _panel_bytes(s, tile.oc_blocks)
+    beside = 0.0
+    if tile.across_rows:
+        rows = pieces(s["pixels"], tile.ow_tile)
+        beside = float(POINTER_CYCLES * s["pixels"] * panels)
+    else:
+        heights, widths = pieces(s["OH"], tile.oh_tile), pieces(s["OW"], tile.ow_tile)
+        rows = [(h * w, many_h * many_w) for h, many_h in heights for w, many_w in widths]
+    if _is_cold(s, target) and not _has_room_for_next(panel_bytes, target):
+        beside += NOT_HIDDEN * panels * panel_bytes / COLD_BYTES_PER_CYCLE
+    steps = s["IC"] * s["IB"] * s["KH"] * s["KW"]
+    products = cycles(rows, vectors, s["OC"] * per_block, steps, target)
+    if target.num_registers <= 16 and size * vectors < LEAST_ACCUMULATORS:  # `cycles` knows of it where there are more
+        products += LATENCY_CYCLES * sum(count for _, count in rows) * panels * steps
+    many_loads = max(0.0, (size + vectors) / (size * vectors) - HIDDEN_LOADS)
+    return products * (1 + LOAD_COST * many_loads) + beside
+
+
+__all__ = ["FLOAT_BYTES", "ConvTile", "choose_conv_tile", "is_worth_prefetching"]
