@@ -96,18 +96,17 @@ class Conv2dBlocked:
         if flat:
             oh, ow = 1, oh * ow
         sizes = {"N": n, "OC": oc, "OH": oh, "OW": ow, "block": block, "IC": ic, "IB": ib, "KH": kh, "KW": kw}
-        sizes |= {"copied": int(conv.is_copied), "flat": int(flat), "pixels": oh * ow}
-        sizes["G"] = max(conv.data.buffer.const_shape()[1] // ic, 1)
+        sizes |= {"copied": int(conv.is_copied), "flat": int(flat), "line": ow if oh == 1 else oh}
         return Anchor(c.block.name_hint, "conv2d", sizes, conv)
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         vectors = -(-anchor.sizes["block"] // target.lanes("float32"))
-        values = {**anchor.sizes, "block_vectors": vectors, "registers": target.num_registers}
+        values = {**_all_sizes(anchor), "block_vectors": vectors, "registers": target.num_registers}
         space = load_space("cpu", self.name, values)
         return space.with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
-        s = anchor.sizes
+        s = _all_sizes(anchor)
         per_block = -(-s["block"] // target.lanes("float32"))
         tile = choose_conv_tile(s, per_block, target)
         traffic = _traffic(anchor, tile)
@@ -190,8 +189,15 @@ def _chunk(config: Config, extent: int, tile: str) -> int:
     return min(int(config["chunk"]), -(-extent // int(config[tile])))
 
 
+def _all_sizes(anchor: Anchor) -> Mapping[str, int]:
+    """With what follows from the sizes that name a workload: pixels of an image, groups `G`."""
+    s = anchor.sizes
+    groups = anchor.details.data.buffer.const_shape()[1] // s["IC"]
+    return {**s, "pixels": s["OH"] * s["OW"], "G": max(groups, 1)}
+
+
 def _traffic(anchor: Anchor, tile: ConvTile) -> Traffic:
-    s, conv = anchor.sizes, anchor.details
+    s, conv = _all_sizes(anchor), anchor.details
     data, weight = (math.prod(x.buffer.const_shape()) * FLOAT_BYTES for x in (conv.data, conv.weight))
     in_line = tile.across_rows or s["OH"] == 1
     tiles = -(-s["pixels"] // tile.ow_tile) if in_line else -(-s["OH"] // tile.oh_tile)
