@@ -269,7 +269,7 @@ def _errors(path: Path, executables: Mapping[str, Executable]) -> dict[str, floa
 
 def table(results: Sequence[Result], settings: Settings) -> Table:
     made = Table(
-        f"Models of other tables' makers, ms, {settings.threads} thread{'s' if settings.threads > 1 else ''}",
+        f"Models in no other table, ms, {settings.threads} thread{'s' if settings.threads > 1 else ''}",
         ("model", "untuned", "shipped", "ORT", "OpenVINO", "torch", "untuned / best", "shipped / best",
          "error untuned, shipped", "error ORT", "build s"),
     )  # fmt: skip
@@ -319,7 +319,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not texts:
         write(
             result_file("more-models", args.threads),
-            f"python -m benchmarks.more_models --threads {args.threads}",
+            f"python -m benchmarks.more_models --threads {args.threads} --time {args.time:g}",
             [made],
         )
 

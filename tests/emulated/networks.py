@@ -113,7 +113,7 @@ def sound() -> IRModule:
         x = bb.emit(nn.conv1d_transpose(x, w(32, 20, 4), strides=2, padding=1))
         return nn.log_softmax(op.permute_dims(x, axes=(0, 2, 1)))
 
-    return graph({"x": (1, 1, 403)}, build)
+    return graph({"x": (1, 1, 253)}, build)
 
 
 def video() -> IRModule:

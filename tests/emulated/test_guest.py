@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 from autosched.target import Target
 from tests.emulated import guest
 from tests.emulated.__main__ import Report
-from tests.emulated.cases import GROUPS, save_cases
+from tests.emulated.cases import GROUPS, is_refused, save_cases
 
 NAN, INF = float("nan"), float("inf")
 
@@ -67,7 +68,7 @@ def test_a_case_that_ends_its_process(
         return 0.0, ""
 
     monkeypatch.setattr(guest, "run", run)
-    rows = [{"number": n, "group": "g", "name": f"n{n}", "limit": 1e-5} for n in range(5)]
+    rows = [{"number": n, "group": "g", "name": f"n{n}", "limit": 1e-5, "left_out": n > 4} for n in range(6)]
     (tmp_path / "cases.json").write_text(json.dumps(rows[:4]))
     report = reported(tmp_path, rows, capfd)
     assert [line.split(";")[-1] for line in report.failed] == [
@@ -75,4 +76,19 @@ def test_a_case_that_ends_its_process(
         " ValueError: no artifact",
         " it was not run",
     ]
-    assert "| g | 5 | 3 | inf | n4 | 1e-05 |" in report.text("model", "x86-64-v4", 60.0)
+    text = report.text("model", "x86-64-v4", 60.0)
+    assert "| g | 5 | 3 | inf | n4 | 1e-05 |" in text and "1 left out" in text
+
+
+@pytest.mark.parametrize(
+    ("line", "refused"),
+    [
+        ("vgatherqps (,%zmm18), %ymm1 {%k5}", True),
+        ("vpscatterqd %ymm19, 8(%rax,%zmm31,4) {%k1}", True),
+        ("vgatherqps (,%zmm8), %ymm19 {%k5}", False),
+        ("vmovups (%rax), %zmm18", False),
+    ],
+)
+def test_what_the_emulator_refuses(line: str, refused: bool) -> None:
+    kernel = SimpleNamespace(llvm="llvm.masked.gather", asm=f"\t{line}\n")
+    assert is_refused(SimpleNamespace(kernels={"k": kernel})) is refused

@@ -85,6 +85,9 @@ SINGLE: dict[str, Callable[[], onnx.ModelProto]] = {
     "transposed conv of a shape": lambda: single(
         "ConvTranspose", (1, 2, 5, 6), weights={"w": waves(2, 3, 3, 3)}, strides=[3, 2], output_shape=[15, 12]
     ),
+    "transposed conv of a larger shape": lambda: single(
+        "ConvTranspose", (1, 2, 3, 3), weights={"w": waves(2, 3, 3, 3)}, strides=[3, 2], output_shape=[10, 8]
+    ),
     "conv groups": lambda: single("Conv", (2, 4, 5, 5), weights={"w": np.ones((6, 2, 3, 3), "f")}, group=2),
     "max pool ceil": lambda: single("MaxPool", (1, 2, 6, 6), kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1),
     "avg pool pad": lambda: single(

@@ -98,8 +98,14 @@ class _Finder:
             and None not in self.readers.get(v, [])
             and slice_offset(value) is not None
             and len(self.readers.get(value.args[0], ())) > 1  # else its kernel need not compute the rest
+            and not any(self.is_moved(r) for r in self.readers.get(v, []) if r is not None)  # one kernel with that
             and self.is_owned(value.args[0], views)
         }
+
+    def is_moved(self, reader: Var) -> bool:
+        """Whether a call only moves elements on."""
+        value = self.values.get(reader)
+        return _is_move(value) or is_concat(value) or is_slice(value)
 
     def is_owned(self, x: Any, views: set[Var]) -> bool:
         """Whether a kernel writes `x`, or what it is a view of, and no result of the function lies there."""

@@ -103,6 +103,12 @@ def test_slices_that_need_a_kernel():
 
     assert _free(of_a_result, (2, 16)) == ["relax.reshape"]
 
+    def rolled(bb, x):  # slices and what moves their elements on are one kernel
+        a = bb.emit(op.exp(x))
+        return op.nn.relu(bb.emit(op.concat([bb.emit(_row(a, 1)), a, bb.emit(_row(a, 0))], axis=0)))
+
+    assert _free(rolled, (2, 17)) == []
+
     def part(bb, x):  # a part of a concatenation is written there
         a = bb.emit(op.exp(x))
         return op.nn.relu(bb.emit(op.concat([bb.emit(_row(a, 1)), bb.emit(_row(a, 0))], axis=0)))

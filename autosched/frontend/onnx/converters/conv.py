@@ -51,6 +51,8 @@ def conv_transpose(node: Node) -> Expr:
     extra = list(node.attr("output_padding", [0] * rank))
     spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     pads = _transposed_padding(node, node.shape(0)[2:], spans, strides, extra)
+    extra = [more - min(0, pad) for more, pad in zip(extra, pads[rank:], strict=True)]
+    pads = [*pads[:rank], *(max(0, pad) for pad in pads[rank:])]
     convolve = {1: op.nn.conv1d_transpose, 2: op.nn.conv2d_transpose, 3: op.nn.conv3d_transpose}[rank]
     out = convolve(
         node.input(0), node.input(1), strides=strides, padding=pads, output_padding=extra, dilation=dilations,
@@ -77,7 +79,10 @@ def _biased(node: Node, out: Expr, channels: int) -> Expr:
 def _transposed_padding(
     node: Node, size: Sequence[int], spans: Sequence[int], strides: Sequence[int], extra: Sequence[int]
 ) -> list[int]:
-    """Padding, all begins then all ends, from `pads`, or worked out for `output_shape` or `auto_pad`."""
+    """Padding, all begins then all ends, from `pads`, or worked out for `output_shape` or `auto_pad`.
+
+    An end is negative where that much is missing behind the output.
+    """
     mode, wanted = node.attr("auto_pad", "NOTSET"), node.attr("output_shape", None)
     if wanted is None and mode in ("NOTSET", "VALID"):
         return list(node.attr("pads", [0] * 2 * len(size))) if mode == "NOTSET" else [0] * 2 * len(size)
@@ -86,9 +91,9 @@ def _transposed_padding(
     begins, ends = [], []
     for n, s, span, more, out in zip(size, strides, spans, extra, wanted[-len(size) :], strict=True):
         total = s * (n - 1) + more + span - out
-        half = total // 2
-        begins.append(half if mode == "SAME_UPPER" else total - half)
-        ends.append(total - half if mode == "SAME_UPPER" else half)
+        begin = max(0, total // 2 if mode == "SAME_UPPER" else total - total // 2)
+        begins.append(begin)
+        ends.append(total - begin)
     return begins + ends
 
 
