@@ -30,7 +30,7 @@ from autosched.templates import apply_config, default_config, space_for, templat
 from autosched.tir import PrimFunc
 from autosched.tir.evaluate import evaluate
 from autosched.tir.interpret import interpret
-from tests.codegen.cpu.test_math import erf, inputs, sigmoid
+from tests.codegen.cpu.test_math import erf, exp, inputs, sigmoid
 from tests.codegen.random_programs import PROGRAMS, random_schedule
 from tests.emulated.networks import NETWORKS
 from tests.relax.op_samples import arguments
@@ -144,7 +144,7 @@ def _winograd(target: Target) -> Makers:
 def _functions(target: Target) -> Makers:
     """exp and its like over their range and at infinities, NaN, denormals; compared value by value."""
     exact: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-        "exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": erf, "sigmoid": sigmoid, "sqrt": np.sqrt,
+        "exp": exp, "log": np.log, "tanh": np.tanh, "erf": erf, "sigmoid": sigmoid, "sqrt": np.sqrt,
         "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "round": np.round, "abs": np.abs,
     }  # fmt: skip
 
