@@ -45,7 +45,7 @@ def main(words: Sequence[str] | None = None) -> int:
         report.take(line)
     text = report.text(options.cpu, options.mcpu, time.monotonic() - started)
     print(text)
-    if options.save:
+    if options.save and not options.only:
         RESULTS.write_text(text + "\n")
     return 1 if report.failed else 0
 
@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cpu", default="corei7_skylake_x", help="Bochs's CPU model: see `bochs -help cpu`")
     parser.add_argument("--folder", type=Path, default=Path("build/emulated"), help="for the kernel and the disk")
     parser.add_argument("--limit", type=float, default=3600, help="seconds that the machine may run")
-    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
+    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}, where all was run")
     parser.add_argument("-v", "--verbose", action="store_true", help="print every case as it ends")
     return parser
 
