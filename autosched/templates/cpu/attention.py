@@ -36,14 +36,21 @@ from autosched.templates.classify import (
 from autosched.templates.cpu.causal import Skips, causal_shift, skip_hidden
 from autosched.templates.cpu.matmul import schedule_update
 from autosched.templates.cpu.parts import Chain, schedule_epilogue
-from autosched.templates.cpu.register_tile import RegisterTile, choose_tile, cycles, fits, most_rows, pieces
+from autosched.templates.cpu.register_tile import (
+    FLOAT_BYTES,
+    RegisterTile,
+    choose_tile,
+    cycles,
+    fits,
+    most_rows,
+    pieces,
+)
 from autosched.templates.cpu.rows import vectorize_block
 from autosched.tir import Block, BufferLoad, BufferStore, PrimFunc, Var, as_int
 from autosched.tir.functor import loads
 from autosched.tir.schedule import BlockRV, LoopRV, Schedule
 
 LEAST_TASKS = 8  # pieces of parallel work
-FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from autosched.target import Target
-from autosched.templates.cpu.register_tile import LOAD_COST, cycles, fits, pieces
-from autosched.templates.cpu.winograd_cost import (
-    COLD_BYTES_PER_CYCLE,
+from autosched.templates.cpu.register_tile import (
     FLOAT_BYTES,
-    LATENCY_CYCLES,
-    LEAST_ACCUMULATORS,
+    LOAD_COST,
+    cycles,
+    fits,
+    pieces,
 )
+from autosched.templates.cpu.winograd_cost import COLD_BYTES_PER_CYCLE, LATENCY_CYCLES, LEAST_ACCUMULATORS
 
 MOST_PREFETCHED = 1024  # pixels: with more, the products take longer than the weights' way from memory
 # Tiles across rows: at most so many pixels, whose pointers share 16 registers, and the cycles to find each pixel.
@@ -102,4 +103,4 @@ def _estimate(s: Mapping[str, int], tile: ConvTile, per_block: int, target: Targ
     return products * (1 + LOAD_COST * many_loads) + beside
 
 
-__all__ = ["FLOAT_BYTES", "ConvTile", "choose_conv_tile", "is_worth_prefetching"]
+__all__ = ["ConvTile", "choose_conv_tile", "is_worth_prefetching"]

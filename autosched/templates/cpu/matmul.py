@@ -23,7 +23,7 @@ from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import Contraction, find_contraction, index_vars, is_parameter, reduced, spatial
 from autosched.templates.cpu.parts import Chain, chain_around, schedule_epilogue
-from autosched.templates.cpu.register_tile import choose_tile, default_unroll, most_rows
+from autosched.templates.cpu.register_tile import FLOAT_BYTES, choose_tile, default_unroll, most_rows
 from autosched.templates.pack import Pack, repack
 from autosched.tir import BufferLoad, PrimFunc, Var, as_int
 from autosched.tir.schedule import LoopRV, Schedule
@@ -33,7 +33,6 @@ LEAST_PREFETCHED, MOST_PREFETCHED = 5, 256
 # All rows meet a panel before the next one, "nm", unless they take more of L3 than this: then chunks of them meet all
 # panels, "mnm", which takes 0.88 of the time with rows of 9.4 MB, but 1.05 with 4 MB (Zen 3, L3 of 32 MB).
 MOST_OF_L3 = 0.25
-FLOAT_BYTES = 4
 STREAMS = 4  # panels side by side where few rows meet a weight that comes from memory
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from autosched.target import Target
 
+FLOAT_BYTES = 4
 FMA_PER_CYCLE, LOADS_PER_CYCLE, FMA_LATENCY = 2, 2, 4  # of the cores seen: Intel since Haswell, AMD since Zen 2
 L2_BYTES_PER_CYCLE, L3_BYTES_PER_CYCLE = 32, 12  # sustained, while computing
 TILE_OVERHEAD = 24  # cycles to start a tile: addresses, start values, epilogue

@@ -37,9 +37,10 @@ MOST_TOGETHER, TOGETHER_ELEMENTS = 4, 512  # softmax of rows of 128: 112 us alon
 
 @dataclass(frozen=True)
 class Rows:
-    """How many leading output axes count rows, and the blocks in order."""
+    """How many leading output axes count rows, the extent of the innermost of them, and the blocks in order."""
 
     row_axes: int
+    innermost: int
     blocks: tuple[Block, ...]
 
 
@@ -79,9 +80,9 @@ class RowReduction:
         if axes == 0 or any(extents(spatial(b))[:axes] != rows for b in blocks):
             return None
         length = extents(reduced(reductions[0]))[0]
-        sizes = {"rows": math.prod(rows), "innermost": rows[-1], "length": length}
+        sizes = {"rows": math.prod(rows), "length": length}
         op = "softmax" if len(reductions) == 2 else "rows"
-        return Anchor(reductions[0].name_hint, op, sizes, Rows(axes, blocks))
+        return Anchor(reductions[0].name_hint, op, sizes, Rows(axes, rows[-1], blocks))
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         values = {**anchor.sizes, "lanes": target.lanes("float32")}
@@ -93,7 +94,7 @@ class RowReduction:
         width = lanes
         while width < 4 * lanes and anchor.sizes["length"] >= 2 * width:
             width *= 2
-        return Config(self.name, {"width": width, "together": _together(anchor.sizes)})
+        return Config(self.name, {"width": width, "together": _together(anchor.sizes, anchor.details.innermost)})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         anchor = self.match(func, target)
@@ -105,7 +106,7 @@ class RowReduction:
         last = blocks[-1]
         loops = sch.get_loops(last.name_hint)
         row = sch.fuse(*loops[: rows.row_axes]) if rows.row_axes > 1 else loops[0]
-        together = _whole(min(config["together"], anchor.sizes["rows"]), anchor.sizes["innermost"])
+        together = _whole(min(config["together"], anchor.sizes["rows"]), rows.innermost)
         if together > 1:
             row = sch.split(row, [None, together])[0]
         sch.parallel(row)
@@ -118,12 +119,12 @@ class RowReduction:
         return Applied(sch.func, (None,) * len(func.params), sch.trace.to_json_text())
 
 
-def _together(sizes: Mapping[str, int]) -> int:
+def _together(sizes: Mapping[str, int], innermost: int) -> int:
     """Rows that run together, few, short ones: the end of one row's reduction hides in others."""
     rows = 1
     while rows < MOST_TOGETHER and sizes["rows"] % (2 * rows) == 0 and 2 * rows * sizes["length"] <= TOGETHER_ELEMENTS:
         rows *= 2
-    return _whole(rows, sizes["innermost"])
+    return _whole(rows, innermost)
 
 
 def _whole(together: int, innermost: int) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from autosched.target import Target
 from autosched.templates.cpu.register_tile import (
+    FLOAT_BYTES,
     FMA_PER_CYCLE,
     L2_BYTES_PER_CYCLE,
     L3_BYTES_PER_CYCLE,
@@ -20,7 +21,6 @@ from autosched.templates.cpu.register_tile import (
 )
 from autosched.templates.cpu.winograd_transform import TAPS
 
-FLOAT_BYTES = 4
 TILE_OVERHEAD = 24  # cycles of a register tile beside its steps: addresses, start values, stores, a branch missed
 INPUT_CYCLES = {2: 50, 4: 150}  # to transform a tile's inputs, one vector of channels
 OUTPUT_CYCLES = {2: 30, 4: 90}
