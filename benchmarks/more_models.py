@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 import autosched
 from autosched.driver import load_model
-from autosched.driver.programs import (
+from autosched.driver.bench.programs import (
     Program,
     autosched_program,
     input_specs,
@@ -38,8 +38,8 @@ from autosched.driver.programs import (
     peer_program,
     random_inputs,
 )
-from autosched.driver.rounds import Timing, measure
-from autosched.driver.verdict import compare
+from autosched.driver.bench.rounds import Timing, measure
+from autosched.driver.bench.verdict import compare
 from autosched.errors import AutoschedError
 from autosched.relax.evaluate import evaluate
 from autosched.runtime import Executable, GraphModule

@@ -22,9 +22,9 @@ import onnx
 
 import autosched
 from autosched.driver import TuneOptions, load_model
-from autosched.driver.programs import autosched_program, peer_program
-from autosched.driver.rounds import Timing, measure
-from autosched.driver.verdict import compare
+from autosched.driver.bench.programs import autosched_program, peer_program
+from autosched.driver.bench.rounds import Timing, measure
+from autosched.driver.bench.verdict import compare
 from autosched.relax.evaluate import evaluate
 from autosched.runtime import Executable, GraphModule
 from benchmarks.fresh import fresh

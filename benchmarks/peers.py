@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from autosched.driver.programs import Program
+from autosched.driver.bench.programs import Program
 
 
 def dense_model(m: int, k: int, n: int, seed: int = 0) -> onnx.ModelProto:

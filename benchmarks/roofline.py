@@ -16,7 +16,7 @@ from pathlib import Path
 
 import autosched
 from autosched.driver import load_model
-from autosched.driver.profile import Profile, profile
+from autosched.driver.bench.profile import Profile, profile
 from autosched.frontend.onnx import from_onnx
 from autosched.runtime import Executable
 from benchmarks.machine import Table, describe, result_file, write

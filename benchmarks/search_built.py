@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from autosched.codegen.cpu.instructions import COUNTS
-from autosched.driver.tune_foresight import SLOW, SURE
+from autosched.driver.tune.foresight import SLOW, SURE
 from autosched.testing.replay import read_recording
 from autosched.tuner.cost_model import BuiltModel, Forest, built_features
 from autosched.tuner.cost_model.built import per_step

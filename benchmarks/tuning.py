@@ -18,14 +18,14 @@ from pathlib import Path
 import autosched
 from autosched import te
 from autosched.driver import TuneOptions, TuneReport, extract_tasks, load_model
-from autosched.driver.build_graph import prepare
-from autosched.driver.model_check import ModelCheck
-from autosched.driver.programs import Program, peer_program
-from autosched.driver.rounds import Timing, measure
+from autosched.driver.bench.programs import Program, peer_program
+from autosched.driver.bench.rounds import Timing, measure
+from autosched.driver.bench.verdict import Comparison, compare
+from autosched.driver.build.graph import prepare
 from autosched.driver.task_space import default_of
-from autosched.driver.tune_drift import corrected
-from autosched.driver.tune_session import SPENT
-from autosched.driver.verdict import Comparison, compare
+from autosched.driver.tune.drift import corrected
+from autosched.driver.tune.model_check import ModelCheck
+from autosched.driver.tune.session import SPENT
 from autosched.ir import IRModule
 from autosched.records import Record, open_store
 from autosched.space import Config

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from autosched.driver.choose import choose
+from autosched.driver.build.choose import choose
+from autosched.driver.build.tuned_layouts import TunedLayouts
 from autosched.driver.settings import resolve_records
 from autosched.driver.tasks import extract_tasks
-from autosched.driver.tuned_layouts import TunedLayouts
 from autosched.frontend.onnx import from_onnx
 from autosched.records.package import read_package
 from autosched.records.shipped import ShippedReader

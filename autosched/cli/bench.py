@@ -107,7 +107,7 @@ def command(
             raise UsageError("--profile looks at one thing", hint="leave out --with, --sweep, --baseline and --as")
         show_profiles(models, common, shapes, time_s, files, trace)
         return None
-    from autosched.driver.baseline import read_baseline
+    from autosched.driver.bench.baseline import read_baseline
 
     before = read_baseline(baseline) if baseline else None
     if functions:
@@ -221,7 +221,7 @@ def _show_report(
 
 def _judge(report: BenchReport, before: Mapping[str, Any], fail_if: float | None, common: Common) -> int:
     """Say how each row differs from the baseline; 1 where one is slower by more than is allowed."""
-    from autosched.driver.baseline import compare_with_baseline
+    from autosched.driver.bench.baseline import compare_with_baseline
 
     changes, warnings = compare_with_baseline(report, before)
     for line in warnings:

@@ -48,7 +48,7 @@ def bench_functions(
 ) -> BenchReport:
     """Measure each function with the arguments of --inputs, or its example."""
     from autosched.driver import TuneOptions
-    from autosched.driver.bench import joined
+    from autosched.driver.bench.entry import joined
     from autosched.own.side_by_side import bench_call
 
     options = TuneOptions(threads=common.threads, run_as=run_as)

@@ -114,7 +114,7 @@ def command(
 
         records = read_lock(locked)
     if pins:
-        from autosched.driver.pins import Pinned
+        from autosched.driver.build.pins import Pinned
         from autosched.driver.settings import resolve_records
 
         records = Pinned(resolve_records(records, like=like), pins)

@@ -101,9 +101,9 @@ class Gains:
 def _of_model(
     common: Common, model: Path, shapes: Shapes | None, reader: RecordReader, target: Any, threads: int, gains: Gains
 ) -> list[dict[str, Any]]:
-    from autosched.driver.choose import choose
+    from autosched.driver.build.choose import choose
+    from autosched.driver.build.tuned_layouts import TunedLayouts
     from autosched.driver.tasks import extract_tasks
-    from autosched.driver.tuned_layouts import TunedLayouts
     from autosched.records.explain import Explaining
 
     explaining = Explaining(reader)

@@ -82,7 +82,7 @@ def verify(common: Common, remeasure: Path | None, shapes: Shapes | None) -> int
 
 
 def _remeasure(common: Common, store: SqlStore, model: Path, shapes: Shapes | None) -> list[dict[str, Any]]:
-    from autosched.driver.choose import Usable
+    from autosched.driver.build.choose import Usable
     from autosched.driver.settings import check_runs_here, resolve_target, resolve_threads
     from autosched.driver.task_space import default_of
     from autosched.driver.tasks import extract_tasks

@@ -32,10 +32,10 @@ def lock(common: Common, model: Path, output: Path | None, shapes: Shapes | None
 
     `autosched build --locked` then uses exactly these, or fails.
     """
-    from autosched.driver.choose import choose
+    from autosched.driver.build.choose import choose
+    from autosched.driver.build.tuned_layouts import TunedLayouts
     from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
     from autosched.driver.tasks import extract_tasks
-    from autosched.driver.tuned_layouts import TunedLayouts
     from autosched.records.lock import write_lock
     from autosched.templates import template_versions
 

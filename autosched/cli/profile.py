@@ -52,7 +52,7 @@ def show_profiles(
     (model,) = models
     executable = open_executable(model, common, shapes)
     with Waiting(f"profiling {model.name}", quiet=common.is_quiet):
-        from autosched.driver.profile import profile
+        from autosched.driver.bench.profile import profile
 
         found = profile(executable, name=model.name, threads=common.threads, time_s=time_s)
     rows = [kernel.row for kernel in found.kernels]

@@ -18,7 +18,7 @@ from autosched.errors import UsageError
 
 if TYPE_CHECKING:
     from autosched.driver import TuneOptions
-    from autosched.driver.shape_ranges import Ranges
+    from autosched.driver.tune.shape_ranges import Ranges
 
 NAMES = ("shapes", "min_shapes", "opt_shapes", "max_shapes")
 
@@ -56,12 +56,12 @@ def points_of(
     if least is not None and most is not None:
         if shapes is not None:
             raise UsageError("--shapes and --min-shapes exclude each other")
-        from autosched.driver.shape_ranges import between
+        from autosched.driver.tune.shape_ranges import between
 
         shapes = between(least, most)
     if shapes is None:
         return ()
-    from autosched.driver.shape_ranges import lies_in, representatives
+    from autosched.driver.tune.shape_ranges import lies_in, representatives
 
     if best is not None and not lies_in(best, shapes):
         raise UsageError("--opt-shapes is not between --min-shapes and --max-shapes")
@@ -70,7 +70,7 @@ def points_of(
 
 def check_ends(model: Path, points: Sequence[Shapes]) -> None:
     """Refuse a range of shapes that does not fit the model. Raises ShapeError, UsageError."""
-    from autosched.driver.tune_shapes import check_ends
+    from autosched.driver.tune.shapes import check_ends
 
     check_ends(lambda shapes: load_module(model, shapes, quiet=True), points)
 
@@ -84,7 +84,7 @@ def settle_shapes(
     access: Mapping[str, Any],
 ) -> None:
     """Measure every winner at every shape, store which one is used where, and say so."""
-    from autosched.driver.tune_shapes import settle
+    from autosched.driver.tune.shapes import settle
 
     def load(shapes: Shapes) -> Any:
         return load_module(model, shapes, quiet=True)

@@ -23,7 +23,7 @@ from autosched.errors import AutoschedError, UsageError
 
 if TYPE_CHECKING:
     from autosched.driver import TuneOptions, TuneReport
-    from autosched.driver.tune_all import Run
+    from autosched.driver.tune.several import Run
 
 Entry = tuple[Path, Shapes | None]  # a model and the shapes that it is tuned for
 
@@ -57,7 +57,7 @@ def name_of(model: Path, shapes: Shapes | None) -> str:
 
 def run_over(common: Common, models: Sequence[Entry], options: TuneOptions) -> Run:
     """The run over several models that was killed, which is gone on with; else a new one."""
-    from autosched.driver.tune_all import Run, killed_run
+    from autosched.driver.tune.several import Run, killed_run
     from autosched.records import database_to_write
 
     names = [name_of(*entry) for entry in models]
@@ -89,7 +89,7 @@ class TuneModels:
 
     def reports(self, models: Sequence[Entry]) -> Iterator[tuple[str, TuneReport]]:
         """Each model's name and report. Raises AutoschedError for one that cannot be tuned, if that is to end it."""
-        from autosched.driver.tune_all import share
+        from autosched.driver.tune.several import share
 
         begin, run = time.monotonic(), self.run
         n_trials = sum(part.n_trials for part in run.parts.values() if part.is_complete) if run else 0

@@ -1,11 +1,11 @@
 """Where compiler, tuner and records meet: `build`, `lower`, `tune`, `bench`."""
 
-from autosched.driver.bench import BenchReport, bench
-from autosched.driver.build import build, build_report
-from autosched.driver.lower import lower
+from autosched.driver.bench.entry import BenchReport, bench
+from autosched.driver.build.entry import build, build_report
+from autosched.driver.build.lower import lower
 from autosched.driver.model_files import load_model
 from autosched.driver.rebuild import rebuild
-from autosched.driver.report import BuildReport
-from autosched.driver.task_list import list_tasks
+from autosched.driver.build.report import BuildReport
+from autosched.driver.tune.task_list import list_tasks
 from autosched.driver.tasks import extract_tasks
-from autosched.driver.tune import TuneOptions, TuneReport, tune
+from autosched.driver.tune.entry import TuneOptions, TuneReport, tune

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from autosched.codegen.native import native_object
-from autosched.driver.build import build
-from autosched.driver.compile import compile_functions
-from autosched.driver.relax_build import build_relax
+from autosched.driver.build.compile import compile_functions
+from autosched.driver.build.entry import build
+from autosched.driver.vm.relax_build import build_relax
 from autosched.errors import ArtifactError, ScriptError, TargetError
 from autosched.ir import IRModule
 from autosched.runtime import Executable, Module

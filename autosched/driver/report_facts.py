@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from autosched.codegen import compile_func
+from autosched.driver.build.tuned_layouts import TunedLayouts
 from autosched.driver.task_space import default_of
 from autosched.driver.tasks import extract_tasks
-from autosched.driver.tuned_layouts import TunedLayouts
 from autosched.driver.work import count_work
 from autosched.errors import AutoschedError
 from autosched.ir import IRModule
@@ -91,7 +91,7 @@ def known_peak(target: Target, threads: int) -> Peak:
     stored = cache.get(key)
     peak = None if stored is None else read_peak(stored)
     if peak is None:
-        from autosched.driver.peaks import measure_peaks
+        from autosched.driver.bench.peaks import measure_peaks
 
         peaks = measure_peaks(target, threads)
         levels = tuple((level.name, level.size_bytes, level.bytes_per_s) for level in peaks.levels)

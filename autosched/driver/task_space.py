@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from autosched.driver.tune_border import listed_values
+from autosched.driver.tune.border import listed_values
 from autosched.driver.work import count_work
 from autosched.runtime.team import most_threads
 from autosched.space import Config, ConfigSpace

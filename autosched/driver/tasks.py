@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from autosched.driver.build_graph import call_counts, has_graph, prepare
-from autosched.driver.choose import is_scheduled, make_task
-from autosched.driver.tuned_layouts import TunedLayouts
+from autosched.driver.build.choose import is_scheduled, make_task
+from autosched.driver.build.graph import call_counts, has_graph, prepare
+from autosched.driver.build.tuned_layouts import TunedLayouts
 from autosched.ir import IRModule
 from autosched.target import Target
 from autosched.task import Task

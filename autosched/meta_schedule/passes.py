@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from autosched.driver.choose import is_scheduled
+from autosched.driver.build.choose import is_scheduled
 from autosched.errors import UsageError
 from autosched.ir import IRModule
 from autosched.ir.transform import Pass, graph_pass
@@ -48,7 +48,7 @@ def MetaScheduleApplyDatabase(work_dir: Any = None, enable_warning: bool = False
 
 def _has_loops_scheduled(func: PrimFunc) -> bool:
     """Whether the schedule is in the loops; one that only names a configuration is applied by the build."""
-    from autosched.driver.choose import annotated_config
+    from autosched.driver.build.choose import annotated_config
 
     return annotated_config(func) is None
 

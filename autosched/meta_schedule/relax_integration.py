@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from autosched.driver.choose import is_scheduled
-from autosched.driver.relax_build import build_relax
+from autosched.driver.build.choose import is_scheduled
+from autosched.driver.vm.relax_build import build_relax
 from autosched.errors import InvalidTypeError
 from autosched.ir import IRModule
 from autosched.ir.transform import PassContext

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from autosched import driver
-from autosched.driver.choose import make_task
+from autosched.driver.build.choose import make_task
 from autosched.driver.settings import resolve_target
 from autosched.errors import InvalidTypeError, InvalidValueError, TVMError, UsageError
 from autosched.ir import IRModule

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from autosched.driver.build.strict import TRUSTED
+from autosched.driver.options import TuneOptions
 from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
-from autosched.driver.strict import TRUSTED
-from autosched.driver.tune_options import TuneOptions
-from autosched.driver.tune_report import TuneReport
+from autosched.driver.tune.report import TuneReport
 from autosched.env import AUTOSCHED_TUNE
 from autosched.errors import UsageError
 from autosched.own.digest import digest

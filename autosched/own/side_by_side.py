@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autosched.driver.bench import PERCENTILES, BenchReport, report_of
-from autosched.driver.programs import Program
-from autosched.driver.rounds import Timing
-from autosched.driver.tune_options import TuneOptions
+from autosched.driver.bench.entry import PERCENTILES, BenchReport, report_of
+from autosched.driver.bench.programs import Program
+from autosched.driver.bench.rounds import Timing
+from autosched.driver.options import TuneOptions
 from autosched.errors import AutoschedError
 from autosched.own.call import OwnCall
 from autosched.records import Found

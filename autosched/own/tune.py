@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from autosched.driver.options import TuneOptions
 from autosched.driver.settings import resolve_records
-from autosched.driver.tune import Tuning
-from autosched.driver.tune_job import Job
-from autosched.driver.tune_options import TuneOptions
-from autosched.driver.tune_report import TuneReport
+from autosched.driver.tune.entry import Tuning
+from autosched.driver.tune.job import Job
+from autosched.driver.tune.report import TuneReport
 from autosched.env import AUTOSCHED_TUNE
 from autosched.errors import UsageError
 from autosched.own.call import OwnCall

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from autosched import driver
-from autosched.driver.pipeline import graph_passes, run_passes
+from autosched.driver.build.pipeline import graph_passes, run_passes
 from autosched.driver.settings import resolve_target
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.faces import resolve

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from autosched.driver.pipeline import graph_passes, run_passes
+from autosched.driver.build.pipeline import graph_passes, run_passes
 from autosched.driver.settings import resolve_target
-from autosched.driver.vm import build_vm
+from autosched.driver.vm.build_vm import build_vm
 from autosched.errors import InvalidTypeError, TVMError
 from autosched.ir import IRModule
 from autosched.relay.build_module import apply_params, as_module, one_target, tuning_context

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autosched import te, topi
-from autosched.driver.choose import make_task
+from autosched.driver.build.choose import make_task
 from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.task import Measurement, Status, Task, Trial

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from autosched.codegen.cpu.instructions import COUNTS
-from autosched.driver.choose import make_task
+from autosched.driver.build.choose import make_task
 from autosched.space import Config
 from autosched.target import Target
 from autosched.testing.replay import read_recording

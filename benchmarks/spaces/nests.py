@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from autosched.driver.choose import make_task
+from autosched.driver.build.choose import make_task
 from autosched.space import Config
 from autosched.target import Target
 from autosched.task import Trial

@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 import pytest
 
-from autosched.driver.programs import Program
-from autosched.driver.rounds import Timing
+from autosched.driver.bench.programs import Program
+from autosched.driver.bench.rounds import Timing
 from benchmarks.chains import Conv
 from benchmarks.kernels import Result, choose, main, slope, table
 from benchmarks.rows import CONV_ROWS, GROUPS, MEMORY, ROWS, Row, conv_row

@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from autosched.driver.peaks import Level, Peaks
-from autosched.driver.profile import KernelProfile, NodeProfile, Profile
+from autosched.driver.bench.peaks import Level, Peaks
+from autosched.driver.bench.profile import KernelProfile, NodeProfile, Profile
 from benchmarks.roofline import table, write_csv
 
 KERNEL = KernelProfile(

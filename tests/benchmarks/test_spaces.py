@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from autosched.driver.choose import make_task
+from autosched.driver.build.choose import make_task
 from autosched.space import Config, ConfigSpace, boolean, choice
 from autosched.target import Target
 from autosched.task import Measurement, Status, Trial

@@ -104,7 +104,7 @@ def test_a_sweep_over_threads(models: tuple[str, str], capsys: pytest.CaptureFix
 def test_throughput_is_timed_beside_other_instances(
     models: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("autosched.driver.tune_options.thread_limits", lambda: ThreadLimits(3, None, None, None))
+    monkeypatch.setattr("autosched.driver.options.thread_limits", lambda: ThreadLimits(3, None, None, None))
     quick = ["--runs", "20", "--warmup", "10ms", "-f", "json"]
     assert main(["bench", models[1], *quick, "--as", "throughput"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["rows"]

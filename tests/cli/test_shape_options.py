@@ -9,9 +9,10 @@ import pytest
 
 from autosched.cli import main
 from autosched.cli.shape_options import points_of
-from autosched.driver.tune_options import TuneOptions
-from autosched.driver.tune_report import TaskReport, TuneReport
-from autosched.driver.tune_shapes import Rule
+from autosched.driver.options import TuneOptions
+from autosched.driver.tune import shapes as tune_shapes
+from autosched.driver.tune.report import TaskReport, TuneReport
+from autosched.driver.tune.shapes import Rule
 from autosched.errors import UsageError
 from autosched.ir import IRModule
 from tests.cli.models import dense_file, refuse
@@ -49,7 +50,7 @@ def test_a_range_is_tuned_shape_by_shape(tmp_path: Path, monkeypatch: pytest.Mon
         return (Rule("dense", (("dense 1x16", "rows=2", 0.5), ("dense 8x16", "rows=2", 0.6))),)
 
     monkeypatch.setattr("autosched.driver.tune", tune)
-    monkeypatch.setattr("autosched.driver.tune_shapes.settle", settle)
+    monkeypatch.setattr(tune_shapes, "settle", settle)
     words = ["tune", str(model), "--db", str(tmp_path / "r.db")]
     assert main([*words, "--shapes", "x:1..8x16", "--trials", "6", "-f", "json"]) == 0
     captured = capsys.readouterr()

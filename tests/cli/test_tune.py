@@ -9,9 +9,10 @@ import pytest
 
 from autosched.cli import main
 from autosched.cli.tune_end import say_end
-from autosched.driver.tune_all import Part, Run
-from autosched.driver.tune_options import TuneOptions
-from autosched.driver.tune_report import TaskReport, TuneReport
+from autosched.driver.options import TuneOptions
+from autosched.driver.tune import several
+from autosched.driver.tune.report import TaskReport, TuneReport
+from autosched.driver.tune.several import Part, Run
 from autosched.records import open_store
 from tests.cli.models import dense_file, refuse
 
@@ -185,7 +186,7 @@ def test_a_run_over_models_that_was_killed_goes_on_where_it_was(
     (tmp_path / "autosched.toml").write_text('[tune]\nmodels = ["a.onnx", "b.onnx", "c.onnx"]\n')
     monkeypatch.chdir(tmp_path)
     parts = {str(tmp_path / "a.onnx"): Part(3.0, 4, True), str(tmp_path / "b.onnx"): Part(1.0, 2)}
-    monkeypatch.setattr("autosched.driver.tune_all.killed_run", lambda where, models: Run("all-abcdef", parts))
+    monkeypatch.setattr(several, "killed_run", lambda where, models: Run("all-abcdef", parts))
     tuned: list[TuneOptions] = []
 
     def tune(module: object, *, options: TuneOptions, **rest: object) -> TuneReport:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import autosched
-from autosched.driver import peaks, report_facts
-from autosched.driver.choose import make_task
+from autosched.driver import report_facts
+from autosched.driver.bench import peaks
+from autosched.driver.build.choose import make_task
 from autosched.driver.report_facts import kernel_texts, known_peak, model_facts, read_peak, trace_text
 from autosched.records import make_record, open_store
 from autosched.records.report import Peak

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import autosched
-from autosched.driver.choose import choose_all, make_task
+from autosched.driver.build.choose import choose_all, make_task
 from autosched.driver.task_space import default_of, space_of
 from autosched.frontend.onnx import from_onnx
 from autosched.records import ApplyConfig

@@ -15,12 +15,12 @@ import pytest
 import autosched
 from autosched.cli import main
 from autosched.driver import extract_tasks
-from autosched.driver.choose import choose
+from autosched.driver.build.choose import choose
 from autosched.driver.near import expected_gain
+from autosched.driver.options import TuneOptions
 from autosched.driver.settings import resolve_records
-from autosched.driver.tune_hints import is_current
-from autosched.driver.tune_job import Job
-from autosched.driver.tune_options import TuneOptions
+from autosched.driver.tune.hints import is_current
+from autosched.driver.tune.job import Job
 from autosched.errors import UntrustedError, UsageError
 from autosched.records import Record, Trust, make_record, open_store
 from autosched.target import Target
@@ -146,7 +146,9 @@ def test_tune_and_force_tune_before_they_build(tmp_path: Path, monkeypatch: pyte
 
     module = load_module(dense_file(tmp_path / "m.onnx"), None, quiet=True)
     calls: list[Any] = []
-    monkeypatch.setattr(sys.modules["autosched.driver.tune"], "tune", lambda module, target, **rest: calls.append(rest))
+    monkeypatch.setattr(
+        sys.modules["autosched.driver.tune.entry"], "tune", lambda module, target, **rest: calls.append(rest)
+    )
     database = tmp_path / "r.db"
     for mode, expected in (("lookup", 0), ("tune", 1), ("force", 1)):
         calls.clear()

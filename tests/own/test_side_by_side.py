@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autosched.driver.tune_options import TuneOptions
+from autosched.driver.options import TuneOptions
 from autosched.errors import AutoschedError
 from autosched.own.side_by_side import bench_call
 from autosched.records import Found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autosched.driver.build_graph import prepare
+from autosched.driver.build.graph import prepare
 from autosched.frontend.onnx import from_onnx
 from autosched.target import Target
 from autosched.templates import templates_for

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from autosched import te, topi
 from autosched.codegen import compile_func
 from autosched.codegen.native import native_object
-from autosched.driver.accuracy import with_accuracy
+from autosched.driver.build.accuracy import with_accuracy
 from autosched.errors import SpaceError
 from autosched.ir import IRModule
 from autosched.runtime import Module

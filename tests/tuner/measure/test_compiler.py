@@ -12,7 +12,7 @@ import pytest
 
 from autosched import te, topi
 from autosched.codegen.cpu.instructions import COUNTS
-from autosched.driver.tune_hints import describe_with
+from autosched.driver.tune.hints import describe_with
 from autosched.runtime.cache import kernel_cache
 from autosched.space import Config
 from autosched.target import Target

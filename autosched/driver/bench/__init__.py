@@ -1,0 +1,1 @@
+"""Programs measured side by side: rounds, verdicts, peaks of the machine, profiles of a model."""

@@ -1,0 +1,168 @@
+"""Measures programs in rounds: each has its turn in every round, so that a change of clock speed meets all alike."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from autosched.driver.bench.instances import running
+from autosched.driver.bench.programs import Program
+
+SLICE_S = 0.02  # how long one program runs before the next has its turn
+WARM_UP_S = 0.3
+LEAST_ROUNDS = 6  # from here on an order statistic can be a 95 % interval of a median
+# Threads of other runtimes go on spinning after their work and would take a core from the next program: ONNX Runtime's
+# for 55 to 65 ms, OpenMP's for 10 to 200 ms.
+SETTLE_S, LONGEST_SETTLE_S = 0.012, 0.4  # the system counts the CPU time of running threads at ticks of up to 10 ms
+SETTLED = 0.2  # of a core, used by this process while this thread sleeps
+DRIFT_LIMIT, OUTLIER_LIMIT = 0.03, 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Timing:
+    """The times of one program's runs, in seconds, round by round.
+
+    cpu_s  CPU time of a run, on average, on all threads of this process
+    """
+
+    program: Program
+    rounds: tuple[np.ndarray, ...]
+    cpu_s: float = math.nan
+
+    @property
+    def times_s(self) -> np.ndarray:
+        """All runs in the order in which they were made."""
+        return np.concatenate(self.rounds)
+
+    @property
+    def round_medians_s(self) -> np.ndarray:
+        """Each round's median: what is compared with the same round of another program."""
+        return np.array([np.median(times) for times in self.rounds])
+
+    @property
+    def median_s(self) -> float:
+        return float(np.median(self.times_s))
+
+    @property
+    def interval_s(self) -> float:
+        """Half the width of the 95 % interval of the rounds' median."""
+        low, high = median_interval(self.round_medians_s)
+        return (high - low) / 2
+
+    @property
+    def drift(self) -> float:
+        """By which share the last third of the rounds is slower than the first."""
+        medians = self.round_medians_s
+        third = max(len(medians) // 3, 1)
+        return float(np.median(medians[-third:]) / np.median(medians[:third])) - 1
+
+    @property
+    def outliers(self) -> float:
+        """The share of runs more than three quartile distances above the upper quartile (Tukey's "far out")."""
+        low, high = np.percentile(self.times_s, [25, 75])
+        return float(np.mean(self.times_s > high + 3 * (high - low) + 0.01 * high))
+
+
+def median_interval(values: np.ndarray) -> tuple[float, float]:
+    """A 95 % interval of the median from order statistics, which supposes nothing of the distribution.
+
+    With fewer than LEAST_ROUNDS values it is the whole range, which then holds the median less often.
+    """
+    ordered = np.sort(values)
+    n = len(ordered)
+    below = 0  # how many values lie below the median with a probability of 2.5 %
+    if n > 50:
+        below = math.floor(n / 2 - 0.98 * math.sqrt(n))
+    else:
+        while sum(math.comb(n, i) for i in range(below + 2)) <= 0.025 * 2**n:
+            below += 1
+    return float(ordered[below]), float(ordered[n - 1 - below])
+
+
+def measure(
+    programs: Sequence[Program],
+    time_s: float,
+    *,
+    runs: int | None = None,
+    warmup_s: float | None = None,
+    seed: int = 0,
+) -> list[Timing]:
+    """Run programs in turns of about SLICE_S, in random order, until each has had `time_s`, or `runs` runs.
+
+    warmup_s  how long each runs before; None: WARM_UP_S, longer while it still gets faster
+    """
+    for program in programs:
+        _warm_up(program, warmup_s)
+    found: list[list[np.ndarray]] = [[] for _ in programs]
+    cpu, spent = [0.0] * len(programs), [0.0] * len(programs)
+    counts = [0] * len(programs)
+    rng = random.Random(seed)
+    order = list(range(len(programs)))
+
+    def is_done() -> bool:
+        if runs is not None:
+            return all(count >= runs for count in counts)
+        return len(found[0]) >= LEAST_ROUNDS and all(s >= time_s for s in spent)
+
+    while not is_done():
+        rng.shuffle(order)
+        for i in order:
+            _settle(programs)
+            most = None if runs is None else max(1, min(runs - counts[i], -(-runs // LEAST_ROUNDS)))
+            begin, cpu_begin = time.perf_counter(), time.process_time()
+            with running(programs[i].others):
+                times = repeat(programs[i], SLICE_S, most)
+            cpu[i] += time.process_time() - cpu_begin
+            spent[i] += time.perf_counter() - begin
+            counts[i] += len(times)
+            found[i].append(times)
+    return [Timing(p, tuple(r), c / n / p.n_instances) for p, r, c, n in zip(programs, found, cpu, counts, strict=True)]
+
+
+def repeat(program: Program, duration_s: float, most: int | None = None) -> np.ndarray:
+    """The times of runs for about so long, at least one; a short program runs once before, untimed."""
+    times: list[float] = []
+    begin = time.perf_counter()
+    program.run()
+    now = time.perf_counter()
+    if now - begin > duration_s / 4:
+        times.append(now - begin)
+    end = begin + duration_s
+    while now < end or not times:
+        if most is not None and len(times) >= most:
+            break
+        start = time.perf_counter()
+        program.run()
+        now = time.perf_counter()
+        times.append(now - start)
+    return np.array(times)
+
+
+def _warm_up(program: Program, duration_s: float | None) -> None:
+    """Run until the time is over; without one, go on while a slice is still 2 % faster than the one before."""
+    end = time.perf_counter() + (WARM_UP_S if duration_s is None else duration_s)
+    limit = end + (0.0 if duration_s is not None else 5 * WARM_UP_S)
+    last = math.inf
+    while True:
+        median, now = float(np.median(repeat(program, SLICE_S))), time.perf_counter()
+        if now >= limit or (now >= end and median > 0.98 * last):
+            return
+        last = median
+
+
+def _settle(programs: Sequence[Program]) -> None:
+    """Wait until the threads of the program before sleep, where programs have any: until they use no CPU time."""
+    if len(programs) < 2 or all(program.threads == 1 for program in programs):
+        return
+    now = begin = time.perf_counter()
+    while now - begin < LONGEST_SETTLE_S:
+        last, cpu = now, time.process_time()
+        time.sleep(SETTLE_S)
+        now = time.perf_counter()
+        if time.process_time() - cpu < SETTLED * (now - last):
+            return

@@ -1,0 +1,194 @@
+"""Which configuration each kernel of a module gets: looked up in the records, else the template's default."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from autosched.driver.build.strict import StrictReader, refuse_untrusted
+from autosched.driver.work import count_work
+from autosched.errors import ScheduleError, SpaceError
+from autosched.ir import IRModule, walk
+from autosched.records import Found, RecordReader, Trust
+from autosched.space import Config, ConfigSpace
+from autosched.target import Target
+from autosched.task import Task
+from autosched.templates import Applied, apply_config, default_config, space_for, template_versions, templates_for
+from autosched.templates.thread_knob import split_threads
+from autosched.templates.workload import describe
+from autosched.tir import Block, BlockRealize, For, LoopKind, PrimFunc
+from autosched.tir.axis import REDUCE, SPATIAL
+from autosched.tir.stmt import Evaluate, SeqStmt, While
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One kernel's configuration, and why it is that one.
+
+    name        the function's name in the module
+    is_default  whether the configuration is the template's default, looked up or not
+    applied     the function with the configuration applied, where that was tried to see whether it can be used
+    threads     over how many a call is split at most, where the record says that; `config` is without it
+    """
+
+    name: str
+    task: Task
+    config: Config
+    found: Found
+    is_default: bool
+    applied: Applied | None = None
+    threads: int | None = None
+
+    @property
+    def row(self) -> dict[str, object]:
+        """The line of the build report."""
+        return {
+            "kernel": self.name,
+            "workload": str(self.task.workload),
+            "template": self.config.template,
+            "config": str(self.config) + (f" threads={self.threads}" if self.threads else ""),
+            "origin": self.found.origin or "template default",
+            "trust": str(self.found.trust),
+            "reason": self.found.reason,
+            "expected_s": self.found.expected_s,
+            "flops": count_work(self.task.func),
+        }
+
+
+def make_task(
+    func: PrimFunc, target: Target, *, name: str = "", weight: int = 1, threads: int = 1, cache: str = ""
+) -> Task:
+    """The tuning task of one function in its natural layout."""
+    return Task(describe(func, target), target, weight=weight, func=func, threads=threads, name=name, cache=cache)
+
+
+def choose(task: Task, records: RecordReader | None, name: str) -> Choice:
+    """The configuration for a task; an invalid or missing record gives the default, with the reason."""
+    func, target = task.func, task.target
+    default = default_config(func, target)
+    if (named := annotated_config(func)) is not None and not _objection(func, target, named):
+        found = Found(named, "the function's annotation", Trust.PINNED, "a schedule names it")
+        return Choice(name, task, named, found, named == default)
+    if records is None:
+        return Choice(name, task, default, Found(default, "", Trust.DEFAULT, "nothing was looked up"), True)
+    check = Usable(task)
+    found = records.best(task, check)
+    if found.config is None:
+        return Choice(name, task, default, found, True)
+    config, split = split_threads(found.config)
+    return Choice(name, task, config, found, config == default, check.tried.get(config), split)
+
+
+class Usable:
+    """Says why a recorded configuration cannot be used for a task's function, "" if it can.
+
+    versions  the current version of each template
+    tried     what was applied on the way
+    """
+
+    def __init__(self, task: Task):
+        self.func, self.target = task.func, task.target
+        self.versions = template_versions(task.target.kind.name)
+        self.tried: dict[Config, Applied] = {}
+
+    def __call__(self, config: Config) -> str:
+        config, _ = split_threads(config)
+        if text := _objection(self.func, self.target, config):
+            return text
+        try:
+            self.tried[config] = apply_config(self.func, config, self.target)
+        except (SpaceError, ScheduleError) as error:  # recorded when the template was another one
+            return error.line
+        return ""
+
+
+def annotated_config(func: PrimFunc) -> Config | None:
+    """The configuration that a tuned schedule has written on the function's root block."""
+    root = func.body.block if isinstance(func.body, BlockRealize) else None
+    text = root.annotations.get("autosched.config") if root is not None else None
+    return None if text is None else Config.from_json(str(getattr(text, "value", text)))
+
+
+def _objection(func: PrimFunc, target: Target, config: Config) -> str:
+    """Why a recorded configuration cannot be used for the function; "" if it can."""
+    matching = {template.name for template, _ in templates_for(func, target)}
+    if config.template not in matching:
+        return f"template '{config.template}' does not apply"
+    try:
+        space: ConfigSpace = space_for(func, target)
+    except SpaceError as error:
+        return str(error)
+    reason = space.why_not(config)
+    if not reason.endswith("is no candidate"):
+        return reason
+    try:  # a value that another version's list, or a folder of the user's own, has offered
+        space.with_default(config)
+    except SpaceError as error:
+        return str(error)
+    return ""
+
+
+def is_scheduled(func: PrimFunc) -> bool:
+    """Whether its loops are taken as they are.
+
+    Somebody has scheduled it (its attribute says so, a loop is not serial, a sum is decomposed), or it has not the form
+    that templates take up.
+    """
+    if func.attrs.get("tir.is_scheduled") or func.attrs.get("tirx.is_scheduled"):
+        return True
+    nodes = list(walk(func.body))
+    names = {x.name_hint for x in nodes if isinstance(x, Block)}
+    decomposed = any(n.endswith("_update") and f"{n[:-7]}_init" in names for n in names)  # no template takes it up
+    return decomposed or not _has_plain_nests(func) or any(
+        isinstance(x, For) and x.kind is not LoopKind.SERIAL for x in nodes
+    )  # fmt: skip
+
+
+def _has_plain_nests(func: PrimFunc) -> bool:
+    """Whether a function is what templates schedule: a sequence of loop nests, each around one block that stores."""
+    if not isinstance(func.body, BlockRealize):
+        return False
+    body = func.body.block.body
+    for stmt in body.seq if isinstance(body, SeqStmt) else (body,):
+        while isinstance(stmt, For):
+            stmt = stmt.body
+        if not isinstance(stmt, BlockRealize) or stmt.block.match_buffers or stmt.block.alloc_buffers:
+            return False
+        if any(isinstance(x, BlockRealize | For | While | Evaluate) for x in walk(stmt.block.body)):
+            return False
+        if any(iv.kind not in (SPATIAL, REDUCE) for iv in stmt.block.iter_vars):
+            return False
+        written = {w.buffer for w in stmt.block.writes}
+        if stmt.block.init is None and any(r.buffer in written for r in stmt.block.reads):
+            return False  # each iteration may need the one before
+    return True
+
+
+def choose_all(
+    module: IRModule,
+    target: Target,
+    records: RecordReader | None,
+    *,
+    threads: int,
+    weights: dict[str, int] | None = None,
+    cache: str = "",
+) -> dict[str, Choice]:
+    """A choice for every PrimFunc of the module that nobody has scheduled, by name; equal workloads share a look-up.
+
+    cache  how kernels will find their weights: "cold" in a model, "warm" in a loop of calls
+    """
+    by_key: dict[str, Choice] = {}
+    choices: dict[str, Choice] = {}
+    for gv, func in module.functions_items():
+        if not isinstance(func, PrimFunc) or is_scheduled(func):
+            continue
+        weight = (weights or {}).get(gv.name, 1)
+        task = make_task(func, target, name=gv.name, weight=weight, threads=threads, cache=cache)
+        if task.key not in by_key:
+            by_key[task.key] = choose(task, records, gv.name)
+        first = by_key[task.key]
+        applied = first.applied if first.task.func is func else None
+        choices[gv.name] = dataclasses.replace(first, name=gv.name, task=task, applied=applied)
+    if isinstance(records, StrictReader):
+        refuse_untrusted(choices.values())
+    return choices

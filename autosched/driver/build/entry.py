@@ -1,0 +1,107 @@
+"""`build`: from a module to something that runs: compiler, records and runtime meet here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autosched.driver.build.accuracy import ACCURACIES
+from autosched.driver.build.functions import FunctionBuilder
+from autosched.driver.build.graph import build_graph, has_graph
+from autosched.driver.models import as_module, join_targets
+from autosched.driver.build.report import BuildReport
+from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
+from autosched.driver.build.strict import StrictReader
+from autosched.driver.tune.first import tune_first
+from autosched.driver.options import RUN_AS
+from autosched.errors import UsageError
+from autosched.ir import IRModule
+from autosched.ir.module import check_symbols
+from autosched.records.run_as import RunAsReader
+from autosched.runtime import Executable
+from autosched.runtime.variants import Variants
+from autosched.target import Target
+
+
+def build(
+    what: Any,
+    args: Sequence[Any] | None = None,
+    target: Any = None,
+    target_host: Any = None,
+    runtime: Any = None,
+    name: str | None = None,
+    binds: Mapping[Any, Any] | None = None,
+    *,
+    params: Mapping[str, Any] | None = None,
+    records: Any = None,
+    threads: int | None = None,
+    accuracy: str = "fast",
+    like: str | None = None,
+    strict: bool = False,
+    run_as: str = "latency",
+) -> Any:
+    """Compile with the best configurations known for this machine.
+
+    what      an IRModule with a relax `main`: gives an Executable; a schedule, a PrimFunc, tensors, or an IRModule of
+              PrimFuncs: gives a Module, called on arrays; a dictionary from targets to modules: all of them
+    args      for a te schedule or tensors: the order of the function's arguments
+    target    "cpu", an LLVM-style string, or a Target; else that of the `with` block, else this machine. A list of
+              them: a model is built for each, and `save` writes one artifact, of which a machine loads what it can run
+    name      of the function; where none is given, a te schedule's is "default_function", a PrimFunc's its own
+    params    arrays bound to `main`'s parameters of these names
+    records   a database, path, URL or list of them; else the `with` block's context, else the usual places
+    threads   the budget that configurations are looked up for
+    accuracy  "strict" leaves out algorithms that lose more than direct evaluation does
+    like      devices (a family, a part of a name, a target) whose records may be used where there are no others
+    strict    raise UntrustedError where a kernel has no record that was verified on a machine like this one
+    run_as    "throughput": of several records, those that were measured beside other instances are preferred
+    Raises    TargetError, RecordError, UsageError for what cannot be used.
+    """
+    del runtime  # accepted for TVM's sake
+    if binds:
+        raise UsageError("binds: buffers of the caller's own are not available", hint="leave it out")
+    if isinstance(args, str | Target) and target is None:  # build(mod, "cpu"), TVM's order for modules
+        args, target = None, args
+    if isinstance(what, Mapping) and not isinstance(what, IRModule):
+        what, target = join_targets(what, target)
+    if isinstance(target, list | tuple):
+        options: dict[str, Any] = {"params": params, "records": records, "threads": threads, "accuracy": accuracy}
+        return build_variants(what, target, **options, like=like, strict=strict, run_as=run_as)
+    if target_host is not None:
+        target, _ = Target.canon_target_and_host(target, target_host)
+    if accuracy not in ACCURACIES:
+        raise UsageError(f"accuracy '{accuracy}'", hint=f"use one of {ACCURACIES}")
+    module = as_module(what, args, name)
+    check_symbols(module, unnamed="main")
+    chosen_target = resolve_target(target)
+    n_threads = resolve_threads(threads)
+    if has_graph(module):
+        tune_first(module, chosen_target, params, records, n_threads)
+    if run_as not in RUN_AS:
+        raise UsageError(f"run_as '{run_as}'", hint=f"use one of {', '.join(RUN_AS)}")
+    reader = resolve_records(records, like=like)
+    reader = RunAsReader(reader, run_as) if run_as != RUN_AS[0] else reader
+    reader = StrictReader(reader) if strict else reader
+    if has_graph(module):
+        return build_graph(module, chosen_target, reader, n_threads, params or {}, accuracy)
+    if params:
+        raise UsageError("params bind the parameters of a relax function", hint="this module has none")
+
+    return FunctionBuilder(what, args or (), chosen_target, reader, n_threads, accuracy).build(module)
+
+
+def build_variants(what: Any, targets: Sequence[Any], **options: Any) -> Variants:
+    """Build a model once for each target; `options` as of `build`. Raises UsageError for equal CPUs, or no model."""
+    chosen = [resolve_target(target) for target in targets]
+    names = [target.mcpu for target in chosen]
+    if not names or len({*names}) < len(names):
+        raise UsageError(f"targets for {', '.join(names) or 'nothing'}", hint="name each CPU once, as in -mcpu")
+    built = {name: build(what, target=target, **options) for name, target in zip(names, chosen, strict=True)}
+    if wrong := [made for made in built.values() if not isinstance(made, Executable)]:
+        raise UsageError(f"a {type(wrong[0]).__name__} is built for one target", hint="give a model, or one target")
+    return Variants(built)
+
+
+def build_report(executable: Executable) -> BuildReport:
+    """The report of the build that made an executable."""
+    return BuildReport(tuple(executable.manifest.get("report", ())), executable.compile_s)

@@ -1,0 +1,163 @@
+"""Building PrimFuncs that are called on arrays: a module of compiled functions."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autosched import te
+from autosched.codegen.native import native_object
+from autosched.driver.build.accuracy import with_accuracy
+from autosched.driver.build.choose import Choice, choose_all, is_scheduled
+from autosched.driver.build.compile import compile_functions, prim_funcs, stored_functions
+from autosched.driver.build.lower import OWN_PASSES, lower
+from autosched.driver.models import refuse_thread_bindings
+from autosched.driver.build.outside_calls import build_steps, calls_outside
+from autosched.driver.build.packed_call import graph_with_packing
+from autosched.driver.build.schedules import packing_function
+from autosched.driver.build.symbolic import SymbolicFunction, SymbolicModule, is_symbolic
+from autosched.errors import ScheduleError
+from autosched.ir import GlobalVar, IRModule
+from autosched.ir.transform import PassContext
+from autosched.records import RecordReader
+from autosched.runtime import Module
+from autosched.target import Target
+from autosched.templates import apply_config, schedule_attrs
+from autosched.tir import PrimFunc
+from autosched.tir.custom import lower_custom_intrinsics
+from autosched.tir.specialize import specialize, with_scalar_buffers
+from autosched.version import __version__
+
+
+@dataclass(frozen=True)
+class FunctionBuilder:
+    """Builds PrimFuncs that are called on arrays, whatever their sizes are and whatever they call.
+
+    source   what the caller gave to `build`, and `args` the order of its arguments
+    records  where configurations are looked up;   threads  the budget that they are looked up for
+    """
+
+    source: Any
+    args: Sequence[Any]
+    target: Target
+    records: RecordReader | None
+    threads: int
+    accuracy: str
+
+    def build(self, module: IRModule) -> Module:
+        """A module of compiled functions; those with symbolic sizes are compiled when they are called."""
+        if PassContext.current().config.get(OWN_PASSES):
+            module = lower(module)
+        if not any(is_symbolic(f) for f in prim_funcs(module).values()):
+            return self.plain(module)
+        return build_symbolic(module, functools.partial(self.specialized, module), self.plain, self.target)
+
+    def plain(self, module: IRModule) -> Module:
+        """Functions of known sizes."""
+        module = lower_intrinsics(module, self.target)
+        refuse_thread_bindings(module)
+        outside = {name: f for name, f in prim_funcs(module).items() if calls_outside(f)}
+        if outside:
+            return build_with_calls(module, outside, self.plain, self.target)
+        return build_functions(with_accuracy(module, self.accuracy), self.target, self.records, self.threads)
+
+    def specialized(self, module: IRModule, name: str, values: Mapping[Any, int]) -> Module:
+        """A function of symbolic sizes for some values of them."""
+        func = module[name]
+        if isinstance(self.source, te.Schedule):  # its axes are split when sizes are known
+            func = te.to_prim_func(self.source, self.args, name, values)
+        return self.plain(IRModule({name: with_scalar_buffers(specialize(func, values))}))
+
+
+def lower_intrinsics(module: IRModule, target: Target) -> IRModule:
+    """The module with the user's own intrinsics, and functions of C, replaced by what code is generated for."""
+    functions = {
+        gv: lower_custom_intrinsics(f, target.kind.name) if isinstance(f, PrimFunc) else f
+        for gv, f in module.functions_items()
+    }
+    return module.with_functions(functions)
+
+
+def build_with_calls(
+    module: IRModule, outside: Mapping[str, PrimFunc], plain: Callable[[IRModule], Module], target: Target
+) -> Module:
+    """A module in which some functions call registered Python functions between their kernels."""
+    known = {name: f for name, f in prim_funcs(module).items() if name not in outside}
+    steps = {name: build_steps(name, f, lambda kernels: plain(IRModule(dict(kernels)))) for name, f in outside.items()}
+    entry = next(iter(prim_funcs(module)))
+    return SymbolicModule(steps, plain(IRModule(dict(known))) if known else None, entry, module, target)
+
+
+def build_symbolic(
+    module: IRModule,
+    specialized: Callable[[str, Mapping[Any, int]], Module],
+    plain: Callable[[IRModule], Module],
+    target: Target,
+) -> Module:
+    """A module whose functions with symbolic sizes are built when they are called."""
+    functions = prim_funcs(module)
+    known = {name: f for name, f in functions.items() if not is_symbolic(f)}
+    late = {
+        name: SymbolicFunction(name, f, functools.partial(specialized, name))
+        for name, f in functions.items() if name not in known
+    }  # fmt: skip
+    return SymbolicModule(late, plain(IRModule(known)) if known else None, next(iter(functions)), module, target)
+
+
+def build_functions(module: IRModule, target: Target, records: RecordReader | None, threads: int) -> Module:
+    """Build PrimFuncs that are called on arrays; one that has a schedule already keeps it.
+
+    Where the configuration wants packed arguments, the function packs the caller's arrays each time it is called.
+    """
+    plan = Plan()
+    for gv, func in module.functions_items():
+        if is_scheduled(func):
+            plan.add(gv.name, func)
+        else:
+            alone = IRModule({gv.name: func})
+            try:
+                plan.add_chosen(gv.name, choose_all(alone, target, records, threads=threads, cache="warm")[gv.name])
+            except ScheduleError:  # no template can take it: its own loops run as they are
+                plan.add(gv.name, func)
+    compiled = IRModule(plan.functions)
+    kernels = compile_functions(compiled, target)
+    graphs = {
+        name: graph_with_packing(name, kernels[f"{name}_kernel"], {i: kernels[k] for i, k in packers.items()})
+        for name, packers in plan.packers.items()
+    }
+    manifest = {"autosched": __version__, "target": target.to_json(), "functions": stored_functions(compiled)}
+    entry = next(iter(plan.entries))
+    return Module(kernels, native_object(), functions=graphs, entry=entry, threads=threads, manifest=manifest)
+
+
+class Plan:
+    """The functions to compile for a module of PrimFuncs, and which of them pack arguments for which."""
+
+    def __init__(self) -> None:
+        self.functions: dict[str | GlobalVar, PrimFunc] = {}
+        self.packers: dict[str, dict[int, str]] = {}
+        self.entries: dict[str, None] = {}
+
+    def add(self, name: str, func: PrimFunc) -> None:
+        """A function that is compiled as it is."""
+        self.entries[name] = None
+        self.functions[name] = func.with_attr("global_symbol", name)
+
+    def add_chosen(self, name: str, choice: Choice) -> None:
+        """A function with its configuration, and kernels for the arguments that this wants packed."""
+        self.entries[name] = None
+        target = choice.task.target
+        applied = choice.applied or apply_config(choice.task.func, choice.config, target)
+        func = applied.func.with_attr(schedule_attrs(choice.config, applied))
+        packers: dict[int, str] = {}
+        for position, pack in enumerate(applied.packs):
+            if pack is not None:
+                buffer = choice.task.func.buffers[position]
+                packers[position] = f"{name}_pack_{applied.func.buffers[position].name}"
+                self.functions[packers[position]] = packing_function(pack, buffer.dtype, target)
+        if packers:
+            self.packers[name] = packers
+            name = f"{name}_kernel"
+        self.functions[name] = func.with_attr("global_symbol", name)

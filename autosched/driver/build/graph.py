@@ -1,0 +1,103 @@
+"""Building a model: the graph level's passes, choices for its kernels, and the executable made of them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from autosched.codegen.collector import patient_collector
+from autosched.codegen.native import native_object, order_native_object
+from autosched.codegen.pool import close_spares
+from autosched.driver.build.accuracy import with_accuracy
+from autosched.driver.build.choose import Choice, choose_all
+from autosched.driver.build.compile import compile_functions, stored_functions
+from autosched.driver.build.input_ranges import input_ranges
+from autosched.driver.build.pipeline import graph_passes, run_passes
+from autosched.driver.build.report import BuildReport
+from autosched.driver.build.schedules import CALL_TIR, apply_schedules
+from autosched.driver.build.threads import limit_threads
+from autosched.driver.build.tuned_layouts import TunedLayouts
+from autosched.driver.work import count_work
+from autosched.errors import UsageError
+from autosched.ir import IRModule
+from autosched.records import RecordReader
+from autosched.relax.expr import Call, Function
+from autosched.relax.to_graph import to_graph
+from autosched.relax.transform import BindParams, LayoutOracle
+from autosched.runtime import Executable
+from autosched.target import Target, choose_threads
+from autosched.version import __version__
+
+
+def has_graph(module: IRModule) -> bool:
+    """Whether the module has a function of the graph level."""
+    return any(isinstance(f, Function) for _, f in module.functions_items())
+
+
+def prepare(
+    module: IRModule, target: Target, params: Mapping[str, Any], oracle: LayoutOracle | None = None
+) -> IRModule:
+    """The graph level's part of a build: afterwards `main` calls PrimFuncs in natural layout and nothing else.
+
+    oracle  what is known of convolutions in several layouts: `TunedLayouts` of the records that the build uses
+    """
+    if params:
+        known = [p.name for p in module["main"].params]
+        if unknown := sorted(set(params) - set(known)):
+            names = ", ".join(f"'{name}'" for name in unknown)
+            raise UsageError(f"main has no parameters {names}", hint=f"there are {', '.join(known) or 'none'}")
+        module = BindParams("main", {k: np.asarray(v) for k, v in params.items()})(module)
+    return run_passes(module, graph_passes(target, oracle))
+
+
+def call_counts(module: IRModule) -> dict[str, int]:
+    """How often `main` calls each PrimFunc."""
+    calls = (b.value for b in module["main"].bindings())
+    return Counter(c.args[0].name for c in calls if isinstance(c, Call) and c.op_name == CALL_TIR)
+
+
+def build_graph(
+    module: IRModule, target: Target, records: RecordReader | None, threads: int, params: Mapping[str, Any],
+    accuracy: str = "fast",
+) -> Executable:  # fmt: skip
+    """Build a model. The executable's manifest holds the build report and what it takes to build it again."""
+    if choose_threads() > 1:
+        order_native_object()
+    try:
+        with patient_collector():
+            layouts = TunedLayouts(records, target, threads)
+            prepared = with_accuracy(prepare(module, target, params, layouts), accuracy)
+            weights = call_counts(prepared)
+            choices = choose_all(prepared, target, records, threads=threads, weights=weights, cache="cold")
+            executable = assemble(prepared, choices, target, threads)
+    finally:
+        close_spares()
+    executable.manifest["input_ranges"] = input_ranges(module)
+    return executable
+
+
+def assemble(prepared: IRModule, choices: Mapping[str, Choice], target: Target, threads: int) -> Executable:
+    """The executable of a prepared module with the configurations chosen for its kernels."""
+    scheduled = apply_schedules(prepared, choices, target)
+    start = time.perf_counter()
+    kernels = compile_functions(scheduled, target)
+    compile_s = time.perf_counter() - start
+    graph, constants, params = to_graph(scheduled)
+    work = {name: count_work(choice.task.func) for name, choice in choices.items()}
+    split = {name: choice.threads for name, choice in choices.items() if choice.threads}
+    graph = limit_threads(graph, kernels, work, target, split)
+    report = BuildReport(tuple(c.row for c in choices.values()), compile_s)
+    manifest = {
+        "autosched": __version__,
+        "target": target.to_json(),
+        "threads": threads,
+        "report": [dict(row) for row in report.rows],
+        "functions": stored_functions(scheduled),
+    }
+    executable = Executable(kernels, graph, constants, native_object(), manifest, params)
+    executable.compile_s = compile_s  # not in the manifest: equal builds give equal bytes
+    return executable

@@ -1,0 +1,106 @@
+"""The pass that gives every kernel its schedule and packs the constants that it reads."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from autosched.driver.build.choose import Choice
+from autosched.ir import FrozenDict, GlobalVar, IRModule
+from autosched.relax.expr import Call, Constant, Function, SeqExpr, Tuple, Var, VarBinding
+from autosched.relax.op.call import CALL_TIR as OP_CALL_TIR
+from autosched.relax.struct_info import TensorStructInfo
+from autosched.target import Target
+from autosched.templates import Packing, apply_config, default_config, schedule_attrs
+from autosched.tir import PrimFunc
+
+CALL_TIR = OP_CALL_TIR.name
+
+
+def apply_schedules(module: IRModule, choices: Mapping[str, Choice], target: Target) -> IRModule:
+    """Schedule every PrimFunc as chosen and rewrite its calls: constants are packed, other arguments by a kernel.
+
+    Afterwards every PrimFunc carries the attributes "tir.is_scheduled", "autosched.config" and "autosched.trace".
+    """
+    rewriter = _Rewriter(module, choices, target)
+    functions: dict[GlobalVar, Any] = {}
+    for gv, func in module.functions.items():
+        functions[gv] = func if isinstance(func, PrimFunc) else rewriter.function(func)
+    for gv, applied in rewriter.applied.items():
+        functions[gv] = applied.func.with_attr(schedule_attrs(choices[gv.name].config, applied))
+    functions |= rewriter.added
+    return module.with_functions(functions)
+
+
+def packing_function(pack: Packing, dtype: str, target: Target) -> PrimFunc:
+    """A scheduled function that packs an argument at run time."""
+    func = pack.func(dtype)
+    config = default_config(func, target)
+    applied = apply_config(func, config, target)
+    return applied.func.with_attr(schedule_attrs(config, applied))
+
+
+class _Rewriter:
+    """Rewrites the calls of one module's functions."""
+
+    def __init__(self, module: IRModule, choices: Mapping[str, Choice], target: Target):
+        self.module, self.target = module, target
+        self.applied = {
+            module.get_global_var(name): choice.applied or apply_config(choice.task.func, choice.config, target)
+            for name, choice in choices.items()
+        }
+        self.added: dict[GlobalVar, PrimFunc] = {}
+        self.packed: dict[tuple[int, Packing], Constant] = {}  # one constant may feed several calls
+        self.pack_functions: dict[tuple[Packing, str], GlobalVar] = {}
+
+    def function(self, func: Function) -> Function:
+        constants: dict[Var, Constant] = {}
+        blocks = []
+        for block in func.body.blocks:
+            bindings: list[Any] = []
+            for binding in block.bindings:
+                if isinstance(binding.value, Constant):
+                    constants[binding.var] = binding.value
+                bindings += self.binding(binding, constants)
+            blocks.append(dataclasses.replace(block, bindings=tuple(bindings)))
+        return dataclasses.replace(func, body=SeqExpr(tuple(blocks), func.body.body))
+
+    def binding(self, binding: Any, constants: Mapping[Var, Constant]) -> list[Any]:
+        call = binding.value
+        if not isinstance(call, Call) or call.op_name != CALL_TIR or call.args[0] not in self.applied:
+            return [binding]
+        applied = self.applied[call.args[0]]
+        new_bindings: list[Any] = []
+        args = []
+        for arg, pack in zip(call.args[1].fields, applied.packs, strict=False):
+            value = constants.get(arg, arg) if isinstance(arg, Var) else arg
+            if pack is None:
+                args.append(arg)
+            elif isinstance(value, Constant):
+                args.append(self.pack_constant(value, pack))
+            else:
+                new = self.pack_call(value, pack)
+                new_bindings.append(new)
+                args.append(new.var)
+        new_call = dataclasses.replace(call, args=(call.args[0], Tuple(tuple(args)), *call.args[2:]))
+        return [*new_bindings, dataclasses.replace(binding, value=new_call)]
+
+    def pack_constant(self, constant: Constant, pack: Packing) -> Constant:
+        key = (id(constant.data), pack)
+        if key not in self.packed:
+            self.packed[key] = Constant(pack.pack(np.asarray(constant.data)))
+        return self.packed[key]
+
+    def pack_call(self, value: Any, pack: Packing) -> VarBinding:
+        """A kernel call that packs an argument which is not known at build."""
+        dtype = str(value.struct_info.dtype)
+        if (pack, dtype) not in self.pack_functions:
+            gv = GlobalVar(f"pack_{len(self.pack_functions)}")
+            self.added[gv] = packing_function(pack, dtype, self.target).with_attr("global_symbol", gv.name)
+            self.pack_functions[pack, dtype] = gv
+        info = TensorStructInfo(pack.packed_shape, dtype)
+        call = Call(OP_CALL_TIR, (self.pack_functions[pack, dtype], Tuple((value,))), FrozenDict(), (info,), info)
+        return VarBinding(Var(f"packed_{len(self.added)}", info), call)

@@ -1,0 +1,205 @@
+"""Tuning for a range of shapes: few configurations, each measured at each representative shape, and which one is where.
+
+The rule is stored as winners at the representative shapes whose records name the range: a build at any shape within it
+uses the nearest one's (`records/near.py`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autosched.driver.build.tuned_layouts import TunedLayouts
+from autosched.driver.model_files import as_model, load_model
+from autosched.driver.models import as_module
+from autosched.driver.options import TuneOptions
+from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
+from autosched.driver.tasks import extract_tasks
+from autosched.driver.tune.job import Job
+from autosched.driver.tune.report import TuneReport
+from autosched.driver.tune.session import COMPLETE, SPENT
+from autosched.driver.tune.several import share
+from autosched.driver.tune.shape_ranges import Ranges, Shapes, representatives
+from autosched.ir import IRModule
+from autosched.records import database_to_write, open_store
+from autosched.records.near import RANGE, sizes_of, what_must_agree
+from autosched.space import Config, use_spaces
+from autosched.task import Task
+from autosched.tuner.measure import LocalMeasurer, MeasureOptions, Measurer
+from autosched.tuner.measure.compare import Compared
+
+NOISE = 0.03  # a configuration that takes so much more of the default's time than the best one is as good
+
+Load = Callable[[Shapes], IRModule]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Which configuration of a kernel is used where.
+
+    places  per representative shape: the workload in words, its configuration, and its time by the default's
+    """
+
+    name: str
+    places: tuple[tuple[str, str, float], ...]
+
+    @property
+    def n_configs(self) -> int:
+        """How many different ones there are; the default counts as one."""
+        return len({config for _, config, _ in self.places})
+
+    @property
+    def text(self) -> str:
+        """The rule in one line."""
+        parts = "; ".join(
+            f"{workload}: {config}, {ratio:.2f} of the default's time" for workload, config, ratio in self.places
+        )
+        kinds = f"{self.n_configs} configuration{'s' if self.n_configs != 1 else ''}"
+        return f"{self.name}: {kinds} for {len(self.places)} shapes ({parts})"
+
+
+def tune_range(
+    what: Any,
+    ranges: Ranges,
+    target: Any = None,
+    *,
+    params: Mapping[str, Any] | None = None,
+    records: Any = None,
+    options: TuneOptions | None = None,
+    progress: Callable[[TuneReport], None] | None = None,
+    measurer: Any = None,
+) -> TuneReport:
+    """Tune a model with symbolic sizes, or a file of one, for all shapes of some ranges: `tune(…, shapes=ranges)`.
+
+    returns  one report of the tasks at all representative shapes; the rules are among its notes
+    """
+    from autosched.driver.tune.entry import tune
+
+    options, points = options or TuneOptions(), representatives(ranges)
+
+    def load(shapes: Shapes) -> IRModule:
+        return at_shapes(what, shapes)
+
+    check_ends(load, points)
+    whole, begin = TuneReport(), time.monotonic()
+    for number, point in enumerate(points):
+        part = share(options, time.monotonic() - begin, whole.n_trials, len(points) - number)
+        report = tune(
+            load(point), target, params=params, records=records, options=part, progress=progress, measurer=measurer
+        )
+        _add(whole, report, point)
+        if report.interrupted:
+            return whole
+    rules = settle(load, points, target, params=params, records=records, options=options, measurer=measurer)
+    whole.notes += [rule.text for rule in rules]
+    return whole
+
+
+def check_ends(load: Load, points: Sequence[Shapes]) -> None:
+    """Load a model at both ends of a range: a size that is fixed shows at one of them, before hours are spent."""
+    for end in (points[0], points[-1]):
+        load(end)
+
+
+def at_shapes(what: Any, shapes: Shapes) -> IRModule:
+    """A model with its inputs' sizes fixed. Raises UsageError, ShapeError for what does not fit."""
+    return load_model(what, shapes) if isinstance(what, str | Path) else as_model(as_module(what), shapes)
+
+
+def _add(whole: TuneReport, part: TuneReport, point: Shapes) -> None:
+    """Take the report of one shape into that of all."""
+    at = ",".join(f"{name}:{'x'.join(map(str, shape))}" for name, shape in point.items())
+    whole.tasks += [dataclasses.replace(task, name=f"{task.name} at {at}") for task in part.tasks]
+    whole.n_trials, whole.n_failed = whole.n_trials + part.n_trials, whole.n_failed + part.n_failed
+    whole.elapsed_s, whole.n_skipped = whole.elapsed_s + part.elapsed_s, whole.n_skipped + part.n_skipped
+    whole.failures = {k: whole.failures.get(k, 0) + part.failures.get(k, 0) for k in {*whole.failures, *part.failures}}
+    whole.notes += [note for note in part.notes if note not in whole.notes]
+    whole.reason, whole.database, whole.interrupted = part.reason, part.database, part.interrupted
+    whole.device, whole.threads, whole.noise, whole.drift = part.device, part.threads, part.noise, part.drift
+
+
+def settle(
+    load: Load,
+    points: Sequence[Shapes],
+    target: Any = None,
+    *,
+    params: Mapping[str, Any] | None = None,
+    records: Any = None,
+    options: TuneOptions | None = None,
+    measurer: Any = None,
+) -> tuple[Rule, ...]:
+    """Measure every winner at every shape, keep few of them, and store which one is used where.
+
+    load    gives the model at a shape of each input;  points  the representative shapes
+    Raises  as `tune`.
+    """
+    options, chosen = (options or TuneOptions()).for_run_as(), resolve_target(target)
+    threads = options.threads if measurer is not None and options.threads else resolve_threads(options.threads)
+    where = records if records is not None else database_to_write()
+    with use_spaces(options.spaces), open_store(where) as store:
+        layouts = TunedLayouts(resolve_records([store]), chosen, threads)
+        found = [
+            extract_tasks(load(point), chosen, threads=threads, params=params, layouts=layouts) for point in points
+        ]
+        families = families_of(found)
+        job = Job([task for family in families for task in family], chosen, threads, store, options, {})
+        how = MeasureOptions(threads, job.cache, companions=options.companions(threads))
+        with (measurer or LocalMeasurer)(chosen, how) as opened:
+            return tuple(_settle(job, family, opened) for family in families)
+
+
+def families_of(tasks: Sequence[Sequence[Task]]) -> list[list[Task]]:
+    """The tasks of a model at several shapes, those that are one kernel at different sizes together; no single ones."""
+    families: dict[Any, dict[str, Task]] = {}
+    for part in tasks:
+        for task in part:
+            families.setdefault((task.name, what_must_agree(task.workload)), {}).setdefault(task.key, task)
+    return [list(family.values()) for family in families.values() if len(family) > 1]
+
+
+def _settle(job: Job, family: Sequence[Task], measurer: Measurer) -> Rule:
+    """The rule of one kernel, measured and stored."""
+    index = [job.tasks.index(task) for task in family]
+    winners = [job.named[i] for i in index if i in job.named and job.named[i] != job.defaults[i]]
+    options = list(dict.fromkeys(winners))
+    results = [_compare(job, i, options, measurer) for i in index]
+    picked = pick([[found.ratio for found in row] for row in results])
+    sizes = list(zip(*(sizes_of(task.workload) for task in family), strict=True))
+    extent = {"low": [min(size) for size in sizes], "high": [max(size) for size in sizes]}
+    places = []
+    for i, row, number in zip(index, results, picked, strict=True):
+        used = row[number]
+        if used.trial.is_ok:
+            facts = {RANGE: extent, SPENT: round(job.session.total_s, 2), COMPLETE: True}
+            job.store.add([job.record(i, used.trial, facts, is_winner=True)])
+        places.append((str(job.tasks[i].workload), "the default" if number == 0 else str(used.config), used.ratio))
+    return Rule(family[0].name, tuple(places))
+
+
+def _compare(job: Job, i: int, options: Sequence[Config], measurer: Measurer) -> list[Compared]:
+    """The default and each of the options at one shape, measured in turn."""
+    default = job.defaults[i]
+    others = [config for config in options if config != default]
+    first, *rest = measurer.compare(job.tasks[i], [default, *others])
+    by_config = {found.config: found for found in rest}
+    return [first, *(by_config.get(config, first) for config in options)]
+
+
+def pick(costs: Sequence[Sequence[float]], noise: float = NOISE) -> list[int]:
+    """For each shape the option to use, so that few are used and none is slower than the shape's best beyond noise.
+
+    costs  per shape the cost of each option by that of option 0, the default
+    """
+    allowed = [{o for o, cost in enumerate(row) if cost <= min(row) + noise} for row in costs]
+    kept: list[int] = []
+    left = set(range(len(costs)))
+    while left:
+        options = range(len(costs[0]))
+        best = min(options, key=lambda o: (-sum(o in allowed[i] for i in left), sum(costs[i][o] for i in left), o))
+        kept.append(best)
+        left = {i for i in left if best not in allowed[i]}
+    return [min((o for o in kept if o in allowed[i]), key=lambda o: (row[o], o)) for i, row in enumerate(costs)]

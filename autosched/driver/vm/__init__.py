@@ -1,0 +1,1 @@
+"""Modules built for the virtual machine: branches, calls and tuples between built graphs."""

@@ -1,0 +1,119 @@
+"""Interleaved measuring and the verdicts on it, with programs and times that are made up."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from autosched.driver.bench.programs import Program, start
+from autosched.driver.bench.rounds import LEAST_ROUNDS, Timing, measure, median_interval, repeat
+from autosched.driver.bench.verdict import compare
+
+
+def timing(name: str, medians: list[float], noise: float = 0.0) -> Timing:
+    return Timing(Program(name, 1, lambda: None), tuple(np.array([m, m + noise, m - noise]) for m in medians))
+
+
+def sleeper(name: str, seconds: float, log: list[str]) -> Program:
+    def run() -> None:
+        log.append(name)
+        time.sleep(seconds)
+
+    return Program(name, 1, run)
+
+
+def test_programs_take_turns_and_get_their_time() -> None:
+    log: list[str] = []
+    slow, fast = measure([sleeper("slow", 0.004, log), sleeper("fast", 0.001, log)], 0.15, warmup_s=0.01)
+    assert len(slow.rounds) == len(fast.rounds) >= LEAST_ROUNDS
+    assert slow.times_s.sum() >= 0.1
+    assert 0.003 < slow.median_s < 0.02
+    turns = sum(a != b for a, b in zip(log, log[1:]))
+    assert turns > LEAST_ROUNDS
+    assert slow.cpu_s < 0.5 * slow.median_s  # it sleeps
+    assert compare(fast, slow).is_clear
+
+
+@pytest.mark.alone
+def test_a_program_waits_until_the_threads_of_the_one_before_sleep() -> None:
+    spinning = threading.Event()
+
+    def spin() -> None:  # as other runtimes' threads do for a while after their work
+        end = time.perf_counter() + 0.08
+        while time.perf_counter() < end:
+            sum(range(1000))
+        spinning.clear()
+
+    def leave_a_thread() -> None:
+        spinning.set()
+        threading.Thread(target=spin).start()
+
+    met: list[bool] = []
+    programs = [Program("spins", 2, leave_a_thread), Program("quiet", 2, lambda: met.append(spinning.is_set()))]
+    measure(programs, 100.0, runs=LEAST_ROUNDS, warmup_s=0.0)
+    assert len(met) >= LEAST_ROUNDS
+    assert sum(met[-LEAST_ROUNDS:]) <= 1  # a tick of the system may hide one
+
+
+def test_a_number_of_runs_is_kept() -> None:
+    log: list[str] = []
+    (one,) = measure([sleeper("a", 0.0005, log)], 100.0, runs=17, warmup_s=0.001)
+    assert len(one.times_s) == 17
+
+
+def test_a_long_program_is_timed_from_its_first_run() -> None:
+    log: list[str] = []
+    assert len(repeat(sleeper("a", 0.03, log), 0.02)) == len(log) == 1
+
+
+def test_median_interval_covers_the_median_in_95_of_100_cases() -> None:
+    rng = np.random.default_rng(0)
+    for n in (6, 15, 200):
+        found = [median_interval(rng.exponential(size=n)) for _ in range(600)]
+        covered = np.mean([low <= math.log(2) <= high for low, high in found])
+        assert covered > 0.93
+        assert np.mean([high - low for low, high in found]) < 3
+    assert median_interval(np.arange(6.0)) == (0, 5)
+    assert median_interval(np.arange(9.0)) == (1, 7)
+    assert median_interval(np.array([3.0])) == (3, 3)
+
+
+def test_verdict_names_the_faster_one_and_its_interval() -> None:
+    clear = compare(timing("a", [1.0] * 9), timing("b", [1.3, 1.31, 1.32] * 3))
+    assert clear.text == "a is 1.31 ± 0.01 times faster than b"
+    other = compare(timing("a", [1.3, 1.31, 1.32] * 3), timing("b", [1.0] * 9))
+    assert other.text == "b is 1.31 ± 0.01 times faster than a"
+
+
+def test_verdict_says_how_large_a_difference_may_have_been_missed() -> None:
+    medians = [1 + 0.008 * (-1) ** i for i in range(40)]
+    text = compare(timing("a", [1.0] * 40), timing("b", medians)).text
+    assert text == "a and b: no difference found at ± 0.8 %"
+
+
+def test_drift_of_both_cancels_out() -> None:
+    rising = [1 + 0.05 * i for i in range(20)]
+    found = compare(timing("a", rising), timing("b", [1.02 * x for x in rising]))
+    assert found.is_clear
+    assert found.ratio == pytest.approx(1.02)
+    assert timing("a", rising).drift > 0.3
+
+
+def test_outliers_are_a_share() -> None:
+    times = np.array([1.0] * 18 + [9.0] * 2)
+    assert Timing(Program("a", 1, lambda: None), (times,)).outliers == pytest.approx(0.1)
+
+
+def test_start_tells_load_from_first_run() -> None:
+    def make() -> Program:
+        time.sleep(0.02)
+        return Program("a", 1, lambda: time.sleep(0.005))
+
+    made = start(make)
+    assert made.load_s is not None and 0.015 < made.load_s < 0.5
+    assert made.first_run_s is not None and 0.004 < made.first_run_s < 0.2
+    assert start(make, memory=False).memory_bytes is None

@@ -1,0 +1,59 @@
+"""The end of a tuning: what is named a winner has beaten the default twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+from autosched.driver.tune.finals import Finals, best_of
+from autosched.driver.tune.job import Job
+from autosched.space import Config
+from autosched.task import Measurement, Status
+from autosched.tuner.measure import Compared, Measurer
+
+DEFAULT, GOOD, LUCKY = (Config("t", {"n": n}) for n in range(3))
+
+
+def compared(config: Config, ratio: float, status: Status = Status.OK) -> Compared:
+    times = (1e-3 * ratio,) if status is Status.OK else ()
+    return Compared(config, Measurement(status, times), ratio, ratio - 0.02, ratio + 0.02)
+
+
+class Second:
+    """Compares for the second time: what each configuration's ratio is then; it notes who was asked for."""
+
+    def __init__(self, ratios: dict[Config, Compared]):
+        self.ratios, self.asked = ratios, list[Config]()
+
+    def compare(self, task: Any, configs: Sequence[Config]) -> Sequence[Compared]:
+        default, config = configs
+        assert default == DEFAULT
+        self.asked.append(config)
+        return compared(DEFAULT, 1.0), self.ratios[config]
+
+
+def winner(first: Sequence[Compared], second: Second) -> Config:
+    finals = Finals(
+        cast(Job, SimpleNamespace(tasks=["task"], named={})), cast(Measurer, second), lambda *_: None, is_complete=True
+    )
+    results = finals._confirmed(0, first)
+    return cast(Config, results[best_of(results)].config)
+
+
+def test_what_was_lucky_once_is_no_winner() -> None:
+    first = [compared(DEFAULT, 1.0), compared(GOOD, 0.9), compared(LUCKY, 0.8)]
+    second = Second({GOOD: compared(GOOD, 0.91), LUCKY: compared(LUCKY, 1.0)})
+    assert winner(first, second) == GOOD and second.asked == [LUCKY, GOOD]
+
+
+def test_the_default_wins_where_nothing_is_confirmed() -> None:
+    first = [compared(DEFAULT, 1.0), compared(GOOD, 0.9), compared(LUCKY, 0.8)]
+    second = Second({GOOD: compared(GOOD, 0.99), LUCKY: compared(LUCKY, 1.0, Status.WRONG_RESULT)})
+    assert winner(first, second) == DEFAULT
+    assert winner([compared(DEFAULT, 1.0), compared(GOOD, 1.0)], Second({})) == DEFAULT  # none to confirm
+
+
+def test_where_the_default_fails_there_is_nothing_to_beat() -> None:
+    first = [compared(DEFAULT, 1.0, Status.CRASH), compared(GOOD, 1.0)]
+    assert winner(first, Second({})) == GOOD
