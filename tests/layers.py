@@ -1,4 +1,4 @@
-"""Which room may import which: the table of docs/architecture.md against every import statement, read by AST."""
+"""Which package may import which: the table of docs/architecture.md against every import and name, read by AST."""
 
 from __future__ import annotations
 
@@ -9,32 +9,37 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROW = re.compile(r"^\|\s*(\d+)\s*\|([^|]*)\|")
-ROOM = re.compile(r"`(autosched\.\w+)`")
+PACKAGE = re.compile(r"`(autosched\.\w+)`")
+NAME = re.compile(r"(autosched\.\w+(?:\.\w+)*)(?::\w*)?")  # "module" or "module:attribute"
 
 
 def read_rows(architecture: str) -> dict[str, int]:
-    """Read the row of each room from the first two columns of the page's table."""
+    """Read the row of each package from the first two columns of the page's table."""
     rows: dict[str, int] = {}
     for line in architecture.splitlines():
         if found := ROW.match(line):
-            for room in ROOM.findall(found[2]):
-                if room in rows:
-                    raise ValueError(f"{room} stands in two rows")
-                rows[room] = int(found[1])
+            for package in PACKAGE.findall(found[2]):
+                if package in rows:
+                    raise ValueError(f"{package} stands in two rows")
+                rows[package] = int(found[1])
     return rows
 
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """Module `importer` has, in line `line`, an import of `imported`."""
+    """Module `importer` has, in line `line`, an import of `imported`, or a string that names it."""
 
     importer: str
     imported: str
     line: int
+    is_string: bool = False
 
 
 def find_imports(source: str, module: str, *, is_package: bool) -> Iterator[Import]:
-    """Find what a module of autosched imports from autosched, also inside functions and type-checking blocks."""
+    """Find what a module of autosched imports from autosched, also inside functions and type-checking blocks.
+
+    A string that names a module is an import too: somebody will import by it.
+    """
     parts = module.split(".")
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -42,11 +47,11 @@ def find_imports(source: str, module: str, *, is_package: bool) -> Iterator[Impo
         elif isinstance(node, ast.ImportFrom):
             base = parts[: len(parts) - node.level + is_package] if node.level else []
             prefix = ".".join([*base, *([node.module] if node.module else [])])
-            # `from autosched import tir` imports a room; elsewhere the name after `import` changes nothing
+            # `from autosched import tir` imports a package; elsewhere the name after `import` changes nothing
             names = [f"{prefix}.{alias.name}" for alias in node.names] if prefix == "autosched" else [prefix]
-        elif isinstance(node, ast.Call) and node.args and _callee(node.func) in ("import_module", "__import__"):
-            argument = node.args[0]
-            names = [argument.value] if isinstance(argument, ast.Constant) and isinstance(argument.value, str) else []
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and (found := NAME.fullmatch(node.value)):
+            yield Import(module, found[1], node.lineno, is_string=True)
+            continue
         else:
             continue
         for name in names:
@@ -54,26 +59,22 @@ def find_imports(source: str, module: str, *, is_package: bool) -> Iterator[Impo
                 yield Import(module, name, node.lineno)
 
 
-def _callee(function: ast.expr) -> str:
-    match function:
-        case ast.Attribute(attr=name) | ast.Name(id=name):
-            return name
-    return ""
-
-
-def room_of(module: str) -> str:
-    """Name the room that a module is in; the top of the package is its own."""
+def package_of(module: str) -> str:
+    """Name the package below autosched that a module is in; the top is its own."""
     return ".".join(module.split(".")[:2])
 
 
 def judge(found: Import, rows: Mapping[str, int]) -> str | None:
-    """Say what is wrong with an import, or None: it must stay in its room or go to a row further down."""
-    importer, imported = room_of(found.importer), room_of(found.imported)
-    if importer in ("autosched", imported):
+    """Say what is wrong with an import, or None: it must stay in its package or go to a row further down.
+
+    A string that names nothing in the table, such as an attribute's key, is no import.
+    """
+    importer, imported = package_of(found.importer), package_of(found.imported)
+    if importer in ("autosched", imported) or (found.is_string and imported not in rows):
         return None
-    for room in (importer, imported):
-        if room not in rows:
-            return f"{found.importer}:{found.line} imports {found.imported}, but {room} is in no row of the table"
+    for package in (importer, imported):
+        if package not in rows:
+            return f"{found.importer}:{found.line} imports {found.imported}, but {package} is in no row of the table"
     if rows[imported] > rows[importer]:
         return None
     direction = "sideways" if rows[imported] == rows[importer] else "up"

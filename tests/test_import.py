@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import autosched
-from autosched.faces import FACES, lazy_names, resolve
+from autosched.lazy_names import hook, lazy_names, resolve
+from autosched.public_names import HOOKS, NAMES
 
 HEAVY = (
     "numba", "llvmlite", "numpy", "scipy", "sklearn", "xgboost", "optuna", "sqlalchemy", "torch", "onnx", "onnxruntime",
@@ -49,7 +50,7 @@ def test_dir_shows_late_names() -> None:
     assert {"build", "tune", "Target", "__version__"} <= set(dir(autosched))
 
 
-@pytest.mark.parametrize("where", sorted({where for names in FACES.values() for where in names.values()}))
+@pytest.mark.parametrize("where", sorted({where for names in (*NAMES.values(), HOOKS) for where in names.values()}))
 def test_every_late_name_exists(where: str) -> None:
     resolve(where)
 
@@ -57,6 +58,17 @@ def test_every_late_name_exists(where: str) -> None:
 def test_a_late_name_is_looked_up_once() -> None:
     value = autosched.TVMError
     assert vars(autosched)["TVMError"] is value
+
+
+def test_a_package_that_nothing_is_registered_for_has_no_late_names() -> None:
+    with pytest.raises(KeyError):
+        lazy_names("autosched.nothing")
+
+
+def test_a_hook_is_called_by_its_name() -> None:
+    assert hook("build") is autosched.build
+    with pytest.raises(KeyError):
+        hook("nothing")
 
 
 def test_names_come_only_from_the_table() -> None:

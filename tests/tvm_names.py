@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from autosched import arith, autotvm, contrib, relay, te, tir, topi
-from autosched.faces import ALIASES, FACES
 from autosched.ir import IRModule
 from autosched.meta_schedule import Database
+from autosched.public_names import ALIASES, NAMES
 from autosched.relax import BlockBuilder, dpl, transform
 from autosched.relax.op import OPERATORS
 from autosched.relax.pipeline import PIPELINES
@@ -69,7 +69,9 @@ def generated() -> str:
     lines += [f"| `tir.stmt_functor` | {listed([n for n in public(tir.stmt_functor) if n[0].islower()])} |"]
     lines += [f"| `topi` | {listed([n for n in public(topi) if n[0].islower()])} |"]
     lines += [f"| `relay` | {listed([n for n in public(relay.op) if n[0].islower()])} |"]
-    own = [n for n in public(relay.nn) if n not in ("unwrap", "info", "reshape_to", "resolve")] + more_nn.__all__
+    own = [
+        n for n in public(relay.nn) if n not in ("unwrap", "info", "reshape_to", "hook", "resolve")
+    ] + more_nn.__all__
     own = sorted(n for n in set(own) if n != "Pair")
     lines += [f"| `relay.nn` | {listed([n for n in own if n[0].islower()])} |"]
     lines += ["", "| of relax | names |", "|---|---|"]
@@ -77,7 +79,7 @@ def generated() -> str:
     lines += [f"| `relax.op` | {listed(operators)} |"]
     lines += [f"| `relax.op.nn` | {listed(sorted(n[3:] for n in OPERATORS if n.startswith('nn.')))} |"]
     passes = [n for n in public(transform) if n[0].isupper() and inspect.isfunction(getattr(transform, n))]
-    passes += [name for name in FACES["autosched.relax.transform"]]
+    passes += [name for name in NAMES["autosched.relax.transform"]]
     lines += [f"| `relax.transform` | {listed(sorted(passes))} |"]
     lines += [f"| `relax.get_pipeline` | {listed(sorted(PIPELINES))} |"]
     lines += [f"| operators that `relax.transform.Gradient` knows | {listed(sorted(n[6:] for n in RULES))} |"]
@@ -86,7 +88,7 @@ def generated() -> str:
     lines += [f"| `{alias}` | `{real}` |" for alias, real in sorted(ALIASES.items())]
     renamed = {
         f"{package}.{name}": where.replace(":", ".")
-        for package, names in FACES.items() for name, where in names.items()
+        for package, names in NAMES.items() for name, where in names.items()
         if package == "autosched" and name in ("compile", "gpu", "context", "tirx", "s_tir", "register_func")
     }  # fmt: skip
     lines += [f"| `{name}` | `{where}` |" for name, where in sorted(renamed.items())]

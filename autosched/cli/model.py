@@ -83,8 +83,8 @@ def open_executable(path: Path, common: Common, shapes: Shapes | None = None) ->
     """
     check_model(path)
     if is_built(path):
-        from autosched.faces import load
         from autosched.runtime import Executable
+        from autosched.runtime.library import load
 
         if shapes:
             raise UsageError("--shapes does not apply to an artifact", hint="its shapes are fixed; build it again")

@@ -70,7 +70,7 @@ def _called(function: Any) -> Any:
 def _from_frontend(what: Any) -> IRModule | None:
     """The module of a model of `frontend.nn` with its spec, or of an exported program; None for other things.
 
-    Neither room is imported for it: whoever has such an object has imported its module.
+    Neither package is imported for it: whoever has such an object has imported its module.
     """
     nn, torch = sys.modules.get("autosched.frontend.nn"), sys.modules.get("torch.export")
     if torch is not None and isinstance(what, torch.ExportedProgram):

@@ -1,6 +1,6 @@
 """What both IR levels share: nodes, modules, equality by form."""
 
-from autosched.faces import lazy_names
+from autosched.lazy_names import lazy_names
 from autosched.ir.module import GlobalVar, IRModule
 from autosched.ir.node import FrozenDict, Node, Span, children, map_children, walk
 from autosched.ir.structural import assert_structural_equal, structural_equal, structural_hash, structural_key

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from autosched.errors import InvalidTypeError, InvalidValueError
-from autosched.faces import resolve
 from autosched.ir import printing
 from autosched.ir.node import FrozenDict, Node
+from autosched.lazy_names import hook
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,7 +25,7 @@ class GlobalVar(Node):
 
     def __call__(self, *args: Any) -> Any:
         """A call of the function in a graph."""
-        return resolve("autosched.relay.expr:call")(self, args)
+        return hook("call")(self, args)
 
     def __repr__(self) -> str:
         return f'I.GlobalVar("{self.name}")'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from autosched.driver.build.choose import is_scheduled
@@ -13,6 +13,7 @@ from autosched.ir.transform import Pass, graph_pass
 from autosched.meta_schedule.database import Database, JSONDatabase
 from autosched.meta_schedule.tasks import ExtractedTask, tune_tasks
 from autosched.meta_schedule.workload import module_of
+from autosched.relax.pipeline import ZERO_PASSES
 from autosched.target import Target
 from autosched.tir import PrimFunc
 
@@ -92,3 +93,11 @@ def MetaScheduleTuneIRMod(  # noqa: N802
         return module
 
     return graph_pass("MetaScheduleTuneIRMod")(tune)
+
+
+def _current_database() -> Sequence[Pass]:
+    """What the zero pipeline does within `with database:`."""
+    return (MetaScheduleApplyDatabase(),) if Database.current() is not None else ()
+
+
+ZERO_PASSES.append(_current_database)

@@ -1,6 +1,6 @@
 """The graph level: relax functions in an IRModule, operators, passes."""
 
-from autosched.faces import lazy_names
+from autosched.lazy_names import lazy_names
 from autosched.ir.module import GlobalVar, IRModule
 from autosched.relax import op
 from autosched.relax.block_builder import BlockBuilder

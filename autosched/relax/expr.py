@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from autosched.errors import IndexOutOfRangeError, InvalidTypeError
-from autosched.faces import resolve
 from autosched.ir import printing
 from autosched.ir.module import GlobalVar
 from autosched.ir.node import DEFINES, IGNORED, FrozenDict, Node, Span
+from autosched.lazy_names import hook
 from autosched.relax.struct_info import (
     Expr,
     FuncStructInfo,
@@ -355,7 +355,7 @@ class Function(Node):
 
     def __call__(self, *args: Any) -> Any:
         """A call of the function in a graph."""
-        return resolve("autosched.relay.expr:call")(self, args)
+        return hook("call")(self, args)
 
     @property
     def ret_ty(self) -> StructInfo | None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from autosched.errors import InvalidValueError
@@ -34,6 +33,7 @@ from autosched.relax.transform import (
 from autosched.target import Target
 
 PIPELINES: dict[str, Callable[..., Sequential]] = {}
+ZERO_PASSES: list[Callable[[], Sequence[Pass]]] = []  # what higher packages add to the zero pipeline when it is made
 
 
 def register_pipeline(name: str) -> Callable[[Callable[..., Sequential]], Callable[..., Sequential]]:
@@ -52,9 +52,7 @@ def register_pipeline(name: str) -> Callable[[Callable[..., Sequential]], Callab
 def zero_pipeline() -> Sequential:
     """Operators to kernels, fused: no layouts; no schedules but those of a tuning database that is current."""
     passes = [LegalizeOps(), AnnotateTIROpPattern(), FoldConstant(), FuseOps(), FuseTIR()]
-    database = sys.modules.get("autosched.meta_schedule.database")
-    if database is not None and database.Database.current() is not None:
-        passes.append(transform.MetaScheduleApplyDatabase())
+    passes += [step for more in ZERO_PASSES for step in more()]
     return Sequential(passes, name="zero")
 
 

@@ -1,6 +1,6 @@
 """TVM's Relay, as far as it takes to write, import, build and run a model: a builder over relax."""
 
-from autosched.faces import lazy_names
+from autosched.lazy_names import lazy_names
 from autosched.ir import GlobalVar, IRModule
 from autosched.relay import op
 from autosched.relay.build_module import bind_params_by_name, build, create_executor, optimize

@@ -12,8 +12,8 @@ from autosched import driver
 from autosched.driver.build.pipeline import graph_passes, run_passes
 from autosched.driver.settings import resolve_target
 from autosched.errors import InvalidTypeError, InvalidValueError
-from autosched.faces import resolve
 from autosched.ir import IRModule
+from autosched.lazy_names import hook
 from autosched.records import DispatchContext, FallbackContext
 from autosched.relax.transform import BindParams
 from autosched.relay.expr import GraphFunction, from_expr, unwrap
@@ -46,7 +46,7 @@ def tuning_context(target: Any) -> AbstractContextManager[Any]:
     """TopHub's records, unless the user has chosen a context: those replace them fully."""
     if not isinstance(DispatchContext.current, FallbackContext):
         return nullcontext()
-    context: AbstractContextManager[Any] = resolve("autosched.autotvm.tophub:context")(target or Target("llvm"))
+    context: AbstractContextManager[Any] = hook("tophub")(target or Target("llvm"))
     return context
 
 

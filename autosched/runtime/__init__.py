@@ -1,6 +1,6 @@
 """Runs built artifacts; imports neither the compiler nor Numba."""
 
-from autosched.faces import lazy_names
+from autosched.lazy_names import lazy_names
 from autosched.runtime.array import NDArray, array, empty, from_dlpack
 from autosched.runtime.artifact import Contents, NeedsRebuildError, is_artifact, load_contents, save_contents
 from autosched.runtime.cache import KernelCache, kernel_cache
@@ -23,7 +23,7 @@ from autosched.runtime.graph import NOP, Graph, Node, Storage, Value, check_grap
 from autosched.runtime.graph_executor import GraphExecutor, NodeTime
 from autosched.runtime.graph_module import GraphModule
 from autosched.runtime.kernel import ABI_VERSION, ArgSpec, Kernel, Phase
-from autosched.runtime.library import enabled, module_of_contents, num_threads, system_lib
+from autosched.runtime.library import enabled, load_module, module_of_contents, num_threads, system_lib
 from autosched.runtime.loader import ALLOWED_SYMBOLS, check_object, load_objects, unload_objects
 from autosched.runtime.module import Function, Module
 from autosched.runtime.params import load_param_dict, save_param_dict
@@ -71,6 +71,7 @@ __all__ = [
     "is_artifact",
     "kernel_cache",
     "load_contents",
+    "load_module",
     "load_objects",
     "load_param_dict",
     "measure",

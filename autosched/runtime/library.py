@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
+from typing import Any
 
-from autosched.errors import InvalidTypeError, InvalidValueError
-from autosched.runtime.artifact import Contents, load_contents
+from autosched.env import AUTOSCHED_STRICT
+from autosched.errors import ArtifactError, InvalidTypeError, InvalidValueError
+from autosched.lazy_names import hook
+from autosched.runtime.artifact import Contents, NeedsRebuildError, load_contents
 from autosched.runtime.device import device
 from autosched.runtime.executable import Executable
 from autosched.runtime.module import Module
 from autosched.target import choose_threads
 
 
-def load_module(path: str | Path, fmt: str = "") -> Module | Executable:
-    """Read an artifact that `export_library` or `save` wrote, whatever its extension.
+def load(path: Any) -> Any:
+    """Read an artifact: the Executable or Module that `save` or `export_library` wrote.
+
+    Where its machine code runs here no compiler is needed; elsewhere its kernels are built again, with a warning.
+    Raises  InvalidValueError if there is no such file; ArtifactError if it is damaged or from a newer version, and,
+            with AUTOSCHED_STRICT, if its kernels would have to be built again.
+    """
+    try:
+        return read_module(path)
+    except NeedsRebuildError as error:
+        if error.reason != "source" and AUTOSCHED_STRICT.get():
+            hint = "unset AUTOSCHED_STRICT, or build the model on this machine"
+            raise ArtifactError(error.message, hint=hint) from None
+        if error.reason != "source":
+            logging.getLogger("autosched").warning("%s; its kernels are built again for this machine", error.message)
+        return hook("rebuild")(error.contents)
+
+
+def load_module(path: Any, fmt: str = "") -> Any:
+    """TVM's name of `load`; a file's format is known from its first bytes."""
+    return load(path)
+
+
+def read_module(path: str | Path) -> Module | Executable:
+    """Read an artifact, whatever its extension, without a compiler.
 
     Raises InvalidValueError (ValueError) if there is no such file, else as `artifact.load_contents`.
     """

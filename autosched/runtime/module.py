@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import InvalidTypeError, InvalidValueError, NameNotFoundError, ShapeError
-from autosched.faces import lazy_names
+from autosched.lazy_names import lazy_names
 from autosched.runtime.array import NDArray
 from autosched.runtime.artifact import Contents, export_path, save_contents
 from autosched.runtime.device import CPU, Device

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from autosched.errors import InvalidValueError, TVMError
 from autosched.runtime.device import Device, device
-from autosched.runtime.library import load_module
+from autosched.runtime.library import read_module
 from autosched.runtime.registry import get_global_func
 
 
@@ -46,7 +46,7 @@ class LocalSession:
 
     def load_module(self, path: str) -> Any:
         """Load an uploaded library. Raises ValueError if there is none of that name."""
-        return load_module(str(self._path(path)))
+        return read_module(str(self._path(path)))
 
     def get_function(self, name: str) -> Any:
         """A registered function."""

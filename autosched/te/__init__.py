@@ -1,6 +1,6 @@
 """Tensor expressions: say what each element is; `create_prim_func` makes the loops."""
 
-from autosched.faces import lazy_names
+from autosched.lazy_names import lazy_names
 from autosched.te.build import (
     comm_reducer, compute, max, max_value, min, min_value, placeholder, prod, reduce_axis, size_var, sum, tag_scope,
     var,

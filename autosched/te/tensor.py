@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autosched.errors import InvalidTypeError, InvalidValueError
-from autosched.faces import resolve
 from autosched.ir.node import IGNORED, FrozenDict, Node, walk
+from autosched.lazy_names import hook
 from autosched.tir import expr as E
 from autosched.tir.axis import IterVar, Reduce
 from autosched.tir.buffer import ProducerLoad
@@ -172,7 +172,7 @@ class Tensor(Node, ExprOperators):
         """Element-wise arithmetic of whole tensors, broadcast; of one element where both are."""
         if self.ndim == 0 and all(not isinstance(x, Tensor) or x.ndim == 0 for x in (a, b)):
             return getattr(E, _SCALAR[operator])(to_expr_like(a), to_expr_like(b))
-        return resolve(f"autosched.topi:{operator}")(a, b)
+        return getattr(hook("tensor operators"), operator)(a, b)
 
     def __add__(self, other: Any) -> Any:
         return self._with("add", self, other)
@@ -203,7 +203,7 @@ class Tensor(Node, ExprOperators):
 
     def astype(self, dtype: str) -> Any:
         """The tensor (or its one element) in another dtype."""
-        return E.cast(dtype, self()) if self.ndim == 0 else resolve("autosched.topi:cast")(self, dtype)
+        return E.cast(dtype, self()) if self.ndim == 0 else hook("tensor operators").cast(self, dtype)
 
     def __repr__(self) -> str:
         return f"Tensor(shape={[str(E.const_int(s) or s) for s in self.shape]}, op.name={self.name})"

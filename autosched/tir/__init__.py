@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from autosched.faces import lazy_names
+from autosched.lazy_names import lazy_names
 from autosched.tir.axis import OPAQUE, REDUCE, SCAN, SPATIAL, CommReducer, IterVar, Range, Reduce
 from autosched.tir.buffer import Buffer, BufferLoad, ProducerLoad
 from autosched.tir.dtypes import is_float, is_int

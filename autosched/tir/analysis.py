@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import InvalidTypeError, VerifyError
-from autosched.faces import lazy_names
 from autosched.ir.module import IRModule
 from autosched.ir.node import Node, children, walk
+from autosched.lazy_names import lazy_names
 from autosched.tir import expr as E
 from autosched.tir.access import infer_regions
 from autosched.tir.buffer import Buffer, BufferLoad

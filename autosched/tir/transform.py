@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from autosched.faces import resolve
 from autosched.ir.transform import function_kind
+from autosched.lazy_names import hook
 from autosched.tir.function import PrimFunc
 
 
@@ -18,14 +18,11 @@ def prim_func_pass(
     return function_kind(PrimFunc, "transform_function", pass_func, opt_level, name, required)
 
 
-_PASSES = "autosched.codegen.lower.tvm_passes"
-
-
 def __getattr__(name: str) -> Any:
-    if name.startswith("_") or name not in resolve(f"{_PASSES}:NAMES"):
+    if name.startswith("_") or name not in hook("lowering passes").NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return resolve(f"{_PASSES}:{name}")
+    return getattr(hook("lowering passes"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *resolve(f"{_PASSES}:NAMES")})
+    return sorted({*globals(), *hook("lowering passes").NAMES})

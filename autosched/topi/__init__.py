@@ -1,6 +1,6 @@
 """Computes of operators, written with `te`: a file a family."""
 
-from autosched.faces import lazy_names
+from autosched.lazy_names import lazy_names
 from autosched.topi import nn
 from autosched.topi.attention import attention
 from autosched.topi.broadcast import (

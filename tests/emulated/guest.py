@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from autosched.runtime import NeedsRebuildError
-from autosched.runtime.library import load_module
+from autosched.runtime.library import read_module
 from autosched.target import host_cpu
 
 LINE = "case\t"  # how a line of a case begins
@@ -41,7 +41,7 @@ def run(folder: Path, case: dict[str, Any]) -> tuple[float, str]:
     arrays = [np.load(folder / f"{name}.{n}.npy") for n in range(case["inputs"] + case["outputs"])]
     inputs, expected = arrays[: case["inputs"]], arrays[case["inputs"] :]
     try:
-        loaded = load_module(folder / f"{name}.asx")
+        loaded = read_module(folder / f"{name}.asx")
     except NeedsRebuildError as refusal:
         return (0.0 if case["refused"] else float("inf")), str(refusal)
     if case["refused"]:

@@ -31,7 +31,10 @@ NEEDED = (
     Path("/usr/lib/ISOLINUX/isolinux.bin"),
     Path("/usr/lib/syslinux/modules/bios/ldlinux.c32"),
 )
-RUNTIME = ("__init__.py", "durations.py", "env.py", "errors.py", "faces.py", "project.py", "version.py", "runtime")
+RUNTIME = (
+    *("__init__.py", "durations.py", "env.py", "errors.py", "lazy_names.py", "project.py", "public_names.py"),
+    *("version.py", "runtime"),
+)
 
 INIT = """#!/bin/busybox sh
 b=/bin/busybox

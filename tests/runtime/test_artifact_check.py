@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from autosched.errors import ArtifactError
-from autosched.faces import load
 from autosched.runtime import Executable, NeedsRebuildError, load_contents
 from autosched.runtime.artifact import _HEADER, FORMAT_VERSION, MAGIC
+from autosched.runtime.library import load
 from tests.runtime.kernels import chain
 
 Change = Callable[[dict[str, Any]], object]

@@ -19,9 +19,9 @@ from autosched.driver.build.entry import build
 from autosched.driver.model_files import load_model
 from autosched.driver.options import TuneOptions
 from autosched.errors import UsageError
-from autosched.faces import load
 from autosched.runtime import Executable
 from autosched.runtime.artifact import is_artifact
+from autosched.runtime.library import load
 from autosched.target import Target
 from autosched.target.threads import choose_threads, thread_limits
 

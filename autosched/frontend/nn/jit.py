@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from autosched import faces
 from autosched.errors import InvalidValueError
 from autosched.frontend.nn.export import export_tvm
 from autosched.ir.module import IRModule
+from autosched.lazy_names import hook
 from autosched.relax.transform import BindParams
 
 FORMATS = ("torch", "tvm")
@@ -25,7 +25,7 @@ def jit(module: Any, spec: Mapping[str, Any], device: Any, pipeline: Any, out_fo
     if without:
         raise InvalidValueError(f"parameters without data: {', '.join(without[:5])}", hint="call load_state_dict first")
     values = {name: p.data.numpy() for name, p in parameters}
-    build = faces.resolve("autosched.driver:build")
+    build = hook("build")
     methods = {}
     for method in spec:
         one = IRModule({"main": exported[method].with_attr("global_symbol", "main")})

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from autosched.errors import InvalidTypeError, InvalidValueError
-from autosched.faces import resolve
 from autosched.ir.module import GlobalVar
 from autosched.ir.structural import structural_equal
+from autosched.lazy_names import resolve
 from autosched.relax.expr import (
     Call,
     Constant,

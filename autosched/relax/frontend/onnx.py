@@ -1,5 +1,5 @@
 """`relax.frontend.onnx.from_onnx`, attached on first use."""
 
-from autosched.faces import lazy_names
+from autosched.lazy_names import lazy_names
 
 __getattr__, __dir__ = lazy_names(__name__)

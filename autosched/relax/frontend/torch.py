@@ -1,5 +1,5 @@
 """`relax.frontend.torch.from_fx` and `from_exported_program`, attached on first use."""
 
-from autosched.faces import lazy_names
+from autosched.lazy_names import lazy_names
 
 __getattr__, __dir__ = lazy_names(__name__)

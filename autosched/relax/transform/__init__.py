@@ -1,6 +1,6 @@
 """Passes over modules, under TVM's names: each is called with its options and gives a pass."""
 
-from autosched.faces import lazy_names
+from autosched.lazy_names import lazy_names
 from autosched.ir.transform import Pass, PassContext, Sequential, module_pass
 from autosched.relax.transform.annotate_patterns import AnnotateTIROpPattern, OpPattern, annotate_patterns, pattern_of
 from autosched.relax.transform.bind_params import BindParams

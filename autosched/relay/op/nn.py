@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from autosched.errors import InvalidValueError, ShapeError
-from autosched.faces import resolve
+from autosched.lazy_names import resolve
 from autosched.relax import Expr, op
 from autosched.relay.expr import TupleWrapper, unwrap
 from autosched.relay.op.tensor import info

@@ -1,6 +1,6 @@
 """Schedules: rewriting functions of the loop level step by step."""
 
-from autosched.faces import lazy_names
+from autosched.lazy_names import lazy_names
 from autosched.tir.schedule.rv import BlockRV, ExprRV, LoopRV
 from autosched.tir.schedule.schedule import Schedule
 from autosched.tir.schedule.trace import Instruction, Trace

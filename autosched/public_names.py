@@ -1,18 +1,15 @@
-"""Names that stand in a low room and are defined in a higher one: strings, resolved on first use.
+"""Which names each package shows though they are made elsewhere, and what stands behind the hooks of lower packages.
 
-TVM puts `relax.build` or `relax.frontend.onnx` into packages that, here, must not know the compiler above them. Such
-a package says `__getattr__, __dir__ = lazy_names(__name__)`, and the table below says where each name is defined.
-The table for "autosched" itself is what makes `import autosched` fast: nothing is loaded before it is used.
+TVM puts `relax.build` or `relax.frontend.onnx` into packages that, here, must not know the compiler above them. This
+module lies above all packages: it registers such names, as strings, with `lazy_names`, which imports them when they are
+first used. The table for "autosched" itself is what makes `import autosched` fast: nothing is loaded before.
 """
 
 from __future__ import annotations
 
-import importlib
-import importlib.machinery
-import logging
-import sys
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from collections.abc import Mapping
+
+from autosched import lazy_names
 
 _DEVICES = (
     *("cpu", "cuda", "gpu", "rocm", "opencl", "metal", "vulkan", "vpi", "hexagon", "ext_dev", "webgpu"),
@@ -26,7 +23,7 @@ _TIR_MATH = (
 )
 
 # package -> name -> "module" (the module itself) or "module:attribute"
-FACES: Mapping[str, Mapping[str, str]] = {
+NAMES: Mapping[str, Mapping[str, str]] = {
     "autosched": {
         # the compiler
         "build": "autosched.driver:build",
@@ -44,10 +41,10 @@ FACES: Mapping[str, Mapping[str, str]] = {
         "ApplyHistoryBest": "autosched.records:ApplyHistoryBest",
         "ApplyConfig": "autosched.records:ApplyConfig",
         "FallbackContext": "autosched.records:FallbackContext",
-        # what every room shares
+        # what every package shares
         "IRModule": "autosched.ir:IRModule",
         "Target": "autosched.target:Target",
-        "load": "autosched.faces:load",
+        "load": "autosched.runtime.library:load",
         "Executable": "autosched.runtime:Executable",
         "Module": "autosched.runtime:Module",
         "BenchmarkResult": "autosched.runtime:BenchmarkResult",
@@ -141,7 +138,6 @@ FACES: Mapping[str, Mapping[str, str]] = {
     "autosched.runtime": {
         "ndarray": "autosched.runtime.ndarray",
         "convert": "autosched.runtime.values:convert",
-        "load_module": "autosched.faces:load_module",
         "profiler_vm": "autosched.runtime.profiler_vm",
         "ShapeTuple": "autosched.runtime.values:ShapeTuple",
         "String": "autosched.runtime.values:String",
@@ -150,7 +146,7 @@ FACES: Mapping[str, Mapping[str, str]] = {
     "autosched.runtime.module": {
         "BenchmarkResult": "autosched.runtime.timing:BenchmarkResult",
         "enabled": "autosched.runtime.library:enabled",
-        "load_module": "autosched.faces:load_module",
+        "load_module": "autosched.runtime.library:load_module",
         "num_threads": "autosched.runtime.library:num_threads",
         "system_lib": "autosched.runtime.library:system_lib",
     },
@@ -289,104 +285,19 @@ ALIASES: Mapping[str, str] = {
     "autosched.ffi": "autosched.runtime.registry",
 }
 
-# The printer lies above `ir`; its hook there is filled on first use.
-PRINTER = "autosched.script.printer:script"
+# What a lower package calls and a higher one defines, by the name that the lower one asks `lazy_names.hook` for.
+HOOKS: Mapping[str, str] = {
+    "script": "autosched.script.printer:script",
+    "call": "autosched.relay.expr:call",
+    "tensor operators": "autosched.topi",
+    "lowering passes": "autosched.codegen.lower.tvm_passes",
+    "build": "autosched.driver:build",
+    "rebuild": "autosched.driver:rebuild",
+    "tophub": "autosched.autotvm.tophub:context",
+}
 
 
-class _AliasFinder:
-    """Lets `import` find a module under a second name; both names give one module.
-
-    A finder and loader by what it does: their base classes, in importlib.abc, take longer to load than all of this.
-    """
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        """Answer for the names of the table and everything below them."""
-        return None if _real_name(name) is None else importlib.machinery.ModuleSpec(name, cast(Any, self))
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> Any:
-        """Give the module itself."""
-        real = _real_name(spec.name)
-        assert real is not None, "find_spec knew the name"
-        module = importlib.import_module(real)
-        self._specs[spec.name] = module.__spec__
-        return module
-
-    def exec_module(self, module: Any) -> None:
-        """Nothing: the module has run under its own name; it gets back the spec that `import` has exchanged."""
-        module.__spec__ = self._specs.get(module.__spec__.name, module.__spec__)
-
-    def __init__(self) -> None:
-        self._specs: dict[str, Any] = {}
-
-
-def _real_name(name: str) -> str | None:
-    rest = ""
-    while name:  # the longest alias counts
-        if name in ALIASES:
-            return ALIASES[name] + rest
-        name, dot, last = name.rpartition(".")
-        rest = f"{dot}{last}{rest}"
-    return None
-
-
-def install_aliases() -> None:
-    """Let `import` find the names of `ALIASES`."""
-    if not any(isinstance(finder, _AliasFinder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _AliasFinder())  # before the finder that would load a package's files a second time
-
-
-def resolve(where: str) -> Any:
-    """Import what "module" or "module:attribute" names."""
-    module, _, attribute = where.partition(":")
-    loaded = importlib.import_module(module)
-    return getattr(loaded, attribute) if attribute else loaded
-
-
-def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Make the `__getattr__` and `__dir__` of a package whose late names stand in the table.
-
-    A name is looked up once: it becomes an attribute of the package when it is first used.
-    """
-    names = FACES[package]
-
-    def get(name: str) -> Any:
-        if name not in names:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = resolve(names[name])
-        setattr(sys.modules[package], name, value)
-        return value
-
-    def list_names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *names})
-
-    return get, list_names
-
-
-def load(path: Any) -> Any:
-    """Read an artifact: the Executable or Module that `save` or `export_library` wrote.
-
-    Where its machine code runs here no compiler is needed; elsewhere its kernels are built again, with a warning.
-    Raises  InvalidValueError if there is no such file; ArtifactError if it is damaged or from a newer version, and,
-            with AUTOSCHED_STRICT, if its kernels would have to be built again.
-    """
-    library = resolve("autosched.runtime.library")
-    try:
-        return library.load_module(path)
-    except resolve("autosched.runtime:NeedsRebuildError") as error:
-        if error.reason == "source":
-            return resolve("autosched.driver:rebuild")(error.contents)
-        if resolve("autosched.env:AUTOSCHED_STRICT").get():
-            hint = "unset AUTOSCHED_STRICT, or build the model on this machine"
-            raise resolve("autosched.errors:ArtifactError")(error.message, hint=hint) from None
-        logging.getLogger("autosched").warning("%s; its kernels are built again for this machine", error.message)
-        return resolve("autosched.driver:rebuild")(error.contents)
-
-
-def load_module(path: Any, fmt: str = "") -> Any:
-    """TVM's name of `load`; a file's format is known from its first bytes."""
-    return load(path)
-
-
-def install_printer() -> None:
-    """Give `ir` the printer, so that `mod.show()` and `mod.script()` work."""
-    resolve("autosched.ir.printing:set_printer")(resolve(PRINTER))
+def register() -> None:
+    """Register everything; `import autosched` does."""
+    lazy_names.register(NAMES, HOOKS)
+    lazy_names.install_aliases(ALIASES)

@@ -1,4 +1,4 @@
-"""Late names, and `load`, which builds an artifact's kernels again where its machine code does not run."""
+"""`load`, which builds an artifact's kernels again where its machine code does not run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import autosched
-from autosched import faces
 from autosched.errors import ArtifactError, InvalidValueError
 from autosched.runtime import Contents, Executable, NeedsRebuildError, library
 from tests.runtime.kernels import ROW, chain
@@ -45,17 +44,8 @@ def test_load_says_that_it_builds_again_and_does(
     def refuse(path: Path) -> Contents:
         raise NeedsRebuildError("it needs avx512f", "features", contents, ("avx512f",))
 
-    def resolve(where: str) -> object:
-        return (lambda given: ("built again", given)) if where == "autosched.driver:rebuild" else original(where)
-
-    original = faces.resolve
     monkeypatch.setattr(library, "load_contents", refuse)
-    monkeypatch.setattr(faces, "resolve", resolve)
+    monkeypatch.setattr(autosched.driver, "rebuild", lambda given: ("built again", given))
     with caplog.at_level(logging.WARNING, logger="autosched"):
         assert autosched.load(artifact) == ("built again", contents)
     assert "it needs avx512f; its kernels are built again" in caplog.text
-
-
-def test_a_package_without_a_table_has_no_late_names() -> None:
-    with pytest.raises(KeyError):
-        faces.lazy_names("autosched.nothing")
