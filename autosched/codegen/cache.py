@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import os
+import re
 import zlib
 from importlib.metadata import version
 from pathlib import Path
@@ -19,13 +21,42 @@ from autosched.target import Target
 from autosched.tir.function import PrimFunc
 
 
+_IMPORT = re.compile(rb"\n *(?:from|import) autosched(?:\.| import )(\w+)")
+
+
 @functools.cache
 def toolchain() -> str:
-    """What decides what code comes out: versions, and the text of the passes and emitters themselves."""
-    folder = Path(__file__).parent
-    sources = sorted(path for room in ("cpu", "lower") for path in (folder / room).glob("*.py"))
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
-    return f"{GENERATOR} {digest} numba {version('numba')} llvmlite {version('llvmlite')}"
+    """What decides what code comes out: versions, and the text of `codegen` and of all that it is built on.
+
+    Read once a process, which takes about 10 ms: a proof mended in `tir` makes old kernels misses as a new emitter does.
+    """
+    digest = hashlib.sha256()
+    for _, text in sorted(sources_below("codegen").items()):
+        digest.update(text)
+    return f"{GENERATOR} {digest.hexdigest()} numba {version('numba')} llvmlite {version('llvmlite')}"
+
+
+def sources_below(package: str) -> dict[str, bytes]:
+    """The text of each file of a package of autosched and of all packages that it imports, directly or through others."""
+    root = Path(__file__).parents[1]
+    found: dict[str, bytes] = {}
+    seen, todo = {package}, [package]
+    while todo:
+        name = todo.pop()
+        for path in _python_files(root / name):
+            with open(path, "rb") as file:
+                text = file.read()
+            found[os.path.relpath(path, root)] = text
+            new = {match.decode() for match in _IMPORT.findall(b"\n" + text)} - seen
+            seen |= new
+            todo += new
+    return found
+
+
+def _python_files(module: Path) -> list[str]:
+    if not module.is_dir():
+        return [f"{module}.py"]
+    return [os.path.join(at, name) for at, _, names in os.walk(module) for name in names if name.endswith(".py")]
 
 
 def kernel_key(func: PrimFunc, target: Target, name: str, trace: str, config: str) -> str:

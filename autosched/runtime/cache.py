@@ -1,8 +1,11 @@
 """The kernel cache: bytes by key, on disk, shared by processes, never larger than its limit.
 
-An entry is a file named by the SHA-256 of its key that holds the payload and its SHA-256, so that a damaged or
-half-written one is a miss. Files appear by an atomic rename: two processes that store the same entry do not hurt each
-other. Where nothing can be written, entries live in this process's memory.
+An entry is machine code that runs in this process, so only what nobody but the user and root can write is used: every
+folder from the root down is looked at each time (`trust.why_untrusted`), and an entry is a file named by the SHA-256 of
+its key that holds the payload and an HMAC of key and payload, made with a secret that only the user can read. What was
+damaged, half written, put there by another or stored under another key is a miss. Files appear by an atomic rename: two
+processes that store the same entry do not hurt each other. Where nothing can be written, entries live in this
+process's memory.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import hmac
 import logging
 import os
 import stat
@@ -19,11 +23,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from autosched.env import AUTOSCHED_CACHE_DIR, AUTOSCHED_CACHE_LIMIT_MB
+from autosched.trust import why_untrusted
 
 _log = logging.getLogger("autosched.runtime")
 
-_MAGIC = b"autosched cache entry 1\n"
+_MAGIC = b"autosched cache entry 2\n"
 _HEADER_BYTES = len(_MAGIC) + 32
+_SECRET_NAME = "secret"
+_SECRET_BYTES = 32
 _SUFFIX = ".bin"
 _TOUCH_AFTER_S = 3600.0  # a read entry's age is renewed this seldom, so that reading costs no write
 _ABANDONED_AFTER_S = 3600.0  # temporary files of killed processes
@@ -46,7 +53,7 @@ class KernelCache:
     _known_bytes: int = field(default=-1, repr=False)  # size at the last count plus what was put since; -1: not counted
 
     def get(self, key: str) -> bytes | None:
-        """Give the payload stored under a key; None if there is none or it is damaged."""
+        """Give the payload stored under a key; None if there is none that can be trusted."""
         if key in self._memory or self.folder is None:
             return self._memory.get(key)
         path = self._path(key)
@@ -54,9 +61,13 @@ class KernelCache:
             data = path.read_bytes()
         except OSError:
             return None
+        if problem := why_untrusted(path):
+            self._warn_of_others(problem)
+            return None
+        secret = self._secret()
         payload = data[_HEADER_BYTES:]
-        if data[:_HEADER_BYTES] != _MAGIC + hashlib.sha256(payload).digest():
-            _log.warning("kernel cache entry %s is damaged and is not used", path)
+        if secret is None or not hmac.compare_digest(data[:_HEADER_BYTES], _header(secret, key, payload)):
+            _log.warning("kernel cache entry %s is damaged or was made by another user and is not used", path)
             with contextlib.suppress(OSError):
                 path.unlink()
             return None
@@ -72,13 +83,37 @@ class KernelCache:
             return
         path = self._path(key)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _write_atomically(path, _MAGIC + hashlib.sha256(payload).digest() + payload)
+            _make_private_folder(path.parent)
+            problem = why_untrusted(path.parent)
+            secret = None if problem else self._secret()
+            if secret is None:
+                self._memory[key] = payload
+                self._warn(f"{self.folder} is not used: {problem or 'its secret cannot be trusted'}")
+                return
+            _write_atomically(path, _header(secret, key, payload) + payload)
         except OSError as error:
             self._memory[key] = payload
             self._warn(f"{self.folder} cannot be written ({error.strerror or error})")
             return
         self._count(len(payload) + _HEADER_BYTES)
+
+    def _secret(self) -> bytes | None:
+        """The user's secret, made where there is none; None where others may know or have written it."""
+        assert self.folder is not None, "entries in memory need no secret"
+        path = self.folder / _SECRET_NAME
+        try:
+            found = _read_secret(path)
+            if found is None and self.writable and not why_untrusted(self.folder):
+                _make_secret(path)
+                found = _read_secret(path)
+        except OSError:
+            return None
+        return found
+
+    def _warn_of_others(self, problem: str) -> None:
+        if not self._warned:
+            self._warned = True
+            _log.warning("the kernel cache %s is not used: %s", self.folder, problem)
 
     def _warn(self, problem: str) -> None:
         if not self._warned:
@@ -87,7 +122,7 @@ class KernelCache:
 
     def entries(self) -> list[tuple[Path, int, float]]:
         """List the stored files with their sizes in bytes and the times of their last use."""
-        if self.folder is None:
+        if self.folder is None or why_untrusted(self.folder):
             return []
         found = []
         for path in self.folder.glob(f"??/*{_SUFFIX}"):
@@ -149,12 +184,17 @@ class KernelCache:
                     path.unlink()
 
 
-def _write_atomically(path: Path, data: bytes) -> None:
+def _write_atomically(path: Path, data: bytes, replace: bool = True) -> None:
+    """Let a file that only this user can read and write appear whole; without `replace` only where there is none."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
-        os.replace(temporary, path)
+        if replace:
+            os.replace(temporary, path)
+        else:
+            os.link(temporary, path)
+            os.unlink(temporary)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
@@ -194,7 +234,7 @@ def _candidates(wanted: str) -> list[Path]:
 def _make_private(folder: Path) -> bool:
     """Make a folder that only we can write and see that a file can be written there."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_private_folder(folder)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError:
@@ -202,15 +242,54 @@ def _make_private(folder: Path) -> bool:
     return _is_trusted(folder)
 
 
+def _make_private_folder(folder: Path) -> None:
+    """Make a folder and those above it that are missing, all for this user alone whatever the umask. Raises OSError."""
+    missing = []
+    while not os.path.lexists(folder):
+        missing.append(folder)
+        folder = folder.parent
+    for new in reversed(missing):
+        new.mkdir(mode=0o700, exist_ok=True)
+
+
 def _is_trusted(folder: Path) -> bool:
     """Tell whether nobody else may put files there: an entry is machine code that we run."""
-    if not hasattr(os, "getuid"):
-        return True
+    if problem := why_untrusted(folder):
+        _log.warning("kernel cache folder %s is not used: %s", folder, problem)
+    return not problem
+
+
+def _header(secret: bytes, key: str, payload: bytes) -> bytes:
+    """What stands before a payload: it proves that a holder of the secret stored it, under this key."""
+    name = hashlib.sha256(key.encode()).digest()
+    return _MAGIC + hmac.digest(secret, name + payload, "sha256")
+
+
+def _make_secret(path: Path) -> None:
+    """Make a secret; of several processes that find none the first one's stays. Raises OSError."""
+    replace = os.path.lexists(path)  # what stands there is none that can be trusted
+    secret = os.urandom(_SECRET_BYTES)
     try:
-        status = folder.stat()
-    except OSError:
-        return False
-    if status.st_uid in (os.getuid(), 0) and not status.st_mode & stat.S_IWOTH:
-        return True
-    _log.warning("kernel cache folder %s belongs to or can be written by others and is not used", folder)
-    return False
+        _write_atomically(path, secret, replace)
+    except FileExistsError:
+        return
+    except OSError:  # a file system without hard links
+        _write_atomically(path, secret)
+
+
+def _read_secret(path: Path) -> bytes | None:
+    """The secret in a file that this user alone can read and write; None where it is not such a file. Raises OSError."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+    except FileNotFoundError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(file.fileno())
+        if hasattr(os, "getuid") and (
+            not stat.S_ISREG(status.st_mode)
+            or status.st_uid not in (os.geteuid(), 0)
+            or status.st_mode & 0o077
+        ):
+            return None
+        data = file.read(_SECRET_BYTES + 1)
+    return data if len(data) == _SECRET_BYTES else None

@@ -10,6 +10,7 @@ import pytest
 from autosched.env import child_environment
 from autosched.runtime import cache as cache_module
 from autosched.runtime.cache import KernelCache, kernel_cache
+from tests.other_user import give_to_another
 
 
 def _only_file(cache):
@@ -123,10 +124,89 @@ def test_without_a_home_the_temporary_folder_serves(tmp_path, monkeypatch):
     assert cache.folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_folder_that_others_can_write_is_not_used(tmp_path, monkeypatch):
-    tmp_path.chmod(0o777)
-    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path))
+@pytest.mark.parametrize("mode", [0o777, 0o770])
+@pytest.mark.parametrize("place", ["cache", "."])
+def test_a_folder_that_others_can_write_is_not_used(tmp_path, monkeypatch, mode, place):
+    (tmp_path / "cache").mkdir()
+    (tmp_path / place).chmod(mode)
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "cache"))
     assert kernel_cache().folder is None
+
+
+def test_a_prepared_folder_for_temporary_files_is_not_used(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.delenv("AUTOSCHED_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    tmp_path.chmod(0o1777)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    prepared = tmp_path / f"autosched-{os.getuid()}"
+    prepared.mkdir()
+    (prepared / "kernels").mkdir()
+    give_to_another(prepared, monkeypatch)
+    cache_module._open_cache.cache_clear()
+    folder = kernel_cache().folder
+    cache_module._open_cache.cache_clear()
+    assert folder is None
+
+
+def test_folders_are_made_for_the_user_alone_whatever_the_umask(tmp_path):
+    before = os.umask(0)
+    try:
+        KernelCache(tmp_path / "one" / "two").put("a", b"x")
+    finally:
+        os.umask(before)
+    made = [path for path in (tmp_path / "one").rglob("*")]
+    assert len(made) == 4
+    assert all(path.stat().st_mode & 0o077 == 0 for path in made)
+    assert KernelCache(tmp_path / "one" / "two").get("a") == b"x"
+
+
+@pytest.mark.parametrize("place", ["", "subfolder", "entry"])
+@pytest.mark.parametrize("change", ["mode", "owner"])
+def test_what_others_can_write_later_is_seen_at_each_reading(tmp_path, monkeypatch, place, change, caplog):
+    folder = tmp_path / "cache"
+    cache = KernelCache(folder)
+    cache.put("a", b"x")
+    entry = _only_file(cache)
+    assert cache.get("a") == b"x"
+    changed = {"": folder, "subfolder": entry.parent, "entry": entry}[place]
+    if change == "mode":
+        changed.chmod(0o770)
+    else:
+        give_to_another(changed, monkeypatch)
+    assert cache.get("a") is None
+    assert "is not used" in caplog.text
+    cache.put("a", b"y")
+    assert cache.get("a") == b"y"
+
+
+def test_an_entry_belongs_to_its_key(tmp_path):
+    cache = KernelCache(tmp_path)
+    cache.put("harmless", b"x")
+    cache.put("other", b"y")
+    cache._path("harmless").write_bytes(cache._path("other").read_bytes())
+    assert cache.get("harmless") is None
+    assert cache.get("other") == b"y"
+
+
+def test_an_entry_made_without_the_users_secret_is_a_miss(tmp_path):
+    stranger, cache = KernelCache(tmp_path / "stranger"), KernelCache(tmp_path / "own")
+    stranger.put("a", b"evil")
+    cache.put("a", b"x")
+    cache._path("a").write_bytes(stranger._path("a").read_bytes())
+    assert cache.get("a") is None
+
+
+def test_a_secret_that_others_could_read_is_made_anew(tmp_path):
+    cache = KernelCache(tmp_path)
+    cache.put("a", b"x")
+    secret = tmp_path / "secret"
+    assert secret.stat().st_mode & 0o777 == 0o600
+    secret.chmod(0o640)
+    assert cache.get("a") is None
+    cache.put("a", b"x")
+    assert secret.stat().st_mode & 0o777 == 0o600
+    assert cache.get("a") == b"x"
 
 
 _WRITER = """
