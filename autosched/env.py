@@ -169,6 +169,15 @@ AUTOSCHED_STRICT = switch(
     parse=_boolean,
     allowed="a boolean (1 or 0)",
 )
+AUTOSCHED_TRUST_PICKLE = switch(
+    "AUTOSCHED_TRUST_PICKLE",
+    False,
+    "run what .pt2 files hold besides tensors and graphs (pickles of Python objects, native code) instead of refusing "
+    "them",
+    Kind.SETTING,
+    parse=_boolean,
+    allowed="a boolean (1 or 0)",
+)
 AUTOSCHED_LOG = switch(
     "AUTOSCHED_LOG",
     "",
@@ -212,10 +221,11 @@ NUMBA_DISABLE_JIT = switch(
 TOPHUB_LOCATION = switch(
     "TOPHUB_LOCATION",
     "",
-    "TVM's variable for where shipped logs are; 'NONE' turns ours off, a folder is read instead of ours",
+    "TVM's variable for where shipped logs are; 'NONE' turns ours off, a folder is read instead of ours, and AutoTVM's "
+    "logs are downloaded from an address (never without one)",
     Kind.FOREIGN,
     parse=str,
-    allowed="a folder path or NONE",
+    allowed="a folder path, an address or NONE",
 )
 
 

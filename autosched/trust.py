@@ -48,6 +48,21 @@ def why_untrusted(path: str | Path) -> str:
     return ""
 
 
+def is_own_file(path: str | Path) -> bool:
+    """Whether a file and the link that leads to it belong to this user or root, and not everybody can write the file.
+
+    Enough for what is read as text, where a group may work on one project: `why_untrusted` is for what is executed.
+    """
+    if not hasattr(os, "getuid"):
+        return True
+    trusted = {os.geteuid(), 0}
+    try:
+        link, file = os.lstat(path), os.stat(path)
+    except OSError:
+        return False
+    return {link.st_uid, file.st_uid} <= trusted and not file.st_mode & stat.S_IWOTH
+
+
 def _reversed_parts(path: str) -> list[str]:
     names = [name for name in path.split("/") if name not in ("", ".")]
     return [*reversed(names), *(["/"] if path.startswith("/") else [])]

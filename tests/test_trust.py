@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from autosched.trust import why_untrusted
+from autosched.trust import is_own_file, why_untrusted
 from tests.other_user import give_to_another
 
 
@@ -64,3 +64,19 @@ def test_a_relative_path_is_one_from_the_current_folder(deep, monkeypatch):
     assert why_untrusted("file") == ""
     os.chmod(deep, 0o777)
     assert why_untrusted("file") == f"{deep} can be written by others"
+
+
+def test_a_file_of_ones_own_may_be_written_by_a_group_and_not_by_all(deep):
+    file = deep / "file"
+    file.chmod(0o664)
+    assert is_own_file(file)
+    file.chmod(0o666)
+    assert not is_own_file(file)
+    assert not is_own_file(deep / "none")
+
+
+def test_a_link_of_another_user_to_a_file_of_ones_own_is_not_ones_own(deep, monkeypatch):
+    (deep / "link").symlink_to("file")
+    assert is_own_file(deep / "link")
+    give_to_another(deep / "link", monkeypatch)
+    assert not is_own_file(deep / "link")

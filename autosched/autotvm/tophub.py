@@ -1,4 +1,8 @@
-"""TopHub: AutoTVM's published logs, one file per kind of device."""
+"""TopHub: AutoTVM's published logs, one file per kind of device.
+
+Nothing is downloaded unless TOPHUB_LOCATION is an address (TVM's own is AUTOTVM_TOPHUB_DEFAULT_LOC) or
+`download_package` is called.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +32,7 @@ PACKAGE_VERSION = {
 }  # fmt: skip
 ALIASES = {"webgpu": "opencl", "vulkan": "opencl", "nvptx": "cuda", "vtacpu": "vta"}
 _TIMEOUT_S = 3
+_LARGEST_BYTES = 64 << 20  # the largest package has 11 MB
 _RETRY_AFTER_S = 24 * 3600  # a download that failed is tried again after a day
 logger = logging.getLogger("autotvm")
 _unavailable: set[str] = set()  # packages that could not be downloaded: asked for once in a process
@@ -46,8 +51,8 @@ def context(target: Any, extra_files: Sequence[str] | None = None) -> Any:
     """A context with the packages of a target, or of several.
 
     Builds inside get what the project's and the user's databases know, then our own packages: the shipped ones, or
-    those of the folder that TOPHUB_LOCATION names. AutoTVM's packages that are not there are downloaded; one that
-    cannot be is a warning. With TOPHUB_LOCATION=NONE nothing is looked up.
+    those of the folder that TOPHUB_LOCATION names. AutoTVM's packages that are not there are downloaded where
+    TOPHUB_LOCATION is an address; one that cannot be is a warning. With TOPHUB_LOCATION=NONE nothing is looked up.
     """
     if TOPHUB_LOCATION.get() == AUTOTVM_TOPHUB_NONE_LOC:
         return EmptyContext()
@@ -80,13 +85,13 @@ class UsualPlaces:
 
 
 def check_backend(backend: str) -> Path | None:
-    """The file of a backend's package, downloaded if it is not there; None where it cannot be had."""
+    """The file of a backend's package; where there is none it is downloaded if TOPHUB_LOCATION is an address."""
     backend = _alias(backend)
     package = f"{backend}_{PACKAGE_VERSION[backend]}.log"
     for path in (Path(TOPHUB_LOCATION.get()) / package, package_folder() / package):
         if path.is_file():
             return path
-    if package in _unavailable or _failed_lately(package):
+    if not _is_address(TOPHUB_LOCATION.get()) or package in _unavailable or _failed_lately(package):
         return None
     if (problem := _try_download(package)) is None:
         return path
@@ -96,6 +101,10 @@ def check_backend(backend: str) -> Path | None:
         _mark(package).touch()
     logger.warning("Failed to download tophub package for %s: %s", backend, problem)
     return None
+
+
+def _is_address(location: str) -> bool:
+    return location.startswith(("http://", "https://"))
 
 
 def _mark(package: str) -> Path:
@@ -128,11 +137,13 @@ def _try_download(package: str) -> str | None:
 
 
 def download_package(package: str) -> None:
-    """Fetch a package into the user's folder. Raises OSError where that fails."""
-    folder = package_folder()
-    url = f"{TOPHUB_LOCATION.get() or AUTOTVM_TOPHUB_DEFAULT_LOC}/{package}"
+    """Fetch a package into the user's folder. Raises OSError where that fails or the answer is too large for a log."""
+    folder, location = package_folder(), TOPHUB_LOCATION.get()
+    url = f"{location if _is_address(location) else AUTOTVM_TOPHUB_DEFAULT_LOC}/{package}"
     with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
-        data = answer.read()
+        data = answer.read(_LARGEST_BYTES + 1)
+    if len(data) > _LARGEST_BYTES:
+        raise OSError(f"{url} gives more than {_LARGEST_BYTES >> 20} MiB")
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / f".{package}.tmp"
     temporary.write_bytes(data)

@@ -20,7 +20,6 @@ from autosched.runtime.kernel import Kernel
 from autosched.target import Target
 from autosched.tir.function import PrimFunc
 
-
 _IMPORT = re.compile(rb"\n *(?:from|import) autosched(?:\.| import )(\w+)")
 
 
@@ -28,7 +27,7 @@ _IMPORT = re.compile(rb"\n *(?:from|import) autosched(?:\.| import )(\w+)")
 def toolchain() -> str:
     """What decides what code comes out: versions, and the text of `codegen` and of all that it is built on.
 
-    Read once a process, which takes about 10 ms: a proof mended in `tir` makes old kernels misses as a new emitter does.
+    Read once a process, in about 10 ms: a proof mended in `tir` makes old kernels misses as a new emitter does.
     """
     digest = hashlib.sha256()
     for _, text in sorted(sources_below("codegen").items()):
@@ -37,7 +36,7 @@ def toolchain() -> str:
 
 
 def sources_below(package: str) -> dict[str, bytes]:
-    """The text of each file of a package of autosched and of all packages that it imports, directly or through others."""
+    """The text of each file of one of our packages and of all that it imports, directly or through others."""
     root = Path(__file__).parents[1]
     found: dict[str, bytes] = {}
     seen, todo = {package}, [package]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from autosched.driver.models import as_module
-from autosched.errors import AutoschedError, ImportModelError, ScriptError, ShapeError, UsageError
+from autosched.errors import AutoschedError, ScriptError, ShapeError, UsageError
 from autosched.frontend.model_name import is_object_name
 from autosched.ir import IRModule, walk
 from autosched.relax.block_builder import BlockBuilder
@@ -45,28 +45,12 @@ def load_model(path: str | Path, shapes: Shapes | None = None) -> IRModule:
 
         return load_model_file(path, shapes)
     if suffix == ".pt2":
-        return as_model(read_exported(path), shapes, path.name)
+        from autosched.frontend.torch import load_program_file
+
+        return as_model(load_program_file(path), shapes, path.name)
     if suffix in SCRIPT_SUFFIXES:
         return as_model(read_script(path), shapes, path.name)
     raise UsageError(f"cannot import '{path.name}'", hint=KNOWN)
-
-
-def read_exported(path: Path) -> IRModule:
-    """Import a file that torch.export.save wrote, weights inside. Raises ImportModelError."""
-    if not path.is_file():
-        raise ImportModelError(f"no such model file: {path}")
-    try:
-        import torch
-    except ImportError as error:
-        raise ImportModelError(f"reading {path.name} needs PyTorch", hint="pip install torch") from error
-    try:
-        program = torch.export.load(str(path))
-    except Exception as error:  # PyTorch raises many types here
-        text = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ImportModelError(f"{path} is no exported program of PyTorch: {text}") from error
-    from autosched.frontend.torch import from_exported_program
-
-    return from_exported_program(program, unwrap_unit_return_tuple=True)
 
 
 def read_script(path: Path) -> Any:

@@ -278,7 +278,7 @@ def _make_secret(path: Path) -> None:
 
 
 def _read_secret(path: Path) -> bytes | None:
-    """The secret in a file that this user alone can read and write; None where it is not such a file. Raises OSError."""
+    """The secret in a file that this user alone can read and write; None in any other file. Raises OSError."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
     except FileNotFoundError:
@@ -286,9 +286,7 @@ def _read_secret(path: Path) -> bytes | None:
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(file.fileno())
         if hasattr(os, "getuid") and (
-            not stat.S_ISREG(status.st_mode)
-            or status.st_uid not in (os.geteuid(), 0)
-            or status.st_mode & 0o077
+            not stat.S_ISREG(status.st_mode) or status.st_uid not in (os.geteuid(), 0) or status.st_mode & 0o077
         ):
             return None
         data = file.read(_SECRET_BYTES + 1)

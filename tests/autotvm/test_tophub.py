@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import urllib.error
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,26 @@ def test_a_package_that_is_there_is_used(folder: Path) -> None:
     assert tophub.load_reference_log("llvm", "one", "conv2d") == []
 
 
+def test_nothing_is_asked_of_the_network_by_itself(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(url: str, **_: Any) -> None:
+        pytest.fail(f"{url} was asked")
+
+    monkeypatch.setattr(tophub.urllib.request, "urlopen", fail)
+    with tophub.context(["llvm", "nvptx"]):
+        assert tophub.check_backend("llvm") is None
+    assert tophub.load_reference_log("llvm", "one", "dense") == []
+    monkeypatch.setenv("TOPHUB_LOCATION", str(folder))
+    assert tophub.check_backend("llvm") is None
+
+
+def test_an_answer_too_large_for_a_log_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tophub, "_LARGEST_BYTES", 1000)
+    monkeypatch.setattr(tophub.urllib.request, "urlopen", lambda url, **_: io.BytesIO(bytes(1001)))
+    with pytest.raises(OSError, match="gives more than"):
+        tophub.download_package("llvm_v0.04.log")
+    assert not list(folder.iterdir())
+
+
 def test_a_failed_download_is_a_warning(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -47,6 +68,7 @@ def test_a_failed_download_is_a_warning(
         asked.append(url)
         raise urllib.error.URLError("no network")
 
+    monkeypatch.setenv("TOPHUB_LOCATION", tophub.AUTOTVM_TOPHUB_DEFAULT_LOC)
     monkeypatch.setattr(tophub.urllib.request, "urlopen", fail)
     for _ in range(2):
         with tophub.context(["nvptx"]):

@@ -5,13 +5,19 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
+from autosched.env import AUTOSCHED_TRUST_PICKLE
 from autosched.errors import ImportModelError
+from autosched.frontend.torch.archive import read_program
 from autosched.frontend.torch.exported import from_exported_program
 from autosched.ir.module import IRModule
 
 
-def load_program_file(path: str | Path) -> IRModule:
-    """Import what torch.export.save wrote. Raises ImportModelError for a file that is none."""
+def load_program_file(path: str | Path, *, trust_pickle: bool | None = None) -> IRModule:
+    """Import what torch.export.save wrote.
+
+    trust_pickle  run what the archive holds (pickled objects, native code); None: as AUTOSCHED_TRUST_PICKLE says
+    Raises        ImportModelError for a file that is no exported program, or that would run something unasked.
+    """
     path = Path(path)
     if not path.exists():
         raise ImportModelError(f"no file '{path}'")
@@ -20,11 +26,14 @@ def load_program_file(path: str | Path) -> IRModule:
             f"'{path}' is no exported program", hint="write it with torch.export.save(program, path)"
         )
     try:
-        import torch
+        import torch  # noqa: F401
     except ImportError:
         raise ImportModelError("reading .pt2 files takes PyTorch", hint="pip install 'autosched[torch]'") from None
+    trusted = AUTOSCHED_TRUST_PICKLE.get() if trust_pickle is None else trust_pickle
     try:
-        program = torch.export.load(path)
+        program = read_program(path, trusted)
+    except ImportModelError:
+        raise
     except Exception as error:  # PyTorch raises whatever the broken part of the archive leads to
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ImportModelError(f"'{path}' cannot be read: {first[:200]}") from error
