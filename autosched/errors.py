@@ -150,6 +150,12 @@ class ArtifactError(InvalidValueError):
     exit_code = 2
 
 
+class DeviceError(TVMError):
+    """A device that is missing, is another than the code was made for, or has not enough memory."""
+
+    exit_code = 2
+
+
 class UsageError(InvalidValueError):
     """Wrong use of a command or function."""
 

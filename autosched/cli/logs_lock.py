@@ -50,7 +50,7 @@ def lock(common: Common, model: Path, output: Path | None, shapes: Shapes | None
     choices = [choose(task, reader, task.name) for task in tasks]
     chosen = {c.task.key: (c.config, c.found.origin or "template default") for c in choices}
     used = {config.template for config, _ in chosen.values()}
-    versions = {name: v for name, v in template_versions(target.kind.name).items() if name in used}
+    versions = {name: v for name, v in template_versions(target.backend).items() if name in used}
     facts = {"target": target.to_json(), "threads": threads, "templates": versions}
     write_lock(path, chosen, facts, layouts.answers)
     rows = [

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autosched.codegen.compile import compile_func, compile_funcs
-    from autosched.codegen.cpu.compiled import CompiledKernel
+    from autosched.codegen.compiled import CompiledKernel
     from autosched.codegen.lower import lower_func
 
 _WHERE = {
-    "CompiledKernel": "autosched.codegen.cpu.compiled",
+    "CompiledKernel": "autosched.codegen.compiled",
     "compile_func": "autosched.codegen.compile",
     "compile_funcs": "autosched.codegen.compile",
     "lower_func": "autosched.codegen.lower",

@@ -8,31 +8,34 @@ import json
 import os
 import re
 import zlib
-from importlib.metadata import version
 from pathlib import Path
 
-from autosched.codegen.cpu.compiled import CompiledKernel
+from autosched.codegen.backends import codegen_backend
+from autosched.codegen.compiled import CompiledKernel
 from autosched.codegen.generator import GENERATOR
 from autosched.errors import AutoschedError
 from autosched.ir.structural import structural_key
 from autosched.runtime.cache import kernel_cache
 from autosched.runtime.kernel import Kernel
-from autosched.target import Target
+from autosched.target import KINDS, Target
 from autosched.tir.function import PrimFunc
 
 _IMPORT = re.compile(rb"\n *(?:from|import) autosched(?:\.| import )(\w+)")
 
 
 @functools.cache
-def toolchain() -> str:
+def toolchain(backend: str) -> str:
     """What decides what code comes out: versions, and the text of `codegen` and of all that it is built on.
 
-    Read once a process, in about 10 ms: a proof mended in `tir` makes old kernels misses as a new emitter does.
+    Read once a process, in about 10 ms: a proof mended in `tir` makes old kernels misses as a new emitter does. Of the
+    sub-packages of other back ends only those count that this one is made of.
     """
-    digest = hashlib.sha256()
-    for _, text in sorted(sources_below("codegen").items()):
-        digest.update(text)
-    return f"{GENERATOR} {digest.hexdigest()} numba {version('numba')} llvmlite {version('llvmlite')}"
+    maker, digest = codegen_backend(backend), hashlib.sha256()
+    others = {kind.backend for kind in KINDS.values()} - {"", *maker.SOURCES}
+    for path, text in sorted(sources_below("codegen").items()):
+        if not path.startswith(tuple(os.path.join("codegen", other, "") for other in others)):
+            digest.update(text)
+    return f"{GENERATOR} {digest.hexdigest()} {maker.toolchain()}"
 
 
 def sources_below(package: str) -> dict[str, bytes]:
@@ -60,9 +63,9 @@ def _python_files(module: Path) -> list[str]:
 
 def kernel_key(func: PrimFunc, target: Target, name: str, trace: str, config: str) -> str:
     """A key that is equal exactly for equal input: names of buffers and loops count, since they are in the source."""
-    names = _names(func)
-    features = ",".join(sorted(target.features))
-    parts = (structural_key(func), names, target.to_json(), target.mcpu, features, name, trace, config, toolchain())
+    names, backend = _names(func), target.backend
+    facts = codegen_backend(backend).target_facts(target)
+    parts = (structural_key(func), names, target.to_json(), facts, name, trace, config, toolchain(backend))
     return "kernel " + hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
 
 
@@ -82,9 +85,9 @@ def load(key: str) -> CompiledKernel | None:
         head_size = int.from_bytes(data[:8], "little")
         entry = json.loads(zlib.decompress(data[8 : 8 + head_size]))
         kernel = Kernel.from_manifest(entry["kernel"], data[8 + head_size :])
-        if hashlib.sha256(kernel.object_code).hexdigest() != entry["kernel"]["object_sha256"]:
+        if hashlib.sha256(kernel.code).hexdigest() != entry["kernel"]["object_sha256"]:
             return None
-        return CompiledKernel(kernel, from_cache=True)
+        return codegen_backend(kernel.backend).cached(kernel)
     except (AutoschedError, ValueError, KeyError, TypeError, OverflowError, RecursionError, zlib.error):
         return None
 
@@ -93,4 +96,4 @@ def store(key: str, compiled: CompiledKernel) -> None:
     """Keep a kernel under a key."""
     entry = {"kernel": compiled.kernel.to_manifest()}
     head = zlib.compress(json.dumps(entry, sort_keys=True).encode(), 1)
-    kernel_cache().put(key, len(head).to_bytes(8, "little") + head + compiled.kernel.object_code)
+    kernel_cache().put(key, len(head).to_bytes(8, "little") + head + compiled.kernel.code)

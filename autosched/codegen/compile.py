@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autosched.codegen import cache, counters
+from autosched.codegen.backends import codegen_backend
 from autosched.codegen.collector import patient_collector
-from autosched.codegen.cpu.compiled import CompiledKernel
+from autosched.codegen.compiled import CompiledKernel
 from autosched.codegen.numba_switch import check_numba
 from autosched.codegen.pool import map_in_processes
-from autosched.errors import TargetError
 from autosched.target import Target
 from autosched.target.threads import choose_threads
 from autosched.tir.function import PrimFunc
@@ -32,22 +32,20 @@ def compile_func(
     func: PrimFunc, target: Target | str = "cpu", *, name: str = "main", trace: str = "", config: str = "",
     use_cache: bool = True,
 ) -> CompiledKernel:  # fmt: skip
-    """Compile a scheduled PrimFunc for a CPU.
+    """Compile a scheduled PrimFunc by the target's back end.
 
     name    of the kernel; `trace` and `config` (JSON texts) travel with it and are shown in its source
-    Raises  CodegenError for what no CPU code exists for, TargetError for a target that is no CPU.
+    Raises  CodegenError for what no code exists for, TargetError for a target without a code generator.
     """
-    target = _cpu(target)
+    target = Target(target) if isinstance(target, str) else target
     key = cache.kernel_key(func, target, name, trace, config)
     found = cache.load(key) if use_cache else None
     if found is not None:
         counters.CACHE_HITS.add()
         return found
     check_numba()
-    from autosched.codegen.cpu.build import compile_uncached
-
     with patient_collector():
-        compiled = compile_uncached(func, target, name, trace, config)
+        compiled = codegen_backend(target.backend).compile_uncached(func, target, name, trace, config)
     counters.COMPILES.add()
     if use_cache:
         cache.store(key, compiled)
@@ -62,7 +60,7 @@ def compile_funcs(
     jobs    None: as many as this process may use; 1: in this process
     Raises  what `compile_func` raises, for the first request that fails.
     """
-    target = _cpu(target)
+    target = Target(target) if isinstance(target, str) else target
     keys = [cache.kernel_key(r.func, target, r.name, r.trace, r.config) for r in requests]
     results = {key: found for key in dict.fromkeys(keys) if (found := cache.load(key)) is not None}
     for _ in range(sum(key in results for key in keys)):
@@ -97,10 +95,3 @@ def _compile_in_pool(missing: dict[str, Request], target: Target, workers: int) 
 
 def _compile_one(request: Request, target: Target) -> CompiledKernel:
     return compile_func(request.func, target, name=request.name, trace=request.trace, config=request.config)
-
-
-def _cpu(target: Target | str) -> Target:
-    target = Target(target) if isinstance(target, str) else target
-    if target.kind.name != "llvm":
-        raise TargetError(f"target '{target.kind.name}' is no CPU", hint='use "cpu" or "llvm -mcpu=…"')
-    return target

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from autosched.codegen.backends import codegen_backend
 from autosched.driver.near import expected_gain
 from autosched.env import AUTOSCHED_TARGET_AS, AUTOSCHED_TUNE
 from autosched.errors import TargetError, UsageError
@@ -29,8 +30,9 @@ def resolve_target(target: Any = None) -> Target:
     Raises  TargetError for one that no code can be generated for here.
     """
     chosen = Target(target) if target is not None else Target.current(allow_none=True) or Target("cpu")
-    if chosen.kind.name != "llvm":
-        raise TargetError(f"no code generator for target '{chosen.kind.name}'", hint="use cpu")
+    codegen_backend(chosen.backend)
+    if chosen.backend != "cpu":
+        return chosen
     machine = platform.machine().lower()
     wanted = _architecture(chosen)
     if wanted != ARCHITECTURES.get(machine, machine):

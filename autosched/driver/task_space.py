@@ -61,7 +61,7 @@ class TemplateSpaces:
     """The spaces of operator templates on a target."""
 
     def __init__(self, target: Target):
-        self.versions = template_versions(target.kind.name)
+        self.versions = template_versions(target.backend)
 
     def default_of(self, task: Task) -> Config:
         """See `Spaces`."""

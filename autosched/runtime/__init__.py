@@ -1,9 +1,15 @@
-"""Runs built artifacts; imports neither the compiler nor Numba."""
+"""Runs built artifacts; imports neither the compiler nor Numba.
+
+`cpu` and `cuda` are TVM's functions here, though sub-packages have the same names: these are loaded first, and what is
+in them is imported by `from autosched.runtime.cuda.kernel import …`.
+"""
 
 from autosched.lazy_names import lazy_names
 from autosched.runtime.array import NDArray, array, empty, from_dlpack
 from autosched.runtime.artifact import Contents, NeedsRebuildError, is_artifact, load_contents, save_contents
 from autosched.runtime.cache import KernelCache, kernel_cache
+from autosched.runtime.cpu.kernel import CpuKernel, Phase
+from autosched.runtime.cuda.kernel import CudaKernel, Launch
 from autosched.runtime.device import (
     Device,
     cpu,
@@ -22,7 +28,7 @@ from autosched.runtime.executable import Executable
 from autosched.runtime.graph import NOP, Graph, Node, Storage, Value, check_graph, graph_of_kernel
 from autosched.runtime.graph_executor import GraphExecutor, NodeTime
 from autosched.runtime.graph_module import GraphModule
-from autosched.runtime.kernel import ABI_VERSION, ArgSpec, Kernel, Phase
+from autosched.runtime.kernel import ABI_VERSION, ArgSpec, Kernel
 from autosched.runtime.library import enabled, load_module, module_of_contents, num_threads, system_lib
 from autosched.runtime.loader import ALLOWED_SYMBOLS, check_object, load_objects, unload_objects
 from autosched.runtime.module import Function, Module
@@ -39,6 +45,8 @@ __all__ = [
     "ArgSpec",
     "BenchmarkResult",
     "Contents",
+    "CpuKernel",
+    "CudaKernel",
     "Device",
     "Executable",
     "Function",
@@ -47,6 +55,7 @@ __all__ = [
     "GraphModule",
     "Kernel",
     "KernelCache",
+    "Launch",
     "Module",
     "NDArray",
     "NeedsRebuildError",

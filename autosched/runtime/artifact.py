@@ -133,7 +133,7 @@ def save_variants(variants: Mapping[str, Contents], path: Path) -> None:
 
 
 def _blobs(contents: Contents) -> list[bytes | np.ndarray]:
-    code = [contents.native, *(kernel.object_code for kernel in contents.kernels.values())]
+    code = [contents.native, *(kernel.code for kernel in contents.kernels.values())]
     return [*code, *(np.ascontiguousarray(constant) for constant in contents.constants)]
 
 

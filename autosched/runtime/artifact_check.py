@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import ArtifactError
+from autosched.runtime.counts import check_count
 from autosched.runtime.graph import Graph, check_graph
-from autosched.runtime.kernel import Kernel
+from autosched.runtime.kernel import Kernel, kernel_class
 
 KINDS = ("graph", "module", "source")
-_LARGEST = 1 << 47  # more bytes, elements or pieces than any process can hold
 _DTYPE_KINDS = "biuf"  # no Python objects, no records, no texts
 
 
@@ -21,8 +21,8 @@ def check_sections(sections: Sequence[Mapping[str, Any]], size_bytes: int, align
     """See that every section lies inside the file, aligned. Raises ValueError naming the section."""
     for index, section in enumerate(sections):
         offset, size = section["offset"], section["size"]
-        _check_count(f"offset of section {index}", offset)
-        _check_count(f"size of section {index}", size)
+        check_count(f"offset of section {index}", offset)
+        check_count(f"size of section {index}", size)
         if offset % alignment or offset + size > size_bytes:
             raise ValueError(f"section {index} at {offset} with {size} bytes lies outside the file")
 
@@ -36,19 +36,14 @@ def check_tensor(what: str, dtype: str, shape: Sequence[int]) -> None:
     if kind.kind not in _DTYPE_KINDS or kind.fields or kind.subdtype:
         raise ValueError(f"{what} has dtype {dtype!r}")
     for extent in shape:
-        _check_count(f"extent of {what}", extent)
-    _check_count(f"size of {what}", math.prod(shape) * kind.itemsize)
+        check_count(f"extent of {what}", extent)
+    check_count(f"size of {what}", math.prod(shape) * kind.itemsize)
 
 
 def check_kernel(key: str, entry: Mapping[str, Any]) -> None:
     """See that a kernel's sizes and counts can be. Raises ValueError, and KeyError for what is missing."""
     what = f"kernel '{key}'"
-    for name in ("scratch_bytes", "scratch_bytes_per_worker"):
-        _check_count(f"{name} of {what}", entry[name])
-        if entry[name] % 64:
-            raise ValueError(f"{name} of {what} is {entry[name]}, no multiple of 64")
-    for _, n_tasks in entry["phases"]:
-        _check_count(f"pieces of {what}", n_tasks)
+    kernel_class(entry).check_manifest(what, entry)
     for name, role, dtype, shape in entry["args"]:
         if role not in ("input", "output"):
             raise ValueError(f"argument '{name}' of {what} is neither input nor output")
@@ -78,15 +73,10 @@ def check_contents(
     if not isinstance(info["manifest"], dict) or not isinstance(names, list) or {*map(type, names)} - {str}:
         raise ValueError("what its maker noted is malformed")
     for name, graph in graphs.items():
-        _check_count(f"arena of graph '{name}'", graph.arena_bytes)
+        check_count(f"arena of graph '{name}'", graph.arena_bytes)
         for value in graph.values:
             check_tensor(f"value '{value.name}'", value.dtype, value.shape)
         try:
             check_graph(graph, kernels, constants)
         except ArtifactError as error:
             raise ValueError(error.message) from None
-
-
-def _check_count(what: str, number: Any) -> None:
-    if type(number) is not int or not 0 <= number <= _LARGEST:
-        raise ValueError(f"{what} is {str(number)[:40]}")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autosched.errors import ArtifactError
+from autosched.runtime.cpu.kernel import CpuKernel, as_cpu
 from autosched.runtime.elf import Symbols, read_symbols
 from autosched.runtime.kernel import Kernel
 from autosched.target import host_cpu
@@ -65,12 +66,12 @@ def load_objects(kernels: Iterable[Kernel]) -> dict[str, int]:
     Raises ArtifactError if an object needs forbidden symbols, lacks one of its phases, or was compiled for
     instruction sets that this machine lacks, which would end the process.
     """
-    kernels = [kernel for kernel in kernels if kernel.phases]
-    for kernel in kernels:
+    with_code = [kernel for kernel in map(as_cpu, kernels) if kernel.phases]
+    for kernel in with_code:
         _check_features(kernel)
-    tables = load_object_code((kernel.name, kernel.object_code) for kernel in kernels)
+    tables = load_object_code((kernel.name, kernel.object_code) for kernel in with_code)
     addresses: dict[str, int] = {}
-    for kernel, table in zip(kernels, tables, strict=True):
+    for kernel, table in zip(with_code, tables, strict=True):
         for phase in kernel.phases:
             if phase.symbol not in table:
                 raise ArtifactError(f"object code of kernel '{kernel.name}' defines no function '{phase.symbol}'")
@@ -78,7 +79,7 @@ def load_objects(kernels: Iterable[Kernel]) -> dict[str, int]:
     return addresses
 
 
-def _check_features(kernel: Kernel) -> None:
+def _check_features(kernel: CpuKernel) -> None:
     if missing := sorted(set(kernel.features) - host_cpu().features):
         raise ArtifactError(
             f"kernel '{kernel.name}' was compiled for a CPU with {', '.join(missing)}, which this machine lacks",
@@ -108,7 +109,7 @@ def unload_objects(kernels: Iterable[Kernel]) -> None:
     """
     with _lock:
         for kernel in kernels:
-            key = hashlib.sha256(kernel.object_code).digest()
+            key = hashlib.sha256(kernel.code).digest()
             found = _loaded.get(key)
             if found is not None:
                 found.users -= 1

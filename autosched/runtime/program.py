@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from autosched.runtime import native_abi as abi
+from autosched.runtime.cpu.kernel import as_cpu
 from autosched.runtime.graph import NOP, Graph
 from autosched.runtime.kernel import Kernel
 from autosched.runtime.loader import load_objects
@@ -38,7 +39,7 @@ class Program:
         self.lock = threading.RLock()
         self._pool = open_pool(native)
         self._arena = empty_block(graph.arena_bytes)
-        called = [kernels[node.kernel] for node in graph.nodes if node.kernel != NOP]
+        called = [as_cpu(kernels[node.kernel]) for node in graph.nodes if node.kernel != NOP]
         self._scratch = empty_block(max((kernel.scratch_size(threads) for kernel in called), default=0))
         self._places: dict[int, list[int]] = defaultdict(list)  # root value -> slots that hold its address
         self._buffers: dict[int, np.ndarray] = {}  # root value -> memory that `place` gave it
@@ -59,7 +60,7 @@ class Program:
         for node_number, node in enumerate(self.graph.nodes):
             if node.kernel == NOP:
                 continue
-            kernel, first_slot = self.kernels[node.kernel], len(slots)
+            kernel, first_slot = as_cpu(self.kernels[node.kernel]), len(slots)
             numbers = iter(node.inputs), iter(node.outputs)
             for arg in kernel.args:
                 number = next(numbers[arg.role == "output"])

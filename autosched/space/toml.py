@@ -1,4 +1,4 @@
-"""Search spaces from TOML files: `search_spaces/<target kind>/<template>.toml`.
+"""Search spaces from TOML files: `search_spaces/<back end>/<template>.toml`.
 
     [space]
     template = "matmul"
@@ -91,32 +91,32 @@ class SpaceFile:
         return SpaceError(reason, where=f"{self.path}:{line}" if line else str(self.path))
 
 
-def list_spaces(target_kind: str, folder: Path | None = None) -> tuple[str, ...]:
-    """The names of the spaces that there are for a kind of target ("cpu"), the user's with the project's, sorted."""
+def list_spaces(backend: str, folder: Path | None = None) -> tuple[str, ...]:
+    """The names of the spaces that there are for a back end ("cpu"), the user's with the project's, sorted."""
     folders = (folder,) if folder else (user_spaces_folder(), search_spaces_folder())
-    return tuple(sorted({p.stem for f in folders if f is not None for p in (f / target_kind).glob("*.toml")}))
+    return tuple(sorted({p.stem for f in folders if f is not None for p in (f / backend).glob("*.toml")}))
 
 
-def load_space(target_kind: str, name: str, values: Values, *, folder: Path | None = None) -> ConfigSpace:
+def load_space(backend: str, name: str, values: Values, *, folder: Path | None = None) -> ConfigSpace:
     """The space of template `name` for the given shape and target values.
 
     values  what the file's `values` lists: {"M": 128, "lanes": 8, "registers": 16, …}; others are ignored
     folder  looked into first; what it does not have comes from the project's own folder
     Raises  SpaceError with file, line and reason if the file is missing or malformed, or a value is not given.
     """
-    return space_from_file(find_space(target_kind, name, folder=folder), values)
+    return space_from_file(find_space(backend, name, folder=folder), values)
 
 
-def find_space(target_kind: str, name: str, *, folder: Path | None = None) -> Path:
+def find_space(backend: str, name: str, *, folder: Path | None = None) -> Path:
     """The file of template `name`: in `folder`, else in the user's (`use_spaces`), else the project's own.
 
     Raises  SpaceError naming the spaces there are.
     """
-    relative = Path(target_kind) / f"{name}.toml"
+    relative = Path(backend) / f"{name}.toml"
     for base in (folder, user_spaces_folder(), search_spaces_folder()):
         if base is not None and (path := base / relative).is_file():
             return path
-    known = ", ".join(list_spaces(target_kind)) or "none"
+    known = ", ".join(list_spaces(backend)) or "none"
     raise SpaceError(f"no search space '{relative}'", where=str(search_spaces_folder()), hint=f"there are {known}")
 
 

@@ -3,6 +3,7 @@
 from autosched.target.constructors import arm_cpu, create, cuda, intel_graphics, mali, rocm, vta
 from autosched.target.cpus import LEVELS, known_cpus
 from autosched.target.fingerprint import Fingerprint
+from autosched.target.gpus import GpuFacts, gpu_facts, known_archs
 from autosched.target.host import CacheSizes, HostCpu, host_cpu
 from autosched.target.kinds import KINDS, TargetKind
 from autosched.target.target import Target
@@ -13,6 +14,7 @@ __all__ = [
     "LEVELS",
     "CacheSizes",
     "Fingerprint",
+    "GpuFacts",
     "HostCpu",
     "Target",
     "TargetKind",
@@ -21,8 +23,10 @@ __all__ = [
     "choose_threads",
     "create",
     "cuda",
+    "gpu_facts",
     "host_cpu",
     "intel_graphics",
+    "known_archs",
     "known_cpus",
     "mali",
     "rocm",

@@ -25,30 +25,38 @@ _GPU = {
 
 @dataclass(frozen=True, slots=True)
 class TargetKind:
-    """A family of devices: its name, the keys it always has, its attributes and their defaults."""
+    """A family of devices: its name, the keys it always has, its attributes and their defaults.
+
+    backend  names the back end that generates code for it: the sub-package of that name in `codegen`, `templates` and
+             `runtime`, and the folder of that name in `search_spaces`; "" where there is none
+    """
 
     name: str
     device_type: int  # DLPack's code
     default_keys: tuple[str, ...]
     attributes: dict[str, type] = field(default_factory=dict, compare=False, repr=False)
     defaults: dict[str, int | str] = field(default_factory=dict, compare=False, repr=False)
+    backend: str = ""
 
     def __str__(self) -> str:
         return self.name
 
 
-def _cpu_kind(name: str) -> TargetKind:
-    return TargetKind(name, 1, ("cpu",), {**_COMMON, **_CPU})
+def _cpu_kind(name: str, backend: str = "") -> TargetKind:
+    return TargetKind(name, 1, ("cpu",), {**_COMMON, **_CPU}, backend=backend)
 
 
-def _gpu_kind(name: str, device_type: int, keys: tuple[str, ...], **defaults: int | str) -> TargetKind:
-    return TargetKind(name, device_type, keys, {**_COMMON, **_GPU}, defaults)
+def _gpu_kind(
+    name: str, device_type: int, keys: tuple[str, ...], backend: str = "", **defaults: int | str
+) -> TargetKind:
+    return TargetKind(name, device_type, keys, {**_COMMON, **_GPU}, defaults, backend)
 
 
 _KINDS = (
-    *(_cpu_kind(name) for name in ("llvm", "c", "stackvm", "hybrid", "composite")),
-    _gpu_kind("cuda", 2, ("cuda", "gpu"), arch="sm_75", max_num_threads=1024, thread_warp_size=32),
-    _gpu_kind("nvptx", 2, ("cuda", "gpu"), mcpu="sm_75", max_num_threads=1024, thread_warp_size=32),
+    _cpu_kind("llvm", "cpu"),
+    *(_cpu_kind(name) for name in ("c", "stackvm", "hybrid", "composite")),
+    _gpu_kind("cuda", 2, ("cuda", "gpu"), "cuda", arch="sm_75", max_num_threads=1024, thread_warp_size=32),
+    _gpu_kind("nvptx", 2, ("cuda", "gpu"), "cuda", mcpu="sm_75", max_num_threads=1024, thread_warp_size=32),
     _gpu_kind("rocm", 10, ("rocm", "gpu"), max_num_threads=256, thread_warp_size=64),
     _gpu_kind("opencl", 4, ("opencl", "gpu"), max_num_threads=256, thread_warp_size=1),
     _gpu_kind("metal", 8, ("metal", "gpu"), max_num_threads=256, thread_warp_size=16),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autosched.errors import InvalidTypeError, TargetError
+from autosched.target.gpus import GPU_TAGS
 from autosched.target.kinds import KINDS, TargetKind
 
 AttrValue = int | str | tuple[str, ...]
@@ -19,9 +20,7 @@ POSITIVE = ("num-cores", "vector-width", "l1-bytes", "l2-bytes", "l3-bytes")
 # Short names for a kind with attributes. "cpu" is this machine: `Target` fills in its CPU's name.
 TAGS: dict[str, dict[str, Any]] = {
     "cpu": {"kind": "llvm", "tag": "cpu"},
-    "nvidia/nvidia-a100": {"kind": "cuda", "tag": "nvidia/nvidia-a100", "arch": "sm_80"},
-    "nvidia/nvidia-h100": {"kind": "cuda", "tag": "nvidia/nvidia-h100", "arch": "sm_90"},
-    "nvidia/nvidia-t4": {"kind": "cuda", "tag": "nvidia/nvidia-t4", "arch": "sm_75"},
+    **GPU_TAGS,
 }
 
 

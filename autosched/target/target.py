@@ -11,6 +11,7 @@ from typing import Any
 from autosched.errors import InvalidTypeError, TargetError
 from autosched.target.cpus import check_feature, features_of, level_of
 from autosched.target.fingerprint import Fingerprint
+from autosched.target.gpus import GpuFacts, gpu_facts, with_limits
 from autosched.target.host import CacheSizes, host_cpu
 from autosched.target.kinds import KINDS, TargetKind
 from autosched.target.parse import AttrValue, Parsed, parse_mapping, parse_target
@@ -130,16 +131,53 @@ class Target:
             cores=machine.cores,
         )
 
-    # What the machine code may use
+    # What generates code for it
+
+    @property
+    def backend(self) -> str:
+        """The back end: the name of its sub-packages in `codegen`, `templates` and `runtime`.
+
+        Raises TargetError for a kind that no code can be generated for.
+        """
+        if not self.kind.backend:
+            names = ", ".join(kind.name for kind in KINDS.values() if kind.backend)
+            raise TargetError(f"no code generator for target '{self.kind.name}'", hint=f"there is one for {names}")
+        return self.kind.backend
+
+    @property
+    def gpu(self) -> GpuFacts:
+        """What a CUDA target's code may use, and how fast its device is.
+
+        Raises TargetError for a target of another kind, and for an architecture that no code can be generated for.
+        """
+        if self.kind.backend != "cuda":
+            raise TargetError(f"target '{self.kind.name}' is no CUDA device", hint='use "cuda" or "nvidia/nvidia-h200"')
+        given = {
+            "max_shared_memory_per_block": "max_shared_memory_per_block",
+            "l2_bytes": "l2_cache_size_bytes",
+            "max_threads_per_block": "max_threads_per_block",
+            "registers_per_sm": "registers_per_block",
+        }
+        numbers = {name: self._int(attr, 0) or None for name, attr in given.items()}
+        return with_limits(gpu_facts(self.arch or "", self.model), **numbers)
+
+    def _check_cpu(self, what: str) -> None:
+        """Refuse to answer for a device what is asked of CPUs: the host's answer would be wrong there."""
+        if self.kind.device_type != 1:
+            raise TargetError(f"a target of kind '{self.kind.name}' has no {what}", hint="ask `target.gpu` instead")
+
+    # What a CPU's machine code may use; each raises TargetError for a target that is no CPU
 
     @property
     def mcpu(self) -> str:
         """LLVM's name of the CPU; this machine's where none was given."""
+        self._check_cpu("CPU")
         return str(self.attrs.get("mcpu") or host_cpu().mcpu)
 
     @property
     def features(self) -> frozenset[str]:
         """The instruction sets that generated code may use, in LLVM's names."""
+        self._check_cpu("instruction sets of a CPU")
         if self._features is None:
             object.__setattr__(self, "_features", self._find_features())
         assert self._features is not None, "just found"
@@ -199,11 +237,14 @@ class Target:
     @property
     def family(self) -> str:
         """The instruction-set level that shipped logs are chosen by, such as "x86-64-v3"; a GPU's architecture."""
-        return level_of(self.features) if self.kind.device_type == 1 else str(self.attrs.get("arch", self.kind.name))
+        if self.kind.device_type == 1:
+            return level_of(self.features)
+        return self.gpu.family if self.kind.backend == "cuda" else str(self.attrs.get("arch", self.kind.name))
 
     @property
     def cache(self) -> CacheSizes:
         """Cache sizes in bytes: this machine's, but for -l1-bytes, -l2-bytes and -l3-bytes."""
+        self._check_cpu("caches of a CPU")
         machine = host_cpu().cache
         return CacheSizes(
             self._int("l1-bytes", machine.l1_bytes),
@@ -214,6 +255,7 @@ class Target:
     @property
     def num_cores(self) -> int:
         """Cores that code is scheduled for: -num-cores, else the physical cores that this process may use."""
+        self._check_cpu("cores of a CPU")
         return self._int("num-cores", min(host_cpu().cores, count_affinity()))
 
     # TVM's other attributes
@@ -235,8 +277,8 @@ class Target:
 
     @property
     def arch(self) -> str | None:
-        """A GPU's architecture, such as "sm_90"."""
-        value = self.attrs.get("arch")
+        """A GPU's architecture, such as "sm_90a"."""
+        value = self.attrs.get("mcpu" if self.kind.name == "nvptx" else "arch")
         return None if value is None else str(value)
 
     @property

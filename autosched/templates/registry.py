@@ -1,70 +1,58 @@
-"""Which templates there are for a kind of target, in the order in which they are asked."""
+"""Which templates there are for a back end, in the order in which they are asked."""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from collections.abc import Mapping
 from functools import cache, lru_cache
 
-from autosched.errors import InvalidValueError
+from autosched.errors import InvalidValueError, TargetError
 from autosched.space import Config, ConfigSpace
 from autosched.space.union_space import union
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied, Estimates, Template
-from autosched.templates.cpu.attention import AttentionRows
-from autosched.templates.cpu.conv2d import Conv2dBlocked
-from autosched.templates.cpu.conv_plain import PlainConv2d
-from autosched.templates.cpu.depthwise import DepthwiseConv2d
-from autosched.templates.cpu.elementwise import Elementwise
-from autosched.templates.cpu.matmul import Matmul
-from autosched.templates.cpu.rows import RowReduction
-from autosched.templates.cpu.window import WindowReduction
-from autosched.templates.cpu.winograd import Winograd
 from autosched.templates.thread_knob import split_threads
 from autosched.tir import PrimFunc
 
 
 @cache
-def all_templates(kind: str) -> tuple[Template, ...]:
-    """The templates for a target kind ("llvm"): special ones first, the one that takes everything last."""
-    if kind != "llvm":
-        return ()
-    return (
-        Matmul(),
-        Conv2dBlocked(),
-        Winograd(),
-        DepthwiseConv2d(),
-        PlainConv2d(),
-        WindowReduction(),
-        AttentionRows(),
-        RowReduction(),
-        Elementwise(),
-    )
+def all_templates(backend: str) -> tuple[Template, ...]:
+    """The templates of a back end ("cpu"): special ones first, the one that takes everything last.
+
+    They are what its package `autosched.templates.<backend>` calls TEMPLATES. Raises TargetError where there is none.
+    """
+    package = f"{__package__}.{backend}"
+    if importlib.util.find_spec(package) is None:
+        raise TargetError(f"no templates for the back end '{backend}'", hint=f"{package} is missing")
+    found: tuple[Template, ...] = importlib.import_module(package).TEMPLATES
+    return found
 
 
 @lru_cache(maxsize=64)
 def templates_for(func: PrimFunc, target: Target) -> tuple[tuple[Template, Anchor], ...]:
     """The templates that match a function, with what each found. The first one's default is the function's default."""
-    found = ((t, t.match(func, target)) for t in all_templates(target.kind.name))
+    found = ((t, t.match(func, target)) for t in all_templates(target.backend))
     matches = tuple((t, anchor) for t, anchor in found if anchor is not None)
     special = tuple(m for m in matches if m[0].name != "elementwise")
     return special or matches
 
 
-def template_versions(kind: str) -> Mapping[str, str]:
-    """The version of each template for a target kind: a build uses no records of another one, a search takes hints.
+def template_versions(backend: str) -> Mapping[str, str]:
+    """The version of each template of a back end: a build uses no records of another one, a search takes hints.
 
     A template whose knobs mean something else, or whose kernels are others than before, gets the next `version`;
     without one it is 1.
     """
-    return {template.name: str(getattr(template, "version", 1)) for template in all_templates(kind)}
+    return {template.name: str(getattr(template, "version", 1)) for template in all_templates(backend)}
 
 
 def template_named(name: str, target: Target) -> Template:
     """Raises ValueError naming the templates there are."""
-    for template in all_templates(target.kind.name):
+    for template in all_templates(target.backend):
         if template.name == name:
             return template
-    names = [t.name for t in all_templates(target.kind.name)]
+    names = [t.name for t in all_templates(target.backend)]
     raise InvalidValueError(f"no template '{name}' for target kind '{target.kind.name}'", hint=f"there are {names}")
 
 

@@ -138,7 +138,7 @@ def test_shapes_that_do_not_fit(dynamic: Path, shapes: str, message: str, capsys
         (["build", "--threads", "-1"], "--threads"),
         (["build", "--target", "bogus"], "unknown target 'bogus'"),
         (["build", "--target", "cpux"], "did you mean cpu?"),
-        (["build", "--target", "cuda"], "no code generator for target 'cuda'"),
+        (["build", "--target", "opencl"], "no code generator for target 'opencl'"),
         (["build", "--target", "llvm -mcpu=bogus"], "unknown CPU 'bogus'"),
         (["build", "--target", "llvm -mattr=+bogus"], "unknown instruction set 'bogus'"),
         (["build", "--target", "llvm -num-cores=0"], "-num-cores=0 is not a positive number"),

@@ -32,8 +32,15 @@ def test_the_key_covers_every_file_below_the_code_generator():
 
 
 def test_another_proof_is_another_key(monkeypatch):
-    first = cache.toolchain()
+    first = cache.toolchain("cpu")
     files = cache.sources_below("codegen")
     files["tir/simplify.py"] += b"\n# mended\n"
     monkeypatch.setattr(cache, "sources_below", lambda package: files)
-    assert cache.toolchain.__wrapped__() != first
+    assert cache.toolchain.__wrapped__("cpu") != first
+
+
+def test_another_back_ends_code_is_the_same_key(monkeypatch):
+    first = cache.toolchain("cpu")
+    files = {**cache.sources_below("codegen"), "codegen/cuda/more.py": b"x = 1\n"}
+    monkeypatch.setattr(cache, "sources_below", lambda package: files)
+    assert cache.toolchain.__wrapped__("cpu") == first

@@ -15,7 +15,7 @@ from autosched.target import Target
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("cuda", "no code generator for target 'cuda'; use cpu"),
+        ("opencl", "no code generator for target 'opencl'; there is one for llvm, cuda, nvptx"),
         ("llvm -mtriple=riscv64-linux-gnu", "no code generator for riscv64"),
         ("llvm -mtriple=hexagon-unknown-elf", "no code generator for hexagon"),
     ],

@@ -9,7 +9,7 @@ import numpy as np
 from numba import cfunc, types
 
 from autosched.codegen.native import native_object
-from autosched.runtime import ArgSpec, Executable, Graph, Kernel, Node, Phase, Storage, Value
+from autosched.runtime import ArgSpec, CpuKernel, Executable, Graph, Node, Phase, Storage, Value
 
 _POINTERS = types.CPointer(types.CPointer(types.float32))
 _SIGNATURE = types.void(_POINTERS, types.int64, types.int64, types.int64)
@@ -61,24 +61,24 @@ def compile_phases(name: str, *functions: object) -> bytes:
     return bytes(machine.emit_object(module))
 
 
-def _kernel(name: str, functions: tuple[object, ...], n_args: int, rows: int, **more: object) -> Kernel:
+def _kernel(name: str, functions: tuple[object, ...], n_args: int, rows: int, **more: object) -> CpuKernel:
     args = [ArgSpec(f"x{i}", "input", "float32", (rows, ROW)) for i in range(n_args - 1)]
     args.append(ArgSpec("out", "output", "float32", (rows, ROW)))
     phases = tuple(Phase(f"{name}_p{index}", rows) for index in range(len(functions)))
     code = compile_phases(name, *functions)
     fields = {"scratch_bytes": 0, "scratch_bytes_per_worker": 0, **more}
-    return Kernel(name, phases, tuple(args), object_code=code, source=f"# {name}", **fields)
+    return CpuKernel(name=name, phases=phases, args=tuple(args), object_code=code, source=f"# {name}", **fields)
 
 
-def add_kernel(rows: int = 3) -> Kernel:
+def add_kernel(rows: int = 3) -> CpuKernel:
     return _kernel("add", (_add,), 3, rows, flops=rows * ROW)
 
 
-def double_kernel(rows: int = 3, flops: int = 0) -> Kernel:
+def double_kernel(rows: int = 3, flops: int = 0) -> CpuKernel:
     return _kernel("double", (_double,), 2, rows, flops=flops)
 
 
-def normalize_kernel(flops: int = 10**9) -> Kernel:
+def normalize_kernel(flops: int = 10**9) -> CpuKernel:
     """Two phases over 4 rows with shared and per-worker scratch; `flops` large, so that it is split."""
     sizes = {"scratch_bytes": 256, "scratch_bytes_per_worker": 64}
     return _kernel("normalize", (_row_sums, _divide_by_all), 2, 4, flops=flops, **sizes)

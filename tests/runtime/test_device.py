@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 
 from autosched.runtime import Device, cpu, cuda, device, ext_dev, rocm
@@ -46,3 +49,14 @@ def test_a_cuda_device_describes_itself():
     assert float(cuda(0).compute_version) >= 5
     assert cuda(0).max_thread_dimensions[0] >= 1024
     assert cuda(0).device_name
+
+
+def test_devices_are_functions_though_back_ends_have_their_names():
+    """A sub-package that is loaded late takes its name in the package above."""
+    code = (
+        "from autosched.runtime.cuda.kernel import CudaKernel\n"
+        "import importlib\nimportlib.import_module('autosched.runtime.cpu')\n"
+        "import autosched.runtime as r\nprint(r.cpu(0), r.cuda(1))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["cpu:0", "cuda:1"]

@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from autosched.runtime import Kernel
+from autosched.errors import ArtifactError
+from autosched.runtime import CpuKernel, Kernel
 from tests.runtime.kernels import normalize_kernel
 
 
@@ -22,4 +23,17 @@ def test_sizes_and_signature():
 
 def test_scratch_is_a_multiple_of_a_cache_line():
     with pytest.raises(AssertionError, match="multiples of 64"):
-        Kernel("k", (), (), 1, 0, b"")
+        CpuKernel(name="k", phases=(), args=(), scratch_bytes=1, object_code=b"")
+
+
+def test_a_manifest_without_a_back_end_is_a_cpus():
+    kernel = normalize_kernel()
+    entry = json.loads(json.dumps(kernel.to_manifest()))
+    assert "backend" not in entry
+    assert isinstance(Kernel.from_manifest(entry, kernel.object_code), CpuKernel)
+
+
+def test_an_unknown_back_end_is_refused():
+    entry = {**normalize_kernel().to_manifest(), "backend": "abacus"}
+    with pytest.raises(ArtifactError, match="unknown back end 'abacus'"):
+        Kernel.from_manifest(entry, b"")

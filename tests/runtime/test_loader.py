@@ -6,8 +6,8 @@ import pytest
 
 from autosched.errors import ArtifactError
 from autosched.runtime import load_objects, loader, unload_objects
+from autosched.runtime.cpu.kernel import CpuKernel, Phase
 from autosched.runtime.elf import read_symbols
-from autosched.runtime.kernel import Kernel, Phase
 from autosched.runtime.loader import check_object, load_object_code
 from tests.runtime.kernels import add_kernel, double_kernel
 
@@ -52,7 +52,7 @@ def test_forbidden_symbols_are_refused_before_loading(name):
     with pytest.raises(ArtifactError, match=f"kernel 'bad' .*{name}"):
         check_object(code, "bad")
     with pytest.raises(ArtifactError, match=name):
-        load_objects([Kernel("bad", (Phase("body", 1),), (), 0, 0, code)])
+        load_objects([CpuKernel(name="bad", phases=(Phase("body", 1),), args=(), object_code=code)])
 
 
 def test_libm_is_found():
@@ -80,7 +80,7 @@ def test_phases_are_found_and_missed():
 
 def test_code_stays_until_its_last_user_unloads_it():
     code = _constant("transient", 5)
-    kernel = Kernel("k", (Phase("transient", 1),), (), 0, 0, code)
+    kernel = CpuKernel(name="k", phases=(Phase("transient", 1),), args=(), object_code=code)
     before = len(loader._loaded)
     addresses = load_objects([kernel])
     assert load_objects([kernel]) == addresses

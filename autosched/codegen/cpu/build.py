@@ -6,7 +6,7 @@ import hashlib
 import re
 from typing import Any
 
-from autosched.codegen.cpu.compiled import CompiledKernel
+from autosched.codegen.cpu.compiled import CompiledCpuKernel
 from autosched.codegen.cpu.isa import Isa
 from autosched.codegen.cpu.order import order_unrolled
 from autosched.codegen.cpu.source import Scratch, Writer, align_bytes
@@ -15,7 +15,8 @@ from autosched.codegen.lower import lower_func, split_phases
 from autosched.codegen.lower.flops import count_flops
 from autosched.errors import CodegenError
 from autosched.ir.node import walk
-from autosched.runtime.kernel import ArgSpec, Kernel, Phase, pack_text
+from autosched.runtime.cpu.kernel import CpuKernel, Phase
+from autosched.runtime.kernel import ArgSpec, pack_text
 from autosched.runtime.loader import check_object
 from autosched.target import Target
 from autosched.tir.function import PrimFunc
@@ -23,7 +24,7 @@ from autosched.tir.in_place import overwritable
 from autosched.tir.stmt import BufferStore
 
 
-def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, config: str) -> CompiledKernel:
+def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, config: str) -> CompiledCpuKernel:
     """Compile without looking into the cache. Raises CodegenError for what no CPU code exists for."""
     from autosched.codegen.cpu.intrinsics import offset, tile_intrinsic
     from autosched.codegen.cpu.machine import Machine, lower_source, optimise
@@ -59,7 +60,7 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
         module = optimise(texts, machine)
         object_code, text = machine.llvm.emit_object(module), str(module)
         check_object(object_code, name)
-    kernel = Kernel(
+    kernel = CpuKernel(
         name=name,
         phases=tuple(Phase(symbol, phase.n_tasks) for symbol, phase in zip(unique, phases, strict=True)),
         args=args,
@@ -75,7 +76,7 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
         generator=GENERATOR,
         llvm_packed=pack_text(text),
     )
-    return CompiledKernel(kernel)
+    return CompiledCpuKernel(kernel)
 
 
 def arg_specs(func: PrimFunc) -> tuple[ArgSpec, ...]:

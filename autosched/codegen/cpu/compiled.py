@@ -1,29 +1,19 @@
-"""`CompiledKernel`: a kernel with what became of it on the way."""
+"""`CompiledCpuKernel`: a CPU's kernel with what became of it on the way."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from autosched.codegen.compiled import CompiledKernel
 from autosched.codegen.cpu.instructions import count_instructions
 from autosched.codegen.cpu.report import AsmReport, read_assembly
-from autosched.runtime.kernel import Kernel
 
 
 @dataclass(slots=True)
-class CompiledKernel:
+class CompiledCpuKernel(CompiledKernel):
     """kernel: what runs; `source`: the readable Numba source; `llvm`: its optimised LLVM text; `asm`: its assembly."""
 
-    kernel: Kernel
-    from_cache: bool = False
     _asm: str = field(default="", repr=False)
-
-    @property
-    def source(self) -> str:
-        return self.kernel.source
-
-    @property
-    def llvm(self) -> str:
-        return self.kernel.llvm
 
     @property
     def asm(self) -> str:

@@ -88,7 +88,7 @@ class Usable:
 
     def __init__(self, task: Task):
         self.func, self.target = task.func, task.target
-        self.versions = template_versions(task.target.kind.name)
+        self.versions = template_versions(task.target.backend)
         self.tried: dict[Config, Applied] = {}
 
     def __call__(self, config: Config) -> str:

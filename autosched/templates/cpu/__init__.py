@@ -1,1 +1,24 @@
-"""Templates for CPUs, one file each."""
+"""Schedules for CPUs, in the order in which they are asked: special ones first, the one that takes everything last."""
+
+from autosched.templates.base import Template
+from autosched.templates.cpu.attention import AttentionRows
+from autosched.templates.cpu.conv2d import Conv2dBlocked
+from autosched.templates.cpu.conv_plain import PlainConv2d
+from autosched.templates.cpu.depthwise import DepthwiseConv2d
+from autosched.templates.cpu.elementwise import Elementwise
+from autosched.templates.cpu.matmul import Matmul
+from autosched.templates.cpu.rows import RowReduction
+from autosched.templates.cpu.window import WindowReduction
+from autosched.templates.cpu.winograd import Winograd
+
+TEMPLATES: tuple[Template, ...] = (
+    Matmul(),
+    Conv2dBlocked(),
+    Winograd(),
+    DepthwiseConv2d(),
+    PlainConv2d(),
+    WindowReduction(),
+    AttentionRows(),
+    RowReduction(),
+    Elementwise(),
+)

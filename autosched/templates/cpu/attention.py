@@ -160,7 +160,7 @@ class AttentionRows:
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         values = {**anchor.sizes, "lanes": target.lanes("float32"), "registers": target.num_registers}
-        return load_space("cpu", self.name, values).with_default(self.default(anchor, target))
+        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         s, lanes = anchor.sizes, target.lanes("float32")

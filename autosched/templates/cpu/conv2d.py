@@ -100,7 +100,7 @@ class Conv2dBlocked:
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         vectors = -(-anchor.sizes["block"] // target.lanes("float32"))
         values = {**_all_sizes(anchor), "block_vectors": vectors, "registers": target.num_registers}
-        space = load_space("cpu", self.name, values)
+        space = load_space(target.backend, self.name, values)
         return space.with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:

@@ -82,7 +82,7 @@ class DepthwiseConv2d:
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         values = {**anchor.sizes, "lanes": target.lanes("float32"), "registers": target.num_registers}
-        space = load_space("cpu", self.name, values)
+        space = load_space(target.backend, self.name, values)
         return space.with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:

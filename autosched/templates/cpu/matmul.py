@@ -92,7 +92,7 @@ class Matmul:
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         weight = int(anchor.details[0].is_weight)
         machine = {"lanes": target.lanes("float32"), "registers": target.num_registers}
-        space = load_space("cpu", self.name, {**anchor.sizes, "weight": weight, **machine})
+        space = load_space(target.backend, self.name, {**anchor.sizes, "weight": weight, **machine})
         return space.with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:

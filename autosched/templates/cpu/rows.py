@@ -86,7 +86,7 @@ class RowReduction:
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         values = {**anchor.sizes, "lanes": target.lanes("float32")}
-        space = load_space("cpu", self.name, values)
+        space = load_space(target.backend, self.name, values)
         return space.with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:

@@ -66,7 +66,7 @@ class Winograd:
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         lanes, registers = target.lanes("float32"), target.num_registers
         values = {**anchor.sizes, "tiles": _layer(anchor).tiles(2), "lanes": lanes, "registers": registers}
-        return load_space("cpu", self.name, values).with_default(self.default(anchor, target))
+        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         layer = _layer(anchor)

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from autosched.runtime import native_abi as abi
+from autosched.runtime.cpu.kernel import as_cpu
 from autosched.runtime.kernel import Kernel
 from autosched.runtime.loader import load_objects
 from autosched.runtime.pool import ThreadPool
@@ -30,16 +31,16 @@ class LoadedKernel:
     """
 
     def __init__(self, kernel: Kernel, sets: Sequence[Sequence[Placed]], pool: ThreadPool, threads: int):
-        self.kernel, self.threads, self.sets = kernel, threads, sets
+        self.kernel, self.threads, self.sets = as_cpu(kernel), threads, sets
         self._pool = pool
-        self.scratch = GuardedArray((max(kernel.scratch_size(threads), 64),), "uint8")
-        addresses, scratch = load_objects([kernel]), int(self.scratch.array.ctypes.data)
+        self.scratch = GuardedArray((max(self.kernel.scratch_size(threads), 64),), "uint8")
+        addresses, scratch = load_objects([self.kernel]), int(self.scratch.array.ctypes.data)
         self._slots = np.array([[*(int(a.array.ctypes.data) for a in arrays), scratch] for arrays in sets], np.int64)
         first, step = int(self._slots.ctypes.data), self._slots.strides[0]
         rows = [
             (addresses[phase.symbol], first + number * step, phase.n_tasks, threads)
             for number in range(len(sets))
-            for phase in kernel.phases
+            for phase in self.kernel.phases
         ]
         self._table = np.array(rows, np.int64).reshape(len(rows), abi.ROW_WORDS)
         self._next = 0  # the set that the next call uses

@@ -18,7 +18,8 @@ import numpy as np
 
 from autosched import te
 from autosched.errors import ScheduleError
-from autosched.runtime.kernel import ArgSpec, Kernel, Phase
+from autosched.runtime.cpu.kernel import CpuKernel, Phase
+from autosched.runtime.kernel import ArgSpec, Kernel
 from autosched.space import Config
 from autosched.target import Target
 from autosched.task import Task, Workload
@@ -118,7 +119,10 @@ ARGS = (
 def kernel(kind: str, code: Any, scratch: int = 0, args: tuple[ArgSpec, ...] = ARGS) -> Kernel:
     """A kernel of one phase, a piece for each row."""
     data, symbol = code()
-    return Kernel(kind, (Phase(symbol, M),), args, scratch, 64, data, flops=2 * M * N * K)
+    return CpuKernel(
+        name=kind, phases=(Phase(symbol, M),), args=args, scratch_bytes=scratch, scratch_bytes_per_worker=64,
+        object_code=data, flops=2 * M * N * K,
+    )  # fmt: skip
 
 
 def compile_object(function: Any, needs: str = "", rounds: int = 0) -> tuple[bytes, str]:

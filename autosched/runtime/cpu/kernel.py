@@ -1,0 +1,106 @@
+"""`CpuKernel`: object code whose functions the native loop calls.
+
+The ABI: a kernel is a tuple of phases with a barrier between them; a phase is `n_tasks` equal pieces of work, and a C
+function
+
+    void body(void **slots, int64_t first, int64_t last, int64_t worker)      // runs pieces [first, last)
+
+`slots` holds the address of each argument in order (inputs, then outputs) and then the address of the scratch block:
+`scratch_bytes` shared by all workers and phases, after which worker w owns `scratch_bytes_per_worker` bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from autosched.errors import ArtifactError
+from autosched.runtime.counts import check_count
+from autosched.runtime.kernel import Kernel, shared_fields
+from autosched.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A part of a kernel between two barriers: a C function and its number of pieces."""
+
+    symbol: str
+    n_tasks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuKernel(Kernel):
+    """Machine code of one loop nest (an ELF object with all its phases) and where it came from."""
+
+    backend: ClassVar[str] = "cpu"
+
+    phases: tuple[Phase, ...]
+    object_code: bytes = field(repr=False)
+    scratch_bytes_per_worker: int = 0  # a multiple of 64, as scratch_bytes, which workers and phases share
+    features: tuple[str, ...] = ()  # instruction sets that the code needs, in LLVM's names
+
+    def __post_init__(self) -> None:
+        sizes = self.scratch_bytes, self.scratch_bytes_per_worker
+        assert sizes[0] % 64 == 0 and sizes[1] % 64 == 0, f"scratch sizes {sizes} are multiples of 64"
+
+    @property
+    def code(self) -> bytes:
+        return self.object_code
+
+    @property
+    def asm(self) -> str:
+        """The assembly text, made from the LLVM text for the kernel's target."""
+        import llvmlite.binding as llvm
+
+        target = Target(self.target)
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        kind = llvm.Target.from_triple(llvm.get_process_triple())
+        machine = kind.create_target_machine(
+            cpu=target.mcpu, features=target.llvm_features, opt=3, reloc="pic", codemodel="default"
+        )
+        return str(machine.emit_assembly(llvm.parse_assembly(self.llvm))) if self.llvm_packed else ""
+
+    def scratch_size(self, threads: int) -> int:
+        """Give the bytes of the scratch block for a number of workers."""
+        return self.scratch_bytes + threads * self.scratch_bytes_per_worker
+
+    def to_manifest(self) -> dict[str, Any]:
+        return {
+            **self.shared_manifest(),
+            "phases": [[phase.symbol, phase.n_tasks] for phase in self.phases],
+            "scratch_bytes_per_worker": self.scratch_bytes_per_worker,
+            "features": list(self.features),
+            "object_sha256": hashlib.sha256(self.object_code).hexdigest(),
+        }
+
+    @classmethod
+    def read_manifest(cls, entry: Mapping[str, Any], code: bytes) -> CpuKernel:
+        return CpuKernel(
+            **shared_fields(entry),
+            phases=tuple(Phase(str(symbol), int(n_tasks)) for symbol, n_tasks in entry["phases"]),
+            scratch_bytes_per_worker=int(entry["scratch_bytes_per_worker"]),
+            object_code=code,
+            features=tuple(str(name) for name in entry.get("features", ())),
+        )
+
+    @staticmethod
+    def check_manifest(what: str, entry: Mapping[str, Any]) -> None:
+        for name in ("scratch_bytes", "scratch_bytes_per_worker"):
+            check_count(f"{name} of {what}", entry[name])
+            if entry[name] % 64:
+                raise ValueError(f"{name} of {what} is {entry[name]}, no multiple of 64")
+        for _, n_tasks in entry["phases"]:
+            check_count(f"pieces of {what}", n_tasks)
+
+
+def as_cpu(kernel: Kernel) -> CpuKernel:
+    """The kernel as one that the native loop calls. Raises ArtifactError for another back end's."""
+    if not isinstance(kernel, CpuKernel):
+        raise ArtifactError(
+            f"kernel '{kernel.name}' was built for {kernel.backend}, not for a CPU",
+            hint=f"run it on a {kernel.backend} device, or build it for the target cpu",
+        )
+    return kernel

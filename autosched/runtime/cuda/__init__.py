@@ -1,0 +1,5 @@
+"""Running kernels on NVIDIA's GPUs."""
+
+from autosched.runtime.cuda.kernel import CudaKernel, Launch, LaunchResources, Resources
+
+KERNEL = CudaKernel

@@ -1,0 +1,214 @@
+"""`CudaKernel`: machine code for GPUs, and the launches that one call makes.
+
+Every entry has the same signature: one pointer for each argument of the kernel in order (inputs, then outputs), and
+then one pointer to the scratch block: `scratch_bytes` of device memory for what lives between launches, null where
+that is 0. The launches of a call run in order on one stream.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from autosched.errors import ArtifactError, DeviceError
+from autosched.runtime.counts import check_count
+from autosched.runtime.kernel import Kernel, shared_fields, unpack_text
+from autosched.target import Target
+
+Extents = tuple[int, int, int]  # in x, y and z
+
+# The most that a launch may ask for, by the CUDA programming guide: blocks of a grid in x, y, z; threads of a block;
+# blocks of a cluster, which some devices take more than 8 of.
+MOST_BLOCKS = (2**31 - 1, 65535, 65535)
+MOST_THREADS = 1024
+MOST_CLUSTER = 16
+MOST_SHARED = 1 << 20  # no device has a MiB of shared memory in an SM
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One entry and how many threads run it; `shared_bytes` of a block are dynamic, asked for at launch.
+
+    grid     blocks in x, y, z;  block  threads of a block;  cluster  blocks that share their shared memory
+    """
+
+    symbol: str
+    grid: Extents
+    block: Extents
+    cluster: Extents = (1, 1, 1)
+    shared_bytes: int = 0
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return math.prod(self.block)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchResources:
+    """What the assembler says that one launch uses.
+
+    registers     of a thread
+    shared_bytes  of a block, static and dynamic
+    stack_bytes   of a thread: more than 0 shows that an array was not kept in registers
+    spill_bytes   of a thread: stores and loads of registers that did not fit
+    occupancy     resident threads of an SM over the most there can be
+    """
+
+    registers: int
+    shared_bytes: int
+    stack_bytes: int
+    spill_bytes: int
+    occupancy: float
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What a kernel's launches use; each property is that of the launch that is worst in it."""
+
+    launches: tuple[LaunchResources, ...]
+
+    @property
+    def registers(self) -> int:
+        return max((launch.registers for launch in self.launches), default=0)
+
+    @property
+    def shared_bytes(self) -> int:
+        return max((launch.shared_bytes for launch in self.launches), default=0)
+
+    @property
+    def stack_bytes(self) -> int:
+        return max((launch.stack_bytes for launch in self.launches), default=0)
+
+    @property
+    def spill_bytes(self) -> int:
+        return max((launch.spill_bytes for launch in self.launches), default=0)
+
+    @property
+    def occupancy(self) -> float:
+        return min((launch.occupancy for launch in self.launches), default=1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudaKernel(Kernel):
+    """Launches, and their machine code for one or several architectures.
+
+    images     by architecture: "sm_90a" a cubin for that chip, "compute_80" the text of PTX, which a driver compiles
+               for any later chip
+    resources  on the architecture of `target`
+    """
+
+    backend: ClassVar[str] = "cuda"
+
+    launches: tuple[Launch, ...]
+    images: Mapping[str, bytes] = field(repr=False, hash=False)
+    resources: Resources = Resources(())
+    ptx_packed: str = field(default="", repr=False)  # the PTX that the target's cubin was made from, see `pack_text`
+
+    @property
+    def code(self) -> bytes:
+        return b"".join(self.images.values())
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def ptx(self) -> str:
+        """The PTX that the cubin of the kernel's target was made from."""
+        return unpack_text(self.ptx_packed)
+
+    @property
+    def cubin(self) -> bytes:
+        """The machine code for the kernel's target. Raises ArtifactError where there is none."""
+        arch = Target(self.target).gpu.arch
+        if arch not in self.images:
+            there = ", ".join(self.images) or "nothing"
+            raise ArtifactError(f"kernel '{self.name}' has no machine code for {arch}", hint=f"it has {there}")
+        return self.images[arch]
+
+    @property
+    def sass(self) -> str:
+        """The disassembly of `cubin`. Raises DeviceError where NVIDIA's disassembler is missing."""
+        tool = shutil.which("nvdisasm")
+        if tool is None:
+            raise DeviceError("nvdisasm is not there, which shows machine code", hint="install the CUDA toolkit")
+        with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+            file.write(self.cubin)
+            file.flush()
+            done = subprocess.run([tool, file.name], capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode:
+            raise DeviceError(f"nvdisasm refuses the machine code of kernel '{self.name}'", hint=done.stderr.strip())
+        return done.stdout
+
+    @property
+    def asm(self) -> str:
+        """The PTX text."""
+        return self.ptx
+
+    def to_manifest(self) -> dict[str, Any]:
+        images = [[arch, len(image), hashlib.sha256(image).hexdigest()] for arch, image in self.images.items()]
+        return {
+            "backend": self.backend,
+            **self.shared_manifest(),
+            "launches": [
+                [x.symbol, list(x.grid), list(x.block), list(x.cluster), x.shared_bytes] for x in self.launches
+            ],
+            "images": images,
+            "resources": [
+                [x.registers, x.shared_bytes, x.stack_bytes, x.spill_bytes, x.occupancy]
+                for x in self.resources.launches
+            ],
+            "ptx": self.ptx_packed,
+            "object_sha256": hashlib.sha256(self.code).hexdigest(),
+        }
+
+    @classmethod
+    def read_manifest(cls, entry: Mapping[str, Any], code: bytes) -> CudaKernel:
+        images, at = {}, 0
+        for arch, size, _ in entry["images"]:
+            images[str(arch)] = code[at : at + size]
+            at += size
+        if at != len(code):
+            raise ValueError(f"the images of kernel '{entry['name']}' have {at} bytes, its section {len(code)}")
+        return CudaKernel(
+            **shared_fields(entry),
+            launches=tuple(
+                Launch(str(symbol), _extents(grid), _extents(block), _extents(cluster), int(shared))
+                for symbol, grid, block, cluster, shared in entry["launches"]
+            ),
+            images=images,
+            resources=Resources(
+                tuple(
+                    LaunchResources(int(registers), int(shared), int(stack), int(spills), float(occupancy))
+                    for registers, shared, stack, spills, occupancy in entry["resources"]
+                )
+            ),
+            ptx_packed=str(entry.get("ptx", "")),
+        )
+
+    @staticmethod
+    def check_manifest(what: str, entry: Mapping[str, Any]) -> None:
+        check_count(f"scratch_bytes of {what}", entry["scratch_bytes"])
+        for _, size, _ in entry["images"]:
+            check_count(f"bytes of an image of {what}", size)
+        for _, grid, block, cluster, shared in entry["launches"]:
+            for extents, most in ((grid, MOST_BLOCKS), (block, (MOST_THREADS,) * 3), (cluster, (MOST_CLUSTER,) * 3)):
+                for extent, limit in zip(extents, most, strict=True):
+                    check_count(f"extent of a launch of {what}", extent, limit)
+                    if extent < 1:
+                        raise ValueError(f"extent of a launch of {what} is {extent}")
+            if math.prod(block) > MOST_THREADS or math.prod(cluster) > MOST_CLUSTER:
+                raise ValueError(f"a launch of {what} has blocks of {block} threads in clusters of {cluster}")
+            check_count(f"shared memory of {what}", shared, MOST_SHARED)
+
+
+def _extents(extents: Any) -> Extents:
+    x, y, z = extents
+    return int(x), int(y), int(z)
