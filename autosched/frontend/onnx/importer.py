@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from heapq import heappop, heappush
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autosched.errors import AutoschedError, ImportModelError, InvalidTypeError
+from autosched.frontend.onnx.functions import (
+    Functions,
+    has_standard_function,
+    inline,
+    inputs_of,
+    own_functions,
+    renamed_body,
+    standard_function,
+)
 from autosched.frontend.onnx.model_file import check_model, parse_model, read_model
 from autosched.frontend.onnx.node import Node
 from autosched.frontend.onnx.registry import CONVERTERS
@@ -23,7 +33,7 @@ from autosched.runtime.names import identifier
 if TYPE_CHECKING:
     import onnx
 
-OPSETS = range(7, 22)
+OPSETS = range(7, 29)
 OUR_DOMAINS = ("", "ai.onnx")
 MOST_ELEMENTS = 1 << 40  # of one tensor: more than any machine has memory for
 
@@ -55,9 +65,10 @@ def from_onnx(
         check_model(model)
     else:
         raise InvalidTypeError(f"from_onnx takes a ModelProto, its bytes or a path, not a {type(model).__name__}")
-    version = opset or _opset(model)
-    _refuse_unsupported(model.graph)
-    return _Importer(model.graph, version, dtype_dict, keep_params_in_input, sanitize_input_names).run(shape_dict or {})
+    version, functions = opset or _opset(model), own_functions(model)
+    _refuse_unsupported(model.graph, version, functions)
+    importer = _Importer(model.graph, version, functions, dtype_dict, keep_params_in_input, sanitize_input_names)
+    return importer.run(shape_dict or {})
 
 
 def _opset(model: onnx.ModelProto) -> int:
@@ -72,10 +83,10 @@ def _opset(model: onnx.ModelProto) -> int:
     return int(versions[0])
 
 
-def _refuse_unsupported(graph: onnx.GraphProto) -> None:
+def _refuse_unsupported(graph: onnx.GraphProto, opset: int, functions: Functions) -> None:
     missing: dict[str, list[str]] = {}
     for index, node in enumerate(graph.node):
-        if node.domain not in OUR_DOMAINS or node.op_type not in CONVERTERS:
+        if not _is_supported(node, opset, functions):
             op = node.op_type if node.domain in OUR_DOMAINS else f"{node.domain}.{node.op_type}"
             missing.setdefault(op, []).append(node_name(node, index))
     if missing:
@@ -84,6 +95,40 @@ def _refuse_unsupported(graph: onnx.GraphProto) -> None:
             shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
             parts.append(f"{op} ({shown})")
         raise ImportModelError(f"operators that are not supported: {'; '.join(parts)}")
+
+
+def _is_supported(node: onnx.NodeProto, opset: int, functions: Functions) -> bool:
+    if (node.domain, node.op_type) in functions:
+        return True
+    ours = node.domain in OUR_DOMAINS
+    return ours and (node.op_type in CONVERTERS or has_standard_function(node.op_type, opset))
+
+
+def sort_nodes(nodes: Sequence[onnx.NodeProto], known: Iterable[str]) -> list[onnx.NodeProto]:
+    """The nodes in an order in which each follows those that compute its inputs; as they stand where they are in one.
+
+    Nodes that no order reaches come last, where the importer names what they miss.
+    """
+    maker = {output: i for i, node in enumerate(nodes) for output in node.output if output}
+    for name in known:
+        maker.pop(name, None)
+    needs = [{maker[name] for name in inputs_of(node) if name in maker} for node in nodes]
+    users: list[list[int]] = [[] for _ in nodes]
+    for i, wanted in enumerate(needs):
+        for j in wanted:
+            users[j].append(i)
+    missing = [len(wanted) for wanted in needs]
+    ready = [i for i, count in enumerate(missing) if not count]  # a heap: sorted
+    order = []
+    while ready:
+        i = heappop(ready)
+        order.append(i)
+        for user in users[i]:
+            missing[user] -= 1
+            if not missing[user]:
+                heappush(ready, user)
+    order += [i for i, count in enumerate(missing) if count]
+    return [nodes[i] for i in order]
 
 
 def node_name(node: onnx.NodeProto, index: int) -> str:
@@ -96,11 +141,12 @@ class _Importer:
         self,
         graph: onnx.GraphProto,
         opset: int,
+        functions: Functions,
         dtypes: str | Mapping[str, str] | None,
         keep_params: bool,
         sanitize: bool,
     ):
-        self.graph, self.opset, self.dtypes = graph, opset, dtypes
+        self.graph, self.opset, self.functions, self.dtypes = graph, opset, functions, dtypes
         self.keep_params, self.sanitize = keep_params, sanitize
         self.values: dict[str, Expr] = {}
         self.names: dict[str, str] = {}
@@ -117,7 +163,7 @@ class _Importer:
         inputs = self.inputs(shapes)
         with self.builder.function("main"):
             with self.builder.dataflow():
-                for index, node in enumerate(self.graph.node):
+                for index, node in enumerate(sort_nodes(self.graph.node, self.values)):
                     self.node(node, node_name(node, index))
                 results = [self.builder.emit_output(self.result(o.name), self.name(o.name)) for o in self.graph.output]
             params = [*inputs, *(v for v, _ in self.params)]
@@ -184,15 +230,18 @@ class _Importer:
 
     # --- nodes -------------------------------------------------------------------------------------------------------
 
-    def node(self, proto: onnx.NodeProto, name: str) -> None:
+    def node(self, proto: onnx.NodeProto, name: str, opset: int | None = None) -> None:
         from onnx import helper
 
-        missing = [i for i in proto.input if i and i not in self.values]
+        opset = opset or self.opset
+        missing = [i for i in inputs_of(proto) if i not in self.values]
         if missing:
             raise ImportModelError(f"input {missing[0]!r} is computed by no node before it", where=f"node '{name}'")
         attrs = {a.name: _attribute(helper.get_attribute_value(a)) for a in proto.attribute}
         inputs = [self.values[i] if i else None for i in proto.input]
-        node = Node(proto.op_type, name, self.opset, attrs, inputs, len(proto.output), self.bind)
+        if self.call(proto, name, opset, inputs):
+            return
+        node = Node(proto.op_type, name, opset, attrs, inputs, len(proto.output), self.bind, self.subgraph)
         try:
             result = CONVERTERS[proto.op_type](node)
         except ImportModelError:
@@ -211,11 +260,40 @@ class _Importer:
                 continue
             self.values[output] = node.emit(outputs[index])
 
+    def call(self, proto: onnx.NodeProto, name: str, opset: int, inputs: Sequence[Expr | None]) -> bool:
+        """Inline a call of a function, the model's own or one of ONNX's specification; False for any other node."""
+        function = self.functions.get((proto.domain, proto.op_type))
+        if function is None and proto.domain in OUR_DOMAINS and proto.op_type not in CONVERTERS:
+            function = standard_function(proto, opset, inputs)
+            if function is None:
+                raise ImportModelError(f"operator {proto.op_type} is not supported", where=f"node '{name}'")
+        if function is None:
+            return False
+        versions = [entry.version for entry in function.opset_import if entry.domain in OUR_DOMAINS]
+        for node in inline(function, proto, name):
+            self.node(node, node.name, versions[0] if versions else opset)
+        return True
+
+    def subgraph(self, graph: onnx.GraphProto, arguments: Sequence[Expr], prefix: str, opset: int) -> list[Expr]:
+        """Import a subgraph: its outputs for these inputs. `prefix` makes its names unique."""
+        from onnx import numpy_helper
+
+        names = {value.name: prefix + value.name for value in graph.input}
+        self.values |= {names[v.name]: x for v, x in zip(graph.input, arguments, strict=True)}
+        for tensor in graph.initializer:
+            names[tensor.name] = prefix + tensor.name
+            self.values[names[tensor.name]] = Constant(numpy_helper.to_array(tensor))
+        nodes = renamed_body(graph.node, names, prefix)
+        names |= {old: new for a, b in zip(graph.node, nodes) for old, new in zip(a.output, b.output)}
+        for node in sort_nodes(nodes, self.values):
+            self.node(node, node.name, opset)
+        return [self.result(names.get(output.name, output.name)) for output in graph.output]
+
     def bind(self, expr: Expr) -> Expr:
-        return expr if isinstance(expr, Var | Constant) else self.builder.emit(expr)
+        return expr if isinstance(expr, Var | Constant | Tuple) else self.builder.emit(expr)
 
     def is_used(self, output: str) -> bool:
-        return any(output in n.input for n in self.graph.node) or any(output == o.name for o in self.graph.output)
+        return any(output in inputs_of(n) for n in self.graph.node) or any(output == o.name for o in self.graph.output)
 
 
 def _attribute(value: Any) -> Any:

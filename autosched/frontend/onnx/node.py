@@ -47,6 +47,7 @@ class Node:
     inputs: Sequence[Expr | None]
     num_outputs: int
     bind: Callable[[Expr], Expr]
+    import_subgraph: Callable[[Any, Sequence[Expr], str, int], list[Expr]]
 
     def fail(self, message: str, hint: str | None = None) -> ImportModelError:
         """The error to raise for something that this node asks and we do not have."""
@@ -55,6 +56,13 @@ class Node:
     def emit(self, expr: Expr) -> Expr:
         """Bind a value; what is constant and small is computed at once."""
         return fold(expr) or self.bind(expr)
+
+    def subgraph(self, name: str, arguments: Sequence[Expr] = (), step: int = 0) -> list[Expr]:
+        """The outputs of a subgraph (an attribute) for these inputs; `step` tells one import of it from another."""
+        graph = self.attrs[name]
+        if len(graph.input) != len(arguments):
+            raise self.fail(f"'{name}' takes {len(graph.input)} inputs, not {len(arguments)}")
+        return self.import_subgraph(graph, arguments, f"{self.name}/{name}{step or ''}/", self.opset)
 
     def attr(self, name: str, default: Any = None) -> Any:
         return self.attrs.get(name, default)

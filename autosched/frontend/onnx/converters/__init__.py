@@ -2,6 +2,7 @@
 
 from autosched.frontend.onnx.converters import (
     arrange,
+    control,
     conv,
     elementwise,
     index,
@@ -9,13 +10,16 @@ from autosched.frontend.onnx.converters import (
     logic,
     norm,
     pool,
+    quantize,
     recurrent,
     reduce,
+    scatter,
+    sequence,
     shape,
     sort,
 )
 
 __all__ = [
-    *("arrange", "conv", "elementwise", "index", "linear", "logic", "norm", "pool", "recurrent", "reduce", "shape"),
-    "sort",
+    *("arrange", "control", "conv", "elementwise", "index", "linear", "logic", "norm", "pool", "quantize", "recurrent"),
+    *("reduce", "scatter", "sequence", "shape", "sort"),
 ]

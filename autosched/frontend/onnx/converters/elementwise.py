@@ -16,9 +16,14 @@ from autosched.relax.expr import Constant, Expr
 UNARY = {
     "Relu": op.nn.relu, "Sigmoid": op.sigmoid, "Tanh": op.tanh, "Exp": op.exp, "Log": op.log, "Sqrt": op.sqrt,
     "Neg": op.negative, "Abs": op.abs, "Erf": op.erf, "Floor": op.floor, "Ceil": op.ceil, "Round": op.round,
-    "Sin": op.sin, "Cos": op.cos, "Sign": op.sign,
+    "Sin": op.sin, "Cos": op.cos, "Tan": op.tan, "Asin": op.asin, "Acos": op.acos, "Atan": op.atan,
+    "Sinh": op.sinh, "Cosh": op.cosh, "Asinh": op.asinh, "Acosh": op.acosh, "Atanh": op.atanh,
+    "Sign": op.sign, "IsNaN": op.isnan, "BitwiseNot": op.bitwise_not,
 }  # fmt: skip
-BINARY = {"Add": op.add, "Sub": op.subtract, "Mul": op.multiply}
+BINARY = {
+    "Add": op.add, "Sub": op.subtract, "Mul": op.multiply,
+    "BitwiseAnd": op.bitwise_and, "BitwiseOr": op.bitwise_or, "BitwiseXor": op.bitwise_xor,
+}  # fmt: skip
 VARIADIC = {"Sum": op.add, "Max": op.maximum, "Min": op.minimum}
 
 
@@ -63,10 +68,28 @@ def div(node: Node) -> Expr:
 
 @converter("Mod")
 def mod(node: Node) -> Expr:
-    """The remainder with the divisor's sign, computed at import: it occurs in shape computations."""
-    if node.attr("fmod", 0):
-        raise node.fail("fmod=1 is not supported")
-    return Constant(np.asarray(np.mod(node.array(0), node.array(1))))
+    """The remainder: with the divisor's sign, or with `fmod` the dividend's."""
+    x, y = node.input(0), node.input(1)
+    if not node.attr("fmod", 0):
+        return op.floor_mod(x, y)
+    remainder = node.emit(op.mod(op.abs(x), op.abs(y)))
+    return op.where(op.less(x, constant(0, node.info(0).dtype)), op.negative(remainder), remainder)
+
+
+@converter("BitShift")
+def bit_shift(node: Node) -> Expr:
+    shift = op.left_shift if node.attr("direction") == "LEFT" else op.right_shift
+    return shift(node.input(0), node.input(1))
+
+
+@converter("IsInf")
+def is_inf(node: Node) -> Expr:
+    """Both signs, unless an attribute leaves one out."""
+    x, zero = node.input(0), constant(0, node.info(0).dtype)
+    found = op.isinf(x)
+    if not node.attr("detect_negative", 1):
+        return op.logical_and(node.emit(found), op.greater(x, zero))
+    return found if node.attr("detect_positive", 1) else op.logical_and(node.emit(found), op.less(x, zero))
 
 
 @converter("Pow")

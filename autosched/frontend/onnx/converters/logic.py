@@ -14,6 +14,7 @@ from autosched.relax.expr import Expr
 BINARY = {
     "Equal": op.equal, "Greater": op.greater, "GreaterOrEqual": op.greater_equal, "Less": op.less,
     "LessOrEqual": op.less_equal, "And": op.logical_and, "Or": op.logical_or,
+    "Xor": op.logical_xor,
 }  # fmt: skip
 
 

@@ -1,0 +1,97 @@
+"""Control flow whose course is known at import: If, Loop and Scan are written out, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from autosched.frontend.onnx.node import Node, info_of
+from autosched.frontend.onnx.registry import converter
+from autosched.relax import op
+from autosched.relax.expr import Constant, Expr, Tuple
+from autosched.relax.struct_info import TensorStructInfo
+
+MOST_STEPS = 1024  # of a loop that is written out
+
+
+@converter("If")
+def if_(node: Node) -> tuple[Expr, ...]:
+    """The branch that a constant condition takes; else both are computed, and each result chosen element by element."""
+    condition = node.input(0)
+    if isinstance(condition, Constant):
+        taken = "then_branch" if bool(condition.data.reshape(-1)[0]) else "else_branch"
+        return tuple(node.subgraph(taken))
+    results = []
+    for yes, no in zip(node.subgraph("then_branch"), node.subgraph("else_branch"), strict=True):
+        a, b = yes.struct_info, no.struct_info
+        if not isinstance(a, TensorStructInfo) or not isinstance(b, TensorStructInfo):
+            raise node.fail("branches that give other things than tensors need a condition that is known at import")
+        if a.static_shape != b.static_shape or a.dtype != b.dtype:
+            raise node.fail(f"its branches give {a} and {b}, and the condition is not known at import")
+        scalar = node.emit(op.reshape(condition, ())) if info_of(condition).ndim else condition
+        results.append(op.where(scalar, yes, no))
+    return tuple(results)
+
+
+@converter("Loop")
+def loop(node: Node) -> tuple[Expr, ...]:
+    """Steps written out: their number and the condition have to be known at import."""
+    trips = int(node.integers(0)[0]) if node.has(0) else None
+    going: Expr = node.input(1) if node.has(1) else Constant(np.asarray(True))
+    state = [node.input(i) for i in range(2, len(node.inputs))]
+    scanned: list[list[Expr]] = [[] for _ in range(len(node.attrs["body"].output) - 1 - len(state))]
+    step = 0
+    while trips is None or step < trips:
+        if not isinstance(going, Constant):
+            raise node.fail("whether it goes on must be known when the model is imported")
+        if not bool(going.data.reshape(-1)[0]):
+            break
+        if step >= MOST_STEPS:
+            raise node.fail(f"it has more than {MOST_STEPS} steps")
+        going, *results = node.subgraph("body", [Constant(np.asarray(step, np.int64)), going, *state], step)
+        state = results[: len(state)]
+        for parts, result in zip(scanned, results[len(state) :], strict=True):
+            parts.append(result)
+        step += 1
+    if not step and scanned:
+        raise node.fail("it has no step, so the shapes of what it collects are not known")
+    return (*state, *(_stacked(node, parts, 0) for parts in scanned))
+
+
+@converter("Scan")
+def scan(node: Node) -> tuple[Expr, ...]:
+    """Steps written out, one for each slice along the scanned axis."""
+    if node.opset < 9:
+        raise node.fail("Scan of opset 8 is not supported", hint="convert the model with onnx.version_converter")
+    n_scanned, body = node.attr("num_scan_inputs"), node.attrs["body"]
+    n_state = len(node.inputs) - n_scanned
+    state = [node.input(i) for i in range(n_state)]
+    sources = [node.input(n_state + i) for i in range(n_scanned)]
+    axes = node.attr("scan_input_axes", [0] * n_scanned)
+    backwards = node.attr("scan_input_directions", [0] * n_scanned)
+    n_outputs = len(body.output) - n_state
+    steps = node.shape(n_state)[axes[0]]
+    if steps > MOST_STEPS:
+        raise node.fail(f"it has more than {MOST_STEPS} steps")
+    scanned: list[list[Expr]] = [[] for _ in range(n_outputs)]
+    for step in range(steps):
+        slices = []
+        for source, axis, backward in zip(sources, axes, backwards, strict=True):
+            at = Constant(np.asarray(steps - 1 - step if backward else step, np.int64))
+            slices.append(node.emit(op.take(source, at, axis=axis)))
+        results = node.subgraph("body", [*state, *slices], step)
+        state = results[:n_state]
+        for parts, result in zip(scanned, results[n_state:], strict=True):
+            parts.append(result)
+    out_axes = node.attr("scan_output_axes", [0] * n_outputs)
+    reverse = node.attr("scan_output_directions", [0] * n_outputs)
+    outputs = [
+        _stacked(node, parts[::-1] if backward else parts, axis)
+        for parts, axis, backward in zip(scanned, out_axes, reverse, strict=True)
+    ]
+    return (*state, *outputs)
+
+
+def _stacked(node: Node, parts: Sequence[Expr], axis: int) -> Expr:
+    return node.emit(op.stack(Tuple(tuple(parts)), axis=axis))

@@ -1,0 +1,64 @@
+"""Elements put at positions, and matrices made from positions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autosched.frontend.onnx.node import Node, constant, info_of
+from autosched.frontend.onnx.registry import converter
+from autosched.relax import op
+from autosched.relax.expr import Constant, Expr, ShapeExpr
+
+REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "max": "max", "min": "min"}
+
+
+@converter("ScatterElements", "Scatter")
+def scatter_elements(node: Node) -> Expr:
+    how = REDUCTIONS[node.attr("reduction", "none")]
+    return op.scatter_elements(*(node.input(i) for i in range(3)), axis=node.attr("axis", 0), reduction=how)
+
+
+@converter("OneHot")
+def one_hot(node: Node) -> Expr:
+    """`values[1]` at the positions, `values[0]` elsewhere; positions out of range give no one."""
+    depth, off_on = int(node.number(1)), node.input(2)
+    index, axis = node.input(0), node.attr("axis", -1)
+    rank = node.info(0).ndim
+    if not node.info(0).dtype.startswith(("int", "uint")):
+        index = node.emit(op.astype(index, "int64"))
+    dtype = info_of(index).dtype
+    if dtype.startswith("int"):
+        negative = op.less(index, constant(0, dtype))
+        index = node.emit(op.where(negative, op.add(index, constant(depth, dtype)), index))
+    axis = axis + rank + 1 if axis < 0 else axis
+    places = np.arange(depth, dtype=dtype).reshape([-1 if i == axis else 1 for i in range(rank + 1)])
+    hit = node.emit(op.equal(op.expand_dims(index, axis=axis), Constant(places)))
+    off, on = (op.take(off_on, constant(i, "int64"), axis=0) for i in (0, 1))
+    return op.where(hit, on, off)
+
+
+@converter("EyeLike")
+def eye_like(node: Node) -> Expr:
+    from onnx import helper
+
+    kind = node.attr("dtype")
+    dtype = np.dtype(node.info(0).dtype) if kind is None else helper.tensor_dtype_to_np_dtype(kind)
+    rows, columns = node.shape(0)
+    return Constant(np.eye(rows, columns, k=node.attr("k", 0), dtype=dtype))
+
+
+@converter("ReverseSequence")
+def reverse_sequence(node: Node) -> Expr:
+    """The first `length` steps of each batch entry in the other order."""
+    batch, time = node.attr("batch_axis", 1), node.attr("time_axis", 0)
+    shape = node.shape(0)
+    rank = len(shape)
+
+    def along(axis: int) -> list[int]:
+        return [-1 if i == axis else 1 for i in range(rank)]
+
+    steps = np.arange(shape[time], dtype=np.int64).reshape(along(time))
+    lengths = node.emit(op.reshape(node.input(1), ShapeExpr(tuple(shape[batch] if d < 0 else 1 for d in along(batch)))))
+    mirrored = op.subtract(op.subtract(lengths, constant(1, "int64")), Constant(steps))
+    at = node.emit(op.where(op.less(Constant(steps), lengths), mirrored, Constant(steps)))
+    return op.gather_elements(node.input(0), node.emit(op.broadcast_to(at, ShapeExpr(shape))), axis=time)

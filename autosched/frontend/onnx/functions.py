@@ -1,0 +1,153 @@
+"""Functions: operators defined by a graph of others, by ONNX or the model itself, and how their calls are inlined."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from autosched.relax.expr import Expr
+from autosched.relax.struct_info import TensorStructInfo
+
+if TYPE_CHECKING:
+    import onnx
+
+Functions = Mapping[tuple[str, str], Any]  # (domain, name) -> FunctionProto
+
+
+def own_functions(model: onnx.ModelProto) -> Functions:
+    """The functions that a model brings with it."""
+    return {(f.domain, f.name): f for f in model.functions}
+
+
+def has_standard_function(op_type: str, opset: int) -> bool:
+    """Whether ONNX's specification defines an operator by others."""
+    schema = _schema(op_type, opset)
+    return schema is not None and (schema.has_function or schema.has_context_dependent_function)
+
+
+def standard_function(node: onnx.NodeProto, opset: int, inputs: Sequence[Expr | None]) -> onnx.FunctionProto | None:
+    """The specification's definition of a node's operator for the types of its inputs; None where there is none."""
+    import onnx
+
+    schema = _schema(node.op_type, opset)
+    if schema is None:
+        return None
+    if schema.has_function:
+        version = _version(schema.function_opset_versions, opset)
+        return onnx.FunctionProto.FromString(schema.get_function_with_opset_version(version))
+    if schema.has_context_dependent_function:
+        version = _version(schema.context_dependent_function_opset_versions, opset)
+        types = [_type_bytes(x) for x in inputs]
+        data = schema.get_context_dependent_function_with_opset_version(version, node.SerializeToString(), types)
+        return onnx.FunctionProto.FromString(data) if data else None
+    return None
+
+
+def _schema(op_type: str, opset: int) -> Any:
+    from onnx import defs
+
+    try:
+        return defs.get_schema(op_type, min(opset, defs.onnx_opset_version()), "")
+    except defs.SchemaError:
+        return None
+
+
+def _version(versions: Sequence[int], opset: int) -> int:
+    """The newest definition that is not newer than the opset, else the oldest."""
+    return max((v for v in versions if v <= opset), default=min(versions))
+
+
+def _type_bytes(x: Expr | None) -> bytes:
+    from onnx import TypeProto, helper
+
+    info = x.struct_info if x is not None else None
+    if not isinstance(info, TensorStructInfo):
+        return TypeProto().SerializeToString()  # type: ignore[no-any-return]
+    kind = helper.np_dtype_to_tensor_dtype(_numpy_dtype(info.dtype))
+    return helper.make_tensor_type_proto(kind, info.static_shape).SerializeToString()  # type: ignore[no-any-return]
+
+
+def _numpy_dtype(dtype: str) -> Any:
+    import numpy as np
+
+    return np.dtype(dtype)
+
+
+def inputs_of(node: onnx.NodeProto) -> list[str]:
+    """The values that a node needs: its inputs, and what its subgraphs take from outside."""
+    import onnx
+
+    found = [name for name in node.input if name]
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            graph = attribute.g
+            own = {v.name for v in graph.input} | {t.name for t in graph.initializer}
+            own |= {output for inner in graph.node for output in inner.output}
+            found += [name for inner in graph.node for name in inputs_of(inner) if name not in own]
+            found += [output.name for output in graph.output if output.name not in own]
+    return found
+
+
+def inline(function: onnx.FunctionProto, node: onnx.NodeProto, name: str) -> list[onnx.NodeProto]:
+    """The nodes of a function as one call of it needs them.
+
+    Values inside get the call's `name` in front, inputs and outputs the call's own names, attributes the call's values
+    (or the function's defaults).
+    """
+    names = {"": ""}
+    names |= dict(zip(function.input, node.input))
+    names |= dict.fromkeys(function.input[len(node.input) :], "")
+    names |= {inner: outer for inner, outer in zip(function.output, node.output) if outer}
+    attributes = {a.name: a for a in function.attribute_proto} | {a.name: a for a in node.attribute}
+    return [_renamed(inner, names, f"{name}/", attributes) for inner in function.node]
+
+
+def renamed_body(nodes: Sequence[onnx.NodeProto], names: Mapping[str, str], prefix: str) -> list[onnx.NodeProto]:
+    """The nodes of a subgraph: values in `names` are called that, others that the nodes make get the prefix."""
+    known = dict(names)
+    for node in nodes:
+        known |= {output: prefix + output for output in node.output if output and output not in known}
+    return [_renamed(node, known, prefix, None) for node in nodes]
+
+
+def _renamed(node: onnx.NodeProto, names: dict[str, str], prefix: str, attributes: Any) -> onnx.NodeProto:
+    """A node with the values' new names; without `attributes` (those of a function's call) names from outside stay."""
+    import onnx
+
+    def new(value: str) -> str:
+        if value not in names and attributes is not None:
+            names[value] = prefix + value
+        return names.get(value, value)
+
+    out = onnx.NodeProto()
+    out.CopyFrom(node)
+    out.name = prefix + (node.name or node.op_type)
+    del out.input[:], out.output[:], out.attribute[:]
+    out.input.extend(map(new, node.input))
+    out.output.extend(map(new, node.output))
+    for attribute in node.attribute:
+        if attribute.ref_attr_name:
+            given = (attributes or {}).get(attribute.ref_attr_name)
+            if given is None:
+                continue
+            copied = out.attribute.add()
+            copied.CopyFrom(given)
+            copied.name = attribute.name
+            continue
+        copied = out.attribute.add()
+        copied.CopyFrom(attribute)
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            _rename_graph(copied.g, names, prefix, attributes)
+    return out
+
+
+def _rename_graph(graph: onnx.GraphProto, names: dict[str, str], prefix: str, attributes: Any) -> None:
+    """Rename what a subgraph takes from outside; what it makes itself keeps its names."""
+    own = {v.name for v in graph.input} | {t.name for t in graph.initializer}
+    own |= {output for node in graph.node for output in node.output}
+    inside = {k: v for k, v in names.items() if k not in own} | {k: k for k in own}
+    nodes = [_renamed(node, inside, prefix, attributes) for node in graph.node]
+    for output in graph.output:
+        output.name = inside.get(output.name, output.name)
+    del graph.node[:]
+    graph.node.extend(nodes)
