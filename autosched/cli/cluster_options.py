@@ -84,7 +84,7 @@ def cannot_run_here(device: Device, threads: int) -> str:
 
     here = Target("cpu").fingerprint()
     if device.fingerprint != here:
-        return f"it is for {device.fingerprint.model_name}, and this machine is another kind of device"
+        return f"it is for {device.fingerprint.name}, and this machine is another kind of device"
     if threads > (most := choose_threads()):
         return f"it is for {threads} threads, and this machine has {most}"
     return ""

@@ -80,7 +80,7 @@ def _target(text: str) -> dict[str, Any]:
     features = ("sse4.2", "avx", "avx2", "fma", "avx512f", "avx512bw", "avx512vl", "avx512vnni", "amx-tile", "neon")
     return {
         "target": str(target),
-        "cpu": target.fingerprint().model_name,
+        "cpu": target.fingerprint().name,
         "mcpu": target.mcpu,
         "vector bits": target.vector_bits,
         "vector registers": target.num_registers,

@@ -48,7 +48,7 @@ def list_tasks(common: Common, chosen: RecordFilter, fits: Callable[[str], bool]
         rows = [
             {
                 "workload": task.workload,
-                "device": task.device.model_name,
+                "device": task.device.name,
                 "threads": task.threads,
                 "n_trials": task.n_trials,
                 "n_failed": task.n_failed,
@@ -89,7 +89,7 @@ def best(common: Common, chosen: RecordFilter, fits: Callable[[str], bool]) -> N
         rows = [
             {
                 "workload": winner.workload.key,
-                "device": winner.device.model_name,
+                "device": winner.device.name,
                 "threads": winner.threads,
                 "default_s": winner.measurement.median_s if winner.is_default else winner.baseline_s,
                 "median_s": winner.measurement.median_s,
@@ -213,7 +213,7 @@ def stats(common: Common, chosen: RecordFilter, fits: Callable[[str], bool]) -> 
     rows = [
         {
             "workload": task.key.workload,
-            "device": task.key.device.model_name,
+            "device": task.key.device.name,
             "threads": task.key.threads,
             "n_trials": task.n_trials,
             "failures": dict(task.failures),

@@ -95,7 +95,7 @@ def known_peak(target: Target, threads: int) -> Peak:
 
         peaks = measure_peaks(target, threads)
         levels = tuple((level.name, level.size_bytes, level.bytes_per_s) for level in peaks.levels)
-        peak = Peak(target.fingerprint().model_name, threads, peaks.flops_per_s, levels)
+        peak = Peak(target.fingerprint().name, threads, peaks.flops_per_s, levels)
         cache.put(key, json.dumps([peak.device, peak.threads, peak.flops_per_s, levels]).encode())
     return peak
 

@@ -14,7 +14,7 @@ from typing import Any
 from autosched.errors import AutoschedError, RecordError
 from autosched.records.record import Record, check_plain
 from autosched.space import Config
-from autosched.target import Fingerprint
+from autosched.target import CpuFingerprint, Fingerprint
 from autosched.task import Measurement, Status, Workload
 
 STATUSES = {
@@ -61,7 +61,7 @@ def from_autotvm(document: dict[str, Any]) -> Record:
 def foreign_device(source: str, name: str) -> Fingerprint:
     """A device that another tuner has named and nothing else is known of: it equals no device of ours."""
     nothing = dict.fromkeys(("cpu_family", "vector_bits", "l1_bytes", "l2_bytes", "l3_bytes", "cores"), 0)
-    return Fingerprint(vendor=source, model_name=name, isa_level=source, **nothing)
+    return CpuFingerprint(vendor=source, model_name=name, isa_level=source, **nothing)
 
 
 def _measurement(costs: Any, error_no: Any, document: dict[str, Any]) -> Measurement:

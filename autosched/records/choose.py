@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from autosched.records.found import Found, Trust, Validator, miss, objection_to
@@ -38,20 +38,17 @@ def match_device(record: Record, here: Fingerprint, by_family: bool, like: str =
     there = record.device
     if there == here:
         return Match(0, Trust.HERE) if record.host == host_id() else Match(1, Trust.SAME_DEVICE)
-    if replace(there, cores=here.cores) == here:
-        return Match(2, Trust.SAME_DEVICE, f"tuned on {there.cores} cores, not {here.cores}")
-    if _resources(there) == _resources(here):
-        return Match(3, Trust.ELSEWHERE, f"tuned on {there.model_name}: same architecture and resources")
+    if there.kind != here.kind:
+        return FOREIGN
+    if difference := there.difference(here):
+        return Match(2, Trust.SAME_DEVICE, difference)
+    if there.resources == here.resources:
+        return Match(3, Trust.ELSEWHERE, f"tuned on {there.name}: same architecture and resources")
     if by_family and there.family == here.family:
-        return Match(4, Trust.ELSEWHERE, f"tuned on {there.model_name}: same family {there.family}")
-    if like and (like == there.family or like.lower() in there.model_name.lower()):
-        return Match(5, Trust.ELSEWHERE, f"tuned on {there.model_name}, {there.family}: used as like {like}")
+        return Match(4, Trust.ELSEWHERE, f"tuned on {there.name}: same family {there.family}")
+    if like and (like == there.family or like.lower() in there.name.lower()):
+        return Match(5, Trust.ELSEWHERE, f"tuned on {there.name}, {there.family}: used as like {like}")
     return FOREIGN
-
-
-def _resources(device: Fingerprint) -> Fingerprint:
-    """What decides which configurations are good, without names; cores are threads, which a look-up knows."""
-    return replace(device, vendor="", cpu_family=0, model_name="", cores=0)
 
 
 def choose(
@@ -74,7 +71,7 @@ def choose(
             continue
         match = match_device(record, here, by_family, like)
         if match.trust is None:
-            foreign.add(record.device.model_name)
+            foreign.add(record.device.name)
         else:
             ranked.append((rank_of(match, record, task), match, record))
     refusals: list[str] = []

@@ -74,8 +74,8 @@ def clause_of(condition: Condition) -> Any:
     match condition:
         case Comparison(field="target", operator=sign, value=value):
             found = D.c.family == value
-            if value in ("cpu", "cuda", "gpu"):  # families of GPUs are compute capabilities, sm_90
-                found = D.c.family.startswith("sm_") if value != "cpu" else sa.not_(D.c.family.startswith("sm_"))
+            if value in ("cpu", "cuda", "gpu"):
+                found = D.c.kind == ("cuda" if value == "gpu" else value)
             return sa.not_(found) if sign == "!=" else found
         case Comparison(field=field, operator=sign, value=value):
             column: Any = COLUMNS[field]

@@ -41,7 +41,7 @@ def _row(record: Record) -> tuple[Any, ...]:
         record.session,
         record.workload.op,
         record.workload.key,
-        record.device.model_name,
+        record.device.name,
         record.threads,
         how.get("cache", ""),
         record.config.template,

@@ -67,7 +67,7 @@ def _ranked(reader: Any, task: Task, like: str) -> list[tuple[Record, Trust | No
 
 def _judge(record: Record, trust: Trust | None, task: Task, valid: Validator | None) -> tuple[str, str]:
     if trust is None:
-        return "foreign", f"tuned on {record.device.model_name}"
+        return "foreign", f"tuned on {record.device.name}"
     if objection := objection_to(record, valid):
         return "invalid", objection
     if record.threads != task.threads:

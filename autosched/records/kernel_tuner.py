@@ -143,7 +143,7 @@ def to_cache(records: Sequence[Record]) -> dict[str, Any]:
     sizes = [extent for shape in first.workload.shapes for extent in shape]
     return {
         "schema_version": "1.0.0",
-        "device_name": f"{first.device.model_name}, {first.threads} threads",
+        "device_name": f"{first.device.name}, {first.threads} threads",
         "kernel_name": str(first.workload),
         "problem_size": sizes,
         "tune_params_keys": names,

@@ -57,7 +57,7 @@ def _write_study(storage: Any, number: int, records: list[Record]) -> None:
     import optuna
 
     first = records[0]
-    name = f"{number} {first.workload} | {first.device.model_name} | {first.threads} threads"
+    name = f"{number} {first.workload} | {first.device.name} | {first.threads} threads"
     study = optuna.create_study(storage=storage, study_name=name[:500], direction="minimize")
     study.set_user_attr("unit", "ms")
     study.set_user_attr("workload", first.workload.key[:2000])

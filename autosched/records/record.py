@@ -9,7 +9,7 @@ import platform
 import re
 import time as clock
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache, cached_property, lru_cache
 from importlib import metadata
 from typing import Any
@@ -17,12 +17,12 @@ from typing import Any
 from autosched.errors import AutoschedError, RecordError
 from autosched.space import Config
 from autosched.target import Fingerprint
+from autosched.target.fingerprint import fingerprint_class
 from autosched.task import Measurement, Status, Task, Trial, Workload
 from autosched.version import __version__
 
 SCHEMA_VERSION = 1
 DUMP = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
-FINGERPRINT_TYPES = {name: f.type for name, f in Fingerprint.__dataclass_fields__.items()}
 
 
 @dataclass(frozen=True)
@@ -374,22 +374,26 @@ def _build(document: dict[str, Any]) -> Record:
 def read_fingerprint(document: Mapping[str, Any]) -> Fingerprint:
     """A fingerprint from plain data. Raises RecordError if a field is missing or of another type."""
     try:
-        fields = tuple((name, type(document[name]), document[name]) for name in FINGERPRINT_TYPES)
-        return _fingerprint(fields)
-    except (KeyError, TypeError):  # a field is missing or no plain value: the full check says which
+        names = ("kind", *(part.name for part in fields(fingerprint_class(document))))
+        return _fingerprint(tuple((n, type(document[n]), document[n]) for n in names if n in document))
+    except (TypeError, ValueError):  # a field is no plain value, or the kind unknown: the full check says which
         return _check_fingerprint(document)
 
 
 @lru_cache(maxsize=256)
-def _fingerprint(fields: tuple[tuple[str, type, Any], ...]) -> Fingerprint:
-    return _check_fingerprint({name: value for name, _, value in fields})
+def _fingerprint(parts: tuple[tuple[str, type, Any], ...]) -> Fingerprint:
+    return _check_fingerprint({name: value for name, _, value in parts})
 
 
 def _check_fingerprint(document: Mapping[str, Any]) -> Fingerprint:
-    for name, kind in FINGERPRINT_TYPES.items():
-        expected = int if kind in (int, "int") else str
+    try:
+        kind = fingerprint_class(document)
+    except ValueError as error:
+        raise RecordError(f"device: {error}") from None
+    for part in fields(kind):
+        name, expected = part.name, int if part.type in (int, "int") else str
         if name not in document or not isinstance(document[name], expected) or isinstance(document[name], bool):
             raise RecordError(f"device: field '{name}' is missing or not {expected.__name__}")
         if expected is int and document[name] < 0:
             raise RecordError(f"device: field '{name}' is negative")
-    return Fingerprint.from_json(dict(document))
+    return Fingerprint.from_json(document)

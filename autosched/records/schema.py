@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, MetaData, String, Table, Text, text
 
-DATABASE_VERSION = 3
+DATABASE_VERSION = 4
 WORD = String(64).with_variant(Text(), "postgresql")  # SQLite enforces no length, PostgreSQL does
 METADATA = MetaData()
 
@@ -35,7 +35,7 @@ WORKLOADS = Table(
     _column("op", WORD, index=True),
 )
 
-# Fingerprints of devices
+# Fingerprints of devices; `kind` is "cpu" or "cuda", the fields of `document` are those of the kind
 DEVICES = Table(
     "devices",
     METADATA,
@@ -43,6 +43,7 @@ DEVICES = Table(
     _column("key", Text, unique=True),
     _column("family", WORD),
     _column("document", Text),
+    _column("kind", WORD, server_default="cpu"),
 )
 
 # Records; the columns are what queries need, `details` (JSON) holds the rest

@@ -114,7 +114,8 @@ class SqlStore:
             for text in missing:
                 device = read_fingerprint(json.loads(text))
                 mark = f"#{hashlib.sha256(text.encode()).hexdigest()[:16]}" if is_hashed else ""
-                columns.setdefault(device.key + mark, {"family": device.family, "document": text})
+                row = {"family": device.family, "document": text, "kind": device.kind}
+                columns.setdefault(device.key + mark, row)
             numbers = self._ids(connection, D, columns).values()
             stored = sa.select(D.c.document, D.c.id).where(D.c.id.in_(numbers))
             found |= {text: number for text, number in connection.execute(stored).all() if text in texts}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autosched.errors import InvalidTypeError, InvalidValueError
-from autosched.runtime.cuda_driver import cuda_attribute, cuda_device_count, cuda_name, cuda_total_memory, cuda_version
+from autosched.target.cuda_host import cuda_attribute, cuda_device_count, cuda_name, cuda_total_memory, cuda_version
 
 RPC_SESS_MASK = 128  # a remote device's type is its own plus this, times the session's number
 CPU, CUDA = 1, 2

@@ -2,7 +2,7 @@
 
 from autosched.target.constructors import arm_cpu, create, cuda, intel_graphics, mali, rocm, vta
 from autosched.target.cpus import LEVELS, known_cpus
-from autosched.target.fingerprint import Fingerprint
+from autosched.target.fingerprint import CpuFingerprint, Fingerprint, GpuFingerprint
 from autosched.target.gpus import GpuFacts, gpu_facts, known_archs
 from autosched.target.host import CacheSizes, HostCpu, host_cpu
 from autosched.target.kinds import KINDS, TargetKind
@@ -13,8 +13,10 @@ __all__ = [
     "KINDS",
     "LEVELS",
     "CacheSizes",
+    "CpuFingerprint",
     "Fingerprint",
     "GpuFacts",
+    "GpuFingerprint",
     "HostCpu",
     "Target",
     "TargetKind",

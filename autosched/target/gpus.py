@@ -217,6 +217,23 @@ def gpu_facts(arch: str, model: str = "") -> GpuFacts:
     )
 
 
+def device_named(product: str) -> str:
+    """The table's name of a product as its driver calls it ("NVIDIA H100 80GB HBM3"); "" where it is not in the table.
+
+    >>> device_named("NVIDIA H100 80GB HBM3"), device_named("NVIDIA GeForce RTX 4090")
+    ('nvidia-h100', 'geforce-rtx-4090')
+    """
+    words = re.sub(r"[^a-z0-9]+", "-", product.lower()).strip("-")
+    found = [name for name in _DEVICES if f"{words}-".startswith((f"{name}-", f"nvidia-{name}-"))]
+    return max(found, key=len, default="")
+
+
+def usual_arch(capability: tuple[int, int]) -> str:
+    """The architecture that code for a device of a compute capability is made for; with all that the chip can do."""
+    base = f"sm_{capability[0]}{capability[1]}"
+    return base + _SUFFIXES.get(base, "")[:1]
+
+
 def with_limits(facts: GpuFacts, **given: int | None) -> GpuFacts:
     """The facts with what a target's own attributes say instead; None stays as it is."""
     return replace(facts, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]

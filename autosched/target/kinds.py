@@ -55,8 +55,8 @@ def _gpu_kind(
 _KINDS = (
     _cpu_kind("llvm", "cpu"),
     *(_cpu_kind(name) for name in ("c", "stackvm", "hybrid", "composite")),
-    _gpu_kind("cuda", 2, ("cuda", "gpu"), "cuda", arch="sm_75", max_num_threads=1024, thread_warp_size=32),
-    _gpu_kind("nvptx", 2, ("cuda", "gpu"), "cuda", mcpu="sm_75", max_num_threads=1024, thread_warp_size=32),
+    _gpu_kind("cuda", 2, ("cuda", "gpu"), "cuda", max_num_threads=1024, thread_warp_size=32),
+    _gpu_kind("nvptx", 2, ("cuda", "gpu"), "cuda", max_num_threads=1024, thread_warp_size=32),
     _gpu_kind("rocm", 10, ("rocm", "gpu"), max_num_threads=256, thread_warp_size=64),
     _gpu_kind("opencl", 4, ("opencl", "gpu"), max_num_threads=256, thread_warp_size=1),
     _gpu_kind("metal", 8, ("metal", "gpu"), max_num_threads=256, thread_warp_size=16),

@@ -10,8 +10,16 @@ from typing import Any
 
 from autosched.errors import InvalidTypeError, TargetError
 from autosched.target.cpus import check_feature, features_of, level_of
-from autosched.target.fingerprint import Fingerprint
-from autosched.target.gpus import GpuFacts, gpu_facts, with_limits
+from autosched.target.cuda_host import (
+    cuda_attribute,
+    cuda_capability,
+    cuda_device_count,
+    cuda_name,
+    cuda_total_memory,
+    cuda_version,
+)
+from autosched.target.fingerprint import CpuFingerprint, Fingerprint, GpuFingerprint
+from autosched.target.gpus import GpuFacts, device_named, gpu_facts, usual_arch, with_limits
 from autosched.target.host import CacheSizes, host_cpu
 from autosched.target.kinds import KINDS, TargetKind
 from autosched.target.parse import AttrValue, Parsed, parse_mapping, parse_target
@@ -49,6 +57,8 @@ class Target:
         attrs = dict(parsed.attrs)
         if parsed.tag == "cpu":
             attrs.setdefault("mcpu", host_cpu().mcpu)
+        if parsed.kind.backend == "cuda":
+            _choose_gpu(attrs, "mcpu" if parsed.kind.name == "nvptx" else "arch")
         if "mcpu" in attrs and parsed.kind.name == "llvm" and attrs["mcpu"] != host_cpu().mcpu:
             features_of(str(attrs["mcpu"]))  # refuses a name that nobody knows
         changes = attrs.get("mattr")
@@ -115,11 +125,17 @@ class Target:
         return _rebuild(self.to_json(), device)
 
     def fingerprint(self) -> Fingerprint:
-        """Describe this machine as it is used through this target: its CPU, with the target's instruction sets."""
+        """Describe the device as it is used through this target.
+
+        That is this machine's CPU with the target's instruction sets, or its first GPU of the target's compute
+        capability; without such a GPU the device that the target names, with the numbers of its data sheet.
+        """
         if self._device is not None:
             return self._device
+        if self.kind.backend == "cuda":
+            return _gpu_fingerprint(self.gpu)
         machine, cache = host_cpu(), self.cache
-        return Fingerprint(
+        return CpuFingerprint(
             vendor=machine.vendor,
             cpu_family=machine.family,
             model_name=machine.model_name,
@@ -381,6 +397,53 @@ class Target:
         if not found:
             raise TargetError("at least one target is needed")
         return found if target_host is None else [target.with_host(target_host) for target in found]
+
+
+DEFAULT_ARCH = "sm_75"  # the oldest that code is generated for: where none is given and no GPU is there
+
+
+def _choose_gpu(attrs: dict[str, AttrValue], arch: str) -> None:
+    """Fill in the architecture, where none was given, with that of this machine's first GPU, and its name."""
+    if arch in attrs:
+        return
+    capability = cuda_capability(0)
+    attrs[arch] = DEFAULT_ARCH if capability is None else usual_arch(capability)
+    if name := device_named(cuda_name(0) or "") if capability is not None else "":
+        attrs.setdefault("model", name)
+
+
+def _gpu_fingerprint(facts: GpuFacts) -> GpuFingerprint:
+    """The first GPU here of the facts' compute capability, else the device that the facts are of."""
+    capability = ".".join(map(str, facts.compute_capability))
+    for index in range(cuda_device_count()):
+        if cuda_capability(index) == facts.compute_capability:
+            version = cuda_version() or 0
+            return GpuFingerprint(
+                model_name=cuda_name(index) or facts.device,
+                arch=facts.arch,
+                compute_capability=capability,
+                sm_count=cuda_attribute(index, "multi_processor_count") or 0,
+                clock_khz=cuda_attribute(index, "clock_rate") or 0,
+                memory_clock_khz=cuda_attribute(index, "memory_clock_rate") or 0,
+                memory_bytes=cuda_total_memory(index) or 0,
+                l2_bytes=cuda_attribute(index, "l2_cache_size") or 0,
+                shared_bytes_per_sm=cuda_attribute(index, "max_shared_memory_per_multiprocessor") or 0,
+                registers_per_sm=cuda_attribute(index, "max_registers_per_multiprocessor") or 0,
+                driver=f"{version // 1000}.{version % 1000 // 10}",
+            )
+    return GpuFingerprint(
+        model_name=facts.device,
+        arch=facts.arch,
+        compute_capability=capability,
+        sm_count=facts.sm_count,
+        clock_khz=int(facts.clock_hz / 1e3),
+        memory_clock_khz=0,
+        memory_bytes=facts.memory_bytes,
+        l2_bytes=facts.l2_bytes,
+        shared_bytes_per_sm=facts.shared_per_sm,
+        registers_per_sm=facts.registers_per_sm,
+        driver="",
+    )
 
 
 def _rebuild(text: str, device: Fingerprint | None) -> Target:

@@ -19,7 +19,7 @@ def _packages_below(package: str) -> set[str]:
         if name not in seen:
             seen.add(name)
             todo += graph.get(name, ())
-    return seen
+    return {name for name in seen if (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").is_file()}
 
 
 def test_the_key_covers_every_file_below_the_code_generator():

@@ -248,5 +248,4 @@ def busy_cores() -> float:
 
 
 def _environment(target: Any) -> str:
-    fingerprint = Target(target or "cpu").fingerprint()
-    return f"{fingerprint.model_name}, {fingerprint.cores} cores, {fingerprint.vector_bits}-bit vectors"
+    return Target(target or "cpu").fingerprint().summary

@@ -228,4 +228,4 @@ def _work(task: Task) -> float:
 
 
 def _device_text(target: Target) -> str:
-    return f"{target.fingerprint().model_name}, {target.fingerprint().vector_bits}-bit vectors"
+    return target.fingerprint().summary

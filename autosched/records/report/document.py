@@ -85,8 +85,8 @@ def _cost(task: TaskStatistics, weights: Mapping[str, int] | None) -> float:
 def _task(task: TaskStatistics, records: Sequence[Record], winner: Record | None, most: int) -> dict[str, Any]:
     return {
         "name": str(records[0].workload) if records else task.key.workload,
-        "device": task.key.device.model_name,
-        "isa": task.key.device.isa_level,
+        "device": task.key.device.name,
+        "isa": task.key.device.isa,
         "threads": task.key.threads,
         "n": task.n_trials,
         "failures": dict(task.failures),

@@ -35,9 +35,7 @@ class Device:
     @property
     def text(self) -> str:
         """In a few words."""
-        found = self.fingerprint
-        caches = "/".join(str(size >> 10) for size in (found.l1_bytes, found.l2_bytes, found.l3_bytes))
-        return f"{found.model_name} {found.isa_level}, caches {caches} KiB, threads {self.threads}"
+        return f"{self.fingerprint.summary}, threads {self.threads}"
 
     def to_json(self) -> str:
         """As text that travels; with the version, as both sides must agree on what they send each other."""

@@ -15,8 +15,13 @@ _ATTRIBUTES = {
     "warp_size": 10,
     "clock_rate": 13,
     "multi_processor_count": 16,
+    "memory_clock_rate": 36,
+    "l2_cache_size": 38,
     "compute_major": 75,
     "compute_minor": 76,
+    "max_shared_memory_per_multiprocessor": 81,
+    "max_registers_per_multiprocessor": 82,
+    "max_shared_memory_per_block_optin": 97,
 }
 
 
@@ -74,3 +79,17 @@ def cuda_version() -> int | None:
     if driver is None or driver.cuDriverGetVersion(ctypes.byref(value)) != 0:
         return None
     return value.value
+
+
+def has_cuda_driver() -> bool:
+    """Whether NVIDIA's driver is there and works."""
+    return _driver() is not None
+
+
+@functools.cache
+def cuda_capability(index: int) -> tuple[int, int] | None:
+    """Give the compute capability of a device; None where there is no such device."""
+    if index >= cuda_device_count():
+        return None
+    major, minor = cuda_attribute(index, "compute_major"), cuda_attribute(index, "compute_minor")
+    return None if major is None or minor is None else (major, minor)
