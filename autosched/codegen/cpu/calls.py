@@ -35,10 +35,10 @@ def emit_call(emitter: ValueEmitter, e: E.Call) -> Any:
     args = [emitter.value(a) for a in e.args]
     if e.dtype == "float16":
         return _through_float32(emitter, e.op, args)
-    return apply(emitter, e.op, args)
+    return emitter.apply(e.op, args)
 
 
-def apply(emitter: ValueEmitter, op: str, args: list[Any]) -> Any:
+def apply_function(emitter: ValueEmitter, op: str, args: list[Any]) -> Any:
     """A function of LLVM values of one float type."""
     lanes = max(map(lanes_of, args))
     args = [emitter.both(a, args[max(range(len(args)), key=lambda i: lanes_of(args[i]))])[0] for a in args]
@@ -51,14 +51,14 @@ def apply(emitter: ValueEmitter, op: str, args: list[Any]) -> Any:
         root = call_intrinsic(emitter.builder, f"llvm.sqrt.{suffix(kind)}", kind, args)
         return emitter.builder.fdiv(constant(kind, 1.0), root)
     if op == "sigmoid":
-        power = apply(emitter, "exp", [emitter.builder.fneg(args[0])])
+        power = emitter.apply("exp", [emitter.builder.fneg(args[0])])
         one = constant(kind, 1.0)
         return emitter.builder.fdiv(one, emitter.builder.fadd(one, power))
     if op == "normcdf":  # float64 alone: float32 has a function of its own
         x = emitter.builder.fmul(args[0], constant(kind, -math.sqrt(0.5)))
-        return emitter.builder.fmul(constant(kind, 0.5), apply(emitter, "erfc", [x]))
+        return emitter.builder.fmul(constant(kind, 0.5), emitter.apply("erfc", [x]))
     if op == "exp10":
-        return apply(emitter, "pow", [constant(kind, 10.0), args[0]])
+        return emitter.apply("pow", [constant(kind, 10.0), args[0]])
     if op in _LIBM:
         return _lane_by_lane(emitter, op, args, lanes)
     raise CodegenError(f"no CPU code for the function '{op}'")
@@ -66,7 +66,7 @@ def apply(emitter: ValueEmitter, op: str, args: list[Any]) -> Any:
 
 def _through_float32(emitter: ValueEmitter, op: str, args: list[Any]) -> Any:
     wide = [emitter.cast(a, "float16", "float32") for a in args]
-    return emitter.cast(apply(emitter, op, wide), "float32", "float16")
+    return emitter.cast(emitter.apply(op, wide), "float32", "float16")
 
 
 def _lane_by_lane(emitter: ValueEmitter, op: str, args: list[Any], lanes: int) -> Any:
@@ -87,12 +87,12 @@ def _power(emitter: ValueEmitter, e: E.Call) -> Any:
     exponent = e.args[1].value if isinstance(e.args[1], E.FloatImm | E.IntImm) else None
     if exponent is None or exponent not in (-1.0, -0.5, 0.5, 1.0, 2.0, 3.0, 4.0):
         args = [emitter.value(a) for a in e.args]
-        return _through_float32(emitter, "pow", args) if e.dtype == "float16" else apply(emitter, "pow", args)
+        return _through_float32(emitter, "pow", args) if e.dtype == "float16" else emitter.apply("pow", args)
     x, b = emitter.value(e.args[0]), emitter.builder
     if abs(exponent) == 0.5:  # pow(-inf, 0.5) is inf and pow(-0.0, 0.5) is 0.0, unlike sqrt
         infinite = b.fcmp_ordered("==", x, constant(x.type, float("-inf")))
         root = b.select(
-            infinite, constant(x.type, float("inf")), apply(emitter, "sqrt", [b.fadd(x, constant(x.type, 0.0))])
+            infinite, constant(x.type, float("inf")), emitter.apply("sqrt", [b.fadd(x, constant(x.type, 0.0))])
         )
         return root if exponent > 0 else b.fdiv(constant(x.type, 1.0), root)
     if exponent == -1.0:

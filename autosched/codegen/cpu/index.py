@@ -8,7 +8,7 @@ from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.isa import Isa
-from autosched.codegen.cpu.types import I1, I32, I64, call_intrinsic, constant, lanes_of, splat, suffix
+from autosched.codegen.cpu.types import I1, I32, I64, call_intrinsic, constant, element_of, lanes_of, splat, suffix
 from autosched.errors import CodegenError
 from autosched.ir.node import walk
 from autosched.tir import expr as E
@@ -26,6 +26,8 @@ class IndexEmitter:
     lanes  the lanes of the vectorised loop that is being emitted, 1 outside of one
     mask   which of them take part: None is all, a number m the first m, else an LLVM vector of i1
     """
+
+    index_type: Any = I64  # of index arithmetic
 
     def __init__(self, builder: Any, isa: Isa, analyzer: Analyzer):
         self.builder = builder
@@ -49,7 +51,7 @@ class IndexEmitter:
         return value
 
     def atom(self, value: Any) -> Affine:
-        """An LLVM i64 as an index value."""
+        """An LLVM integer of the index type as an index value."""
         if isinstance(value, ir.Constant):
             return Affine(int(value.constant))
         self.count += 1
@@ -88,13 +90,20 @@ class IndexEmitter:
         return wide if lanes_of(wide) > 1 else self.atom(wide)
 
     def widen(self, value: Any, dtype: str) -> Any:
-        """An integer value as i64 (in each lane)."""
+        """An integer value in the type of indices (in each lane)."""
         if isinstance(value, ir.Constant) and lanes_of(value) == 1:
-            return I64(int(value.constant))
-        to = I64 if lanes_of(value) == 1 else ir.VectorType(I64, lanes_of(value))
-        if dtype in ("int64", "uint64"):
+            return self.index_type(int(value.constant))
+        return self.resize(value, self.index_type, dtype.startswith("int"))
+
+    def resize(self, value: Any, to: Any, signed: bool = True) -> Any:
+        """An integer (in each lane) in another width."""
+        width = element_of(value.type).width
+        if width == to.width:
             return value
-        return self.builder.sext(value, to) if dtype.startswith("int") else self.builder.zext(value, to)
+        kind = to if lanes_of(value) == 1 else ir.VectorType(to, lanes_of(value))
+        if width > to.width:
+            return self.builder.trunc(value, kind)
+        return self.builder.sext(value, kind) if signed else self.builder.zext(value, kind)
 
     def value(self, e: PrimExpr) -> Any:
         raise NotImplementedError
@@ -132,30 +141,31 @@ class IndexEmitter:
         return self.builder.mul(self.vector(a), self.vector(b))
 
     def scalar(self, a: Affine) -> Any:
-        """The value as an LLVM i64; it must not depend on the lane."""
+        """The value as an LLVM integer; it must not depend on the lane."""
         assert not a.lane, "a lane's own value is a vector"
         if not a.terms:
-            return I64(a.const)
+            return self.index_type(a.const)
         key = ("sum", a.key, a.const)
         found = self.known(key)
         if found is not None:
             return found
         if a.const:
-            return self.remember(key, self.builder.add(self.scalar(Affine(0, a.terms)), I64(a.const)))
+            return self.remember(key, self.builder.add(self.scalar(Affine(0, a.terms)), self.index_type(a.const)))
         total = None
         for _, c, v in a.terms:
-            term = v if c == 1 else self.builder.mul(v, I64(c))
+            term = v if c == 1 else self.builder.mul(v, self.index_type(c))
             total = term if total is None else self.builder.add(total, term)
         return self.remember(key, total)
 
     def vector(self, a: Index) -> Any:
-        """The value as an LLVM vector of i64, one per lane."""
+        """The value as an LLVM vector of integers, one per lane."""
         if not isinstance(a, Affine):
             return splat(self.builder, a, self.lanes)
         if self.lanes == 1:
             return self.scalar(a)
         steps = ir.Constant(
-            ir.VectorType(I64, self.lanes), [I64(a.lane * i + (0 if a.terms else a.const)) for i in range(self.lanes)]
+            ir.VectorType(self.index_type, self.lanes),
+            [self.index_type(a.lane * i + (0 if a.terms else a.const)) for i in range(self.lanes)],
         )
         if not a.terms:
             return steps
@@ -172,7 +182,7 @@ class IndexEmitter:
         steps = {y - x for x, y in zip(numbers, numbers[1:], strict=False)}
         if len(steps) <= 1:
             return Affine(numbers[0], (), steps.pop() if steps else 0)
-        return ir.Constant(ir.VectorType(I64, len(numbers)), [I64(n) for n in numbers])
+        return ir.Constant(ir.VectorType(self.index_type, len(numbers)), [self.index_type(n) for n in numbers])
 
     def division(self, e: Any) -> Index:
         a, b = self.index(e.a), self.index(e.b)
@@ -241,7 +251,8 @@ class IndexEmitter:
                 key = ("compare", op, difference.key, difference.const)
                 known = self.known(key)
                 if known is None:
-                    known = self.remember(key, self.builder.icmp_signed(op, self.scalar(difference), I64(0)))
+                    zero = self.index_type(0)
+                    known = self.remember(key, self.builder.icmp_signed(op, self.scalar(difference), zero))
                 return known
             if abs(difference.lane) == 1 and op not in ("==", "!="):
                 return self.lane_limit(op, difference)

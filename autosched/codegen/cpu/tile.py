@@ -163,11 +163,8 @@ class TileEmitter(ValueEmitter):
             raise CodegenError(f"the loop '{loop.loop_var.name}' is bound to {loop.thread}, which a CPU lacks")
         outer = self.analyzer
         self.analyzer = enter(outer, loop)
-        part = lane_reduction(self, loop)
-        if part is not None:
-            emit_lane_reduction(self, loop, part)
-        elif lanes := square_lanes(self, loop):
-            emit_squares(self, loop, lanes)
+        if self.emit_known(loop):
+            pass
         elif loop.kind == LoopKind.UNROLLED and count is not None and work(loop) <= MOST_UNROLLED:
             self.unroll(loop, count)
         elif (
@@ -179,6 +176,17 @@ class TileEmitter(ValueEmitter):
         else:
             self.serial(loop)
         self.analyzer = outer
+
+    def emit_known(self, loop: For) -> bool:
+        """Emit a loop of a form that CPUs have better code for; False: it has none of them."""
+        part = lane_reduction(self, loop)
+        if part is not None:
+            emit_lane_reduction(self, loop, part)
+        elif lanes := square_lanes(self, loop):
+            emit_squares(self, loop, lanes)
+        else:
+            return False
+        return True
 
     def emit_while(self, loop: While) -> None:
         """A loop that runs as long as a condition holds, tested before each iteration."""
@@ -232,12 +240,12 @@ class TileEmitter(ValueEmitter):
         else:
             b.cbranch(b.icmp_signed("<", first, end), loop_block, after)
         b.position_at_end(loop_block)
-        i = b.phi(I64, name=name)
+        i = b.phi(self.index_type, name=name)
         i.add_incoming(first, before)
         self.scopes.append({})
         body(i)
         self.scopes.pop()
-        following = b.add(i, I64(step), flags=("nsw", "nuw"))
+        following = b.add(i, self.index_type(step), flags=("nsw", "nuw"))
         i.add_incoming(following, b.block)
         b.cbranch(b.icmp_signed("<", following, end), loop_block, after)
         b.position_at_end(after)

@@ -7,7 +7,7 @@ from typing import Any
 from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
-from autosched.codegen.cpu.calls import emit_call
+from autosched.codegen.cpu.calls import apply_function, emit_call
 from autosched.codegen.cpu.memory import MemoryEmitter
 from autosched.codegen.cpu.types import (
     I1,
@@ -68,8 +68,16 @@ class ValueEmitter(MemoryEmitter):
             case E.Call(op="likely"):
                 return self.value(e.args[0])
             case E.Call():
-                return emit_call(self, e)
+                return self.call(e)
         raise CodegenError(f"no CPU code for {type(e).__name__} expressions")
+
+    def call(self, e: E.Call) -> Any:
+        """The value of a function's call."""
+        return emit_call(self, e)
+
+    def apply(self, op: str, args: list[Any]) -> Any:
+        """A function of LLVM values of one float type."""
+        return apply_function(self, op, args)
 
     def bound(self, e: PrimExpr) -> Any:
         """What a let variable stands for: an index where it is exact, else a value."""
@@ -81,11 +89,8 @@ class ValueEmitter(MemoryEmitter):
         to = value_type(e.dtype)
         if isinstance(at, Affine) and not at.lane:
             value = self.scalar(at)
-            if isinstance(value, ir.Constant):
-                return to(value.constant)
-            return value if to.width == 64 else self.builder.trunc(value, to)
-        value = self.vector(at)
-        return value if to.width == 64 else self.builder.trunc(value, ir.VectorType(to, self.lanes))
+            return to(value.constant) if isinstance(value, ir.Constant) else self.resize(value, to)
+        return self.resize(self.vector(at), to)
 
     def both(self, a: Any, b: Any) -> tuple[Any, Any]:
         """Two values with equal lanes."""
