@@ -72,14 +72,37 @@ class _Collector:
                 self.visit(child, path, analyzer)
 
 
+class Sharing:
+    """Who has a copy of a buffer: on a CPU every worker; see `DeviceSharing` for threads of a GPU."""
+
+    ranges: Mapping[Var, tuple[int, int]] = {}  # (first value, number of values) of variables bound to threads
+
+    def fixed(self, buffer: Buffer) -> frozenset[Var]:
+        """The variables that have one value for all who share the buffer."""
+        return frozenset()
+
+    def whole(self, buffer: Buffer, shape: Sequence[PrimExpr], is_own: bool) -> bool:
+        """Whether the buffer stays as it is and is allocated elsewhere; `is_own`: they read what they wrote."""
+        return False
+
+    def scope(self, buffer: Buffer, shape: Sequence[PrimExpr], path: tuple[Stmt, ...], is_own: bool) -> str:
+        """Where the compacted buffer lives."""
+        return _scope(buffer.scope, shape, buffer.dtype, path)
+
+
 def compact_buffers(
-    body: Stmt, buffers: Sequence[Buffer], alignments: Mapping[Buffer, Alignments] | None = None
+    body: Stmt,
+    buffers: Sequence[Buffer],
+    alignments: Mapping[Buffer, Alignments] | None = None,
+    sharing: Sharing | None = None,
 ) -> Stmt:
     """`body` with an Allocate for every buffer that it uses; some with the strides that `alignments` wants."""
+    sharing = sharing or Sharing()
     collector = _Collector(set(buffers))
-    collector.visit(body, (), Analyzer())
+    collector.visit(body, (), Analyzer(sharing.ranges))
     wanted = alignments or {}
-    plans = [_plan(b, collector.found[b], wanted.get(b, ())) for b in buffers if b in collector.found]
+    made = [_plan(b, collector.found[b], wanted.get(b, ()), sharing) for b in buffers if b in collector.found]
+    plans = [p for p in made if p is not None]
     if not plans:
         return body
     moved = {p.buffer: p for p in plans}
@@ -112,14 +135,15 @@ def _rebuild(node: Stmt, moved: dict[Buffer, _Plan], wraps: dict[int, list[Buffe
     return new
 
 
-def _plan(buffer: Buffer, accesses: list[_Access], alignments: Alignments) -> _Plan:
+def _plan(buffer: Buffer, accesses: list[_Access], alignments: Alignments, sharing: Sharing) -> _Plan | None:
     path = _common_path(accesses)
     while True:
         path = _outside_lanes(path)
-        outer = {s.loop_var for s in path if isinstance(s, For)} - _own_vars(path)
+        outer = ({s.loop_var for s in path if isinstance(s, For)} - _own_vars(path)) | sharing.fixed(buffer)
         dims = [_dim(buffer, axis, accesses, outer) for axis in range(buffer.ndim)]
         enclosing = [i for i, s in enumerate(path[:-1]) if isinstance(s, For)]
-        if not enclosing or _written_here(buffer, accesses, outer):
+        is_own = _written_here(buffer, accesses, outer)
+        if not enclosing or is_own:
             break
         path = path[: enclosing[-1] + 1]
     shape: list[PrimExpr] = []
@@ -133,7 +157,9 @@ def _plan(buffer: Buffer, accesses: list[_Access], alignments: Alignments) -> _P
         else:
             shape.append(IntImm(used, size.dtype))
             bases.append(E.add(dim.base, E.const(dim.low, dim.base.dtype)))
-    scope = _scope(buffer.scope, shape, buffer.dtype, path)
+    if sharing.whole(buffer, shape, is_own):
+        return None
+    scope = sharing.scope(buffer, shape, path, is_own)
     strides = aligned_strides(shape, alignments) if alignments and scope != "local" else buffer.strides
     new = dataclasses.replace(buffer, shape=tuple(shape), scope=scope, strides=strides)
     return _Plan(buffer, new, tuple(bases), id(path[-1]))

@@ -44,11 +44,13 @@ class _Condition:
 @dataclass(slots=True)
 class _Budget:
     left: int = MOST_SPLITS
+    keep: frozenset[Var] = frozenset()  # conditions with these variables stay as they are
 
 
-def partition_loops(stmt: Stmt) -> Stmt:
-    """The statement with ragged loops split."""
-    return tidy(_visit(stmt, Analyzer(), (), _Budget()))
+def partition_loops(stmt: Stmt, analyzer: Analyzer | None = None, keep: frozenset[Var] = frozenset()) -> Stmt:
+    """The statement with ragged loops split, but not for conditions with variables of `keep`."""
+    a = analyzer or Analyzer()
+    return tidy(_visit(stmt, a, (), _Budget(keep=keep)), a)
 
 
 def _visit(stmt: Stmt, a: Analyzer, loops: tuple[For, ...], budget: _Budget) -> Stmt:
@@ -65,6 +67,7 @@ def _visit(stmt: Stmt, a: Analyzer, loops: tuple[For, ...], budget: _Budget) -> 
 
 def _split_loop(loop: For, a: Analyzer, loops: tuple[For, ...], budget: _Budget) -> Stmt | None:
     found = _conditions(loop.body, enter(a, loop), (*loops, loop), len(loops))
+    found = [c for c in found if not budget.keep & free_vars(c.expr)]
     for first in found:
         group = [c for c in found if _key(c.outer) == _key(first.outer)]
         new = _by_range(loop, group) if loop.kind == LoopKind.SERIAL else None

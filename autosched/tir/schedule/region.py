@@ -107,9 +107,17 @@ def inner_loops(tree: Tree, stmt: Stmt, top: Stmt) -> list[For]:
     return found
 
 
+def _sharing_threads(tree: Tree, realize: BlockRealize, region: BufferRegion) -> frozenset[Var]:
+    """The variables of the loops whose threads share the buffer: what one of them touches, all of them do."""
+    if region.buffer.scope not in ("shared", "shared.dyn"):
+        return frozenset()
+    loops = (s for s in tree.ancestors(realize) if isinstance(s, For))
+    return frozenset(x.loop_var for x in loops if x.thread.startswith(("threadIdx", "vthread", "cthread")))
+
+
 def box_at(tree: Tree, realize: BlockRealize, region: BufferRegion, top: Stmt) -> Box | None:
-    """What a block touches of a buffer while the loops between `top` and the block run."""
-    inner = frozenset(x.loop_var for x in inner_loops(tree, realize, top))
+    """What a block touches of a buffer while the loops between `top` and the block run, all threads together."""
+    inner = frozenset(x.loop_var for x in inner_loops(tree, realize, top)) | _sharing_threads(tree, realize, region)
     analyzer = tree.analyzer(realize)
     analyzer.keep_units = False
     values = bindings(realize)

@@ -1,0 +1,61 @@
+"""Mathematical functions on a GPU: NVVM's own, and those of NVIDIA's libdevice, for each lane by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from llvmlite import ir
+
+from autosched.codegen.cpu.types import I32, call_intrinsic, constant, element_of, lanes_of, suffix
+from autosched.errors import CodegenError
+
+if TYPE_CHECKING:
+    from autosched.codegen.cuda.tile import DeviceEmitter
+
+_NVVM = {"sqrt": "sqrt", "fabs": "fabs", "abs": "fabs", "floor": "floor", "ceil": "ceil", "trunc": "trunc"}
+_LIBDEVICE = {
+    "round": "round", "nearbyint": "nearbyint", "rint": "rint", "copysign": "copysign", "normcdf": "normcdf",
+    "rsqrt": "rsqrt", "lgamma": "lgamma", "exp10": "exp10",
+    **{name: name for name in (
+        "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "exp", "exp2", "log",
+        "log2", "log10", "log1p", "tanh", "erf", "erfc", "pow", "atan2", "fmod", "hypot", "expm1",
+    )},
+}  # fmt: skip
+
+
+def device_function(emitter: DeviceEmitter, op: str, args: list[Any]) -> Any:
+    """op(*args) of float32 or float64 values. Raises CodegenError for a function that is not known."""
+    lanes = max(map(lanes_of, args))
+    args = [a if lanes_of(a) == lanes else emitter.both(a, _like(args, lanes))[0] for a in args]
+    if lanes == 1:
+        return _scalar(emitter, op, args)
+    b = emitter.builder
+    result: Any = ir.Constant(args[0].type, ir.Undefined)
+    for lane in range(lanes):
+        value = _scalar(emitter, op, [b.extract_element(a, I32(lane)) for a in args])
+        result = b.insert_element(result, value, I32(lane))
+    return result
+
+
+def _like(args: list[Any], lanes: int) -> Any:
+    return next(a for a in args if lanes_of(a) == lanes)
+
+
+def _scalar(emitter: DeviceEmitter, op: str, args: list[Any]) -> Any:
+    b, kind = emitter.builder, args[0].type
+    if op in _NVVM:
+        return call_intrinsic(b, f"llvm.{_NVVM[op]}.{suffix(kind)}", kind, args)
+    if op == "sigmoid":
+        return _sigmoid(emitter, args[0])
+    if op in _LIBDEVICE:
+        name = f"__nv_{_LIBDEVICE[op]}" + ("f" if isinstance(element_of(kind), ir.FloatType) else "")
+        return call_intrinsic(b, name, kind, args)
+    raise CodegenError(f"no CUDA code for the function '{op}'")
+
+
+def _sigmoid(emitter: DeviceEmitter, x: Any) -> Any:
+    """1 / (1 + exp(-x)) of -|x|, so that small results are not lost in an overflow."""
+    b, one = emitter.builder, constant(x.type, 1.0)
+    power = _scalar(emitter, "exp", [b.fneg(_scalar(emitter, "fabs", [x]))])
+    above = b.select(b.fcmp_ordered("<", x, constant(x.type, 0.0)), power, one)
+    return b.fdiv(above, b.fadd(one, power))

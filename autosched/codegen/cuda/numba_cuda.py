@@ -1,0 +1,99 @@
+"""All that we know of the insides of numba-cuda: its front end, its entry functions, and how libnvvm is called."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from numba import cuda, types
+from numba.cuda.compiler import compile_cuda, kernel_fixup
+from numba.cuda.cudadrv import nvvm
+from numba.cuda.extending import intrinsic
+
+from autosched.codegen.cuda.tile import DeviceTile, define_device_tile
+from autosched.errors import CodegenError
+
+_FRONT_END_CC = (7, 5)  # the front end's code is the same for all architectures; libnvvm specialises it
+_LIBDEVICE_CALL = "@__nv_"
+
+
+def tile_intrinsic(tile: DeviceTile) -> Any:
+    """The function that generated source calls to run a tile: (buffers…, variables…) -> nothing."""
+    signature = types.void(*[types.voidptr] * len(tile.buffers), *[types.int32] * len(tile.variables))
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.call(define_device_tile(builder.module, tile), args)
+        return context.get_dummy_value()
+
+    parameters = [f"p{i}" for i in range(len(tile.buffers))] + [f"v{i}" for i in range(len(tile.variables))]
+    scope: dict[str, Any] = {"signature": signature, "codegen": codegen}
+    exec(f"def {tile.name}({', '.join(['typingctx', *parameters])}):\n    return signature, codegen", scope)
+    return intrinsic(scope[tile.name])
+
+
+@intrinsic
+def offset(typingctx, pointer, count):  # type: ignore[no-untyped-def]
+    """The address `count` bytes after `pointer`."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.gep(args[0], [args[1]], inbounds=True)
+
+    return types.voidptr(types.voidptr, types.int64), codegen
+
+
+def lower_kernels(
+    source: str,
+    functions: Sequence[str],
+    symbols: Sequence[str],
+    pointers: int,
+    bounds: Sequence[tuple[int, int]],
+    names: dict[str, Any],
+    file_name: str,
+) -> list[str]:
+    """The NVVM IR text of each of the source's `functions`, whose entry is called by its symbol.
+
+    pointers  parameters of each function
+    bounds    (threads of a block, least number of blocks that a multiprocessor is to hold) of each
+    """
+    linecache.cache[file_name] = (len(source), None, source.splitlines(True), file_name)
+    scope = dict(names, cuda=cuda, __name__="autosched.generated")
+    exec(compile(source, file_name, "exec"), scope)
+    return [
+        _lower_kernel(scope[function], symbol, pointers, bound)
+        for function, symbol, bound in zip(functions, symbols, bounds, strict=True)
+    ]
+
+
+def _lower_kernel(function: Callable[..., None], symbol: str, pointers: int, bounds: tuple[int, int]) -> str:
+    arguments = tuple([types.voidptr] * pointers)
+    result = compile_cuda(function, types.void, arguments, cc=_FRONT_END_CC, nvvm_options={"opt": 3})
+    library, mangled = result.library, result.fndesc.llvm_func_name
+    kernel = library.get_function(mangled)
+    kernel_fixup(kernel, False)
+    nvvm.set_launch_bounds(kernel, tuple(b for b in bounds if b))
+    texts = library.llvm_strs
+    if len(texts) != 1:
+        raise CodegenError(f"Numba made {len(texts)} modules of one kernel, expected one")
+    text = texts[0].replace(f'"{mangled}"', mangled).replace(mangled, symbol)
+    return re.sub(r"@(\"?_ZN08NumbaEnv[^\s\"]*\"?) = common global", r"@\1 = internal global", text)
+
+
+def to_ptx(texts: Sequence[str], arch: str) -> str:
+    """PTX of NVVM IR texts as one module, for an architecture ("compute_90a"). Raises CodegenError with the log."""
+    unit = nvvm.CompilationUnit({"opt": 3, "arch": arch})
+    for text in texts:
+        unit.add_module(nvvm.llvm_replace(text).encode())
+    try:
+        unit.verify()
+        if any(_LIBDEVICE_CALL in text for text in texts):
+            unit.driver._binding.lazy_add_module_to_program(unit._handle, *_libdevice(), "libdevice")
+        return unit.compile().decode().strip("\x00").strip()
+    except Exception as error:
+        raise CodegenError(f"libnvvm refuses the code for {arch}: {unit.get_log() or error}") from error
+
+
+def _libdevice() -> tuple[bytes, int]:
+    code = nvvm.LibDevice().get()
+    return code, len(code)

@@ -1,0 +1,91 @@
+"""Writes the numba.cuda source of a kernel: a function for each launch, whose work is done by tiles.
+
+# dense, float32 [128, 784] x [784, 256] | cuda sm_90a | default | autosched 0.1
+def dense_l0(A, B, C, scratch):  # 8 x 2 blocks of 16 x 16 threads, 8192 bytes of shared memory
+    by = cuda.blockIdx.y
+    …
+    # for k_0 in range(98): …
+    C_8x8(A, B, C, by, bx, ty, tx)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from autosched.codegen.cpu.cut import outside_buffers, outside_vars
+from autosched.codegen.cpu.source import Writer, widen
+from autosched.codegen.cpu.text import loop_lines
+from autosched.codegen.cuda.tile import DeviceTile
+from autosched.codegen.lower.barriers import is_barrier
+from autosched.codegen.lower.launches import LoweredLaunch
+from autosched.codegen.lower.shared_memory import is_shared
+from autosched.ir.structural import structural_key
+from autosched.tir.buffer import Buffer
+from autosched.tir.simplify import Analyzer
+from autosched.tir.stmt import Stmt
+
+SCRATCH = "scratch"
+
+
+@dataclass(slots=True)
+class LaunchWriter(Writer):
+    """Collects the lines and tiles of a kernel's launches."""
+
+    launch: LoweredLaunch | None = None
+    memory: str = ""
+    left: Mapping[Buffer, int] = field(default_factory=dict)  # offsets of buffers that live between launches
+
+    def write(self, launch: LoweredLaunch, symbol: str, memory: str, left: Mapping[Buffer, int]) -> None:
+        """A function that does what one thread does."""
+        self.launch, self.memory, self.left = launch, memory, left
+        grid, block = (" x ".join(map(str, _trimmed(size))) for size in (launch.grid, launch.block))
+        shared = f", {launch.shared_bytes} bytes of shared memory" if launch.shared_bytes else ""
+        parameters = [self.name_of(b) for b in self.slots]
+        self.line(0, f"def {symbol}({', '.join([*parameters, SCRATCH])}):  # {grid} blocks of {block} threads{shared}")
+        used = outside_vars(launch.body)
+        for axis in launch.axes:
+            if axis.var in used:
+                self.line(1, f"{self.name_of(axis.var)} = cuda.{axis.tag}")
+        outside = outside_buffers(launch.body)
+        for buffer, at in left.items():
+            if buffer in outside:
+                self.line(1, f"{self.name_of(buffer)} = offset({SCRATCH}, {at})")
+        for buffer, at in launch.shared.items():
+            sizes = ", ".join(map(str, buffer.shape))
+            self.line(1, f"# {self.name_of(buffer)} = {buffer.dtype}[{sizes}] in shared memory from byte {at}")
+        self.stmt(launch.body, 1, launch.analyzer())
+        self.line(0, "")
+
+    def stmt(self, stmt: Stmt, depth: int, a: Analyzer) -> None:
+        if is_barrier(stmt):
+            self.line(depth, "cuda.syncthreads()")
+        else:
+            Writer.stmt(self, stmt, depth, a)
+
+    def tile(self, stmt: Stmt, depth: int, a: Analyzer) -> None:
+        """A call of a tile, below its loop nest as a comment; tiles of one form share their code."""
+        assert self.launch is not None, "tiles are part of a launch"
+        used, variables = outside_buffers(stmt), tuple(outside_vars(stmt))
+        buffers = tuple(b for b in used if not is_shared(b))
+        shared = {b: self.launch.shared[b] for b in used if is_shared(b)}
+        aliased = self.aliased(buffers)
+        key = f"{self.memory} {sorted(aliased)} {[*shared.values()]} {structural_key((buffers, variables, tuple(shared), stmt))}"
+        name = self.keys.get(key)
+        if name is None:
+            name = self.keys[key] = self.tile_name(stmt)
+            static_bytes = 0 if self.launch.wants_dynamic else self.launch.shared_bytes
+            self.tiles[name] = DeviceTile(
+                name, stmt, buffers, variables, a.copy(), self.no_alias, aliased, shared, self.memory, static_bytes
+            )
+        else:
+            widen(self.tiles[name], variables, a)
+        for text in loop_lines(stmt):
+            self.line(depth, f"# {text}")
+        arguments = [self.name_of(b) for b in buffers] + [self.name_of(v) for v in variables]
+        self.line(depth, f"{name}({', '.join(arguments)})")
+
+
+def _trimmed(size: tuple[int, int, int]) -> tuple[int, ...]:
+    x, y, z = size
+    return (x, y, z) if z > 1 else (x, y) if y > 1 else (x,)

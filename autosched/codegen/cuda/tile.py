@@ -1,0 +1,374 @@
+"""Emits the statements that one thread runs as LLVM IR for NVVM: the CPU's emitter with a GPU's memory and lanes.
+
+A vectorised loop becomes vectors of at most 128 bits, which are loaded and stored by one instruction where the address
+is proven to be aligned. Arithmetic of vectors is arithmetic of their lanes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from llvmlite import ir
+
+from autosched.codegen.cpu.affine import Affine
+from autosched.codegen.cpu.index import Index
+from autosched.codegen.cpu.isa import Isa
+from autosched.codegen.cpu.memory import Place, strides_of
+from autosched.codegen.cpu.tile import Tile, TileEmitter
+from autosched.codegen.cpu.types import (
+    BYTES,
+    I8,
+    I32,
+    I64,
+    VOID,
+    call_intrinsic,
+    constant,
+    is_signed,
+    item_bytes,
+    lanes_of,
+    memory_type,
+    splat,
+    value_type,
+)  # fmt: skip
+from autosched.codegen.cuda.functions import device_function
+from autosched.codegen.cuda.nvvm_builder import NvvmBuilder
+from autosched.codegen.lower.barriers import SYNC
+from autosched.errors import CodegenError
+from autosched.ir.node import walk
+from autosched.tir import expr as E
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.dtypes import is_float, is_int
+from autosched.tir.expr import PrimExpr, const_int
+from autosched.tir.stmt import Allocate, BufferStore, For, IfThenElse, Stmt
+
+VECTOR_BYTES = 16  # the most that one instruction loads or stores
+SHARED_SPACE = 3  # the address space of a block's memory
+ISA = Isa(8 * VECTOR_BYTES, has_fma=True, num_registers=255)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceTile(Tile):
+    """A tile of a launch: shared buffers are no arguments, but places in the block's memory.
+
+    shared   offsets in bytes of the shared buffers
+    memory   the symbol of the block's memory; `memory_bytes` 0 where its size is given at the launch
+    """
+
+    shared: Mapping[Buffer, int] = field(default_factory=dict)
+    memory: str = ""
+    memory_bytes: int = 0
+
+
+class _TooWide(Exception):
+    """An index may not fit into 32 bits."""
+
+
+def define_device_tile(module: Any, tile: DeviceTile) -> Any:
+    """The LLVM function of a tile, (buffers…, variables…) -> nothing, added to `module` unless it is there."""
+    found = module.globals.get(tile.name)
+    if found is not None:
+        return found
+    kinds = [BYTES] * len(tile.buffers) + [I32] * len(tile.variables)
+    function = ir.Function(module, ir.FunctionType(VOID, kinds), tile.name)
+    function.linkage = "internal"
+    for attribute in ("alwaysinline", "nounwind"):
+        function.attributes.add(attribute)
+    names = [f"{b.name}.p" for b in tile.buffers] + [v.name for v in tile.variables]
+    for i, (argument, name) in enumerate(zip(function.args, names, strict=True)):
+        argument.name = name
+        if tile.no_alias and i < len(tile.buffers) and i not in tile.aliased:
+            argument.add_attribute("noalias")
+    large = any(_elements(n.buffer) >= 1 << 31 for n in walk(tile.stmt) if isinstance(n, BufferLoad | BufferStore))
+    try:
+        _emit_body(function, tile, I64 if large else I32)
+    except _TooWide:
+        _emit_body(function, tile, I64)
+    return function
+
+
+def _elements(buffer: Buffer) -> int:
+    return math.prod(const_int(s) or 1 for s in buffer.shape)
+
+
+def _emit_body(function: Any, tile: DeviceTile, index_type: Any) -> None:
+    function.blocks.clear()
+    entry = function.append_basic_block("entry")
+    body = function.append_basic_block("body")
+    emitter = DeviceEmitter(NvvmBuilder(body), ISA, tile.analyzer)
+    emitter.index_type = index_type
+    emitter.places, emitter.loop_facts, emitter.lane_use = {}, {}, {}
+    emitter.flat, emitter.divided, emitter.slots, emitter.unmasked = {}, {}, {}, frozenset()
+    emitter.entry = NvvmBuilder(entry)
+    written = {n.buffer for n in walk(tile.stmt) if isinstance(n, BufferStore)}
+    arguments = list(function.args)
+    for i, buffer in enumerate(tile.buffers):
+        read_only = buffer not in written and i not in tile.aliased
+        emitter.declare(buffer, arguments.pop(0), read_only)
+    for buffer, at in tile.shared.items():
+        emitter.declare_shared(buffer, tile, at)
+    for var, argument in zip(tile.variables, arguments, strict=True):
+        emitter.env[var] = emitter.atom(emitter.resize(argument, index_type))
+    emitter.emit(tile.stmt)
+    emitter.builder.ret_void()
+    emitter.entry.branch(body)
+
+
+def shared_symbol(module: Any, symbol: str, size: int) -> Any:
+    """The block's shared memory: `size` bytes, or with 0 as many as the launch asks for."""
+    found = module.globals.get(symbol)
+    if found is None:
+        kind = ir.ArrayType(I8, size)
+        found = ir.GlobalVariable(module, kind, symbol, addrspace=SHARED_SPACE)
+        found.align = 128
+        if size:
+            found.linkage = "internal"
+            found.initializer = ir.Constant(kind, ir.Undefined)
+        else:
+            found.linkage = "external"
+    return found
+
+
+class DeviceEmitter(TileEmitter):
+    """The CPU's emitter of tiles, for the memory, the lanes and the instructions of a GPU."""
+
+    builder: Any
+
+    # --- memory -------------------------------------------------------------------------------------------------
+
+    def declare_shared(self, buffer: Buffer, tile: DeviceTile, at: int) -> None:
+        """A buffer in the block's memory."""
+        memory = shared_symbol(self.builder.module, tile.memory, tile.memory_bytes)
+        start = self.entry.gep(memory, [I32(0), I32(at)], inbounds=True)
+        pointer = self.entry.bitcast(start, memory_type(buffer.dtype).as_pointer(SHARED_SPACE), name=buffer.name)
+        self.places[buffer] = Place(pointer, tuple(strides_of(buffer)), False, False)
+
+    def allocate(self, stmt: Allocate) -> None:
+        """Registers of the thread: an array that LLVM splits up, since all its indices are constants."""
+        found = self.slots.get(id(stmt))
+        if found is not None:
+            self.places[stmt.buffer] = found[1]
+            return
+        buffer = stmt.buffer
+        strides = strides_of(buffer)
+        size = _elements(buffer)
+        slot = self.entry.alloca(ir.ArrayType(memory_type(buffer.dtype), size), name=buffer.name)
+        slot.align = VECTOR_BYTES
+        pointer = self.entry.bitcast(slot, memory_type(buffer.dtype).as_pointer())
+        self.places[buffer] = Place(pointer, tuple(strides), True, False)
+        self.slots[id(stmt)] = (stmt, self.places[buffer])
+
+    def row_bytes(self, place: Place, at: Affine, item: int) -> int:
+        """How well an address is proven to be aligned, at most to a whole vector."""
+        return math.gcd(VECTOR_BYTES, item * math.gcd(at.const, *(c for _, c, _ in at.terms)))
+
+    def load_row(self, dtype: str, place: Place, at: Affine, align: int) -> Any:
+        vector = memory_type(dtype, self.lanes)
+        align = self.row_bytes(place, at, align)
+        start = self.address(place, at.without_lane())
+        if place.is_local:
+            return self.local_row(place, at, vector)
+        words = _words(vector, align)
+        pointer = self.builder.bitcast(start, words.as_pointer(place.pointer.type.addrspace))
+        loaded = self.builder.load(pointer, align=align)
+        return loaded if words is vector else self.builder.bitcast(loaded, vector)
+
+    def local_row(self, place: Place, at: Affine, vector: Any) -> Any:
+        """Registers side by side, as a vector."""
+        result: Any = ir.Constant(vector, ir.Undefined)
+        for lane in range(self.lanes):
+            element = self.builder.load(self.address(place, Affine(at.const + lane, at.terms)))
+            result = self.builder.insert_element(result, element, I32(lane))
+        return result
+
+    def store_row(self, buffer: Buffer, value: Any, at: Affine, align: int) -> None:
+        place = self.places[buffer]
+        if place.is_local:
+            for lane in range(self.lanes):
+                element = self.builder.extract_element(value, I32(lane))
+                self.builder.store(element, self.address(place, Affine(at.const + lane, at.terms)))
+            return
+        align = self.row_bytes(place, at, align)
+        words = _words(value.type, align)
+        if words is not value.type:
+            value = self.builder.bitcast(value, words)
+        pointer = self.builder.bitcast(
+            self.address(place, at.without_lane()), words.as_pointer(place.pointer.type.addrspace)
+        )
+        self.builder.store(value, pointer, align=align)
+
+    def load_or_zero(self, condition: Any, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Any:
+        """A branch is as cheap as a chosen address."""
+        return None
+
+    # --- indices ------------------------------------------------------------------------------------------------
+
+    def require_narrow(self, *expressions: PrimExpr) -> None:
+        """See that values fit into the index type, where the result depends on more than their lowest bits."""
+        if self.index_type.width == 64:
+            return
+        for e in expressions:
+            low, high = self.analyzer.bound(e)
+            if low is None or high is None or low < -(1 << 30) or high >= 1 << 30:
+                raise _TooWide
+
+    def index(self, e: PrimExpr) -> Index:
+        if self.index_type.width < 64 and not isinstance(e, E.IntImm) and not self.is_pure(e):
+            if isinstance(e, E.FloorDiv | E.FloorMod | E.Div | E.Mod | E.Min | E.Max):
+                return self.from_value(self.value(e), e.dtype)
+        return super().index(e)
+
+    def index_value(self, e: PrimExpr) -> Any:
+        if e.dtype in ("int64", "uint64", "uint32"):
+            self.require_narrow(e)
+        return super().index_value(e)
+
+    def division(self, e: Any) -> Index:
+        self.require_narrow(e.a, e.b)
+        return super().division(e)
+
+    def extremum(self, e: E.Min | E.Max) -> Index:
+        self.require_narrow(e.a, e.b)
+        a, b = self.index(e.a), self.index(e.b)
+        left, right = self.table(a), self.table(b)
+        if left is not None and right is not None:
+            return super().extremum(e)
+        plain = isinstance(a, Affine) and isinstance(b, Affine) and not a.lane and not b.lane
+        x, y = (self.scalar(a), self.scalar(b)) if plain else (self.vector(a), self.vector(b))
+        lower = self.builder.icmp_signed("<", x, y)
+        return self.rewrap(self.builder.select(lower, *((x, y) if isinstance(e, E.Min) else (y, x))))
+
+    def comparison(self, e: Any) -> Any:
+        if is_int(e.a.dtype) and e.a.dtype != "bool" and self.is_pure(e.a) and self.is_pure(e.b):
+            self.require_narrow(e.a, e.b)
+        return super().comparison(e)
+
+    def lane_limit(self, op: str, d: Affine) -> Any:
+        """`d op 0`: one truth where all lanes are on one side, else one for each lane."""
+        base = d.without_lane() if d.lane == 1 else d.without_lane().times(-1)
+        op = op if d.lane == 1 else {"<": ">", "<=": ">=", ">": "<", ">=": "<="}[op]
+        shift = base.plus(Affine(-1)) if op in ("<=", ">") else base  # shift + lane < 0, or not
+        if math.gcd(shift.const, *(c for _, c, _ in shift.terms)) % self.lanes == 0:
+            below = op in ("<", "<=")
+            return self.builder.icmp_signed("<" if below else ">=", self.scalar(shift), self.index_type(0))
+        steps = self.iota(self.index_type)
+        x = self.builder.add(splat(self.builder, self.scalar(base), self.lanes), steps)
+        return self.builder.icmp_signed(op, x, constant(x.type, 0))
+
+    # --- lanes --------------------------------------------------------------------------------------------------
+
+    def emit_known(self, loop: For) -> bool:
+        return False
+
+    def vectorize(self, loop: For, count: int) -> None:
+        """Whole vectors, then what is left in halves, quarters, …"""
+        count, body = self.shortened(loop, count)
+        start = self.index(loop.start)
+        assert isinstance(start, Affine), "outside of a vectorised loop no value depends on the lane"
+        at, lanes = 0, ISA.lanes(self.facts(loop).dtype)
+        while at < count:
+            while lanes > count - at:
+                lanes //= 2
+            self.vector_body(loop, body, start.plus(Affine(at)), lanes, None)
+            at += lanes
+
+    def each_lane(self, emit: Callable[[int], Any]) -> list[Any]:
+        """What `emit` gives for each lane of the present vector, with everything that depends on it in that lane."""
+        lanes, outer = self.lanes, self.env
+        made = []
+        for lane in range(lanes):
+            self.lanes = 1
+            self.env = {var: self.in_lane(value, lane) for var, value in outer.items()}
+            self.scopes.append({})
+            made.append(emit(lane))
+            self.scopes.pop()
+        self.lanes, self.env = lanes, outer
+        return made
+
+    def in_lane(self, value: Any, lane: int) -> Any:
+        if isinstance(value, Affine):
+            return Affine(value.const + lane * value.lane, value.terms) if value.lane else value
+        if lanes_of(value) == 1:
+            return value
+        if isinstance(value, ir.Constant):
+            return value.constant[lane]
+        return self.builder.extract_element(value, I32(lane))
+
+    def emit_masked(self, condition: Any, stmt: IfThenElse) -> None:
+        def emit(lane: int) -> None:
+            c = self.in_lane(condition, lane)
+            if not isinstance(c, ir.Constant):
+                self.emit_branch(c, stmt)
+            elif c.constant:
+                self.emit(stmt.then_case)
+            elif stmt.else_case is not None:
+                self.emit(stmt.else_case)
+
+        self.each_lane(emit)
+
+    def guarded(self, condition: PrimExpr, a: PrimExpr, b: PrimExpr) -> Any:
+        c = self.value(condition)
+        if lanes_of(c) == 1 or not any(isinstance(x, BufferLoad | E.Call) for side in (a, b) for x in walk(side)):
+            return super().guarded(condition, a, b)
+
+        def emit(lane: int) -> Any:
+            one = self.in_lane(c, lane)
+            if isinstance(one, ir.Constant):
+                return self.value(a if one.constant else b)
+            return self.branch_value(one, a, b)
+
+        values = self.each_lane(emit)
+        result: Any = ir.Constant(ir.VectorType(values[0].type, self.lanes), ir.Undefined)
+        for lane, value in enumerate(values):
+            result = self.builder.insert_element(result, value, I32(lane))
+        return result
+
+    # --- effects and functions ----------------------------------------------------------------------------------
+
+    def emit_effect(self, e: PrimExpr) -> None:
+        if isinstance(e, E.Call) and e.op == SYNC:
+            call_intrinsic(self.builder, "llvm.nvvm.barrier0", VOID, [])
+            self.scopes = [{} for _ in self.scopes]
+            return
+        super().emit_effect(e)
+
+    def prefetch(self, place: Place, at: Affine) -> None:
+        """Other threads hide the latency of memory."""
+
+    def apply(self, op: str, args: list[Any]) -> Any:
+        return device_function(self, op, args)
+
+    def cast(self, x: Any, source: str, target: str) -> Any:
+        if is_float(source) and is_int(target) and target != "bool":
+            return self.to_integer(x, source, target)
+        return super().cast(x, source, target)
+
+    def to_integer(self, x: Any, source: str, target: str) -> Any:
+        """A float as an integer, rounded to zero: the nearest there is where it is too large, 0 for NaN."""
+        b, lanes = self.builder, lanes_of(x)
+        if source == "float16":
+            x, source = super().cast(x, "float16", "float32"), "float32"
+        to = value_type(target, lanes)
+        width = value_type(target).width
+        low, high = (-(1 << width - 1), (1 << width - 1) - 1) if is_signed(target) else (0, (1 << width) - 1)
+        first = -float(-low)
+        beyond = float(high + 1)
+        inside = b.and_(b.fcmp_ordered(">=", x, constant(x.type, first)), b.fcmp_ordered("<", x, constant(x.type, beyond)))
+        safe = b.select(inside, x, constant(x.type, 0.0))
+        value = b.fptosi(safe, to) if is_signed(target) else b.fptoui(safe, to)
+        over = b.fcmp_ordered(">=", x, constant(x.type, beyond))
+        under = b.fcmp_ordered("<", x, constant(x.type, first))
+        value = b.select(over, constant(to, high), value)
+        return b.select(under, constant(to, low), value)
+
+
+def _words(vector: Any, align: int) -> Any:
+    """The type by which a vector is moved: whole 32-bit words where its elements are smaller."""
+    element = vector.element
+    bits = element.width if isinstance(element, ir.IntType) else 16 if isinstance(element, ir.HalfType) else 32
+    size = bits * vector.count // 8
+    if bits >= 32 or size % 4 or align < 4:
+        return vector
+    return ir.VectorType(I32, size // 4) if size > 4 else I32

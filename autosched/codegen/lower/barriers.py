@@ -1,0 +1,179 @@
+"""Places barriers between the threads of a block that write shared memory and those that read it.
+
+Before:  for k in 8: (A_shared[tx] = …), (… A_shared[0])
+After:   for k in 8: barrier, (A_shared[tx] = …), barrier, (… A_shared[0])
+The first barrier keeps a fast thread from writing what a slow one still reads in the iteration before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from autosched.errors import CodegenError
+from autosched.ir.node import walk
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.expr import Call, Let, PrimExpr, StringImm, Var, const_int
+from autosched.tir.functor import free_vars
+from autosched.tir.stmt import (
+    Allocate,
+    AssertStmt,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    LoopKind,
+    SeqStmt,
+    Stmt,
+    seq,
+)  # fmt: skip
+
+SYNC = "tvm_storage_sync"  # TVM's name of the barrier: its argument is the scope
+
+
+def barrier() -> Stmt:
+    """All threads of the block wait for each other; what they have written to shared memory is seen by all."""
+    return Evaluate(Call(SYNC, (StringImm("shared"),), "int32"))
+
+
+def is_barrier(stmt: Stmt) -> bool:
+    """Whether the statement is a barrier of the block."""
+    return isinstance(stmt, Evaluate) and isinstance(stmt.value, Call) and stmt.value.op == SYNC
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A use of bytes [start, end) of a memory that a block's threads share."""
+
+    memory: object  # the block's shared memory, or a buffer
+    start: int
+    end: int
+    writes: bool
+
+    def conflicts(self, other: Access) -> bool:
+        """Whether the order of the two matters."""
+        return (
+            self.memory == other.memory
+            and (self.writes or other.writes)
+            and self.start < other.end
+            and other.start < self.end
+        )
+
+
+Pending = frozenset[Access]
+Ranges = Mapping[Buffer, tuple[object, int, int]]  # where a shared buffer lies: (memory, first byte, end)
+
+
+def place_barriers(body: Stmt, ranges: Ranges, divergent: frozenset[Var]) -> Stmt:
+    """The statement with the barriers that its shared memory needs.
+
+    ranges     the buffers that threads of a block share; those that overlap are one memory
+    divergent  variables that differ between the threads of a block
+    Raises     CodegenError where one is needed under a condition, or in a loop, that threads do not go through together
+    """
+    placer = _Placer(ranges, divergent)
+    return placer.visit(body, frozenset())[0]
+
+
+@dataclass(slots=True)
+class _Placer:
+    ranges: Ranges
+    divergent: frozenset[Var]
+
+    def accesses(self, node: Stmt | PrimExpr) -> Pending:
+        found = set()
+        for x in walk(node):
+            if isinstance(x, BufferLoad | BufferStore) and x.buffer in self.ranges:
+                found.add(Access(*self.ranges[x.buffer], isinstance(x, BufferStore)))
+            elif isinstance(x, Call) and x.op in POINTER_USES:
+                for buffer, writes in POINTER_USES[x.op](x):
+                    if buffer in self.ranges:
+                        found.add(Access(*self.ranges[buffer], writes))
+        return frozenset(found)
+
+    def visit(self, stmt: Stmt, pending: Pending) -> tuple[Stmt, Pending]:
+        """(the statement with barriers, uses since the last barrier at its end)."""
+        if is_barrier(stmt):
+            return stmt, frozenset()
+        match stmt:
+            case SeqStmt():
+                parts: list[Stmt] = []
+                for s in stmt.seq:
+                    new, pending = self.visit(s, pending)
+                    parts.append(new)
+                return seq(*parts), pending
+            case For() if stmt.kind in (LoopKind.SERIAL, LoopKind.UNROLLED) and self.is_uniform(stmt):
+                return self.loop(stmt, pending)
+            case IfThenElse() if not self.diverges(stmt.condition):
+                if _conflict(pending, self.accesses(stmt)):
+                    new, pending = self.visit(stmt, frozenset())
+                    return seq(barrier(), new), pending
+                pending |= self.accesses(stmt.condition)
+                then, after = self.visit(stmt.then_case, pending)
+                other, after_other = (
+                    (None, pending) if stmt.else_case is None else self.visit(stmt.else_case, pending)
+                )
+                return dataclasses.replace(stmt, then_case=then, else_case=other), after | after_other
+            case Allocate() | AssertStmt():
+                body, pending = self.visit(stmt.body, pending)
+                return dataclasses.replace(stmt, body=body), pending
+            case LetStmt() if not self.accesses(stmt.value):
+                if self.diverges(stmt.value):
+                    self.divergent |= {stmt.var}
+                body, pending = self.visit(stmt.body, pending)
+                return dataclasses.replace(stmt, body=body), pending
+        return self.whole(stmt, pending)
+
+    def whole(self, stmt: Stmt, pending: Pending) -> tuple[Stmt, Pending]:
+        """A statement that no barrier may stand in."""
+        used = self.accesses(stmt)
+        if self.needs_barrier_inside(stmt):
+            where = f"'{stmt.loop_var.name}'" if isinstance(stmt, For) else "a condition"
+            raise CodegenError(
+                f"shared memory is written and read under {where}, which the threads of a block do not go through "
+                "together, so that no barrier can stand there",
+                hint="move the condition into the statements, or make it the same for the whole block",
+            )
+        if _conflict(pending, used):
+            return seq(barrier(), stmt), used
+        return stmt, pending | used
+
+    def needs_barrier_inside(self, stmt: Stmt) -> bool:
+        """Whether threads would have to wait for each other within the statement."""
+        if isinstance(stmt, BufferStore | Evaluate) or (isinstance(stmt, For) and stmt.kind == LoopKind.VECTORIZED):
+            return False
+        used = self.accesses(stmt)
+        return any(a.conflicts(b) for a in used for b in used if a.writes and not b.writes)
+
+    def loop(self, loop: For, pending: Pending) -> tuple[Stmt, Pending]:
+        """Iterations see what the one before left, and no barrier inside waits for what stands before the loop."""
+        if _conflict(pending, self.accesses(loop)):
+            new, after = self.loop(loop, frozenset())
+            return seq(barrier(), new), after
+        body, entry = loop.body, pending
+        while True:
+            inside, after = self.visit(body, entry)
+            if after <= entry:
+                break
+            entry |= after
+        return dataclasses.replace(loop, body=inside), after if const_int(loop.extent) else after | pending
+
+    def is_uniform(self, loop: For) -> bool:
+        """Whether all threads of the block run the same iterations."""
+        return not (self.diverges(loop.start) or self.diverges(loop.extent))
+
+    def diverges(self, e: PrimExpr) -> bool:
+        """Whether threads of a block may have different values."""
+        if any(isinstance(x, BufferLoad | Let) for x in walk(e)):
+            return True
+        return bool(free_vars(e) & self.divergent)
+
+
+def _conflict(pending: Pending, used: Pending) -> bool:
+    return any(a.conflicts(b) for a in pending for b in used)
+
+
+# Calls that use memory through pointers: what they read (False) and write (True)
+POINTER_USES: dict[str, Callable[[Call], list[tuple[Buffer, bool]]]] = {}

@@ -1,0 +1,168 @@
+"""The lowering of a function that is scheduled for a GPU: launches of threads, with buffers, barriers and shared memory.
+
+What a schedule may use (what templates are written with):
+
+- `bind` to blockIdx.x/y/z, threadIdx.x/y/z and vthread.x/y/z; each nest at the top of the function is one launch. Loops
+  bound to one thread axis are the same threads: the largest extent counts, smaller ones leave threads idle. Extents of
+  bound loops are constants.
+- scopes: "local" (registers of a thread), "shared" and "shared.dyn" (a block's memory; buffers that do not live at one
+  time share bytes; more than 48 KiB become dynamic memory by itself), "global" (what one launch hands to another; one
+  that only a thread itself uses becomes local).
+- `cache_read(block, i, "shared")` + `compute_at` + `fuse`, `split`, `bind` to threadIdx: a cooperative copy. Barriers are
+  placed by analysis. They cannot stand under conditions or in loops that depend on threadIdx.
+- `cache_write(block, 0, "local")` + `reverse_compute_at`: a register tile. Loops that index it are unrolled by
+  themselves; `decompose_reduction` is not needed (start values are placed before the reduction).
+- `vectorize`: at most 128 bits at once; the accesses are one instruction where they are proven to be aligned (arguments
+  are at multiples of 16 bytes), else several. Conditions that split a vector run its lanes one by one.
+- `storage_align`, `unroll`, `annotate`, `compute_at`, `reverse_compute_at`, `rfactor` as on a CPU. Sizes that the tile does not
+  divide are guarded; guards that would only spare unused registers are dropped.
+- a reduction loop bound to threadIdx.x/y/z: its threads add up with shuffles, see `cross_thread.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from autosched.codegen.lower.align import buffer_alignments
+from autosched.codegen.lower.barriers import place_barriers
+from autosched.codegen.lower.compact import Sharing, compact_buffers
+from autosched.codegen.lower.dissolve import dissolve_blocks
+from autosched.codegen.lower.guards import guard_reductions
+from autosched.codegen.lower.inits import lower_inits
+from autosched.codegen.lower.launches import LoweredLaunch, split_launches
+from autosched.codegen.lower.partition import partition_loops
+from autosched.codegen.lower.register_tiles import IN_REGISTERS, drop_register_guards, unroll_register_loops
+from autosched.codegen.lower.shared_memory import SCOPES, buffer_size, is_shared, plan_shared
+from autosched.codegen.lower.tidy import tidy
+from autosched.codegen.lower.vthreads import lower_vthreads
+from autosched.errors import CodegenError
+from autosched.ir.node import walk
+from autosched.tir.buffer import Buffer, BufferData, BufferLoad
+from autosched.tir.expr import PrimExpr, Var, const_int
+from autosched.tir.function import PrimFunc
+from autosched.tir.stmt import BlockRealize, BufferStore, Stmt
+
+MOST_REGISTER_BYTES = 1024  # of one buffer: a thread has 255 registers of 4 bytes
+STATIC_SHARED_BYTES = 48 * 1024  # a block's shared memory that needs no size at the launch
+
+
+@dataclass(slots=True)
+class LoweredDevice:
+    """The launches of a function in order, and the buffers that one leaves in device memory for another."""
+
+    launches: list[LoweredLaunch]
+    scratch: list[Buffer] = field(default_factory=list)
+
+
+def lower_device(func: PrimFunc) -> LoweredDevice:
+    """The launches of a function that is scheduled for a GPU. Raises CodegenError for what no thread can run."""
+    if not isinstance(func.body, BlockRealize):
+        raise CodegenError("the function has been lowered already", hint="pass the scheduled function")
+    alignments = buffer_alignments(func.body)
+    body, buffers = dissolve_blocks(lower_inits(func.body))
+    launches = split_launches(body)
+    own: dict[Buffer, list[int]] = {}
+    for i, launch in enumerate(launches):
+        for buffer in dict.fromkeys(_used(launch.body)):
+            own.setdefault(buffer, []).append(i)
+    scratch = [b for b in buffers if len(own.get(b, ())) > 1]
+    for buffer in scratch:
+        if buffer.scope != "global":
+            raise CodegenError(
+                f"buffer '{buffer.name}' of scope \"{buffer.scope}\" is used by {len(own[buffer])} launches",
+                hint='only buffers of scope "global" outlive a launch: compute_at its block, or set_scope it',
+            )
+    for i, launch in enumerate(launches):
+        mine = [b for b in buffers if own.get(b) == [i]]
+        sharing = _DeviceSharing(launch)
+        local = frozenset(b for b in mine if b.scope == IN_REGISTERS)
+        whole = lower_vthreads(launch.body)
+        whole = drop_register_guards(whole, launch.block_vars | launch.thread_vars, local)
+        whole = tidy(guard_reductions(whole), launch.analyzer())
+        whole = compact_buffers(whole, mine, alignments, sharing)
+        scratch += sharing.left
+        whole = tidy(whole, launch.analyzer())
+        whole = partition_loops(whole, launch.analyzer(), launch.thread_vars)
+        whole = unroll_register_loops(whole)
+        _check_scratch(whole, sharing.left, launch)
+        _finish(launch, whole)
+    return LoweredDevice(launches, scratch)
+
+
+def _used(stmt: Stmt) -> list[Buffer]:
+    return [n.buffer for n in walk(stmt) if isinstance(n, BufferLoad | BufferStore | BufferData)]
+
+
+def _item_bytes(dtype: str) -> int:
+    return {"bool": 1, "bfloat16": 2}.get(dtype) or np.dtype(dtype).itemsize
+
+
+def _finish(launch: LoweredLaunch, body: Stmt) -> None:
+    """Place shared memory and barriers."""
+    shared = {b for b in _used(body) if is_shared(b)}
+    sizes = {b.dtype: _item_bytes(b.dtype) for b in shared}
+    body, offsets, total = plan_shared(body, sizes)
+    ranges = {b: ("shared", at, at + buffer_size(b, sizes[b.dtype])) for b, at in offsets.items()}
+    launch.body = place_barriers(body, ranges, launch.thread_vars)
+    launch.shared, launch.shared_bytes = offsets, total
+    launch.wants_dynamic = total > STATIC_SHARED_BYTES
+
+
+class _DeviceSharing(Sharing):
+    """Every thread has its own registers, every block its own shared memory."""
+
+    def __init__(self, launch: LoweredLaunch):
+        self.launch = launch
+        self.ranges = launch.ranges
+        self.left: list[Buffer] = []  # buffers that stay in device memory
+
+    def fixed(self, buffer: Buffer) -> frozenset[Var]:
+        return self.launch.block_vars if is_shared(buffer) else self.launch.block_vars | self.launch.thread_vars
+
+    def whole(self, buffer: Buffer, shape: Sequence[PrimExpr], is_own: bool) -> bool:
+        """Whether the buffer stays as it is, in device memory."""
+        if buffer.scope != "global":
+            return False
+        if is_own and all(const_int(s) is not None for s in shape) and _bytes(shape, buffer.dtype) <= MOST_REGISTER_BYTES:
+            return False
+        self.left.append(buffer)
+        return True
+
+    def scope(self, buffer: Buffer, shape: Sequence[PrimExpr], path: tuple[Stmt, ...], is_own: bool) -> str:
+        if buffer.scope in SCOPES:
+            return str(buffer.scope)
+        if buffer.scope not in ("global", IN_REGISTERS):
+            raise CodegenError(f"buffer '{buffer.name}' has scope \"{buffer.scope}\", which no code exists for")
+        if any(const_int(s) is None for s in shape):
+            raise CodegenError(f"the register buffer '{buffer.name}' has a symbolic shape")
+        if not is_own:
+            raise CodegenError(
+                f"a thread reads elements of the register buffer '{buffer.name}' that it does not write itself",
+                hint='set its scope to "shared", or compute_at the block that writes it below the thread loops',
+            )
+        size = _bytes(shape, buffer.dtype)
+        if size > MOST_REGISTER_BYTES:
+            raise CodegenError(
+                f"the register buffer '{buffer.name}' needs {size} bytes in each thread, which has "
+                f"{MOST_REGISTER_BYTES} in registers",
+                hint="split its loops further over threads",
+            )
+        return IN_REGISTERS
+
+
+def _bytes(shape: Sequence[PrimExpr], dtype: str) -> int:
+    return int(np.prod([const_int(s) or 1 for s in shape], dtype=np.int64)) * _item_bytes(dtype)
+
+
+def _check_scratch(body: Stmt, left: list[Buffer], launch: LoweredLaunch) -> None:
+    """Refuse a launch that reads what other threads of it leave in device memory: they do not wait for each other."""
+    loaded = {n.buffer for n in walk(body) if isinstance(n, BufferLoad)}
+    for buffer in left:
+        if buffer in loaded:
+            raise CodegenError(
+                f"buffer '{buffer.name}' is written and read by different threads of one launch",
+                hint='set its scope to "shared", compute_at its block, or give the block a nest of its own',
+            )

@@ -1,0 +1,152 @@
+"""Cuts a function into launches and gives every thread axis of a launch one variable.
+
+Before:  for by in blockIdx.y(8): for ty in threadIdx.y(4): A_shared[ty] = …
+                                  for ty_1 in threadIdx.y(2): … A_shared[ty_1]
+After:   A_shared[ty] = …                      with by and ty given by the launch, ty in [0, 4)
+         if ty < 2: … A_shared[ty]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from autosched.errors import CodegenError
+from autosched.ir.node import map_children, walk
+from autosched.tir import expr as E
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import PrimExpr, Var, const_int
+from autosched.tir.functor import substitute, uses
+from autosched.tir.simplify import Analyzer
+from autosched.tir.stmt import AssertStmt, Evaluate, For, IfThenElse, LoopKind, SeqStmt, Stmt
+
+AXES = ("x", "y", "z")
+_NAMES = {"blockIdx": "b", "threadIdx": "t", "clusterIdx": "c"}
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadAxis:
+    """A hardware index: `tag` ("threadIdx.x"), the variable that stands for it, how many values it has."""
+
+    tag: str
+    var: Var
+    extent: int
+
+
+@dataclass(slots=True)
+class LoweredLaunch:
+    """`body` is what one thread does; shared buffers lie at their offsets (bytes) in the block's shared memory."""
+
+    body: Stmt
+    axes: tuple[ThreadAxis, ...]
+    shared: Mapping[Buffer, int] = field(default_factory=dict)
+    shared_bytes: int = 0
+    wants_dynamic: bool = False  # a buffer of scope "shared.dyn" asks for memory that is sized at the launch
+
+    def _size(self, kind: str) -> tuple[int, int, int]:
+        extents = {a.tag: a.extent for a in self.axes}
+        x, y, z = (extents.get(f"{kind}.{axis}", 1) for axis in AXES)
+        return x, y, z
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        """Blocks along x, y and z."""
+        return self._size("blockIdx")
+
+    @property
+    def block(self) -> tuple[int, int, int]:
+        """Threads of a block along x, y and z."""
+        return self._size("threadIdx")
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return math.prod(self.block)
+
+    @property
+    def block_vars(self) -> frozenset[Var]:
+        """The variables that have one value for all threads of a block."""
+        return frozenset(a.var for a in self.axes if not a.tag.startswith("threadIdx"))
+
+    @property
+    def thread_vars(self) -> frozenset[Var]:
+        """The variables that tell the threads of a block apart."""
+        return frozenset(a.var for a in self.axes if a.tag.startswith("threadIdx"))
+
+    @property
+    def ranges(self) -> dict[Var, tuple[int, int]]:
+        """(first value, number of values) of each thread axis' variable."""
+        return {a.var: (0, a.extent) for a in self.axes}
+
+    def analyzer(self) -> Analyzer:
+        """What is known of the thread axes."""
+        return Analyzer(self.ranges)
+
+
+def split_launches(body: Stmt) -> list[LoweredLaunch]:
+    """The launches of a function without blocks, in order. Raises CodegenError for a nest that no thread runs."""
+    return [bind_threads(nest) for nest in _nests(body)]
+
+
+def _nests(stmt: Stmt) -> Iterator[Stmt]:
+    match stmt:
+        case SeqStmt():
+            for s in stmt.seq:
+                yield from _nests(s)
+        case AssertStmt():
+            yield from _nests(stmt.body)
+        case Evaluate() if const_int(stmt.value) is not None:
+            return
+        case _:
+            yield stmt
+
+
+def bind_threads(nest: Stmt) -> LoweredLaunch:
+    """A launch of one nest. Raises CodegenError where no loop is bound, or an extent is no constant."""
+    loops = [n for n in walk(nest) if isinstance(n, For) and n.kind == LoopKind.THREAD_BINDING]
+    extents: dict[str, int] = {}
+    first: dict[str, For] = {}
+    for loop in loops:
+        if loop.thread.startswith(("vthread", "cthread")):
+            continue
+        count = const_int(loop.extent)
+        if count is None:
+            raise CodegenError(
+                f"the loop '{loop.loop_var.name}' is bound to {loop.thread} and its extent is no constant",
+                hint="specialize the function for the sizes",
+            )  # fmt: skip
+        extents[loop.thread] = max(extents.get(loop.thread, 1), count)
+        first.setdefault(loop.thread, loop)
+    if not extents:
+        what = f"loop '{nest.loop_var.name}'" if isinstance(nest, For) else "statement"
+        raise CodegenError(
+            f"the {what} at the top of the function is bound to no threads",
+            hint='bind its loops to "blockIdx.x" and "threadIdx.x", or apply dlight.gpu.Fallback()',
+        )
+    axes = {
+        tag: ThreadAxis(tag, Var(_name(tag), first[tag].loop_var.dtype), extents[tag])
+        for tag in sorted(extents, key=lambda t: (not t.startswith("block"), t))
+    }
+    return LoweredLaunch(_bound(nest, axes), tuple(axes.values()))
+
+
+def _name(tag: str) -> str:
+    kind, axis = tag.split(".")
+    return _NAMES[kind] + axis
+
+
+def _bound(stmt: Stmt, axes: Mapping[str, ThreadAxis]) -> Stmt:
+    if isinstance(stmt, For) and stmt.thread in axes:
+        axis = axes[stmt.thread]
+        if uses(stmt.body, {axis.var}):
+            raise CodegenError(
+                f"a statement depends on two loops, one inside of the other, that are bound to {stmt.thread}",
+                hint="one of them is to have another axis, or what is copied is to be needed by all threads (\"shared\")",
+            )
+        value: PrimExpr = E.add(E.cast(stmt.loop_var.dtype, axis.var), stmt.start)
+        body = _bound(substitute(stmt.body, {stmt.loop_var: value}), axes)
+        if const_int(stmt.extent) == axis.extent:
+            return body
+        return IfThenElse(E.compare(E.LT, axis.var, E.cast(axis.var.dtype, stmt.extent)), body)
+    return map_children(stmt, lambda c: _bound(c, axes) if isinstance(c, Stmt) else c)
