@@ -90,7 +90,9 @@ class MemoryEmitter(IndexEmitter):
 
     def declare(self, buffer: Buffer, pointer: Any, read_only: bool) -> None:
         """An argument: `pointer` is an i8*."""
-        typed = self.builder.bitcast(pointer, memory_type(buffer.dtype).as_pointer(pointer.type.addrspace), name=buffer.name)
+        typed = self.builder.bitcast(
+            pointer, memory_type(buffer.dtype).as_pointer(pointer.type.addrspace), name=buffer.name
+        )
         self.places[buffer] = Place(typed, tuple(strides_of(buffer)), False, read_only)
 
     def allocate(self, stmt: Allocate) -> None:
@@ -241,7 +243,9 @@ class MemoryEmitter(IndexEmitter):
 
     def load_row(self, dtype: str, place: Place, at: Affine, align: int) -> Any:
         vector = memory_type(dtype, self.lanes)
-        pointer = self.builder.bitcast(self.address(place, at.without_lane()), vector.as_pointer(place.pointer.type.addrspace))
+        pointer = self.builder.bitcast(
+            self.address(place, at.without_lane()), vector.as_pointer(place.pointer.type.addrspace)
+        )
         # A local row is padded at its end, so that a tail may be loaded whole; lanes that a condition leaves out may
         # lie before its start as well.
         is_whole = place.is_local and (self.mask is None or isinstance(self.mask, int))
@@ -303,7 +307,9 @@ class MemoryEmitter(IndexEmitter):
 
     def store_row(self, buffer: Buffer, value: Any, at: Affine, align: int) -> None:
         place = self.places[buffer]
-        pointer = self.builder.bitcast(self.address(place, at.without_lane()), value.type.as_pointer(place.pointer.type.addrspace))
+        pointer = self.builder.bitcast(
+            self.address(place, at.without_lane()), value.type.as_pointer(place.pointer.type.addrspace)
+        )
         mask = self.mask_vector()
         if isinstance(self.mask, int) and buffer in self.unmasked:
             mask = None

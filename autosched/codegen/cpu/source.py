@@ -241,6 +241,7 @@ class Writer:
 def _main_store(stmt: Stmt) -> tuple[str, str]:
     """(buffer, extents of the unrolled and vectorised loops around it) of the first store to an argument, if any."""
     own = {n.buffer for n in walk(stmt) if isinstance(n, Allocate)}
+    own |= {n.buffer for n in walk(stmt) if isinstance(n, BufferStore) and n.buffer.scope.startswith("shared")}
     found = ("tile", "")
     stack: list[tuple[Stmt, tuple[str, ...]]] = [(stmt, ())]
     while stack:  # in program order

@@ -58,6 +58,10 @@ def show(e: PrimExpr, names: Names | None = None, outer: int = 0) -> str:
         case E.Call(op="if_then_else"):
             c, a, b = (show(x, names, 1) for x in e.args)
             return f"({a} if {c} else {b})"
+        case E.StringImm():
+            return repr(e.value)
+        case E.Call(op="tvm_storage_sync"):
+            return "syncthreads()"
         case E.Call():
             return f"{e.op}({', '.join(show(a, names) for a in e.args)})"
         case E.Let():

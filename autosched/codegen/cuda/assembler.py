@@ -32,7 +32,9 @@ def assemble(ptx: str, arch: str) -> Assembled:
             nvjitlink.add_data(handle, nvjitlink.InputType.PTX, data, len(data), "kernel")
             nvjitlink.complete(handle)
         except nvjitlink.nvJitLinkError as error:
-            raise CodegenError(f"the assembler refuses the code for {arch}: {_log(handle, 'error') or error}") from error
+            raise CodegenError(
+                f"the assembler refuses the code for {arch}: {_log(handle, 'error') or error}"
+            ) from error
         cubin = bytearray(nvjitlink.get_linked_cubin_size(handle))
         nvjitlink.get_linked_cubin(handle, cubin)
         return _report(bytes(cubin), _log(handle, "info"))

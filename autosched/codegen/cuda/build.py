@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autosched.codegen.cpu.build import schedule_steps
 from autosched.codegen.cpu.source import Scratch, align_bytes, buffer_bytes
 from autosched.codegen.cuda.assembler import Assembled, assemble
+from autosched.codegen.cuda.compiled import CompiledCudaKernel
 from autosched.codegen.cuda.source import LaunchWriter
 from autosched.codegen.generator import GENERATOR
 from autosched.codegen.lower.device import LoweredDevice, lower_device
+from autosched.codegen.lower.flops import count_flops
+from autosched.codegen.lower.launches import LoweredLaunch
 from autosched.errors import CodegenError
+from autosched.ir.node import walk
+from autosched.runtime.cuda.kernel import MOST_BLOCKS, CudaKernel, Launch, LaunchResources, Resources
+from autosched.runtime.kernel import ArgSpec, pack_text
+from autosched.target import Target
+from autosched.target.gpus import GpuFacts
+from autosched.tir import expr as E
+from autosched.tir.buffer import Buffer
 from autosched.tir.function import PrimFunc
 from autosched.tir.in_place import overwritable
+from autosched.tir.stmt import BufferStore, For, LoopKind, Stmt
+
+NEXT_MODULE = "\n; ---- the next launch ----\n"  # between the NVVM IR texts of a kernel's launches
+MIN_BLOCKS = "min_blocks_per_sm"  # attribute of a function: it limits a thread's registers
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,21 +43,31 @@ class Generated:
     symbols: tuple[str, ...]
     scratch_bytes: int
 
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """How many threads run each entry."""
+        return tuple(
+            Launch(symbol, launch.grid, launch.block, (1, 1, 1), launch.shared_bytes if launch.wants_dynamic else 0)
+            for symbol, launch in zip(self.symbols, self.lowered.launches, strict=True)
+        )
 
-def generate(func: PrimFunc, name: str, header: str = "", min_blocks: int = 0) -> Generated:
+
+def generate(func: PrimFunc, name: str, header: str = "", check: GpuFacts | None = None) -> Generated:
     """Source and NVVM IR of a scheduled function, the same for all architectures.
 
-    min_blocks  blocks that a multiprocessor is to hold at once: it limits a thread's registers
-    Raises      CodegenError for what no CUDA code exists for
+    check   a device that the launches have to fit
+    Raises  CodegenError for what no CUDA code exists for
     """
     from autosched.codegen.cuda.numba_cuda import lower_kernels, offset, tile_intrinsic
 
     if len(func.buffers) != len(func.params):
         raise CodegenError(f"'{name}' has scalar parameters", hint="pass scalars as buffers of shape ()")
     lowered = lower_device(func)
+    for launch in lowered.launches if check is not None else ():
+        _check_launch(launch, check)  # type: ignore[arg-type]
     python_name = re.sub(r"\W", "_", name)
     in_place = frozenset((func.buffers[i], func.buffers[o]) for i, o in overwritable(func))
-    left: dict[object, int] = {}
+    left: dict[Buffer, int] = {}
     scratch_bytes = 0
     for buffer in lowered.scratch:
         left[buffer] = scratch_bytes
@@ -50,16 +76,134 @@ def generate(func: PrimFunc, name: str, header: str = "", min_blocks: int = 0) -
     writer = LaunchWriter(python_name, func.buffers, Scratch(), no_alias, in_place)
     functions = [f"{python_name}_l{i}" for i in range(len(lowered.launches))]
     for launch, function in zip(lowered.launches, functions, strict=True):
-        writer.write(launch, function, f"{function}_shared", left)  # type: ignore[arg-type]
-    source = header + "\n".join(writer.lines).rstrip() + "\n"
+        writer.write(launch, function, f"{function}_shared", left)
+    source = header + "\n" + "\n".join(writer.lines).rstrip() + "\n"
     digest = hashlib.sha256("\x1f".join((source, GENERATOR)).encode()).hexdigest()[:12]
     symbols = [f"{python_name}_{digest}_l{i}" for i in range(len(functions))]
-    names = {tile.name: tile_intrinsic(tile) for tile in writer.tiles.values()}  # type: ignore[arg-type]
+    names = {tile.name: tile_intrinsic(tile) for tile in writer.device_tiles}
     names["offset"] = offset
-    bounds = [(launch.threads, min_blocks) for launch in lowered.launches]
+    bounds = [(launch.threads, int(func.attrs.get(MIN_BLOCKS, 0))) for launch in lowered.launches]
     pointers = len(func.buffers) + 1
     texts = lower_kernels(source, functions, symbols, pointers, bounds, names, f"<autosched {name} {digest}>")
     return Generated(lowered, source, tuple(texts), tuple(symbols), scratch_bytes)
 
 
-__all__ = ["Assembled", "assemble", "generate", "schedule_steps"]
+def _check_launch(launch: LoweredLaunch, gpu: GpuFacts) -> None:
+    """Refuse a launch that the device cannot run."""
+    if launch.threads > gpu.max_threads_per_block:
+        raise CodegenError(f"a block has {launch.threads} threads, {gpu.arch} runs {gpu.max_threads_per_block} at most")
+    if launch.shared_bytes > gpu.max_shared_memory_per_block:
+        raise CodegenError(
+            f"a block needs {launch.shared_bytes} bytes of shared memory, {gpu.arch} has "
+            f"{gpu.max_shared_memory_per_block}",
+            hint="use smaller tiles or fewer stages",
+        )
+    for blocks, most, axis in zip(launch.grid, MOST_BLOCKS, "xyz", strict=True):
+        if blocks > most:
+            raise CodegenError(f"the launch has {blocks} blocks along {axis}, {most} is the most")
+
+
+def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, config: str) -> CompiledCudaKernel:
+    """Compile without looking into the cache. Raises CodegenError for what no CUDA code exists for."""
+    gpu = target.gpu
+    args = _arg_specs(func)
+    made = generate(func, name, _header(name, args, target, trace, config), gpu)
+    ptx, image, resources = _machine_code(made.texts, made.launches, gpu)
+    kernel = CudaKernel(
+        name=name,
+        args=args,
+        scratch_bytes=made.scratch_bytes,
+        source=made.source,
+        trace=trace,
+        config=config,
+        target=target.to_json(),
+        flops=int(func.attrs.get("flops", 0)) or sum(map(_count_flops, made.lowered.launches)),
+        generator=GENERATOR,
+        llvm_packed=pack_text(NEXT_MODULE.join(made.texts)),
+        launches=made.launches,
+        images={gpu.arch: image},
+        resources=resources,
+        ptx_packed=pack_text(ptx),
+    )
+    return CompiledCudaKernel(kernel)
+
+
+def add_images(kernel: CudaKernel, archs: Sequence[str]) -> CudaKernel:
+    """The kernel with machine code for further architectures ("sm_80"), or PTX for all later ones ("compute_80").
+
+    Raises CodegenError where the code does not fit an architecture.
+    """
+    from autosched.codegen.cuda.numba_cuda import to_ptx
+    from autosched.target.gpus import gpu_facts
+
+    texts = kernel.llvm.split(NEXT_MODULE) if kernel.launches else []
+    images = dict(kernel.images)
+    for arch in archs:
+        if arch in images:
+            continue
+        if arch.startswith("compute_"):
+            images[arch] = to_ptx(texts, arch).encode() if texts else b""
+        else:
+            images[arch] = _machine_code(texts, kernel.launches, gpu_facts(arch))[1]
+    return dataclasses.replace(kernel, images=images)
+
+
+def _machine_code(texts: Sequence[str], launches: Sequence[Launch], gpu: GpuFacts) -> tuple[str, bytes, Resources]:
+    """(PTX, cubin, what the launches use). Raises CodegenError for registers that do not suffice."""
+    from autosched.codegen.cuda.numba_cuda import to_ptx
+
+    if not texts:
+        return "", b"", Resources(())
+    ptx = to_ptx(texts, gpu.arch.replace("sm_", "compute_"))
+    found = assemble(ptx, gpu.arch)
+    return ptx, found.cubin, Resources(tuple(_resources(launch, found, gpu) for launch in launches))
+
+
+def _resources(launch: Launch, found: Assembled, gpu: GpuFacts) -> LaunchResources:
+    symbol = launch.symbol
+    if symbol not in found.registers:
+        raise CodegenError(f"the assembler's log does not name {symbol}", hint="another version of nvJitLink is there")
+    stack, spills = found.stack_bytes.get(symbol, 0), found.spill_bytes.get(symbol, 0)
+    if stack or spills:
+        raise CodegenError(
+            f"a thread's registers do not suffice on {gpu.arch}: {stack} bytes on the stack, {spills} of spills",
+            hint="use smaller register tiles, or unroll the loops that index them",
+        )
+    shared = found.shared_bytes.get(symbol, 0) + launch.shared_bytes
+    if gpu.compute_capability[0] == 9:  # here alone the log counts what is reserved for the system
+        shared -= gpu.reserved_shared
+    occupancy = gpu.occupancy(launch.threads, found.registers[symbol], shared)
+    return LaunchResources(found.registers[symbol], shared, stack, spills, occupancy)
+
+
+def _arg_specs(func: PrimFunc) -> tuple[ArgSpec, ...]:
+    """The arguments; those that are stored to are outputs."""
+    written = {n.buffer for n in walk(func.body) if isinstance(n, BufferStore)}
+    specs = []
+    for i, buffer in enumerate(func.buffers):
+        role = "output" if buffer in written else "input"
+        specs.append(ArgSpec(buffer.name or f"arg{i}", role, buffer.dtype, buffer.const_shape()))
+    return tuple(specs)
+
+
+def _count_flops(launch: LoweredLaunch) -> int:
+    body: Stmt = launch.body
+    for axis in launch.axes:
+        dtype = axis.var.dtype
+        body = For(axis.var, E.const(0, dtype), E.const(axis.extent, dtype), LoopKind.SERIAL, body)
+    return count_flops(body)
+
+
+def _header(name: str, args: tuple[ArgSpec, ...], target: Target, trace: str, config: str) -> str:
+    """The comment lines at the top of the source."""
+    shapes = ", ".join(f"{a.name}: {a.dtype}[{', '.join(map(str, a.shape))}]" for a in args)
+    lines = [
+        f"# {name}({shapes})",
+        f"# {target.kind.name} -arch={target.gpu.arch} | autosched {GENERATOR}",
+        f"# configuration: {config or 'default'}",
+    ]
+    lines += [f"# schedule: {step}" for step in schedule_steps(trace)]
+    return "\n".join(lines) + "\n"
+
+
+__all__ = ["Generated", "add_images", "compile_uncached", "generate"]

@@ -89,7 +89,7 @@ def to_ptx(texts: Sequence[str], arch: str) -> str:
         unit.verify()
         if any(_LIBDEVICE_CALL in text for text in texts):
             unit.driver._binding.lazy_add_module_to_program(unit._handle, *_libdevice(), "libdevice")
-        return unit.compile().decode().strip("\x00").strip()
+        return str(unit.compile().decode().strip("\x00").strip())
     except Exception as error:
         raise CodegenError(f"libnvvm refuses the code for {arch}: {unit.get_log() or error}") from error
 

@@ -36,6 +36,11 @@ class LaunchWriter(Writer):
     memory: str = ""
     left: Mapping[Buffer, int] = field(default_factory=dict)  # offsets of buffers that live between launches
 
+    @property
+    def device_tiles(self) -> list[DeviceTile]:
+        """The tiles of all launches."""
+        return [tile for tile in self.tiles.values() if isinstance(tile, DeviceTile)]
+
     def write(self, launch: LoweredLaunch, symbol: str, memory: str, left: Mapping[Buffer, int]) -> None:
         """A function that does what one thread does."""
         self.launch, self.memory, self.left = launch, memory, left
@@ -70,7 +75,8 @@ class LaunchWriter(Writer):
         buffers = tuple(b for b in used if not is_shared(b))
         shared = {b: self.launch.shared[b] for b in used if is_shared(b)}
         aliased = self.aliased(buffers)
-        key = f"{self.memory} {sorted(aliased)} {[*shared.values()]} {structural_key((buffers, variables, tuple(shared), stmt))}"
+        form = structural_key((buffers, variables, tuple(shared), stmt))
+        key = f"{self.memory} {sorted(aliased)} {[*shared.values()]} {form}"
         name = self.keys.get(key)
         if name is None:
             name = self.keys[key] = self.tile_name(stmt)

@@ -27,7 +27,6 @@ from autosched.codegen.cpu.types import (
     call_intrinsic,
     constant,
     is_signed,
-    item_bytes,
     lanes_of,
     memory_type,
     splat,
@@ -36,13 +35,13 @@ from autosched.codegen.cpu.types import (
 from autosched.codegen.cuda.functions import device_function
 from autosched.codegen.cuda.nvvm_builder import NvvmBuilder
 from autosched.codegen.lower.barriers import SYNC
-from autosched.errors import CodegenError
 from autosched.ir.node import walk
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import is_float, is_int
 from autosched.tir.expr import PrimExpr, const_int
-from autosched.tir.stmt import Allocate, BufferStore, For, IfThenElse, Stmt
+from autosched.tir.simplify import form_key
+from autosched.tir.stmt import Allocate, BufferStore, For, IfThenElse
 
 VECTOR_BYTES = 16  # the most that one instruction loads or stores
 SHARED_SPACE = 3  # the address space of a block's memory
@@ -164,6 +163,16 @@ class DeviceEmitter(TileEmitter):
         """How well an address is proven to be aligned, at most to a whole vector."""
         return math.gcd(VECTOR_BYTES, item * math.gcd(at.const, *(c for _, c, _ in at.terms)))
 
+    def raw_load(self, dtype: str, place: Place, at: Index) -> Any:
+        value = super().raw_load(dtype, place, at)
+        return self.constant_load(value, place)
+
+    def constant_load(self, value: Any, place: Place) -> Any:
+        """Tell LLVM that nobody writes what is loaded: such loads go through the read-only cache."""
+        if place.read_only and isinstance(value, ir.LoadInstr):
+            value.set_metadata("invariant.load", self.builder.module.add_metadata([]))
+        return value
+
     def load_row(self, dtype: str, place: Place, at: Affine, align: int) -> Any:
         vector = memory_type(dtype, self.lanes)
         align = self.row_bytes(place, at, align)
@@ -172,7 +181,7 @@ class DeviceEmitter(TileEmitter):
             return self.local_row(place, at, vector)
         words = _words(vector, align)
         pointer = self.builder.bitcast(start, words.as_pointer(place.pointer.type.addrspace))
-        loaded = self.builder.load(pointer, align=align)
+        loaded = self.constant_load(self.builder.load(pointer, align=align), place)
         return loaded if words is vector else self.builder.bitcast(loaded, vector)
 
     def local_row(self, place: Place, at: Affine, vector: Any) -> Any:
@@ -310,7 +319,9 @@ class DeviceEmitter(TileEmitter):
 
     def guarded(self, condition: PrimExpr, a: PrimExpr, b: PrimExpr) -> Any:
         c = self.value(condition)
-        if lanes_of(c) == 1 or not any(isinstance(x, BufferLoad | E.Call) for side in (a, b) for x in walk(side)):
+        if self.may_run(condition, a) and self.may_run(condition, b):
+            return self.choose(c, self.value(a), self.value(b))
+        if lanes_of(c) == 1:
             return super().guarded(condition, a, b)
 
         def emit(lane: int) -> Any:
@@ -324,6 +335,16 @@ class DeviceEmitter(TileEmitter):
         for lane, value in enumerate(values):
             result = self.builder.insert_element(result, value, I32(lane))
         return result
+
+    def may_run(self, condition: PrimExpr, side: PrimExpr) -> bool:
+        """Whether a side may be computed though it is not taken: it reads registers or what the condition has read."""
+        known = {form_key(x) for x in walk(condition) if isinstance(x, BufferLoad)}
+        for x in walk(side):
+            if isinstance(x, E.Call):
+                return False
+            if isinstance(x, BufferLoad) and not self.places[x.buffer].is_local and form_key(x) not in known:
+                return False
+        return True
 
     # --- effects and functions ----------------------------------------------------------------------------------
 
@@ -355,7 +376,9 @@ class DeviceEmitter(TileEmitter):
         low, high = (-(1 << width - 1), (1 << width - 1) - 1) if is_signed(target) else (0, (1 << width) - 1)
         first = -float(-low)
         beyond = float(high + 1)
-        inside = b.and_(b.fcmp_ordered(">=", x, constant(x.type, first)), b.fcmp_ordered("<", x, constant(x.type, beyond)))
+        inside = b.and_(
+            b.fcmp_ordered(">=", x, constant(x.type, first)), b.fcmp_ordered("<", x, constant(x.type, beyond))
+        )
         safe = b.select(inside, x, constant(x.type, 0.0))
         value = b.fptosi(safe, to) if is_signed(target) else b.fptoui(safe, to)
         over = b.fcmp_ordered(">=", x, constant(x.type, beyond))

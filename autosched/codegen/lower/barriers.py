@@ -112,9 +112,7 @@ class _Placer:
                     return seq(barrier(), new), pending
                 pending |= self.accesses(stmt.condition)
                 then, after = self.visit(stmt.then_case, pending)
-                other, after_other = (
-                    (None, pending) if stmt.else_case is None else self.visit(stmt.else_case, pending)
-                )
+                other, after_other = (None, pending) if stmt.else_case is None else self.visit(stmt.else_case, pending)
                 return dataclasses.replace(stmt, then_case=then, else_case=other), after | after_other
             case Allocate() | AssertStmt():
                 body, pending = self.visit(stmt.body, pending)

@@ -1,4 +1,4 @@
-"""The lowering of a function that is scheduled for a GPU: launches of threads, with buffers, barriers and shared memory.
+"""The lowering of a function that is scheduled for a GPU: launches, buffers, barriers, shared memory.
 
 What a schedule may use (what templates are written with):
 
@@ -6,17 +6,16 @@ What a schedule may use (what templates are written with):
   bound to one thread axis are the same threads: the largest extent counts, smaller ones leave threads idle. Extents of
   bound loops are constants.
 - scopes: "local" (registers of a thread), "shared" and "shared.dyn" (a block's memory; buffers that do not live at one
-  time share bytes; more than 48 KiB become dynamic memory by itself), "global" (what one launch hands to another; one
-  that only a thread itself uses becomes local).
+  time share bytes; more than 48 KiB become dynamic memory by itself), "global" (what one launch hands to another; what
+  only one thread uses becomes local).
 - `cache_read(block, i, "shared")` + `compute_at` + `fuse`, `split`, `bind` to threadIdx: a cooperative copy. Barriers are
   placed by analysis. They cannot stand under conditions or in loops that depend on threadIdx.
 - `cache_write(block, 0, "local")` + `reverse_compute_at`: a register tile. Loops that index it are unrolled by
   themselves; `decompose_reduction` is not needed (start values are placed before the reduction).
-- `vectorize`: at most 128 bits at once; the accesses are one instruction where they are proven to be aligned (arguments
-  are at multiples of 16 bytes), else several. Conditions that split a vector run its lanes one by one.
+- `vectorize`: at most 128 bits at once; an access is one instruction where its address is proven to be aligned, else
+  several (arguments are at multiples of 16 bytes). Conditions that split a vector run its lanes one by one.
 - `storage_align`, `unroll`, `annotate`, `compute_at`, `reverse_compute_at`, `rfactor` as on a CPU. Sizes that the tile does not
   divide are guarded; guards that would only spare unused registers are dropped.
-- a reduction loop bound to threadIdx.x/y/z: its threads add up with shuffles, see `cross_thread.py`.
 """
 
 from __future__ import annotations
@@ -126,7 +125,11 @@ class _DeviceSharing(Sharing):
         """Whether the buffer stays as it is, in device memory."""
         if buffer.scope != "global":
             return False
-        if is_own and all(const_int(s) is not None for s in shape) and _bytes(shape, buffer.dtype) <= MOST_REGISTER_BYTES:
+        if (
+            is_own
+            and all(const_int(s) is not None for s in shape)
+            and _bytes(shape, buffer.dtype) <= MOST_REGISTER_BYTES
+        ):
             return False
         self.left.append(buffer)
         return True

@@ -142,7 +142,7 @@ def _bound(stmt: Stmt, axes: Mapping[str, ThreadAxis]) -> Stmt:
         if uses(stmt.body, {axis.var}):
             raise CodegenError(
                 f"a statement depends on two loops, one inside of the other, that are bound to {stmt.thread}",
-                hint="one of them is to have another axis, or what is copied is to be needed by all threads (\"shared\")",
+                hint='one of them is to have another axis, or what is copied is to be needed by all threads ("shared")',
             )
         value: PrimExpr = E.add(E.cast(stmt.loop_var.dtype, axis.var), stmt.start)
         body = _bound(substitute(stmt.body, {stmt.loop_var: value}), axes)

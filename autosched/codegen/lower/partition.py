@@ -18,7 +18,7 @@ from autosched.codegen.lower.loops import const_range, enter
 from autosched.codegen.lower.tidy import difference, tidy
 from autosched.ir.node import Node, children, map_children, walk
 from autosched.tir import expr as E
-from autosched.tir.expr import IntImm, PrimExpr, all_of
+from autosched.tir.expr import IntImm, PrimExpr, Var, all_of
 from autosched.tir.functor import free_vars, replace_buffers, rewrite
 from autosched.tir.simplify import Analyzer, Linear, fold, form_key, split_conditions
 from autosched.tir.stmt import Allocate, For, IfThenElse, LoopKind, Stmt, seq

@@ -16,7 +16,11 @@ from autosched.tir.stmt import For, IfThenElse, LoopKind, SeqStmt, Stmt
 
 def lower_vthreads(stmt: Stmt) -> Stmt:
     """The statement without loops bound to virtual threads."""
-    if isinstance(stmt, For) and stmt.kind == LoopKind.THREAD_BINDING and stmt.thread.startswith(("vthread", "cthread")):
+    if (
+        isinstance(stmt, For)
+        and stmt.kind == LoopKind.THREAD_BINDING
+        and stmt.thread.startswith(("vthread", "cthread"))
+    ):
         loop = dataclasses.replace(stmt, kind=LoopKind.UNROLLED, thread="")
         return _sunk(loop, lower_vthreads(stmt.body))
     return map_children(stmt, lambda c: lower_vthreads(c) if isinstance(c, Stmt) else c)

@@ -1,0 +1,129 @@
+"""A GPU's launch as serial loops: the threads of a block one after the other between its barriers.
+
+Before:  A_shared[tx] = …; barrier; … A_shared[0]                               (one thread of a block)
+After:   for bx: A_shared = …; (for tx: A_shared[tx] = …), (for tx: … A_shared[0])
+A register buffer that lives across a barrier gets an element for each thread. This is how a schedule is checked on a
+CPU; it says nothing of barriers that are missing, which the emulator finds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from autosched.codegen.lower.barriers import is_barrier
+from autosched.codegen.lower.device import LoweredDevice
+from autosched.codegen.lower.launches import LoweredLaunch, ThreadAxis
+from autosched.errors import CodegenError
+from autosched.ir.node import walk
+from autosched.tir import expr as E
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.expr import PrimExpr
+from autosched.tir.function import PrimFunc
+from autosched.tir.functor import rewrite, substitute
+from autosched.tir.stmt import (
+    Allocate,
+    AssertStmt,
+    BufferStore,
+    For,
+    IfThenElse,
+    LetStmt,
+    LoopKind,
+    SeqStmt,
+    Stmt,
+    seq,
+)  # fmt: skip
+
+
+def serial_threads(func: PrimFunc, lowered: LoweredDevice, descending: bool = False) -> PrimFunc:
+    """The lowered function for a CPU. With `descending` the last thread of a block comes first."""
+    body = seq(*(_blocks(launch, descending) for launch in lowered.launches))
+    for buffer in reversed(lowered.scratch):
+        body = Allocate(buffer, body)
+    return func.with_body(body)
+
+
+def _blocks(launch: LoweredLaunch, descending: bool) -> Stmt:
+    threads = [a for a in reversed(launch.axes) if a.tag.startswith("threadIdx")]
+    body = _Serial(threads, descending).visit(launch.body)
+    for buffer in launch.shared:
+        body = Allocate(buffer, body)
+    for axis in reversed([a for a in launch.axes if not a.tag.startswith("threadIdx")]):
+        body = _loop(axis, body)
+    return body
+
+
+def _loop(axis: ThreadAxis, body: Stmt, descending: bool = False) -> For:
+    dtype = axis.var.dtype
+    if descending:
+        body = substitute(body, {axis.var: E.sub(E.const(axis.extent - 1, dtype), axis.var)})
+    return For(axis.var, E.const(0, dtype), E.const(axis.extent, dtype), LoopKind.SERIAL, body)
+
+
+def _has_barrier(stmt: Stmt) -> bool:
+    return any(isinstance(n, Stmt) and is_barrier(n) for n in walk(stmt))
+
+
+@dataclasses.dataclass(slots=True)
+class _Serial:
+    threads: Sequence[ThreadAxis]
+    descending: bool
+
+    def visit(self, stmt: Stmt) -> Stmt:
+        """A statement of one thread as one of all threads of a block."""
+        if not _has_barrier(stmt):
+            return self.run(stmt)
+        match stmt:
+            case SeqStmt():
+                return self.parts(stmt.seq)
+            case For():
+                kind = LoopKind.SERIAL if stmt.kind == LoopKind.UNROLLED else stmt.kind
+                return dataclasses.replace(stmt, kind=kind, body=self.visit(stmt.body))
+            case IfThenElse():
+                other = None if stmt.else_case is None else self.visit(stmt.else_case)
+                return IfThenElse(stmt.condition, self.visit(stmt.then_case), other)
+            case Allocate():
+                return self.allocate(stmt)
+            case AssertStmt():
+                return self.visit(stmt.body)
+            case LetStmt():
+                return self.visit(substitute(stmt.body, {stmt.var: stmt.value}))
+            case _ if is_barrier(stmt):
+                return SeqStmt(())
+        raise CodegenError(f"a barrier stands inside of a {type(stmt).__name__}")
+
+    def parts(self, stmts: Sequence[Stmt]) -> Stmt:
+        found: list[Stmt] = []
+        together: list[Stmt] = []
+        for s in (*stmts, None):
+            if s is not None and not _has_barrier(s):
+                together.append(s)
+                continue
+            if together:
+                found.append(self.run(seq(*together)))
+                together = []
+            if s is not None and not is_barrier(s):
+                found.append(self.visit(s))
+        return seq(*found)
+
+    def run(self, stmt: Stmt) -> Stmt:
+        """The statement for each thread."""
+        for axis in self.threads:
+            stmt = _loop(axis, stmt, self.descending)
+        return stmt
+
+    def allocate(self, stmt: Allocate) -> Stmt:
+        """One copy of the buffer for each thread."""
+        own = stmt.buffer
+        sizes = tuple(E.const(a.extent, a.var.dtype) for a in self.threads)
+        wide = Buffer(own.name, (*sizes, *own.shape), own.dtype)
+        place: tuple[PrimExpr, ...] = tuple(a.var for a in self.threads)
+
+        def step(x: object) -> object:
+            if isinstance(x, BufferLoad) and x.buffer is own:
+                return BufferLoad(wide, (*place, *x.indices))
+            if isinstance(x, BufferStore) and x.buffer is own:
+                return BufferStore(wide, x.value, (*place, *x.indices))
+            return x
+
+        return Allocate(wide, self.visit(rewrite(stmt.body, step)))

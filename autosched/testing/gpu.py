@@ -1,0 +1,46 @@
+"""Checks of functions that are scheduled for a GPU, on machines without one."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from autosched.codegen import compile_func
+from autosched.codegen.lower.device import lower_device
+from autosched.codegen.lower.serial_threads import serial_threads
+from autosched.runtime.cpu.kernel import CpuKernel
+from autosched.runtime.loader import load_objects
+from autosched.tir.function import PrimFunc
+
+Array = np.ndarray[Any, Any]
+
+
+def run_serially(func: PrimFunc, *arrays: Array) -> None:
+    """Run a scheduled function on a CPU, its threads one after the other between barriers; outputs are written.
+
+    That is done twice, with the first and with the last thread of each block ahead, from the same start. Raises
+    CodegenError for what no GPU code exists for, AssertionError where the order of the threads shows in the results.
+    """
+    lowered = lower_device(func)
+    before = [a.copy() for a in arrays]
+    _run(serial_threads(func, lowered), arrays)
+    _run(serial_threads(func, lower_device(func), descending=True), before)
+    for array, other in zip(arrays, before, strict=True):
+        np.testing.assert_array_equal(array, other, err_msg="the order of the threads shows")
+
+
+def _run(func: PrimFunc, arrays: Any) -> None:
+    kernel = compile_func(func, "cpu", name="serial", use_cache=False).kernel
+    assert isinstance(kernel, CpuKernel), "it was compiled for a CPU"
+    addresses = load_objects([kernel])
+    scratch = np.full(kernel.scratch_size(1) + 64, 0xFF, np.uint8)  # NaN: nothing is there before it is written
+    start = scratch.ctypes.data + -scratch.ctypes.data % 64
+    whole = [np.ascontiguousarray(a) for a in arrays]
+    slots = (ctypes.c_void_p * (len(whole) + 1))(*(a.ctypes.data for a in whole), start)
+    prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)
+    for phase in kernel.phases:
+        prototype(addresses[phase.symbol])(ctypes.addressof(slots), 0, phase.n_tasks, 0)
+    for array, result in zip(arrays, whole, strict=True):
+        array[...] = result

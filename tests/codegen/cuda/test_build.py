@@ -1,0 +1,114 @@
+"""Kernels for NVIDIA GPUs: source, PTX, machine code and what it uses."""
+
+import re
+
+import pytest
+
+from autosched.codegen import compile_func
+from autosched.codegen.cuda.build import add_images
+from autosched.errors import CodegenError
+from autosched.target import Target
+from tests.codegen.gpu_programs import elementwise, tiled_product
+from tests.codegen.lower.test_launches import bind, two_blocks
+
+pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
+pytest.importorskip("cuda.bindings.nvjitlink", reason="cuda-bindings is not installed")
+
+ARCHS = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120"]
+
+
+def compiled(func, arch="sm_90a", name="main"):
+    return compile_func(func, f"cuda -arch={arch}", name=name, use_cache=False)
+
+
+def test_a_product_becomes_machine_code_without_stack():
+    made = compiled(tiled_product(70, 67, 9, per_thread=(4, 4)).func, "sm_75", "dense")
+    kernel, used = made.kernel, made.report()
+    assert (used.stack_bytes, used.spill_bytes) == (0, 0)
+    assert 32 <= used.registers <= 128
+    assert 4096 <= used.shared_bytes < 5000
+    assert 0 < used.occupancy <= 1
+    assert kernel.launches[0].grid == (2, 2, 1)
+    assert kernel.launches[0].shared_bytes == 0
+    assert f".entry {kernel.launches[0].symbol}" in kernel.ptx
+    images = add_images(kernel, ARCHS).images  # which refuses stack and spills
+    assert list(images) == ARCHS
+    assert all(image.startswith(b"\x7fELF") for image in images.values())
+
+
+def test_memory_is_moved_by_128_bits():
+    ptx = compiled(tiled_product(128, 128, 64).func).kernel.ptx
+    for text in ("ld.global.nc.v4", "st.shared.v4", "ld.shared.v4", "st.global.v4"):
+        assert text in ptx
+    assert not re.search(r"(ld|st)\.local", ptx)
+
+
+def test_addresses_that_are_not_aligned_are_loaded_one_by_one():
+    assert ".v4" not in compiled(tiled_product(64, 67, 8).func).kernel.ptx.split("st.global")[-1]
+
+
+def test_source_is_readable_python():
+    made = compiled(tiled_product(128, 128, 64).func, name="dense")
+    assert "def dense_l0(A, B, bias, D, scratch):  # 2 x 2 blocks of 16 x 8 threads, 4096 bytes" in made.source
+    assert "tx = cuda.threadIdx.x" in made.source
+    assert "# for ax2_0 in range(8):" in made.source.replace("#     for", "# for")
+    assert "syncthreads()" in made.source
+    assert "D_8x4(A, B, " in made.source
+    compile(made.source, "source", "exec")
+
+
+def test_equal_input_gives_equal_bytes():
+    first, second = (compiled(tiled_product(70, 65, 9).func).kernel for _ in range(2))
+    assert first.images == second.images
+    assert first.source == second.source
+
+
+def test_launches_with_memory_between():
+    s = two_blocks()
+    bind(s, "B", 16)
+    bind(s, "C", 32)
+    kernel = compiled(s.func).kernel
+    assert len(kernel.launches) == len(kernel.resources.launches) == 2
+    assert kernel.scratch_bytes == 256
+    assert kernel.ptx.count(".entry") == 2
+
+
+def test_dynamic_shared_memory():
+    kernel = compiled(tiled_product(128, 128, 256, (128, 128, 64), (4, 4), unroll=False).func).kernel
+    assert kernel.launches[0].shared_bytes == kernel.resources.shared_bytes == 65536
+
+
+def test_more_shared_memory_than_there_is_is_refused_before_assembling():
+    func = tiled_product(128, 128, 256, (128, 128, 64), (4, 4), unroll=False).func
+    with pytest.raises(CodegenError, match="65536 bytes of shared memory"):
+        compile_func(func, Target("cuda -arch=sm_75 -max_shared_memory_per_block=49152"), use_cache=False)
+
+
+def test_too_many_threads_are_refused():
+    with pytest.raises(CodegenError, match="2048 threads"):
+        compiled(tiled_product(64, 64, 8, (64, 64, 8), (1, 2)).func)
+
+
+def test_registers_that_do_not_suffice_are_refused():
+    s = tiled_product(128, 128, 4, (128, 128, 2), (16, 16))
+    with pytest.raises(CodegenError, match="registers do not suffice"):
+        compiled(s.func)
+
+
+def test_further_architectures():
+    kernel = add_images(compiled(elementwise((1000,)).func).kernel, ["sm_80", "sm_90a", "compute_75"])
+    assert list(kernel.images) == ["sm_90a", "sm_80", "compute_75"]
+    assert b".target sm_75" in kernel.images["compute_75"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64", "int32", "int8", "int64"])
+def test_elementwise(dtype):
+    made = compiled(elementwise((1024,), 4, dtype).func)
+    assert made.report().stack_bytes == 0
+
+
+def test_the_cache_gives_a_kernel_back():
+    func = elementwise((77,)).func
+    first, second = (compile_func(func, "cuda -arch=sm_80", name="twice") for _ in range(2))
+    assert second.from_cache
+    assert first.kernel == second.kernel

@@ -1,0 +1,71 @@
+"""Small functions scheduled for a GPU, which several tests compile."""
+
+from __future__ import annotations
+
+from autosched import te
+from autosched.tir import PrimFunc
+from autosched.tir.schedule import Schedule
+
+
+def product(m: int, n: int, k: int, dtype: str = "float32") -> PrimFunc:
+    """D = max(A @ B + bias, 0), with float32 sums."""
+    a, b = te.placeholder((m, k), dtype, name="A"), te.placeholder((k, n), dtype, name="B")
+    bias = te.placeholder((n,), "float32", name="bias")
+    axis = te.reduce_axis((0, k), "k")
+    c = te.compute(
+        (m, n),
+        lambda i, j: te.sum(a[i, axis].astype("float32") * b[axis, j].astype("float32"), axis=axis), name="C",
+    )  # fmt: skip
+    d = te.compute((m, n), lambda i, j: te.if_then_else(c[i, j] + bias[j] > 0.0, c[i, j] + bias[j], 0.0), name="D")
+    return te.create_prim_func([a, b, bias, d])
+
+
+def tiled_product(
+    m: int, n: int, k: int, tile: tuple[int, int, int] = (64, 64, 8), per_thread: tuple[int, int] = (8, 4),
+    scope: str = "shared", dtype: str = "float32", unroll: bool = True,
+) -> Schedule:  # fmt: skip
+    """A tile of the result for each block, through shared memory, with a register tile for each thread."""
+    (rows, columns, depth), (own_rows, own_columns) = tile, per_thread
+    threads = rows // own_rows, columns // own_columns
+    s = Schedule(product(m, n, k, dtype))
+    i, j = s.get_loops("D")
+    by, ty, i1 = s.split(i, [None, threads[0], own_rows])
+    bx, tx, j1 = s.split(j, [None, threads[1], own_columns])
+    s.reorder(by, bx, ty, tx, i1, j1)
+    for loop, axis in ((by, "blockIdx.y"), (bx, "blockIdx.x"), (ty, "threadIdx.y"), (tx, "threadIdx.x")):
+        s.bind(loop, axis)
+    s.compute_at("C", tx, preserve_unit_loops=True)
+    s.set_scope("C", 0, "local")
+    s.vectorize(j1)
+    ii, jj, kk = s.get_loops("C")[-3:]
+    outer, inner = s.split(kk, [None, depth])
+    s.reorder(outer, inner, ii, jj)
+    if unroll:
+        s.unroll(inner)
+    s.vectorize(jj)
+    for which in (0, 1):
+        copy = s.cache_read("C", which, scope)
+        s.compute_at(copy, outer, preserve_unit_loops=True)
+        share(s, s.fuse(*s.get_loops(copy)[-2:]), *threads)
+    return s
+
+
+def share(s: Schedule, loop, ty: int, tx: int, vector: int = 4) -> None:  # type: ignore[no-untyped-def]
+    """Let the threads of a block copy together, each some elements side by side."""
+    _, y, x, v = s.split(loop, [None, ty, tx, vector])
+    s.bind(y, "threadIdx.y")
+    s.bind(x, "threadIdx.x")
+    s.vectorize(v)
+
+
+def elementwise(shape: tuple[int, ...], vector: int = 4, dtype: str = "float32") -> Schedule:
+    """B = A * 2 + 1, some elements side by side for each thread."""
+    a = te.placeholder(shape, dtype, name="A")
+    b = te.compute(shape, lambda *i: a[i] * te.const(2, dtype) + te.const(1, dtype), name="B")
+    s = Schedule(te.create_prim_func([a, b]))
+    loop = s.fuse(*s.get_loops("B"))
+    bx, tx, v = s.split(loop, [None, 128, vector])
+    s.bind(bx, "blockIdx.x")
+    s.bind(tx, "threadIdx.x")
+    s.vectorize(v)
+    return s

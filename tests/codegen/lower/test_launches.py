@@ -1,0 +1,106 @@
+"""Nests as launches, thread axes as variables."""
+
+import pytest
+
+from autosched import te
+from autosched.codegen.lower.device import lower_device
+from autosched.errors import CodegenError
+from autosched.ir.node import walk
+from autosched.tir import For, IfThenElse
+from autosched.tir.schedule import Schedule
+from tests.codegen.gpu_programs import elementwise, tiled_product
+
+
+def two_blocks(n=64):
+    a = te.placeholder((n,), name="A")
+    b = te.compute((n,), lambda i: a[i] * 2.0, name="B")
+    c = te.compute((n,), lambda i: b[n - 1 - i] + 1.0, name="C")
+    return Schedule(te.create_prim_func([a, c]))
+
+
+def bind(s, block, threads):
+    bx, tx = s.split(s.get_loops(block)[0], [None, threads])
+    s.bind(bx, "blockIdx.x")
+    s.bind(tx, "threadIdx.x")
+
+
+def test_axes_of_a_product():
+    (launch,) = lower_device(tiled_product(130, 70, 16).func).launches
+    assert (launch.grid, launch.block) == ((2, 3, 1), (16, 8, 1))
+    assert [a.var.name for a in launch.axes] == ["bx", "by", "tx", "ty"]
+    assert not any(isinstance(n, For) and n.thread for n in walk(launch.body))
+
+
+def test_each_nest_is_a_launch_and_what_lies_between_is_scratch():
+    s = two_blocks()
+    bind(s, "B", 16)
+    bind(s, "C", 32)
+    lowered = lower_device(s.func)
+    assert [x.block[0] for x in lowered.launches] == [16, 32]
+    assert [b.name for b in lowered.scratch] == ["B"]
+
+
+def test_fewer_threads_than_the_block_has_wait():
+    s = two_blocks()
+    (i,) = s.get_loops("C")
+    bx, tx = s.split(i, [None, 32])
+    s.bind(bx, "blockIdx.x")
+    s.compute_at("B", bx)
+    s.set_scope("B", 0, "shared")
+    s.bind(tx, "threadIdx.x")
+    y, x = s.split(s.get_loops("B")[-1], [None, 8])
+    s.bind(x, "threadIdx.x")
+    (launch,) = lower_device(s.func).launches
+    assert launch.block == (32, 1, 1)
+    assert any(isinstance(n, IfThenElse) and "tx < 8" in str(n.condition) for n in walk(launch.body))
+
+
+def test_a_nest_without_threads_is_refused():
+    with pytest.raises(CodegenError, match="bound to no threads") as caught:
+        lower_device(two_blocks().func)
+    assert "Fallback" in str(caught.value)
+
+
+def test_a_launch_that_hands_global_memory_to_itself_is_refused():
+    s = two_blocks()
+    (i,) = s.get_loops("C")
+    bx, tx = s.split(i, [None, 32])
+    s.bind(bx, "blockIdx.x")
+    s.compute_at("B", bx)
+    s.bind(tx, "threadIdx.x")
+    s.bind(s.get_loops("B")[-1], "threadIdx.x")
+    with pytest.raises(CodegenError, match="different threads of one launch"):
+        lower_device(s.func)
+
+
+def test_registers_of_another_thread_are_refused():
+    s = two_blocks()
+    (i,) = s.get_loops("C")
+    bx, tx = s.split(i, [None, 32])
+    s.bind(bx, "blockIdx.x")
+    s.compute_at("B", bx)
+    s.set_scope("B", 0, "local")
+    s.bind(tx, "threadIdx.x")
+    s.bind(s.get_loops("B")[-1], "threadIdx.x")
+    with pytest.raises(CodegenError, match="does not write itself"):
+        lower_device(s.func)
+
+
+def test_what_a_thread_uses_itself_is_kept_in_registers():
+    s = two_blocks()
+    (i,) = s.get_loops("C")
+    bx, tx = s.split(i, [None, 32])
+    s.bind(bx, "blockIdx.x")
+    s.bind(tx, "threadIdx.x")
+    s.compute_at("B", tx)
+    assert not lower_device(s.func).scratch
+
+
+def test_large_register_buffers_are_refused():
+    with pytest.raises(CodegenError, match="needs 4096 bytes in each thread"):
+        lower_device(tiled_product(64, 64, 8, (64, 64, 8), (32, 32)).func)
+
+
+def test_vectors_and_tails():
+    (launch,) = lower_device(elementwise((1000,)).func).launches
+    assert launch.grid == (2, 1, 1)

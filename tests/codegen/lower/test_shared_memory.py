@@ -1,0 +1,54 @@
+"""Where shared buffers lie in a block's memory."""
+
+import numpy as np
+
+from autosched import te
+from autosched.codegen.lower.device import lower_device
+from autosched.testing.gpu import run_serially
+from autosched.tir.schedule import Schedule
+from tests.codegen.gpu_programs import tiled_product
+
+
+def reversed_plus_one(source, n):
+    return lambda i: source[n - 1 - i] + 1.0
+
+
+def chain(n=256, steps=4):
+    """Each step reverses what the one before left in shared memory."""
+    a = te.placeholder((n,), name="A")
+    stage = a
+    for step in range(steps):
+        stage = te.compute((n,), reversed_plus_one(stage, n), name=f"S{step}")
+    s = Schedule(te.create_prim_func([a, stage]))
+    bx, tx = s.split(s.get_loops(f"S{steps - 1}")[0], [None, n])
+    s.bind(bx, "blockIdx.x")
+    s.bind(tx, "threadIdx.x")
+    for step in reversed(range(steps - 1)):
+        s.compute_at(f"S{step}", bx)
+        s.set_scope(f"S{step}", 0, "shared")
+        s.bind(s.get_loops(f"S{step}")[-1], "threadIdx.x")
+    return s.func
+
+
+def test_buffers_that_do_not_live_at_one_time_share_bytes():
+    (launch,) = lower_device(chain(steps=5)).launches
+    assert len(launch.shared) == 4
+    assert launch.shared_bytes == 2 * 256 * 4
+
+
+def test_the_barriers_of_shared_bytes_are_right():
+    a, out = np.arange(256, dtype="f"), np.zeros(256, "f")
+    run_serially(chain(steps=5), a, out)
+    np.testing.assert_array_equal(out, a[::-1] + 5)
+
+
+def test_buffers_of_one_loop_lie_side_by_side():
+    (launch,) = lower_device(tiled_product(128, 128, 64).func).launches
+    assert sorted(launch.shared.values()) == [0, 64 * 8 * 4]
+    assert not launch.wants_dynamic
+
+
+def test_more_than_48_kib_are_sized_at_the_launch():
+    (launch,) = lower_device(tiled_product(128, 128, 256, (128, 128, 64), (8, 8)).func).launches
+    assert launch.shared_bytes == 2 * 128 * 64 * 4
+    assert launch.wants_dynamic
