@@ -8,14 +8,14 @@ What a schedule may use (what templates are written with):
 - scopes: "local" (registers of a thread), "shared" and "shared.dyn" (a block's memory; buffers that do not live at one
   time share bytes; more than 48 KiB become dynamic memory by itself), "global" (what one launch hands to another; what
   only one thread uses becomes local).
-- `cache_read(block, i, "shared")` + `compute_at` + `fuse`, `split`, `bind` to threadIdx: a cooperative copy. Barriers are
-  placed by analysis. They cannot stand under conditions or in loops that depend on threadIdx.
+- `cache_read(block, i, "shared")` + `compute_at` + `fuse`, `split`, `bind` to threadIdx: a cooperative copy. Barriers
+  are placed by analysis. They cannot stand under conditions or in loops that depend on threadIdx.
 - `cache_write(block, 0, "local")` + `reverse_compute_at`: a register tile. Loops that index it are unrolled by
   themselves; `decompose_reduction` is not needed (start values are placed before the reduction).
 - `vectorize`: at most 128 bits at once; an access is one instruction where its address is proven to be aligned, else
   several (arguments are at multiples of 16 bytes). Conditions that split a vector run its lanes one by one.
-- `storage_align`, `unroll`, `annotate`, `compute_at`, `reverse_compute_at`, `rfactor` as on a CPU. Sizes that the tile does not
-  divide are guarded; guards that would only spare unused registers are dropped.
+- `storage_align`, `unroll`, `compute_at`, `reverse_compute_at`, `rfactor` as on a CPU. Sizes that a tile does not divide
+  are guarded; guards that would only spare unused registers are dropped.
 """
 
 from __future__ import annotations
