@@ -14,8 +14,8 @@ What a schedule may use (what templates are written with):
   themselves; `decompose_reduction` is not needed (start values are placed before the reduction).
 - `vectorize`: at most 128 bits at once; an access is one instruction where its address is proven to be aligned, else
   several (arguments are at multiples of 16 bytes). Conditions that split a vector run its lanes one by one.
-- `storage_align`, `unroll`, `compute_at`, `reverse_compute_at`, `rfactor` as on a CPU. Sizes that a tile does not divide
-  are guarded; guards that would only spare unused registers are dropped.
+- `storage_align`, `unroll`, `compute_at`, `reverse_compute_at`, `rfactor` as on a CPU. Sizes that a tile does not
+  divide are guarded; guards that would only spare unused registers are dropped.
 """
 
 from __future__ import annotations
