@@ -147,7 +147,7 @@ AUTOSCHED_TUNE = switch(
     "AUTOSCHED_TUNE",
     "lookup",
     "lookup: a build reads the usual databases; off: it reads none, every kernel has its default and nothing is tuned; "
-    "tune: a model's kernels without a trusted record are tuned before it is built; force: all of them are",
+    "tune: the commands that build a model tune its kernels without a trusted record first; force: all of them",
     Kind.SETTING,
     parse=_one_of(*TUNE_MODES),
     allowed=f"one of {', '.join(TUNE_MODES)}",

@@ -94,6 +94,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "transform": "autosched.ir.transform",
         "tuner": "autosched.tuner",
     },
+    "autosched.autotvm.record": {"pick_best": "autosched.autotvm.task.dispatcher:pick_best"},
     "autosched.contrib": {
         "cblas": "autosched.contrib.cblas",
         "debugger": "autosched.contrib.debugger",
@@ -170,9 +171,9 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "analysis": "autosched.relax.analysis",
     },
     "autosched.relax.transform": {
-        "MetaScheduleApplyDatabase": "autosched.meta_schedule.passes:MetaScheduleApplyDatabase",
-        "MetaScheduleTuneIRMod": "autosched.meta_schedule.passes:MetaScheduleTuneIRMod",
-        "MetaScheduleTuneTIR": "autosched.meta_schedule.passes:MetaScheduleTuneTIR",
+        "MetaScheduleApplyDatabase": "autosched.meta_schedule.relax_integration:MetaScheduleApplyDatabase",
+        "MetaScheduleTuneIRMod": "autosched.meta_schedule.relax_integration:MetaScheduleTuneIRMod",
+        "MetaScheduleTuneTIR": "autosched.meta_schedule.relax_integration:MetaScheduleTuneTIR",
     },
     "autosched.relax.frontend": {
         "nn": "autosched.frontend.nn",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Iterable, Iterator
 from io import TextIOBase
 from pathlib import Path
@@ -16,6 +15,7 @@ from autosched.autotvm.measure.types import MeasureInput, MeasureResult
 from autosched.autotvm.task.space import ConfigEntity
 from autosched.autotvm.task.task import Task
 from autosched.errors import InvalidValueError, RecordError
+from autosched.lazy_names import lazy_names
 from autosched.target import Target
 
 AUTOTVM_LOG_VERSION = 0.2
@@ -23,6 +23,7 @@ TVM_VERSION = "0.9.0"  # whose lines these are
 ERROR_COST = 1e9
 logger = logging.getLogger("autotvm")
 _old_version_warning = True
+__getattr__, __dir__ = lazy_names(__name__)
 
 
 def measure_str_key(inp: MeasureInput, include_config: bool = True) -> str:
@@ -122,19 +123,3 @@ def split_workload(in_file: str, clean: bool = True) -> None:
                 if not (clean and key in seen):
                     file.write(encode(inp, res) + "\n")
                 seen.add(key)
-
-
-def pick_best(in_file: str | Path, out_file: str | Path) -> None:
-    """Write the best line of each workload; an `out_file` that is there takes part and is replaced."""
-    from autosched.autotvm.task.dispatcher import ApplyHistoryBest
-
-    context: list[tuple[MeasureInput, MeasureResult]] = list(load_from_file(in_file))
-    if os.path.isfile(out_file):
-        context += list(load_from_file(out_file))
-    best = ApplyHistoryBest(context)
-    chosen: dict[str, tuple[MeasureInput, MeasureResult]] = {}
-    for inp, res in [*best.best_by_targetkey.values(), *best.best_by_model.values()]:
-        chosen[measure_str_key(inp)] = (inp, res)
-    with open(out_file, "w") as file:
-        for inp, res in chosen.values():
-            file.write(encode(inp, res) + "\n")

@@ -21,6 +21,9 @@ COMMANDS = {
 }
 
 
+GROUPS = ("logs", "spaces")  # commands that have commands
+
+
 class LazyGroup(click.Group):
     """A group whose commands are modules of this package with the same name."""
 
@@ -37,6 +40,15 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+def commands_of(name: str) -> tuple[str, ...]:
+    """The commands of a group; () of a command."""
+    if name not in GROUPS:
+        return ()
+    group = importlib.import_module(f"autosched.cli.{name}").command
+    assert isinstance(group, click.Group)
+    return tuple(group.list_commands(click.Context(group)))
 
 
 EPILOG = """\b

@@ -121,6 +121,7 @@ def command(
     built = {}
     for name, target in targets.items():
         with compiling(f"building {model.name}{f' for {name}' if mcpu else ''}", quiet=common.is_quiet):
+            driver.tune_first(module, target, records=records, threads=common.threads)
             built[name] = driver.build(
                 module,
                 target=target,

@@ -10,9 +10,10 @@ import click
 
 from autosched.cli.common import Common, make_command
 from autosched.cli.logs_common import knobs_text, workload_text
-from autosched.cli.model import Shapes, is_object, load_module
+from autosched.cli.model import Shapes, load_module
 from autosched.cli.output import Column, Table, count, milliseconds, percent, say, show
 from autosched.cli.own import own_function
+from autosched.cli.paths import is_object
 from autosched.cli.values import SHAPES
 from autosched.errors import UsageError
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from autosched.cli.common import Common
 from autosched.cli.output import say
-from autosched.cli.paths import check_file
+from autosched.cli.paths import check_file, is_object
 from autosched.cli.waiting import Waiting, compiling
 from autosched.errors import UsageError
 
@@ -24,13 +24,6 @@ def is_built(path: Path) -> bool:
     from autosched.runtime import is_artifact
 
     return is_artifact(path) or path.suffix == ".asx"
-
-
-def is_object(path: Path) -> bool:
-    """Whether MODEL names an object of a Python module, "package.module:object"."""
-    from autosched.frontend.model_name import is_object_name
-
-    return is_object_name(str(path))
 
 
 def artifact_of(model: Path) -> Path:
@@ -100,8 +93,8 @@ def open_executable(path: Path, common: Common, shapes: Shapes | None = None) ->
     module = load_module(path, shapes, quiet=common.is_quiet)
     from autosched import driver
 
+    records = list(common.db) or None
     with compiling(f"building {path.name}", quiet=common.is_quiet):
-        built: Executable = driver.build(
-            module, target=common.target, records=list(common.db) or None, threads=common.threads
-        )
+        driver.tune_first(module, common.target, records=records, threads=common.threads)
+        built: Executable = driver.build(module, target=common.target, records=records, threads=common.threads)
     return built

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from autosched.cli.common import Common
 from autosched.cli.inputs import read_arrays
-from autosched.cli.model import is_object
+from autosched.cli.paths import is_object
 from autosched.errors import UsageError
 
 if TYPE_CHECKING:

@@ -9,6 +9,13 @@ from pathlib import Path
 from autosched.errors import UsageError
 
 
+def is_object(path: Path) -> bool:
+    """Whether MODEL names an object of a Python module, "package.module:object"."""
+    from autosched.frontend.model_name import is_object_name
+
+    return is_object_name(str(path))
+
+
 def check_file(path: Path) -> None:
     """Refuse what cannot be read as a file. Raises UsageError."""
     if path.is_dir():

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from autosched.cli.model import Shapes, is_object
+from autosched.cli.model import Shapes
+from autosched.cli.paths import is_object
 from autosched.cli.values import parse_shapes
 from autosched.errors import UsageError
 from autosched.project import PROJECT_FILE, find_project_file, read_project_file

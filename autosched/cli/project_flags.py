@@ -92,30 +92,16 @@ def read_flags(command: click.Command, section: tuple[str, ...], file: Path) -> 
 
 def _check_tables(document: Mapping[str, Any], file: Path) -> None:
     """Refuse tables that belong to no command."""
-    from autosched.cli.app import COMMANDS
+    from autosched.cli.app import COMMANDS, commands_of
 
     _refuse_unknown(document, (*COMMANDS, "records"), "", file)
     _check_are_tables(document, "", file)
     for name, table in document.items():
         if name == "records":
             _refuse_unknown(table, OTHER_KEYS["records",], "[records]", file)
-        elif inner := _commands_of(name):
+        elif inner := commands_of(name):
             _refuse_unknown(table, inner, f"[{name}]", file)
             _check_are_tables(table, f"{name}.", file)
-
-
-def _commands_of(group: str) -> tuple[str, ...]:
-    """The commands of a group; () of a command."""
-    match group:
-        case "logs":
-            from autosched.cli.logs import COMMANDS
-
-            return tuple(COMMANDS)
-        case "spaces":
-            from autosched.cli.spaces import command
-
-            return tuple(command.commands)
-    return ()
 
 
 def _check_are_tables(document: Mapping[str, Any], before: str, file: Path) -> None:

@@ -4,7 +4,7 @@ A tuned kernel's trace annotates the root block with the configuration that tuni
 Where the space is a function of one's own, the trace is what that function did.
 """
 
-from autosched.meta_schedule import database, passes, relax_integration, space_generator, tir_integration
+from autosched.meta_schedule import database, relax_integration, space_generator, tir_integration
 from autosched.meta_schedule.context import MeasureCandidate, TuneContext
 from autosched.meta_schedule.database import Database, JSONDatabase, MemoryDatabase, TuningRecord, Workload
 from autosched.meta_schedule.options import builder, cost_model, runner, search_strategy

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from autosched.driver.build.strict import TRUSTED
+from autosched.driver.build.choose import TRUSTED
 from autosched.driver.options import TuneOptions
 from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
 from autosched.driver.tune.report import TuneReport

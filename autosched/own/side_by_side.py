@@ -17,7 +17,7 @@ from autosched.driver.bench.programs import Program
 from autosched.driver.bench.rounds import Timing
 from autosched.driver.options import TuneOptions
 from autosched.errors import AutoschedError
-from autosched.own.call import OwnCall
+from autosched.own.tune import OwnCall
 from autosched.records import Found
 from autosched.space import Config
 from autosched.tuner.measure import LocalMeasurer, MeasureOptions

@@ -1,32 +1,57 @@
-"""Tuning of one call of an own function, by the tuner that tunes models."""
+"""Tuning of one call of an own function, by the tuner and the workers that tune models."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from autosched.driver.options import TuneOptions
-from autosched.driver.settings import resolve_records
+from autosched.driver.settings import check_runs_here, resolve_records
 from autosched.driver.tune.entry import Tuning
 from autosched.driver.tune.job import Job
 from autosched.driver.tune.report import TuneReport
 from autosched.env import AUTOSCHED_TUNE
-from autosched.errors import UsageError
-from autosched.own.call import OwnCall
-from autosched.own.space import OwnSpaces
+from autosched.errors import SpaceError, UsageError
+from autosched.own.compiler import COMPILER
+from autosched.own.references import OwnReferences
+from autosched.own.signature import Signature
+from autosched.own.space import OwnSpace, OwnSpaces
 from autosched.own.transfer import loading
 from autosched.own.usable import Usable, expected_gain
 from autosched.records import database_to_write, open_store
+from autosched.space import ConfigSpace
 from autosched.target import Target
-from autosched.tuner.measure import MeasureOptions, Measurer
+from autosched.task import Task
+from autosched.tuner.measure import LocalMeasurer, MeasureOptions, Measurer
 
-if TYPE_CHECKING:
-    from autosched.own.function import AutotunedFunction
+
+class Tunable(Protocol):
+    """What tuning asks of an `AutotunedFunction`."""
+
+    space: OwnSpace
+    signature: Signature
+    check: Any
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def database(self) -> Any: ...
+
+    def space_for(self, values: tuple[Any, ...], threads: int | None = None) -> ConfigSpace: ...
+
+    def task_for(self, values: tuple[Any, ...], threads: int | None = None, *, sent: Any = None) -> Task: ...
+
+    def sent_function(self, values: tuple[Any, ...]) -> Any: ...
+
+    def forget(self) -> None: ...
 
 
 def tune_call(
-    function: AutotunedFunction,
+    function: Tunable,
     values: tuple[Any, ...],
     *,
     options: TuneOptions,
@@ -68,3 +93,31 @@ def seconds_of(budget: float | str | None) -> float | None:
         return parse_duration(budget)
     except ValueError as error:
         raise UsageError(str(error)) from None
+
+
+@dataclass(frozen=True, eq=False)
+class OwnCall:
+    """A call's task, its configurations, and how their results are judged."""
+
+    task: Task
+    space: ConfigSpace
+    references: OwnReferences
+
+    @staticmethod
+    def of(function: Tunable, values: tuple[Any, ...], threads: int | None) -> OwnCall:
+        """A call with these arguments. Raises SpaceError, UsageError where it cannot be measured here."""
+        space = function.space_for(values, threads)
+        if space.count() == 0:
+            raise SpaceError(
+                "no configuration satisfies the constraints for these arguments", where=function.space.name
+            )
+        task = function.task_for(values, threads, sent=function.sent_function(values))
+        check_runs_here(task.target)
+        return OwnCall(task, space, OwnReferences(function.signature.named(values), space.default, function.check))
+
+    def open(self, target: Target, options: MeasureOptions, timeout: float = 20.0) -> LocalMeasurer:
+        """Start the workers that measure it; `timeout` as in `AutotunedFunction.tune`."""
+        limits = dataclasses.replace(
+            options, build_timeout_s=max(timeout, options.build_timeout_s), run_timeout_s=timeout
+        )
+        return LocalMeasurer(target, limits, compiler=COMPILER, references=self.references)

@@ -14,6 +14,7 @@ from autosched.ir import printing
 from autosched.ir.module import GlobalVar
 from autosched.ir.node import DEFINES, IGNORED, FrozenDict, Node, Span
 from autosched.lazy_names import hook
+from autosched.relax.op_table import OPERATORS, get_op
 from autosched.relax.struct_info import (
     Expr,
     FuncStructInfo,
@@ -202,9 +203,8 @@ class Op(Node):
     @staticmethod
     def get(op_name: str) -> Op:
         """The operator's one object by its full name, "relax.add". Raises ValueError for an unknown name."""
-        from autosched.relax.op.registry import get_op
-
-        return get_op(op_name).op
+        op: Op = get_op(op_name).op
+        return op
 
     def __str__(self) -> str:
         return self.name
@@ -255,13 +255,12 @@ class Call(Expr):
 
 def _inferred(call: Call) -> StructInfo | None:
     """The type that an ordinary operator gives; None for the special ones."""
-    from autosched.relax.op.registry import definition_of
-
-    definition = definition_of(call)
+    definition = OPERATORS.get(call.op.name.removeprefix("relax."))
     if definition is None:
         return call.sinfo_args[0] if len(call.sinfo_args) == 1 else None
     attrs = {**definition.attributes, **call.attrs}
-    return definition.infer(tuple(a.struct_info for a in call.args), attrs)
+    inferred: StructInfo = definition.infer(tuple(a.struct_info for a in call.args), attrs)
+    return inferred
 
 
 @dataclass(frozen=True, slots=True, eq=False)

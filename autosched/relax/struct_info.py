@@ -9,6 +9,7 @@ from typing import Any
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
 from autosched.ir import printing
 from autosched.ir.node import IGNORED, Node, Span
+from autosched.relax.op_table import get_op
 from autosched.tir.dtypes import DTYPES, check_dtype
 from autosched.tir.expr import IntImm, PrimExpr, const_int
 from autosched.tir.simplify import form_key
@@ -25,12 +26,6 @@ def to_dim(x: Any) -> PrimExpr:
     if hasattr(x, "__index__"):
         return IntImm(int(x), "int64")
     raise InvalidTypeError(f"a dimension is an integer or an expression, got {type(x).__name__}")
-
-
-def _operator(name: str) -> Any:
-    from autosched.relax.op.registry import get_op
-
-    return get_op(name)
 
 
 class StructInfo(Node):
@@ -68,53 +63,53 @@ class Expr(Node):
     # Arithmetic makes calls of operators; those are defined above this module, and found when first used.
 
     def __add__(self, other: Any) -> Any:
-        return _operator("add")(self, other)
+        return get_op("add")(self, other)
 
     def __radd__(self, other: Any) -> Any:
-        return _operator("add")(other, self)
+        return get_op("add")(other, self)
 
     def __sub__(self, other: Any) -> Any:
-        return _operator("subtract")(self, other)
+        return get_op("subtract")(self, other)
 
     def __rsub__(self, other: Any) -> Any:
-        return _operator("subtract")(other, self)
+        return get_op("subtract")(other, self)
 
     def __mul__(self, other: Any) -> Any:
-        return _operator("multiply")(self, other)
+        return get_op("multiply")(self, other)
 
     def __rmul__(self, other: Any) -> Any:
-        return _operator("multiply")(other, self)
+        return get_op("multiply")(other, self)
 
     def __truediv__(self, other: Any) -> Any:
-        return _operator("divide")(self, other)
+        return get_op("divide")(self, other)
 
     def __rtruediv__(self, other: Any) -> Any:
-        return _operator("divide")(other, self)
+        return get_op("divide")(other, self)
 
     def __floordiv__(self, other: Any) -> Any:
-        return _operator("floor_divide")(self, other)
+        return get_op("floor_divide")(self, other)
 
     def __pow__(self, other: Any) -> Any:
-        return _operator("power")(self, other)
+        return get_op("power")(self, other)
 
     def __neg__(self) -> Any:
-        return _operator("negative")(self)
+        return get_op("negative")(self)
 
     def __lt__(self, other: Any) -> Any:
-        return _operator("less")(self, other)
+        return get_op("less")(self, other)
 
     def __le__(self, other: Any) -> Any:
-        return _operator("less_equal")(self, other)
+        return get_op("less_equal")(self, other)
 
     def __gt__(self, other: Any) -> Any:
-        return _operator("greater")(self, other)
+        return get_op("greater")(self, other)
 
     def __ge__(self, other: Any) -> Any:
-        return _operator("greater_equal")(self, other)
+        return get_op("greater_equal")(self, other)
 
     def astype(self, dtype: str) -> Any:
         """The value converted to another dtype."""
-        return _operator("astype")(self, dtype)
+        return get_op("astype")(self, dtype)
 
     def __str__(self) -> str:
         return printing.text(self)

@@ -12,7 +12,7 @@ from autosched.driver.settings import resolve_target
 from autosched.driver.vm.build_vm import build_vm
 from autosched.errors import InvalidTypeError, TVMError
 from autosched.ir import IRModule
-from autosched.relay.build_module import apply_params, as_module, one_target, tuning_context
+from autosched.relay.arguments import apply_params, as_module, evaluated, one_target, tuning_context
 from autosched.relay.expr import GraphFunction
 from autosched.runtime import Device, NDArray, array
 from autosched.runtime.vm import Executable, VirtualMachine
@@ -107,8 +107,6 @@ class VMExecutor:
 
         binds  values of variables of the expression
         """
-        from autosched.relay.build_module import evaluated
-
         return evaluated(self.mod, expr, binds, self._make)
 
     def _make(self, mod: IRModule) -> Callable[..., Any]:

@@ -17,11 +17,10 @@ from autosched.te.tensor_intrin import TensorIntrin
 from autosched.tir.axis import REDUCE, IterVar
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import Var
-from autosched.tir.function import PrimFunc
+from autosched.tir.function import PrimFunc, shape_vars, specialize
 from autosched.tir.functor import rewrite
 from autosched.tir.schedule import BlockRV, LoopRV
 from autosched.tir.schedule import Schedule as LoopSchedule
-from autosched.tir.specialize import shape_vars, specialize
 from autosched.tir.stmt import BlockRealize, For, LoopKind, Stmt
 
 

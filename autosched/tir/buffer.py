@@ -1,4 +1,4 @@
-"""Buffers, what is read from them, and `decl_buffer`, which makes one as TVM's scripts declare it."""
+"""Buffers, reads and stores of them, and `decl_buffer`, which makes one as TVM's scripts declare it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 from autosched.errors import InvalidTypeError, InvalidValueError
+from autosched.ir import printing
 from autosched.ir.node import IGNORED, Node
 from autosched.tir.dtypes import check_dtype, is_int
 from autosched.tir.expr import Call, IntImm, PrimExpr, StringImm, as_int, cast, const_int, mul, sub, to_expr
@@ -72,8 +73,6 @@ class Buffer(Node):
 
     def vstore(self, begin: Any, value: Any) -> Any:
         """A statement that stores `value` at `begin`."""
-        from autosched.tir.stmt import BufferStore
-
         at = load(self, tuple(begin) if isinstance(begin, list) else begin).indices
         return BufferStore(self, cast(self.dtype, to_expr(value, self.dtype)), at)
 
@@ -140,6 +139,22 @@ class ProducerLoad(PrimExpr):
     @property
     def dtype(self) -> str:  # type: ignore[override]
         return str(self.producer.dtype)
+
+
+class Stmt(Node):
+    """Base of all statements; the others are in `stmt.py`."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return printing.text(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BufferStore(Stmt):
+    buffer: Buffer
+    value: PrimExpr
+    indices: tuple[PrimExpr, ...]
 
 
 def load(buffer: Buffer, indices: Any) -> BufferLoad:

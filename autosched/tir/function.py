@@ -1,4 +1,4 @@
-"""PrimFunc: a function of the loop level."""
+"""PrimFunc: a function of the loop level; the same function for given values of its symbolic extents."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir import printing
-from autosched.ir.node import DEFINES, IGNORED, FrozenDict, Node, Span
-from autosched.tir.buffer import Buffer
-from autosched.tir.expr import IntImm, Var
-from autosched.tir.stmt import Block, BlockRealize, Stmt
+from autosched.ir.node import DEFINES, IGNORED, FrozenDict, Node, Span, walk
+from autosched.tir.axis import IterVar
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.expr import IntImm, PrimExpr, Var, const, const_int
+from autosched.tir.functor import free_vars, replace_buffers, rewrite, substitute
+from autosched.tir.stmt import Block, BlockRealize, BufferRegion, For, Stmt
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,8 +59,6 @@ class PrimFunc(Node):
 
         Raises InvalidTypeError for keys and values of other kinds, InvalidValueError where shapes do not agree.
         """
-        from autosched.tir.specialize import specialize_params
-
         return specialize_params(self, param_map)
 
     def script(self, **options: Any) -> str:
@@ -80,3 +81,108 @@ def make_root(
         annotations=FrozenDict(annotations or {}),
     )  # fmt: skip
     return BlockRealize((), IntImm(1, "bool"), root)
+
+
+def shape_vars(func: PrimFunc) -> list[Var]:
+    """The variables in the shapes of a function's parameters, in order of first use."""
+    found = {v: None for buffer in func.buffers for extent in buffer.shape for v in sorted_vars(extent)}
+    return list(found)
+
+
+def size_params(func: PrimFunc) -> list[Var]:
+    """The scalar parameters that say how large something is: a shape, a loop, a block's domain."""
+    sizes = set(shape_vars(func))
+    for node in walk(func.body):
+        if isinstance(node, For):
+            sizes |= free_vars(node.extent) | free_vars(node.start)
+        elif isinstance(node, IterVar):
+            sizes |= free_vars(node.dom.extent) | free_vars(node.dom.min)
+        elif isinstance(node, Buffer):
+            sizes |= {v for extent in node.shape for v in free_vars(extent)}
+    return [p for p in func.params if p not in func.buffer_map and p in sizes]
+
+
+def with_scalar_buffers(func: PrimFunc) -> PrimFunc:
+    """The function with scalar parameters as buffers of shape (), which kernels take."""
+    scalars = [p for p in func.params if p not in func.buffer_map]
+    if not scalars:
+        return func
+    buffers = {p: Buffer(p.name, (), p.dtype) for p in scalars}
+    handles = {p: Var(p.name, "handle") for p in scalars}
+    loads: dict[Var, PrimExpr] = {p: BufferLoad(b, ()) for p, b in buffers.items()}
+
+    def step(x: Any) -> Any:
+        if isinstance(x, Block) and x.name_hint != "root":
+            used = {b for n in walk(x.body) if isinstance(n, BufferLoad) for b in (n.buffer,)}
+            more = tuple(BufferRegion(b, ()) for b in buffers.values() if b in used)
+            return dataclasses.replace(x, reads=x.reads + more) if more else x
+        return x
+
+    body = rewrite(substitute(func.body, loads), step)
+    params = tuple(handles.get(p, p) for p in func.params)
+    known = {handles[p]: b for p, b in buffers.items()} | dict(func.buffer_map)
+    return dataclasses.replace(func, params=params, buffer_map=FrozenDict({p: known[p] for p in params}), body=body)
+
+
+def sorted_vars(extent: Any) -> list[Var]:
+    """The variables of an expression, by name."""
+    return sorted(free_vars(extent), key=lambda v: v.name) if isinstance(extent, PrimExpr) else []
+
+
+def specialize(func: PrimFunc, values: Mapping[Var, int]) -> PrimFunc:
+    """The function with numbers in place of variables; a parameter that is such a variable is left out."""
+    numbers: dict[Var, PrimExpr] = {var: const(value, var.dtype) for var, value in values.items()}
+    known = {node for node in walk(func.body) if isinstance(node, Buffer)} | set(func.buffers)
+    buffers = {old: _specialized(old, numbers) for old in known}
+    changed = {old: new for old, new in buffers.items() if new is not old}
+    body = substitute(replace_buffers(func.body, changed), numbers)
+    return dataclasses.replace(
+        func,
+        params=tuple(p for p in func.params if p not in numbers),
+        buffer_map=FrozenDict({p: buffers[b] for p, b in func.buffer_map.items()}),
+        body=body,
+    )
+
+
+def specialize_params(func: PrimFunc, param_map: Mapping[Any, Any]) -> PrimFunc:
+    """TVM's `func.specialize`: values for variables, and buffers of known shapes for parameters."""
+    values: dict[Var, int] = {}
+
+    def put(var: Any, value: Any) -> None:
+        number = const_int(value)
+        if number is None and hasattr(value, "__index__"):
+            number = int(value.__index__())
+        if number is None:
+            raise InvalidTypeError(f"specialize: the value of '{var.name}' is a {type(value).__name__}, no integer")
+        if values.setdefault(var, number) != number:
+            raise InvalidValueError(f"specialize: '{var.name}' is {values[var]} and {number}")
+
+    known = {*func.params, *shape_vars(func)}
+    for key, value in param_map.items():
+        if not isinstance(key, Var) or key not in known:
+            name = getattr(key, "name", type(key).__name__)
+            raise InvalidValueError(f"specialize: '{name}' is neither a parameter nor a size of the function")
+        if not isinstance(value, Buffer):
+            put(key, value)
+            continue
+        if key not in func.buffer_map:
+            raise InvalidTypeError(f"specialize: '{key.name}' is a scalar and gets a buffer")
+        old = func.buffer_map[key]
+        if len(old.shape) != len(value.shape):
+            raise InvalidValueError(
+                f"specialize: buffer '{old.name}' has {len(old.shape)} dimensions and gets {len(value.shape)}"
+            )
+        for extent, size in zip(old.shape, value.shape, strict=True):
+            if isinstance(extent, Var):
+                put(extent, size)
+            elif const_int(extent) != const_int(size):
+                raise InvalidValueError(f"specialize: buffer '{old.name}' has extent {extent} and gets {size}")
+    return specialize(func, values)
+
+
+def _specialized(buffer: Buffer, numbers: Mapping[Var, PrimExpr]) -> Buffer:
+    shape = tuple(substitute(extent, numbers) for extent in buffer.shape)
+    same = all(
+        const_int(a) == const_int(b) and (a is b or const_int(a) is not None) for a, b in zip(shape, buffer.shape)
+    )
+    return buffer if same else dataclasses.replace(buffer, shape=shape)

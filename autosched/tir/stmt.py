@@ -7,20 +7,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from autosched.ir import printing
 from autosched.ir.node import DEFINES, IGNORED, FrozenDict, Node, Span
 from autosched.tir.axis import IterVar, Range
-from autosched.tir.buffer import Buffer
+from autosched.tir.buffer import Buffer, Stmt
+from autosched.tir.buffer import BufferStore as BufferStore
 from autosched.tir.expr import PrimExpr, Var
-
-
-class Stmt(Node):
-    """Base of all statements."""
-
-    __slots__ = ()
-
-    def __str__(self) -> str:
-        return printing.text(self)
 
 
 class LoopKind(StrEnum):
@@ -38,13 +29,6 @@ THREADS = tuple(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx", "vthread"
     "vthread",
     "cthread",
 )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BufferStore(Stmt):
-    buffer: Buffer
-    value: PrimExpr
-    indices: tuple[PrimExpr, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,7 +14,7 @@ import pytest
 
 import autosched
 from autosched.cli import main
-from autosched.driver import extract_tasks
+from autosched.driver import extract_tasks, tune_first
 from autosched.driver.build.choose import choose
 from autosched.driver.near import expected_gain
 from autosched.driver.options import TuneOptions
@@ -141,20 +141,20 @@ def test_off_leaves_every_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert after == before
 
 
-def test_tune_and_force_tune_before_they_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tune_and_force_tune_before_a_command_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from autosched.cli.model import load_module
 
     module = load_module(dense_file(tmp_path / "m.onnx"), None, quiet=True)
     calls: list[Any] = []
-    monkeypatch.setattr(
-        sys.modules["autosched.driver.tune.entry"], "tune", lambda module, target, **rest: calls.append(rest)
-    )
+    first = sys.modules[tune_first.__module__]
+    monkeypatch.setattr(first, "tune", lambda module, target, **rest: calls.append(rest))
     database = tmp_path / "r.db"
     for mode, expected in (("lookup", 0), ("tune", 1), ("force", 1)):
         calls.clear()
         monkeypatch.setenv("AUTOSCHED_TUNE", mode)
         open_store(database).close()
-        assert autosched.build(module, "cpu", threads=1, records=database)
+        assert autosched.build(module, "cpu", threads=1, records=database) and not calls  # `build` never tunes
+        tune_first(module, "cpu", threads=1, records=database)
         assert len(calls) == expected
     assert calls[0]["options"].fresh and calls[0]["options"].tasks is None and calls[0]["records"] == database
     tasks = extract_tasks(module, CPU, threads=1)
@@ -162,9 +162,10 @@ def test_tune_and_force_tune_before_they_build(tmp_path: Path, monkeypatch: pyte
         store.add([winner(task) for task in tasks])
     calls.clear()
     monkeypatch.setenv("AUTOSCHED_TUNE", "tune")
-    assert autosched.build(module, "cpu", threads=1, records=database) and not calls  # all are known
+    tune_first(module, "cpu", threads=1, records=database)
+    assert not calls  # all are known
     monkeypatch.setenv("AUTOSCHED_TUNE", "force")
-    autosched.build(module, "cpu", threads=1, records=autosched.ApplyHistoryBest(database))
+    tune_first(module, "cpu", threads=1, records=autosched.ApplyHistoryBest(database))
     assert not calls  # whoever hands in a context has said which configurations are used
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autosched import te
-from autosched.tir.specialize import shape_vars, specialize
+from autosched.tir.function import shape_vars, specialize
 
 
 def test_a_specialised_function_is_the_one_written_with_numbers() -> None:

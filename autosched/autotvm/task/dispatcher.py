@@ -1,11 +1,9 @@
-"""AutoTVM's dispatch contexts: which configuration a template gets, by target and workload.
-
-They are contexts of `autosched.records` too, on one stack: what they do not know of a build's tasks is asked outside.
-"""
+"""AutoTVM's dispatch contexts over logs: which configuration a template gets, by target and workload."""
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,59 +11,17 @@ from typing import Any
 import numpy as np
 
 from autosched import records
-from autosched.autotvm.task.space import FallbackConfigEntity
+from autosched.autotvm.measure.types import MeasureInput, MeasureResult
+from autosched.autotvm.record import encode, is_log, load_from_file, measure_str_key
+from autosched.autotvm.task.context import ApplyConfig as ApplyConfig
+from autosched.autotvm.task.context import DispatchContext, FallbackContext
 from autosched.errors import InvalidTypeError, TVMError
 from autosched.records import contexts
-from autosched.records.found import Found, Validator, miss
+from autosched.records.found import Found, Validator
 from autosched.target import Target
 from autosched.task import Task
 
 logger = logging.getLogger("autotvm")
-
-
-class DispatchContext(records.DispatchContext):
-    """Answers queries of templates, else hands them to the block around it."""
-
-    def query(self, target: Target | None, workload: Any) -> Any:
-        """The configuration for a workload on a target: its own, else that of the enclosing block."""
-        found = self._query_inside(target, workload)
-        if found is not None:
-            return found
-        stack = contexts.current_stack()
-        below = stack[: stack.index(self)] if self in stack else ()
-        for context in reversed(below):
-            if isinstance(context, DispatchContext):
-                return context.query(target, workload)
-        root = records.DispatchContext.root
-        return root.query(target, workload) if isinstance(root, FallbackContext) else FallbackConfigEntity()
-
-    def _query_inside(self, target: Target | None, workload: Any) -> Any:
-        """What this context itself knows; None for nothing."""
-        raise NotImplementedError
-
-    def update(self, target: Target, workload: Any, cfg: Any) -> None:
-        """Answer with `cfg` from now on."""
-        raise NotImplementedError
-
-    def own(self, task: Task, valid: Validator | None = None) -> Found:
-        """Nothing is known of a build's tasks."""
-        return miss("", "no record")
-
-
-class ApplyConfig(DispatchContext):
-    """Always answers with one configuration, and remembers what it was asked for."""
-
-    def __init__(self, config: Any):
-        self._config = config
-        self.workload: Any = None
-
-    def _query_inside(self, target: Target | None, workload: Any) -> Any:
-        self.workload = workload
-        return self._config
-
-    def update(self, target: Target, workload: Any, cfg: Any) -> None:
-        """Answer with `cfg` from now on."""
-        self.workload, self._config = workload, cfg
 
 
 class ApplyFixedConfig(DispatchContext):
@@ -113,8 +69,6 @@ class ApplyHistoryBest(DispatchContext):
 
     def load(self, records: Any) -> None:
         """Add more records; the fastest of a workload counts."""
-        from autosched.autotvm.record import is_log, load_from_file
-
         if hasattr(records, "readline"):
             records = list(load_from_file(records))
         if isinstance(records, str | Path):
@@ -190,36 +144,6 @@ class _OwnHistory(records.ApplyHistoryBest):
         super().__init__(None)
 
 
-class FallbackContext(records.FallbackContext, DispatchContext):
-    """The outermost context: a configuration that its template fills, one warning for each workload."""
-
-    def __init__(self) -> None:
-        self.memory: dict[tuple[str, Any], Any] = {}
-        self.messages: set[str] = set()
-        self.silent = False
-
-    def _query_inside(self, target: Target | None, workload: Any) -> Any:
-        key = (str(target), workload)
-        if key not in self.memory:
-            message = (
-                f"Cannot find config for target={target}, workload={workload}. A fallback configuration is used, "
-                "which may bring great performance regression."
-            )
-            if not self.silent and message not in self.messages:
-                self.messages.add(message)
-                logger.warning(message)
-            self.memory[key] = FallbackConfigEntity()
-        return self.memory[key]
-
-    def clear_cache(self, target: Target, workload: Any) -> None:
-        """Forget the configuration of a workload."""
-        self.memory.pop((str(target), workload), None)
-
-    def update(self, target: Target, workload: Any, cfg: Any) -> None:
-        """Answer with `cfg` from now on."""
-        self.memory[str(target), workload] = cfg
-
-
 class ApplyGraphBest(DispatchContext):
     """Configurations in the order in which templates are called.
 
@@ -227,8 +151,6 @@ class ApplyGraphBest(DispatchContext):
     """
 
     def __init__(self, records: Any):
-        from autosched.autotvm.record import load_from_file
-
         self.records = list(load_from_file(records)) if isinstance(records, str | Path) else list(records)
         self._counter = 0
         self._global_cfg_dict: dict[Any, Any] = {}
@@ -268,3 +190,17 @@ def clear_fallback_cache(target: Target, workload: Any) -> None:
 
 if not isinstance(records.DispatchContext.root, FallbackContext):
     contexts.set_root(FallbackContext())
+
+
+def pick_best(in_file: str | Path, out_file: str | Path) -> None:
+    """Write the best line of each workload; an `out_file` that is there takes part and is replaced."""
+    context: list[tuple[MeasureInput, MeasureResult]] = list(load_from_file(in_file))
+    if os.path.isfile(out_file):
+        context += list(load_from_file(out_file))
+    best = ApplyHistoryBest(context)
+    chosen: dict[str, tuple[MeasureInput, MeasureResult]] = {}
+    for inp, res in [*best.best_by_targetkey.values(), *best.best_by_model.values()]:
+        chosen[measure_str_key(inp)] = (inp, res)
+    with open(out_file, "w") as file:
+        for inp, res in chosen.values():
+            file.write(encode(inp, res) + "\n")

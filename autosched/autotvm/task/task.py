@@ -8,7 +8,7 @@ from typing import Any
 
 from autosched import records
 from autosched.autotvm.task.args import args_to_workload, deserialize_args, serialize_args
-from autosched.autotvm.task.dispatcher import ApplyConfig, DispatchContext
+from autosched.autotvm.task.context import ApplyConfig, DispatchContext
 from autosched.autotvm.task.flop import compute_flop
 from autosched.autotvm.task.space import ConfigSpace
 from autosched.errors import InvalidTypeError, InvalidValueError

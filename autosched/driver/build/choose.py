@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-
-from autosched.driver.build.strict import StrictReader, refuse_untrusted
 from autosched.driver.work import count_work
 from autosched.errors import ScheduleError, SpaceError
 from autosched.ir import IRModule, walk
@@ -19,6 +17,13 @@ from autosched.templates.workload import describe
 from autosched.tir import Block, BlockRealize, For, LoopKind, PrimFunc
 from autosched.tir.axis import REDUCE, SPATIAL
 from autosched.tir.stmt import Evaluate, SeqStmt, While
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+from autosched.env import AUTOSCHED_STRICT
+from autosched.errors import UntrustedError, UsageError
+from autosched.records import Found, RecordReader, Trust
+from autosched.records.found import Validator
+from autosched.task import Task
 
 
 @dataclass(frozen=True)
@@ -192,3 +197,30 @@ def choose_all(
     if isinstance(records, StrictReader):
         refuse_untrusted(choices.values())
     return choices
+
+
+TRUSTED = (Trust.HERE, Trust.SAME_DEVICE, Trust.ELSEWHERE)
+
+
+class StrictReader:
+    """Another reader's answers, for a build that refuses what it does not trust."""
+
+    def __init__(self, reader: RecordReader):
+        self.reader = reader
+
+    def best(self, task: Task, valid: Validator | None = None) -> Found:
+        """See `RecordReader`."""
+        return self.reader.best(task, valid)
+
+
+def refuse_untrusted(choices: Iterable[Choice]) -> None:
+    """Raise UntrustedError that names the kernels whose configuration nobody has verified."""
+    found = {choice.task.key: choice for choice in choices}
+    weak = [choice for choice in found.values() if choice.found.trust not in TRUSTED]
+    if weak:
+        named = ", ".join(f"{choice.task.workload} ({choice.found.trust})" for choice in weak[:3])
+        more = f" and {len(weak) - 3} more" if len(weak) > 3 else ""
+        raise UntrustedError(
+            f"{len(weak)} of {len(found)} kernels have no trusted record: {named}{more}",
+            hint="tune the model, or see `autosched logs explain`",
+        )

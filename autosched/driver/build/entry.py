@@ -11,8 +11,7 @@ from autosched.driver.build.graph import build_graph, has_graph
 from autosched.driver.models import as_module, join_targets
 from autosched.driver.build.report import BuildReport
 from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
-from autosched.driver.build.strict import StrictReader
-from autosched.driver.tune.first import tune_first
+from autosched.driver.build.choose import StrictReader
 from autosched.driver.options import RUN_AS
 from autosched.errors import UsageError
 from autosched.ir import IRModule
@@ -75,8 +74,6 @@ def build(
     check_symbols(module, unnamed="main")
     chosen_target = resolve_target(target)
     n_threads = resolve_threads(threads)
-    if has_graph(module):
-        tune_first(module, chosen_target, params, records, n_threads)
     if run_as not in RUN_AS:
         raise UsageError(f"run_as '{run_as}'", hint=f"use one of {', '.join(RUN_AS)}")
     reader = resolve_records(records, like=like)

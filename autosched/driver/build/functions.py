@@ -27,7 +27,7 @@ from autosched.target import Target
 from autosched.templates import apply_config, schedule_attrs
 from autosched.tir import PrimFunc
 from autosched.tir.custom import lower_custom_intrinsics
-from autosched.tir.specialize import specialize, with_scalar_buffers
+from autosched.tir.function import specialize, with_scalar_buffers
 from autosched.version import __version__
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from autosched.driver.build.strict import refuse_to_compile
-from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, TVMError
+from autosched.env import AUTOSCHED_STRICT
+from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, TVMError, UsageError
 from autosched.ir import IRModule
 from autosched.runtime import Function, Module, NDArray
 from autosched.runtime.artifact import save_source
@@ -19,7 +19,7 @@ from autosched.tir.dtypes import is_float
 from autosched.tir.expr import Var, const, const_int
 from autosched.tir.functor import substitute
 from autosched.tir.simplify import Analyzer
-from autosched.tir.specialize import shape_vars, size_params
+from autosched.tir.function import shape_vars, size_params
 
 Build = Callable[[Mapping[Var, int]], Module]
 
@@ -182,3 +182,13 @@ class SymbolicModule(Module):
 
     def __repr__(self) -> str:
         return f"<autosched.runtime.Module of {', '.join([*self._symbolic, *self.graphs])}>"
+
+
+def refuse_to_compile(name: str, sizes: Mapping[str, int]) -> None:
+    """Raise UsageError where AUTOSCHED_STRICT is set and a function would be compiled in the middle of a call."""
+    if AUTOSCHED_STRICT.get():
+        shown = ", ".join(f"{size}={value}" for size, value in sizes.items())
+        raise UsageError(
+            f"'{name}' was never called with {shown}, and AUTOSCHED_STRICT forbids to compile it now",
+            hint="call it with these sizes before AUTOSCHED_STRICT is set, or build it for fixed ones",
+        )

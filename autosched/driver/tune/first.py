@@ -1,45 +1,42 @@
-"""AUTOSCHED_TUNE=tune and =force: a model is tuned before it is built."""
+"""AUTOSCHED_TUNE=tune and =force: the commands tune a model before they build it. `build` itself never tunes."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from autosched.driver.build.strict import TRUSTED
-from autosched.driver.settings import resolve_records
+from autosched.driver.build.choose import TRUSTED, choose
+from autosched.driver.build.tuned_layouts import TunedLayouts
+from autosched.driver.options import TuneOptions
+from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
+from autosched.driver.tasks import extract_tasks
+from autosched.driver.tune.entry import tune
 from autosched.env import AUTOSCHED_TUNE
 from autosched.ir import IRModule
 from autosched.records import Trust, database_to_write
-from autosched.target import Target
 
 
-def tune_first(module: IRModule, target: Target, params: Any, records: Any, threads: int) -> None:
+def tune_first(module: IRModule, target: Any = None, *, records: Any = None, threads: int | None = None) -> None:
     """Tune what the settings say, into the database that was given or the usual one; nothing by default.
 
-    AUTOSCHED_TUNE=tune: the tasks that have no trusted record; =force: all of them, whatever is known.
+    AUTOSCHED_TUNE=tune: the tasks that have no trusted record; =force: all of them, whatever is known. A context or
+    reader as `records` says which configurations are used, so nothing is tuned.
     """
     mode = AUTOSCHED_TUNE.get()
     given = records[0] if isinstance(records, list | tuple) and records else records
     if mode not in ("tune", "force") or not isinstance(given, str | Path | None):
-        return  # a context or reader of the caller's own says which configurations are used
-    from autosched.driver.build.choose import choose
-    from autosched.driver.build.tuned_layouts import TunedLayouts
-    from autosched.driver.tasks import extract_tasks
-    from autosched.driver.tune.entry import TuneOptions, tune
-
-    where = given or database_to_write().where
+        return
+    chosen, n_threads = resolve_target(target), resolve_threads(threads)
     indices = None
     if mode == "tune":
         reader = resolve_records(None if given is None or not _is_there(given) else [given])
-        tasks = extract_tasks(
-            module, target, threads=threads, params=params, layouts=TunedLayouts(reader, target, threads)
-        )
+        tasks = extract_tasks(module, chosen, threads=n_threads, layouts=TunedLayouts(reader, chosen, n_threads))
         enough = (*TRUSTED, Trust.PINNED)
         indices = tuple(i for i, t in enumerate(tasks) if choose(t, reader, t.name).found.trust not in enough)
         if not indices:
             return
-    options = TuneOptions(threads=threads, tasks=indices, fresh=mode == "force")
-    tune(module, target, params=params, records=where, options=options)
+    options = TuneOptions(threads=n_threads, tasks=indices, fresh=mode == "force")
+    tune(module, chosen, records=given or database_to_write().where, options=options)
 
 
 def _is_there(where: str | Path) -> bool:

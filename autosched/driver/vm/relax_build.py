@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from autosched.driver.build.entry import build
-from autosched.driver.build.strict import refuse_to_compile
+from autosched.driver.build.symbolic import refuse_to_compile
 from autosched.driver.settings import resolve_target
 from autosched.driver.vm.build_vm import build_vm
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, UsageError

@@ -15,6 +15,7 @@ from autosched.runtime.array import array as make_array
 from autosched.tir.expr import Var as Symbol
 
 _default_dtype = "float32"
+METHODS: dict[str, Callable[..., Any]] = {}  # of tensors and modules; `op` and `export`, made of these, add them
 
 
 def get_default_dtype() -> str:
@@ -75,9 +76,7 @@ class Tensor:
         return f'Tensor({self.shape}, "{self.dtype}")'
 
     def _op(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        from autosched.frontend.nn import op
-
-        return getattr(op, name)(self, *args, **kwargs)
+        return METHODS[name](self, *args, **kwargs)
 
     def __add__(self, other: Any) -> Tensor:
         return self._op("add", other)  # type: ignore[no-any-return]
@@ -88,9 +87,7 @@ class Tensor:
         return self._op("subtract", other)  # type: ignore[no-any-return]
 
     def __rsub__(self, other: Any) -> Tensor:
-        from autosched.frontend.nn import op
-
-        return op.subtract(other, self)
+        return METHODS["subtract"](other, self)  # type: ignore[no-any-return]
 
     def __mul__(self, other: Any) -> Tensor:
         return self._op("multiply", other)  # type: ignore[no-any-return]
@@ -232,9 +229,7 @@ class Module:
         self, spec: Mapping[str, Any], debug: bool = False, allow_extern: bool = False
     ) -> tuple[Any, list[tuple[str, Parameter]]]:
         """An IRModule with a function for each method of `spec`, and the parameters behind its inputs."""
-        from autosched.frontend.nn.export import export_tvm
-
-        return export_tvm(self, spec, debug, allow_extern)
+        return METHODS["export_tvm"](self, spec, debug, allow_extern)  # type: ignore[no-any-return]
 
     def jit(
         self,
@@ -245,9 +240,7 @@ class Module:
         debug: bool = False,
     ) -> Any:
         """The compiled module: its methods by name, called with the inputs of `spec`; weights must have data."""
-        from autosched.frontend.nn.jit import jit
-
-        return jit(self, spec, device, pipeline, out_format, debug)
+        return METHODS["jit"](self, spec, device, pipeline, out_format, debug)
 
 
 class ModuleList(Module):

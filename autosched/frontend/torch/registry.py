@@ -23,10 +23,3 @@ def converter(*names: str) -> Callable[[Converter], Converter]:
         return function
 
     return register
-
-
-def supported_operators() -> tuple[str, ...]:
-    """Names of the PyTorch operators that can be imported, sorted."""
-    import autosched.frontend.torch.converters  # noqa: F401  (fills the table)
-
-    return tuple(sorted(CONVERTERS))

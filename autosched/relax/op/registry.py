@@ -11,6 +11,7 @@ import numpy as np
 
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir.node import FrozenDict
+from autosched.relax import op_table
 from autosched.relax.expr import Call, Constant, Op, PrimValue, Tuple, as_expr, const, shape_expr
 from autosched.relax.struct_info import (
     Expr,
@@ -151,7 +152,7 @@ def _freeze(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-OPERATORS: dict[str, OpDef] = {}
+OPERATORS: dict[str, OpDef] = op_table.OPERATORS
 
 
 def define_op(
@@ -184,10 +185,8 @@ def define_op(
 
 def get_op(name: str) -> OpDef:
     """The operator called "add" or "relax.add". Raises ValueError for an unknown name."""
-    short = name.removeprefix("relax.")
-    if short not in OPERATORS:
-        raise InvalidValueError(f"no operator '{name}'")
-    return OPERATORS[short]
+    found: OpDef = op_table.get_op(name)
+    return found
 
 
 def definition_of(call: Any) -> OpDef | None:

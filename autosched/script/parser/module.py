@@ -41,6 +41,7 @@ def from_source(text: str, extra_vars: Mapping[str, Any] | None = None, check_we
 def read(source: Source, extra_vars: Mapping[str, Any]) -> Any:
     """The module or function in a source, not verified."""
     state = State(source, extra_vars)
+    state.read_function = read_function
     found: Any = None
     for node in source.tree().body:
         match node:

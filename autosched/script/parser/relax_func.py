@@ -212,9 +212,7 @@ class _Reader:
         return made
 
     def _inner_function(self, node: ast.FunctionDef) -> None:
-        from autosched.script.parser.module import read_function
-
-        made = read_function(self.state, node)
+        made = self.state.read_function(self.state, node)
         var = self._variable(node.name, None, node)
         self.bindings.append(R.VarBinding(var, made))
         self.state.define(node.name, var)

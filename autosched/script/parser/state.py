@@ -31,6 +31,7 @@ class State:
         self.module_names: set[str] = set()
         self.metadata: Mapping[str, Any] = {}
         self.evaluate: Callable[[ast.AST], Any] | None = None  # what an expression reader makes of a node
+        self.read_function: Callable[[State, ast.FunctionDef], Any]  # of either level; set by whoever begins a reading
         self.allocations: list[list[Any]] = []  # the buffers of the function and of the blocks around, innermost last
 
     def error(self, node: ast.AST, message: str) -> Exception:

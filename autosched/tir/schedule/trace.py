@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autosched.errors import InvalidValueError, ScheduleError
 from autosched.ir.node import FrozenDict
 from autosched.tir.schedule.rv import RV, BlockRV, ExprRV, LoopRV
 
-if TYPE_CHECKING:
-    from autosched.tir.schedule.schedule import Schedule
+Schedule = Any  # a `tir.Schedule`, whose methods are called by the names of instructions
 
 Decision = Any
 DecisionProvider = Callable[["Instruction", Sequence[Any], Mapping[str, Any], Decision], Decision]

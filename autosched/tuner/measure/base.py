@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
+from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 from autosched.errors import InvalidValueError
 from autosched.runtime.kernel import Kernel
 from autosched.task import ConfigLike, Measurement, Status, Task, Trial
-
-if TYPE_CHECKING:
-    from autosched.tuner.measure.compare import Compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +70,31 @@ class MeasureOptions:
             raise InvalidValueError(f"companions is {self.companions}", hint="give a number from 0 on")
         if self.cache not in ("warm", "cold"):
             raise InvalidValueError(f"cache is {self.cache!r}", hint="'warm' or 'cold'")
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A configuration measured in turn with a baseline.
+
+    ratio      median over the rounds of its time by the baseline's in the same round; infinite for a failure
+    low, high  the ratio's 95 % interval
+    """
+
+    config: Any
+    measurement: Measurement
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def trial(self) -> Trial:
+        """The configuration with its measurement."""
+        return Trial(self.config, self.measurement)
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether it beats the baseline beyond doubt: the whole interval is below 1."""
+        return self.measurement.is_ok and self.high < 1.0
 
 
 @dataclass(frozen=True, slots=True)

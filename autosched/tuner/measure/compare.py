@@ -4,38 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from autosched.task import Measurement, Status, Trial
-from autosched.tuner.measure.base import MeasureOptions
+from autosched.task import Measurement, Status
+from autosched.tuner.measure.base import Compared, MeasureOptions
 from autosched.tuner.measure.reference import CHECKED_AGAINST
 from autosched.tuner.measure.sampling import median_interval
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """A configuration measured in turn with a baseline.
-
-    ratio      median over the rounds of its time by the baseline's in the same round; infinite for a failure
-    low, high  the ratio's 95 % interval
-    """
-
-    config: Any
-    measurement: Measurement
-    ratio: float
-    low: float
-    high: float
-
-    @property
-    def trial(self) -> Trial:
-        """The configuration with its measurement."""
-        return Trial(self.config, self.measurement)
-
-    @property
-    def is_faster(self) -> bool:
-        """Whether it beats the baseline beyond doubt: the whole interval is below 1."""
-        return self.measurement.is_ok and self.high < 1.0
 
 
 def judge(

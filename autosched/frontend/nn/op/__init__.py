@@ -3,7 +3,7 @@
 Each binds its result under the operator's name; numbers beside tensors become constants of the tensor's dtype.
 """
 
-from autosched.frontend.nn.core import wrap_nested
+from autosched.frontend.nn.core import METHODS, wrap_nested
 from autosched.frontend.nn.op.convolutions import conv1d, conv1d_transpose, conv2d, conv3d, interpolate
 from autosched.frontend.nn.op.creation import arange, empty, full, ones, tril, triu, zeros
 from autosched.frontend.nn.op.elementwise import (
@@ -30,3 +30,5 @@ __all__ = [
     "square", "squeeze", "stack", "subtract", "sum", "take", "tanh", "tensor_expr_op", "tensor_ir_op", "topk",
     "tril", "triu", "unsqueeze", "where", "wrap_nested", "zeros",
 ]  # fmt: skip
+
+METHODS.update({name: globals()[name] for name in __all__})
