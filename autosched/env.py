@@ -109,6 +109,20 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return parse
 
 
+def _affinity(text: str) -> str | tuple[int, ...]:
+    """Read `auto`, `off`, or a list of CPUs as in `0,2,4-7`."""
+    if text.lower() in ("auto", "off"):
+        return text.lower()
+    cpus: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        start, end = _not_negative(first), _not_negative(last or first)
+        if not start <= end < 1024:
+            raise ValueError(text)
+        cpus += range(start, end + 1)
+    return tuple(cpus)
+
+
 TUNE_MODES = ("off", "lookup", "tune", "force")
 
 AUTOSCHED_DB = switch(
@@ -142,6 +156,15 @@ AUTOSCHED_NUM_THREADS = switch(
     Kind.SETTING,
     parse=_not_negative,
     allowed="a number, 0 for automatic",
+)
+AUTOSCHED_AFFINITY: Switch[str | tuple[int, ...]] = switch(
+    "AUTOSCHED_AFFINITY",
+    "auto",
+    "CPUs that the thread pool's workers are pinned to: auto gives each one that no other process's worker has; off "
+    "pins none",
+    Kind.SETTING,
+    parse=_affinity,
+    allowed="auto, off, or a list of CPUs such as 0,2,4-7",
 )
 AUTOSCHED_TUNE = switch(
     "AUTOSCHED_TUNE",

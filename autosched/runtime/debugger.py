@@ -65,6 +65,8 @@ class GraphModuleDebug(GraphModule):
     dump_root        folder under which it dumps; None: a temporary one
     """
 
+    _executor_per_thread = False  # it looks into the memory of one
+
     def __init__(
         self,
         module: Any,
@@ -105,7 +107,7 @@ class GraphModuleDebug(GraphModule):
             "limit_zero_time_iterations": limit_zero_time_iterations,
             "cooldown_interval_ms": cooldown_interval_ms, "repeats_to_cooldown": repeats_to_cooldown,
         }  # fmt: skip
-        self._run()
+        super().run()
         return [list(self._time(index, options).results) for index in range(len(self.graph.nodes))]
 
     def run_individual_node(
@@ -251,7 +253,7 @@ class GraphModuleDebug(GraphModule):
         del collectors
         if input_dict:
             self.set_input(**input_dict)
-        self._run()
+        super().run()
         calls, begin = [], time.perf_counter()
         for node, span in zip(self.graph.nodes, self._spans):
             if not span or node.function == NOP:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -14,6 +14,7 @@ from autosched.errors import ArtifactError, InvalidTypeError, NameNotFoundError,
 from autosched.runtime.array import NDArray, array, as_numpy
 from autosched.runtime.artifact import Contents, export_path, load_contents, save_contents
 from autosched.runtime.device import Device
+from autosched.runtime.executor_pool import ExecutorPool
 from autosched.runtime.graph import Graph, Value, check_graph, graph_of_kernel
 from autosched.runtime.kernel import Kernel
 from autosched.runtime.memory import as_aligned
@@ -53,8 +54,7 @@ class Executable:
         self.kernels, self.graph, self.native = dict(kernels), graph, native
         self.constants = tuple(as_aligned(constant) for constant in constants)
         self.manifest, self.param_names = dict(manifest or {}), params
-        self._executor: GraphExecutor | None = None
-        self._lock = threading.Lock()
+        self._executors = ExecutorPool(os.cpu_count() or 1)
 
     @property
     def inputs(self) -> tuple[Value, ...]:
@@ -69,18 +69,19 @@ class Executable:
     def __call__(self, *args: Any, **named: Any) -> NDArray | tuple[NDArray, ...]:
         """Run the model on inputs by position or name; gives new arrays, a tuple where there are several outputs.
 
+        Several threads may call it at once: each call has an executor to itself, with memory of its own.
         Raises InvalidTypeError (TypeError) on a missing, unknown or doubled input or a wrong dtype, ShapeError
         (ValueError) on a wrong shape.
         """
         values = self.check_inputs(args, named)
-        with self._lock:
-            if self._executor is None:
-                self._executor = self.create_executor()
-            executor = self._executor
+        executor = self._executors.take(self.create_executor)
+        try:
             for name, value in values.items():
                 executor.set_input(name, value)
             executor.run()
             results = tuple(array(executor.get_output(index)) for index in range(len(self.graph.outputs)))
+        finally:
+            self._executors.give_back(executor)
         return results[0] if len(results) == 1 else results
 
     def check_inputs(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -224,9 +225,19 @@ class Executable:
         made.variant, made.variants = contents.variant, contents.variants
         return made
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what it is made of; executors are made anew where it is read."""
+        return _restore, (self.contents(), self.variant, self.variants)
+
     def __repr__(self) -> str:
         sizes = f"{len(self.kernels)} kernels, {len(self.graph.nodes)} nodes, {len(self.constants)} constants"
         return f"<autosched.runtime.Executable: {sizes}>"
+
+
+def _restore(contents: Contents, variant: str, variants: tuple[str, ...]) -> Executable:
+    made = Executable.from_contents(contents)
+    made.variant, made.variants = variant, variants
+    return made
 
 
 def _check_array(spec: Value, value: Any) -> np.ndarray:

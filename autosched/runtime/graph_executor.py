@@ -49,11 +49,20 @@ class GraphExecutor:
 
     Its inputs are the graph's, then the constants, which count as parameters that are loaded already.
     threads  most threads to run on; None: as many as the machine, the container and the environment allow
+    leader   an executor of the same model whose inputs this one reads where it has not set them itself
+    It belongs to one thread at a time: `GraphModule` gives each thread its own, `Executable` each call.
     """
 
     type_key = "GraphExecutor"
 
-    def __init__(self, executable: Executable, device: Device | None = None, *, threads: int | None = None):
+    def __init__(
+        self,
+        executable: Executable,
+        device: Device | None = None,
+        *,
+        threads: int | None = None,
+        leader: GraphExecutor | None = None,
+    ):
         self.device = device or cpu()
         if self.device.device_type != CPU:
             raise TVMError(f"this model was built for cpu devices and cannot run on {self.device}")
@@ -64,13 +73,33 @@ class GraphExecutor:
         constants = [number for number, value in enumerate(graph.values) if value.storage.kind == "const"]
         self._args = [*graph.inputs, *(number for number in constants if number not in graph.inputs)]
         self._index = {graph.values[number].name: index for index, number in reversed(list(enumerate(self._args)))}
-        self._replaced: set[int] = set()  # constants that `set_input` gave another value
+        self._leader, self._followed = leader, -1
+        self._moves = 0  # how often an input got other memory
+        self._own_inputs = set(graph.inputs) if leader is None else set()  # those with memory that others do not read
         self._param_names = {graph.values[number].name for number in constants}
         for number, value in enumerate(graph.values):
-            if value.storage.kind in ("input", "output"):
+            if value.storage.kind == "output" or (value.storage.kind == "input" and leader is None):
                 memory = empty_aligned(value.shape, value.dtype)
                 memory.fill(0)
                 self.program.place(number, memory)
+        if leader is not None:
+            self._param_names = leader._param_names
+            self._follow(leader)
+
+    def sibling(self) -> GraphExecutor:
+        """Make another executor of the model, which has this one's inputs where it has not set its own."""
+        return GraphExecutor(self.executable, self.device, threads=self.threads, leader=self)
+
+    def forget_inputs(self) -> None:
+        """Let all inputs be the leader's again."""
+        self._own_inputs, self._followed = set(), -1
+
+    def _follow(self, leader: GraphExecutor) -> None:
+        """Read the leader's memory, wherever it is now, for what this one has not set itself."""
+        self._followed = leader._moves
+        for number in self._args:
+            if number not in self._own_inputs and self._graph.root(number) == number:
+                self.program.place(number, leader.program.memory(number))
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         if name not in _FUNCTIONS:
@@ -114,13 +143,18 @@ class GraphExecutor:
         NDArray(self.program.view(number)).copyfrom(data)
 
     def _own(self, number: int) -> None:
-        """Before an input may be written: a constant is shared with other executors, and gets memory of its own."""
-        spec = self._graph.values[number]
-        if spec.storage.kind == "const" and number not in self._replaced:
+        """Before an input may be written: what other executors read too gets memory of its own."""
+        if number not in self._own_inputs:
+            spec = self._graph.values[number]
             memory = empty_aligned(spec.shape, spec.dtype)
             np.copyto(memory, self.program.view(number))
+            self._move(number, memory)
+
+    def _move(self, number: int, memory: np.ndarray) -> None:
+        with self.program.lock:
             self.program.place(number, memory)
-            self._replaced.add(number)
+            self._own_inputs.add(number)
+            self._moves += 1
 
     def _set_known_input(self, key: int | str, value: Any) -> None:
         if not (isinstance(key, str) and known_name(key, self._index) not in self._index):
@@ -154,8 +188,7 @@ class GraphExecutor:
             raise InvalidTypeError(f"dtype {data.dtype} instead of {spec.dtype}", where=where)
         if data.ctypes.data % ALIGNMENT or not data.flags.c_contiguous:
             raise InvalidValueError(f"the array is not row-major or not aligned to {ALIGNMENT} bytes", where=where)
-        with self.program.lock:
-            self.program.place(self._graph.root(number), data)
+        self._move(self._graph.root(number), data)
 
     def get_input(self, key: int | str, out: NDArray | None = None) -> NDArray | None:
         """Give an input's own array, or copy it into `out`; an unknown name gives None."""
@@ -205,6 +238,8 @@ class GraphExecutor:
 
     def run(self) -> None:
         """Run all nodes in order."""
+        if self._leader is not None and self._leader._moves != self._followed:
+            self._follow(self._leader)
         self.program.run(1)
 
     def run_from_inputs(self, device_type: int, device_id: int, *args: Any) -> list[NDArray]:

@@ -11,6 +11,7 @@ from autosched.errors import InvalidTypeError, InvalidValueError, TVMError
 from autosched.runtime.array import NDArray
 from autosched.runtime.device import RPC_SESS_MASK, Device
 from autosched.runtime.executable import Executable
+from autosched.runtime.executor_pool import Seat, ThreadExecutors
 from autosched.runtime.graph_executor import GraphExecutor, NodeTime
 from autosched.runtime.graph_json import read_graph
 from autosched.runtime.module import Module
@@ -19,6 +20,10 @@ from autosched.runtime.timing import BenchmarkResult
 _NEEDED = (
     *("set_input", "run", "get_output", "get_input", "get_num_outputs", "get_input_index", "get_input_info"),
     *("get_num_inputs", "load_params", "share_params"),
+)
+_SETTERS = (
+    *("set_input", "set_input_zero_copy", "set_output_zero_copy", "run_from_inputs", "get_input", "load_params"),
+    "share_params",
 )
 
 
@@ -72,82 +77,93 @@ class GraphModule:
     module   what `lib["default"](device)` or `create` gives, or anything with its functions by name; an Executable
              gets memory of its own
     threads  most threads to run on, for an Executable
+
+    Several threads may use it at once, each for requests of its own: a thread that sets inputs gets an executor with
+    memory of its own, in which it runs and from which it reads outputs. Inputs that a thread has not set are those of
+    the first thread, so weights are set once for all.
     """
+
+    _executor_per_thread = True
 
     def __init__(self, module: Any, device: Device | None = None, *, threads: int | None = None):
         if isinstance(module, Executable):
             module = module.create_executor(device, threads)
         self.module = module
+        self._threads: ThreadExecutors | None = None
         try:
-            functions = {name: module[name] for name in _NEEDED}
+            self._seat = Seat(module, _NEEDED)
         except TypeError:
             raise InvalidTypeError(
                 f"GraphModule takes an executor, not {type(module).__name__}", hint='use lib["default"](device)'
             ) from None
-        self._set_input: Callable[..., Any] = functions["set_input"]
-        self._run: Callable[..., Any] = functions["run"]
-        self._get_output: Callable[..., Any] = functions["get_output"]
-        self._get_input: Callable[..., Any] = functions["get_input"]
-        self._get_num_outputs: Callable[..., Any] = functions["get_num_outputs"]
-        self._get_input_index: Callable[..., Any] = functions["get_input_index"]
-        self._get_input_info: Callable[..., Any] = functions["get_input_info"]
-        self._get_num_inputs: Callable[..., Any] = functions["get_num_inputs"]
-        self._load_params: Callable[..., Any] = functions["load_params"]
-        self._share_params: Callable[..., Any] = functions["share_params"]
+        if self._executor_per_thread and type(module) is GraphExecutor:
+            self._threads = ThreadExecutors(module, _NEEDED)
+
+    def _to_set(self) -> Seat:
+        return self._seat if self._threads is None else self._threads.to_set()
+
+    def _to_use(self) -> Seat:
+        return self._seat if self._threads is None else self._threads.to_use()
 
     def set_input(self, key: int | str | None = None, value: Any = None, **params: Any) -> None:
         """Set an input by position or name; keywords that name no input are ignored.
 
         Raises TVMError (RuntimeError) on an unknown `key`, ShapeError (ValueError) on another shape.
         """
+        functions = self._to_set().functions
+        set_input = functions["set_input"]
         if key is not None:
-            if isinstance(key, str) and self._get_input_index(key) < 0:
-                names = ", ".join(self._get_input_info()[0])
+            if isinstance(key, str) and functions["get_input_index"](key) < 0:
+                names = ", ".join(functions["get_input_info"]()[0])
                 raise TVMError(f"set_input: could not find '{key}' in graph's inputs", hint=f"inputs are {names}")
-            self._set_input(key, value)
+            set_input(key, value)
         # the largest first, which is best where a device's memory is about to run short
         for name in sorted(params, key=lambda name: -int(np.prod(np.shape(params[name])))):
-            self._set_input(name, params[name])
+            set_input(name, params[name])
 
     def set_input_zero_copy(self, key: int | str, value: NDArray) -> None:
         """Let an input live in the given array from now on."""
-        self.module["set_input_zero_copy"](key, value)
+        self._to_set().executor["set_input_zero_copy"](key, value)
 
     def set_output_zero_copy(self, key: int | str, value: NDArray) -> None:
         """Let an output be written into the given array from now on."""
-        self.module["set_output_zero_copy"](key, value)
+        self._to_set().executor["set_output_zero_copy"](key, value)
 
     def run(self, **input_dict: Any) -> None:
         """Set the inputs given, then run all nodes in order."""
         if input_dict:
             self.set_input(**input_dict)
-        self._run()
+        self._to_use().functions["run"]()
 
     def get_num_outputs(self) -> int:
         """Count the outputs."""
-        return int(self._get_num_outputs())
+        return int(self._seat.functions["get_num_outputs"]())
 
     def get_num_inputs(self) -> int:
         """Count the inputs, parameters included."""
-        return int(self._get_num_inputs())
+        return int(self._seat.functions["get_num_inputs"]())
 
     def get_input(self, index: int | str, out: NDArray | None = None) -> NDArray | None:
-        """Give an input's own array, or copy it into `out`; an unknown name gives None."""
-        found: NDArray | None = self._get_input(index) if out is None else self._get_input(index, out)
+        """Give an input's own array, which may be written, or copy it into `out`; an unknown name gives None."""
+        if out is not None:
+            copied: NDArray | None = self._to_use().functions["get_input"](index, out)
+            return copied
+        found: NDArray | None = self._to_set().functions["get_input"](index)
         return found
 
     def get_input_index(self, name: str) -> int:
         """Give the position of an input, -1 if there is none of that name."""
-        return int(self._get_input_index(name))
+        return int(self._seat.functions["get_input_index"](name))
 
     def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
         """Give shapes and dtypes by name of the inputs that are not parameters."""
-        shapes, dtypes = self._get_input_info()
+        shapes, dtypes = self._seat.functions["get_input_info"]()
         return dict(shapes), dict(dtypes)
 
     def get_output(self, index: int, out: NDArray | None = None) -> NDArray:
-        """Give an output's own array, which the next run overwrites, or copy it into `out`."""
-        found: NDArray = self._get_output(index) if out is None else self._get_output(index, out)
+        """Give an output's own array, which this thread's next run overwrites, or copy it into `out`."""
+        get_output = self._to_use().functions["get_output"]
+        found: NDArray = get_output(index) if out is None else get_output(index, out)
         return found
 
     def debug_get_output(self, node: int | str, out: NDArray) -> None:
@@ -158,22 +174,25 @@ class GraphModule:
         """Copy the arrays of a parameter file into the inputs of their names."""
         if not isinstance(params_bytes, bytes | bytearray):
             raise InvalidTypeError(f"load_params: parameters are bytes, not {type(params_bytes).__name__}")
-        self._load_params(bytes(params_bytes))
+        self._to_set().functions["load_params"](bytes(params_bytes))
 
     def share_params(self, other: GraphModule, params_bytes: bytes | bytearray) -> None:
         """Use another graph module's arrays for the inputs that a parameter file names."""
         if not isinstance(other, GraphModule):
             raise InvalidTypeError(f"share_params takes a GraphModule, not {type(other).__name__}")
-        self._share_params(other.module, bytes(params_bytes))
+        self._to_set().functions["share_params"](other.module, bytes(params_bytes))
 
     def profile(self, number: int = 10) -> list[NodeTime]:
         """Give each node's seconds, the mean of `number` runs."""
-        times: list[NodeTime] = self.module.profile(number)
+        times: list[NodeTime] = self._to_use().executor.profile(number)
         return times
 
     def __getitem__(self, key: str) -> Callable[..., Any]:
         function: Callable[..., Any] = self.module[key]
-        return function
+        if self._threads is None:
+            return function
+        find = self._to_set if key in _SETTERS else self._to_use
+        return lambda *args, **kwargs: find().executor[key](*args, **kwargs)
 
     def benchmark(
         self,
@@ -205,7 +224,7 @@ class GraphModule:
         if end_to_end:
             where = device or self.module.device
             pairs = [part for pair in inputs.items() for part in pair]
-            evaluate = self.module.time_evaluator("run_from_inputs", where, **common)
+            evaluate = self._to_set().executor.time_evaluator("run_from_inputs", where, **common)
             return evaluate(where.device_type, where.device_id, *pairs)
         if inputs:
             self.set_input(**inputs)
@@ -213,5 +232,5 @@ class GraphModule:
             "cooldown_interval_ms": cooldown_interval_ms,
             "repeats_to_cooldown": repeats_to_cooldown,
         }
-        evaluate = self.module.time_evaluator(func_name, device, **common, **cooldown)
+        evaluate = self._to_use().executor.time_evaluator(func_name, device, **common, **cooldown)
         return evaluate()

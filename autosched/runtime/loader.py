@@ -6,6 +6,7 @@ import ctypes
 import ctypes.util
 import functools
 import hashlib
+import os
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -43,6 +44,8 @@ _lock = threading.Lock()
 # Code must stay mapped while any pointer to it may be called, so what is loaded stays until `unload_objects`.
 # Equal object code, known by its SHA-256, is loaded once.
 _loaded: dict[bytes, _Loaded] = {}
+# A child is forked while nobody loads: LLVM's own state would stay half changed in it, and the lock held.
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 def check_object(object_code: bytes, name: str) -> Symbols:

@@ -4,9 +4,9 @@ There is one pool in a process (one for each version of the native code, to be e
 C library and run generated code alone: they have no Python state. They start when more than one thread is first asked
 for, sleep when idle, and start anew after a fork.
 
-Each worker is pinned to a CPU of its own, one that the caller was not on, as long as there are enough; callers keep the
-affinity that they have. A caller that was pinned after this module was imported does not take its workers with it: they
-would all share its one CPU.
+Each worker is pinned to a CPU of its own, one that neither the caller was on nor a worker of another process has, as
+long as there are enough (`affinity`); callers keep the affinity that they have. A caller that was pinned after this
+module was imported does not take its workers with it: they would all share its one CPU.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ import platform
 import signal
 import sys
 import threading
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from autosched.errors import ArtifactError, TVMError
 from autosched.runtime import native_abi as abi
+from autosched.runtime.affinity import MASK_BYTES, Claims
 from autosched.runtime.loader import load_object_code
 
 _SPINS = 2000  # about 50 µs on current x86 cores
@@ -34,9 +35,6 @@ _MAX_THREADS = 1024
 # The number of the futex system call; elsewhere than on Linux idle workers nap.
 _FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine()) if sys.platform == "linux" else None
 _FUTEX_WAKE_PRIVATE, _EVERYBODY = 129, 0x7FFFFFFF
-
-_ALLOWED = frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else frozenset[int]()
-_MASK_BYTES = 128  # of the C library's cpu_set_t
 
 _pools: dict[bytes, ThreadPool] = {}
 _pools_lock = threading.Lock()
@@ -55,6 +53,7 @@ class ThreadPool:
     address: int
     _threads: list[ctypes.c_void_p] = field(default_factory=list)  # handles of the workers
     _blocks: list[np.ndarray] = field(default_factory=list)  # what each worker was given
+    _claims: Claims = field(default_factory=Claims)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def ensure(self, threads: int) -> None:
@@ -84,9 +83,9 @@ class ThreadPool:
             raise TVMError(f"cannot start thread {index + 1}: {os.strerror(code)}", hint="use fewer threads")
         if sys.platform == "linux":
             libc.pthread_setname_np(handle, f"autosched-{index}".encode())
-            if (cpu := choose_cpu(index, _ALLOWED, os.sched_getaffinity(0), libc.sched_getcpu())) is not None:
-                mask = (1 << cpu).to_bytes(_MASK_BYTES, "little")
-                libc.pthread_setaffinity_np(handle, ctypes.c_size_t(_MASK_BYTES), mask)  # if refused, it floats
+            if (cpu := self._claims.choose(index, os.sched_getaffinity(0), libc.sched_getcpu())) is not None:
+                mask = (1 << cpu).to_bytes(MASK_BYTES, "little")
+                libc.pthread_setaffinity_np(handle, ctypes.c_size_t(MASK_BYTES), mask)  # if refused, it floats
         self._blocks.append(block)
         self._threads.append(handle)
 
@@ -95,6 +94,7 @@ class ThreadPool:
         for word in (abi.POOL_TICKET, abi.POOL_DONE, abi.POOL_SLEEPERS, abi.POOL_LOCK):
             self.words[word] = 0
         self._threads, self._blocks, self._lock = [], [], threading.Lock()
+        self._claims.release()
 
     def stop(self) -> None:
         """End the workers, unless somebody is computing: then the end of the process ends them."""
@@ -111,19 +111,7 @@ class ThreadPool:
                 libc.pthread_join(handle, None)
             self._threads, self._blocks = [], []
             self.words[abi.POOL_STOP] = 0
-
-
-def choose_cpu(worker: int, allowed: Set[int], caller: Set[int], here: int) -> int | None:
-    """The CPU for a worker, numbered from 1; None: it may run anywhere.
-
-    allowed  what this process was given
-    caller   the affinity of the thread that starts the pool; where it was narrowed, workers keep out of it if they can
-    here     the CPU that this thread is on
-    """
-    free = sorted(allowed - caller) if caller < allowed else []
-    rest = sorted(cpu for cpu in allowed if cpu != here and cpu not in free)
-    cpus = [cpu for cpu in free + rest if cpu < 8 * _MASK_BYTES]
-    return cpus[worker - 1] if worker <= len(cpus) else None
+            self._claims.release()
 
 
 def open_pool(native: bytes) -> ThreadPool:

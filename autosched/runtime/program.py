@@ -13,6 +13,7 @@ from autosched.runtime.cpu.kernel import as_cpu
 from autosched.runtime.graph import NOP, Graph
 from autosched.runtime.kernel import Kernel
 from autosched.runtime.loader import load_objects
+from autosched.runtime.locks import renew_after_fork
 from autosched.runtime.memory import empty_block
 from autosched.runtime.pool import open_pool
 from autosched.runtime.team import most_threads_of
@@ -24,7 +25,7 @@ class Program:
     graph, kernels, constants  checked by `check_graph`
     native                     object code of the native loop
     threads                    most threads that a kernel is split over
-    Several threads may call `run`: each run has the memory to itself.
+    Several threads may call `run`: each run has the memory to itself. A child forked meanwhile may run it too.
     """
 
     def __init__(
@@ -36,7 +37,8 @@ class Program:
         threads: int,
     ):
         self.graph, self.kernels, self.threads = graph, kernels, threads
-        self.lock = threading.RLock()
+        self.renew_locks()
+        renew_after_fork(self)
         self._pool = open_pool(native)
         self._arena = empty_block(graph.arena_bytes)
         called = [as_cpu(kernels[node.kernel]) for node in graph.nodes if node.kernel != NOP]
@@ -51,6 +53,10 @@ class Program:
                 self.place(number, constants[at.index])
             elif at.kind == "arena":
                 self.place(number, self._arena[at.index : at.index + value.size_bytes])
+
+    def renew_locks(self) -> None:
+        """Make the lock that a run holds anew, in a child forked while another thread ran."""
+        self.lock = threading.RLock()
 
     def _fill_table(self, addresses: Mapping[str, int]) -> None:
         slots: list[int] = []
@@ -102,6 +108,10 @@ class Program:
         self._buffers[value] = memory
         self._views.clear()
         self.bind(value, int(memory.ctypes.data))
+
+    def memory(self, value: int) -> np.ndarray:
+        """Give the array that a value that owns its storage lives in."""
+        return self._buffers[value]
 
     def view(self, value: int) -> np.ndarray:
         """Give a value's own memory as an array; the next run overwrites it."""

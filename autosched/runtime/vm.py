@@ -285,8 +285,11 @@ class VirtualMachine:
     def invoke(self, func_name: str, *args: Any, **kwargs: Any) -> Any:
         """Run a function on arguments, or on those kept by `set_input`; gives a fresh array or a tuple."""
         if args or kwargs:
-            self.set_input(func_name, *args, **kwargs)
-        return self._program.call(_text(func_name), self._kept(func_name))
+            values = self._arguments(func_name, args, kwargs)
+            self._inputs[func_name] = values
+        else:
+            values = self._kept(func_name)
+        return self._program.call(_text(func_name), values)
 
     def _kept(self, func_name: str) -> list[Any]:
         function = self._program.function(_text(func_name))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import json
 import struct
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +25,7 @@ from autosched.runtime.params import load_param_dict, save_param_dict
 from autosched.runtime.registry import get_global_func
 
 _MAGIC = b"ASVM\x01\0\0\0"
-MOST_CALLS = 5000  # functions inside of each other; each takes some Python frames
+MOST_CALLS = 5000  # functions inside of each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,19 +108,7 @@ class Program:
         if len(args) != len(function.params):
             raise InvalidTypeError(f"{len(args)} arguments instead of {len(function.params)}", where=function.signature)
         values = [check(value, param, function) for value, param in zip(args, function.params, strict=True)]
-        if not self.calls_functions:
-            return _Run(self).call(function, values, 0)
-        limit = sys.getrecursionlimit()
-        sys.setrecursionlimit(max(limit, limit + 8 * MOST_CALLS))
-        try:
-            return _Run(self).call(function, values, 0)
-        finally:
-            sys.setrecursionlimit(limit)
-
-    @property
-    def calls_functions(self) -> bool:
-        """Whether its functions call each other."""
-        return any(_has_call(function.code) for function in self.functions.values())
+        return _run(self, function, values)
 
     # As bytes
 
@@ -204,58 +191,79 @@ class Program:
         return Program.from_bytes(data, lib)
 
 
-def _has_call(code: Sequence[Instruction]) -> bool:
-    return any(i[0] == "call" or (i[0] == "if" and (_has_call(i[2]) or _has_call(i[3]))) for i in code)
+class _Frame:
+    """A function that is being run: its registers, and what is left of its code and of the branches that it is in."""
+
+    __slots__ = ("args", "function", "registers", "result", "todo")
+
+    def __init__(self, function: VMFunction, args: Sequence[Any], result: int):
+        self.function, self.args, self.result = function, args, result  # result: the caller's register
+        self.registers: list[Any] = [*args, *[None] * (function.n_registers - len(args))]
+        self.todo: list[Iterator[Instruction]] = [iter(function.code)]
 
 
-class _Run:
-    """One call of a program from outside."""
+def _run(program: Program, function: VMFunction, args: Sequence[Any]) -> Any:
+    """Run a function, with a stack of its own: however deep functions call each other, Python's is not used up.
 
-    def __init__(self, program: Program):
-        self.program = program
+    Raises TVMError for more than `MOST_CALLS` calls inside of each other.
+    """
+    frames = [_Frame(function, args, 0)]
+    while True:
+        frame = frames[-1]
+        instruction = next(frame.todo[-1], None)
+        if instruction is not None:
+            if (callee := _step(program, frame, instruction)) is not None:
+                frames.append(callee)
+                if len(frames) > MOST_CALLS + 1:
+                    raise TVMError(
+                        f"more than {MOST_CALLS} calls inside of each other", where=callee.function.signature
+                    )
+            continue
+        frame.todo.pop()
+        if frame.todo:
+            continue
+        result = _fresh(frame.registers[frame.function.result], frame.args)
+        frames.pop()
+        if not frames:
+            return result
+        frames[-1].registers[frame.result] = result
 
-    def call(self, function: VMFunction, args: Sequence[Any], depth: int) -> Any:
-        if depth > MOST_CALLS:
-            raise TVMError(f"more than {MOST_CALLS} calls inside of each other", where=function.signature)
-        registers: list[Any] = [*args, *[None] * (function.n_registers - len(args))]
-        self.run(function.code, registers, depth)
-        result = registers[function.result]
-        return _fresh(result, args)
 
-    def run(self, code: Sequence[Instruction], registers: list[Any], depth: int) -> None:
-        for instruction in code:
-            match instruction:
-                case ["run", segment, args, results]:
-                    found = self.program.segments[segment](*(registers[r] for r in args))
-                    values = found if isinstance(found, tuple) else (found,)
-                    for register, value in zip(results, values, strict=True):
-                        registers[register] = value
-                case ["call", result, name, args]:
-                    callee = self.program.function(name)
-                    registers[result] = self.call(callee, [registers[r] for r in args], depth + 1)
-                case ["tuple", result, fields]:
-                    registers[result] = tuple(registers[r] for r in fields)
-                case ["item", result, source, index]:
-                    registers[result] = registers[source][index]
-                case ["const", result, number]:
-                    registers[result] = array(self.program.constants[number])
-                case ["move", result, source]:
-                    registers[result] = registers[source]
-                case ["if", condition, then, otherwise]:
-                    self.run(then if bool(as_numpy(registers[condition]).item()) else otherwise, registers, depth)
-                case ["check", register, name, shape, dtype]:
-                    _match(registers[register], name, tuple(shape), dtype)
-                case ["value", result, value]:
-                    registers[result] = tuple(value) if isinstance(value, list) else value
-                case ["packed", result, name, args]:
-                    registers[result] = _value(_registered(name)(*(registers[r] for r in args)))
-                case ["packed_dps", results, outs, name, args]:
-                    made = [empty(tuple(shape), dtype) for shape, dtype in outs]
-                    _registered(name)(*(registers[r] for r in args), *made)
-                    for register, out in zip(results, made, strict=True):
-                        registers[register] = out
-                case _:
-                    raise ArtifactError(f"unknown VM instruction {instruction!r}")
+def _step(program: Program, frame: _Frame, instruction: Instruction) -> _Frame | None:
+    """Run one instruction; of a call give the frame that is to be run next."""
+    registers = frame.registers
+    match instruction:
+        case ["run", segment, args, results]:
+            found = program.segments[segment](*(registers[r] for r in args))
+            values = found if isinstance(found, tuple) else (found,)
+            for register, value in zip(results, values, strict=True):
+                registers[register] = value
+        case ["call", result, name, args]:
+            return _Frame(program.function(name), [registers[r] for r in args], result)
+        case ["tuple", result, fields]:
+            registers[result] = tuple(registers[r] for r in fields)
+        case ["item", result, source, index]:
+            registers[result] = registers[source][index]
+        case ["const", result, number]:
+            registers[result] = array(program.constants[number])
+        case ["move", result, source]:
+            registers[result] = registers[source]
+        case ["if", condition, then, otherwise]:
+            frame.todo.append(iter(then if bool(as_numpy(registers[condition]).item()) else otherwise))
+        case ["check", register, name, shape, dtype]:
+            _match(registers[register], name, tuple(shape), dtype)
+        case ["value", result, value]:
+            registers[result] = tuple(value) if isinstance(value, list) else value
+        case ["packed", result, name, args]:
+            registers[result] = _value(_registered(name)(*(registers[r] for r in args)))
+        case ["packed_dps", results, outs, name, args]:
+            made = [empty(tuple(shape), dtype) for shape, dtype in outs]
+            _registered(name)(*(registers[r] for r in args), *made)
+            for register, out in zip(results, made, strict=True):
+                registers[register] = out
+        case _:
+            raise ArtifactError(f"unknown VM instruction {instruction!r}")
+    return None
 
 
 def _match(value: Any, name: str, shape: tuple[int, ...], dtype: str) -> None:

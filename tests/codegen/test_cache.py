@@ -12,6 +12,8 @@ def _packages_below(package: str) -> set[str]:
     graph: dict[str, set[str]] = {}
     for name, is_package, source in modules(PACKAGE):
         for found in find_imports(source, name, is_package=is_package):
+            if found.is_string:
+                continue
             graph.setdefault(name.split(".")[1:2][0] if "." in name else "", set()).add(found.imported.split(".")[1])
     seen, todo = set(), [package]
     while todo:

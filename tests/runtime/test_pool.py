@@ -13,7 +13,7 @@ import pytest
 from autosched.codegen.native import native_object
 from autosched.env import child_environment
 from autosched.errors import ArtifactError
-from autosched.runtime.pool import choose_cpu, open_pool
+from autosched.runtime.pool import open_pool
 from autosched.runtime.program import Program
 from tests.runtime.kernels import chain, double_kernel
 
@@ -174,14 +174,6 @@ def _wait_for(child, seconds):
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     pytest.fail("the child hangs")
-
-
-def test_workers_get_cpus_of_their_own_away_from_the_caller():
-    assert [choose_cpu(i, {0, 1, 2}, {0, 1, 2}, 1) for i in (1, 2, 3)] == [0, 2, None]
-    assert choose_cpu(1, {0, 1}, {0, 1}, 0) == 1
-    assert choose_cpu(1, {0}, {0}, 0) is None
-    assert choose_cpu(1, {4, 5, 6, 7}, {4, 5}, 4) == 6  # the caller keeps to 4 and 5
-    assert choose_cpu(3, {4, 5, 6, 7}, {4, 5}, 4) == 5
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system has no affinity")
