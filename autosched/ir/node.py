@@ -19,7 +19,7 @@ N = TypeVar("N")
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A place in the user's source: file, line and column (both from 1)."""
+    """A place in the user's source: file, line and column (both from 1); of a model, a node's name and line 0."""
 
     file: str
     line: int

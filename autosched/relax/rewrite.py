@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from autosched.ir.module import GlobalVar, IRModule
+from autosched.ir.node import Span
 from autosched.relax.expr import (
     Binding,
     BindingBlock,
@@ -25,6 +26,13 @@ from autosched.relax.expr import (
 )
 from autosched.relax.names import UniqueNames
 from autosched.relax.struct_info import same_info
+
+
+def with_origin(value: Expr, origin: Span | None) -> Expr:
+    """The call with the place that it comes from, unless it has one; other values as they are."""
+    if origin is None or not isinstance(value, Call) or value.span is not None:
+        return value
+    return dataclasses.replace(value, span=origin)
 
 
 def bindings_of(body: SeqExpr) -> Iterator[Binding]:
@@ -96,7 +104,7 @@ class Rewriter:
 
     def value(self, value: Expr, var: Var) -> Expr:
         """What any bound value (rewritten) becomes; calls go to `call`."""
-        return self.call(value, var) if isinstance(value, Call) else value
+        return with_origin(self.call(value, var), value.span) if isinstance(value, Call) else value
 
     # --- what they use -----------------------------------------------------------------------------------------------
 

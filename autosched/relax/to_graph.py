@@ -83,7 +83,8 @@ class _Builder:
         several = not isinstance(call.struct_info, TensorStructInfo)
         names = [f"{var.name}_{i}" for i in range(len(infos))] if several else [var.name]
         outputs = tuple(self.add(n, i, UNPLACED) for n, i in zip(names, infos, strict=True))
-        self.nodes.append(Node(var.name, tir_target(call).name, inputs, outputs))
+        origin = call.span.file if call.span is not None and not call.span.line else ""
+        self.nodes.append(Node(var.name, tir_target(call).name, inputs, outputs, origin=origin))
         return outputs if several else outputs[0]
 
     def view(self, var: Var, call: Call) -> int:

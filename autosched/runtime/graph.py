@@ -54,6 +54,7 @@ class Node:
     inputs: tuple[int, ...]  # values by number, in the order of the kernel's arguments
     outputs: tuple[int, ...]
     threads: int = 0  # the most that it is worth splitting over, as the build decided; 0: decided when it is loaded
+    origin: str = ""  # names of the model's own nodes that it computes, where they are known
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,10 @@ class Graph:
         """Give the graph as JSON values."""
         return {
             "values": [[v.name, list(v.shape), v.dtype, v.storage.kind, v.storage.index] for v in self.values],
-            "nodes": [[n.name, n.kernel, list(n.inputs), list(n.outputs), n.threads] for n in self.nodes],
+            "nodes": [
+                [n.name, n.kernel, list(n.inputs), list(n.outputs), n.threads, *([n.origin] if n.origin else [])]
+                for n in self.nodes
+            ],
             "inputs": list(self.inputs),
             "outputs": list(self.outputs),
             "arena_bytes": self.arena_bytes,
@@ -93,8 +97,15 @@ class Graph:
                 for name, shape, dtype, kind, index in entry["values"]
             ),
             nodes=tuple(
-                Node(str(name), str(kernel), tuple(map(int, inputs)), tuple(map(int, outputs)), *map(int, threads[:1]))
-                for name, kernel, inputs, outputs, *threads in entry["nodes"]
+                Node(
+                    str(name),
+                    str(kernel),
+                    tuple(map(int, inputs)),
+                    tuple(map(int, outputs)),
+                    int(rest[0]) if rest else 0,
+                    str(rest[1]) if len(rest) > 1 else "",
+                )
+                for name, kernel, inputs, outputs, *rest in entry["nodes"]
             ),
             inputs=tuple(map(int, entry["inputs"])),
             outputs=tuple(map(int, entry["outputs"])),

@@ -20,7 +20,7 @@ import numpy as np
 from autosched.errors import ArtifactError
 from autosched.target.kinds import KINDS
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 
 
 def pack_text(text: str) -> str:
@@ -51,6 +51,15 @@ class ArgSpec:
         return f"{self.name}: Tensor({list(self.shape)}, {self.dtype})"
 
 
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Something that a kernel looks at while it runs: a number that has to be in [low, high)."""
+
+    what: str  # "take along axis 0"
+    low: int
+    high: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel(ABC):
     """Machine code of one loop nest and where it came from."""
@@ -67,6 +76,7 @@ class Kernel(ABC):
     flops: int = 0
     generator: str = ""  # version of the code generator
     llvm_packed: str = field(default="", repr=False)  # the LLVM text, see `pack_text`
+    checks: tuple[Check, ...] = ()
 
     @property
     @abstractmethod
@@ -142,6 +152,7 @@ class Kernel(ABC):
             "flops": self.flops,
             "generator": self.generator,
             "llvm": self.llvm_packed,
+            **({"checks": [[c.what, c.low, c.high] for c in self.checks]} if self.checks else {}),
         }
 
 
@@ -161,6 +172,7 @@ def shared_fields(entry: Mapping[str, Any]) -> dict[str, Any]:
         "flops": int(entry.get("flops", 0)),
         "generator": str(entry.get("generator", "")),
         "llvm_packed": str(entry.get("llvm", "")),
+        "checks": tuple(Check(str(what), int(low), int(high)) for what, low, high in entry.get("checks", ())),
     }
 
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from autosched.runtime import native_abi as abi
 from autosched.runtime.cpu.kernel import as_cpu
-from autosched.runtime.graph import NOP, Graph
+from autosched.runtime.faults import Faults
+from autosched.runtime.graph import NOP, Graph, Node
 from autosched.runtime.kernel import Kernel
 from autosched.runtime.loader import load_objects
 from autosched.runtime.locks import renew_after_fork
@@ -63,6 +64,8 @@ class Program:
         rows: list[tuple[int, int, int, int]] = []  # body, first slot, pieces, threads
         self.row_nodes: list[int] = []  # the node that each row belongs to
         scratch = int(self._scratch.ctypes.data)
+        checked = [node for node in self.graph.nodes if node.kernel != NOP and self.kernels[node.kernel].checks]
+        self.faults = Faults([(_place(node), self.kernels[node.kernel]) for node in checked])
         for node_number, node in enumerate(self.graph.nodes):
             if node.kernel == NOP:
                 continue
@@ -73,6 +76,8 @@ class Program:
                 self._places[self.graph.root(number)].append(len(slots))
                 slots.append(0)
             slots.append(scratch)
+            if kernel.checks:
+                slots.append(self.faults.address(checked.index(node)))
             team = min(self.threads, node.threads or most_threads_of(kernel))
             for phase in kernel.phases:
                 rows.append((addresses[phase.symbol], first_slot, phase.n_tasks, team))
@@ -122,11 +127,17 @@ class Program:
         return self._views[value]
 
     def run(self, number: int = 1) -> int:
-        """Run the graph `number` times; gives the threads that were used."""
+        """Run the graph `number` times; gives the threads that were used.
+
+        Raises IndexOutOfRangeError naming the node that met a position out of range; outputs are then undefined.
+        """
         with self.lock:
             if self._team > 1:
                 self._pool.ensure(self._team)
-            return self._pool.run(*self._call, self._team, number, 0)
+            used = self._pool.run(*self._call, self._team, number, 0)
+            if self.faults:
+                self.faults.check()
+            return used
 
     def run_nodes(self, nodes: range, number: int = 1) -> None:
         """Run some of the graph's nodes, which follow each other, `number` times on what is in memory now."""
@@ -138,6 +149,8 @@ class Program:
                 if self._team > 1:
                     self._pool.ensure(self._team)
                 self._pool.run(*part, self._team, number, 0)
+                if self.faults:
+                    self.faults.check()
 
     def profile(self, number: int = 1) -> np.ndarray:
         """Run the graph `number` times and give each node's seconds in one run, on average.
@@ -149,6 +162,14 @@ class Program:
             if self._team > 1:
                 self._pool.ensure(self._team)
             self._pool.run(*self._call, self._team, number, int(times.ctypes.data))
+            if self.faults:
+                self.faults.check()
         seconds = np.zeros(len(self.graph.nodes))
         np.add.at(seconds, np.array(self.row_nodes, np.intp), times[abi.TIMES_FIRST_ROW :] * (1e-9 / number))
         return seconds
+
+
+def _place(node: Node) -> str:
+    """A node as messages name it."""
+    names = node.origin.split(", ") if node.origin else [node.name]
+    return f"node{'s' if len(names) > 1 else ''} {', '.join(repr(name) for name in names)}"

@@ -20,6 +20,7 @@ from autosched.ir.node import walk
 from autosched.tir import expr as E
 from autosched.tir.axis import REDUCE
 from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.checked_index import evaluate_check
 from autosched.tir.dtypes import is_float, is_int
 from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.function import PrimFunc
@@ -311,6 +312,8 @@ class _BlockEvaluator:
             case E.Call(op="if_then_else"):
                 parts = [self.value(p, grid, guarded or n > 0) for n, p in enumerate(x.args)]
                 return np.where(parts[0], parts[1], parts[2])
+            case E.Call(op="check_index"):
+                return evaluate_check(self.value(x.args[0], grid, guarded), x, guarded)
             case E.Call():
                 if x.op not in NUMPY:
                     raise InvalidValueError(f"evaluate has no function '{x.op}'")
@@ -408,5 +411,5 @@ def _binary(x: E.BinaryOp, a: Array, b: Array) -> Array:
     if isinstance(x, E.Div):
         return _truncdiv(a, b) if is_int(x.dtype) else np.divide(a, b)
     if isinstance(x, E.Mod):
-        return a - _truncdiv(a, b) * b if is_int(x.dtype) else np.fmod(a, b)
+        return np.fmod(a, b)
     return np.asarray(_BINARY[type(x)](a, b))

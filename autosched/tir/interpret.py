@@ -16,6 +16,7 @@ from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, Ve
 from autosched.tir import expr as E
 from autosched.tir.axis import REDUCE
 from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.checked_index import CHECK_INDEX, evaluate_check
 from autosched.tir.dtypes import is_float, is_int
 from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.function import PrimFunc
@@ -119,13 +120,28 @@ def _wrap(value: Any, dtype: str) -> Any:
 
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
-    E.Add: operator.add, E.Sub: operator.sub, E.Mul: operator.mul, E.FloorDiv: operator.floordiv,
-    E.FloorMod: operator.mod, E.EQ: operator.eq, E.NE: operator.ne, E.LT: operator.lt, E.LE: operator.le,
+    E.Add: operator.add, E.Sub: operator.sub, E.Mul: operator.mul, E.FloorDiv: lambda a, b: _floordiv(a, b),
+    E.FloorMod: lambda a, b: _floormod(a, b), E.EQ: operator.eq, E.NE: operator.ne, E.LT: operator.lt, E.LE: operator.le,
     E.GT: operator.gt, E.GE: operator.ge,
 }  # fmt: skip
 
 
+def _floordiv(a: Any, b: Any) -> Any:
+    """a // b rounding down; by 0 it is 0, as in kernels."""
+    return a // b if b else 0 * b
+
+
+def _floormod(a: Any, b: Any) -> Any:
+    return a % b if b else 0 * b
+
+
+def _truncmod(a: Any, b: Any) -> Any:
+    return a - _truncdiv(a, b) * b if b else 0 * b
+
+
 def _truncdiv(a: Any, b: Any) -> Any:
+    if not b:
+        return 0 * b
     return abs(a) // abs(b) * (1 if (a >= 0) == (b >= 0) else -1)
 
 
@@ -210,7 +226,9 @@ class _Compiler:
                 return lambda f: _truncdiv(a(f), b(f))
             return lambda f: np.divide(a(f), b(f))
         if kind is E.Mod:
-            return lambda f: (lambda p, q: p - _truncdiv(p, q) * q)(a(f), b(f))
+            if is_float(x.dtype):
+                return lambda f: np.fmod(a(f), b(f))
+            return lambda f: _truncmod(a(f), b(f))
         if kind is E.Min:
             return lambda f: _min(a(f), b(f))
         if kind is E.Max:
@@ -223,6 +241,8 @@ class _Compiler:
         if x.op == "if_then_else":
             c, t, e = args
             return lambda f: t(f) if c(f) else e(f)
+        if x.op == CHECK_INDEX:
+            return lambda f: int(evaluate_check(args[0](f), x))
         if x.op in ("tvm_storage_sync", "prefetch"):
             return lambda f: 0
         if x.op not in NUMPY:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from autosched import te
+from autosched import relax, te
+from autosched.ir import IRModule
 from autosched.tir import PrimFunc
 
 ROOT = Path(__file__).parents[2]
@@ -16,6 +19,17 @@ def matmul(m: int = 32, n: int = 48, k: int = 64) -> PrimFunc:
     """A matrix product C[m, n] = A[m, k] @ B[k, n]."""
     a, b, r = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B"), te.reduce_axis((0, k), "r")
     return te.create_prim_func([a, b, te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C")])
+
+
+def one_call(make: Callable[..., Any], *types: tuple[tuple[int, ...], str]) -> IRModule:
+    """A model of one operator; its inputs, of (shape, dtype), are called x0, x1, …."""
+    builder = relax.BlockBuilder()
+    params = [relax.Var(f"x{i}", relax.TensorStructInfo(shape, dtype)) for i, (shape, dtype) in enumerate(types)]
+    with builder.function("main", params):
+        with builder.dataflow():
+            result = builder.emit_output(builder.emit(make(*params)))
+        builder.emit_func_output(result)
+    return builder.get()
 
 
 # argv: database, trials. Prints for each change: trials so far, the state of the task, the ids of the workers.

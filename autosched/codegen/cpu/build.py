@@ -72,6 +72,7 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
         config=config,
         target=target.to_json(),
         features=tuple(sorted(target.features)),
+        checks=tuple(writer.checks.numbers),
         flops=int(func.attrs.get("flops", 0)) or count_flops(lowered.body),
         generator=GENERATOR,
         llvm_packed=pack_text(text),

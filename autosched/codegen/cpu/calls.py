@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from llvmlite import ir
 
 from autosched.codegen.cpu import math as vector_math
+from autosched.codegen.cpu.checks import emit_check_index
 from autosched.codegen.cpu.types import I32, call_intrinsic, constant, element_of, lanes_of, suffix
 from autosched.errors import CodegenError
 from autosched.tir import expr as E
+from autosched.tir.checked_index import CHECK_INDEX
 from autosched.tir.dtypes import is_float
 
 if TYPE_CHECKING:
@@ -125,14 +127,27 @@ def _bits(emitter: ValueEmitter, e: E.Call) -> Any:
     if e.op == "bitwise_not":
         return b.not_(emitter.value(e.args[0]))
     x, y = emitter.both(emitter.value(e.args[0]), emitter.value(e.args[1]))
-    right = b.ashr if e.dtype.startswith("int") else b.lshr
     table: dict[str, Callable[[Any, Any], Any]] = {
-        "shift_left": b.shl, "shift_right": right, "bitwise_and": b.and_, "bitwise_or": b.or_, "bitwise_xor": b.xor,
+        "bitwise_and": b.and_, "bitwise_or": b.or_, "bitwise_xor": b.xor,
     }  # fmt: skip
-    return table[e.op](x, y)
+    return table[e.op](x, y) if e.op in table else _shift(emitter, e, x, y)
+
+
+def _shift(emitter: ValueEmitter, e: E.Call, x: Any, y: Any) -> Any:
+    """Shifts; by as many bits as there are, or more (or less than 0), all bits leave, as in NumPy."""
+    b, width = emitter.builder, element_of(x.type).width
+    keeps_sign = e.op == "shift_right" and e.dtype.startswith("int")
+    shift = b.shl if e.op == "shift_left" else b.ashr if keeps_sign else b.lshr
+    amount = e.args[1]
+    if isinstance(amount, E.IntImm) and 0 <= amount.value < width:
+        return shift(x, y)
+    inside = b.icmp_unsigned("<", y, constant(y.type, width))
+    if keeps_sign:
+        return shift(x, b.select(inside, y, constant(y.type, width - 1)))
+    return b.select(inside, shift(x, b.select(inside, y, constant(y.type, 0))), constant(x.type, 0))
 
 
 _SPECIAL: dict[str, Callable[[Any, E.Call], Any]] = {
-    "pow": _power, "fma": _fma, **dict.fromkeys(("isnan", "isinf", "isfinite"), _is),
+    "pow": _power, "fma": _fma, CHECK_INDEX: emit_check_index, **dict.fromkeys(("isnan", "isinf", "isfinite"), _is),
     **dict.fromkeys(("shift_left", "shift_right", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"), _bits),
 }  # fmt: skip

@@ -212,12 +212,22 @@ class IndexEmitter:
         return self.rewrap(self.builder.urem(x, d) if modulo else self.builder.udiv(x, d))
 
     def signed_division(self, x: Any, y: Any, floor: bool, modulo: bool) -> Any:
-        """Division rounding down or to zero; LLVM's rounds to zero."""
+        """Division rounding down or to zero; LLVM's rounds to zero.
+
+        As in NumPy, x / 0 and x % 0 are 0, and the least number divided by -1 is itself: no result is undefined.
+        """
         b = self.builder
+        zero, none = constant(x.type, 0), None
+        if not _divides(y):
+            none = b.icmp_signed("==", y, zero)
+            least = constant(x.type, -(1 << (element_of(x.type).width - 1)))
+            over = b.and_(b.icmp_signed("==", y, constant(x.type, -1)), b.icmp_signed("==", x, least))
+            y = b.select(b.or_(none, over), constant(x.type, 1), y)
         quotient, remainder = b.sdiv(x, y), b.srem(x, y)
+        if none is not None:
+            quotient = b.select(none, zero, quotient)  # the remainder of a division by 1 is 0
         if not floor:
             return remainder if modulo else quotient
-        zero = constant(x.type, 0)
         wrong = b.and_(b.icmp_signed("!=", remainder, zero), b.icmp_signed("<", b.xor(remainder, y), zero))
         if modulo:
             return b.select(wrong, b.add(remainder, y), remainder)
@@ -288,6 +298,14 @@ class IndexEmitter:
                 return length if self.mask is None else min(length, self.mask)
         present = self.mask_vector()
         return condition if present is None else self.builder.and_(present, condition)
+
+
+def _divides(y: Any) -> bool:
+    """Whether a divisor is constant, not 0 and not -1: then every quotient exists."""
+    if not isinstance(y, ir.Constant):
+        return False
+    lanes = y.constant if isinstance(y.constant, list | tuple) else [y]
+    return all(isinstance(c, ir.Constant) and c.constant not in (0, -1, None) for c in lanes)
 
 
 def _holds(op: str, n: int) -> bool:

@@ -23,14 +23,16 @@ def offset(typingctx, pointer, count):  # type: ignore[no-untyped-def]
 
 
 def tile_intrinsic(tile: Tile, isa: Isa) -> Any:
-    """The function that generated source calls to run a tile: (buffers…, variables…) -> nothing."""
-    signature = types.void(*[types.voidptr] * len(tile.buffers), *[types.int64] * len(tile.variables))
+    """The function that generated source calls to run a tile: (buffers…, variables…, words of checks) -> nothing."""
+    status = ["status"] if tile.checks else []
+    pointers, numbers = [types.voidptr] * len(tile.buffers), [types.int64] * len(tile.variables)
+    signature = types.void(*pointers, *numbers, *[types.voidptr] * len(status))
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         builder.call(define_tile(builder.module, tile, isa), args)
         return context.get_dummy_value()
 
-    parameters = [f"p{i}" for i in range(len(tile.buffers))] + [f"v{i}" for i in range(len(tile.variables))]
+    parameters = [f"p{i}" for i in range(len(tile.buffers))] + [f"v{i}" for i in range(len(tile.variables))] + status
     return intrinsic(_typing_function(tile.name, parameters, signature, codegen))
 
 

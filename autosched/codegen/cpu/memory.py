@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +26,7 @@ from autosched.codegen.cpu.types import (
     value_type,
 )  # fmt: skip
 from autosched.ir.node import walk
+from autosched.runtime.kernel import Check
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import FloorDiv, FloorMod, PrimExpr, Var, add, cast, const, const_int, mul
 from autosched.tir.stmt import Allocate
@@ -69,6 +71,8 @@ class MemoryEmitter(IndexEmitter):
     slots: dict[int, tuple[Allocate, Place]]  # by the statement, which is kept so that its id stays its own
     lane_use: dict[Buffer, LaneUse]
     unmasked: frozenset[Buffer]
+    status: Any  # a pointer to the words of the kernel's checks, where the tile has some
+    checks: Mapping[Check, int]  # their numbers
     flat: dict[Any, PrimExpr]
     divided: dict[int, tuple[Any, list[Var] | None]]  # the variables of indices that are worth flattening
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from autosched.codegen.cpu.checks import Checks, index_checks
 from autosched.codegen.cpu.cut import is_tile, outside_buffers, outside_vars
 from autosched.codegen.cpu.text import loop_lines, show
 from autosched.codegen.cpu.tile import Tile
@@ -44,7 +45,7 @@ from autosched.tir.stmt import (
 )  # fmt: skip
 
 _INDENT = "    "
-_RESERVED = {"slots", "first", "last", "worker", "task", "offset", "range", "min", "max"}
+_RESERVED = {"checks", "slots", "first", "last", "worker", "task", "offset", "range", "min", "max"}
 
 
 def align_bytes(size: int) -> int:
@@ -83,6 +84,7 @@ class Writer:
     scratch: Scratch
     no_alias: bool = True
     in_place: frozenset[tuple[Buffer, Buffer]] = frozenset()  # (input, output) that may be the same memory
+    checks: Checks = field(default_factory=Checks)
     lines: list[str] = field(default_factory=list)
     tiles: dict[str, Tile] = field(default_factory=dict)
     names: dict[object, str] = field(default_factory=dict)
@@ -151,6 +153,8 @@ class Writer:
         for buffer, at in self.scratch.shared.items():
             if any(b is buffer for b in used):
                 found.append(f"{_INDENT}{self.name_of(buffer)} = offset(slots[{len(self.slots)}], {at})")
+        if index_checks(walk(body)):
+            found.append(f"{_INDENT}checks = slots[{len(self.slots) + 1}]")
         return found
 
     # --- statements ---------------------------------------------------------------------------------------------
@@ -213,12 +217,15 @@ class Writer:
         name = self.keys.get(key)
         if name is None:
             name = self.keys[key] = self.tile_name(stmt)
-            self.tiles[name] = Tile(name, stmt, buffers, variables, a.copy(), self.no_alias, aliased)
+            checks = {check: self.checks.add(check) for check in index_checks(walk(stmt))}
+            self.tiles[name] = Tile(name, stmt, buffers, variables, a.copy(), self.no_alias, aliased, checks)
         else:
             widen(self.tiles[name], variables, a)
         for text in loop_lines(stmt):
             self.line(depth, f"# {text}")
         arguments = [self.name_of(b) for b in buffers] + [self.name_of(v) for v in variables]
+        if self.tiles[name].checks:
+            arguments.append("checks")
         self.line(depth, f"{name}({', '.join(arguments)})")
 
     def aliased(self, buffers: Sequence[Buffer]) -> frozenset[int]:

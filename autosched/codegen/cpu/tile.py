@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
+from autosched.codegen.cpu.checks import hoist_checks
 from autosched.codegen.cpu.cut import work
 from autosched.codegen.cpu.horizontal import emit_lane_reduction, lane_reduction
 from autosched.codegen.cpu.isa import Isa
@@ -20,6 +21,7 @@ from autosched.codegen.cpu.values import ValueEmitter
 from autosched.codegen.lower.loops import enter
 from autosched.errors import CodegenError
 from autosched.ir.node import walk
+from autosched.runtime.kernel import Check
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import PrimExpr, Var, const_int
@@ -57,6 +59,7 @@ class Tile:
     analyzer: Analyzer
     no_alias: bool = True
     aliased: frozenset[int] = frozenset()  # positions of buffers that may be one of the others
+    checks: Mapping[Check, int] = field(default_factory=dict)  # and their numbers; with some, one more argument
 
 
 def define_tile(module: Any, tile: Tile, isa: Isa) -> Any:
@@ -64,15 +67,16 @@ def define_tile(module: Any, tile: Tile, isa: Isa) -> Any:
     found = module.globals.get(tile.name)
     if found is not None:
         return found
-    function_type = ir.FunctionType(VOID, [BYTES] * len(tile.buffers) + [I64] * len(tile.variables))
+    status = [BYTES] if tile.checks else []
+    function_type = ir.FunctionType(VOID, [BYTES] * len(tile.buffers) + [I64] * len(tile.variables) + status)
     function = ir.Function(module, function_type, tile.name)
     function.linkage = "internal"
     for attribute in ("noinline", "nounwind"):
         function.attributes.add(attribute)
-    names = [f"{b.name}.p" for b in tile.buffers] + [v.name for v in tile.variables]
+    names = [f"{b.name}.p" for b in tile.buffers] + [v.name for v in tile.variables] + ["status"] * len(status)
     for i, (argument, name) in enumerate(zip(function.args, names, strict=True)):
         argument.name = name
-        if tile.no_alias and i < len(tile.buffers) and i not in tile.aliased:
+        if (tile.no_alias and i < len(tile.buffers) and i not in tile.aliased) or i == len(names) - len(status):
             argument.add_attribute("noalias")
     _emit_body(function, tile, isa, frozenset())
     return function
@@ -89,6 +93,8 @@ def _emit_body(function: Any, tile: Tile, isa: Isa, unmasked: frozenset[Buffer])
     emitter.entry = ir.IRBuilder(entry)
     written = {n.buffer for n in walk(tile.stmt) if isinstance(n, BufferStore)}
     arguments = list(function.args)
+    emitter.checks = tile.checks
+    emitter.status = emitter.builder.bitcast(arguments.pop(), I64.as_pointer()) if tile.checks else None
     for buffer in tile.buffers:
         emitter.declare(buffer, arguments.pop(0), buffer not in written)
     for var, argument in zip(tile.variables, arguments, strict=True):
@@ -220,6 +226,7 @@ class TileEmitter(ValueEmitter):
             self.emit(loop.body)
 
     def serial(self, loop: For) -> None:
+        hoist_checks(self, loop)
         start, extent = self.index(loop.start), self.index(loop.extent)
         first = self.scalar(start)
         end = self.scalar(self.sum(start, extent))
@@ -254,6 +261,7 @@ class TileEmitter(ValueEmitter):
 
     def vectorize(self, loop: For, count: int) -> None:
         """Whole vectors, then one that is narrower or masked."""
+        hoist_checks(self, loop)
         count, body = self.shortened(loop, count)
         widest = self.isa.lanes(self.facts(loop).dtype)
         if self.facts(loop).has_chains and count >= INTERLEAVED * widest:

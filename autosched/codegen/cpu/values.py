@@ -151,9 +151,16 @@ class ValueEmitter(MemoryEmitter):
             case E.FloorDiv() | E.FloorMod() | E.Div() | E.Mod():
                 modulo = isinstance(e, E.FloorMod | E.Mod)
                 if not signed:
-                    return b.urem(x, y) if modulo else b.udiv(x, y)
+                    return self.divide_unsigned(x, y, modulo)
                 return self.signed_division(x, y, isinstance(e, E.FloorDiv | E.FloorMod), modulo)
         raise CodegenError(f"no CPU code for {type(e).__name__}")
+
+    def divide_unsigned(self, x: Any, y: Any, modulo: bool) -> Any:
+        """x / y or x % y; by 0 it is 0, as in NumPy."""
+        b, zero = self.builder, constant(x.type, 0)
+        none = b.icmp_unsigned("==", y, zero)
+        divisor = b.select(none, constant(x.type, 1), y)
+        return b.urem(x, divisor) if modulo else b.select(none, zero, b.udiv(x, divisor))
 
     # --- truth --------------------------------------------------------------------------------------------------
 

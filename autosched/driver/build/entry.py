@@ -10,6 +10,7 @@ from autosched.driver.build.functions import FunctionBuilder
 from autosched.driver.build.graph import build_graph, has_graph
 from autosched.driver.models import as_module, join_targets
 from autosched.driver.build.report import BuildReport
+from autosched.driver.build.positions import with_positions
 from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
 from autosched.driver.build.choose import StrictReader
 from autosched.driver.options import RUN_AS
@@ -38,6 +39,7 @@ def build(
     like: str | None = None,
     strict: bool = False,
     run_as: str = "latency",
+    indices: str = "raise",
 ) -> Any:
     """Compile with the best configurations known for this machine.
 
@@ -54,6 +56,7 @@ def build(
     like      devices (a family, a part of a name, a target) whose records may be used where there are no others
     strict    raise UntrustedError where a kernel has no record that was verified on a machine like this one
     run_as    "throughput": of several records, those that were measured beside other instances are preferred
+    indices   positions out of range that a run meets: "raise" IndexOutOfRangeError, or "clip" them to the nearest ones
     Raises    TargetError, RecordError, UsageError for what cannot be used.
     """
     del runtime  # accepted for TVM's sake
@@ -65,12 +68,13 @@ def build(
         what, target = join_targets(what, target)
     if isinstance(target, list | tuple):
         options: dict[str, Any] = {"params": params, "records": records, "threads": threads, "accuracy": accuracy}
+        options["indices"] = indices
         return build_variants(what, target, **options, like=like, strict=strict, run_as=run_as)
     if target_host is not None:
         target, _ = Target.canon_target_and_host(target, target_host)
     if accuracy not in ACCURACIES:
         raise UsageError(f"accuracy '{accuracy}'", hint=f"use one of {ACCURACIES}")
-    module = as_module(what, args, name)
+    module = with_positions(as_module(what, args, name), indices)
     check_symbols(module, unnamed="main")
     chosen_target = resolve_target(target)
     n_threads = resolve_threads(threads)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from autosched.driver.build.entry import build
+from autosched.driver.build.positions import with_positions
 from autosched.driver.build.symbolic import refuse_to_compile
 from autosched.driver.settings import resolve_target
 from autosched.driver.vm.build_vm import build_vm
@@ -41,6 +42,7 @@ def build_relax(
     system_lib: bool | None = None,
     records: Any = None,
     threads: int | None = None,
+    indices: str = "raise",
 ) -> VMExecutable:
     """Build the graph functions of a module, in natural order: operators, or calls of PrimFuncs that they became.
 
@@ -48,6 +50,7 @@ def build_relax(
     tir_pipeline    a pass over PrimFuncs that runs next, or "default"
     params          for external modules' constants; it does not bind arguments, `BindParams` does
     exec_mode       "bytecode" or "compiled": both give the same program here
+    indices         as in `autosched.build`
     Raises          TypeError for what is no module; ValueError for an unknown pipeline; TargetError where there is no
                     code generator
     """
@@ -61,6 +64,7 @@ def build_relax(
     for pipeline in (relax_pipeline, tir_pipeline):
         mod = _run(pipeline, mod)
     check_symbols(mod)
+    mod = with_positions(mod, indices)
     symbolic = {gv.name: dims for gv, f in mod.functions_items() if (dims := _symbols(f))}
     if not symbolic:
         return VMExecutable(build_vm(mod, chosen, records=records, threads=threads))

@@ -25,8 +25,10 @@ from autosched.frontend.onnx.model_file import check_model, parse_model, read_mo
 from autosched.frontend.onnx.node import Node
 from autosched.frontend.onnx.registry import CONVERTERS
 from autosched.ir.module import IRModule
+from autosched.ir.node import Span
 from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import Constant, Expr, Tuple, Var
+from autosched.relax.rewrite import with_origin
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.runtime.names import identifier
 
@@ -241,7 +243,12 @@ class _Importer:
         inputs = [self.values[i] if i else None for i in proto.input]
         if self.call(proto, name, opset, inputs):
             return
-        node = Node(proto.op_type, name, opset, attrs, inputs, len(proto.output), self.bind, self.subgraph)
+        origin = Span(name, 0)
+
+        def bind(expr: Expr) -> Expr:
+            return self.bind(with_origin(expr, origin))
+
+        node = Node(proto.op_type, name, opset, attrs, inputs, len(proto.output), bind, self.subgraph)
         try:
             result = CONVERTERS[proto.op_type](node)
         except ImportModelError:

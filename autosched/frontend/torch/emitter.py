@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import ImportModelError
+from autosched.ir.node import Span
 from autosched.relax import op
 from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import Constant, Expr, ShapeExpr
+from autosched.relax.rewrite import with_origin
 from autosched.relax.struct_info import TensorStructInfo, tensor_infos
 
 RANKS = {"bool": 0, "int": 1, "uint": 1, "float": 2, "bfloat": 2}  # of kinds, when dtypes meet
@@ -32,7 +34,7 @@ class Emitter:
 
     def __call__(self, expr: Any) -> Any:
         """Bind a value."""
-        return self.builder.emit(expr)
+        return self.builder.emit(with_origin(expr, Span(self.node, 0)) if self.node else expr)
 
     def fail(self, message: str, hint: str | None = None) -> ImportModelError:
         """The error to raise for something that the node asks and we do not have."""

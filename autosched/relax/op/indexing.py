@@ -1,83 +1,159 @@
-"""Elements chosen by a tensor of positions."""
+"""Elements chosen by a tensor of positions.
+
+The attribute `mode` says what becomes of positions that are negative or out of range: see
+`tir.checked_index.position`. Constant positions out of range are refused when the call is made.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from autosched import topi
-from autosched.errors import InvalidTypeError, ShapeError
-from autosched.relax.op.registry import define_op, sample
+from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
+from autosched.relax.expr import Constant
+from autosched.relax.op.registry import Attrs, define_op, sample
 from autosched.relax.op.types import axis_index, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
+from autosched.tir.checked_index import MODES, out_of_range
+
+REPORTING = ("raise", "fast", "positive")  # modes in which a position out of range is an error
 
 
-def _positions(t: StructInfo) -> TensorStructInfo:
+def positions_type(t: StructInfo) -> TensorStructInfo:
+    """The type of a tensor of positions. Raises TypeError unless they are integers."""
     info = tensor(t, "indices")
     if not info.dtype.startswith(("int", "uint")):
         raise InvalidTypeError(f"positions must be integers, got {info.dtype}")
     return info
 
 
-def _take_type(x: StructInfo, indices: StructInfo, axis: int) -> TensorStructInfo:
-    t, i = tensor(x), _positions(indices)
+def check_mode(mode: str, sizes: Sequence[int | None] = (), count: int | None = 1) -> None:
+    """Raise InvalidValueError for an unknown mode, ShapeError where positions are to lie in an empty dimension."""
+    if mode not in MODES:
+        raise InvalidValueError(f"mode '{mode}'", hint=f"use one of {', '.join(MODES)}")
+    if 0 in sizes and count != 0:
+        raise ShapeError("positions in a dimension of size 0")
+
+
+def resolve(indices: Any, size: int, mode: str) -> Any:
+    """The positions in [0, size) that an array of them means, in NumPy. Raises IndexOutOfRangeError."""
+    found = np.asarray(indices).astype(np.int64)
+    if mode in ("clip", "nearest"):
+        found = np.where(found < 0, found + size, found) if mode == "nearest" else found
+        return np.clip(found, 0, size - 1)
+    if mode == "wrap":
+        return found % size
+    low = 0 if mode == "positive" else -size
+    wrong = (found < low) | (found >= size)
+    if wrong.any():
+        raise out_of_range(int(found[wrong].flat[0]), low, size, "positions")
+    return np.where(found < 0, found + size, found)
+
+
+def refuse_constants(axis_of: Callable[[int, Attrs], Any]) -> Callable[[Sequence[Any], Attrs], None]:
+    """A `validate` of operators (data, indices, …): constant positions along `axis_of(ndim, attrs)` are in range."""
+
+    def validate(args: Sequence[Any], attrs: Attrs) -> None:
+        data, indices = args[0].struct_info, args[1]
+        if not isinstance(indices, Constant) or not isinstance(data, TensorStructInfo) or not data.is_static:
+            return
+        axis = axis_of(data.ndim, attrs)
+        columns = [(axis, indices.data)] if axis is not None else list(enumerate(np.moveaxis(indices.data, -1, 0)))
+        for dimension, values in columns:
+            if attrs.get("mode", "raise") in REPORTING:
+                resolve(values, data.static_shape[dimension], attrs.get("mode", "raise"))
+
+    return validate
+
+
+def along_axis(ndim: int, attrs: Attrs) -> int:
+    """The dimension that the attribute `axis` names."""
+    return axis_index(attrs["axis"], ndim)
+
+
+def _count(indices: TensorStructInfo) -> int | None:
+    return int(np.prod(indices.static_shape, dtype=np.int64)) if indices.is_static else None
+
+
+def _take_type(x: StructInfo, indices: StructInfo, axis: int, mode: str) -> TensorStructInfo:
+    t, i = tensor(x), positions_type(indices)
     a = axis_index(axis, t.ndim)
+    check_mode(mode, t.static_shape[a : a + 1] if t.is_static else (), _count(i))
     return TensorStructInfo((*t.dims[:a], *i.dims, *t.dims[a + 1 :]), t.dtype)
 
 
 take = define_op(
     "take",
     inputs=("x", "indices"),
-    attributes={"axis": 0},
+    attributes={"axis": 0, "mode": "raise"},
     infer_type=_take_type,
-    compute=lambda x, indices, axis: topi.take(x, indices, axis % x.ndim),
-    reference=lambda x, indices, axis: np.take(x, indices, axis),
+    compute=lambda x, indices, axis, mode: topi.take(x, indices, axis % x.ndim, mode),
+    reference=lambda x, indices, axis, mode: np.take(x, resolve(indices, x.shape[axis], mode), axis),
+    validate=refuse_constants(along_axis),
     samples=[
         sample((4, 3), ((2,), "int64")),
         sample((3, 4, 2), ((2, 2), "int32"), axis=1),
         sample((4,), ((), "int64")),
         sample((2, 4), ((3,), "int64"), axis=-1),
+        sample((4, 3), ((5,), "int64"), mode="clip", low=-9, high=9),
+        sample((4, 3), ((5,), "int64"), mode="wrap", low=-9, high=9),
     ],
 )
 
 
-def _gather_type(data: StructInfo, indices: StructInfo, axis: int) -> TensorStructInfo:
-    t, i = tensor(data), _positions(indices)
-    axis_index(axis, t.ndim)
+def _gather_type(data: StructInfo, indices: StructInfo, axis: int, mode: str) -> TensorStructInfo:
+    t, i = tensor(data), positions_type(indices)
+    a = axis_index(axis, t.ndim)
     if t.ndim != i.ndim:
         raise ShapeError(f"data of {t.ndim} dimensions, indices of {i.ndim}")
+    if t.is_static and i.is_static:
+        check_mode(mode, t.static_shape[a : a + 1], _count(i))
+        others = [(n, m) for d, (n, m) in enumerate(zip(i.static_shape, t.static_shape, strict=True)) if d != a]
+        if any(n > m for n, m in others):
+            raise ShapeError(f"positions of shape {i.static_shape} reach over data of shape {t.static_shape}")
     return TensorStructInfo(i.shape, t.dtype)
+
+
+def _gather_elements(x: Any, indices: Any, axis: int, mode: str) -> Any:
+    inside = tuple(slice(None) if d == axis % x.ndim else slice(n) for d, n in enumerate(indices.shape))
+    return np.take_along_axis(x[inside], resolve(indices, x.shape[axis], mode), axis)
 
 
 gather_elements = define_op(
     "gather_elements",
     inputs=("data", "indices"),
-    attributes={"axis": 0},
+    attributes={"axis": 0, "mode": "raise"},
     infer_type=_gather_type,
-    compute=lambda x, indices, axis: topi.gather(x, indices, axis % x.ndim),
-    reference=lambda x, indices, axis: np.take_along_axis(x, indices, axis),
-    samples=[sample((3, 4), ((2, 4), "int64"))],
+    compute=lambda x, indices, axis, mode: topi.gather(x, indices, axis % x.ndim, mode),
+    reference=_gather_elements,
+    validate=refuse_constants(along_axis),
+    samples=[sample((3, 4), ((2, 4), "int64")), sample((3, 4), ((2, 3), "int64"), axis=1, mode="clip", low=-9, high=9)],
 )
 
 
-def _gather_nd_type(data: StructInfo, indices: StructInfo) -> TensorStructInfo:
-    t, i = tensor(data), _positions(indices)
+def _gather_nd_type(data: StructInfo, indices: StructInfo, mode: str) -> TensorStructInfo:
+    t, i = tensor(data), positions_type(indices)
     depth = i.static_shape[-1]
     if depth > t.ndim:
         raise ShapeError(f"index vectors of {depth} for {t.ndim} dimensions")
+    check_mode(mode, t.static_shape[:depth] if t.is_static else (), _count(i))
     return TensorStructInfo((*i.dims[:-1], *t.dims[depth:]), t.dtype)
 
 
-def _gather_nd(x: Any, indices: Any) -> Any:
-    return x[tuple(np.moveaxis(indices, -1, 0))]
+def _gather_nd(x: Any, indices: Any, mode: str) -> Any:
+    return x[tuple(resolve(v, x.shape[d], mode) for d, v in enumerate(np.moveaxis(indices, -1, 0)))]
 
 
 gather_nd = define_op(
     "gather_nd",
     inputs=("data", "indices"),
+    attributes={"mode": "raise"},
     infer_type=_gather_nd_type,
     compute=topi.gather_nd,
     reference=_gather_nd,
+    validate=refuse_constants(lambda ndim, attrs: None),
     samples=[sample((3, 4), ((5, 2), "int64")), sample((3, 4), ((2, 1), "int64"))],
 )

@@ -63,6 +63,7 @@ class OpDef:
     canonical    attrs -> attrs: bring attributes into their one form (an int stride into a pair)
     legal_name   what the PrimFunc is called
     is_view      the result is the argument's memory under another shape
+    validate     (args, attrs) -> None: refuse constant arguments that are impossible
     """
 
     op: Op
@@ -75,6 +76,7 @@ class OpDef:
     canonical: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     legal_name: str = ""
     is_view: bool = False
+    validate: Callable[[Sequence[Any], Attrs], None] | None = None
 
     @property
     def name(self) -> str:
@@ -128,7 +130,10 @@ class OpDef:
             except (InvalidTypeError, InvalidValueError) as error:
                 raise type(error)(f"{self.name}: {error.message}", hint=error.hint) from None
         frozen = FrozenDict({k: _freeze(v) for k, v in merged.items()})
-        return Call(self.op, tuple(args), frozen, (), self.infer(tuple(a.struct_info for a in args), frozen))
+        info = self.infer(tuple(a.struct_info for a in args), frozen)
+        if self.validate is not None:
+            self.validate(args, frozen)
+        return Call(self.op, tuple(args), frozen, (), info)
 
     def infer(self, types: Sequence[StructInfo | None], attrs: Attrs) -> StructInfo:
         """The result's type; unknown arguments give an unknown result."""
@@ -167,6 +172,7 @@ def define_op(
     canonical: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
     legal_name: str = "",
     is_view: bool = False,
+    validate: Callable[[Sequence[Any], Attrs], None] | None = None,
 ) -> OpDef:
     """Define an operator and enter it into the table of all operators; fields as in OpDef.
 
@@ -177,7 +183,7 @@ def define_op(
     normal = tuple(s if isinstance(s, Sample) else sample(s) for s in samples)
     definition = OpDef(
         Op(f"relax.{name}"), tuple(inputs), FrozenDict(attributes or {}), infer_type, compute, reference, normal,
-        canonical, legal_name or name.rpartition(".")[2], is_view,
+        canonical, legal_name or name.rpartition(".")[2], is_view, validate,
     )  # fmt: skip
     OPERATORS[name] = definition
     return definition

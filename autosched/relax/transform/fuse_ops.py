@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from autosched.ir.module import GlobalVar, IRModule
-from autosched.ir.node import FrozenDict
+from autosched.ir.node import FrozenDict, Span
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import (
@@ -70,6 +70,12 @@ def _group_name(group: Group) -> str:
     return "_".join(["fused", *(tir_target(m.call).name for m in group.members)])[:120]
 
 
+def _origin(group: Group) -> Span | None:
+    """The names of the model's nodes that a group computes, where they are known."""
+    names = [m.call.span.file for m in group.members if m.call.span is not None and not m.call.span.line]
+    return Span(", ".join(dict.fromkeys(names)), 0) if names else None
+
+
 def _fuse_function(function: Function, groups: list[Group], builder: BlockBuilder) -> Function:
     calls: dict[Var, Call] = {}
     inner: set[Var] = set()
@@ -77,7 +83,8 @@ def _fuse_function(function: Function, groups: list[Group], builder: BlockBuilde
         extraction = _Extraction(group)
         gvar: GlobalVar = builder.add_func(extraction.function(), _group_name(group))
         last = group.members[-1]
-        calls[last.var] = Call(gvar, tuple(extraction.arguments), struct_info=last.var.struct_info)
+        info, origin = last.var.struct_info, _origin(group)
+        calls[last.var] = Call(gvar, tuple(extraction.arguments), struct_info=info, span=origin)
         inner |= {m.var for m in group.members[:-1]}
     blocks: list[BindingBlock] = []
     for block in function.body.blocks:

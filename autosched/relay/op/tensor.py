@@ -199,14 +199,15 @@ def strided_slice(
 
 
 def take(data: Any, indices: Any, axis: int | None = None, batch_dims: int = 0, mode: str = "clip") -> Expr:
-    """Elements, or slices along an axis, at positions."""
-    del mode
+    """Elements, or slices along an axis, at positions; `mode` "clip", "wrap" or "fast" (here: those out are errors)."""
+    if mode not in ("clip", "wrap", "fast"):
+        raise InvalidValueError(f"take: mode '{mode}'", hint='use "clip", "wrap" or "fast"')
     if batch_dims:
         raise InvalidValueError("take: batch_dims is not available")
     x = unwrap(data)
     if axis is None:
         x, axis = op.reshape(x, (-1,)), 0
-    return op.take(x, unwrap(indices), axis)
+    return op.take(x, unwrap(indices), axis, mode)
 
 
 def tile(data: Any, reps: Sequence[int]) -> Expr:

@@ -6,7 +6,9 @@ function
     void body(void **slots, int64_t first, int64_t last, int64_t worker)      // runs pieces [first, last)
 
 `slots` holds the address of each argument in order (inputs, then outputs) and then the address of the scratch block:
-`scratch_bytes` shared by all workers and phases, after which worker w owns `scratch_bytes_per_worker` bytes.
+`scratch_bytes` shared by all workers and phases, after which worker w owns `scratch_bytes_per_worker` bytes. A kernel
+with checks gets one more address: two words for each check, of which it sets the first to 1 and the second to the
+number that is out of range, where there is one.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import numpy as np
 
 from autosched.runtime import native_abi as abi
 from autosched.runtime.cpu.kernel import as_cpu
+from autosched.runtime.faults import Faults
 from autosched.runtime.kernel import Kernel
 from autosched.runtime.loader import load_objects
 from autosched.runtime.pool import ThreadPool
@@ -35,7 +36,9 @@ class LoadedKernel:
         self._pool = pool
         self.scratch = GuardedArray((max(self.kernel.scratch_size(threads), 64),), "uint8")
         addresses, scratch = load_objects([self.kernel]), int(self.scratch.array.ctypes.data)
-        self._slots = np.array([[*(int(a.array.ctypes.data) for a in arrays), scratch] for arrays in sets], np.int64)
+        self.faults = Faults([(kernel.name, kernel)])
+        ends = [scratch, self.faults.address(0)]
+        self._slots = np.array([[*(int(a.array.ctypes.data) for a in arrays), *ends] for arrays in sets], np.int64)
         first, step = int(self._slots.ctypes.data), self._slots.strides[0]
         rows = [
             (addresses[phase.symbol], first + number * step, phase.n_tasks, threads)
@@ -63,3 +66,4 @@ class LoadedKernel:
         n_phases = len(self.kernel.phases)
         address = int(self._table.ctypes.data) + first * n_phases * self._table.strides[0]
         self._pool.run(address, count * n_phases, self._pool.address, self.threads, times, 0)
+        self.faults.check()

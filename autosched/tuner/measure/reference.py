@@ -18,6 +18,8 @@ import numpy as np
 
 from autosched.ir.node import walk
 from autosched.tir import REDUCE, Block, Buffer, BufferLoad, PrimFunc, as_int
+from autosched.tir.checked_index import CHECK_INDEX
+from autosched.tir.expr import Call
 from autosched.tir.functor import blocks, loads, stores
 
 Evaluate = Callable[[PrimFunc, list[np.ndarray]], Sequence[np.ndarray]]
@@ -238,5 +240,10 @@ def index_limit(func: PrimFunc, buffer: Buffer) -> int | None:
         if isinstance(load, BufferLoad)
         for index, extent in zip(load.indices, load.buffer.shape, strict=True)
         if any(inner.buffer is buffer for inner in loads(index))
+    ]
+    limits += [
+        as_int(call.args[2])
+        for call in walk(func.body)
+        if isinstance(call, Call) and call.op == CHECK_INDEX and any(x.buffer is buffer for x in loads(call.args[0]))
     ]
     return min(limits, default=None)

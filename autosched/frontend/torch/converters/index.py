@@ -66,18 +66,18 @@ def getitem(t: Emitter, input: Expr, index: Any) -> Any:
 
 @converter("embedding")
 def embedding(t: Emitter, weight: Expr, indices: Expr, *_: Any, **__: Any) -> Any:
-    return op.take(weight, indices, axis=0)
+    return op.take(weight, indices, axis=0, mode="positive")
 
 
 @converter("take_rows")
 def take_rows(t: Emitter, input: Expr, weight: Expr) -> Any:
     """A module of embeddings: the indices are its input."""
-    return op.take(weight, input, axis=0)
+    return op.take(weight, input, axis=0, mode="positive")
 
 
 @converter("index_select")
 def index_select(t: Emitter, input: Expr, dim: int, index: Expr) -> Any:
-    return op.take(input, index, axis=positive(dim, len(t.shape(input))))
+    return op.take(input, index, axis=positive(dim, len(t.shape(input))), mode="positive")
 
 
 @converter("index")
@@ -91,4 +91,4 @@ def index_tensor(t: Emitter, input: Expr, indices: Sequence[Expr | None]) -> Any
 
 @converter("gather")
 def gather(t: Emitter, input: Expr, dim: int, index: Expr, sparse_grad: bool = False) -> Any:
-    return op.gather_elements(input, index, axis=positive(dim, len(t.shape(input))))
+    return op.gather_elements(input, index, axis=positive(dim, len(t.shape(input))), mode="positive")

@@ -1,0 +1,153 @@
+"""Checks in kernels: positions and accesses that are seen to be in range while the kernel runs.
+
+A kernel with checks gets one more address after its scratch block: two words for each of its checks, of which the
+first becomes 1 and the second the number that was out of range. Nothing is written while all is well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from llvmlite import ir
+
+from autosched.codegen.cpu.affine import Affine
+from autosched.codegen.cpu.types import I64, call_intrinsic, constant, lanes_of, splat, suffix
+from autosched.ir.node import children, walk
+from autosched.runtime.kernel import Check
+from autosched.tir import expr as E
+from autosched.tir.buffer import Buffer
+from autosched.tir.checked_index import CHECK_INDEX
+from autosched.tir.expr import Var, as_int, const_int
+from autosched.tir.functor import free_vars, loads
+from autosched.tir.simplify import form_key
+from autosched.tir.stmt import For, IfThenElse, LetStmt, While
+
+if TYPE_CHECKING:
+    from autosched.codegen.cpu.tile import TileEmitter
+    from autosched.codegen.cpu.values import ValueEmitter
+
+WORD_BYTES = 8
+SELDOM = (1, 1 << 20)  # branch weights: a check that fails, and one that holds
+
+
+@dataclass(slots=True)
+class Checks:
+    """The checks of one kernel, numbered in the order in which they are found."""
+
+    numbers: dict[Check, int] = field(default_factory=dict)
+
+    def add(self, check: Check) -> int:
+        """The check's number."""
+        return self.numbers.setdefault(check, len(self.numbers))
+
+
+def check_of(call: E.Call) -> Check:
+    """What a `check_index` call checks."""
+    what = call.args[3]
+    assert isinstance(what, E.StringImm), "position made it"
+    return Check(what.value, as_int(call.args[1]), as_int(call.args[2]))
+
+
+def index_checks(nodes: Iterable[Any]) -> list[Check]:
+    """The checks of positions among some nodes."""
+    return [check_of(n) for n in nodes if isinstance(n, E.Call) and n.op == CHECK_INDEX]
+
+
+def emit_check_index(emitter: ValueEmitter, call: E.Call) -> Any:
+    """The position, from the front; 0 where it is out of range, which is reported."""
+    check, b = check_of(call), emitter.builder
+    key = _key(emitter, call)
+    known = None if key is None else emitter.known(key)
+    if known is not None:
+        return known
+    value = emitter.widen(emitter.value(call.args[0]), call.args[0].dtype)
+    kind = value.type
+    index = value
+    if check.low < 0:
+        from_end = b.icmp_signed("<", value, constant(kind, 0))
+        index = b.select(from_end, b.add(value, constant(kind, check.high)), value)
+    bad = b.icmp_unsigned(">=", index, constant(kind, check.high))
+    safe = report(emitter, bad, value, emitter.checks[check], index)
+    return safe if key is None else emitter.remember(key, safe)
+
+
+def _key(emitter: ValueEmitter, call: E.Call) -> Any:
+    """What a check is remembered by; None where something that it reads may change."""
+    if not all(emitter.places[load.buffer].read_only for load in loads(call)):
+        return None
+    used = dict.fromkeys(x for x in walk(call) if isinstance(x, Var))
+    known = tuple(emitter.env.get(v) for v in used)
+    values = tuple((v.const, v.key, v.lane) if isinstance(v, Affine) else id(v) for v in known)
+    key = "checked", form_key(call), values
+    if all(isinstance(v, Affine) and not v.lane for v in known) and emitter.known(key) is not None:
+        return key  # hoisted: the same in all lanes
+    return key if emitter.lanes == 1 and emitter.mask is None else (*key, emitter.lanes, emitter.mask_key())
+
+
+def hoist_checks(emitter: TileEmitter, loop: For) -> None:
+    """Emit the checks before a loop that all of its iterations share, so that they run once."""
+    if not emitter.checks or emitter.lanes != 1:
+        return
+    for call in _always_checked(loop):
+        if _key(emitter, call) is not None:
+            emit_check_index(emitter, call)
+
+
+def _always_checked(stmt: Any, bound: frozenset[Var] = frozenset()) -> Iterator[E.Call]:
+    """The `check_index` calls that are evaluated whenever the statement runs, with values known before it."""
+    if isinstance(stmt, For):
+        if (const_int(stmt.extent) or 0) > 0:
+            yield from _always_checked(stmt.body, bound | {stmt.loop_var})
+        return
+    if isinstance(stmt, IfThenElse | While | LetStmt | E.Let | E.Select | E.And | E.Or):
+        return
+    if isinstance(stmt, E.Call) and stmt.op == "if_then_else":
+        return
+    if isinstance(stmt, E.Call) and stmt.op == CHECK_INDEX and not free_vars(stmt) & bound:
+        yield stmt
+        return
+    for child in children(stmt):
+        if not isinstance(child, Buffer):
+            yield from _always_checked(child, bound)
+
+
+def report(emitter: ValueEmitter, bad: Any, value: Any, number: int, index: Any = None) -> Any:
+    """Note a value that is out of range in a lane that takes part.
+
+    index    what is used where all is well; gives it with 0 in the lanes that are out of range
+    None     the tile ends instead
+    """
+    b = emitter.builder
+    lanes = max(lanes_of(bad), lanes_of(value))
+    if lanes > 1:
+        bad, value = splat(b, bad, lanes), splat(b, value, lanes)
+        mask = emitter.mask_vector()
+        counts = bad if mask is None else b.and_(bad, mask)
+        anything = call_intrinsic(b, f"llvm.vector.reduce.or.{suffix(bad.type)}", ir.IntType(1), [counts])
+    else:
+        counts = bad
+        anything = bad if emitter.mask is None or isinstance(emitter.mask, int) else b.and_(bad, emitter.any_lane())
+    before, function = b.block, b.function
+    wrong, fine = function.append_basic_block("out_of_range"), function.append_basic_block("in_range")
+    b.cbranch(anything, wrong, fine).set_weights(SELDOM)
+    b.position_at_end(wrong)
+    if lanes > 1:
+        bits = b.bitcast(counts, ir.IntType(lanes))
+        first = call_intrinsic(b, f"llvm.cttz.i{lanes}", bits.type, [bits, ir.IntType(1)(0)])
+        value = b.extract_element(value, b.zext(first, I64) if lanes < I64.width else first)
+    for word, content in ((2 * number, I64(1)), (2 * number + 1, value)):
+        place = b.gep(emitter.status, [I64(word)], inbounds=True)
+        b.store_atomic(content, place, "monotonic", WORD_BYTES)  # workers may report at once
+    if index is None:
+        b.ret_void()
+        b.position_at_end(fine)
+        return None
+    safe = b.select(bad, constant(index.type, 0), index)
+    b.branch(fine)
+    b.position_at_end(fine)
+    result = b.phi(index.type)
+    result.add_incoming(index, before)
+    result.add_incoming(safe, wrong)
+    return result

@@ -1,0 +1,45 @@
+"""What the checks of kernels found: words that kernels write, and the error that a run raises for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from autosched.errors import IndexOutOfRangeError
+from autosched.runtime.kernel import Check, Kernel
+
+WORDS = 2  # of each check: whether it failed, and the number that was out of range
+
+
+class Faults:
+    """The words of the checks of some calls of kernels, each with the name of its node."""
+
+    def __init__(self, calls: Sequence[tuple[str, Kernel]]):
+        found = [(where, check) for where, kernel in calls for check in kernel.checks]
+        self._where: list[tuple[str, Check]] = found
+        self._words = np.zeros((len(found), WORDS), np.int64)
+        counts = [len(kernel.checks) for _, kernel in calls]
+        self._first = [sum(counts[:i]) for i in range(len(calls))]
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to look at."""
+        return bool(self._where)
+
+    def address(self, call: int) -> int:
+        """The address of a call's words, which stay where they are."""
+        return int(self._words.ctypes.data) + self._first[call] * self._words.strides[0]
+
+    def check(self) -> None:
+        """Raise IndexOutOfRangeError for the first check that failed, naming its node; the words are cleared."""
+        if not np.count_nonzero(self._words):
+            return
+        number = int(np.flatnonzero(self._words[:, 0])[0])
+        value = int(self._words[number, 1])
+        self._words[:] = 0
+        where, check = self._where[number]
+        raise IndexOutOfRangeError(
+            f"{check.what}: index {value} is out of range [{check.low}, {check.high})",
+            where=where,
+            hint='give positions in range, or build with indices="clip"',
+        )

@@ -1,0 +1,191 @@
+"""Positions that come at run time and are out of range: what every executor and frontend says."""
+
+import numpy as np
+import pytest
+
+import autosched
+from autosched import relax
+from autosched.driver.vm.build_vm import build_vm
+from autosched.errors import ImportModelError, IndexOutOfRangeError, UsageError
+from autosched.relax import op
+from autosched.runtime import GraphExecutor
+from tests.driver.programs import one_call
+
+BAD = (7, 8, -8, 10**12, -(2**63))
+
+
+def embedding(mode="raise", rows=7, width=40, n=5, axis=0):
+    """take of `n` rows of a table: x and i."""
+    return one_call(lambda x, i: op.take(x, i, axis, mode), ((rows, width), "float32"), ((n,), "int64"))
+
+
+@pytest.fixture(scope="module")
+def table():
+    return np.random.default_rng(0).random((7, 40), "float32")
+
+
+@pytest.fixture(scope="module")
+def executable():
+    return autosched.build(embedding(), threads=1)
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_position_out_of_range_is_an_error_that_names_it(executable, table, bad):
+    positions = np.array([0, -7, 6, bad, 2])
+    with pytest.raises(IndexError, match=rf"take along axis 0: index {bad} is out of range \[-7, 7\)"):
+        executable(table, positions)
+    positions[3] = -1
+    np.testing.assert_array_equal(executable(table, positions).numpy(), table[positions])  # the next run is fine
+
+
+def test_every_executor_and_a_loaded_artifact_report_it(executable, table, tmp_path):
+    positions = np.array([0, 1, 2, 7, 3])
+    executable.save(tmp_path / "m.asx")
+    loaded = autosched.load(tmp_path / "m.asx")
+    module = autosched.runtime.GraphModule(executable)
+    executor = GraphExecutor(executable, threads=1)
+    vm = relax.VirtualMachine(relax.build(embedding(), "llvm"), autosched.cpu())
+    relay_vm = autosched.runtime.vm.VirtualMachine(build_vm(embedding()), autosched.cpu())
+    runs = [
+        lambda: loaded(table, positions),
+        lambda: module.run(x0=table, x1=positions),
+        lambda: (executor.set_input("x0", table), executor.set_input("x1", positions), executor.run()),
+        lambda: (executor.set_input("x1", positions), executor.profile(1)),
+        lambda: vm["main"](autosched.nd.array(table), autosched.nd.array(positions)),
+        lambda: relay_vm.run(table, positions),
+    ]
+    for run in runs:
+        with pytest.raises(IndexError, match="index 7 is out of range"):
+            run()
+
+
+def test_a_function_of_a_module_reports_it(table):
+    x, i = autosched.te.placeholder((7, 40), name="x"), autosched.te.placeholder((5,), "int64", name="i")
+    module = autosched.build(autosched.te.create_prim_func([x, i, autosched.topi.take(x, i, 0)]))
+    out = np.empty((5, 40), "float32")
+    module(table, np.array([0, 1, 2, -7, 6]), out)
+    np.testing.assert_array_equal(out, table[[0, 1, 2, -7, 6]])
+    with pytest.raises(IndexError, match="index 70 is out"):
+        module(table, np.array([0, 1, 2, 70, 6]), out)
+
+
+@pytest.mark.parametrize(("lanes", "dtype"), [(1, "int64"), (3, "int32"), (16, "int64"), (37, "uint8"), (33, "int8")])
+def test_positions_in_vectors(lanes, dtype):
+    rng = np.random.default_rng(1)
+    data = rng.random((4, lanes + 1), "float32")
+    found = autosched.build(
+        one_call(lambda x, i: op.gather_elements(x, i, axis=1), (data.shape, "float32"), ((4, lanes), dtype)), threads=1
+    )
+    positions = rng.integers(0, lanes + 1, (4, lanes)).astype(dtype)
+    np.testing.assert_array_equal(found(data, positions).numpy(), np.take_along_axis(data, positions.astype(int), 1))
+    for place in {(0, 0), (3, lanes - 1), (2, lanes // 2)}:
+        wrong = positions.copy()
+        wrong[place] = 99
+        with pytest.raises(IndexError, match="index 99 is out of range"):
+            found(data, wrong)
+
+
+def test_gather_nd_and_scatter_report_positions():
+    data, values = np.ones((4, 5), "float32"), np.ones((2, 5), "float32")
+    nd = autosched.build(one_call(op.gather_nd, ((4, 5), "float32"), ((3, 2), "int64")), threads=1)
+    with pytest.raises(IndexError, match="gather_nd along axis 1: index 5 is"):
+        nd(data, np.array([[0, 0], [1, 5], [2, 2]]))
+    scatter = autosched.build(
+        one_call(op.scatter_elements, ((4, 5), "float32"), ((2, 5), "int64"), ((2, 5), "float32")), threads=1
+    )
+    with pytest.raises(IndexError, match="scatter along axis 0: index -5 is"):
+        scatter(data, np.full((2, 5), -5), values)
+
+
+def test_clip_takes_the_nearest_positions(table):
+    found = autosched.build(embedding(), threads=1, indices="clip")
+    positions = np.array([0, -7, 100, -100, -1])
+    np.testing.assert_array_equal(found(table, positions).numpy(), table[[0, 0, 6, 0, 6]])
+    vm = relax.VirtualMachine(relax.build(embedding(), "llvm", indices="clip"), autosched.cpu())
+    got = vm["main"](autosched.nd.array(table), autosched.nd.array(positions))
+    np.testing.assert_array_equal(got.numpy(), table[[0, 0, 6, 0, 6]])
+    with pytest.raises(UsageError, match="indices 'ignore'"):
+        autosched.build(embedding(), indices="ignore")
+
+
+def test_modes_are_numpys(table):
+    positions = np.array([0, -1, 9, -9, 3])
+    for mode in ("clip", "wrap"):
+        found = autosched.build(embedding(mode), threads=1)
+        np.testing.assert_array_equal(found(table, positions).numpy(), np.take(table, positions, 0, mode=mode))
+    with pytest.raises(ValueError, match="mode 'reflect'"):
+        embedding("reflect")
+
+
+def test_constants_out_of_range_are_refused_when_the_call_is_made():
+    x = relax.Var("x", relax.TensorStructInfo((4, 3)))
+    for positions in ([4], [-5]):
+        with pytest.raises(IndexError, match=r"out of range \[-4, 4\)"):
+            op.take(x, relax.const(np.array(positions)), axis=0)
+    with pytest.raises(IndexError, match=r"index 3 is out of range \[-3, 3\)"):
+        op.gather_nd(x, relax.const(np.array([[0, 3]])))
+    with pytest.raises(ValueError, match="dimension of size 0"):
+        op.take(relax.Var("x", relax.TensorStructInfo((0, 3))), relax.Var("i", relax.TensorStructInfo((2,), "int64")))
+
+
+def onnx_gather(indices=None):
+    """Gather, Add and MatMul; the positions are a constant where they are given."""
+    onnx = pytest.importorskip("onnx")
+    h, kinds = onnx.helper, onnx.TensorProto
+    rng = np.random.default_rng(0)
+    constants = [
+        onnx.numpy_helper.from_array(rng.random(shape, "float32"), name)
+        for name, shape in (("w", (10, 8)), ("b", (8,)), ("m", (8, 5)))
+    ]
+    inputs = [h.make_tensor_value_info("i", kinds.INT64, [4])]
+    if indices is not None:
+        constants.append(onnx.numpy_helper.from_array(np.array(indices), "i"))
+        inputs = []
+    nodes = [
+        h.make_node("Gather", ["w", "i"], ["e"], name="tokens/embedding"),
+        h.make_node("Add", ["e", "b"], ["y"], name="plus"),
+        h.make_node("MatMul", ["y", "m"], ["z"], name="product"),
+    ]
+    graph = h.make_graph(nodes, "g", inputs, [h.make_tensor_value_info("z", kinds.FLOAT, [4, 5])], constants)
+    return h.make_model(graph, opset_imports=[h.make_opsetid("", 17)])
+
+
+def test_the_error_names_the_models_node(tmp_path):
+    from autosched.frontend.onnx import from_onnx
+
+    executable = autosched.build(from_onnx(onnx_gather()), threads=1)
+    with pytest.raises(IndexOutOfRangeError, match="index 10 .*tokens/embedding"):
+        executable(np.array([1, 2, 3, 10]))
+    executable.save(tmp_path / "m.asx")
+    with pytest.raises(IndexOutOfRangeError, match="index -11 .*tokens/embedding"):
+        autosched.load(tmp_path / "m.asx")(np.array([1, 2, 3, -11]))
+
+
+def test_a_model_with_constants_out_of_range_is_refused():
+    from autosched.frontend.onnx import from_onnx
+
+    with pytest.raises(ImportModelError, match="index 10 is out of range .*tokens/embedding"):
+        from_onnx(onnx_gather([1, 2, 3, 10]))
+
+
+def test_torch_refuses_negative_positions():
+    torch = pytest.importorskip("torch")
+    from autosched.frontend.torch import from_exported_program
+
+    program = torch.export.export(torch.nn.Embedding(10, 8), (torch.tensor([1, 2, 3]),))
+    executable = autosched.build(from_exported_program(program, unwrap_unit_return_tuple=True), threads=1)
+    with pytest.raises(IndexError, match=r"index -1 is out of range \[0, 10\) .*embedding"):
+        executable(np.array([1, -1, 3]))
+
+
+def test_threads_report_too():
+    x = np.random.default_rng(0).random((1000, 512), "float32")
+    positions = np.zeros(4096, "int64")
+    module = one_call(lambda t, i: op.take(t, i, 0), ((1000, 512), "float32"), ((4096,), "int64"))
+    executable = autosched.build(module, threads=2)
+    executor = GraphExecutor(autosched.build(module, threads=2), threads=2)
+    executor.set_input("x0", x)
+    positions[4095] = 1000
+    executor.set_input("x1", positions)
+    with pytest.raises(IndexError, match="index 1000"):
+        executor.run()
