@@ -182,7 +182,6 @@ def test_threads_report_too():
     x = np.random.default_rng(0).random((1000, 512), "float32")
     positions = np.zeros(4096, "int64")
     module = one_call(lambda t, i: op.take(t, i, 0), ((1000, 512), "float32"), ((4096,), "int64"))
-    executable = autosched.build(module, threads=2)
     executor = GraphExecutor(autosched.build(module, threads=2), threads=2)
     executor.set_input("x0", x)
     positions[4095] = 1000
