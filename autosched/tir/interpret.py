@@ -119,13 +119,6 @@ def _wrap(value: Any, dtype: str) -> Any:
     return np.dtype(dtype).type(value)
 
 
-_BINARY: dict[type, Callable[[Any, Any], Any]] = {
-    E.Add: operator.add, E.Sub: operator.sub, E.Mul: operator.mul, E.FloorDiv: lambda a, b: _floordiv(a, b),
-    E.FloorMod: lambda a, b: _floormod(a, b), E.EQ: operator.eq, E.NE: operator.ne, E.LT: operator.lt, E.LE: operator.le,
-    E.GT: operator.gt, E.GE: operator.ge,
-}  # fmt: skip
-
-
 def _floordiv(a: Any, b: Any) -> Any:
     """a // b rounding down; by 0 it is 0, as in kernels."""
     return a // b if b else 0 * b
@@ -133,6 +126,13 @@ def _floordiv(a: Any, b: Any) -> Any:
 
 def _floormod(a: Any, b: Any) -> Any:
     return a % b if b else 0 * b
+
+
+_BINARY: dict[type, Callable[[Any, Any], Any]] = {
+    E.Add: operator.add, E.Sub: operator.sub, E.Mul: operator.mul, E.FloorDiv: _floordiv,
+    E.FloorMod: _floormod, E.EQ: operator.eq, E.NE: operator.ne, E.LT: operator.lt, E.LE: operator.le,
+    E.GT: operator.gt, E.GE: operator.ge,
+}  # fmt: skip
 
 
 def _truncmod(a: Any, b: Any) -> Any:
