@@ -218,7 +218,7 @@ class Writer:
         if name is None:
             name = self.keys[key] = self.tile_name(stmt)
             checks = {check: self.checks.add(check) for check in index_checks(walk(stmt))}
-            self.tiles[name] = Tile(name, stmt, buffers, variables, a.copy(), self.no_alias, aliased, checks)
+            self.tiles[name] = Tile(name, stmt, buffers, variables, a.copy(), self.no_alias, aliased, checks=checks)
         else:
             widen(self.tiles[name], variables, a)
         for text in loop_lines(stmt):

@@ -59,7 +59,9 @@ class Tile:
     analyzer: Analyzer
     no_alias: bool = True
     aliased: frozenset[int] = frozenset()  # positions of buffers that may be one of the others
-    checks: Mapping[Check, int] = field(default_factory=dict)  # and their numbers; with some, one more argument
+    checks: Mapping[Check, int] = field(
+        default_factory=dict, kw_only=True
+    )  # and their numbers; with some, one more argument
 
 
 def define_tile(module: Any, tile: Tile, isa: Isa) -> Any:

@@ -25,6 +25,7 @@ from autosched.target import Target
 from autosched.target.gpus import GpuFacts
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer
+from autosched.tir.checked_index import clip_positions
 from autosched.tir.function import PrimFunc
 from autosched.tir.in_place import overwritable
 from autosched.tir.stmt import BufferStore, For, LoopKind, Stmt
@@ -62,7 +63,7 @@ def generate(func: PrimFunc, name: str, header: str = "", check: GpuFacts | None
 
     if len(func.buffers) != len(func.params):
         raise CodegenError(f"'{name}' has scalar parameters", hint="pass scalars as buffers of shape ()")
-    lowered = lower_device(func)
+    lowered = lower_device(clip_positions(func))  # a launch reports nothing: positions out of range mean the nearest
     for launch in lowered.launches if check is not None else ():
         _check_launch(launch, check)  # type: ignore[arg-type]
     python_name = re.sub(r"\W", "_", name)
