@@ -8,6 +8,7 @@ asked for (`AUTOSCHED_DB.get()`), so a change during the life of a process count
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -100,6 +101,15 @@ def _first_of_list(text: str) -> int:
     return _positive(text.split(",")[0].strip())
 
 
+def _three_sizes(text: str) -> tuple[int, int, int] | None:
+    """Read `32K,512K,32M` as bytes."""
+    matches = [re.fullmatch(r"\s*([1-9]\d*)([KMG]?)\s*", word) for word in text.split(",")]
+    sizes = [int(m[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[m[2]] for m in matches if m is not None]
+    if len(matches) != 3 or len(sizes) != 3:
+        raise ValueError(text)
+    return sizes[0], sizes[1], sizes[2]
+
+
 def _one_of(*words: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text.lower() not in words:
@@ -165,6 +175,31 @@ AUTOSCHED_AFFINITY: Switch[str | tuple[int, ...]] = switch(
     Kind.SETTING,
     parse=_affinity,
     allowed="auto, off, or a list of CPUs such as 0,2,4-7",
+)
+AUTOSCHED_HOST_CPU = switch(
+    "AUTOSCHED_HOST_CPU",
+    "",
+    "CPU that this machine is taken for instead of the detected one, to see what is made for another; code that needs "
+    "more than this machine has is built and never run",
+    Kind.SETTING,
+    parse=str,
+    allowed="a name as in -mcpu, such as x86-64-v3",
+)
+AUTOSCHED_HOST_CORES = switch(
+    "AUTOSCHED_HOST_CORES",
+    0,
+    "cores that this machine is taken to have, all of them allowed; 0: as detected",
+    Kind.SETTING,
+    parse=_not_negative,
+    allowed="a number, 0 for automatic",
+)
+AUTOSCHED_HOST_CACHES = switch(
+    "AUTOSCHED_HOST_CACHES",
+    None,
+    "data caches that this machine is taken to have, from the first level to the last",
+    Kind.SETTING,
+    parse=_three_sizes,
+    allowed="three sizes, such as 32K,512K,32M",
 )
 AUTOSCHED_TUNE = switch(
     "AUTOSCHED_TUNE",

@@ -27,6 +27,7 @@ def test_default_where_unset_or_empty(monkeypatch: pytest.MonkeyPatch) -> None:
         ("AUTOSCHED_CACHE_LIMIT_MB", "0", 0),
         ("AUTOSCHED_NUM_THREADS", "2", 2),
         ("AUTOSCHED_TUNE", "OFF", "off"),
+        ("AUTOSCHED_HOST_CACHES", "32K, 1M,8388608", (32 << 10, 1 << 20, 8 << 20)),
         ("OMP_NUM_THREADS", "4,2", 4),
         ("AUTOSCHED_DB", "postgresql://host/db", "postgresql://host/db"),
     ],
@@ -37,7 +38,13 @@ def test_text_becomes_a_value_when_asked(monkeypatch: pytest.MonkeyPatch, name: 
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("AUTOSCHED_VERIFY", "maybe"), ("AUTOSCHED_NUM_THREADS", "-1"), ("AUTOSCHED_TUNE", "always")]
+    ("name", "text"),
+    [
+        ("AUTOSCHED_VERIFY", "maybe"),
+        ("AUTOSCHED_NUM_THREADS", "-1"),
+        ("AUTOSCHED_TUNE", "always"),
+        ("AUTOSCHED_HOST_CACHES", "32K,0,8M"),
+    ],
 )
 def test_nonsense_is_refused_with_the_name(monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> None:
     monkeypatch.setenv(name, text)

@@ -74,9 +74,10 @@ def _program() -> dict[str, Any]:
 
 
 def _target(text: str) -> dict[str, Any]:
-    from autosched.target import Target
+    from autosched.target import Target, detect_cpu
 
     target = Target(text)
+    machine = detect_cpu()
     features = ("sse4.2", "avx", "avx2", "fma", "avx512f", "avx512bw", "avx512vl", "avx512vnni", "amx-tile", "neon")
     return {
         "target": str(target),
@@ -90,6 +91,7 @@ def _target(text: str) -> dict[str, Any]:
         "cache l1": size(target.cache.l1_bytes),
         "cache l2": size(target.cache.l2_bytes),
         "cache l3": size(target.cache.l3_bytes),
+        "detected": f"{machine.model_name}, {machine.mcpu}, {machine.cores} cores",
         "fingerprint": target.fingerprint().key,
     }
 
@@ -115,12 +117,15 @@ def _folders() -> dict[str, Any]:
 
     cache = kernel_cache()
     place = "memory" if cache.folder is None else f"{cache.folder}{'' if cache.writable else ' (read-only)'}"
+    from autosched.records import shipped_families
+
     logs = tuning_logs_folder()
     return {
         "kernel cache": place,
         "kernel cache size": f"{size(cache.size_bytes())} of {size(cache.limit_bytes)}",
         "search spaces": str(search_spaces_folder()),
         "shipped logs": str(logs) if logs else None,
+        "shipped for": ", ".join(shipped_families()) or None,
     }
 
 

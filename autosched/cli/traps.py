@@ -15,6 +15,8 @@ def find_traps(target: str = "cpu") -> list[str]:
     """Say in one sentence each what is wrong here; empty where nothing is."""
     checks: tuple[Callable[[], str], ...] = (
         lambda: _narrow_vectors(target),
+        lambda: _nothing_shipped(target),
+        _another_host,
         _few_threads,
         _fractional_quota,
         _busy_machine,
@@ -40,6 +42,30 @@ def _narrow_vectors(text: str) -> str:
     if target.vector_bits < 256 or not target.has_fma:
         return f"{target.mcpu} has no AVX2 with FMA: kernels are right but slow"
     return ""
+
+
+def _nothing_shipped(text: str) -> str:
+    from autosched.records import shipped_families
+    from autosched.target import Target
+
+    family, there = Target(text).family, shipped_families()
+    if not there or family in there:  # none at all: they were turned off
+        return ""
+    return (
+        f"tuned configurations come with the package for {', '.join(there)} alone, not for {family}: kernels have "
+        "their defaults until `autosched tune` has found better ones"
+    )
+
+
+def _another_host() -> str:
+    from autosched.target import detect_cpu, host_cpu
+
+    taken, real = host_cpu(), detect_cpu()
+    if taken == real:
+        return ""
+    said = f"this machine ({real.model_name}, {real.mcpu}, {real.cores} cores) is taken for another by AUTOSCHED_HOST_*"
+    missing = sorted(taken.features - real.features)
+    return f"{said}; code that needs {', '.join(missing)} does not run on it" if missing else said
 
 
 def _few_threads() -> str:

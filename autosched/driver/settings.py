@@ -51,7 +51,7 @@ def _architecture(target: Target) -> str:
 
 def check_runs_here(target: Target) -> None:
     """Refuse a target whose code would end this process. Raises UsageError naming the instruction sets."""
-    if missing := sorted(target.features - host_cpu().features):
+    if missing := sorted(target.features - host_cpu().runnable):
         raise UsageError(
             f"this machine lacks {', '.join(missing)}, which target '{target}' uses",
             hint="measure on a CPU that has it",

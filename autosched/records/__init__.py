@@ -29,4 +29,4 @@ from autosched.records.record import SCHEMA_VERSION as SCHEMA_VERSION
 from autosched.records.record import Record as Record
 from autosched.records.record import from_document as from_document
 from autosched.records.record import make_record as make_record
-from autosched.records.shipped import ShippedReader as ShippedReader
+from autosched.records.shipped import ShippedReader as ShippedReader, shipped_families as shipped_families

@@ -15,6 +15,15 @@ from autosched.task import Task
 SAFE_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
+def shipped_families() -> tuple[str, ...]:
+    """The target families that configurations are shipped for, sorted; none where there are no logs."""
+    folder = tuning_logs_folder()
+    try:
+        return tuple(sorted({log.parent.name for log in folder.glob("*/*.jsonl")})) if folder else ()
+    except OSError:
+        return ()
+
+
 class ShippedReader:
     """Look-ups in the shipped logs of the target's family; they count as "verified elsewhere" on other devices."""
 

@@ -263,7 +263,7 @@ def _choose_variant(manifest: dict[str, Any]) -> dict[str, Any]:
     """Of several variants the best one that runs here, else the one that needs the least more; its manifest."""
     if manifest.get("kind") != "variants":
         return manifest
-    sections, here = manifest["sections"], host_cpu().features
+    sections, here = manifest["sections"], host_cpu().runnable
     variants = manifest["variants"]
 
     def rank(variant: Mapping[str, Any]) -> tuple[int, int]:
@@ -361,7 +361,7 @@ def _requirement(path: Path, manifest: Mapping[str, Any], contents: Contents) ->
         message = f"{path} was built with kernel interface {manifest['abi']} by autosched {manifest['autosched']}"
         return NeedsRebuildError(f"{message}, and this one is {_ABI}", "abi", contents)
     needed = {*manifest["features"], *(name for kernel in contents.kernels.values() for name in kernel.features)}
-    missing = tuple(sorted(map(str, needed - host_cpu().features)))
+    missing = tuple(sorted(map(str, needed - host_cpu().runnable)))
     if missing:
         message = f"{path} was built for a CPU with {', '.join(missing)}, which this one lacks"
         if contents.variants:

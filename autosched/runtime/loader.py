@@ -83,7 +83,7 @@ def load_objects(kernels: Iterable[Kernel]) -> dict[str, int]:
 
 
 def _check_features(kernel: CpuKernel) -> None:
-    if missing := sorted(set(kernel.features) - host_cpu().features):
+    if missing := sorted(set(kernel.features) - host_cpu().runnable):
         raise ArtifactError(
             f"kernel '{kernel.name}' was compiled for a CPU with {', '.join(missing)}, which this machine lacks",
             hint="build it for this machine, or run it on one that has them",

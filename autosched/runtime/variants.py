@@ -25,7 +25,7 @@ class Variants:
     @property
     def here(self) -> Executable:
         """The one that a process on this machine loads. Raises ArtifactError where none runs here."""
-        has = host_cpu().features
+        has = host_cpu().runnable
         needs = {
             name: {f for k in built.kernels.values() for f in k.features} for name, built in self.executables.items()
         }

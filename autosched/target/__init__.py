@@ -4,7 +4,7 @@ from autosched.target.constructors import arm_cpu, create, cuda, intel_graphics,
 from autosched.target.cpus import LEVELS, known_cpus
 from autosched.target.fingerprint import CpuFingerprint, Fingerprint, GpuFingerprint
 from autosched.target.gpus import GpuFacts, gpu_facts, known_archs
-from autosched.target.host import CacheSizes, HostCpu, host_cpu
+from autosched.target.host import CacheSizes, HostCpu, detect_cpu, host_cpu
 from autosched.target.kinds import KINDS, TargetKind
 from autosched.target.target import Target
 from autosched.target.threads import ThreadLimits, choose_threads, thread_limits
@@ -26,6 +26,7 @@ __all__ = [
     "create",
     "cuda",
     "gpu_facts",
+    "detect_cpu",
     "host_cpu",
     "intel_graphics",
     "known_archs",

@@ -6,8 +6,12 @@ import functools
 import os
 import platform
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from autosched.env import AUTOSCHED_HOST_CACHES, AUTOSCHED_HOST_CORES, AUTOSCHED_HOST_CPU
+from autosched.errors import TargetError
+from autosched.target.cpus import features_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,23 +25,56 @@ class CacheSizes:
 
 @dataclass(frozen=True, slots=True)
 class HostCpu:
-    """The CPU of this machine."""
+    """The CPU of this machine, or the one that it is taken for (AUTOSCHED_HOST_CPU and its like)."""
 
     mcpu: str  # LLVM's name
-    features: frozenset[str]  # LLVM's names of the instruction sets that work here
+    features: frozenset[str]  # LLVM's names of the instruction sets that code is generated for
+    detected: frozenset[str]  # those that the machine really has
     vendor: str
     family: int
     model_name: str
     cache: CacheSizes
     cores: int  # physical cores of the whole machine
 
+    @property
+    def runnable(self) -> frozenset[str]:
+        """The instruction sets that code may need to be run by this process."""
+        return self.features & self.detected
+
 
 # Where nothing can be read: what most x86-64 machines of the last ten years have at least.
 _DEFAULT_CACHE = CacheSizes(32 * 1024, 512 * 1024, 8 * 1024 * 1024)
 
 
-@functools.cache
 def host_cpu() -> HostCpu:
+    """This machine's CPU, with what the environment replaces.
+
+    Raises TargetError if AUTOSCHED_HOST_CPU names no CPU, or one of another architecture.
+    """
+    return _taken_for(AUTOSCHED_HOST_CPU.get(), AUTOSCHED_HOST_CORES.get(), AUTOSCHED_HOST_CACHES.get())
+
+
+@functools.cache
+def _taken_for(mcpu: str, cores: int, caches: tuple[int, int, int] | None) -> HostCpu:
+    machine = detect_cpu()
+    said = ", ".join(
+        [*([mcpu] if mcpu else []), *([f"{cores} cores"] if cores else []), *(["other caches"] * bool(caches))]
+    )
+    if said:  # records of a machine that does not exist are nobody's
+        machine = replace(machine, model_name=f"{machine.model_name} taken for {said}")
+    if mcpu:
+        try:
+            features = features_of(mcpu)
+        except TargetError as error:
+            raise TargetError(f"AUTOSCHED_HOST_CPU={mcpu} names no known CPU", hint=error.hint) from error
+        if ("neon" in features) != ("neon" in machine.detected):
+            raise TargetError(f"AUTOSCHED_HOST_CPU={mcpu} is no CPU of this machine's architecture", hint="unset it")
+        machine = replace(machine, mcpu=mcpu, features=features)
+    return replace(machine, cores=cores or machine.cores, cache=CacheSizes(*caches) if caches else machine.cache)
+
+
+@functools.cache
+def detect_cpu() -> HostCpu:
     """Detect this machine's CPU, once a process."""
     import llvmlite.binding as llvm
 
@@ -47,6 +84,7 @@ def host_cpu() -> HostCpu:
     return HostCpu(
         mcpu=mcpu,
         features=features,
+        detected=features,
         vendor=info.get("vendor_id", platform.machine()),
         family=int(info.get("cpu family", "0")),
         model_name=info.get("model name", platform.processor() or mcpu),

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from autosched.env import AUTOSCHED_NUM_THREADS, OMP_NUM_THREADS
+from autosched.env import AUTOSCHED_HOST_CORES, AUTOSCHED_NUM_THREADS, OMP_NUM_THREADS
 from autosched.errors import InvalidValueError
 
 _CGROUP_ROOT = Path("/sys/fs/cgroup")
@@ -53,7 +53,9 @@ def choose_threads(requested: int | None = None) -> int:
 
 
 def count_affinity() -> int:
-    """Count the CPUs that this process may run on."""
+    """Count the CPUs that this process may run on; AUTOSCHED_HOST_CORES replaces them."""
+    if cores := AUTOSCHED_HOST_CORES.get():
+        return cores
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -80,6 +80,36 @@ def test_traps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         assert part in text
 
 
+def test_what_is_shipped_for_other_machines_alone_is_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert not any("come with the package" in text for text in traps.find_traps("llvm -mcpu=x86-64-v4"))  # turned off
+    for family in ("x86-64-v3", "x86-64-v2"):
+        (tmp_path / family).mkdir()
+        (tmp_path / family / "matmul.jsonl").touch()
+    monkeypatch.setenv("TOPHUB_LOCATION", str(tmp_path))
+    found = report(capsys, "--target", "llvm -mcpu=x86-64-v4")
+    assert found["folders"]["shipped for"] == "x86-64-v2, x86-64-v3"
+    assert any("for x86-64-v2, x86-64-v3 alone, not for x86-64-v4" in text for text in found["traps"])
+    assert not any("come with the package" in text for text in traps.find_traps("llvm -mcpu=haswell"))
+
+
+def test_a_machine_that_is_taken_for_another(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AUTOSCHED_HOST_CPU", "AUTOSCHED_HOST_CORES", "AUTOSCHED_HOST_CACHES"):
+        monkeypatch.delenv(name, raising=False)
+    plain = report(capsys)
+    assert not any("taken for another" in text for text in plain["traps"])
+    monkeypatch.setenv("AUTOSCHED_HOST_CORES", "77")
+    found = report(capsys)
+    assert found["environment"]["AUTOSCHED_HOST_CORES"] == found["target"]["cores"] == 77
+    assert found["target"]["detected"] == plain["target"]["detected"] != ""
+    assert any("taken for another" in text for text in found["traps"])
+    monkeypatch.setenv("AUTOSCHED_HOST_CPU", "x86-64-v9")
+    assert "names no known CPU" in str(report(capsys)["target"]["error"])
+
+
 def test_every_limit_on_threads_is_shown_and_the_least_decides(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -32,6 +32,7 @@ def ok(*times: float, **how: float) -> Measurement:
     return Measurement(Status.OK, times, how=how)
 
 
+ELSEWHERE = dataclasses.replace(Target("cpu").fingerprint(), isa_level="aarch64", vector_bits=128)
 RECORDS = (
     make(1.0, 4, ok(2e-3), is_default=True),
     make(2.0, 6, ok(1e-3)),
@@ -173,7 +174,7 @@ def test_a_winner_never_shows_a_gain_below_one(capsys: pytest.CaptureFixture[str
 
 
 def test_explain(capsys: pytest.CaptureFixture[str], database: Path, tmp_path: Path) -> None:
-    foreign = dataclasses.replace(RECORDS[3], device=Target("llvm -mcpu=skylake-avx512 -num-cores=7").fingerprint())
+    foreign = dataclasses.replace(RECORDS[3], device=ELSEWHERE)
     with open_store(database) as store:
         store.add([foreign, dataclasses.replace(RECORDS[3], time=3.5)])
     rows = read(capsys, "logs", "explain", "matmul 8x16 16x4", "--db", str(database), "--threads", "1")
@@ -197,7 +198,7 @@ def test_diff(capsys: pytest.CaptureFixture[str], database: Path, tmp_path: Path
     (row,) = read(capsys, "logs", "diff", str(database), str(database))
     assert row["verdict"] == "same"
     elsewhere = tmp_path / "c.jsonl"
-    write_lines(elsewhere, [dataclasses.replace(faster, device=Target("llvm -mcpu=skylake-avx512").fingerprint())])
+    write_lines(elsewhere, [dataclasses.replace(faster, device=ELSEWHERE)])
     (row,) = read(capsys, "logs", "diff", str(database), str(elsewhere))
     assert row["verdict"] == "faster" and row["device_a"] != row["device_b"]
     assert main(["logs", "diff", str(database), str(tmp_path / "none.db")]) == 2

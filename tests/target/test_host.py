@@ -1,8 +1,15 @@
+import dataclasses
+
 import pytest
 
-from autosched.target import LEVELS
+from autosched.codegen import compile_func
+from autosched.driver.settings import check_runs_here
+from autosched.errors import ArtifactError, TargetError, UsageError
+from autosched.runtime.loader import load_objects
+from autosched.target import LEVELS, Target, choose_threads, detect_cpu, host, host_cpu, threads
 from autosched.target.cpus import features_of, known_cpus, level_of
-from autosched.target.host import CacheSizes, count_cores, detect_caches, host_cpu, parse_size, read_cpuinfo
+from autosched.target.host import CacheSizes, count_cores, detect_caches, parse_size, read_cpuinfo
+from tests.driver.programs import matmul
 
 
 def test_this_machine_is_plausible():
@@ -48,6 +55,43 @@ def test_cpuinfo_of_the_first_processor(tmp_path):
     path.write_text("vendor_id : A\ncpu family\t: 25\n\nvendor_id : B\n")
     assert read_cpuinfo(path) == {"vendor_id": "A", "cpu family": "25"}
     assert read_cpuinfo(tmp_path / "none") == {}
+
+
+def test_the_environment_says_what_this_machine_is_taken_for(monkeypatch):
+    real = detect_cpu()
+    if "sse4.2" not in real.features:
+        pytest.skip("the names are for x86-64")
+    monkeypatch.setenv("AUTOSCHED_HOST_CPU", "x86-64-v2")
+    monkeypatch.setenv("AUTOSCHED_HOST_CORES", "64")
+    monkeypatch.setenv("AUTOSCHED_HOST_CACHES", "16K,256K,64M")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(threads, "cpu_quota", lambda: None)
+    target = Target("cpu")
+    assert (target.family, target.vector_bits, target.num_cores) == ("x86-64-v2", 128, 64)
+    assert target.cache == CacheSizes(16 << 10, 256 << 10, 64 << 20) and choose_threads() == 64
+    assert "-avx2" in target.llvm_features.split(",")
+    assert target.fingerprint().model_name == f"{real.model_name} taken for x86-64-v2, 64 cores, other caches"
+    monkeypatch.setenv("AUTOSCHED_HOST_CPU", "sapphirerapids")
+    taken = host_cpu()
+    assert "amx-tile" in taken.features and taken.runnable == taken.features & real.features
+    for name, part in (("neoverse-n1", "architecture"), ("x86-64-v9", "names no known CPU")):
+        monkeypatch.setenv("AUTOSCHED_HOST_CPU", name)
+        with pytest.raises(TargetError, match=part):
+            host_cpu()
+
+
+@pytest.mark.skipif("sse4.2" not in host_cpu().features, reason="the names are for x86-64")
+def test_code_that_the_machine_lacks_instructions_for_is_built_and_not_run(monkeypatch):
+    """The machine is taken for one that has them; what counts is what was detected."""
+    lacking = dataclasses.replace(detect_cpu(), detected=frozenset({"sse2"}))
+    monkeypatch.setattr(host, "detect_cpu", lambda: lacking)
+    monkeypatch.setenv("AUTOSCHED_HOST_CORES", "3")  # asked for the first time: nothing is remembered
+    kernel = dataclasses.replace(compile_func(matmul(), Target("cpu"), name="k").kernel, features=("sse4.2",))
+    with pytest.raises(ArtifactError, match="which this machine lacks"):
+        load_objects([kernel])
+    with pytest.raises(UsageError, match="this machine lacks"):
+        check_runs_here(Target("cpu"))
+    host._taken_for.cache_clear()
 
 
 def test_each_level_is_its_own_level():

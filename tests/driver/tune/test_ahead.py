@@ -28,7 +28,7 @@ class Planner:
 
     def __init__(self, target: Target, options: MeasureOptions):
         self.turns: list[tuple[str, list[Config]]] = []
-        self.planned: list[tuple[str, list[Config]]] = []
+        self.planned: dict[int, tuple[str, list[Config]]] = {}  # by the number of the turn that it is for
         self.rested = 0
         self.made.append(self)
 
@@ -45,7 +45,7 @@ class Planner:
         self.turns.append((task.key, list(configs)))
         for n, config in enumerate(configs):
             if n == len(configs) - 1 and ahead is not None and (plan := ahead()) is not None:
-                self.planned.append((plan[0].key, list(plan[1])))
+                self.planned[len(self.turns)] = plan[0].key, list(plan[1])
             yield Trial(config, Measurement(Status.OK, (1e-3 * (1 + n),), how={"cache": "warm"}))
 
     def rest(self) -> None:
@@ -66,11 +66,12 @@ def test_what_was_planned_is_what_comes_next(module: autosched.IRModule, tmp_pat
     report = autosched.tune(module, "cpu", records=tmp_path / "r.db", options=options, measurer=Planner)
     (measurer,) = Planner.made[-1:]
     assert isinstance(measurer, AheadMeasurer) and measurer.rested == 1
-    assert measurer.planned and measurer.turns[1:][: len(measurer.planned)] == measurer.planned
+    taken = dict(enumerate(measurer.turns))
+    assert measurer.planned and {n: taken[n] for n in measurer.planned} == measurer.planned
     tried = [(key, config) for key, configs in measurer.turns for config in configs]
     assert len(tried) == len(set(tried)) == report.n_trials == 30
-    for (before, _), (after, _) in zip(measurer.turns, measurer.planned, strict=False):
-        assert before != after  # a turn of the same task hangs on the outcome
+    for n, (after, _) in measurer.planned.items():
+        assert measurer.turns[n - 1][0] != after  # a turn of the same task hangs on the outcome
     with open_store(tmp_path / "r.db", write=False) as store:
         assert len([r for r in store.records() if "interleaved" not in r.measurement.how]) == 30
 
@@ -78,7 +79,7 @@ def test_what_was_planned_is_what_comes_next(module: autosched.IRModule, tmp_pat
 def test_one_task_is_not_decided_ahead(tmp_path: Path) -> None:
     options = TuneOptions(trials=20, threads=1, strategy="random", until=0)
     autosched.tune(matmul(), "cpu", records=tmp_path / "r.db", options=options, measurer=Planner)
-    assert Planner.made[-1].planned == [] and len(Planner.made[-1].turns) > 1
+    assert not Planner.made[-1].planned and len(Planner.made[-1].turns) > 1
 
 
 def test_other_measurers_are_not_asked_to_look_ahead(tmp_path: Path) -> None:
@@ -91,7 +92,7 @@ def test_other_measurers_are_not_asked_to_look_ahead(tmp_path: Path) -> None:
     module = autosched.IRModule({"a": matmul(), "b": matmul(48, 64, 96)})
     options = TuneOptions(trials=8, threads=1, strategy="random", until=0)
     report = autosched.tune(module, "cpu", records=tmp_path / "r.db", options=options, measurer=Plain)
-    assert report.n_trials == 8 and Planner.made[-1].planned == []
+    assert report.n_trials == 8 and not Planner.made[-1].planned
 
 
 def test_the_local_one_looks_ahead() -> None:

@@ -19,6 +19,7 @@ from autosched.tir.stmt import IfThenElse
 from tests.relax.transform.graphs import graph
 
 HOST = Target("cpu")
+AVX2 = Target("llvm -mcpu=x86-64-v3 -num-cores=2 -l1-bytes=32768 -l2-bytes=524288 -l3-bytes=33554432")
 HEADS, SIZE = 3, 8
 
 
@@ -92,7 +93,7 @@ def test_hidden_keys_are_not_visited(kind, rows):
 def test_only_a_causal_mask_limits_loops():
     def limits(kind):
         func = attention(64, 64, kind)
-        body = apply_config(func, default_config(func, HOST), HOST).func.body
+        body = apply_config(func, default_config(func, AVX2), AVX2).func.body
         return sum(isinstance(x, IfThenElse) for x in walk(body))
 
     assert limits("TopLeft") == 4  # panels of scores; the maximum, the exponential, the sum

@@ -6,7 +6,7 @@ from autosched.templates import templates_for
 from autosched.tir import PrimFunc
 from tests.templates.cases import conv
 
-AVX2 = Target("llvm -mcpu=x86-64-v3")
+AVX2 = Target("llvm -mcpu=x86-64-v3 -num-cores=2 -l1-bytes=32768 -l2-bytes=524288 -l3-bytes=33554432")
 
 
 def default(func: PrimFunc) -> Config:
