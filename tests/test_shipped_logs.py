@@ -21,7 +21,7 @@ LOGS = Path(__file__).parents[1] / "tuning_logs"
 @pytest.mark.parametrize("path", sorted(LOGS.rglob("*.jsonl")), ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_a_package_is_whole_and_of_today(path: Path) -> None:
     records = read_package(path)
-    versions = template_versions("llvm")
+    versions = template_versions(records[0].device.kind)
     assert records and all(r.is_winner and r.workload.op == path.stem for r in records)
     assert {r.device.family for r in records} == {path.parent.name} and {r.host for r in records} == {""}
     stale = {r.config.template for r in records if versions.get(r.config.template) != r.template_version}

@@ -165,4 +165,4 @@ def knobs_text(knobs: Any) -> str:
 
 def device_text(device: Any) -> str:
     """Write a device with what tells it from others of its name."""
-    return str(device.summary)
+    return str(device.details)

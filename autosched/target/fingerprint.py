@@ -41,6 +41,11 @@ class Fingerprint(ABC):
 
     @property
     @abstractmethod
+    def details(self) -> str:
+        """Its name, what its machine code may use, and its caches."""
+
+    @property
+    @abstractmethod
     def isa(self) -> str:
         """What the machine code may use: "x86-64-v3", "sm_90a"."""
 
@@ -113,6 +118,11 @@ class CpuFingerprint(Fingerprint):
     def summary(self) -> str:
         return f"{self.model_name}, {self.cores} cores, {self.vector_bits}-bit vectors"
 
+    @property
+    def details(self) -> str:
+        caches = "/".join(str(size >> 10) for size in (self.l1_bytes, self.l2_bytes, self.l3_bytes))
+        return f"{self.model_name} {self.isa_level}, caches {caches} KiB"
+
     def difference(self, here: Fingerprint) -> str | None:
         if isinstance(here, CpuFingerprint) and replace(self, cores=here.cores) == here:
             return f"tuned on {self.cores} cores, not {here.cores}"
@@ -164,6 +174,11 @@ class GpuFingerprint(Fingerprint):
     @property
     def summary(self) -> str:
         return f"{self.model_name}, {self.arch}, {self.sm_count} SMs at {self.clock_khz / 1e6:.2f} GHz"
+
+    @property
+    def details(self) -> str:
+        sizes = f"shared memory {self.shared_bytes_per_sm >> 10} KiB, L2 {self.l2_bytes >> 10} KiB"
+        return f"{self.model_name} {self.arch}, {self.sm_count} SMs, {sizes}"
 
     def difference(self, here: Fingerprint) -> str | None:
         if isinstance(here, GpuFingerprint) and replace(self, driver=here.driver) == here:

@@ -233,7 +233,7 @@ def test_a_record_of_another_version_of_its_template_is_a_miss_with_the_reason(
     choice = choose(task, resolve_records([str(first)]), "f")
     assert choice.is_default and choice.found.trust is Trust.DEFAULT
     assert f"recorded with version 1 of template '{template.name}', which is at 2" in choice.found.reason
-    versions = template_versions("llvm")
+    versions = template_versions("cpu")
     assert not is_current(found, versions)
     assert is_current(dataclasses.replace(found, versions={**found.versions, "template": "2"}), versions)
 

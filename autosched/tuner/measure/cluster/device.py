@@ -35,7 +35,7 @@ class Device:
     @property
     def text(self) -> str:
         """In a few words."""
-        return f"{self.fingerprint.summary}, threads {self.threads}"
+        return f"{self.fingerprint.details}, threads {self.threads}"
 
     def to_json(self) -> str:
         """As text that travels; with the version, as both sides must agree on what they send each other."""
