@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, TVMError, WrongInputError
-from autosched.runtime.device import CPU, Device, cpu
+from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, WrongInputError
+from autosched.runtime.device import CPU, CUDA, Device, cpu
 from autosched.runtime.memory import empty_aligned
 
 
@@ -123,7 +123,7 @@ def as_numpy(source: object, what: str = "array") -> np.ndarray:
     Raises InvalidTypeError (a TypeError) if it is no array of numbers.
     """
     if isinstance(source, NDArray):
-        return source.view()
+        return source.view() if source.device.device_type == CPU else source.numpy()
     try:
         data = np.asarray(source)
     except ValueError as error:  # lists of different lengths
@@ -138,10 +138,9 @@ def array(source: NDArray | npt.ArrayLike, device: Device | None = None, mem_sco
 
     Raises InvalidTypeError (a TypeError) if it is no array of numbers.
     """
-    data = as_numpy(source)
+    data = source if isinstance(source, NDArray) else as_numpy(source)
     result = empty(data.shape, str(data.dtype), device, mem_scope)
-    np.copyto(result.view(), data)
-    return result
+    return result.copyfrom(data)
 
 
 def empty(
@@ -154,8 +153,6 @@ def empty(
     device = cpu() if device is None else device
     if not isinstance(device, Device):
         raise InvalidTypeError(f"empty: device is a {type(device).__name__}, not a Device", hint="use autosched.cpu(0)")
-    if device.device_type != CPU:
-        raise TVMError(f"no array can be placed on {device}", hint="arrays live on cpu devices")
     if mem_scope not in (None, "global"):
         raise InvalidValueError(f"memory scope '{mem_scope}' does not exist on {device}", hint="use None or 'global'")
     try:
@@ -170,7 +167,11 @@ def empty(
         kind = np.dtype(dtype if isinstance(dtype, type | np.dtype) else str(dtype))
     except TypeError:
         raise WrongInputError(f"empty: unknown dtype '{dtype}'") from None
-    return NDArray(empty_aligned(extents, kind), device)
+    if device.device_type == CPU:
+        return NDArray(empty_aligned(extents, kind), device)
+    from autosched.runtime.backends import empty_on
+
+    return empty_on(device, extents, kind)
 
 
 class _Capsule:
@@ -192,13 +193,30 @@ def from_dlpack(source: Any) -> NDArray:
     Raises InvalidTypeError (a TypeError) if it is neither, InvalidValueError (a ValueError) if it is not row-major.
     """
     if type(source).__name__ == "PyCapsule":
+        if is_on_cuda(source):
+            return _from_cuda(source)
         source = _Capsule(source)
     elif not hasattr(source, "__dlpack__"):
         raise InvalidTypeError(f"from_dlpack: {type(source).__name__} has no __dlpack__")
+    elif hasattr(source, "__dlpack_device__") and int(source.__dlpack_device__()[0]) == CUDA:
+        return _from_cuda(source.__dlpack__(stream=1))  # our work is on the legacy default stream
     data = np.from_dlpack(source)
     if not data.flags.c_contiguous:
         raise InvalidValueError("from_dlpack needs a row-major array", hint="copy it to a contiguous one first")
     return NDArray(data)
+
+
+def is_on_cuda(capsule: Any) -> bool:
+    """Whether a DLPack capsule holds device memory."""
+    from autosched.runtime.cuda.dlpack import device_type
+
+    return device_type(capsule) == CUDA
+
+
+def _from_cuda(capsule: Any) -> NDArray:
+    from autosched.runtime.cuda.dlpack import from_capsule
+
+    return from_capsule(capsule)
 
 
 def numpyasarray(source: np.ndarray) -> NDArray:

@@ -14,7 +14,7 @@ import numpy as np
 
 from autosched.errors import IndexOutOfRangeError, InvalidTypeError, InvalidValueError, NameNotFoundError
 from autosched.runtime import graph_module
-from autosched.runtime.array import NDArray, array
+from autosched.runtime.array import NDArray, array, as_numpy
 from autosched.runtime.device import Device
 from autosched.runtime.executable import Executable
 from autosched.runtime.graph import NOP
@@ -161,7 +161,7 @@ class GraphModuleDebug(GraphModule):
 
     def _entry(self, entry: int) -> np.ndarray:
         """The memory of an entry of the JSON."""
-        return self.executor.program.view(self._values[entry])
+        return as_numpy(self.executor.program.array(self._values[entry]))
 
     def execute_next_node_get_output(self, node_index: int, output_index: int) -> NDArray:
         """Run one node and give one of its outputs."""

@@ -53,10 +53,25 @@ class Device:
         """Whether this process can see the device."""
         if self.device_type == CPU:
             return self.device_id == 0
-        return self.device_type == CUDA and self.device_id < cuda_device_count()
+        if self.device_type != CUDA:
+            return False
+        from autosched.runtime.cuda.driver import is_replaced
+
+        return is_replaced() or self.device_id < cuda_device_count()
 
     def sync(self, stream: object = None) -> None:
-        """Wait until the device has finished; a CPU's work is finished when a call returns."""
+        """Wait until the device has finished; a CPU's work is finished when a call returns.
+
+        stream  on a CUDA device: a handle or a stream object; None: the current one
+        """
+        if self.device_type == CUDA and self.exist:
+            from autosched.runtime.cuda.driver import driver_of
+
+            driver = driver_of(self.device_id)
+            if stream is None:
+                return driver.synchronize()
+            with driver.on_stream(stream):
+                driver.synchronize()
 
     # What the driver says; None for a CPU and for a device that does not exist.
 

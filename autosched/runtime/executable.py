@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autosched.errors import ArtifactError, InvalidTypeError, NameNotFoundError, ShapeError
-from autosched.runtime.array import NDArray, array, as_numpy
+from autosched.runtime.array import NDArray, array, as_numpy, from_dlpack
 from autosched.runtime.artifact import Contents, export_path, load_contents, save_contents
 from autosched.runtime.device import Device
 from autosched.runtime.executor_pool import ExecutorPool
@@ -79,12 +79,13 @@ class Executable:
             for name, value in values.items():
                 executor.set_input(name, value)
             executor.run()
-            results = tuple(array(executor.get_output(index)) for index in range(len(self.graph.outputs)))
+            n_outputs, device = len(self.graph.outputs), executor.device
+            results = tuple(array(executor.get_output(index), device) for index in range(n_outputs))
         finally:
             self._executors.give_back(executor)
         return results[0] if len(results) == 1 else results
 
-    def check_inputs(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def check_inputs(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
         """Sort inputs by name and see that names, dtypes and shapes are the model's; see `__call__`."""
         wanted = {value.name: value for value in self.inputs}
         signature = ", ".join(f"{value.name}: {value.dtype}{list(value.shape)}" for value in self.inputs)
@@ -240,8 +241,11 @@ def _restore(contents: Contents, variant: str, variants: tuple[str, ...]) -> Exe
     return made
 
 
-def _check_array(spec: Value, value: Any) -> np.ndarray:
-    data = as_numpy(value)
+def _check_array(spec: Value, value: Any) -> NDArray | np.ndarray:
+    """An input as it is set: where it lies on a device, it stays there."""
+    if not isinstance(value, NDArray) and hasattr(value, "__cuda_array_interface__"):
+        value = from_dlpack(value)
+    data = value if isinstance(value, NDArray) else as_numpy(value)
     if str(data.dtype) != spec.dtype:
         raise InvalidTypeError(f"input '{spec.name}' has dtype {data.dtype} instead of {spec.dtype}")
     if data.shape != spec.shape:

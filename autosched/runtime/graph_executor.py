@@ -20,13 +20,12 @@ from autosched.errors import (
     TVMError,
 )
 from autosched.runtime.array import NDArray, array, as_numpy
-from autosched.runtime.device import CPU, Device, cpu
+from autosched.runtime.backends import open_program
+from autosched.runtime.device import Device
 from autosched.runtime.executable import Executable
 from autosched.runtime.graph import Node
-from autosched.runtime.memory import ALIGNMENT, empty_aligned
 from autosched.runtime.names import known_name
 from autosched.runtime.params import load_param_dict
-from autosched.runtime.program import Program
 from autosched.runtime.timing import BenchmarkResult, measure
 from autosched.target import choose_threads
 
@@ -63,13 +62,12 @@ class GraphExecutor:
         threads: int | None = None,
         leader: GraphExecutor | None = None,
     ):
-        self.device = device or cpu()
-        if self.device.device_type != CPU:
-            raise TVMError(f"this model was built for cpu devices and cannot run on {self.device}")
         self.executable = executable
         graph = self._graph = executable.graph
         self.threads = choose_threads(threads)
-        self.program = Program(graph, executable.kernels, executable.constants, executable.native, self.threads)
+        self.program, self.device = open_program(
+            graph, executable.kernels, executable.constants, executable.native, self.threads, device
+        )
         constants = [number for number, value in enumerate(graph.values) if value.storage.kind == "const"]
         self._args = [*graph.inputs, *(number for number in constants if number not in graph.inputs)]
         self._index = {graph.values[number].name: index for index, number in reversed(list(enumerate(self._args)))}
@@ -79,9 +77,7 @@ class GraphExecutor:
         self._param_names = {graph.values[number].name for number in constants}
         for number, value in enumerate(graph.values):
             if value.storage.kind == "output" or (value.storage.kind == "input" and leader is None):
-                memory = empty_aligned(value.shape, value.dtype)
-                memory.fill(0)
-                self.program.place(number, memory)
+                self.program.allocate(number)
         if leader is not None:
             self._param_names = leader._param_names
             self._follow(leader)
@@ -99,7 +95,7 @@ class GraphExecutor:
         self._followed = leader._moves
         for number in self._args:
             if number not in self._own_inputs and self._graph.root(number) == number:
-                self.program.place(number, leader.program.memory(number))
+                self.program.share(number, leader.program)
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         if name not in _FUNCTIONS:
@@ -133,28 +129,25 @@ class GraphExecutor:
         """
         number = self._args[self._position(key, "set_input")]
         spec = self._graph.values[number]
-        data = as_numpy(value, f"set_input: '{spec.name}'")
+        data = value if isinstance(value, NDArray) else as_numpy(value, f"set_input: '{spec.name}'")
         if data.shape != spec.shape:
             raise ShapeError(
                 f"set_input: array of shape {list(data.shape)} instead of {list(spec.shape)}",
                 where=f"input '{spec.name}'",
             )
         self._own(number)
-        NDArray(self.program.view(number)).copyfrom(data)
+        self.program.array(number).copyfrom(data)
 
     def _own(self, number: int) -> None:
         """Before an input may be written: what other executors read too gets memory of its own."""
         if number not in self._own_inputs:
-            spec = self._graph.values[number]
-            memory = empty_aligned(spec.shape, spec.dtype)
-            np.copyto(memory, self.program.view(number))
-            self._move(number, memory)
+            with self.program.lock:
+                self.program.own(number)
+                self._note_move(number)
 
-    def _move(self, number: int, memory: np.ndarray) -> None:
-        with self.program.lock:
-            self.program.place(number, memory)
-            self._own_inputs.add(number)
-            self._moves += 1
+    def _note_move(self, number: int) -> None:
+        self._own_inputs.add(number)
+        self._moves += 1
 
     def _set_known_input(self, key: int | str, value: Any) -> None:
         if not (isinstance(key, str) and known_name(key, self._index) not in self._index):
@@ -178,17 +171,17 @@ class GraphExecutor:
         self._place(number, value)
 
     def _place(self, number: int, value: NDArray | np.ndarray) -> None:
-        spec, data = self._graph.values[number], value.view() if isinstance(value, NDArray) else value
-        where = f"zero copy of '{spec.name}'"
-        if not isinstance(data, np.ndarray):
+        spec, where = self._graph.values[number], f"zero copy of '{self._graph.values[number].name}'"
+        if not isinstance(value, np.ndarray | NDArray):
             raise InvalidTypeError(f"{type(value).__name__} is no array", where=where)
-        if data.shape != spec.shape:
-            raise ShapeError(f"shape {list(data.shape)} instead of {list(spec.shape)}", where=where)
-        if str(data.dtype) != spec.dtype:
-            raise InvalidTypeError(f"dtype {data.dtype} instead of {spec.dtype}", where=where)
-        if data.ctypes.data % ALIGNMENT or not data.flags.c_contiguous:
-            raise InvalidValueError(f"the array is not row-major or not aligned to {ALIGNMENT} bytes", where=where)
-        self._move(self._graph.root(number), data)
+        if value.shape != spec.shape:
+            raise ShapeError(f"shape {list(value.shape)} instead of {list(spec.shape)}", where=where)
+        if str(value.dtype) != spec.dtype:
+            raise InvalidTypeError(f"dtype {value.dtype} instead of {spec.dtype}", where=where)
+        root = self._graph.root(number)
+        with self.program.lock:
+            self.program.adopt(root, value, where)
+            self._note_move(root)
 
     def get_input(self, key: int | str, out: NDArray | None = None) -> NDArray | None:
         """Give an input's own array, or copy it into `out`; an unknown name gives None."""
@@ -197,7 +190,7 @@ class GraphExecutor:
         number = self._args[self._position(key, "get_input")]
         if out is None:
             self._own(number)  # what the caller gets may be written
-        found = NDArray(self.program.view(number), self.device)
+        found = self.program.array(number)
         return found if out is None else _copy_into(out, found, f"input '{self._graph.values[number].name}'")
 
     def get_num_inputs(self) -> int:
@@ -274,7 +267,7 @@ class GraphExecutor:
 
     def get_output(self, index: int, out: NDArray | None = None) -> NDArray:
         """Give an output's own array, which the next run overwrites, or copy it into `out`."""
-        found = NDArray(self.program.view(self._output(index, "get_output")), self.device)
+        found = self.program.array(self._output(index, "get_output"))
         return found if out is None else _copy_into(out, found, f"output {index}")
 
     def time_evaluator(
@@ -282,13 +275,14 @@ class GraphExecutor:
     ) -> Callable[..., BenchmarkResult]:
         """Give a function that times one of this executor's functions on its arguments; see `timing.measure`."""
         if func_name == "run":
-            return lambda: measure(self.program.run, **options)
+            return lambda: measure(self.program.run, timer=self.program.seconds, **options)
         function = self[func_name]
 
         def evaluate(*args: Any) -> BenchmarkResult:
             def run(number: int) -> None:
                 for _ in range(number):
                     function(*args)
+                self.program.synchronize()
 
             return measure(run, **options)
 

@@ -12,13 +12,13 @@ import numpy as np
 
 from autosched.errors import InvalidTypeError, InvalidValueError, NameNotFoundError, ShapeError
 from autosched.lazy_names import lazy_names
-from autosched.runtime.array import NDArray
+from autosched.runtime.array import NDArray, from_dlpack
 from autosched.runtime.artifact import Contents, export_path, save_contents
-from autosched.runtime.device import CPU, Device
+from autosched.runtime.backends import GraphProgram, open_program
+from autosched.runtime.device import CPU, Device, cpu
 from autosched.runtime.graph import Graph, Storage, check_graph, graph_of_kernel
 from autosched.runtime.kernel import ArgSpec, Kernel
 from autosched.runtime.memory import as_aligned
-from autosched.runtime.program import Program
 from autosched.runtime.timing import BenchmarkResult, check_counts, measure
 from autosched.target import choose_threads, host_cpu
 
@@ -30,9 +30,10 @@ _FLUSH = "cache_flush_cpu_non_first_arg"
 class Function:
     """One function of a module: a graph of kernels that works in place on the caller's arrays."""
 
-    def __init__(self, name: str, program: Program, args: tuple[ArgSpec, ...]):
-        """Make it of a program and its arguments in the order of the call."""
-        self.name, self.program, self.args = name, program, args
+    def __init__(self, name: str, program: GraphProgram, args: tuple[ArgSpec, ...], device: Device | None = None):
+        """Make it of a program and its arguments in the order of the call, which lie on a device."""
+        self.name, self.program, self.args, self.device = name, program, args, device or cpu()
+        self._kept: Sequence[object] = ()
         graph = program.graph
         self._values = [graph.root(number) for number in _call_order(graph)]
         self._expected = [(np.dtype(arg.dtype), arg.shape) for arg in args]
@@ -55,25 +56,40 @@ class Function:
 
     def run(self, args: Sequence[NDArray | np.ndarray], number: int) -> None:
         """Check the arguments once and run `number` times on them."""
-        args = [_as_array(arg) for arg in args]  # type: ignore[misc]
-        self._check(args)
-        addresses = [arg.address if isinstance(arg, NDArray) else arg.ctypes.data for arg in args]
         with self.program.lock:
-            for value, address in zip(self._values, addresses):
-                self.program.bind(value, address)
+            self._place(args)
             self.program.run(number)
+
+    def seconds(self, args: Sequence[NDArray | np.ndarray], number: int) -> float:
+        """The same, and give the seconds that all runs took."""
+        with self.program.lock:
+            self._place(args)
+            return self.program.seconds(number)
+
+    def _place(self, given: Sequence[NDArray | np.ndarray]) -> None:
+        args: list[Any] = [_as_array(arg) for arg in given]
+        self._check(args)
+        for value, arg in zip(self._values, args):
+            self.program.bind(value, arg.address if isinstance(arg, NDArray) else arg.ctypes.data)
+        self._kept = args  # until the next call: a device may still be at work
 
     def _check(self, args: Sequence[NDArray | np.ndarray]) -> None:
         if len(args) != len(self.args):
             raise InvalidTypeError(f"{len(args)} arguments instead of {len(self.args)}", where=self.signature)
         for index, (arg, (dtype, shape)) in enumerate(zip(args, self._expected)):
+            if isinstance(arg, NDArray) and arg.device != self.device:
+                raise self._wrong_argument(index, arg)
+            if isinstance(arg, NDArray) and self.device.device_type != CPU:
+                if arg.dtype != str(dtype) or arg.shape != shape:
+                    raise self._wrong_argument(index, arg)
+                continue
             data = arg.view() if isinstance(arg, NDArray) else arg
             if (
                 not isinstance(data, np.ndarray)
+                or self.device.device_type != CPU
                 or data.dtype != dtype
                 or data.shape != shape
                 or not data.flags.c_contiguous
-                or (isinstance(arg, NDArray) and arg.device.device_type != CPU)
             ):
                 raise self._wrong_argument(index, arg)
             if self.args[index].role == "output" and not data.flags.writeable:
@@ -83,8 +99,8 @@ class Function:
     def _wrong_argument(self, index: int, arg: object) -> Exception:
         spec = self.args[index]
         what = f"argument {index} '{spec.name}'"
-        data = arg.view() if isinstance(arg, NDArray) else arg
-        if not isinstance(data, np.ndarray):
+        data = arg
+        if not isinstance(data, np.ndarray | NDArray):
             return InvalidTypeError(f"{what} is a {type(arg).__name__}, no array", where=self.signature)
         if data.dtype != spec.dtype:
             return InvalidTypeError(f"{what} has dtype {data.dtype} instead of {spec.dtype}", where=self.signature)
@@ -92,11 +108,13 @@ class Function:
             return ShapeError(
                 f"{what} has shape {list(data.shape)} instead of {list(spec.shape)}", where=self.signature
             )
-        if not data.flags.c_contiguous:
+        if isinstance(data, np.ndarray) and not data.flags.c_contiguous:
             return InvalidValueError(
                 f"{what} is not row-major", where=self.signature, hint="pass numpy.ascontiguousarray(…)"
             )
-        return InvalidValueError(f"{what} is not on a CPU device", where=self.signature)
+        kind = "a CPU" if self.device.device_type == CPU else f"the {self.device.type}"
+        place = f"is not on {kind} device"
+        return InvalidValueError(f"{what} {place}", where=self.signature, hint=f"copy it to {self.device}")
 
 
 def _call_order(graph: Graph) -> list[int]:
@@ -116,10 +134,11 @@ def _moved(graph: Graph, kernels: Mapping[str, str], first_constant: int) -> Gra
 
 
 def _as_array(arg: object) -> object:
-    """Another library's tensor as a NumPy array that shares its memory; everything else as it is."""
+    """Another library's tensor as an array that shares its memory; everything else as it is."""
     if isinstance(arg, NDArray | np.ndarray) or not hasattr(arg, "__dlpack__"):
         return arg
-    return np.from_dlpack(arg)  # type: ignore[arg-type]
+    found = from_dlpack(arg)
+    return found.view() if found.device.device_type == CPU else found
 
 
 class Module:
@@ -167,7 +186,8 @@ class Module:
         for number in _call_order(graph):
             value = graph.values[number]
             args.append(ArgSpec(value.name, "output" if number in graph.outputs else "input", value.dtype, value.shape))
-        return Function(name, Program(graph, self.kernels, self.constants, self.native, self.threads), tuple(args))
+        program, device = open_program(graph, self.kernels, self.constants, self.native, self.threads)
+        return Function(name, program, tuple(args), device)
 
     def get_function(self, name: str, query_imports: bool = False) -> Function:
         """Give a function by name.
@@ -262,6 +282,7 @@ class Module:
 
             return measure(
                 lambda count: function.run(args, count),
+                timer=lambda count: function.seconds(args, count),
                 number=number,
                 repeat=repeat,
                 min_repeat_ms=min_repeat_ms,

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Mapping
 
 import numpy as np
 
+from autosched.errors import InvalidValueError
 from autosched.runtime import native_abi as abi
+from autosched.runtime.array import NDArray
+from autosched.runtime.backends import GraphProgram
 from autosched.runtime.cpu.kernel import as_cpu
 from autosched.runtime.faults import Faults
 from autosched.runtime.graph import NOP, Graph, Node
 from autosched.runtime.kernel import Kernel
 from autosched.runtime.loader import load_objects
 from autosched.runtime.locks import renew_after_fork
-from autosched.runtime.memory import empty_block
+from autosched.runtime.memory import ALIGNMENT, empty_aligned, empty_block
 from autosched.runtime.pool import open_pool
 from autosched.runtime.team import most_threads_of
 
@@ -114,9 +118,38 @@ class Program:
         self._views.clear()
         self.bind(value, int(memory.ctypes.data))
 
-    def memory(self, value: int) -> np.ndarray:
-        """Give the array that a value that owns its storage lives in."""
-        return self._buffers[value]
+    def allocate(self, value: int) -> None:
+        """Give a value that owns its storage memory of its own, filled with zeros."""
+        spec = self.graph.values[value]
+        memory = empty_aligned(spec.shape, spec.dtype)
+        memory.fill(0)
+        self.place(value, memory)
+
+    def own(self, value: int) -> None:
+        """Give a value memory of its own that holds what it holds now."""
+        spec = self.graph.values[value]
+        memory = empty_aligned(spec.shape, spec.dtype)
+        np.copyto(memory, self.view(value))
+        self.place(value, memory)
+
+    def adopt(self, value: int, given: NDArray | np.ndarray, where: str) -> None:
+        """Let a value that owns its storage live in the caller's array from now on.
+
+        Raises InvalidTypeError for what is no array, InvalidValueError for one that is not row-major and aligned.
+        """
+        data = given.view() if isinstance(given, NDArray) else given
+        if data.ctypes.data % ALIGNMENT or not data.flags.c_contiguous:
+            raise InvalidValueError(f"the array is not row-major or not aligned to {ALIGNMENT} bytes", where=where)
+        self.place(value, data)
+
+    def array(self, value: int) -> NDArray:
+        """Give a value's own memory as an array; the next run overwrites it."""
+        return NDArray(self.view(value))
+
+    def share(self, value: int, other: GraphProgram) -> None:
+        """Let a value that owns its storage live where another program of the graph has it."""
+        assert isinstance(other, Program), "of the same executable"
+        self.place(value, other._buffers[value])
 
     def view(self, value: int) -> np.ndarray:
         """Give a value's own memory as an array; the next run overwrites it."""
@@ -151,6 +184,15 @@ class Program:
                 self._pool.run(*part, self._team, number, 0)
                 if self.faults:
                     self.faults.check()
+
+    def seconds(self, number: int = 1) -> float:
+        """Run the graph `number` times and give the time that all of them took."""
+        start = time.perf_counter()
+        self.run(number)
+        return time.perf_counter() - start
+
+    def synchronize(self) -> None:
+        """Nothing to wait for: a run has finished when it returns."""
 
     def profile(self, number: int = 1) -> np.ndarray:
         """Run the graph `number` times and give each node's seconds in one run, on average.

@@ -54,6 +54,7 @@ def measure(
     cooldown_interval_ms: float = 0,
     repeats_to_cooldown: int = 1,
     prepare: Callable[[], object] | None = None,
+    timer: Callable[[int], float] | None = None,
     clock: Callable[[], float] = time.perf_counter,
     sleep: Callable[[float], object] = time.sleep,
 ) -> BenchmarkResult:
@@ -62,6 +63,7 @@ def measure(
     repeat         measurements, each divided by its number of calls
     min_repeat_ms  where a measurement takes less, `number` grows (also for the later ones) and it is made again
     prepare        called before each measurement, outside its time
+    timer          makes that number of calls and gives the seconds that they took, where a device has its own clock
     Source         TVM's RPC time evaluator. Raises InvalidValueError if number or repeat is below 1.
     """
     check_counts("measure", number=number, repeat=repeat)
@@ -72,9 +74,12 @@ def measure(
             prepare()
         zero_times = 0
         while True:
-            start = clock()
-            run(number)
-            duration_ms = (clock() - start) * 1e3
+            if timer is not None:
+                duration_ms = timer(number) * 1e3
+            else:
+                start = clock()
+                run(number)
+                duration_ms = (clock() - start) * 1e3
             if duration_ms == 0:
                 zero_times += 1
             if duration_ms >= min_repeat_ms or (duration_ms == 0 and zero_times >= limit_zero_time_iterations):

@@ -1,0 +1,162 @@
+"""`DeviceArray`: a row-major array in a GPU's memory, shared with other libraries without a copy."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
+from autosched.runtime.array import NDArray, as_numpy
+from autosched.runtime.cuda.driver import Driver, Memory, driver_of
+from autosched.runtime.device import Device
+
+
+class DeviceArray(NDArray):
+    """An array on a GPU; `numpy()` copies it to the host.
+
+    memory  owns the bytes, which begin `offset` bytes into it
+    """
+
+    __slots__ = ("_dtype", "_memory", "_offset", "_shape", "driver")
+
+    def __init__(self, memory: Memory, shape: tuple[int, ...], dtype: str, device: Device, offset: int = 0):
+        self._memory, self._shape, self._dtype = memory, shape, np.dtype(dtype)
+        self._offset = offset
+        self._address = None
+        self.device = device
+        self.driver: Driver = driver_of(device.device_id)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    @property
+    def dtype(self) -> str:
+        return str(self._dtype)
+
+    @property
+    def ndim(self) -> int:
+        return len(self._shape)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the whole array."""
+        return math.prod(self._shape) * self._dtype.itemsize
+
+    @property
+    def memory(self) -> Memory:
+        """What owns the bytes."""
+        return self._memory
+
+    @property
+    def address(self) -> int:
+        return self._memory.address + self._offset
+
+    def view(self) -> np.ndarray:
+        """Raises InvalidTypeError: the host cannot look into a device's memory."""
+        raise InvalidTypeError(f"an array on {self.device} has no view on the host", hint="use a.numpy(), a copy")
+
+    def numpy(self) -> np.ndarray:
+        """Give a NumPy copy, after all work that was given to the device before."""
+        data = np.empty(self._shape, self._dtype)
+        self.driver.copy_out(data, self.address)
+        return data
+
+    asnumpy = numpy
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            raise InvalidValueError(f"an array on {self.device} is only copied to the host")
+        return self.numpy().astype(dtype or self._dtype, copy=False)
+
+    def copyto(self, target: NDArray | Device) -> NDArray:
+        if isinstance(target, DeviceArray):
+            return target.copyfrom(self)
+        if isinstance(target, Device) and target == self.device:
+            return empty_on(target, self._shape, self._dtype).copyfrom(self)
+        return NDArray(self.numpy()).copyto(target)
+
+    def copyfrom(self, source: NDArray | npt.ArrayLike) -> NDArray:
+        shape = source.shape if isinstance(source, NDArray) else np.shape(source)
+        if shape != self._shape:
+            raise ShapeError(f"copyfrom: array of shape {shape} copied into one of shape {self._shape}")
+        if isinstance(source, DeviceArray) and source.device == self.device and source._dtype == self._dtype:
+            self.driver.copy_on(self.address, source.address, self.size_bytes)
+        else:
+            data = as_numpy(source)
+            self.driver.copy_in(self.address, np.ascontiguousarray(data.astype(self._dtype, copy=False)))
+        return self
+
+    def __setitem__(self, index: object, value: NDArray | npt.ArrayLike) -> None:
+        if isinstance(value, (int, float, bool, np.generic)):
+            value = np.full(self._shape, value, self._dtype)
+        if not (isinstance(index, slice) and index == slice(None)):
+            raise InvalidValueError("an array is set as a whole", hint="use a[:] = value")
+        self.copyfrom(value)
+
+    def __repr__(self) -> str:
+        return f"<autosched.NDArray shape={self.shape}, {self.device}>\n{self.numpy()!r}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from autosched.runtime.array import array
+
+        return array, (self.numpy(), self.device)
+
+    # Other libraries
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The array as other libraries take it, version 3: its work is in the default stream's order."""
+        return {
+            "shape": self._shape,
+            "typestr": self._dtype.str,
+            "data": (self.address, False),
+            "strides": None,
+            "version": 3,
+            "stream": 1,
+        }
+
+    def __dlpack__(self, **options: Any) -> Any:
+        from autosched.runtime.cuda.dlpack import to_capsule
+
+        return to_capsule(self, **options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device.device_type, self.device.device_id
+
+
+class Foreign:
+    """Memory of another library, kept alive by what it came from."""
+
+    def __init__(self, address: int, size_bytes: int, owner: object):
+        self.address, self.size_bytes, self._owner = address, size_bytes, owner
+
+
+def empty_on(device: Device, shape: tuple[int, ...], dtype: str | np.dtype[Any]) -> DeviceArray:
+    """Make an array with undefined contents. Raises DeviceError where the device or the memory is not there."""
+    kind = np.dtype(dtype)
+    memory = driver_of(device.device_id).allocate(math.prod(shape) * kind.itemsize)
+    return DeviceArray(memory, shape, str(kind), device)
+
+
+def from_interface(source: Any, device: Device) -> DeviceArray:
+    """Wrap what has `__cuda_array_interface__`; both share the memory.
+
+    Raises InvalidValueError for an array that is not row-major.
+    """
+    found = source.__cuda_array_interface__
+    kind, shape = np.dtype(found["typestr"]), tuple(int(extent) for extent in found["shape"])
+    strides, step = found.get("strides"), kind.itemsize
+    expected: list[int] = []
+    for extent in reversed(shape):
+        expected.insert(0, step)
+        step *= extent
+    if strides is not None and tuple(strides) != tuple(expected) and math.prod(shape) > 1:
+        raise InvalidValueError("an array on a device has to be row-major", hint="copy it to a contiguous one first")
+    if found.get("mask") is not None:
+        raise InvalidValueError("an array with a mask cannot be shared")
+    address, _ = found["data"]
+    return DeviceArray(Foreign(int(address), math.prod(shape) * kind.itemsize, source), shape, str(kind), device)

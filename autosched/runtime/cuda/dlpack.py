@@ -1,0 +1,159 @@
+"""DLPack for device memory, which NumPy cannot do: capsules made and read through ctypes.
+
+Source  dlpack.h of DLPack 0.8 (the unversioned `DLManagedTensor`, which every library reads).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+
+from autosched.errors import InvalidTypeError, InvalidValueError
+from autosched.runtime.cuda.array import DeviceArray
+from autosched.runtime.device import CUDA, Device
+
+_NAME, _USED = b"dltensor", b"used_dltensor"
+_CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
+_KINDS = {0: "i", 1: "u", 2: "f", 6: "b"}
+
+
+class _DLDevice(ctypes.Structure):
+    _fields_ = [("device_type", ctypes.c_int), ("device_id", ctypes.c_int)]
+
+
+class _DLDataType(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device", _DLDevice),
+        ("ndim", ctypes.c_int),
+        ("dtype", _DLDataType),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+class _Managed(ctypes.Structure):
+    pass
+
+
+_Deleter = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Managed))
+_Managed._fields_ = [("tensor", _DLTensor), ("context", ctypes.c_void_p), ("deleter", _Deleter)]
+
+_Destructor = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_new = ctypes.pythonapi.PyCapsule_New
+_new.restype, _new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, _Destructor)
+# A capsule's destructor is given its address while it is being destroyed: no reference may be taken then.
+_is_valid, _pointer = ctypes.pythonapi.PyCapsule_IsValid, ctypes.pythonapi.PyCapsule_GetPointer
+_is_valid.restype, _is_valid.argtypes = ctypes.c_int, (ctypes.c_void_p, ctypes.c_char_p)
+_pointer.restype, _pointer.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_char_p)
+_rename = ctypes.pythonapi.PyCapsule_SetName
+_rename.restype, _rename.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
+
+_numbers = itertools.count(1)
+_given: dict[int, tuple[Any, ...]] = {}  # by their contexts, the tensors that others hold, with what keeps them alive
+
+
+def _give_back_now(managed: Any) -> None:
+    _given.pop(managed.contents.context, None)
+
+
+def _destroy_now(capsule: int) -> None:
+    """A capsule that nobody has taken over gives its tensor back itself."""
+    if _is_valid(capsule, _NAME):
+        managed = ctypes.cast(_pointer(capsule, _NAME), ctypes.POINTER(_Managed))
+        managed.contents.deleter(managed)
+
+
+_give_back, _destroy = _Deleter(_give_back_now), _Destructor(_destroy_now)
+
+
+def to_capsule(
+    array: DeviceArray, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+) -> Any:
+    """A DLPack capsule that shares an array's memory.
+
+    stream   the consumer's, which has to wait for our work: -1 says that it does so itself
+    Raises   InvalidValueError where another device or a copy is asked for.
+    """
+    del max_version  # the unversioned form is what every version reads
+    if copy or (dl_device is not None and tuple(map(int, dl_device)) != array.__dlpack_device__()):
+        raise InvalidValueError("an array on a device is shared where it lies", hint="copy it with copyto first")
+    if stream not in (None, -1, 0, 1):
+        array.driver.synchronize()  # another stream than the one that our work is on
+    kind = np.dtype(array.dtype)
+    shape = (ctypes.c_int64 * max(array.ndim, 1))(*array.shape)
+    managed = _Managed()
+    managed.tensor = _DLTensor(
+        data=array.address,
+        device=_DLDevice(CUDA, array.device.device_id),
+        ndim=array.ndim,
+        dtype=_DLDataType(_CODES[kind.kind], kind.itemsize * 8, 1),
+        shape=ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64)),
+        strides=None,
+        byte_offset=0,
+    )
+    managed.context, managed.deleter = next(_numbers), _give_back
+    _given[managed.context] = managed, shape, array
+    return _new(ctypes.addressof(managed), _NAME, _destroy)
+
+
+class _Taken:
+    """Another library's tensor, given back to it when nothing holds it any more."""
+
+    def __init__(self, managed: Any, address: int, size_bytes: int):
+        self._managed, self.address, self.size_bytes = managed, address, size_bytes
+
+    def __del__(self) -> None:
+        if self._managed.contents.deleter:
+            self._managed.contents.deleter(self._managed)
+
+
+def device_type(capsule: Any) -> int:
+    """DLPack's code of the device that an unused capsule's memory is on; 0 for anything else."""
+    if not _is_valid(id(capsule), _NAME):
+        return 0
+    managed = ctypes.cast(_pointer(id(capsule), _NAME), ctypes.POINTER(_Managed))
+    return int(managed.contents.tensor.device.device_type)
+
+
+def from_capsule(capsule: Any) -> DeviceArray:
+    """Wrap a capsule of device memory; both share it, and the capsule is used up.
+
+    Raises InvalidTypeError for what is no unused capsule, InvalidValueError for what is not row-major or not on CUDA.
+    """
+    if not _is_valid(id(capsule), _NAME):
+        raise InvalidTypeError("from_dlpack: the capsule is used up, or holds no tensor")
+    managed = ctypes.cast(_pointer(id(capsule), _NAME), ctypes.POINTER(_Managed))
+    tensor = managed.contents.tensor
+    if tensor.device.device_type != CUDA:
+        raise InvalidValueError(f"from_dlpack: memory of device type {tensor.device.device_type}, not of CUDA's")
+    shape = tuple(int(tensor.shape[i]) for i in range(tensor.ndim))
+    strides = [int(tensor.strides[i]) for i in range(tensor.ndim)] if tensor.strides else None
+    kind = _KINDS.get(tensor.dtype.code)
+    if kind is None or tensor.dtype.lanes != 1 or tensor.dtype.bits % 8:
+        raise InvalidTypeError(f"from_dlpack: elements of DLPack's type code {tensor.dtype.code} are not supported")
+    dtype = np.dtype(f"{kind}{tensor.dtype.bits // 8}")
+    if strides is not None and not _is_row_major(shape, strides):
+        raise InvalidValueError("from_dlpack needs a row-major array", hint="copy it to a contiguous one first")
+    _rename(capsule, _USED)
+    size_bytes = math.prod(shape) * dtype.itemsize
+    memory = _Taken(managed, (tensor.data or 0) + int(tensor.byte_offset), size_bytes)
+    return DeviceArray(memory, shape, str(dtype), Device(CUDA, tensor.device.device_id))
+
+
+def _is_row_major(shape: tuple[int, ...], strides: list[int]) -> bool:
+    expected = 1
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent != 1 and stride != expected and math.prod(shape) > 0:
+            return False
+        expected *= extent
+    return True
