@@ -21,7 +21,7 @@ from autosched.tir import (
     as_int,
 )  # fmt: skip
 from autosched.tir.functor import blocks as blocks_below
-from autosched.tir.functor import free_vars
+from autosched.tir.functor import free_vars, loads
 
 
 @lru_cache(maxsize=64)
@@ -42,6 +42,27 @@ def is_injective(block: Block) -> bool:
     return len(block.body.indices) == len(variables) and all(
         i is v for i, v in zip(block.body.indices, variables, strict=True)
     )
+
+
+def alike_axes(block: Block) -> int:
+    """How many innermost axes every access walks contiguously, exactly as the output does."""
+    if not is_injective(block):
+        return 1
+    assert isinstance(block.body, BufferStore)
+    out = block.body.indices
+    accesses = [(x.buffer, x.indices) for x in loads(block.body.value)]
+    count = 0
+    for depth in range(1, len(out) + 1):
+        shape = block.body.buffer.const_shape()[-depth:]
+        if not all(
+            len(i) >= depth
+            and b.const_shape()[-depth:] == shape
+            and all(x is y for x, y in zip(i[-depth:], out[-depth:], strict=True))
+            for b, i in accesses
+        ):
+            break
+        count = depth
+    return max(count, 1)
 
 
 def spatial(block: Block) -> tuple[IterVar, ...]:

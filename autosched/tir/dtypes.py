@@ -16,6 +16,13 @@ def is_float(dtype: str) -> bool:
     return dtype.startswith(("float", "bfloat"))
 
 
+def item_bytes(dtype: str) -> int:
+    """Bytes of one value."""
+    if dtype == "bool":
+        return 1
+    return int("".join(c for c in dtype if c.isdigit())) // 8
+
+
 DTYPES = frozenset((
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
     "bfloat16",

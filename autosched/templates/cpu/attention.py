@@ -23,6 +23,7 @@ from typing import Any
 from autosched.space import Config, ConfigSpace, KnobValue, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
+from autosched.templates.chain import Chain, schedule_epilogue
 from autosched.templates.classify import (
     Contraction,
     blocks_of,
@@ -35,7 +36,6 @@ from autosched.templates.classify import (
 )  # fmt: skip
 from autosched.templates.cpu.causal import Skips, causal_shift, skip_hidden
 from autosched.templates.cpu.matmul import schedule_update
-from autosched.templates.cpu.parts import Chain, schedule_epilogue
 from autosched.templates.cpu.register_tile import (
     FLOAT_BYTES,
     RegisterTile,

@@ -25,11 +25,11 @@ from autosched.codegen.lower.prefetch_next import PREFETCH_NEXT
 from autosched.space import Config, ConfigSpace, KnobValue, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
+from autosched.templates.chain import Chain, chain_around, schedule_epilogue
 from autosched.templates.classify import Contraction, extents, find_contraction, is_parameter, reduced, spatial
 from autosched.templates.cpu.conv_flat import flat_copy, is_pointwise, reshape_images
 from autosched.templates.cpu.conv_tile import ConvTile, choose_conv_tile, is_worth_prefetching
 from autosched.templates.cpu.padding import inline_all_but_last, schedule_before
-from autosched.templates.cpu.parts import Chain, chain_around, schedule_epilogue
 from autosched.templates.cpu.register_tile import FLOAT_BYTES, default_unroll
 from autosched.templates.cpu.task_order import LEAST_TASKS, TaskOrder, Traffic, choose_order
 from autosched.templates.cpu.winograd_cost import direct_cycles

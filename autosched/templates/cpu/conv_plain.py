@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
+from autosched.templates.chain import Chain, chain_around, schedule_epilogue
 from autosched.templates.classify import Contraction, extents, find_contraction, is_parameter, reduced, spatial
 from autosched.templates.cpu.conv_flat import is_pointwise, reshape_images
 from autosched.templates.cpu.padding import schedule_before
-from autosched.templates.cpu.parts import Chain, chain_around, schedule_epilogue
 from autosched.templates.cpu.register_tile import choose_tile
 from autosched.templates.cpu.task_order import LEAST_TASKS
 from autosched.tir import BufferLoad, PrimFunc

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
+from autosched.templates.chain import Chain, chain_around, schedule_epilogue
 from autosched.templates.classify import (
     contraction,
     extents,
@@ -28,7 +29,6 @@ from autosched.templates.classify import (
     spatial,
 )
 from autosched.templates.cpu.padding import inline_before, schedule_before
-from autosched.templates.cpu.parts import Chain, chain_around, schedule_epilogue
 from autosched.templates.cpu.task_order import LEAST_TASKS
 from autosched.templates.pack import Pack, repack
 from autosched.tir import Block, BufferLoad, PrimFunc

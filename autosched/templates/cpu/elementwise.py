@@ -13,7 +13,7 @@ from autosched.errors import ScheduleError
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
-from autosched.templates.classify import blocks_of, extents, is_injective, is_reduction, reduced, spatial
+from autosched.templates.classify import alike_axes, blocks_of, extents, is_injective, is_reduction, reduced, spatial
 from autosched.tir import Block, BufferStore, FloorMod, IntImm, PrimFunc, Var, as_int
 from autosched.tir.functor import free_vars, loads
 from autosched.tir.schedule import LoopRV, Schedule
@@ -21,27 +21,6 @@ from autosched.tir.schedule import LoopRV, Schedule
 TASK_ELEMENTS = 8192  # elements in one piece of parallel work: some microseconds
 LEAST_ELEMENTS = 1024  # smaller pieces cost more than they gain
 LEAST_VECTORS = 8  # in a flat loop, from which on a ragged last one costs less than a ragged one for each row
-
-
-def alike_axes(block: Block) -> int:
-    """How many innermost axes every access walks contiguously, exactly as the output does."""
-    if not is_injective(block):
-        return 1
-    assert isinstance(block.body, BufferStore)
-    out = block.body.indices
-    accesses = [(x.buffer, x.indices) for x in loads(block.body.value)]
-    count = 0
-    for depth in range(1, len(out) + 1):
-        shape = block.body.buffer.const_shape()[-depth:]
-        if not all(
-            len(i) >= depth
-            and b.const_shape()[-depth:] == shape
-            and all(x is y for x, y in zip(i[-depth:], out[-depth:], strict=True))
-            for b, i in accesses
-        ):
-            break
-        count = depth
-    return max(count, 1)
 
 
 class Elementwise:

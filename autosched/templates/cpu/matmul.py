@@ -15,17 +15,17 @@ once per batch, where k is.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from autosched.codegen.lower.prefetch_next import PREFETCH_NEXT
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
-from autosched.templates.classify import Contraction, find_contraction, index_vars, is_parameter, reduced, spatial
-from autosched.templates.cpu.parts import Chain, chain_around, schedule_epilogue
+from autosched.templates.chain import Chain, chain_around, schedule_epilogue
+from autosched.templates.classify import find_contraction, reduced, spatial
 from autosched.templates.cpu.register_tile import FLOAT_BYTES, choose_tile, default_unroll, most_rows
 from autosched.templates.pack import Pack, repack
-from autosched.tir import BufferLoad, PrimFunc, Var, as_int
+from autosched.templates.product import Operands, find_operands
+from autosched.tir import PrimFunc, as_int
 from autosched.tir.schedule import LoopRV, Schedule
 
 # Rows: with fewer the weights stream by, faster without; with more the products take longer than the weights' way.
@@ -36,39 +36,6 @@ MOST_OF_L3 = 0.25
 STREAMS = 4  # panels side by side where few rows meet a weight that comes from memory
 
 
-@dataclass(frozen=True)
-class Operands:
-    """The roles in a matrix product: `rows` is read along m, `columns` along n."""
-
-    rows: BufferLoad
-    columns: BufferLoad
-    batch: int  # leading output dimensions that are neither m nor n
-    n_contiguous: bool
-    is_weight: bool
-
-
-def _operands(func: PrimFunc, c: Contraction) -> Operands | None:
-    out = [iv.var for iv in spatial(c.block)]
-    if len(reduced(c.block)) != 1 or len(out) < 2:
-        return None
-    n = out[-1]
-    for rows, columns in ((c.a, c.b), (c.b, c.a)):
-        row_vars, column_vars = index_vars(rows), index_vars(columns)
-        if row_vars is None or column_vars is None or not _holds(column_vars, n) or _holds(row_vars, n):
-            continue
-        shared = [v for v in out[:-1] if _holds(column_vars, v)]
-        if not _holds(row_vars, out[-2]) or any(v is out[-2] for v in shared):
-            continue
-        contiguous = columns.indices[-1] is n
-        weight = not shared and len(columns.indices) == 2 and is_parameter(func, columns)
-        return Operands(rows, columns, len(out) - 2, contiguous, weight)
-    return None
-
-
-def _holds(variables: tuple[Var, ...], v: Var) -> bool:
-    return any(x is v for x in variables)
-
-
 class Matmul:
     """Dense layers, batched products and 1-row products."""
 
@@ -76,7 +43,7 @@ class Matmul:
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
         c = find_contraction(func)
-        if c is None or not (operands := _operands(func, c)):
+        if c is None or not (operands := find_operands(func, c)):
             return None
         chain = chain_around(func, c.block)
         if chain is None or chain.before:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from autosched.templates.chain import Chain, require
 from autosched.templates.classify import is_injective
-from autosched.templates.cpu.parts import Chain, require
 from autosched.tir.schedule import LoopRV, Schedule
 
 

@@ -12,55 +12,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from autosched.errors import ScheduleError
-from autosched.ir.node import walk
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import (
     blocks_of,
     extents,
-    find_contraction,
-    is_injective,
     is_reduction,
-    reduced,
-    spatial,
 )  # fmt: skip
-from autosched.tir import Block, Buffer, BufferStore, Call, LoopKind, PrimFunc, as_int
+from autosched.templates.row_blocks import Rows, inline_cheap, is_costly, match_rows
+from autosched.tir import Block, Buffer, BufferStore, LoopKind, PrimFunc, as_int
 from autosched.tir.functor import loads
 from autosched.tir.schedule import LoopRV, Schedule
 
 MOST_TOGETHER, TOGETHER_ELEMENTS = 4, 512  # softmax of rows of 128: 112 us alone, 99 in fours, 105 in sixteens (Zen 3)
-
-
-@dataclass(frozen=True)
-class Rows:
-    """How many leading output axes count rows, the extent of the innermost of them, and the blocks in order."""
-
-    row_axes: int
-    innermost: int
-    blocks: tuple[Block, ...]
-
-
-def _reduces_innermost(block: Block) -> bool:
-    """One reduction axis, running along the last dimension of what is read."""
-    if len(reduced(block)) != 1 or not isinstance(block.body, BufferStore):
-        return False
-    k = reduced(block)[0].var
-    own = block.body.buffer
-    reads = [x for x in loads(block.body.value) if x.buffer is not own]
-    return bool(reads) and any(x.indices and x.indices[-1] is k for x in reads)
-
-
-def _row_axes(block: Block) -> int:
-    """Leading output axes of a reduction that are not of extent one (those that keepdims leaves); one at least."""
-    whole = extents(spatial(block))
-    shape = whole
-    while shape and shape[-1] == 1:
-        shape = shape[:-1]
-    return max(len(shape), min(len(whole), 1))
 
 
 class RowReduction:
@@ -69,20 +35,7 @@ class RowReduction:
     name = "rows"
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
-        blocks = blocks_of(func)
-        reductions = [b for b in blocks if is_reduction(b)]
-        if find_contraction(func) is not None or not reductions or not all(_reduces_innermost(b) for b in reductions):
-            return None
-        if not all(is_injective(b) or is_reduction(b) for b in blocks):
-            return None
-        axes = max(_row_axes(b) for b in reductions)
-        rows = extents(spatial(reductions[0]))[:axes]
-        if axes == 0 or any(extents(spatial(b))[:axes] != rows for b in blocks):
-            return None
-        length = extents(reduced(reductions[0]))[0]
-        sizes = {"rows": math.prod(rows), "length": length}
-        op = "softmax" if len(reductions) == 2 else "rows"
-        return Anchor(reductions[0].name_hint, op, sizes, Rows(axes, rows[-1], blocks))
+        return match_rows(func)
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         values = {**anchor.sizes, "lanes": target.lanes("float32")}
@@ -101,7 +54,7 @@ class RowReduction:
         assert anchor is not None, "apply is called on a function that matched"
         rows: Rows = anchor.details
         sch = Schedule(func)
-        _inline_cheap(sch, rows.blocks)
+        inline_cheap(sch, rows.blocks)
         blocks = blocks_of(sch.func)
         last = blocks[-1]
         loops = sch.get_loops(last.name_hint)
@@ -138,23 +91,6 @@ def _whole(together: int, innermost: int) -> int:
     return together
 
 
-def _inline_cheap(sch: Schedule, blocks: tuple[Block, ...]) -> None:
-    """Fold element-wise blocks with one consumer, or without transcendental functions, into their consumers."""
-    for block in blocks[:-1]:
-        if not is_injective(block):
-            continue
-        consumers = sch.get_consumers(block.name_hint)
-        if len(consumers) == 1 or not _is_costly(block):
-            try:
-                sch.compute_inline(block.name_hint)
-            except ScheduleError:
-                continue  # it stays a block of its own in the row
-
-
-def _is_costly(block: Block) -> bool:
-    return any(isinstance(x, Call) and x.op != "if_then_else" for x in walk(block.body))
-
-
 def _prefetch_next_row(sch: Schedule, blocks: tuple[Block, ...], arguments: Sequence[Buffer]) -> None:
     """Ask for the next row where a transcendental function leaves time for it.
 
@@ -163,7 +99,7 @@ def _prefetch_next_row(sch: Schedule, blocks: tuple[Block, ...], arguments: Sequ
     """
     for block in blocks:
         loops = sch.get_loops(block.name_hint)
-        if not _is_costly(block) or len(loops) < 3 or not isinstance(block.body, BufferStore):
+        if not is_costly(block) or len(loops) < 3 or not isinstance(block.body, BufferStore):
             continue
         step = loops[-2]
         length = extents(block.iter_vars)[-1]

@@ -17,6 +17,7 @@ from autosched.ir.node import walk
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
+from autosched.templates.chain import Chain, chain_around, schedule_epilogue
 from autosched.templates.classify import (
     blocks_of,
     contraction,
@@ -28,7 +29,6 @@ from autosched.templates.classify import (
     spatial,
 )  # fmt: skip
 from autosched.templates.cpu.padding import inline_before, schedule_before
-from autosched.templates.cpu.parts import Chain, chain_around, schedule_epilogue
 from autosched.templates.pack import Pack, repack
 from autosched.tir import Block, BufferLoad, BufferStore, Call, PrimFunc
 from autosched.tir.functor import free_vars, loads

@@ -22,9 +22,9 @@ from autosched.space import Config, ConfigSpace, KnobValue, load_space
 from autosched.target import Target
 from autosched.templates.accuracy import is_strict
 from autosched.templates.base import Anchor, Applied
+from autosched.templates.chain import Chain
 from autosched.templates.classify import Contraction, extents, is_injective, reduced, spatial
 from autosched.templates.cpu.conv2d import match_blocked_conv
-from autosched.templates.cpu.parts import Chain
 from autosched.templates.cpu.winograd_cost import Layer, Plan, best_plan, winograd_cycles
 from autosched.templates.cpu.winograd_pack import WinogradPack
 from autosched.templates.cpu.winograd_stages import (

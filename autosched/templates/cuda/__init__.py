@@ -1,5 +1,14 @@
-"""Schedules for NVIDIA's GPUs, in the order in which they are asked: special ones first."""
+"""Schedules for NVIDIA's GPUs, in the order in which they are asked: special ones first, the one for all else last."""
 
 from autosched.templates.base import Template
+from autosched.templates.cuda.elementwise import Elementwise
+from autosched.templates.cuda.matmul import Matmul
+from autosched.templates.cuda.reduction import GeneralReduction
+from autosched.templates.cuda.rows import RowReduction
 
-TEMPLATES: tuple[Template, ...] = ()
+TEMPLATES: tuple[Template, ...] = (
+    Matmul(),
+    RowReduction(),
+    GeneralReduction(),
+    Elementwise(),
+)

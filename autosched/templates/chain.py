@@ -1,4 +1,4 @@
-"""Steps that several CPU templates share."""
+"""A function around its anchor: what feeds it and what follows it; steps that templates of all back ends share."""
 
 from __future__ import annotations
 

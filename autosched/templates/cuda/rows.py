@@ -1,0 +1,110 @@
+"""Reductions along the innermost axis and what hangs on them: softmax, LayerNorm, mean, sum.
+
+    for rows in blockIdx.x: for row in threadIdx.y: block by block of the computation:
+        for k, threads in threadIdx.x: total += x[row, k * threads + thread]     # added up over the threads
+        for k, threads in threadIdx.x: out[row, …] = …                           # whole vectors
+
+Everything between the reductions of a row stays in the block's shared memory, or is computed again where it is needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+
+from autosched.errors import ScheduleError
+from autosched.space import Config, ConfigSpace, load_space
+from autosched.target import Target
+from autosched.templates.base import Anchor, Applied
+from autosched.templates.classify import blocks_of, is_injective, is_reduction
+from autosched.templates.cuda.elementwise import widest_vector
+from autosched.templates.cuda.threads import BLOCK_X, THREAD_X, THREAD_Y, power_of_two_above, power_of_two_below
+from autosched.templates.row_blocks import Rows, inline_cheap, match_rows
+from autosched.tir import Block, PrimFunc, as_int
+from autosched.tir.dtypes import item_bytes
+from autosched.tir.schedule import LoopRV, Schedule
+
+ELEMENTS_PER_THREAD = 8  # of a row: enough accesses in flight, few enough steps of the reduction
+LEAST_THREADS = 128  # in a block: short rows share one
+
+
+class RowReduction:
+    """Softmax, LayerNorm and plain reductions over the last axis."""
+
+    name = "rows"
+
+    def match(self, func: PrimFunc, target: Target) -> Anchor | None:
+        return match_rows(func)
+
+    def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
+        gpu = target.gpu
+        values = {**anchor.sizes, "warp": gpu.warp_size, "most_threads": gpu.max_threads_per_block}
+        return load_space("cuda", self.name, values).with_default(self.default(anchor, target))
+
+    def default(self, anchor: Anchor, target: Target) -> Config:
+        gpu, rows, length = target.gpu, anchor.sizes["rows"], anchor.sizes["length"]
+        threads = power_of_two_below(max(1, length // ELEMENTS_PER_THREAD))
+        threads = min(max(threads, gpu.warp_size), 512)
+        together = max(1, LEAST_THREADS // threads)
+        while together > 1 and rows // together < gpu.sm_count:
+            together //= 2
+        item = max(item_bytes(b.writes[0].buffer.dtype) for b in anchor.details.blocks)
+        keep = length * item * together <= gpu.static_shared // 2
+        return Config(self.name, {"block_size": threads, "together": together, "vector": 4, "keep": keep})
+
+    def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
+        anchor = self.match(func, target)
+        assert anchor is not None, "apply is called on a function that matched"
+        rows: Rows = anchor.details
+        sch = Schedule(func)
+        inline_cheap(sch, rows.blocks)
+        if not config["keep"]:
+            _inline_rest(sch, blocks_of(sch.func))
+        blocks = blocks_of(sch.func)
+        last = blocks[-1]
+        loops = sch.get_loops(last.name_hint)
+        row = sch.fuse(*loops[: rows.row_axes]) if rows.row_axes > 1 else loops[0]
+        block, row = sch.split(row, [None, min(config["together"], anchor.sizes["rows"])])
+        sch.bind(block, BLOCK_X)
+        sch.bind(row, THREAD_Y)
+        for other in reversed(blocks[:-1]):
+            sch.compute_at(other.name_hint, row)
+            sch.set_scope(other.name_hint, 0, "shared")
+        for each in blocks:
+            _share_row(sch, each, row, config["block_size"], config["vector"])
+        return Applied(sch.func, (None,) * len(func.params), sch.trace.to_json_text())
+
+
+def _inline_rest(sch: Schedule, blocks: tuple[Block, ...]) -> None:
+    """Fold every element-wise block into its consumers, which compute it again."""
+    for block in blocks[:-1]:
+        if is_injective(block):
+            with contextlib.suppress(ScheduleError):  # it stays in shared memory
+                sch.compute_inline(block.name_hint)
+
+
+def _share_row(sch: Schedule, block: Block, row: LoopRV, threads: int, vector: int) -> None:
+    """Give the elements of a row to the threads of x: a reduction's terms one by one, others in vectors."""
+    loop = _inner_loop(sch, block, row)
+    extent = as_int(sch.get(loop).extent)
+    if is_reduction(block):
+        sch.bind(sch.split(loop, [None, min(threads, power_of_two_above(extent))])[1], THREAD_X)
+        return
+    lanes = math.gcd(min(vector, widest_vector(block)), extent)
+    if lanes > 1 and extent >= lanes * threads:
+        loop, lane = sch.split(loop, [None, lanes])
+        sch.vectorize(lane)
+        extent //= lanes
+    sch.bind(loop if extent <= threads else sch.split(loop, [None, threads])[1], THREAD_X)
+
+
+def _inner_loop(sch: Schedule, block: Block, row: LoopRV) -> LoopRV:
+    """The loops of a block below that over rows, as one."""
+    around = sch.get_loops(block.name_hint)
+    depth = next(i for i, loop in enumerate(around) if sch.get(loop) is sch.get(row))
+    inner = around[depth + 1 :]
+    while len(inner) > 1 and as_int(sch.get(inner[0]).extent) == 1:
+        inner = inner[1:]
+    if not inner:
+        return sch.add_unit_loop(sch.get_block(block.name_hint))
+    return sch.fuse(*inner) if len(inner) > 1 else inner[0]

@@ -1,0 +1,66 @@
+"""Loops given to blocks and threads, as several templates for GPUs do it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from autosched.errors import ScheduleError
+from autosched.templates.classify import blocks_of, is_injective
+from autosched.tir import Block, PrimFunc, as_int
+from autosched.tir.axis import REDUCE
+from autosched.tir.schedule import LoopRV, Schedule
+
+BLOCK_X, BLOCK_Y, BLOCK_Z = "blockIdx.x", "blockIdx.y", "blockIdx.z"
+THREAD_X, THREAD_Y = "threadIdx.x", "threadIdx.y"
+MOST_GRID_YZ = 65535  # blocks along y and z
+VECTOR_BYTES = 16  # the widest access of a thread
+
+
+def inline_injective(sch: Schedule, func: PrimFunc) -> None:
+    """Fold element-wise producers into their consumers, those of the outputs excepted."""
+    outputs = {id(b) for b in func.buffers}
+    for block in blocks_of(func):
+        if is_injective(block) and id(block.writes[0].buffer) not in outputs:
+            with contextlib.suppress(ScheduleError):  # it stays a nest of its own
+                sch.compute_inline(block.name_hint)
+
+
+def ordered_loops(sch: Schedule, block: Block) -> tuple[list[LoopRV], list[LoopRV]]:
+    """(spatial loops, reduction loops) of a block whose loops are its axes, brought into that order."""
+    loops = list(sch.get_loops(block.name_hint))
+    kinds = [iv.kind for iv in block.iter_vars]
+    outer = [loop for loop, kind in zip(loops, kinds, strict=True) if kind != REDUCE]
+    inner = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == REDUCE]
+    if outer and inner:
+        sch.reorder(*outer, *inner)
+    return outer, inner
+
+
+def fused(sch: Schedule, loops: Sequence[LoopRV], block: str) -> LoopRV:
+    """One loop of several; a loop of one iteration around the block where there are none."""
+    if not loops:
+        around = sch.get_loops(block)
+        return sch.add_unit_loop(around[0] if around else sch.get_block(block))
+    return sch.fuse(*loops) if len(loops) > 1 else loops[0]
+
+
+def bind_flat(sch: Schedule, loop: LoopRV, threads: int, vector: int = 1) -> LoopRV:
+    """One loop over blocks of `threads` threads, each taking `vector` iterations in a row; the thread's loop."""
+    if vector > 1:
+        loop, lanes = sch.split(loop, [None, vector])
+        sch.vectorize(lanes)
+    block, thread = sch.split(loop, [None, min(threads, as_int(sch.get(loop).extent))])
+    sch.bind(block, BLOCK_X)
+    sch.bind(thread, THREAD_X)
+    return thread
+
+
+def power_of_two_below(count: int) -> int:
+    """The largest power of two that is not above."""
+    return 1 << (count.bit_length() - 1)
+
+
+def power_of_two_above(count: int) -> int:
+    """The smallest power of two that is not below."""
+    return 1 << max(count - 1, 0).bit_length()

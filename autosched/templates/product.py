@@ -1,0 +1,42 @@
+"""Matrix products: which operand is read along the rows of the result, and which along its columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autosched.templates.classify import Contraction, index_vars, is_parameter, reduced, spatial
+from autosched.tir import BufferLoad, PrimFunc, Var
+
+
+@dataclass(frozen=True)
+class Operands:
+    """The roles in a matrix product: `rows` is read along m, `columns` along n."""
+
+    rows: BufferLoad
+    columns: BufferLoad
+    batch: int  # leading output dimensions that are neither m nor n
+    n_contiguous: bool
+    is_weight: bool
+
+
+def find_operands(func: PrimFunc, c: Contraction) -> Operands | None:
+    """The operands of a sum of products over one axis; None where it is no matrix product."""
+    out = [iv.var for iv in spatial(c.block)]
+    if len(reduced(c.block)) != 1 or len(out) < 2:
+        return None
+    n = out[-1]
+    for rows, columns in ((c.a, c.b), (c.b, c.a)):
+        row_vars, column_vars = index_vars(rows), index_vars(columns)
+        if row_vars is None or column_vars is None or not _holds(column_vars, n) or _holds(row_vars, n):
+            continue
+        shared = [v for v in out[:-1] if _holds(column_vars, v)]
+        if not _holds(row_vars, out[-2]) or any(v is out[-2] for v in shared):
+            continue
+        contiguous = columns.indices[-1] is n
+        weight = not shared and len(columns.indices) == 2 and is_parameter(func, columns)
+        return Operands(rows, columns, len(out) - 2, contiguous, weight)
+    return None
+
+
+def _holds(variables: tuple[Var, ...], v: Var) -> bool:
+    return any(x is v for x in variables)

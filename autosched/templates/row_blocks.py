@@ -1,0 +1,86 @@
+"""Reductions along the innermost axis and what hangs on them, such as softmax and LayerNorm: how they are found."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from autosched.errors import ScheduleError
+from autosched.ir.node import walk
+from autosched.templates.base import Anchor
+from autosched.templates.classify import (
+    blocks_of,
+    extents,
+    find_contraction,
+    is_injective,
+    is_reduction,
+    reduced,
+    spatial,
+)
+from autosched.tir import Block, BufferStore, Call, PrimFunc
+from autosched.tir.functor import loads
+from autosched.tir.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Rows:
+    """How many leading output axes count rows, the extent of the innermost of them, and the blocks in order."""
+
+    row_axes: int
+    innermost: int
+    blocks: tuple[Block, ...]
+
+
+def _reduces_innermost(block: Block) -> bool:
+    """One reduction axis, running along the last dimension of what is read."""
+    if len(reduced(block)) != 1 or not isinstance(block.body, BufferStore):
+        return False
+    k = reduced(block)[0].var
+    own = block.body.buffer
+    reads = [x for x in loads(block.body.value) if x.buffer is not own]
+    return bool(reads) and any(x.indices and x.indices[-1] is k for x in reads)
+
+
+def _row_axes(block: Block) -> int:
+    """Leading output axes of a reduction that are not of extent one (those that keepdims leaves); one at least."""
+    whole = extents(spatial(block))
+    shape = whole
+    while shape and shape[-1] == 1:
+        shape = shape[:-1]
+    return max(len(shape), min(len(whole), 1))
+
+
+def match_rows(func: PrimFunc) -> Anchor | None:
+    """The anchor of a function whose reductions all run along the last axis of the same rows, else None."""
+    blocks = blocks_of(func)
+    reductions = [b for b in blocks if is_reduction(b)]
+    if find_contraction(func) is not None or not reductions or not all(_reduces_innermost(b) for b in reductions):
+        return None
+    if not all(is_injective(b) or is_reduction(b) for b in blocks):
+        return None
+    axes = max(_row_axes(b) for b in reductions)
+    rows = extents(spatial(reductions[0]))[:axes]
+    if axes == 0 or any(extents(spatial(b))[:axes] != rows for b in blocks):
+        return None
+    length = extents(reduced(reductions[0]))[0]
+    sizes = {"rows": math.prod(rows), "length": length}
+    op = "softmax" if len(reductions) == 2 else "rows"
+    return Anchor(reductions[0].name_hint, op, sizes, Rows(axes, rows[-1], blocks))
+
+
+def inline_cheap(sch: Schedule, blocks: tuple[Block, ...]) -> None:
+    """Fold element-wise blocks with one consumer, or without transcendental functions, into their consumers."""
+    for block in blocks[:-1]:
+        if not is_injective(block):
+            continue
+        consumers = sch.get_consumers(block.name_hint)
+        if len(consumers) == 1 or not is_costly(block):
+            try:
+                sch.compute_inline(block.name_hint)
+            except ScheduleError:
+                continue  # it stays a block of its own in the row
+
+
+def is_costly(block: Block) -> bool:
+    """Whether the block calls functions that are worth computing once."""
+    return any(isinstance(x, Call) and x.op != "if_then_else" for x in walk(block.body))
