@@ -7,9 +7,8 @@ The first barrier keeps a fast thread from writing what a slow one still reads i
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autosched.errors import CodegenError
 from autosched.ir.node import walk
@@ -51,9 +50,12 @@ class Access:
     start: int
     end: int
     writes: bool
+    store: BufferStore | None = None  # which wrote, where its other writes since are to other elements
 
     def conflicts(self, other: Access) -> bool:
         """Whether the order of the two matters."""
+        if self.store is not None and self.store is other.store:
+            return False  # a cooperative copy writes each element once
         return (
             self.memory == other.memory
             and (self.writes or other.writes)
@@ -86,7 +88,8 @@ class _Placer:
         found = set()
         for x in walk(node):
             if isinstance(x, BufferLoad | BufferStore) and x.buffer in self.ranges:
-                found.add(Access(*self.ranges[x.buffer], isinstance(x, BufferStore)))
+                store = x if isinstance(x, BufferStore) else None
+                found.add(Access(*self.ranges[x.buffer], store is not None, store))
             elif isinstance(x, Call) and x.op in POINTER_USES:
                 for buffer, writes in POINTER_USES[x.op](x):
                     if buffer in self.ranges:
@@ -113,15 +116,15 @@ class _Placer:
                 pending |= self.accesses(stmt.condition)
                 then, after = self.visit(stmt.then_case, pending)
                 other, after_other = (None, pending) if stmt.else_case is None else self.visit(stmt.else_case, pending)
-                return dataclasses.replace(stmt, then_case=then, else_case=other), after | after_other
+                return replace(stmt, then_case=then, else_case=other), after | after_other
             case Allocate() | AssertStmt():
                 body, pending = self.visit(stmt.body, pending)
-                return dataclasses.replace(stmt, body=body), pending
+                return replace(stmt, body=body), pending
             case LetStmt() if not self.accesses(stmt.value):
                 if self.diverges(stmt.value):
                     self.divergent |= {stmt.var}
                 body, pending = self.visit(stmt.body, pending)
-                return dataclasses.replace(stmt, body=body), pending
+                return replace(stmt, body=body), pending
         return self.whole(stmt, pending)
 
     def whole(self, stmt: Stmt, pending: Pending) -> tuple[Stmt, Pending]:
@@ -153,10 +156,11 @@ class _Placer:
         body, entry = loop.body, pending
         while True:
             inside, after = self.visit(body, entry)
-            if after <= entry:
+            carried = frozenset(_in_next_iteration(a, loop) for a in after)
+            if carried <= entry:
                 break
-            entry |= after
-        return dataclasses.replace(loop, body=inside), after if const_int(loop.extent) else after | pending
+            entry |= carried
+        return replace(loop, body=inside), after if const_int(loop.extent) else after | pending
 
     def is_uniform(self, loop: For) -> bool:
         """Whether all threads of the block run the same iterations."""
@@ -167,6 +171,14 @@ class _Placer:
         if any(isinstance(x, BufferLoad | Let) for x in walk(e)):
             return True
         return bool(free_vars(e) & self.divergent)
+
+
+def _in_next_iteration(access: Access, loop: For) -> Access:
+    """The access as the next iteration finds it: a store at the same index again is one to other elements no longer."""
+    store = access.store
+    if store is None or any(loop.loop_var in free_vars(i) for i in store.indices):
+        return access
+    return replace(access, store=None)
 
 
 def _conflict(pending: Pending, used: Pending) -> bool:

@@ -41,6 +41,7 @@ class _Dim:
     base: PrimExpr | None
     low: int = 0
     high: int = 0
+    is_loose: bool = False  # loads without use may lie outside of the buffer
 
 
 @dataclass(slots=True)
@@ -76,6 +77,7 @@ class Sharing:
     """Who has a copy of a buffer: on a CPU every worker; see `DeviceSharing` for threads of a GPU."""
 
     ranges: Mapping[Var, tuple[int, int]] = {}  # (first value, number of values) of variables bound to threads
+    unguarded: frozenset[Var] = frozenset()  # loads whose indices depend on these may leave the buffer, for no use
 
     def fixed(self, buffer: Buffer) -> frozenset[Var]:
         """The variables that have one value for all who share the buffer."""
@@ -140,7 +142,8 @@ def _plan(buffer: Buffer, accesses: list[_Access], alignments: Alignments, shari
     while True:
         path = _outside_lanes(path)
         outer = ({s.loop_var for s in path if isinstance(s, For)} - _own_vars(path)) | sharing.fixed(buffer)
-        dims = [_dim(buffer, axis, accesses, outer) for axis in range(buffer.ndim)]
+        loose = sharing.unguarded
+        dims = [_dim(buffer, axis, accesses, outer, loose=loose) for axis in range(buffer.ndim)]
         enclosing = [i for i, s in enumerate(path[:-1]) if isinstance(s, For)]
         is_own = _written_here(buffer, accesses, outer)
         if not enclosing or is_own:
@@ -151,7 +154,7 @@ def _plan(buffer: Buffer, accesses: list[_Access], alignments: Alignments, shari
     for dim, size in zip(dims, buffer.shape, strict=True):
         full = const_int(size)
         used = dim.high - dim.low + 1
-        if dim.base is None or (full is not None and used >= full):
+        if dim.base is None or (full is not None and used >= full and not dim.is_loose):
             shape.append(size)
             bases.append(IntImm(0, size.dtype))
         else:
@@ -205,10 +208,14 @@ def _loads(atom: PrimExpr) -> bool:
     return any(isinstance(x, BufferLoad) for x in walk(atom))
 
 
-def _dim(buffer: Buffer, axis: int, accesses: list[_Access], outer: set[Var], only: bool | None = None) -> _Dim:
+def _dim(
+    buffer: Buffer, axis: int, accesses: list[_Access], outer: set[Var], only: bool | None = None,
+    loose: frozenset[Var] = frozenset(),
+) -> _Dim:  # fmt: skip
     """The union of what the accesses (`only` stores, only loads, or all) touch in one dimension."""
     result: _Dim | None = None
     base_terms: Linear | None = None
+    is_loose = False
     for access in accesses:
         if only is not None and access.is_store != only:
             continue
@@ -217,10 +224,13 @@ def _dim(buffer: Buffer, axis: int, accesses: list[_Access], outer: set[Var], on
             return _Dim(None)
         fixed, inner = parts
         low, high = access.analyzer._linear_bound(inner)
+        leaves = (buffer.scope == "local" or not access.is_store) and bool(free_vars(access.indices[axis]) & loose)
+        is_loose = is_loose or leaves
         if not fixed.terms:  # a condition that is not seen here keeps accesses inside the buffer
             size = const_int(buffer.shape[axis])
             low = 0 if low is None else max(low, 0)
-            high = high if size is None else size - 1 if high is None else min(high, size - 1)
+            if high is None or not leaves:
+                high = high if size is None else size - 1 if high is None else min(high, size - 1)
         if low is None or high is None:
             return _Dim(None)
         if result is None:
@@ -229,7 +239,10 @@ def _dim(buffer: Buffer, axis: int, accesses: list[_Access], outer: set[Var], on
             result.low, result.high = min(result.low, low), max(result.high, high)
         else:
             return _Dim(None)
-    return result or _Dim(None)
+    if result is None:
+        return _Dim(None)
+    result.is_loose = is_loose
+    return result
 
 
 def _same_terms(a: Linear, b: Linear) -> bool:

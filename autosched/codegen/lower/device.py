@@ -78,8 +78,8 @@ def lower_device(func: PrimFunc) -> LoweredDevice:
         mine = [b for b in buffers if own.get(b) == [i]]
         sharing = _DeviceSharing(launch)
         local = frozenset(b for b in mine if b.scope == IN_REGISTERS)
-        whole = lower_vthreads(launch.body)
-        whole = drop_register_guards(whole, launch.block_vars | launch.thread_vars, local)
+        whole, mine, local = lower_vthreads(launch.body, mine, local)
+        whole, sharing.unguarded = drop_register_guards(whole, launch.block_vars | launch.thread_vars, local)
         whole = tidy(guard_reductions(whole), launch.analyzer())
         whole = compact_buffers(whole, mine, alignments, sharing)
         scratch += sharing.left
@@ -116,6 +116,7 @@ class _DeviceSharing(Sharing):
     def __init__(self, launch: LoweredLaunch):
         self.launch = launch
         self.ranges = launch.ranges
+        self.unguarded: frozenset[Var] = frozenset()
         self.left: list[Buffer] = []  # buffers that stay in device memory
 
     def fixed(self, buffer: Buffer) -> frozenset[Var]:

@@ -31,8 +31,8 @@ def unroll_register_loops(stmt: Stmt) -> Stmt:
     return new
 
 
-def drop_register_guards(stmt: Stmt, fixed: frozenset[Var], local: frozenset[Buffer]) -> Stmt:
-    """The statement without conditions that decide which elements of a register buffer are ever written.
+def drop_register_guards(stmt: Stmt, fixed: frozenset[Var], local: frozenset[Buffer]) -> tuple[Stmt, frozenset[Var]]:
+    """Leave out conditions that decide which elements of a register buffer are ever written; gives their variables too.
 
     Before:  if by * 64 + ty * 8 + i < 130: C_local[by * 64 + ty * 8 + i] += A_shared[…] * B_shared[…]
     After:   C_local[by * 64 + ty * 8 + i] += A_shared[…] * B_shared[…]
@@ -45,7 +45,9 @@ def drop_register_guards(stmt: Stmt, fixed: frozenset[Var], local: frozenset[Buf
             keys = {key for c in conditions if (key := _element_key(c, store, fixed)) is not None}
             guards.setdefault(store.buffer, []).append(keys)
     common = {buffer: set.intersection(*found) for buffer, found in guards.items()}
-    return _without(stmt, common, fixed) if any(common.values()) else stmt
+    dropped: set[Var] = set()
+    new = _without(stmt, common, fixed, dropped) if any(common.values()) else stmt
+    return new, frozenset(dropped)
 
 
 def _stores(stmt: Stmt, conditions: tuple[PrimExpr, ...]) -> Iterator[tuple[BufferStore, tuple[PrimExpr, ...]]]:
@@ -89,17 +91,18 @@ def _element_key(condition: PrimExpr, store: BufferStore, fixed: frozenset[Var])
     return (*factors, rest.const, frozenset((key, c) for key, (c, _) in rest.terms.items()))
 
 
-def _without(stmt: Stmt, common: dict[Buffer, set[Any]], fixed: frozenset[Var]) -> Stmt:
-    new = map_children(stmt, lambda c: _without(c, common, fixed) if isinstance(c, Stmt) else c)
+def _without(stmt: Stmt, common: dict[Buffer, set[Any]], fixed: frozenset[Var], dropped: set[Var]) -> Stmt:
+    new = map_children(stmt, lambda c: _without(c, common, fixed, dropped) if isinstance(c, Stmt) else c)
     if not isinstance(new, IfThenElse) or new.else_case is not None:
         return new
     stores = [store for store, _ in _stores(new.then_case, ())]
     reads = {x.buffer for x in walk(new.then_case) if isinstance(x, BufferLoad)}
     if not stores or any(b.scope == "global" for b in reads) or any(s.buffer not in common for s in stores):
         return new
-    kept = [
-        c
-        for c in split_conditions(new.condition)
-        if not all(_element_key(c, s, fixed) in common[s.buffer] for s in stores)
-    ]
+    kept = []
+    for c in split_conditions(new.condition):
+        if all(_element_key(c, s, fixed) in common[s.buffer] for s in stores):
+            dropped |= free_vars(c)
+        else:
+            kept.append(c)
     return IfThenElse(all_of(*kept), new.then_case) if kept else new.then_case

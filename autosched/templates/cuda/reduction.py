@@ -28,6 +28,7 @@ from autosched.templates.cuda.threads import (
     THREAD_X,
     THREAD_Y,
     bind_flat,
+    dividing,
     fused,
     inline_injective,
     ordered_loops,
@@ -110,14 +111,14 @@ class GeneralReduction:
         last = block if behind is None else behind
         outer, terms = ordered_loops(sch, last)
         whole = fused(sch, outer, last.name_hint)
-        together = max(1, min(config["block_size"] // shared, as_int(sch.get(whole).extent)))
+        together = dividing(config["block_size"] // shared, as_int(sch.get(whole).extent), shared)
         group, result = sch.split(whole, [None, together])
         sch.bind(group, BLOCK_X)
         sch.bind(result, across if shared > 1 else THREAD_X)
         if behind is not None:
             sch.compute_at(block.name_hint, result)
             sch.set_scope(block.name_hint, 0, "shared" if shared > 1 else "local")
-            terms = _terms(sch, block)
+            terms = list(_terms(sch, block))
         if shared > 1:
             whole_sum = sch.fuse(*terms) if len(terms) > 1 else terms[0]
             sch.bind(sch.split(whole_sum, [None, shared])[1], along)

@@ -18,7 +18,14 @@ from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import blocks_of, is_injective, is_reduction
 from autosched.templates.cuda.elementwise import widest_vector
-from autosched.templates.cuda.threads import BLOCK_X, THREAD_X, THREAD_Y, power_of_two_above, power_of_two_below
+from autosched.templates.cuda.threads import (
+    BLOCK_X,
+    THREAD_X,
+    THREAD_Y,
+    dividing,
+    power_of_two_above,
+    power_of_two_below,
+)
 from autosched.templates.row_blocks import Rows, inline_cheap, match_rows
 from autosched.tir import Block, PrimFunc, as_int
 from autosched.tir.dtypes import item_bytes
@@ -64,7 +71,7 @@ class RowReduction:
         last = blocks[-1]
         loops = sch.get_loops(last.name_hint)
         row = sch.fuse(*loops[: rows.row_axes]) if rows.row_axes > 1 else loops[0]
-        block, row = sch.split(row, [None, min(config["together"], anchor.sizes["rows"])])
+        block, row = sch.split(row, [None, dividing(config["together"], anchor.sizes["rows"])])
         sch.bind(block, BLOCK_X)
         sch.bind(row, THREAD_Y)
         for other in reversed(blocks[:-1]):

@@ -64,3 +64,15 @@ def power_of_two_below(count: int) -> int:
 def power_of_two_above(count: int) -> int:
     """The smallest power of two that is not below."""
     return 1 << max(count - 1, 0).bit_length()
+
+
+def dividing(wanted: int, extent: int, shared: int = 2) -> int:
+    """How many of `extent` results a block computes: `wanted`, or the next fewer that divide them.
+
+    Threads that share a result wait for each other, so that none of them may be left out by a condition; where a thread
+    has its results alone (`shared` is 1) any number will do.
+    """
+    most = max(1, min(wanted, extent))
+    if shared == 1:
+        return most
+    return next(n for n in range(most, 0, -1) if extent % n == 0)

@@ -26,7 +26,7 @@ def test_a_product_becomes_machine_code_without_stack():
     kernel, used = made.kernel, made.report()
     assert (used.stack_bytes, used.spill_bytes) == (0, 0)
     assert 32 <= used.registers <= 128
-    assert 4096 <= used.shared_bytes < 5000
+    assert 4096 <= used.shared_bytes < 8192
     assert 0 < used.occupancy <= 1
     assert kernel.launches[0].grid == (2, 2, 1)
     assert kernel.launches[0].shared_bytes == 0

@@ -106,3 +106,13 @@ def test_none_can_stand_in_a_loop_of_a_threads_own_length():
     stmt = For(var, const(0), TX, LoopKind.SERIAL, SeqStmt((write(), read())))
     with pytest.raises(CodegenError, match="'k'"):
         placed(stmt)
+
+
+def test_a_cooperative_copy_in_steps_needs_none_between_them():
+    step = Var("i")
+    copy = For(step, const(0), const(4), LoopKind.SERIAL, write(at=TX + step * 16))
+    assert kinds(placed(copy, read())) == "[s]Bs"
+
+
+def test_writers_of_the_same_elements_again_wait():
+    assert kinds(placed(loop("k", 4, write()), read())) == "[Bs]Bs"

@@ -35,7 +35,7 @@ def guarded(limits):
             return store if limit is None else IfThenElse(tx * 8 + i < limit, store)
 
         parts.append(loop("i", 8, body))
-    return drop_register_guards(SeqStmt(tuple(parts)), frozenset({tx}), frozenset({own}))
+    return drop_register_guards(SeqStmt(tuple(parts)), frozenset({tx}), frozenset({own}))[0]
 
 
 def conditions(stmt):
@@ -57,10 +57,10 @@ def test_a_condition_stays_where_another_store_has_another():
 def test_a_condition_of_a_reduction_stays():
     own, source, k = buffer("R", 8, scope="local"), buffer("S", 64, scope="shared"), Var("k")
     stmt = loop("i", 8, lambda i: IfThenElse(k < 50, BufferStore(own, own[i] + source[k], (i,))))
-    assert conditions(drop_register_guards(stmt, frozenset(), frozenset({own}))) == 1
+    assert conditions(drop_register_guards(stmt, frozenset(), frozenset({own}))[0]) == 1
 
 
 def test_a_condition_stays_that_guards_global_memory():
     own, source, tx = buffer("R", 8, scope="local"), buffer("S", 60), Var("tx")
     stmt = loop("i", 8, lambda i: IfThenElse(tx * 8 + i < 60, BufferStore(own, source[tx * 8 + i], (i,))))
-    assert conditions(drop_register_guards(stmt, frozenset({tx}), frozenset({own}))) == 1
+    assert conditions(drop_register_guards(stmt, frozenset({tx}), frozenset({own}))[0]) == 1

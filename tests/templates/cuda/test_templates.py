@@ -1,0 +1,62 @@
+"""Templates for GPUs: defaults and drawn configurations give the right numbers, on sizes that divide nothing too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from autosched import te, topi
+from autosched.space import Config
+from autosched.target import Target
+from autosched.te import Tensor, create_prim_func
+from autosched.templates import apply_config, default_config, space_for
+from autosched.testing.gpu import run_serially
+from autosched.tir import PrimFunc
+
+TARGET = Target("cuda -arch=sm_90a")
+
+
+def check(func: PrimFunc, config: Config, reference: Callable[..., np.ndarray], n_inputs: int) -> None:
+    """Run one configuration with its threads in two orders and compare with NumPy."""
+    rng = np.random.default_rng(0)
+    inputs = [rng.standard_normal(b.const_shape()).astype(b.dtype) for b in func.buffers[:n_inputs]]
+    (out,) = (np.full(b.const_shape(), np.nan, b.dtype) for b in func.buffers[n_inputs:])
+    run_serially(apply_config(func, config, TARGET).func, *inputs, out)
+    np.testing.assert_allclose(out, reference(*inputs), rtol=1e-4, atol=1e-5, err_msg=str(config))
+
+
+def product(m: int, k: int, n: int) -> tuple[Sequence[Tensor], Callable[..., np.ndarray]]:
+    a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
+    return [a, b, topi.relu(topi.matmul(a, b))], lambda x, y: np.maximum(x @ y, 0)
+
+
+@pytest.mark.parametrize("sizes", [(13, 37, 29), (128, 64, 256)])
+def test_matmul(sizes: tuple[int, int, int]) -> None:
+    tensors, reference = product(*sizes)
+    func = create_prim_func(tensors)
+    for config in (default_config(func, TARGET), *space_for(func, TARGET).sample(1, 2)):
+        assert config.template == "matmul"
+        check(func, config, reference, 2)
+
+
+@pytest.mark.parametrize("axes", [(0,)])
+def test_sums_over_other_axes(axes: tuple[int, ...]) -> None:
+    x = te.placeholder((9, 3, 11), name="X")
+    func = create_prim_func([x, topi.sum(x, axes)])
+    config = default_config(func, TARGET)
+    assert config.template in ("reduction", "rows")
+    check(func, config, lambda v: v.sum(axes), 1)
+
+
+def test_elements_and_permutations() -> None:
+    x = te.placeholder((3, 5, 7), name="X")
+    for out, reference in (
+        (topi.relu(topi.add(x, x)), lambda v: np.maximum(2 * v, 0)),
+        (topi.transpose(x, (2, 0, 1)), lambda v: v.transpose(2, 0, 1)),
+    ):
+        func = create_prim_func([x, out])
+        for config in (default_config(func, TARGET), *space_for(func, TARGET).sample(0, 1)):
+            assert config.template == "elementwise"
+            check(func, config, reference, 1)
