@@ -35,6 +35,7 @@ from autosched.codegen.cpu.types import (
 from autosched.codegen.cuda.functions import device_function
 from autosched.codegen.cuda.nvvm_builder import NvvmBuilder
 from autosched.codegen.lower.barriers import SYNC
+from autosched.codegen.lower.cross_thread import COMBINE, WARP, is_lane_reduction
 from autosched.ir.node import walk
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
@@ -54,11 +55,13 @@ class DeviceTile(Tile):
 
     shared   offsets in bytes of the shared buffers
     memory   the symbol of the block's memory; `memory_bytes` 0 where its size is given at the launch
+    block    threads of a block along x, y and z
     """
 
     shared: Mapping[Buffer, int] = field(default_factory=dict)
     memory: str = ""
     memory_bytes: int = 0
+    block: tuple[int, int, int] = (1, 1, 1)
 
 
 class _TooWide(Exception):
@@ -97,7 +100,7 @@ def _emit_body(function: Any, tile: DeviceTile, index_type: Any) -> None:
     entry = function.append_basic_block("entry")
     body = function.append_basic_block("body")
     emitter = DeviceEmitter(NvvmBuilder(body), ISA, tile.analyzer)
-    emitter.index_type = index_type
+    emitter.index_type, emitter.block = index_type, tile.block
     emitter.places, emitter.loop_facts, emitter.lane_use = {}, {}, {}
     emitter.flat, emitter.divided, emitter.slots, emitter.unmasked = {}, {}, {}, frozenset()
     emitter.entry = NvvmBuilder(entry)
@@ -134,6 +137,7 @@ class DeviceEmitter(TileEmitter):
     """The CPU's emitter of tiles, for the memory, the lanes and the instructions of a GPU."""
 
     builder: Any
+    block: tuple[int, int, int]  # threads of a block
 
     # --- memory -------------------------------------------------------------------------------------------------
 
@@ -345,6 +349,64 @@ class DeviceEmitter(TileEmitter):
             if isinstance(x, BufferLoad) and not self.places[x.buffer].is_local and form_key(x) not in known:
                 return False
         return True
+
+    # --- lanes of a warp ----------------------------------------------------------------------------------------
+
+    def call(self, e: E.Call) -> Any:
+        if is_lane_reduction(e):
+            op, width = e.args[0], e.args[2]
+            assert isinstance(op, E.StringImm), "the name of the combination"
+            return self.combine_lanes(op.value, self.value(e.args[1]), e.dtype, const_int(width) or 1)
+        return super().call(e)
+
+    def combine_lanes(self, op: str, value: Any, dtype: str, width: int) -> Any:
+        """The values of `width` neighbouring lanes, combined in all of them: a power of two, exchanged pairwise."""
+        distance = width // 2
+        left, right = E.Var("left", dtype), E.Var("right", dtype)
+        while distance:
+            self.env[left], self.env[right] = value, self.exchanged(value, distance)
+            value = self.value(COMBINE[op](left, right))
+            distance //= 2
+        return value
+
+    def exchanged(self, value: Any, distance: int) -> Any:
+        """The value of the lane whose number differs in one bit; the warp's lanes that exist all come here."""
+        b = self.builder
+        kind = value.type
+        bits = {"half": 16, "float": 32, "double": 64}.get(str(kind)) or kind.width
+        integer = ir.IntType(bits)
+        plain = value if isinstance(kind, ir.IntType) else b.bitcast(value, integer)
+        if bits == 64:
+            low = self.shuffled(b.trunc(plain, I32), distance)
+            high = self.shuffled(b.trunc(b.lshr(plain, I64(32)), I32), distance)
+            plain = b.or_(b.zext(low, I64), b.shl(b.zext(high, I64), I64(32)))
+        else:
+            moved = self.shuffled(plain if bits == 32 else b.zext(plain, I32), distance)
+            plain = moved if bits == 32 else b.trunc(moved, integer)
+        return plain if isinstance(kind, ir.IntType) else b.bitcast(plain, kind)
+
+    def shuffled(self, word: Any, distance: int) -> Any:
+        """A 32-bit word of the lane at a distance, by `shfl.sync.bfly`."""
+        kind = ir.LiteralStructType((I32, ir.IntType(1)))
+        arguments = [self.members(), I32(3), word, I32(distance), I32(0x1F)]
+        return self.builder.extract_value(call_intrinsic(self.builder, "llvm.nvvm.shfl.sync.i32", kind, arguments), 0)
+
+    def members(self) -> Any:
+        """The lanes of this thread's warp that exist: the last warp of a block may have fewer than 32."""
+        x, y, z = self.block
+        whole, rest = divmod(x * y * z, WARP)
+        if not rest:
+            return I32(-1)
+        last = I32((1 << rest) - 1)
+        if not whole:
+            return last
+        known = self.known("members")
+        if known is not None:
+            return known
+        b = self.builder
+        tid = [call_intrinsic(b, f"llvm.nvvm.read.ptx.sreg.tid.{axis}", I32, []) for axis in "xyz"]
+        linear = b.add(tid[0], b.mul(I32(x), b.add(tid[1], b.mul(I32(y), tid[2]))))
+        return self.remember("members", b.select(b.icmp_unsigned("<", linear, I32(whole * WARP)), I32(-1), last))
 
     # --- effects and functions ----------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from autosched.codegen.lower.cross_thread import is_lane_reduction
 from autosched.errors import CodegenError
 from autosched.ir.node import walk
 from autosched.tir.buffer import Buffer, BufferLoad
@@ -130,6 +131,12 @@ class _Placer:
     def whole(self, stmt: Stmt, pending: Pending) -> tuple[Stmt, Pending]:
         """A statement that no barrier may stand in."""
         used = self.accesses(stmt)
+        if not isinstance(stmt, BufferStore) and any(is_lane_reduction(x) for x in walk(stmt)):
+            raise CodegenError(
+                "a reduction that threads share stands under a condition, or in a loop, that they do not go through "
+                "together",
+                hint="give all loops of the launch that are bound to one thread axis the same extent",
+            )
         if self.needs_barrier_inside(stmt):
             where = f"'{stmt.loop_var.name}'" if isinstance(stmt, For) else "a condition"
             raise CodegenError(

@@ -16,10 +16,13 @@ What a schedule may use (what templates are written with):
   several (arguments are at multiples of 16 bytes). Conditions that split a vector run its lanes one by one.
 - `storage_align`, `unroll`, `compute_at`, `reverse_compute_at`, `rfactor` as on a CPU. Sizes that a tile does not
   divide are guarded; guards that would only spare unused registers are dropped.
+- a reduction loop bound to threadIdx.x/y/z: its threads combine their sums with shuffles and shared memory; see
+  `cross_thread.py`. Every thread of the block must come there, so that no other nest may have more threads.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -28,6 +31,7 @@ import numpy as np
 from autosched.codegen.lower.align import buffer_alignments
 from autosched.codegen.lower.barriers import place_barriers
 from autosched.codegen.lower.compact import Sharing, compact_buffers
+from autosched.codegen.lower.cross_thread import lower_cross_thread
 from autosched.codegen.lower.dissolve import dissolve_blocks
 from autosched.codegen.lower.guards import guard_reductions
 from autosched.codegen.lower.inits import lower_inits
@@ -42,7 +46,7 @@ from autosched.ir.node import walk
 from autosched.tir.buffer import Buffer, BufferData, BufferLoad
 from autosched.tir.expr import PrimExpr, Var, const_int
 from autosched.tir.function import PrimFunc
-from autosched.tir.stmt import BlockRealize, BufferStore, Stmt
+from autosched.tir.stmt import BlockRealize, BufferStore, SeqStmt, Stmt
 
 MOST_REGISTER_BYTES = 1024  # of one buffer: a thread has 255 registers of 4 bytes
 STATIC_SHARED_BYTES = 48 * 1024  # a block's shared memory that needs no size at the launch
@@ -61,7 +65,8 @@ def lower_device(func: PrimFunc) -> LoweredDevice:
     if not isinstance(func.body, BlockRealize):
         raise CodegenError("the function has been lowered already", hint="pass the scheduled function")
     alignments = buffer_alignments(func.body)
-    body, buffers = dissolve_blocks(lower_inits(func.body))
+    root = lower_cross_thread(func.body, frozenset(func.buffers) | _between_nests(func.body))
+    body, buffers = dissolve_blocks(lower_inits(root))
     launches = split_launches(body)
     own: dict[Buffer, list[int]] = {}
     for i, launch in enumerate(launches):
@@ -89,6 +94,13 @@ def lower_device(func: PrimFunc) -> LoweredDevice:
         _check_scratch(whole, sharing.left, launch)
         _finish(launch, whole)
     return LoweredDevice(launches, scratch)
+
+
+def _between_nests(root: BlockRealize) -> frozenset[Buffer]:
+    """The buffers that more than one nest at the top of a function uses."""
+    body = root.block.body
+    users = Counter(b for s in (body.seq if isinstance(body, SeqStmt) else (body,)) for b in set(_used(s)))
+    return frozenset(b for b, count in users.items() if count > 1)
 
 
 def _used(stmt: Stmt) -> list[Buffer]:

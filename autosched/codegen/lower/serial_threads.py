@@ -12,13 +12,14 @@ import dataclasses
 from collections.abc import Sequence
 
 from autosched.codegen.lower.barriers import is_barrier
+from autosched.codegen.lower.cross_thread import LANES, is_lane_reduction, lanes_in_turn
 from autosched.codegen.lower.device import LoweredDevice
 from autosched.codegen.lower.launches import LoweredLaunch, ThreadAxis
 from autosched.errors import CodegenError
 from autosched.ir.node import walk
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
-from autosched.tir.expr import PrimExpr
+from autosched.tir.expr import Call, PrimExpr, as_int
 from autosched.tir.function import PrimFunc
 from autosched.tir.functor import rewrite, substitute
 from autosched.tir.stmt import (
@@ -61,7 +62,8 @@ def _loop(axis: ThreadAxis, body: Stmt, descending: bool = False) -> For:
 
 
 def _has_barrier(stmt: Stmt) -> bool:
-    return any(isinstance(n, Stmt) and is_barrier(n) for n in walk(stmt))
+    """Whether threads wait for each other in the statement."""
+    return any((isinstance(n, Stmt) and is_barrier(n)) or is_lane_reduction(n) for n in walk(stmt))
 
 
 @dataclasses.dataclass(slots=True)
@@ -88,6 +90,8 @@ class _Serial:
                 return self.visit(stmt.body)
             case LetStmt():
                 return self.visit(substitute(stmt.body, {stmt.var: stmt.value}))
+            case BufferStore():
+                return self.lanes(stmt)
             case _ if is_barrier(stmt):
                 return SeqStmt(())
         raise CodegenError(f"a barrier stands inside of a {type(stmt).__name__}")
@@ -105,6 +109,20 @@ class _Serial:
             if s is not None and not is_barrier(s):
                 found.append(self.visit(s))
         return seq(*found)
+
+    def lanes(self, stmt: BufferStore) -> Stmt:
+        """Neighbouring threads combine their values: of copies, since each overwrites its own."""
+        call = next(x for x in walk(stmt.value) if isinstance(x, Call) and x.op == LANES)
+        own, width = call.args[1], as_int(call.args[2])
+        assert isinstance(own, BufferLoad), "the lanes' values are elements of a buffer"
+        copies = dataclasses.replace(own.buffer, name=f"{own.buffer.name}_copy")
+        x = next(a for a in self.threads if a.tag == "threadIdx.x").var
+        first = E.mul(E.floordiv(x, width), width)
+        group = [
+            BufferLoad(copies, tuple(substitute(i, {x: E.add(first, lane)}) for i in own.indices)) for lane in range(width)
+        ]
+        copy = self.run(BufferStore(copies, own, own.indices))
+        return Allocate(copies, seq(copy, self.run(lanes_in_turn(stmt, group))))
 
     def run(self, stmt: Stmt) -> Stmt:
         """The statement for each thread."""

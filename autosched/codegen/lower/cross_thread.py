@@ -1,0 +1,248 @@
+"""Reductions that several threads share: each adds up its part, then they combine their sums.
+
+Before:  for tx in threadIdx.x(128): for k in 8: (init Y[i] = 0)  Y[i] = Y[i] + X[i, k * 128 + tx]
+After:   for tx in threadIdx.x(128):
+             own = 0;  for k in 8: own = own + X[i, k * 128 + tx]
+             own = lanes("add", own, 32)                      neighbours in a warp, by shuffles
+             parts[tx // 32] = own                            one for each warp, in shared memory
+             own = parts[0] + … + parts[3]
+             if tx == 0: Y[i] = own
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from autosched.codegen.lower.loops import guarded
+from autosched.errors import CodegenError
+from autosched.ir.node import Node, map_children, walk
+from autosched.tir import expr as E
+from autosched.tir.axis import REDUCE
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.expr import Call, IntImm, PrimExpr, StringImm, Var, all_of, const_int
+from autosched.tir.functor import free_vars, rewrite, substitute
+from autosched.tir.simplify import form_key, split_conditions
+from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, LoopKind, Stmt, seq
+
+LANES = "lanes"  # lanes(op, value, width): a value of `width` neighbours along threadIdx.x, combined
+COMBINE: Mapping[str, type[E.BinaryOp]] = {"add": E.Add, "mul": E.Mul, "max": E.Max, "min": E.Min}
+WARP = 32
+
+
+def is_lane_reduction(e: Node) -> bool:
+    """Whether the expression combines the values of neighbouring lanes."""
+    return isinstance(e, Call) and e.op == LANES
+
+
+def lower_cross_thread(root: BlockRealize, outside: frozenset[Buffer]) -> BlockRealize:
+    """The root with reductions over threads spelled out. `outside` are the buffers that others than a thread read.
+
+    Raises CodegenError for a reduction whose combination is none of a sum, a product, a maximum and a minimum.
+    """
+    state = _Lowering(outside)
+    new = state.visit(root.block.body, ())
+    if new is root.block.body:
+        return root
+    block = dataclasses.replace(root.block, body=new, alloc_buffers=(*root.block.alloc_buffers, *state.made))
+    return dataclasses.replace(root, block=block)
+
+
+@dataclass(slots=True)
+class _Lowering:
+    outside: frozenset[Buffer]
+    made: list[Buffer] = field(default_factory=list)
+
+    def visit(self, stmt: Stmt, around: tuple[For, ...]) -> Stmt:
+        if isinstance(stmt, For):
+            found = _shared_reduction(stmt)
+            if found is not None:
+                return self.expand(found, around)
+            around = (*around, stmt)
+        if isinstance(stmt, BlockRealize) and _thread_loops(stmt, around):
+            name = stmt.block.name_hint
+            raise CodegenError(
+                f"the reduction '{name}' is shared by threads, and another statement stands among its loops",
+                hint="compute_at no block inside of the loops of the reduction",
+            )
+        return map_children(stmt, lambda c: self.visit(c, around) if isinstance(c, Stmt) else c)
+
+    def buffer(self, like: Buffer, shape: Sequence[int], scope: str, name: str) -> Buffer:
+        dtype = like.shape[0].dtype if like.shape else "int32"
+        made = Buffer(f"{like.name}_{name}", tuple(E.const(n, dtype) for n in shape), like.dtype, scope=scope)
+        self.made.append(made)
+        return made
+
+    def expand(self, found: _Reduction, around: tuple[For, ...]) -> Stmt:
+        """The loops of the reduction, which threads share; `around` are those outside of them."""
+        realize, store = found.realize, found.store
+        values = {iv.var: v for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
+        threads = [x for x in found.loops if x.thread]
+        serial = [x for x in found.loops if not x.thread]
+        points = [x for x in serial if x.loop_var not in found.reduced]
+        own = self.buffer(store.buffer, [_extent(x) for x in points] or [1], "local", "own")
+        at: tuple[PrimExpr, ...] = tuple(E.sub(x.loop_var, x.start) for x in points) or (IntImm(0),)
+        mine = BufferLoad(own, at)
+        conditions = list(split_conditions(realize.predicate))
+        spatial = [c for c in conditions if not free_vars(c) & found.reduced]
+
+        def for_points(body: Stmt) -> Stmt:
+            for x in reversed(points):
+                body = dataclasses.replace(x, body=body, kind=LoopKind.UNROLLED)
+            return body
+
+        start = for_points(BufferStore(own, substitute(found.start, values), at))
+        update: Stmt = BufferStore(own, _combine(found.op, mine, substitute(found.term, values)), at)
+        update = guarded(all_of(*conditions), update) if conditions else update
+        for x in reversed(serial):
+            update = dataclasses.replace(x, body=update)
+        parts = [start, update]
+        sharing = [x for x in threads if x.loop_var in found.reduced]
+        others = [x for x in (*around, *threads) if x not in sharing and not x.thread.startswith("blockIdx")]
+        parts += self.together(found, own, at, sharing, [x for x in others if x.thread], for_points)
+        if store.buffer in self.outside or store.buffer.scope.startswith("shared"):
+            first = [E.compare(E.EQ, x.loop_var, x.start) for x in sharing]
+            spatial = [*spatial, *first]
+        result: Stmt = BufferStore(store.buffer, mine, tuple(substitute(i, values) for i in store.indices))
+        parts.append(for_points(guarded(all_of(*spatial), result) if spatial else result))
+        body = seq(*parts)
+        for x in reversed(threads):
+            body = dataclasses.replace(x, body=body)
+        return body
+
+    def together(
+        self, found: _Reduction, own: Buffer, at: tuple[PrimExpr, ...], sharing: list[For], others: list[For],
+        for_points: Callable[[Stmt], Stmt],
+    ) -> list[Stmt]:  # fmt: skip
+        """Statements after which `own` of every thread is what all that share the reduction have."""
+        mine = BufferLoad(own, at)
+        along_x = next((x for x in sharing if x.thread == "threadIdx.x"), None)
+        width = 1 if along_x is None else math.gcd(_extent(along_x), WARP)
+        steps: list[Stmt] = []
+        if width > 1:
+            combined = Call(LANES, (StringImm(found.op), mine, IntImm(width)), own.dtype)
+            steps.append(for_points(BufferStore(own, combined, at)))
+        counts = [_extent(x) // (width if x is along_x else 1) for x in sharing]
+        if math.prod(counts) == 1:
+            return steps
+        # one part for each group of lanes: the parts of one reduction side by side
+        place = [E.floordiv(E.sub(x.loop_var, x.start), width if x is along_x else 1) for x in sharing]
+        shape = [*(const_int(s) or 1 for s in own.shape), *map(_extent, others), *counts]
+        parts = self.buffer(found.store.buffer, shape, "shared", "parts")
+        whose: list[PrimExpr] = [*at, *(E.sub(x.loop_var, x.start) for x in others)]
+        write: Stmt = BufferStore(parts, mine, (*whose, *place))
+        if width > 1:
+            assert along_x is not None, "neighbours lie along x"
+            write = guarded(E.compare(E.EQ, E.floormod(along_x.loop_var, width), 0), write)
+        steps.append(for_points(write))
+        loops = [Var(f"part{i}" if i else "part", x.loop_var.dtype) for i, x in enumerate(sharing)]
+        zeros = [E.const(0, v.dtype) for v in loops]
+        steps.append(for_points(BufferStore(own, BufferLoad(parts, (*whose, *zeros)), at)))
+        update: Stmt = BufferStore(own, _combine(found.op, mine, BufferLoad(parts, (*whose, *loops))), at)
+        if len(counts) > 1:
+            update = guarded(E.logical_not(all_of(*(E.compare(E.EQ, v, 0) for v in loops))), update)
+        first = 1 if len(counts) == 1 else 0
+        for v, n in zip(reversed(loops), reversed(counts), strict=True):
+            update = For(v, E.const(first, v.dtype), E.const(n - first, v.dtype), LoopKind.SERIAL, update)
+        steps.append(for_points(update))
+        return steps
+
+
+@dataclass(frozen=True, slots=True)
+class _Reduction:
+    """A block that threads share: its loops from the outermost that reduces, what it adds to what."""
+
+    realize: BlockRealize
+    loops: tuple[For, ...]
+    reduced: frozenset[Var]
+    store: BufferStore
+    op: str
+    start: PrimExpr
+    term: PrimExpr
+
+
+def _reduced_vars(realize: BlockRealize) -> frozenset[Var]:
+    pairs = zip(realize.block.iter_vars, realize.iter_values, strict=True)
+    return frozenset(v for iv, value in pairs if iv.kind == REDUCE for v in free_vars(value))
+
+
+def _thread_loops(realize: BlockRealize, loops: Sequence[For]) -> list[For]:
+    """The loops over threads that a block with start values reduces over."""
+    if realize.block.init is None:
+        return []
+    reduced = _reduced_vars(realize)
+    return [x for x in loops if x.thread.startswith("threadIdx") and x.loop_var in reduced]
+
+
+def _shared_reduction(top: For) -> _Reduction | None:
+    """The reduction below a loop that is its outermost reducing one, if threads share it."""
+    loops: list[For] = []
+    stmt: Stmt = top
+    while isinstance(stmt, For):
+        loops.append(stmt)
+        stmt = stmt.body
+    if not isinstance(stmt, BlockRealize) or not _thread_loops(stmt, loops):
+        return None
+    reduced = _reduced_vars(stmt)
+    if top.loop_var not in reduced:
+        return None
+    block = stmt.block
+    if not isinstance(block.body, BufferStore) or not isinstance(block.init, BufferStore):
+        raise CodegenError(
+            f"the reduction '{block.name_hint}' has several results, which threads cannot share",
+            hint="bind its reduction loop to no threads",
+        )
+    store = block.body
+    op, term = _parts(store, block)
+    return _Reduction(stmt, tuple(loops), reduced, store, op, block.init.value, term)
+
+
+def _parts(store: BufferStore, block: Block) -> tuple[str, PrimExpr]:
+    """(how values are combined, what each iteration adds)."""
+
+    def is_own(x: PrimExpr) -> bool:
+        if not isinstance(x, BufferLoad) or x.buffer is not store.buffer:
+            return False
+        return [form_key(i) for i in x.indices] == [form_key(i) for i in store.indices]
+
+    value = store.value
+    for name, kind in COMBINE.items():
+        if isinstance(value, kind):
+            for own, term in ((value.a, value.b), (value.b, value.a)):
+                if is_own(own) and not any(isinstance(x, BufferLoad) and x.buffer is store.buffer for x in walk(term)):
+                    return name, term
+    raise CodegenError(
+        f"the reduction '{block.name_hint}' combines values in a way that threads cannot share",
+        hint="sums, products, maxima and minima can be; bind its reduction loop to no threads",
+    )
+
+
+def _combine(op: str, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    return COMBINE[op](a, b)
+
+
+def _extent(loop: For) -> int:
+    count = const_int(loop.extent)
+    if count is None:
+        raise CodegenError(f"the extent of loop '{loop.loop_var.name}' is no constant")
+    return count
+
+
+def lanes_in_turn(stmt: BufferStore, group: Sequence[BufferLoad]) -> BufferStore:
+    """A store of combined lanes, where the values of the lanes are the elements of `group`."""
+
+    def step(x: object) -> object:
+        if isinstance(x, Call) and x.op == LANES:
+            op = x.args[0]
+            assert isinstance(op, StringImm), "the name of the combination"
+            total: PrimExpr = group[0]
+            for other in group[1:]:
+                total = _combine(op.value, total, other)
+            return total
+        return x
+
+    return rewrite(stmt, step)
+
+
