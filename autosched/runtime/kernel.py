@@ -45,7 +45,7 @@ class ArgSpec:
     @property
     def size_bytes(self) -> int:
         """Bytes of the whole array."""
-        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+        return math.prod(self.shape) * (2 if self.dtype == "bfloat16" else np.dtype(self.dtype).itemsize)
 
     def __str__(self) -> str:
         return f"{self.name}: Tensor({list(self.shape)}, {self.dtype})"

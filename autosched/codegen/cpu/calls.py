@@ -10,7 +10,7 @@ from llvmlite import ir
 
 from autosched.codegen.cpu import math as vector_math
 from autosched.codegen.cpu.checks import emit_check_index
-from autosched.codegen.cpu.types import I32, call_intrinsic, constant, element_of, lanes_of, suffix
+from autosched.codegen.cpu.types import I32, call_intrinsic, constant, element_of, lanes_of, suffix, value_type
 from autosched.errors import CodegenError
 from autosched.tir import expr as E
 from autosched.tir.checked_index import CHECK_INDEX
@@ -116,7 +116,7 @@ def _is(emitter: ValueEmitter, e: E.Call) -> Any:
         return constant(ir.IntType(1), int(e.op == "isfinite"))
     if e.op == "isnan":
         return b.fcmp_unordered("uno", x, x)
-    size = call_intrinsic(b, f"llvm.fabs.{suffix(x.type)}", x.type, [x])
+    size = emitter.apply("fabs", [x])
     infinity = constant(x.type, float("inf"))
     return b.fcmp_ordered("==" if e.op == "isinf" else "<", size, infinity)
 
@@ -147,7 +147,25 @@ def _shift(emitter: ValueEmitter, e: E.Call, x: Any, y: Any) -> Any:
     return b.select(inside, shift(x, b.select(inside, y, constant(y.type, 0))), constant(x.type, 0))
 
 
+def _reinterpret(emitter: ValueEmitter, e: E.Call) -> Any:
+    """The bits of a value as another type of the same size."""
+    x = emitter.value(e.args[0])
+    return emitter.builder.bitcast(x, value_type(e.dtype, lanes_of(x)))
+
+
+def _round_bfloat16(emitter: ValueEmitter, e: E.Call) -> Any:
+    """A float32 to the 16 bits of the nearest bfloat16, of two the even one, as a uint32; a NaN stays one."""
+    b, x = emitter.builder, emitter.value(e.args[0])
+    bits = b.bitcast(x, value_type("uint32", lanes_of(x)))
+    number = lambda n: constant(bits.type, n)  # noqa: E731
+    odd = b.and_(b.lshr(bits, number(16)), number(1))
+    rounded = b.lshr(b.add(bits, b.add(odd, number(0x7FFF))), number(16))
+    silent = b.or_(b.lshr(bits, number(16)), number(0x40))
+    return b.select(b.fcmp_unordered("uno", x, x), silent, rounded)
+
+
 _SPECIAL: dict[str, Callable[[Any, E.Call], Any]] = {
-    "pow": _power, "fma": _fma, CHECK_INDEX: emit_check_index, **dict.fromkeys(("isnan", "isinf", "isfinite"), _is),
+    "pow": _power, "fma": _fma, "reinterpret": _reinterpret, "round_bfloat16": _round_bfloat16,
+    CHECK_INDEX: emit_check_index, **dict.fromkeys(("isnan", "isinf", "isfinite"), _is),
     **dict.fromkeys(("shift_left", "shift_right", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"), _bits),
 }  # fmt: skip

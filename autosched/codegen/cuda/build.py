@@ -67,14 +67,15 @@ def generate(func: PrimFunc, name: str, header: str = "", check: GpuFacts | None
     for launch in lowered.launches if check is not None else ():
         _check_launch(launch, check)  # type: ignore[arg-type]
     python_name = re.sub(r"\W", "_", name)
-    in_place = frozenset((func.buffers[i], func.buffers[o]) for i, o in overwritable(func))
+    slots = lowered.arguments
+    in_place = frozenset((slots[i], slots[o]) for i, o in overwritable(func))
     left: dict[Buffer, int] = {}
     scratch_bytes = 0
     for buffer in lowered.scratch:
         left[buffer] = scratch_bytes
         scratch_bytes += align_bytes(buffer_bytes(buffer))
     no_alias = bool(func.attrs.get("tir.noalias", True))
-    writer = LaunchWriter(python_name, func.buffers, Scratch(), no_alias, in_place)
+    writer = LaunchWriter(python_name, slots, Scratch(), no_alias, in_place)
     functions = [f"{python_name}_l{i}" for i in range(len(lowered.launches))]
     for launch, function in zip(lowered.launches, functions, strict=True):
         writer.write(launch, function, f"{function}_shared", left)
@@ -84,7 +85,7 @@ def generate(func: PrimFunc, name: str, header: str = "", check: GpuFacts | None
     names = {tile.name: tile_intrinsic(tile) for tile in writer.device_tiles}
     names["offset"] = offset
     bounds = [(launch.threads, int(func.attrs.get(MIN_BLOCKS, 0))) for launch in lowered.launches]
-    pointers = len(func.buffers) + 1
+    pointers = len(slots) + 1
     texts = lower_kernels(source, functions, symbols, pointers, bounds, names, f"<autosched {name} {digest}>")
     return Generated(lowered, source, tuple(texts), tuple(symbols), scratch_bytes)
 

@@ -12,7 +12,7 @@ from autosched.errors import CodegenError
 if TYPE_CHECKING:
     from autosched.codegen.cuda.tile import DeviceEmitter
 
-_NVVM = {"sqrt": "sqrt", "fabs": "fabs", "abs": "fabs", "floor": "floor", "ceil": "ceil", "trunc": "trunc"}
+_NVVM = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc"}
 _LIBDEVICE = {
     "round": "round", "nearbyint": "nearbyint", "rint": "rint", "copysign": "copysign", "normcdf": "normcdf",
     "rsqrt": "rsqrt", "lgamma": "lgamma", "exp10": "exp10",
@@ -21,6 +21,8 @@ _LIBDEVICE = {
         "log2", "log10", "log1p", "tanh", "erf", "erfc", "pow", "atan2", "fmod", "hypot", "expm1",
     )},
 }  # fmt: skip
+# libdevice's reduction of large float32 arguments keeps a table on the stack, which costs all arguments
+_THROUGH_DOUBLE = ("sin", "cos", "tan")
 
 
 def device_function(emitter: DeviceEmitter, op: str, args: list[Any]) -> Any:
@@ -43,10 +45,17 @@ def _like(args: list[Any], lanes: int) -> Any:
 
 def _scalar(emitter: DeviceEmitter, op: str, args: list[Any]) -> Any:
     b, kind = emitter.builder, args[0].type
+    if isinstance(kind, ir.IntType):
+        raise CodegenError(f"'{op}' of integers", hint="cast the argument to float32")
+    if op in ("fabs", "abs"):
+        bits = ir.IntType({"half": 16, "float": 32, "double": 64}[str(kind)])
+        return b.bitcast(b.and_(b.bitcast(args[0], bits), bits((1 << bits.width - 1) - 1)), kind)
     if op in _NVVM:
         return call_intrinsic(b, f"llvm.{_NVVM[op]}.{suffix(kind)}", kind, args)
     if op == "sigmoid":
         return _sigmoid(emitter, args[0])
+    if op in _THROUGH_DOUBLE and isinstance(kind, ir.FloatType):
+        return b.fptrunc(_scalar(emitter, op, [b.fpext(args[0], ir.DoubleType())]), kind)
     if op in _LIBDEVICE:
         name = f"__nv_{_LIBDEVICE[op]}" + ("f" if isinstance(element_of(kind), ir.FloatType) else "")
         return call_intrinsic(b, name, kind, args)

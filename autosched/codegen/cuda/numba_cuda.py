@@ -16,7 +16,7 @@ from autosched.codegen.cuda.tile import DeviceTile, define_device_tile
 from autosched.errors import CodegenError
 
 _FRONT_END_CC = (7, 5)  # the front end's code is the same for all architectures; libnvvm specialises it
-_LIBDEVICE_CALL = "@__nv_"
+_LIBDEVICE_CALL = "__nv_"
 
 
 def tile_intrinsic(tile: DeviceTile) -> Any:

@@ -82,7 +82,17 @@ class LaunchWriter(Writer):
             name = self.keys[key] = self.tile_name(stmt)
             static_bytes = 0 if self.launch.wants_dynamic else self.launch.shared_bytes
             self.tiles[name] = DeviceTile(
-                name, stmt, buffers, variables, a.copy(), self.no_alias, aliased, shared, self.memory, static_bytes, self.launch.block,
+                name,
+                stmt,
+                buffers,
+                variables,
+                a.copy(),
+                self.no_alias,
+                aliased,
+                shared,
+                self.memory,
+                static_bytes,
+                self.launch.block,
             )
         else:
             widen(self.tiles[name], variables, a)

@@ -244,5 +244,3 @@ def lanes_in_turn(stmt: BufferStore, group: Sequence[BufferLoad]) -> BufferStore
         return x
 
     return rewrite(stmt, step)
-
-

@@ -16,6 +16,7 @@ What a schedule may use (what templates are written with):
   several (arguments are at multiples of 16 bytes). Conditions that split a vector run its lanes one by one.
 - `storage_align`, `unroll`, `compute_at`, `reverse_compute_at`, `rfactor` as on a CPU. Sizes that a tile does not
   divide are guarded; guards that would only spare unused registers are dropped.
+- all dtypes: sums of float16 and bfloat16 in "local" buffers are float32; bfloat16 is computed as float32.
 - a reduction loop bound to threadIdx.x/y/z: its threads combine their sums with shuffles and shared memory; see
   `cross_thread.py`. Every thread of the block must come there, so that no other nest may have more threads.
 """
@@ -34,6 +35,7 @@ from autosched.codegen.lower.compact import Sharing, compact_buffers
 from autosched.codegen.lower.cross_thread import lower_cross_thread
 from autosched.codegen.lower.dissolve import dissolve_blocks
 from autosched.codegen.lower.guards import guard_reductions
+from autosched.codegen.lower.half import lower_bfloat16, widen_sums
 from autosched.codegen.lower.inits import lower_inits
 from autosched.codegen.lower.launches import LoweredLaunch, split_launches
 from autosched.codegen.lower.partition import partition_loops
@@ -54,9 +56,10 @@ STATIC_SHARED_BYTES = 48 * 1024  # a block's shared memory that needs no size at
 
 @dataclass(slots=True)
 class LoweredDevice:
-    """The launches of a function in order, and the buffers that one leaves in device memory for another."""
+    """The launches of a function in order, its arguments, and what one launch leaves in device memory for another."""
 
     launches: list[LoweredLaunch]
+    arguments: tuple[Buffer, ...]
     scratch: list[Buffer] = field(default_factory=list)
 
 
@@ -67,6 +70,11 @@ def lower_device(func: PrimFunc) -> LoweredDevice:
     alignments = buffer_alignments(func.body)
     root = lower_cross_thread(func.body, frozenset(func.buffers) | _between_nests(func.body))
     body, buffers = dissolve_blocks(lower_inits(root))
+    body, wide = widen_sums(body, buffers)
+    buffers = tuple(wide.get(b, b) for b in buffers)
+    body, bits = lower_bfloat16(body, (*func.buffers, *buffers))
+    buffers = tuple(bits.get(b, b) for b in buffers)
+    alignments = {bits.get(wide.get(b, b), wide.get(b, b)): found for b, found in alignments.items()}
     launches = split_launches(body)
     own: dict[Buffer, list[int]] = {}
     for i, launch in enumerate(launches):
@@ -93,7 +101,7 @@ def lower_device(func: PrimFunc) -> LoweredDevice:
         whole = unroll_register_loops(whole)
         _check_scratch(whole, sharing.left, launch)
         _finish(launch, whole)
-    return LoweredDevice(launches, scratch)
+    return LoweredDevice(launches, tuple(bits.get(b, b) for b in func.buffers), scratch)
 
 
 def _between_nests(root: BlockRealize) -> frozenset[Buffer]:

@@ -16,7 +16,7 @@ from autosched.codegen.lower.cross_thread import LANES, is_lane_reduction, lanes
 from autosched.codegen.lower.device import LoweredDevice
 from autosched.codegen.lower.launches import LoweredLaunch, ThreadAxis
 from autosched.errors import CodegenError
-from autosched.ir.node import walk
+from autosched.ir.node import FrozenDict, walk
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import Call, PrimExpr, as_int
@@ -41,7 +41,9 @@ def serial_threads(func: PrimFunc, lowered: LoweredDevice, descending: bool = Fa
     body = seq(*(_blocks(launch, descending) for launch in lowered.launches))
     for buffer in reversed(lowered.scratch):
         body = Allocate(buffer, body)
-    return func.with_body(body)
+    handles = [p for p in func.params if p in func.buffer_map]
+    arguments = FrozenDict(zip(handles, lowered.arguments, strict=True))
+    return dataclasses.replace(func, body=body, buffer_map=arguments)
 
 
 def _blocks(launch: LoweredLaunch, descending: bool) -> Stmt:
@@ -119,7 +121,8 @@ class _Serial:
         x = next(a for a in self.threads if a.tag == "threadIdx.x").var
         first = E.mul(E.floordiv(x, width), width)
         group = [
-            BufferLoad(copies, tuple(substitute(i, {x: E.add(first, lane)}) for i in own.indices)) for lane in range(width)
+            BufferLoad(copies, tuple(substitute(i, {x: E.add(first, lane)}) for i in own.indices))
+            for lane in range(width)
         ]
         copy = self.run(BufferStore(copies, own, own.indices))
         return Allocate(copies, seq(copy, self.run(lanes_in_turn(stmt, group))))

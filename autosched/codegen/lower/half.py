@@ -1,0 +1,148 @@
+"""Floats of 16 bits: sums in registers are float32, and bfloat16 is stored as its bits and computed as float32."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from autosched.ir.node import map_children, walk
+from autosched.tir import expr as E
+from autosched.tir.buffer import Buffer, BufferData, BufferLoad
+from autosched.tir.expr import Call, FloatImm, PrimExpr, Var
+from autosched.tir.functor import replace_buffers, rewrite
+from autosched.tir.stmt import Allocate, BufferStore, LetStmt, Stmt
+
+HALVES = ("float16", "bfloat16")
+WIDE = "float32"
+BITS = "uint16"  # what bfloat16 is stored as
+
+
+def widen_sums(body: Stmt, buffers: Iterable[Buffer]) -> tuple[Stmt, dict[Buffer, Buffer]]:
+    """(the statement with register buffers of halves that are summed up in as float32, the buffers replaced).
+
+    Before:  C_local[i] = C_local[i] + A[i, k] * B[k]                    all float16
+    After:   C_local[i] = C_local[i] + float32(A[i, k]) * float32(B[k])
+    """
+    candidates = {b for b in buffers if b.scope == "local" and b.dtype in HALVES}
+    sums = {
+        s.buffer
+        for s in walk(body)
+        if isinstance(s, BufferStore) and s.buffer in candidates
+        for x in walk(s.value)
+        if isinstance(x, BufferLoad) and x.buffer is s.buffer
+    }
+    wide = {b: dataclasses.replace(b, dtype=WIDE) for b in sums}
+    if not wide:
+        return body, {}
+
+    def step(x: Any) -> Any:
+        if isinstance(x, BufferLoad) and x.buffer in wide:
+            return E.Cast(BufferLoad(wide[x.buffer], x.indices), x.dtype)
+        if isinstance(x, BufferStore) and x.buffer in wide:
+            return BufferStore(wide[x.buffer], _wide(x.value, set(wide.values())), x.indices)
+        return x
+
+    return rewrite(body, step), wide
+
+
+def _wide(e: PrimExpr, sums: set[Buffer]) -> PrimExpr:
+    """An expression of halves in float32, rounded nowhere but in its operands."""
+    if e.dtype not in HALVES:
+        return E.cast(WIDE, e)
+    match e:
+        case E.Cast(value=BufferLoad() as load) if load.buffer in sums:
+            return load
+        case FloatImm():
+            return FloatImm(e.value, WIDE)
+        case E.BinaryOp():
+            return type(e)(_wide(e.a, sums), _wide(e.b, sums))
+        case E.Select():
+            return E.Select(e.condition, _wide(e.true_value, sums), _wide(e.false_value, sums))
+        case Call(op="if_then_else"):
+            return Call(e.op, (e.args[0], *(_wide(a, sums) for a in e.args[1:])), WIDE)
+        case Call():
+            return Call(e.op, tuple(_wide(a, sums) if a.dtype in HALVES else a for a in e.args), WIDE)
+    return E.cast(WIDE, e)
+
+
+def lower_bfloat16(body: Stmt, buffers: Iterable[Buffer]) -> tuple[Stmt, dict[Buffer, Buffer]]:
+    """(the statement without values of type bfloat16, buffers of their bits for those of the type).
+
+    Before:  B[i] = A[i] * bfloat16(2)
+    After:   B[i] = round_to_bits(bits_to_float32(A[i]) * 2)
+    """
+    bits = {b: dataclasses.replace(b, dtype=BITS) for b in dict.fromkeys(buffers) if b.dtype == "bfloat16"}
+    inner = {n.buffer for n in walk(body) if isinstance(n, Allocate) and n.buffer.dtype == "bfloat16"}
+    bits |= {b: dataclasses.replace(b, dtype=BITS) for b in inner if b not in bits}
+    if not bits and not any(isinstance(x, PrimExpr) and x.dtype == "bfloat16" for x in walk(body)):
+        return body, {}
+    variables: dict[Var, Var] = {}
+    return _Narrow(bits, variables).statement(body), bits
+
+
+@dataclasses.dataclass(slots=True)
+class _Narrow:
+    bits: Mapping[Buffer, Buffer]
+    variables: dict[Var, Var]
+
+    def statement(self, stmt: Stmt) -> Stmt:
+        if isinstance(stmt, BufferStore) and stmt.buffer in self.bits:
+            value = round_to_bits(self.expression(stmt.value))
+            return BufferStore(self.bits[stmt.buffer], value, tuple(map(self.expression, stmt.indices)))
+        if isinstance(stmt, LetStmt) and stmt.var.dtype == "bfloat16":
+            self.variables[stmt.var] = Var(stmt.var.name, WIDE)
+            return LetStmt(self.variables[stmt.var], self.expression(stmt.value), self.statement(stmt.body))
+        return map_children(stmt, self.child)
+
+    def child(self, x: Any) -> Any:
+        if isinstance(x, Buffer):
+            return self.bits.get(x, x)
+        if isinstance(x, Stmt):
+            return self.statement(x)
+        return self.expression(x) if isinstance(x, PrimExpr) else x
+
+    def expression(self, e: PrimExpr) -> PrimExpr:
+        """The expression; one of type bfloat16 as float32."""
+        if isinstance(e, Call) and any(isinstance(x, BufferData) for x in walk(e)):
+            return replace_buffers(e, self.bits)  # an instruction that takes the bits
+        new = map_children(e, self.child)
+        match new:
+            case Var():
+                return self.variables.get(new, new)
+            case BufferLoad() if e.dtype == "bfloat16":
+                return from_bits(new)
+            case FloatImm(dtype="bfloat16"):
+                return FloatImm(_rounded(new.value), WIDE)
+            case E.Cast(dtype="bfloat16"):
+                return from_bits(round_to_bits(E.cast(WIDE, new.value)))
+            case E.Cast():
+                return E.cast(new.dtype, new.value)
+            case Call(dtype="bfloat16"):
+                return Call(new.op, new.args, WIDE)
+            case E.Let() if new.var.dtype == "bfloat16":
+                var = Var(new.var.name, WIDE)
+                return rewrite(E.Let(var, new.value, new.body), lambda x: var if x is new.var else x)
+        return new
+
+
+def from_bits(x: PrimExpr) -> PrimExpr:
+    """The float32 whose upper half is the 16 bits `x`."""
+    return Call("reinterpret", (E.bitwise("shift_left", E.cast("uint32", x), E.const(16, "uint32")),), WIDE)
+
+
+def round_to_bits(x: PrimExpr) -> PrimExpr:
+    """The bits of the bfloat16 next to a float32, of two the even one; a NaN stays one."""
+    return E.cast(BITS, Call(ROUND_BFLOAT16, (E.cast(WIDE, x),), "uint32"))
+
+
+ROUND_BFLOAT16 = "round_bfloat16"  # a float32 to the 16 bits of the nearest bfloat16, as a uint32
+
+
+def _rounded(value: float) -> float:
+    import numpy as np
+
+    bits = int(np.float32(value).view(np.uint32))
+    if value != value:
+        return value
+    return float(np.uint32(((bits + 0x7FFF + (bits >> 16 & 1)) >> 16) << 16).view(np.float32))
