@@ -157,10 +157,10 @@ def _round_bfloat16(emitter: ValueEmitter, e: E.Call) -> Any:
     """A float32 to the 16 bits of the nearest bfloat16, of two the even one, as a uint32; a NaN stays one."""
     b, x = emitter.builder, emitter.value(e.args[0])
     bits = b.bitcast(x, value_type("uint32", lanes_of(x)))
-    number = lambda n: constant(bits.type, n)  # noqa: E731
-    odd = b.and_(b.lshr(bits, number(16)), number(1))
-    rounded = b.lshr(b.add(bits, b.add(odd, number(0x7FFF))), number(16))
-    silent = b.or_(b.lshr(bits, number(16)), number(0x40))
+    upper = b.lshr(bits, constant(bits.type, 16))
+    odd = b.and_(upper, constant(bits.type, 1))
+    rounded = b.lshr(b.add(bits, b.add(odd, constant(bits.type, 0x7FFF))), constant(bits.type, 16))
+    silent = b.or_(upper, constant(bits.type, 0x40))
     return b.select(b.fcmp_unordered("uno", x, x), silent, rounded)
 
 
