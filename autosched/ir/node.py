@@ -58,6 +58,7 @@ class Node:
 # What a node's field may say of itself: `loop_var: Var = field(metadata=DEFINES)`.
 DEFINES: Mapping[str, bool] = MappingProxyType({"defines": True})  # it introduces variables: loop variables, parameters
 IGNORED: Mapping[str, bool] = MappingProxyType({"ignored": True})  # it is no part of the node's form: a span, a cache
+LABEL: Mapping[str, bool] = MappingProxyType({"label": True})  # what people call it: forms are equal whatever it is
 
 
 def _form_fields(kind: type) -> tuple[tuple[str, bool], ...]:
@@ -69,6 +70,14 @@ def _form_fields(kind: type) -> tuple[tuple[str, bool], ...]:
 
 # cached, and typed by hand: a class whose instances have a `__hash__` of their own is no `Hashable` to mypy
 form_fields: Callable[[type], tuple[tuple[str, bool], ...]] = cache(_form_fields)
+
+
+def _labels(kind: type) -> frozenset[str]:
+    """The names of the fields that are labels."""
+    return frozenset(f.name for f in dataclasses.fields(kind) if f.metadata.get("label"))  # type: ignore[arg-type]
+
+
+labels: Callable[[type], frozenset[str]] = cache(_labels)
 
 
 def _field_values(kind: type) -> Callable[[Any], tuple[Any, ...]]:

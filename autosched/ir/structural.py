@@ -1,4 +1,4 @@
-"""Equality and hash by form: variable names do not matter, everything else does."""
+"""Equality and hash by form: names of variables and of blocks do not matter, everything else does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from autosched.errors import InvalidValueError
 from autosched.ir.module import IRModule
-from autosched.ir.node import Node, form_fields
+from autosched.ir.node import Node, form_fields, labels
 
 
 class _Matcher:
@@ -81,10 +81,10 @@ class _Matcher:
                 return (self.left.get(id(a)) is b and self.right.get(id(b)) is a) or self.fail(a, b)
             if not defines and not self.map_free_vars:
                 return a is b or self.fail(a, b)
-            skip = {"name"}
+            skip = frozenset({"name"})
             self.pair(a, b)
         else:
-            skip = set()
+            skip = labels(type(a))
         return all(
             self.step(
                 name, getattr(a, name), getattr(b, name), marked or defines
@@ -111,12 +111,12 @@ def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> 
         raise InvalidValueError(f"StructuralEqual check failed {matcher.reason}")
 
 
-def _digest(x: Any, names: dict[int, int], out: list[str]) -> None:
+def _digest(x: Any, names: dict[int, int], out: list[str], labelled: bool) -> None:
     if isinstance(x, IRModule):
         for gv, function in x.functions_items():
             out.append(gv.name)
             names.setdefault(id(gv), len(names))
-            _digest(function, names, out)
+            _digest(function, names, out, labelled)
     elif isinstance(x, Node):
         is_variable = getattr(type(x), "is_variable", False)
         if is_variable and id(x) in names:
@@ -126,21 +126,22 @@ def _digest(x: Any, names: dict[int, int], out: list[str]) -> None:
         if is_variable:
             names[id(x)] = len(names)
         out.append("(")
+        left_out = frozenset({"name"}) if is_variable else frozenset() if labelled else labels(type(x))
         for name, _ in form_fields(type(x)):
-            if not (is_variable and name == "name"):
-                _digest(getattr(x, name), names, out)
+            if name not in left_out:
+                _digest(getattr(x, name), names, out, labelled)
         out.append(")")
     elif isinstance(x, tuple | list):
         out.append("[")
         for v in x:
-            _digest(v, names, out)
+            _digest(v, names, out, labelled)
         out.append("]")
     elif isinstance(x, Mapping):
         out.append("{")
         keys = list(x) if any(isinstance(k, Node) for k in x) else sorted(x, key=str)
         for k in keys:
-            _digest(k, names, out)
-            _digest(x[k], names, out)
+            _digest(k, names, out, labelled)
+            _digest(x[k], names, out, labelled)
         out.append("}")
     elif isinstance(x, np.ndarray):
         out.append(f"{x.dtype}{x.shape}{hashlib.sha256(np.ascontiguousarray(x).tobytes()).hexdigest()}")
@@ -148,13 +149,16 @@ def _digest(x: Any, names: dict[int, int], out: list[str]) -> None:
         out.append(f"{type(x).__name__}:{x!r};")
 
 
-def structural_key(node: Any) -> str:
-    """A hexadecimal SHA-256 of the form; equal forms give equal keys in every process."""
+def structural_key(node: Any, *, labelled: bool = True) -> str:
+    """A hexadecimal SHA-256 of the form; equal forms give equal keys in every process.
+
+    labelled  count the names of blocks, which `structural_equal` does not look at but generated code shows
+    """
     out: list[str] = []
-    _digest(node, {}, out)
+    _digest(node, {}, out, labelled)
     return hashlib.sha256("\x1f".join(out).encode()).hexdigest()
 
 
 def structural_hash(node: Any, map_free_vars: bool = False) -> int:
-    """A 63-bit hash by form."""
-    return int(structural_key(node)[:15], 16)
+    """A 63-bit hash by form; equal for what `structural_equal` finds equal."""
+    return int(structural_key(node, labelled=False)[:15], 16)

@@ -237,12 +237,12 @@ class Module:
         """The function that calling the module calls: its first one."""
         return self.get_function(ENTRY_NAME)
 
-    def __call__(self, *args: NDArray | np.ndarray, **keywords: object) -> None:
-        """Call the entry function; its arguments are given by position."""
+    def __call__(self, *args: NDArray | np.ndarray, **keywords: object) -> Any:
+        """Call the entry function; its arguments are given by position. Gives what it returns (`T.ret`), or None."""
         if keywords:
             name = next(iter(keywords))
             raise InvalidTypeError(f"{self.entry_func!r} takes arguments by position, not '{name}' by name")
-        self.entry_func(*args)
+        return self.entry_func(*args)
 
     def time_evaluator(
         self,

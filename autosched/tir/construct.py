@@ -99,7 +99,7 @@ def _int_imm(dtype: Any, value: Any = None, span: Any = None) -> E.IntImm:
     number, kind = _number("IntImm", dtype, value, span)
     if not is_int(kind):
         raise InvalidValueError(f"IntImm: dtype '{kind}' is no integer type")
-    return E.IntImm(int(number), kind)
+    return E.int_imm(int(number), kind)
 
 
 def _float_imm(dtype: Any, value: Any = None, span: Any = None) -> E.FloatImm:

@@ -29,6 +29,27 @@ DTYPES = frozenset((
 ))  # fmt: skip
 
 
+# (smallest, largest) of each integer type
+INT_RANGES = {"bool": (0, 1)} | {
+    f"{sign}int{bits}": (0, 2**bits - 1) if sign else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    for sign in ("", "u") for bits in (8, 16, 32, 64)
+}  # fmt: skip
+
+
+def fits(value: int, dtype: str) -> bool:
+    """Whether an integer type has a value."""
+    low, high = INT_RANGES[dtype]
+    return low <= value <= high
+
+
+def wrapped(value: int, dtype: str) -> int:
+    """What an integer type keeps of a result: its lowest bits. Of "bool": whether it is not zero."""
+    low, high = INT_RANGES[dtype]
+    if low <= value <= high:
+        return value
+    return int(value != 0) if dtype == "bool" else (value - low) % (high - low + 1) + low
+
+
 def check_dtype(dtype: Any, what: str, *also: str) -> str:
     """The name of a dtype. Raises InvalidTypeError for what is no name, InvalidValueError for an unknown one."""
     if not isinstance(dtype, str):

@@ -6,7 +6,6 @@ constants fold as they are built, so `x * 1 + 0` is `x`.
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from typing import Any, ClassVar, Union
 from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.ir import printing
 from autosched.ir.node import DEFINES, IGNORED, Node, Span
-from autosched.tir.dtypes import DTYPES, check_dtype, is_float, is_int
+from autosched.tir.dtypes import DTYPES, INT_RANGES, check_dtype, fits, is_float, is_int, wrapped
 
 ExprLike = Union["PrimExpr", int, float, bool]
 
@@ -408,17 +407,37 @@ def plain(x: Any) -> ExprLike:
 
 
 def const(value: float | int | bool, dtype: str | None = None) -> PrimExpr:
-    """A constant; without `dtype`: bool, int32 or float32 after the Python type."""
+    """A constant; without `dtype`: bool, int32 or float32 after the Python type, int64 where int32 is too small.
+
+    Raises InvalidValueError for an integer that the type has not, InvalidTypeError for what is no number.
+    """
     if dtype is None:
-        dtype = "bool" if isinstance(value, bool) else "int32" if isinstance(value, int) else "float32"
+        dtype = "bool" if isinstance(value, bool) else _int_dtype(value) if isinstance(value, int) else "float32"
     try:
-        if is_int(dtype):
-            return IntImm(int(value), dtype)
-        if is_float(dtype):
-            return FloatImm(float(value), dtype)
+        if dtype == "bool":
+            return IntImm(int(bool(value)), dtype)
+        number: float = int(value) if is_int(dtype) else float(value)
     except (TypeError, ValueError):
         raise InvalidTypeError(f"const: expected a number, got {value!r} of type {type(value).__name__}") from None
+    if is_int(dtype):
+        return int_imm(int(number), dtype)
+    if is_float(dtype):
+        return FloatImm(number, dtype)
     raise InvalidValueError(f"no constants of dtype '{dtype}'")
+
+
+def int_imm(value: int, dtype: str) -> IntImm:
+    """An integer constant. Raises InvalidValueError where the type has no such value."""
+    low, high = INT_RANGES.get(dtype, (value, value))
+    if not low <= value <= high:
+        what = f"is less than the smallest {dtype}, {low}" if value < low else f"exceeds the largest {dtype}, {high}"
+        raise InvalidValueError(f"IntImm: the value {value} {what}")
+    return IntImm(value, dtype)
+
+
+def _int_dtype(value: int) -> str:
+    """The type of an integer that none is given for."""
+    return next((d for d in ("int32", "int64") if fits(value, d)), "uint64")
 
 
 def to_expr(x: Any, dtype: str | None = None) -> PrimExpr:
@@ -491,13 +510,15 @@ def _number_dtype(expr: PrimExpr, number: Any) -> str | None:
         return "float32"
     if isinstance(number, int) and expr.dtype == "bool" and not isinstance(number, bool):
         return "int32"
+    if isinstance(number, int) and expr.dtype in INT_RANGES and not fits(number, expr.dtype):
+        return _int_dtype(number)
     return expr.dtype
 
 
 def _fold(kind: type[BinaryOp], f: Callable[[Any, Any], Any], a: ExprLike, b: ExprLike) -> PrimExpr:
     x, y = match_types(a, b)
     if isinstance(x, IntImm) and isinstance(y, IntImm):
-        return IntImm(int(f(x.value, y.value)), x.dtype)
+        return IntImm(wrapped(int(f(x.value, y.value)), x.dtype), x.dtype)
     if isinstance(x, FloatImm) and isinstance(y, FloatImm):
         return FloatImm(float(f(x.value, y.value)), x.dtype)
     return kind(x, y)
@@ -567,7 +588,7 @@ def truncdiv(a: ExprLike, b: ExprLike) -> PrimExpr:
 def truncmod(a: ExprLike, b: ExprLike) -> PrimExpr:
     """The remainder of truncdiv, with the sign of a."""
     _check_divisor(b)
-    return _fold(Mod, math.fmod, a, b)
+    return _fold(Mod, lambda x, y: abs(x) % abs(y) * (1 if x > 0 else -1), a, b)
 
 
 indexdiv, indexmod = floordiv, floormod
@@ -591,7 +612,7 @@ def bitwise(op: str, a: ExprLike, b: ExprLike) -> PrimExpr:
         choices = {"bitwise_and": logical_and, "bitwise_or": logical_or}
         return choices[op](x, y) if op in choices else compare(NE, x, y)
     if isinstance(x, IntImm) and isinstance(y, IntImm):
-        return IntImm(_BITS[op](x.value, y.value), x.dtype)
+        return IntImm(wrapped(_BITS[op](x.value, y.value), x.dtype), x.dtype)
     return Call(op, (x, y), x.dtype)
 
 
@@ -662,7 +683,7 @@ def cast(dtype: str, value: ExprLike) -> PrimExpr:
     if dtype not in DTYPES:
         dtype = check_dtype(dtype, "cast", "handle")
     if isinstance(x, IntImm) and (is_int(dtype) or is_float(dtype)):
-        return const(bool(x.value) if dtype == "bool" else x.value, dtype)
+        return const(wrapped(x.value, dtype) if is_int(dtype) else x.value, dtype)
     if isinstance(x, FloatImm) and is_float(dtype):
         return FloatImm(x.value, dtype)
     return Cast(x, dtype)

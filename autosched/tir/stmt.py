@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from autosched.ir.node import DEFINES, IGNORED, FrozenDict, Node, Span
+from autosched.ir.node import DEFINES, IGNORED, LABEL, FrozenDict, Node, Span
 from autosched.tir.axis import IterVar, Range
 from autosched.tir.buffer import Buffer, Stmt
 from autosched.tir.buffer import BufferStore as BufferStore
@@ -132,7 +132,7 @@ class Block(Stmt):
     alloc_buffers: tuple[Buffer, ...] = field(metadata=DEFINES)
     reads: tuple[BufferRegion, ...]
     writes: tuple[BufferRegion, ...]
-    name_hint: str
+    name_hint: str = field(metadata=LABEL)
     body: Stmt
     init: Stmt | None = None
     match_buffers: tuple[MatchBufferRegion, ...] = field(default=(), metadata=DEFINES)

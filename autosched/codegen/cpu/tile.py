@@ -157,6 +157,8 @@ class TileEmitter(ValueEmitter):
             if call.op in ("call_extern", "tvm_call_packed"):
                 name = call.args[0].value if call.args and isinstance(call.args[0], E.StringImm) else call.op
                 raise CodegenError(f"a kernel cannot call '{name}': it is no function of this compiler")
+        if isinstance(e, E.Call) and e.op == "ret":
+            raise CodegenError("T.ret in a kernel", hint="only a function that is called by itself returns a number")
         if isinstance(e, E.Call) and e.op == "prefetch" and isinstance(e.args[0], BufferLoad):
             place = self.places[e.args[0].buffer]
             at = self.offset(place, e.args[0].indices)

@@ -16,6 +16,7 @@ from autosched.driver.build.lower import OWN_PASSES, lower
 from autosched.driver.models import refuse_thread_bindings
 from autosched.driver.build.outside_calls import build_steps, calls_outside
 from autosched.driver.build.packed_call import graph_with_packing
+from autosched.driver.build.returned_value import ReturningFunction, returns_value, with_result_buffer
 from autosched.driver.build.schedules import packing_function
 from autosched.driver.build.symbolic import SymbolicFunction, SymbolicModule, is_symbolic
 from autosched.errors import ScheduleError
@@ -50,9 +51,24 @@ class FunctionBuilder:
         """A module of compiled functions; those with symbolic sizes are compiled when they are called."""
         if PassContext.current().config.get(OWN_PASSES):
             module = lower(module)
+        returning = {name: f for name, f in prim_funcs(module).items() if returns_value(f)}
+        if returning:
+            return self.with_results(module, returning)
         if not any(is_symbolic(f) for f in prim_funcs(module).values()):
             return self.plain(module)
         return build_symbolic(module, functools.partial(self.specialized, module), self.plain, self.target)
+
+    def with_results(self, module: IRModule, returning: Mapping[str, PrimFunc]) -> Module:
+        """A module of which some functions return numbers."""
+        late: dict[str, Any] = {}
+        for name, func in returning.items():
+            alone = self.build(IRModule({name: with_result_buffer(func)}))
+            late[name] = ReturningFunction(name, func, alone.get_function(name))
+        rest = {gv: f for gv, f in module.functions_items() if gv.name not in returning}
+        built = self.build(IRModule(dict(rest), module.attrs)) if rest else None
+        if isinstance(built, SymbolicModule):
+            late = {**built.late_functions, **late}
+        return SymbolicModule(late, built, next(iter(prim_funcs(module))), module, self.target)
 
     def plain(self, module: IRModule) -> Module:
         """Functions of known sizes."""

@@ -153,6 +153,11 @@ class SymbolicModule(Module):
         )  # fmt: skip
         self._symbolic, self._whole, self._target = dict(functions), source, target
 
+    @property
+    def late_functions(self) -> Mapping[str, Any]:
+        """The functions that are more than their kernels, by name."""
+        return self._symbolic
+
     def get_function(self, name: str, query_imports: bool = False) -> Any:
         """Give a function by name; see `Module.get_function`."""
         if name == self.entry_name:

@@ -60,6 +60,7 @@ def blockize(tree: Tree, place: Var | str, preserve_unit_iters: bool = True) -> 
     analyzer = _analyzer(inner_loops, division)
     body_block = replace(
         block, iter_vars=tuple(division.inner), init=None, body=substitute(block.body, division.whole),
+        match_buffers=tuple(substitute(m, division.whole) for m in block.match_buffers),
         reads=_substituted(block.reads, division), writes=_substituted(block.writes, division),
     )  # fmt: skip
     if block.init is not None:

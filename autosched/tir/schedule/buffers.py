@@ -15,6 +15,7 @@ from autosched.tir.dtypes import check_dtype
 from autosched.tir.expr import Var, to_expr
 from autosched.tir.functor import replace_buffers, rewrite
 from autosched.tir.schedule.cache import box_below, copy_nest, replace_everywhere, require_scope
+from autosched.tir.schedule.check import require_no_match
 from autosched.tir.schedule.place import where_block
 from autosched.tir.schedule.reindex import insert_beside
 from autosched.tir.schedule.tree import Tree
@@ -29,6 +30,7 @@ def unsafe_set_dtype(tree: Tree, name: str, buffer: Buffer, dtype: str) -> Tree:
             f"unsafe_set_dtype: '{buffer.name}' belongs to the function's interface", where=where_block(tree, name),
             hint="cache_write first",
         )  # fmt: skip
+    require_no_match(tree, buffer, "unsafe_set_dtype")
     new = replace(buffer, dtype=check_dtype(dtype, "unsafe_set_dtype"))
 
     def step(x: object) -> object:

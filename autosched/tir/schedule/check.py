@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autosched.errors import ScheduleError
+from autosched.ir.node import walk
 from autosched.tir.axis import REDUCE, SPATIAL
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import IntImm, Var
@@ -12,8 +13,8 @@ from autosched.tir.functor import free_vars
 from autosched.tir.schedule.iter_map import is_injective
 from autosched.tir.schedule.place import where_block
 from autosched.tir.schedule.tree import Tree, realizes_below
-from autosched.tir.simplify import Analyzer
-from autosched.tir.stmt import Block, BlockRealize, For, SeqStmt, Stmt
+from autosched.tir.simplify import Analyzer, form_key
+from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 
 RING = "rolling_buffer"  # the annotation of blocks that use a ring: their loops keep their order
 
@@ -72,7 +73,29 @@ def why_not_reduction(tree: Tree, name: str) -> str | None:
         return "it has no initialisation"
     if reduce_vars(block) & written_vars(block):
         return "it writes at an index that it reduces over"
+    own = {iv.var for iv in block.iter_vars}
+    started, updated = _places_written(block.init, own), _places_written(block.body, own)
+    if started is not None and updated is not None and started != updated:
+        return "its initialisation and its update write different elements"
     return why_not_dominant(tree, name)
+
+
+def _places_written(stmt: Stmt, own: set[Var]) -> set[tuple[object, ...]] | None:
+    """The buffer and the form of the indices of each store; None where a store uses other variables than a block's."""
+    stores = [x for x in walk(stmt) if isinstance(x, BufferStore)]
+    if any(free_vars(i) - own for x in stores for i in x.indices):
+        return None
+    return {(x.buffer, *map(form_key, x.indices)) for x in stores}
+
+
+def require_no_match(tree: Tree, buffer: Buffer, action: str) -> None:
+    """Refuse to move a buffer's accesses where a block knows a region of it under a second name."""
+    for name, realize in tree.realizes.items():
+        if any(match.source.buffer is buffer for match in realize.block.match_buffers):
+            raise ScheduleError(
+                f"{action}: block '{name}' accesses '{buffer.name}' through a match_buffer",
+                where=where_block(tree, name), hint="schedule the buffer before its accesses are tensorized",
+            )  # fmt: skip
 
 
 def require_complete(tree: Tree, name: str, action: str) -> None:

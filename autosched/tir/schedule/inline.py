@@ -10,7 +10,8 @@ from autosched.tir.access import infer_regions
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import IntImm, PrimExpr, Var
 from autosched.tir.functor import free_vars, loads, rewrite, substitute
-from autosched.tir.schedule.check import require_complete, require_not_output
+from autosched.tir.match import inline_matches
+from autosched.tir.schedule.check import require_complete, require_no_match, require_not_output
 from autosched.tir.schedule.place import where_block
 from autosched.tir.schedule.tree import Tree
 from autosched.tir.simplify import Analyzer
@@ -25,6 +26,7 @@ def compute_inline(tree: Tree, name: str) -> Tree:
     require_complete(tree, name, "compute_inline")
     require_not_output(tree, name, "compute_inline")
     store = _single_store(tree, name, "compute_inline")
+    require_no_match(tree, store.buffer, "compute_inline")
     block, consumers = tree.block(name), tree.consumers(name)
     variables = _distinct_vars(store.indices, block)
     if variables is None or not {iv.var for iv in block.iter_vars if E.const_int(iv.dom.extent) != 1} <= set(variables):
@@ -119,7 +121,9 @@ def simplify_indices(stmt: Stmt, analyzer: Analyzer) -> Stmt:
 
 def with_regions(block: Block) -> Block:
     """The block with its reads and writes inferred anew from its body."""
-    reads, writes = infer_regions(block.body, block.init, block.alloc_buffers)
+    body = inline_matches(block.body, block.match_buffers)
+    init = None if block.init is None else inline_matches(block.init, block.match_buffers)
+    reads, writes = infer_regions(body, init, block.alloc_buffers)
     if block.init is None and any(w.buffer is r.buffer for w in block.writes for r in block.reads):
         # an update reads what it writes; TVM lists that read first
         own = {w.buffer for w in writes}
@@ -148,6 +152,7 @@ def reverse_compute_inline(tree: Tree, name: str) -> Tree:
             where=where,
         )  # fmt: skip
     source = _single_store(tree, producer, "reverse_compute_inline into its producer")
+    require_no_match(tree, source.buffer, "reverse_compute_inline")
     at = inverse_of_read(tree, name, source.buffer)
     realize = tree.realizes[producer]
     placed: dict[Var, PrimExpr] = {v: i for v, i in zip(at, source.indices, strict=True) if v is not None}
@@ -175,7 +180,8 @@ def inverse_of_read(tree: Tree, name: str, buffer: Buffer) -> list[Var | None]:
                 f"reverse_compute_inline: block '{name}' does not read '{buffer.name}' at its own place", where=where
             )
         found = variables
-    assert found is not None
+    if found is None:
+        raise ScheduleError(f"reverse_compute_inline: block '{name}' does not read '{buffer.name}' itself", where=where)
     domains = {iv.var: iv.dom for iv in block.iter_vars}
     for v, size in zip(found, buffer.shape, strict=True):
         n = 1 if v is None else E.const_int(domains[v].extent)

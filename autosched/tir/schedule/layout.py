@@ -17,7 +17,7 @@ from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.functor import free_vars, rewrite, substitute
 from autosched.tir.index_map import IndexMap
 from autosched.tir.schedule.cache import replace_everywhere
-from autosched.tir.schedule.check import require_binds_once, require_complete
+from autosched.tir.schedule.check import require_binds_once, require_complete, require_no_match
 from autosched.tir.schedule.domain import classify_all, covers_buffer
 from autosched.tir.schedule.inline import simplify_indices, with_regions
 from autosched.tir.schedule.iter_map import NotAffine, invert, is_injective
@@ -48,6 +48,7 @@ def transform_layout(
         raise ScheduleError(
             f"transform_layout of '{buffer.name}': {index_map} may put two elements in one place", where=where
         )
+    require_no_match(tree, buffer, "transform_layout")
     padding = prod(map(E.as_int, shape)) - prod(extents.values())
     new = replace(buffer, shape=shape, strides=())
     if padding:
@@ -235,7 +236,10 @@ def transform_block_layout(tree: Tree, name: str, index_map: IndexMap) -> Tree:
         return simplify_indices(substitute(stmt, values), analyzer)
 
     init = None if block.init is None else remade(block.init)
-    new = with_regions(replace(block, iter_vars=tuple(fresh), body=remade(block.body), init=init))
+    matches = tuple(substitute(m, values) for m in block.match_buffers)
+    new = with_regions(
+        replace(block, iter_vars=tuple(fresh), body=remade(block.body), init=init, match_buffers=matches)
+    )
     return _replace_whole_nest(tree, name, new)
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from autosched import te
 from autosched.errors import ScheduleError
+from autosched.script import from_source
 from autosched.tir import Schedule
 from autosched.tir.verify import verify
 from tests.tir.programs import assert_same_result, chain, conv, conv_nchwc, dense, softmax
@@ -90,3 +91,50 @@ def test_reverse_refuses_a_broadcast_and_a_part() -> None:
     moved = te.create_prim_func([a, te.compute((3,), lambda i: b[i + 1], name="C")])
     with pytest.raises(ScheduleError, match="own place"):
         Schedule(moved).reverse_compute_inline("C")
+
+
+MATCHED = """
+@T.prim_func
+def f(A: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
+    B = T.alloc_buffer((16,))
+    for i in range(16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = A[vi] * T.float32(2)
+    for i in range(16):
+        with T.block("C"):
+            vi = T.axis.spatial(16, i)
+            T.reads(B[vi])
+            T.writes(C[vi])
+            part = T.match_buffer(B[vi], (), offset_factor=1)
+            C[vi] = part[()] + T.float32(1)
+"""
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda s: s.compute_inline("B"),
+        lambda s: s.reverse_compute_inline("C"),
+        lambda s: s.transform_layout("B", ("write", 0), lambda i: (i // 4, i % 4)),
+        lambda s: s.unsafe_set_dtype("B", 0, "float64"),
+    ],
+)
+def test_a_matched_buffer_s_accesses_stay_where_they_are(act) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(ScheduleError, match="through a match_buffer"):
+        act(Schedule(from_source(MATCHED)))
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda s: s.transform_block_layout("C", lambda i: (i // 4, i % 4)),
+        lambda s: s.blockize(s.get_loops("C")[0]),
+        lambda s: s.cache_read("C", 0, "local"),
+    ],
+)
+def test_around_a_matched_buffer_blocks_may_change(act) -> None:  # type: ignore[no-untyped-def]
+    sch = Schedule(from_source(MATCHED))
+    act(sch)
+    verify(sch.func)
+    assert_same_result(from_source(MATCHED), sch.func)

@@ -6,6 +6,7 @@ import pytest
 
 from autosched import te
 from autosched.errors import ScheduleError
+from autosched.script import from_source
 from autosched.tir import LoopKind, PrimFunc, Schedule
 from autosched.tir.verify import verify
 from tests.tir.programs import argmax, assert_same_result, dense, matmul, pool, softmax
@@ -182,3 +183,19 @@ def chain_into_a_sum() -> PrimFunc:
     twice = te.compute((1, 6), lambda i, j: a[i, j] * 2.0, name="twice")
     k = te.reduce_axis((0, 6), "k")
     return te.create_prim_func([a, te.compute((1,), lambda i: te.sum(twice[i, k], axis=k), name="total")])
+
+
+def test_an_init_and_an_update_of_different_elements_are_refused() -> None:
+    func = from_source("""
+@T.prim_func
+def f(A: T.Buffer((4, 4, 8), "float32"), C: T.Buffer((4, 4), "float32")):
+    for i, j, k in T.grid(4, 4, 8):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vj, vi] = C[vj, vi] + A[vi, vj, vk]
+""")
+    for act in (lambda s: s.rfactor(s.get_loops("C")[2], 0), lambda s: s.decompose_reduction("C", s.get_loops("C")[2])):
+        with pytest.raises(ScheduleError, match="different elements"):
+            act(Schedule(func))

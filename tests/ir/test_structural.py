@@ -1,0 +1,38 @@
+"""Equality and hash by form."""
+
+from __future__ import annotations
+
+import pytest
+
+from autosched.ir import assert_structural_equal, structural_equal, structural_hash, structural_key
+from autosched.script import from_source
+
+TEXT = """
+@T.prim_func
+def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    for i in range(4):
+        with T.block("{block}"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = A[vi] * T.float32({factor})
+"""
+
+
+def test_a_block_s_name_is_no_part_of_the_form() -> None:
+    one, other = (from_source(TEXT.format(block=name, factor=2)) for name in ("B", "scaled"))
+    assert structural_equal(one, other)
+    assert structural_hash(one) == structural_hash(other)
+    assert_structural_equal(one, other)
+
+
+def test_a_key_of_generated_code_counts_it() -> None:
+    one, other = (from_source(TEXT.format(block=name, factor=2)) for name in ("B", "scaled"))
+    assert structural_key(one) != structural_key(other)
+    assert structural_key(one, labelled=False) == structural_key(other, labelled=False)
+
+
+def test_everything_else_counts() -> None:
+    one, other = (from_source(TEXT.format(block="B", factor=factor)) for factor in (2, 3))
+    assert not structural_equal(one, other)
+    assert structural_hash(one) != structural_hash(other)
+    with pytest.raises(ValueError, match="StructuralEqual"):
+        assert_structural_equal(one, other)
