@@ -28,6 +28,10 @@ def _shown(x: PrimExpr) -> str:
 
 
 SPATIAL, REDUCE, SCAN, OPAQUE = "S", "R", "scan", "opaque"
+# the kinds of axes in the order of TVM's numbers
+ITER_KINDS = (
+    SPATIAL, "thread", REDUCE, SCAN, OPAQUE, "unrolled", "vectorized", "parallelized", "tensorized",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -50,9 +54,9 @@ class IterVar(StandsForVar):
         return self.var.name
 
     @property
-    def iter_type(self) -> str:
-        """TVM's name of `kind`; `IterVar.DataPar`, `IterVar.CommReduce` … are its values."""
-        return self.kind
+    def iter_type(self) -> int:
+        """TVM's number of `kind`; `IterVar.DataPar`, `IterVar.CommReduce` … are its values."""
+        return ITER_KINDS.index(self.kind)
 
     @property
     def dtype(self) -> str:
@@ -85,17 +89,9 @@ class Reduce(PrimExpr):
         return self.source[self.value_index].dtype
 
 
-# IterVar kinds under TVM's names: `iv.iter_type == tir.IterVar.DataPar`
-for _name, _kind in (
-    ("DataPar", SPATIAL),
-    ("CommReduce", REDUCE),
-    ("Ordered", SCAN),
-    ("Opaque", OPAQUE),
-    ("ThreadIndex", "thread"),
-    ("DimInfo", "dim"),
-    ("Unrolled", "unrolled"),
-    ("Vectorized", "vectorized"),
-    ("Parallelized", "parallelized"),
-    ("Tensorized", "tensorized"),
-):
-    setattr(IterVar, _name, _kind)  # fmt: skip
+# TVM's names of the numbers: `iv.iter_type == tir.IterVar.DataPar`
+for _name, _number in (
+    ("DataPar", 0), ("ThreadIndex", 1), ("CommReduce", 2), ("Ordered", 3), ("Opaque", 4), ("DimInfo", 4),
+    ("Unrolled", 5), ("Vectorized", 6), ("Parallelized", 7), ("Tensorized", 8),
+):  # fmt: skip
+    setattr(IterVar, _name, _number)

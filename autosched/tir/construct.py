@@ -15,7 +15,7 @@ from autosched.ir.node import FrozenDict
 from autosched.tir import expr as E
 from autosched.tir import function, stmt
 from autosched.tir.access import infer_regions
-from autosched.tir.axis import OPAQUE, REDUCE, SCAN, SPATIAL, IterVar, Range
+from autosched.tir.axis import ITER_KINDS, IterVar, Range
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import check_dtype, is_float, is_int
 from autosched.tir.expr import PrimExpr, Var, to_expr
@@ -180,7 +180,13 @@ def _store(buffer: Any, value: Any, indices: Any, predicate: Any = None, span: A
     return stmt.BufferStore(buffer, found, _indices("BufferStore", buffer, indices))
 
 
-_ITER_KINDS = {0: SPATIAL, 2: REDUCE, 3: SCAN, 4: OPAQUE}
+def _iter_kind(kind: Any) -> str:
+    """An axis's kind by its word or by TVM's number."""
+    if isinstance(kind, str) and kind in ITER_KINDS:
+        return kind
+    if isinstance(kind, int) and 0 <= kind < len(ITER_KINDS):
+        return ITER_KINDS[kind]
+    raise InvalidValueError(f"IterVar: unknown kind {kind!r}", hint="such as IterVar.DataPar or IterVar.CommReduce")
 
 
 def _iter_var(dom: Any, var: Any, iter_type: Any = 0, thread_tag: str = "", span: Any = None) -> IterVar:
@@ -190,8 +196,7 @@ def _iter_var(dom: Any, var: Any, iter_type: Any = 0, thread_tag: str = "", span
         var = Var(var, "int32" if dom is None else dom.extent.dtype)
     var = _is("IterVar", "var", var, Var, "a Var or a name")
     dom = Range(E.const(0, var.dtype), E.const(0, var.dtype)) if dom is None else dom
-    kind = iter_type if isinstance(iter_type, str) else _ITER_KINDS.get(iter_type, "thread")
-    return IterVar(_is("IterVar", "dom", dom, Range, "a Range"), var, kind, thread_tag)
+    return IterVar(_is("IterVar", "dom", dom, Range, "a Range"), var, _iter_kind(iter_type), thread_tag)
 
 
 def make_range(begin: Any, end: Any = None, span: Any = None) -> Range:
@@ -204,15 +209,11 @@ def make_range(begin: Any, end: Any = None, span: Any = None) -> Range:
 
 
 def _loop_kind(kind: Any) -> LoopKind:
-    if isinstance(kind, int):
-        kinds = list(LoopKind)
-        if not 0 <= kind < len(kinds):
-            raise InvalidValueError(f"For: kind {kind} is none of {len(kinds)} loop kinds")
-        return kinds[kind]
     try:
         return LoopKind(kind)
     except ValueError:
-        raise InvalidValueError(f"For: unknown loop kind {kind!r}", hint=f"one of {', '.join(LoopKind)}") from None
+        hint = f"one of {', '.join(map(str, LoopKind))}"
+        raise InvalidValueError(f"For: unknown loop kind {kind!r}", hint=hint) from None
 
 
 def _for(

@@ -30,7 +30,7 @@ DTYPES = frozenset((
 
 
 # (smallest, largest) of each integer type
-INT_RANGES = {"bool": (0, 1)} | {
+INT_RANGES: dict[str, tuple[int, int]] = {"bool": (0, 1)} | {
     f"{sign}int{bits}": (0, 2**bits - 1) if sign else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     for sign in ("", "u") for bits in (8, 16, 32, 64)
 }  # fmt: skip

@@ -29,6 +29,8 @@ class _Writer:
         self.keep: list[Node] = []  # an id is only unique while its object lives
 
     def value(self, x: Any) -> Any:
+        if isinstance(x, stmt.LoopKind):
+            return x.word
         if isinstance(x, Node):
             return {"node": self.node(x)}
         if isinstance(x, tuple | list):

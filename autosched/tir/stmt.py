@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum
 from typing import Any
 
 from autosched.ir.node import DEFINES, IGNORED, LABEL, FrozenDict, Node, Span
@@ -14,14 +14,32 @@ from autosched.tir.buffer import BufferStore as BufferStore
 from autosched.tir.expr import PrimExpr, Var
 
 
-class LoopKind(StrEnum):
-    """Who runs the iterations of a loop."""
+class LoopKind(IntEnum):
+    """Who runs the iterations of a loop: TVM's numbers; `LoopKind("parallel")` finds one by its word."""
 
-    SERIAL = "serial"
-    PARALLEL = "parallel"
-    VECTORIZED = "vectorized"
-    UNROLLED = "unrolled"
-    THREAD_BINDING = "thread_binding"
+    SERIAL = 0
+    PARALLEL = 1
+    VECTORIZED = 2
+    UNROLLED = 3
+    THREAD_BINDING = 4
+
+    @property
+    def word(self) -> str:
+        """The kind as text: "serial", "parallel", …"""
+        return self.name.lower()
+
+    @classmethod
+    def _missing_(cls, value: object) -> LoopKind | None:
+        return next((kind for kind in cls if kind.word == value), None)
+
+    def __str__(self) -> str:
+        return self.word
+
+    def __format__(self, spec: str) -> str:
+        return format(self.word, spec)
+
+    def __repr__(self) -> str:  # records' workloads are named by it
+        return f"<LoopKind.{self.name}: {self.word!r}>"
 
 
 # what may run a loop of kind THREAD_BINDING

@@ -239,14 +239,14 @@ class ScheduleSpecial(ScheduleExtras):
         self._record("SetAxisSeparator", (block,), attrs)
 
     def annotate_buffer_access(
-        self, block: BlockRV | str, buffer_type: str, buffer_index: int, gen_new_ranges: Map
+        self, block: BlockRV | str, buffer_index: int, buf_type: str, gen_new_ranges: Map
     ) -> None:
         """Declare the region that a block reads or writes: (start, end) or an index for each dimension."""
         block = self._rv_of(block)
         fn, name = self._block(block)
-        tree, written = self._tree(fn), buffer_type == "write"
-        if buffer_type not in ("read", "write"):
-            raise ScheduleError(f"annotate_buffer_access: '{buffer_type}' is neither 'read' nor 'write'")
+        tree, written = self._tree(fn), buf_type == "write"
+        if buf_type not in ("read", "write"):
+            raise ScheduleError(f"annotate_buffer_access: '{buf_type}' is neither 'read' nor 'write'")
         found = cache.buffer_at(tree, name, buffer_index, written=written, action="annotate_buffer_access")
         iter_vars = tree.block(name).iter_vars
         if isinstance(gen_new_ranges, str | IndexMap):
@@ -255,16 +255,16 @@ class ScheduleSpecial(ScheduleExtras):
             ranges = tuple(Range(a, E.sub(b, a)) for a, b in zip(ends[::2], ends[1::2], strict=True))
         else:
             ranges = buffers.ranges_of(tree, name, found, gen_new_ranges)
-        tree = buffers.set_access(tree, name, found, buffer_type, ranges)
-        key = f"explicit_{buffer_type}_region"
+        tree = buffers.set_access(tree, name, found, buf_type, ranges)
+        key = f"explicit_{buf_type}_region"
         known = list(tree.block(name).annotations.get(key, ()))
         self._trees[fn] = annotate(tree, name, key, [*known, buffer_index])
         variables = tuple(E.Var(iv.var.name, iv.var.dtype) for iv in iter_vars)
         own = {iv.var: v for iv, v in zip(iter_vars, variables, strict=True)}
         flat = tuple(substitute(x, own) for r in ranges for x in (r.min, E.add(r.min, r.extent)))
         attrs = {
-            "buffer_type": buffer_type,
             "buffer_index": buffer_index,
+            "buf_type": buf_type,
             "gen_new_ranges": str(IndexMap(variables, flat)),
         }
         self._record("AnnotateBufferAccess", (block,), attrs)

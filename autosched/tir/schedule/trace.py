@@ -92,7 +92,7 @@ KINDS: dict[str, Kind] = {
     "FuseReductionEpilogue": Kind("fuse_reduction_epilogue"),
     "UnsafeSetDType": Kind("unsafe_set_dtype", ("buffer_index", "dtype")),
     "SetAxisSeparator": Kind("set_axis_separator", ("buffer_index", "buffer_index_type", "axis_separators")),
-    "AnnotateBufferAccess": Kind("annotate_buffer_access", ("buffer_type", "buffer_index", "gen_new_ranges")),
+    "AnnotateBufferAccess": Kind("annotate_buffer_access", ("buffer_index", "buf_type", "gen_new_ranges")),
     "UnsafeHideBufferAccess": Kind("unsafe_hide_buffer_access", ("buf_type", "buf_index_array")),
 }
 

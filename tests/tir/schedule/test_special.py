@@ -176,7 +176,7 @@ CASES: dict[str, tuple[PrimFunc, Step, str]] = {
         "axis_separators=[2]",
     ),
     "annotate_buffer_access": (
-        resize, lambda s: s.annotate_buffer_access("B", "read", 0, lambda c, i, j: ((c, c + 1), (0, 5), (0, 5))),
+        resize, lambda s: s.annotate_buffer_access("B", 0, "read", lambda c, i, j: ((c, c + 1), (0, 5), (0, 5))),
         "T.reads(A[vc, 0:5, 0:5])",
     ),
 }  # fmt: skip
@@ -243,7 +243,7 @@ REFUSED: dict[str, tuple[PrimFunc, Step, str]] = {
     "epilogue of another kind": (pools, lambda s: s.fuse_reduction_epilogue("B", "C"), "not a complete"),
     "dtype of an argument": (MATMUL, lambda s: s.unsafe_set_dtype("C", 0, "float16"), "interface"),
     "separators out of order": (pools, lambda s: s.set_axis_separator("B", "B", [2, 1]), "ascending"),
-    "access of an unknown kind": (pools, lambda s: s.annotate_buffer_access("B", "x", 0, lambda *v: v), "neither"),
+    "access of an unknown kind": (pools, lambda s: s.annotate_buffer_access("B", 0, "x", lambda *v: v), "neither"),
     "hidden access out of range": (pools, lambda s: s.unsafe_hide_buffer_access("B", "read", [3]), "1 regions"),
 }  # fmt: skip
 
