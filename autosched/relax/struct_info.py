@@ -295,7 +295,7 @@ def covers(base: StructInfo | None, derived: StructInfo | None) -> bool:
     if base is None or isinstance(base, ObjectStructInfo):
         return True
     if isinstance(base, TensorStructInfo) and isinstance(derived, TensorStructInfo) and base.shape is None:
-        return base.dtype in ("", derived.dtype) and base.ndim in (-1, derived.ndim)
+        return base.dtype in ("", "void", derived.dtype) and base.ndim in (-1, derived.ndim)
     if isinstance(base, TupleStructInfo) and isinstance(derived, TupleStructInfo):
         return len(base.fields) == len(derived.fields) and all(map(covers, base.fields, derived.fields))
     if isinstance(base, ShapeStructInfo) and isinstance(derived, ShapeStructInfo) and base.values is None:

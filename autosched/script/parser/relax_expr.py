@@ -24,6 +24,10 @@ INFIX: dict[type[ast.operator], str] = {
     ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide", ast.Pow: "power",
     ast.FloorDiv: "floor_divide",
 }  # fmt: skip
+COMPARE: dict[type[ast.cmpop], str] = {
+    ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal", ast.Eq: "equal",
+    ast.NotEq: "not_equal",
+}  # fmt: skip
 Bind = Callable[[Expr], Expr]  # gives a nested call a name of its own
 
 
@@ -72,6 +76,12 @@ class RelaxExprReader:
                     return self._binary(node, left, op, right)
                 case ast.Dict():
                     return values.attributes(self.state, node)
+                case ast.JoinedStr():
+                    return self.infos.scalars.value(node)
+                case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in COMPARE:
+                    return self._apply(node, COMPARE[type(op)], (self.leaf(left), self.leaf(right)), {})
+                case ast.UnaryOp(op=ast.USub(), operand=operand) if values.number(node) is None:
+                    return self._apply(node, "negative", (self.leaf(operand),), {})
         if (number := values.number(node)) is not None:
             return number
         if isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, str)):
@@ -125,6 +135,9 @@ class RelaxExprReader:
             function = getattr(function, part, None)
         if not inspect.isfunction(function) or function.__name__.startswith(("is_", "tir_", "get_", "define")):
             return None
+        return self._called(node, function, name)
+
+    def _called(self, node: ast.Call, function: Callable[..., Any], name: str) -> Any:
         args = [self.leaf(a) for a in node.args]
         words = {w.arg: self.leaf(w.value) for w in node.keywords if w.arg is not None}
         try:
@@ -156,8 +169,17 @@ class RelaxExprReader:
             return self.infos.dim(node)
         callee = self.value(node.func)
         if not isinstance(callee, GlobalVar | R.Var):
-            raise self.state.error(node.func, "expected an operator or a function")
+            return self._captured(node, callee)
         return R.Call(callee, tuple(R.as_expr(self.leaf(a)) for a in node.args))
+
+    def _captured(self, node: ast.Call, callee: Any) -> Any:
+        """A call of an operator that the text knows under a name of Python's: `act = R.nn.relu`."""
+        name = getattr(callee, "name", "")
+        if isinstance(name, str) and name.removeprefix("relax.") in OPERATORS:
+            return self._operator(node, name.removeprefix("relax."))
+        if not (inspect.isfunction(callee) and callee.__module__.startswith("autosched.relax.op")):
+            raise self.state.error(node.func, "expected an operator or a function")
+        return self._called(node, callee, callee.__name__)
 
     def _const(self, node: ast.Call) -> R.Constant:
         args = arguments(self.state, node, "value", "dtype", required=1)

@@ -55,6 +55,10 @@ class _Reader:
                 if var is not None and not (self.state.knows(name) and self._is_symbol(line.targets[0])):
                     self.state.define(name, var)
                 return var is not None
+            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=items)) if len(names) == len(items):
+                pairs = zip(names, items, strict=True)
+                lines = [ast.copy_location(ast.Assign([target], item), line) for target, item in pairs]
+                return all([self._declare_symbol(line) for line in lines])
         return False
 
     def _is_symbol(self, node: ast.AST) -> bool:

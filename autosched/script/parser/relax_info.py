@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from typing import Any
 
 from autosched.relax import struct_info as S
 from autosched.script.parser import values
@@ -21,9 +22,26 @@ class InfoReader:
 
     def dims(self, node: ast.AST) -> tuple[PrimExpr, ...]:
         """A shape, its bare numbers int64; text in quotes may name symbols that are new here."""
-        if not isinstance(node, ast.Tuple | ast.List):
+        if isinstance(node, ast.Tuple | ast.List):
+            return tuple(self.dim(d) for d in node.elts)
+        known = self._known_shape(node)
+        if known is None:
             raise self.state.error(node, "expected a tuple of dimensions")
-        return tuple(self.dim(d) for d in node.elts)
+        with self.state.source.at(node):
+            return S.ShapeExpr(tuple(known)).values
+
+    def _known_shape(self, node: ast.AST) -> Any:
+        """The dimensions that a name, or a part of a Python object, stands for: a captured shape, a shape's variable."""
+        value: Any = None
+        if isinstance(node, ast.Name):
+            value = self.state.find(node)
+        elif isinstance(node, ast.Attribute | ast.Subscript | ast.BinOp):
+            value = self.scalars.value(node)
+        if isinstance(value, Var):
+            return None
+        if isinstance(info := getattr(value, "struct_info", None), S.ShapeStructInfo):
+            return info.values
+        return value if isinstance(value, tuple | list) else None
 
     def dim(self, node: ast.AST) -> PrimExpr:
         """One dimension."""
@@ -50,7 +68,8 @@ class InfoReader:
                 case "Shape":
                     args = arguments(self.state, call, "values", "ndim")
                     ndim = values.integer(self.state, args["ndim"]) if "ndim" in args else -1
-                    return S.ShapeStructInfo(self.dims(args["values"]) if "values" in args else None, ndim)
+                    listed = "values" in args and not _is_none(args["values"])
+                    return S.ShapeStructInfo(self.dims(args["values"]) if listed else None, ndim)
                 case "Prim":
                     args = arguments(self.state, call, "dtype", "value")
                     if "value" in args:
@@ -78,9 +97,14 @@ class InfoReader:
             args["dtype"] = args.pop("shape")  # R.Tensor("float32", ndim=2)
         dtype = values.string(self.state, args["dtype"]) if "dtype" in args else "void"
         ndim = values.integer(self.state, args["ndim"]) if "ndim" in args else -1
-        if "shape" not in args:
+        shape = args.get("shape")
+        if shape is None or _is_none(shape):
             return S.TensorStructInfo(None, dtype, ndim)
-        return S.TensorStructInfo(S.ShapeExpr(self.dims(args["shape"])), dtype)
+        if isinstance(shape, ast.Name) and isinstance(
+            info := getattr(self.state.find(shape), "struct_info", None), S.ShapeStructInfo
+        ):  # a variable of which the rank alone may be known
+            return S.TensorStructInfo(None if info.values is None else S.ShapeExpr(info.values), dtype, info.ndim)
+        return S.TensorStructInfo(S.ShapeExpr(self.dims(shape)), dtype)
 
     def _function(self, call: ast.Call) -> S.FuncStructInfo:
         args = arguments(self.state, call, "params", "ret", "purity")
@@ -91,3 +115,7 @@ class InfoReader:
 def _items(nodes: Sequence[ast.expr]) -> Sequence[ast.expr]:
     """Annotations given one by one or as one tuple or list."""
     return nodes[0].elts if len(nodes) == 1 and isinstance(nodes[0], ast.Tuple | ast.List) else nodes
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None

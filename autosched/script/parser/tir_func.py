@@ -86,7 +86,19 @@ class _Reader:
                     return True
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call):
                     return self._definition(name, call)
+                case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=calls)):
+                    return self._symbols(targets, calls)
         return False
+
+    def _symbols(self, targets: Sequence[ast.expr], calls: Sequence[ast.expr]) -> bool:
+        """`n, m = T.int32(), T.int32()`: whether the line declares symbols."""
+        names = [t.id for t in targets if isinstance(t, ast.Name)]
+        made = [symbol(self.state, c, name) for c, name in zip(calls, names, strict=False) if isinstance(c, ast.Call)]
+        if not len(targets) == len(calls) == len(made) or None in made:
+            return False
+        for name, var in zip(names, made, strict=True):
+            self.state.define(name, var)
+        return True
 
     def _definition(self, name: str, call: ast.Call) -> bool:
         called = self.state.called(call, "T")
