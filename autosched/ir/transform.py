@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from autosched.errors import InvalidTypeError, UnknownOptionError, VerifyError, WrongOptionError
+from autosched.errors import InvalidTypeError, NameNotFoundError, UnknownOptionError, VerifyError, WrongOptionError
 from autosched.ir.module import IRModule
 
 # what the names of TVM's options of passes begin with; they are accepted and have no effect
@@ -34,6 +34,12 @@ OPTION_TYPES: dict[str, tuple[Any, ...]] = {
     "tir.HoistIfThenElse": (Mapping,), "tir.HoistExpression": (Mapping,), "tir.InjectDoubleBuffer": (Mapping,),
     "tir.ReduceBranchingThroughOvercompute": (Mapping,), "tir.RemoveNoOp": (Mapping,), "tir.Simplify": (Mapping,),
 }  # fmt: skip
+
+
+def absent(package: str, name: str, reasons: Mapping[str, str]) -> NameNotFoundError:
+    """The error for a pass that a package does not have; `reasons` say of TVM's what to do instead."""
+    return NameNotFoundError(f"there is no pass {package}.{name} here", hint=reasons.get(name))
+
 
 ModuleFunction = Callable[..., IRModule]
 

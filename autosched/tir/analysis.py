@@ -52,22 +52,43 @@ def verify_well_formed(obj: Any, assert_mode: bool = True) -> bool:
 
 def verify_ssa(func: Any) -> bool:
     """Whether each variable is introduced once."""
-    try:
-        for f in _funcs("verify_ssa", func):
-            verify(f)
-    except VerifyError as error:
-        return not error.message.startswith("single-definition")
-    return True
+    return all(len(set(found)) == len(found) for found in map(_introduced, _funcs("verify_ssa", func)))
+
+
+def _introduced(func: PrimFunc) -> list[Any]:
+    """The variables and buffers that a function introduces, each as often as it does."""
+    found: list[Any] = [*func.params]
+    for x in walk(func.body):
+        match x:
+            case For():
+                found.append(x.loop_var)
+            case LetStmt() | E.Let():
+                found.append(x.var)
+            case Allocate():
+                found.append(x.buffer)
+            case Block():
+                found += [*(iv.var for iv in x.iter_vars), *x.alloc_buffers, *(m.buffer for m in x.match_buffers)]
+    return found
 
 
 def verify_memory(func: Any) -> bool:
     """Whether memory is reached only from where it can be: always so on a CPU, on a GPU inside of bound loops."""
     for f in _funcs("verify_memory", func):
         target = f.attrs.get("target")
-        gpu = target is not None and "gpu" in getattr(target, "keys", ())
-        if gpu and not any(isinstance(x, For) and x.kind is LoopKind.THREAD_BINDING for x in walk(f.body)):
+        if target is not None and "gpu" in getattr(target, "keys", ()) and _reaches_memory_unbound(f.body):
             return False
     return True
+
+
+def _reaches_memory_unbound(node: Any) -> bool:
+    """Whether a buffer is read or written outside of loops that are bound to threads."""
+    if isinstance(node, BufferLoad | BufferStore):
+        return True
+    if isinstance(node, For) and node.kind is LoopKind.THREAD_BINDING:
+        return False
+    if isinstance(node, Block):  # the regions that it declares are no accesses
+        return _reaches_memory_unbound(node.body) or (node.init is not None and _reaches_memory_unbound(node.init))
+    return any(_reaches_memory_unbound(child) for child in children(node) if not isinstance(child, Buffer))
 
 
 def expr_deep_equal(lhs: Any, rhs: Any) -> bool:

@@ -147,6 +147,32 @@ class Analyzer:
             high = None if low[1] is None or extent[1] is None else low[1] + extent[1] - 1
             self.bounds[var] = (low[0], high)
 
+    def assume(self, fact: PrimExpr) -> None:
+        """Narrow the range of the variable that a comparison bounds by numbers: `3 * i + 1 < 8`."""
+        if isinstance(fact, E.EQ) and is_int(fact.a.dtype):
+            self.assume(E.LE(fact.a, fact.b))
+            self.assume(E.GE(fact.a, fact.b))
+            return
+        if not isinstance(fact, E.LT | E.LE | E.GT | E.GE) or not is_int(fact.a.dtype):
+            return
+        less = isinstance(fact, E.LT | E.LE)
+        small, large = (fact.a, fact.b) if less else (fact.b, fact.a)
+        linear = self.linear(E.sub(large, small))  # 0 <= (or <) linear
+        if len(linear.terms) != 1:
+            return
+        ((scale, atom),) = linear.terms.values()
+        if not isinstance(atom, Var):
+            return
+        rest = linear.const - (1 if isinstance(fact, E.LT | E.GT) else 0)
+        low, high = self.bounds.get(atom, (0, None) if isinstance(atom, E.SizeVar) else (None, None))
+        if scale > 0:
+            least = -(rest // scale)
+            low = least if low is None else max(low, least)
+        else:
+            most = rest // -scale
+            high = most if high is None else min(high, most)
+        self.bounds[atom] = (low, high)
+
     # --- bounds ---------------------------------------------------------------------------------------------------
 
     def bound(self, x: PrimExpr | int) -> Bound:

@@ -1,58 +1,49 @@
-"""TVM's passes of the loop level by name: `tir.transform.Simplify()(mod)`.
-
-Lowering is done here by fewer and larger steps. A name whose work belongs to a later step, or to another kind of
-machine, keeps the module as it is; each returns a module that computes the same.
-"""
+"""TVM's passes of the loop level by name: `tir.transform.Simplify()(mod)`; `absent_passes` says which are not here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from autosched.codegen.lower.absent_passes import ABSENT
+from autosched.codegen.lower.common_subexpr_pass import share_expressions
 from autosched.codegen.lower.flops import count_flops
+from autosched.codegen.lower.hoist_pass import hoist_conditions, hoist_expressions
 from autosched.codegen.lower.inits import lower_inits
+from autosched.codegen.lower.narrow_pass import narrow_indices
 from autosched.codegen.lower.partition import partition_loops
 from autosched.codegen.lower.pipeline import lower_func
+from autosched.codegen.lower.simplify_pass import simplify_function
 from autosched.codegen.lower.tidy import tidy
+from autosched.errors import CodegenError, UsageError, VerifyError
 from autosched.ir.module import IRModule
-from autosched.ir.node import map_children, walk
-from autosched.ir.transform import Pass, PassInfo
+from autosched.ir.node import walk
+from autosched.ir.transform import Pass, PassInfo, absent
 from autosched.target import Target
 from autosched.tir import expr as E
-from autosched.tir.axis import IterVar
+from autosched.tir.analysis import verify_memory, verify_ssa
 from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.custom import lower_custom_intrinsics
 from autosched.tir.expr import IntImm
 from autosched.tir.function import PrimFunc
 from autosched.tir.functor import rewrite, substitute
-from autosched.tir.schedule.tree import bind_loop
-from autosched.tir.simplify import Analyzer
-from autosched.tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, IfThenElse, LoopKind, SeqStmt, Stmt, seq
+from autosched.tir.match import inline_matches
+from autosched.tir.stmt import (
+    Allocate,
+    Block,
+    BlockRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LoopKind,
+    SeqStmt,
+    Stmt,
+    seq,
+)  # fmt: skip
 
 Change = Callable[[PrimFunc], PrimFunc]
-
-
-def _same(func: PrimFunc) -> PrimFunc:
-    return func
-
-
-def _simplify(func: PrimFunc) -> PrimFunc:
-    """Simplify expressions, knowing the ranges of loops and blocks around them."""
-    return func.with_body(_simplified(func.body, Analyzer(keep_units=True)))
-
-
-def _simplified(stmt: Any, analyzer: Analyzer) -> Any:
-    if isinstance(stmt, E.PrimExpr):
-        return analyzer.simplify(stmt)
-    if isinstance(stmt, For):
-        analyzer = analyzer.copy()
-        bind_loop(analyzer, stmt)
-    if isinstance(stmt, Block):
-        analyzer = analyzer.copy()
-        for iv in stmt.iter_vars:
-            analyzer.bind(iv.var, iv.dom)
-    if isinstance(stmt, Buffer | IterVar | E.Var):
-        return stmt
-    return map_children(stmt, lambda child: _simplified(child, analyzer))
 
 
 def _nothing(stmt: Stmt) -> bool:
@@ -79,17 +70,26 @@ def _remove_no_op(func: PrimFunc) -> PrimFunc:
 
 
 def _with_kinds(old: LoopKind, write_out: bool) -> Change:
-    """Loops of a kind made serial, or written out."""
+    """Make loops of a kind serial, or write them out."""
 
     def step(x: Any) -> Any:
         if not isinstance(x, For) or x.kind is not old:
             return x
         n, start = E.const_int(x.extent), E.const_int(x.start)
-        if not write_out or n is None or start is None or _has_block(x.body):
+        if write_out and _has_block(x.body):
+            raise CodegenError(f"UnrollLoop: there are blocks in loop '{x.loop_var.name}'", hint=_LOWER_FIRST)
+        if not write_out or n is None or start is None:
             return x if write_out else For(x.loop_var, x.start, x.extent, LoopKind.SERIAL, x.body, "", x.annotations)
         return seq(*(substitute(x.body, {x.loop_var: E.const(start + i, x.loop_var.dtype)}) for i in range(n)))
 
-    return lambda func: func.with_body(rewrite(func.body, step))
+    def change(func: PrimFunc) -> PrimFunc:
+        return func.with_body(rewrite(func.body, step))
+
+    change.__doc__ = f"{'Write out' if write_out else 'Make serial'} the loops that are {old}."
+    return change
+
+
+_LOWER_FIRST = "tvm.lower or LowerOpaqueBlock comes first"
 
 
 def _has_block(stmt: Stmt) -> bool:
@@ -97,55 +97,155 @@ def _has_block(stmt: Stmt) -> bool:
 
 
 def _lower_inits(func: PrimFunc) -> PrimFunc:
+    """Make conditions of the blocks' inits."""
     return func.with_body(lower_inits(func.body)) if isinstance(func.body, BlockRealize) else func
 
 
 def _all_serial(func: PrimFunc) -> PrimFunc:
+    """Make all loops serial but those that are bound to threads."""
     for kind in (LoopKind.PARALLEL, LoopKind.VECTORIZED, LoopKind.UNROLLED):
         func = _with_kinds(kind, write_out=False)(func)
     return func
 
 
 def _lowered(func: PrimFunc) -> PrimFunc:
+    """Replace blocks by what they compute, and allocate buffers where they are used."""
     return lower_func(func, partition=False)
 
 
 def _partitioned(func: PrimFunc) -> PrimFunc:
-    return func if isinstance(func.body, BlockRealize) else func.with_body(partition_loops(tidy(func.body)))
+    """Cut loops whose last iteration is ragged into full tiles, without conditions, and the rest."""
+    _require_lowered(func, "LoopPartition")
+    return func.with_body(partition_loops(tidy(func.body)))
+
+
+def _selects_guarded(func: PrimFunc) -> PrimFunc:
+    """Let choices that read memory evaluate the taken side only: Select becomes if_then_else."""
+
+    def step(x: Any) -> Any:
+        if isinstance(x, E.Select) and any(isinstance(n, BufferLoad) for n in walk(x)):
+            return E.if_then_else(x.condition, x.true_value, x.false_value)
+        return x
+
+    return func.with_body(rewrite(func.body, step))
+
+
+def _matches_inlined(func: PrimFunc) -> PrimFunc:
+    """Access regions that have a second name (match_buffer) under the first one."""
+
+    def step(x: Any) -> Any:
+        if not isinstance(x, Block) or not x.match_buffers:
+            return x
+        init = None if x.init is None else inline_matches(x.init, x.match_buffers)
+        return dataclasses.replace(x, body=inline_matches(x.body, x.match_buffers), init=init, match_buffers=())
+
+    return func.with_body(rewrite(func.body, step))
+
+
+def _opaque_blocks(func: PrimFunc) -> PrimFunc:
+    """Let blocks use the loops' variables: their own are replaced by what they are bound to."""
+
+    def step(x: Any) -> Any:
+        if not isinstance(x, BlockRealize) or not x.iter_values:
+            return x
+        if x.block.init is not None:
+            raise CodegenError(f"ConvertBlocksToOpaque: block '{x.block.name_hint}' has an init", hint=_INIT_FIRST)
+        values = {iv.var: v for iv, v in zip(x.block.iter_vars, x.iter_values, strict=True)}
+        return BlockRealize((), x.predicate, substitute(dataclasses.replace(x.block, iter_vars=()), values))
+
+    return func.with_body(rewrite(func.body, step))
+
+
+_INIT_FIRST = "LowerInitBlock comes first"
+
+
+def _flattened(func: PrimFunc) -> PrimFunc:
+    """Give the buffers that a lowered function allocates one dimension; its interface keeps its shapes."""
+    _require_lowered(func, "FlattenBuffer")
+    flat = {
+        x.buffer: x.buffer.get_flattened_buffer()
+        for x in walk(func.body) if isinstance(x, Allocate) and x.buffer.ndim > 1 and not x.buffer.strides
+    }  # fmt: skip
+
+    def at(buffer: Buffer, indices: Sequence[E.PrimExpr]) -> tuple[E.PrimExpr, ...]:
+        offset: E.PrimExpr = indices[0]
+        for index, extent in zip(indices[1:], buffer.shape[1:], strict=True):
+            offset = E.add(E.mul(offset, extent), index)
+        return (offset,)
+
+    def step(x: Any) -> Any:
+        if isinstance(x, BufferLoad) and x.buffer in flat:
+            return BufferLoad(flat[x.buffer], at(x.buffer, x.indices))
+        if isinstance(x, BufferStore) and x.buffer in flat:
+            return BufferStore(flat[x.buffer], x.value, at(x.buffer, x.indices))
+        return x
+
+    def allocation(x: Any) -> Any:
+        return dataclasses.replace(x, buffer=flat[x.buffer]) if isinstance(x, Allocate) and x.buffer in flat else x
+
+    return func.with_body(rewrite(rewrite(func.body, step), allocation))
+
+
+def _require_lowered(func: PrimFunc, name: str) -> None:
+    if _has_block(func.body):
+        raise CodegenError(f"{name} takes functions without blocks", hint=_LOWER_FIRST)
+
+
+def _intrinsics_lowered(func: PrimFunc) -> PrimFunc:
+    """Replace intrinsics as the rules for the function's target say (`register_intrin_lowering`)."""
+    target = func.attrs.get("target")
+    return lower_custom_intrinsics(func, target.kind.name if isinstance(target, Target) else "llvm")
+
+
+def _without_calls(*names: str) -> Change:
+    """Statements that are calls of some names, or store them, go."""
+
+    def step(x: Any) -> Any:
+        value = x.value if isinstance(x, Evaluate | BufferStore) else None
+        return Evaluate(IntImm(0)) if isinstance(value, E.Call) and value.op in names else x
+
+    def change(func: PrimFunc) -> PrimFunc:
+        return _remove_no_op(func.with_body(rewrite(func.body, step)))
+
+    change.__doc__ = f"Take away what is {' or '.join(names)}."
+    return change
+
+
+def _ssa_verified(func: PrimFunc) -> PrimFunc:
+    """Raises VerifyError where a variable is introduced twice."""
+    if not verify_ssa(func):
+        raise VerifyError("VerifySSA: a variable is introduced twice", where=str(func.attrs.get("global_symbol", "")))
+    return func
+
+
+def _memory_verified(func: PrimFunc) -> PrimFunc:
+    """Raises VerifyError where a function for a GPU reaches memory outside of its threads."""
+    if not verify_memory(func):
+        raise VerifyError(
+            "VerifyMemory: a function for a GPU reaches memory outside of loops that are bound to threads",
+            where=str(func.attrs.get("global_symbol", "")), hint="bind its loops",
+        )  # fmt: skip
+    return func
 
 
 PASSES: dict[str, Change] = {
-    "Simplify": _simplify, "RemoveNoOp": _remove_no_op, "UnrollLoop": _with_kinds(LoopKind.UNROLLED, write_out=True),
+    "Simplify": simplify_function, "RemoveNoOp": _remove_no_op,
+    "UnrollLoop": _with_kinds(LoopKind.UNROLLED, write_out=True),
     "SkipVectorize": _with_kinds(LoopKind.VECTORIZED, write_out=False), "ConvertForLoopsToSerial": _all_serial,
-    "LowerInitBlock": _lower_inits, "LowerOpaqueBlock": _lowered, "FlattenBuffer": _lowered,
-    "StorageFlatten": _lowered, "LoopPartition": _partitioned, "RewriteUnsafeSelect": _same,
-    **dict.fromkeys((
-        "PlanAndUpdateBufferAllocationLocation", "ConvertBlocksToOpaque", "CompactBufferAllocation", "LowerMatchBuffer",
-        "UnifyThreadBinding", "InjectSoftwarePipeline", "InjectVirtualThread", "InjectDoubleBuffer", "VectorizeLoop",
-        "StorageRewrite", "NarrowDataType", "BF16Legalize", "BF16StorageLegalize", "BF16ComputeLegalize",
-        "FP8ComputeLegalize", "FP8StorageLegalize", "HoistIfThenElse", "HoistExpression", "CommonSubexprElimTIR",
-        "MergeDynamicSharedMemoryAllocations", "MergeSharedMemoryAllocations", "ThreadSync", "InferFragment",
-        "LowerThreadAllreduce", "AnnotateDeviceRegions", "SplitHostDevice", "MakePackedAPI", "MakeUnpackedAPI",
-        "LowerWarpMemory", "LowerTVMBuiltin", "LowerIntrin", "LowerCustomDatatypes", "LowerDeviceStorageAccessInfo",
-        "LowerDeviceKernelLaunch", "CombineContextCall", "DecorateDeviceScope", "InstrumentBoundCheckers",
-        "LowerCrossThreadReduction", "LowerAutoCopy", "TransformMmaBufferLayout", "ManifestSharedMemoryLocalStage",
-        "ForceNarrowIndexToInt32", "RenormalizeSplitPattern", "LiftThreadBinding", "ReduceBranchingThroughOvercompute",
-        "UnifiedStaticMemoryPlanner", "RemoveStoreUndef", "RemoveAssume", "VerifyMemory", "VerifySSA", "CoProcSync",
-        "LiftAttrScope", "TextureFlatten", "InjectPrefetch", "LowerVtcmAlloc", "InjectPTXAsyncCopy",
-        "DefaultGPUSchedule",
-        "ApplyLayoutTransforms", "FlattenStorage", "LowerAsyncDMA", "InjectRollingBuffer", "AnnotateIrregularLoop",
-        "RemoveWeightLayoutRewriteBlock", "TensorCoreStorage", "InlinePrivateFunctions", "VerifyVTCMLimit",
-    ), _same),
+    "LowerInitBlock": _lower_inits, "LowerOpaqueBlock": _lowered, "FlattenBuffer": _flattened,
+    "LoopPartition": _partitioned, "RewriteUnsafeSelect": _selects_guarded, "LowerMatchBuffer": _matches_inlined,
+    "ConvertBlocksToOpaque": _opaque_blocks, "HoistIfThenElse": hoist_conditions, "HoistExpression": hoist_expressions,
+    "ForceNarrowIndexToInt32": narrow_indices,
+    "LowerIntrin": _intrinsics_lowered, "RemoveAssume": _without_calls("assume"),
+    "RemoveStoreUndef": _without_calls("undef"), "VerifySSA": _ssa_verified, "VerifyMemory": _memory_verified,
 }  # fmt: skip
 
 
 def make(name: str) -> Callable[..., Pass]:
-    """TVM's constructor of a pass: it takes TVM's arguments, which choose nothing here."""
+    """The constructor of a pass."""
     change = PASSES[name]
 
-    def construct(*args: Any, **kwargs: Any) -> Pass:
-        del args, kwargs
-
+    def construct() -> Pass:
         def run(mod: IRModule) -> IRModule:
             new = {gv: change(f) if isinstance(f, PrimFunc) else f for gv, f in mod.functions_items()}
             return mod.with_functions(new)
@@ -153,7 +253,7 @@ def make(name: str) -> Callable[..., Pass]:
         return Pass(run, PassInfo(0, f"tir.{name}"))
 
     construct.__name__ = construct.__qualname__ = name
-    construct.__doc__ = change.__doc__ or "Keeps the module as it is; the work belongs to another step here."
+    construct.__doc__ = change.__doc__
     return construct
 
 
@@ -176,6 +276,13 @@ def Filter(fcond: Callable[[PrimFunc], bool]) -> Pass:  # noqa: N802
         return IRModule(kept, mod.attrs, mod.global_infos)
 
     return Pass(run, PassInfo(0, "tir.Filter"))
+
+
+def CommonSubexprElimTIR(enable_cse_tir: bool = True, identify_equiv_terms: bool = False) -> Pass:  # noqa: N802
+    """Bind integer arithmetic that stands several times to a variable. Raises UsageError for identify_equiv_terms."""
+    if identify_equiv_terms:
+        raise UsageError("CommonSubexprElimTIR: identify_equiv_terms", hint="Simplify gives equal terms one form")
+    return _changing("CommonSubexprElimTIR", share_expressions if enable_cse_tir else lambda func: func)
 
 
 def AnnotateEntryFunc() -> Pass:  # noqa: N802
@@ -208,10 +315,10 @@ def estimate_tir_flops(stmt_or_mod: Any) -> float:
     return float(count_flops(stmt_or_mod))
 
 
-NAMES = (*PASSES, "BindTarget", "Apply", "Filter", "AnnotateEntryFunc")
+NAMES = (*PASSES, "BindTarget", "Apply", "Filter", "AnnotateEntryFunc", "CommonSubexprElimTIR")
 
 
 def __getattr__(name: str) -> Any:
     if name in PASSES:
         return make(name)
-    raise AttributeError(name)
+    raise absent("tir.transform", name, ABSENT)

@@ -31,7 +31,7 @@ class InfoReader:
             return S.ShapeExpr(tuple(known)).values
 
     def _known_shape(self, node: ast.AST) -> Any:
-        """The dimensions that a name, or a part of a Python object, stands for: a captured shape, a shape's variable."""
+        """The dimensions that a name or a part of a Python object stands for: a captured shape, a shape's variable."""
         value: Any = None
         if isinstance(node, ast.Name):
             value = self.state.find(node)

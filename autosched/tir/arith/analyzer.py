@@ -93,31 +93,13 @@ class Analyzer:
             self._core.bounds, self._facts, self._values = saved
 
     def _narrow(self, fact: PrimExpr) -> None:
-        """Narrow the range of a variable that a comparison bounds by numbers."""
+        """Note the value of a variable that a condition gives, or narrow its range."""
         if isinstance(fact, E.EQ) and is_int(fact.a.dtype):
             for var, value in ((fact.a, fact.b), (fact.b, fact.a)):
                 if isinstance(var, Var):
                     self.bind(var, value)
                     return
-        if not isinstance(fact, E.LT | E.LE | E.GT | E.GE) or not is_int(fact.a.dtype):
-            return
-        less = isinstance(fact, E.LT | E.LE)
-        small, large = (fact.a, fact.b) if less else (fact.b, fact.a)
-        linear = self._core.linear(E.sub(large, small))  # 0 <= (or <) linear
-        if len(linear.terms) != 1:
-            return
-        ((scale, atom),) = linear.terms.values()
-        if not isinstance(atom, Var):
-            return
-        rest = linear.const - (1 if isinstance(fact, E.LT | E.GT) else 0)
-        low, high = self._core.bounds.get(atom, (None, None))
-        if scale > 0:
-            least = math.ceil(-rest / scale)
-            low = least if low is None else max(low, least)
-        else:
-            most = math.floor(rest / -scale)
-            high = most if high is None else min(high, most)
-        self._core.bounds[atom] = (low, high)
+        self._core.assume(fact)
 
     # --- questions
 

@@ -59,8 +59,9 @@ def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor:
 
 
 @pytest.mark.parametrize(
-    "annotation", ['R.Tensor(None, "float32", ndim=4)', 'R.Tensor(None, dtype="float32", ndim=4)', 'R.Tensor("float32", ndim=4)']
-)  # fmt: skip
+    "annotation",
+    ['R.Tensor(None, "float32", ndim=4)', 'R.Tensor(None, dtype="float32", ndim=4)', 'R.Tensor("float32", ndim=4)'],
+)
 def test_a_shape_of_none(annotation: str) -> None:
     info = from_source(f"@R.function\ndef main(x: {annotation}):\n    return x\n").params[0].struct_info
     assert (info.shape, info.dtype, info.ndim) == (None, "float32", 4)

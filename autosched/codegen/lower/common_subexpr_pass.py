@@ -1,0 +1,101 @@
+"""Index arithmetic that stands several times below a loop is computed once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from autosched.errors import CodegenError
+from autosched.ir.node import children, walk
+from autosched.tir import expr as E
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.dtypes import is_int
+from autosched.tir.expr import PrimExpr, Var
+from autosched.tir.function import PrimFunc
+from autosched.tir.functor import free_vars, rewrite_down
+from autosched.tir.simplify import form_key
+from autosched.tir.stmt import Allocate, Block, BlockRealize, For, LetStmt, Stmt
+
+
+def share_expressions(func: PrimFunc) -> PrimFunc:
+    """Bind integer arithmetic that a loop's body holds more than once to a variable. Raises CodegenError on blocks.
+
+    A[i * 8 + j] = B[i * 8 + j]   ->   cse_v = i * 8 + j
+                                       A[cse_v] = B[cse_v]
+    """
+    if any(isinstance(x, BlockRealize) for x in walk(func.body)):
+        raise CodegenError("CommonSubexprElimTIR takes functions without blocks", hint="LowerOpaqueBlock comes first")
+    names = iter(f"cse_v{n}" for n in range(1, 1 << 30))
+    return func.with_body(_shared(func.body, names))
+
+
+def _shared(stmt: Stmt, names: Iterator[str]) -> Stmt:
+    """A statement below which every repeated expression over outer variables is bound once, outermost first."""
+    bound = _bound_inside(stmt)
+    while (found := _most_repeated(stmt, bound)) is not None:
+        key, value = found
+        var = Var(next(names), value.dtype)
+
+        def step(x: Any, key: Any = key, var: Var = var) -> Any:
+            return var if isinstance(x, PrimExpr) and _is_arithmetic(x) and form_key(x) == key else None
+
+        stmt = LetStmt(var, value, rewrite_down(stmt, step))
+    below: Stmt = _below(stmt, names)
+    return below
+
+
+def _below(stmt: Any, names: Iterator[str]) -> Any:
+    """The statement with the same done in the bodies of its loops."""
+    if isinstance(stmt, For):
+        return dataclasses.replace(stmt, body=_shared(stmt.body, names))
+    if isinstance(stmt, PrimExpr | Buffer):
+        return stmt
+    changes = {}
+    for name in ("body", "then_case", "else_case"):
+        old = getattr(stmt, name, None)
+        if isinstance(old, Stmt) and (new := _below(old, names)) is not old:
+            changes[name] = new
+    if hasattr(stmt, "seq"):
+        changes["seq"] = tuple(_below(s, names) for s in stmt.seq)
+    return dataclasses.replace(stmt, **changes) if changes else stmt
+
+
+def _bound_inside(stmt: Stmt) -> set[Var]:
+    found: set[Var] = set()
+    for x in walk(stmt):
+        if isinstance(x, For):
+            found.add(x.loop_var)
+        elif isinstance(x, LetStmt | E.Let):
+            found.add(x.var)
+    return found
+
+
+def _is_arithmetic(x: PrimExpr) -> bool:
+    """Integer arithmetic without memory and calls, of which there is something to save."""
+    arithmetic = isinstance(x, E.BinaryOp) and not isinstance(x, E.CmpOp) and is_int(x.dtype)
+    return arithmetic and not any(isinstance(n, BufferLoad | E.Call | E.Let) or _may_fail(n) for n in walk(x))
+
+
+def _may_fail(x: Any) -> bool:
+    """A division whose divisor is not known: a condition around it may keep zero away."""
+    return isinstance(x, E.Div | E.Mod | E.FloorDiv | E.FloorMod) and not E.const_int(x.b)
+
+
+def _most_repeated(stmt: Stmt, bound: set[Var]) -> tuple[Any, PrimExpr] | None:
+    """The largest expression over variables from outside that stands at least twice below, and its key."""
+    counts: dict[Any, tuple[int, PrimExpr]] = {}
+    stack: list[Any] = [stmt]
+    while stack:
+        x = stack.pop()
+        if isinstance(x, Buffer | Block):
+            continue
+        if isinstance(x, PrimExpr) and _is_arithmetic(x) and not free_vars(x) & bound:
+            key = form_key(x)
+            counts[key] = (counts.get(key, (0, x))[0] + 1, x)
+        stack += children(x) if not isinstance(x, Allocate) else [x.body]
+    repeated = [(sum(1 for _ in walk(x)), key, x) for key, (count, x) in counts.items() if count > 1]
+    if not repeated:
+        return None
+    _, key, value = max(repeated, key=lambda item: item[0])
+    return key, value
