@@ -12,23 +12,14 @@ from autosched.relax import transform
 from autosched.relax.transform import (
     AnnotateTIROpPattern,
     AttachGlobalSymbol,
-    CallTIRRewrite,
     CanonicalizeBindings,
-    ComputePrimValue,
     DecomposeOpsForInference,
     FoldConstant,
     FuseOps,
     FuseTIR,
-    KillAfterLastUse,
     LegalizeOps,
-    LowerAllocTensor,
-    LowerRuntimeBuiltin,
     RemovePurityChecking,
-    RewriteCUDAGraph,
-    RewriteDataflowReshape,
-    StaticPlanBlockMemory,
     ToNonDataflow,
-    VMShapeLower,
 )
 from autosched.target import Target
 
@@ -78,13 +69,8 @@ def static_shape_tuning_pipeline(
 
 @register_pipeline("default_build")
 def default_build_pipeline() -> Sequential:
-    """TVM's build steps in their order; most of them are part of the build itself, see `transform.build_steps`."""
-    steps = (
-        RewriteDataflowReshape(), ToNonDataflow(), RemovePurityChecking(), CallTIRRewrite(), StaticPlanBlockMemory(),
-        RewriteCUDAGraph(), LowerAllocTensor(), KillAfterLastUse(), LowerRuntimeBuiltin(), ComputePrimValue(),
-        VMShapeLower(), AttachGlobalSymbol(),
-    )  # fmt: skip
-    return Sequential(steps, name="default_build")
+    """What of TVM's build steps is seen in the module; the others are part of the build itself."""
+    return Sequential([ToNonDataflow(), RemovePurityChecking(), AttachGlobalSymbol()], name="default_build")
 
 
 @register_pipeline("default")

@@ -1,33 +1,20 @@
 """Passes over modules, under TVM's names: each is called with its options and gives a pass."""
 
+from typing import Any
+
 from autosched.lazy_names import lazy_names
-from autosched.ir.transform import Pass, PassContext, Sequential, module_pass
+from autosched.ir.transform import Pass, PassContext, Sequential, absent, module_pass
+from autosched.relax.transform.absent_passes import ABSENT
 from autosched.relax.transform.annotate_patterns import AnnotateTIROpPattern, OpPattern, annotate_patterns, pattern_of
 from autosched.relax.transform.bind_params import BindParams
 from autosched.relax.transform.bind_symbolic import BindSymbolicVars
 from autosched.relax.transform.build_steps import (
-    AllocateWorkspace,
     AttachGlobalSymbol,
-    CallTIRRewrite,
-    ComputePrimValue,
     ConvertToDataflow,
-    DataflowUseInplaceCalls,
-    FastMathTransform,
-    KillAfterLastUse,
-    LambdaLift,
-    LowerAllocTensor,
-    LowerRuntimeBuiltin,
     Normalize,
     OptimizeLayoutTransform,
-    RealizeVDevice,
     RemovePurityChecking,
-    RewriteCUDAGraph,
-    RewriteDataflowReshape,
-    StaticPlanBlockMemory,
     ToNonDataflow,
-    TopologicalSort,
-    UpdateVDevice,
-    VMShapeLower,
 )
 from autosched.relax.transform.canonicalize_bindings import CanonicalizeBindings, canonicalize_bindings
 from autosched.relax.transform.choose_layouts import ChooseLayouts, choose_layouts
@@ -48,7 +35,6 @@ from autosched.relax.transform.fuse_by_pattern import (
     FusionPattern,
     MergeCompositeFunctions,
     PatternCheckContext,
-    RunCodegen,
 )
 from autosched.relax.transform.fuse_ops import FuseOps, fuse_ops
 from autosched.relax.transform.fuse_tir import FuseTIR, fuse_tir
@@ -60,8 +46,16 @@ from autosched.relax.transform.legalize_ops import LegalizeKernels, LegalizeOps,
 from autosched.relax.transform.lift_params import BundleModelParams, LiftTransformParams
 from autosched.relax.transform.mixed_precision import ToMixedPrecision
 from autosched.relax.transform.remove_identity import RemoveIdentity, remove_identity
+from autosched.relax.transform.run_codegen import RunCodegen
 from autosched.relax.transform.sink_views import SinkViews, sink_views
+from autosched.relax.transform.topological_sort import TopologicalSort
 from autosched.relax.transform.views import VIEWS, is_view, without_kernel
 from autosched.relax.transform.user_passes import dataflowblock_pass, function_pass
 
-__getattr__, __dir__ = lazy_names(__name__)
+_late, __dir__ = lazy_names(__name__)
+
+
+def __getattr__(name: str) -> Any:
+    if name in ABSENT:
+        raise absent("relax.transform", name, ABSENT)
+    return _late(name)

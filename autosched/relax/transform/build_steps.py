@@ -1,19 +1,16 @@
-"""The steps of TVM's default build by name.
-
-What such a step prepares for TVM's VM, the build here does by itself (views, memory planning, shapes of calls); then
-the pass gives the module as it is, so that a pipeline written for TVM runs and builds to the same result.
-"""
+"""Steps of TVM's default build that change what is seen in the module; `absent_passes` names the others."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
-from autosched.relax.expr import BindingBlock, Call, DataflowBlock, Expr, Function, If, SeqExpr, Var
+from autosched.relax.expr import BindingBlock, Call, DataflowBlock, Expr, Function, If, Op, SeqExpr, Var
 from autosched.relax.rewrite import Rewriter, map_functions
+from autosched.relax.struct_info import same_info
+from autosched.relax.transform.dead_code import remove_unused_bindings
 from autosched.tir.function import PrimFunc
 
 
@@ -86,30 +83,47 @@ def AttachGlobalSymbol() -> Pass:  # noqa: N802
     return graph_pass("AttachGlobalSymbol")(attach)
 
 
-def _own_step(name: str, what: str) -> Callable[..., Pass]:
-    def make(*_: Any, **__: Any) -> Pass:
-        return graph_pass(name)(lambda module: module)
+class _Unchecked(Rewriter):
+    """Calls of registered functions without the promise that they have no effects."""
 
-    make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"TVM's step that {what}: the build does that by itself; the module stays as it is."
-    return make
+    def call(self, call: Call, var: Var) -> Expr:
+        if not (isinstance(call.op, Op) and call.op.name == "relax.call_pure_packed"):
+            return call
+        return Call(call.args[0], call.args[1:], call.attrs, call.sinfo_args, call.struct_info, call.span)
 
 
-RewriteDataflowReshape = _own_step("RewriteDataflowReshape", "makes reshapes views")
-RemovePurityChecking = _own_step("RemovePurityChecking", "drops the checks of purity")
-CallTIRRewrite = _own_step("CallTIRRewrite", "allocates the results of kernels")
-StaticPlanBlockMemory = _own_step("StaticPlanBlockMemory", "lets tensors share memory")
-RewriteCUDAGraph = _own_step("RewriteCUDAGraph", "records CUDA graphs")
-LowerAllocTensor = _own_step("LowerAllocTensor", "lowers allocations")
-KillAfterLastUse = _own_step("KillAfterLastUse", "frees tensors")
-LowerRuntimeBuiltin = _own_step("LowerRuntimeBuiltin", "lowers builtins of the VM")
-ComputePrimValue = _own_step("ComputePrimValue", "computes scalars")
-VMShapeLower = _own_step("VMShapeLower", "computes shapes at run time")
-AllocateWorkspace = _own_step("AllocateWorkspace", "allocates the workspace of external libraries")
-UpdateVDevice = _own_step("UpdateVDevice", "places values on devices")
-FastMathTransform = _own_step("FastMathTransform", "replaces functions by faster, less exact ones")
-LambdaLift = _own_step("LambdaLift", "moves inner functions out")
-DataflowUseInplaceCalls = _own_step("DataflowUseInplaceCalls", "reuses the memory of arguments")
-TopologicalSort = _own_step("TopologicalSort", "orders bindings")
-RealizeVDevice = _own_step("RealizeVDevice", "places values on devices")
-OptimizeLayoutTransform = _own_step("OptimizeLayoutTransform", "drops pairs of layout transforms")
+def RemovePurityChecking() -> Pass:  # noqa: N802
+    """Mark pure functions as such for good (`relax.force_pure`), and let them call registered functions plainly."""
+
+    def change(function: Function) -> Function:
+        if not function.is_pure or function.attrs.get("relax.force_pure"):
+            return function
+        return _Unchecked().rewrite(function).with_attr("relax.force_pure", True)
+
+    return graph_pass("RemovePurityChecking")(lambda module: map_functions(module, change))
+
+
+class _Unpaired(Rewriter):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sources: dict[Var, Call] = {}
+
+    def call(self, call: Call, var: Var) -> Expr:
+        if call.op_name != "relax.layout_transform":
+            return call
+        before = self.sources.get(call.args[0])
+        if before is not None and before.attrs["src_layout"] == call.attrs["dst_layout"]:
+            if same_info(before.args[0].struct_info, call.struct_info):
+                return before.args[0]  # type: ignore[no-any-return]
+        self.sources[var] = call
+        return call
+
+
+def OptimizeLayoutTransform() -> Pass:  # noqa: N802
+    """A change of layout right behind the opposite one goes, and with it that one where nothing else reads it."""
+
+    def change(function: Function) -> Function:
+        new = _Unpaired().rewrite(function)
+        return function if new is function else remove_unused_bindings(new)
+
+    return graph_pass("OptimizeLayoutTransform")(lambda module: map_functions(module, change))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,9 +29,10 @@ SMALL_BYTES = 256  # constants up to this size are compared by content
 
 
 class _Unifier(Rewriter):
-    def __init__(self, call_only: bool):
+    def __init__(self, call_only: bool, skip: Callable[[Call], bool] | None):
         super().__init__()
         self.call_only = call_only
+        self.skip = skip or (lambda call: False)
         self.known: dict[Any, Var] = {}
         self.block: Any = None  # the bindings of the block whose variables are known: others' may be out of scope
 
@@ -61,7 +63,7 @@ class _Unifier(Rewriter):
             return value
         if isinstance(value, Call) and not isinstance(value.op, Op):
             return value
-        if isinstance(value, Call) and value.op_name == "relax.call_packed":
+        if isinstance(value, Call) and (value.op_name == "relax.call_packed" or self.skip(value)):
             return value
         if self.block is not self._bindings:
             self.block, self.known = self._bindings, {}
@@ -78,17 +80,24 @@ def _constant_key(array: np.ndarray[Any, Any]) -> Any:
     return ("const", id(array))
 
 
-def eliminate_common_subexpr(module: IRModule, call_only: bool = False) -> IRModule:
-    """Bind equal calls once. Functions with branches, whose scopes differ, are left as they are."""
+def eliminate_common_subexpr(
+    module: IRModule, call_only: bool = False, skip: Callable[[Call], bool] | None = None
+) -> IRModule:
+    """Bind equal calls once, but not those that `skip` holds for.
+
+    Functions with branches, whose scopes differ, are left as they are.
+    """
 
     def unify(function: Any) -> Any:
         if any(isinstance(b.value, If) for b in function.bindings()):
             return function
-        return _Unifier(call_only).rewrite(function)
+        return _Unifier(call_only, skip).rewrite(function)
 
     return map_functions(module, unify)
 
 
-def EliminateCommonSubexpr(call_only: bool = False) -> Pass:  # noqa: N802
+def EliminateCommonSubexpr(  # noqa: N802
+    call_only: bool = False, skip: Callable[[Call], bool] | None = None
+) -> Pass:
     """See `eliminate_common_subexpr`."""
-    return graph_pass("EliminateCommonSubexpr")(lambda module: eliminate_common_subexpr(module, call_only))
+    return graph_pass("EliminateCommonSubexpr")(lambda module: eliminate_common_subexpr(module, call_only, skip))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from autosched.errors import InvalidTypeError, InvalidValueError
@@ -24,12 +24,15 @@ FOLLOW = {  # element-wise operators, which run in the layout that their operand
 POOLS = {"relax.nn.max_pool2d", "relax.nn.avg_pool2d", "relax.nn.adaptive_avg_pool2d"}
 
 
+LayoutChoice = Callable[[Call], Mapping[str, Sequence[str]]]
+
+
 class _Converter(Rewriter):
     """Keeps for each variable its value in the wanted layout, where it has one."""
 
-    def __init__(self, layouts: Mapping[str, Sequence[str]]):
+    def __init__(self, layouts: Mapping[str, Sequence[str]], choose: LayoutChoice | None):
         super().__init__()
-        self.layouts = layouts
+        self.layouts, self.choose = layouts, choose
         self.moved: dict[Any, tuple[str, Expr]] = {}  # variable in NCHW -> (layout, the same value in it)
 
     def call(self, call: Call, var: Var) -> Expr:
@@ -40,7 +43,8 @@ class _Converter(Rewriter):
         return self.follow(call, var) if call.op_name in FOLLOW else call
 
     def convolution(self, call: Call, var: Var) -> Expr:
-        wanted = self.layouts[call.op_name]
+        own = self.choose(call) if self.choose is not None else {}
+        wanted = own.get(call.op_name, self.layouts[call.op_name])
         data, kernel = wanted[0], wanted[1] if len(wanted) > 1 else KERNEL
         attrs: dict[str, Any] = {"data_layout": data, "kernel_layout": kernel, "out_layout": data}
         if call.attrs["data_layout"] != PLAIN or call.attrs["kernel_layout"] != KERNEL or data == PLAIN:
@@ -82,21 +86,26 @@ class _Converter(Rewriter):
         return op.permute_dims(value, order) if order else value
 
 
-def convert_layout(module: IRModule, desired_layouts: Mapping[str, Sequence[str]]) -> IRModule:
+def convert_layout(
+    module: IRModule, desired_layouts: Mapping[str, Sequence[str]], layout_cb: LayoutChoice | None = None
+) -> IRModule:
     """Let convolutions run in the layouts wanted, and element-wise operators and pools behind them too.
 
     desired_layouts  {"relax.nn.conv2d": ["NHWC", "OHWI"]}: of data and weight
+    layout_cb        gives other layouts for a call, or an empty table
     Raises           ValueError for an unknown operator or layout, TypeError for another kind of table
     """
 
     def convert(function: Function) -> Function:
-        new = _Converter(desired_layouts).rewrite(function)
+        new = _Converter(desired_layouts, layout_cb).rewrite(function)
         return function if new is function else remove_unused_bindings(new)
 
     return map_functions(module, convert)
 
 
-def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]], layout_cb: Any = None) -> Pass:  # noqa: N802
+def ConvertLayout(  # noqa: N802
+    desired_layouts: Mapping[str, Sequence[str]], layout_cb: LayoutChoice | None = None
+) -> Pass:
     """See `convert_layout`."""
     if not isinstance(desired_layouts, Mapping):
         raise InvalidTypeError("ConvertLayout takes {operator: [layout of the data, layout of the weight]}")
@@ -105,4 +114,4 @@ def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]], layout_cb: Any =
             raise InvalidValueError(f"the layout of {name} follows its operands", hint="name relax.nn.conv2d")
         for layout, plain in zip(layouts, (PLAIN, KERNEL, PLAIN), strict=False):
             order_of(layout, plain)
-    return graph_pass("ConvertLayout")(lambda module: convert_layout(module, desired_layouts))
+    return graph_pass("ConvertLayout")(lambda module: convert_layout(module, desired_layouts, layout_cb))

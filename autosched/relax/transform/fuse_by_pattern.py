@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autosched.errors import InvalidTypeError, UsageError
+from autosched.errors import InvalidTypeError
 from autosched.ir.module import GlobalVar, IRModule
 from autosched.ir.node import FrozenDict
 from autosched.ir.transform import Pass, graph_pass
@@ -30,7 +30,7 @@ from autosched.relax.expr import (
 )
 from autosched.relax.names import UniqueNames
 from autosched.relax.rewrite import users
-from autosched.runtime.registry import get_global_func
+from autosched.relax.transform.dead_code import remove_unused_functions
 
 
 @dataclass(frozen=True)
@@ -238,12 +238,17 @@ def FuseOpsByPattern(  # noqa: N802
     patterns: Sequence[Any], bind_constants: bool = True, annotate_codegen: bool = False,
     entry_function_names: Sequence[str] | None = None,
 ) -> Pass:  # fmt: skip
-    """See `fuse_ops_by_pattern`."""
+    """See `fuse_ops_by_pattern`; with entry functions, what these do not call goes first."""
     if not isinstance(patterns, Sequence):
         raise InvalidTypeError(f"FuseOpsByPattern takes a list of patterns, got {type(patterns).__name__}")
     forms = [as_fusion_pattern(p) for p in patterns]
     return graph_pass("FuseOpsByPattern")(
-        lambda module: fuse_ops_by_pattern(module, forms, bind_constants, annotate_codegen)
+        lambda module: fuse_ops_by_pattern(
+            module if not entry_function_names else remove_unused_functions(module, entry_function_names),
+            forms,
+            bind_constants,
+            annotate_codegen,
+        )  # fmt: skip
     )
 
 
@@ -309,22 +314,3 @@ def _single_result(members: Sequence[Var], readers: Mapping[Var, Sequence[Any]])
 def MergeCompositeFunctions() -> Pass:  # noqa: N802
     """See `merge_composite_functions`."""
     return graph_pass("MergeCompositeFunctions")(merge_composite_functions)
-
-
-def RunCodegen(target_options: Any = None, entry_functions: Sequence[str] | None = None) -> Pass:  # noqa: N802
-    """Code of external libraries: a module without `Codegen` functions stays as it is.
-
-    Raises UsageError for a function that asks for a library, as there is a code generator for none of them.
-    """
-
-    def run(module: IRModule) -> IRModule:
-        for gv, function in module.functions_items():
-            library = getattr(function, "attrs", {}).get("Codegen")
-            if library and get_global_func(f"relax.ext.{library}", True) is None:
-                raise UsageError(
-                    f"function '{gv.name}' is for the library '{library}', for which there is no code generator",
-                    hint="leave out annotate_codegen: what was fused is built like any other function",
-                )
-        return module
-
-    return graph_pass("RunCodegen")(run)

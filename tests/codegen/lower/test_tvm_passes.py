@@ -15,7 +15,16 @@ from autosched.ir import IRModule, structural_equal, walk
 from autosched.script import from_source
 from autosched.target import Target
 from autosched.tir import (
-    Allocate, BlockRealize, BufferStore, For, IfThenElse, IntImm, LetStmt, LoopKind, PrimFunc, Select,
+    Allocate,
+    BlockRealize,
+    BufferStore,
+    For,
+    IfThenElse,
+    IntImm,
+    LetStmt,
+    LoopKind,
+    PrimFunc,
+    Select,
     interpret,
 )  # fmt: skip
 from tests.tir.programs import dense
