@@ -37,7 +37,7 @@ ABSENT: Mapping[str, str] = {
     "ReduceBranchingThroughOvercompute": "LoopPartition takes conditions out of the loops' full iterations",
     "AnnotateIrregularLoop": "loops are cut by LoopPartition where their extents are known",
     "InstrumentBoundCheckers": "tvm.tir.interpret runs a function and checks its accesses",
-    "InjectPrefetch": "tir.Schedule.annotate(loop, 'prefetch', …) is read by the code generator",
+    "InjectPrefetch": "tir.Schedule.annotate(loop, 'prefetch_next', {buffer: elements}) asks the code generator",
     "InjectRollingBuffer": "tir.Schedule.rolling_buffer does it to a block",
     "ApplyLayoutTransforms": "te.Stage.transform_layout is done when the schedule is lowered",
     "RemoveWeightLayoutRewriteBlock": "the build packs weights by itself, with templates or layout annotations",

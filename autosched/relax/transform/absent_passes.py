@@ -20,7 +20,7 @@ ABSENT: Mapping[str, str] = {
     **dict.fromkeys(("UpdateVDevice", "RealizeVDevice"), _DEVICE),
     "RewriteCUDAGraph": "it records CUDA graphs and comes with that target",
     "AllocateWorkspace": "functions of external libraries allocate their own workspace",
-    "FastMathTransform": "kernels compute exp, tanh and erf by vectorized polynomials; build(accuracy=...) chooses",
+    "FastMathTransform": "kernels compute exp, tanh and erf by vectorized polynomials already",
     "FewShotTuning": "autosched.tune, or MetaScheduleTuneIRMod, with few trials",
     "LazyTransformParams": "LiftTransformParams gives the function that transforms parameters",
     "LazyGetInput": "functions take their arguments when they are called",
