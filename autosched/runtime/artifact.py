@@ -2,9 +2,12 @@
 
     header     magic, format version, sizes, SHA-256 of the manifest
     manifest   JSON: kernels, graphs, constants, instruction sets, versions, and each section's place and SHA-256
-    sections   object code and constants, uncompressed, each at a multiple of 64 bytes (mapped, not read)
+    sections   object code and constants, uncompressed, each at a multiple of 64 bytes
 
 An artifact for several instruction sets holds a manifest for each, and each section's content once, whoever uses it.
+A section of object code ends with a seal: the hash of the code and of what the manifest says of it (sizes, pieces,
+scratch), so that no other manifest can have it called with other memory. What is used is read into memory of this
+process's own and then checked: a file that is overwritten or cut later changes nothing.
 A hash proves that a file is whole, not that it comes from somebody you trust: an artifact is native code.
 """
 
@@ -29,14 +32,16 @@ from autosched.errors import ArtifactError, InvalidTypeError
 from autosched.runtime.artifact_check import check_contents, check_kernel, check_sections, check_tensor
 from autosched.runtime.graph import Graph
 from autosched.runtime.kernel import ABI_VERSION, Kernel
+from autosched.runtime.memory import empty_block
 from autosched.runtime.native_abi import NATIVE_ABI_VERSION
 from autosched.target import host_cpu
 from autosched.version import __version__
 
-FORMAT_VERSION = 2  # of files with several variants; one variant is written as in version 1, which older ones read
+FORMAT_VERSION = 3  # since 3 object code is sealed
 MAGIC = b"\x89ASX\r\n\x1a\n"  # as PNG's: a transfer that changes line ends is noticed
 _HEADER = struct.Struct("<8sIIQQQ32s")  # magic, version, 0, manifest bytes, first section, file bytes, SHA-256
 _ALIGNMENT = 64
+_SEAL_BYTES = 32
 _ABI = [ABI_VERSION, NATIVE_ABI_VERSION]
 
 
@@ -107,7 +112,7 @@ def save_contents(contents: Contents, path: Path) -> None:
     """
     blobs = _blobs(contents)
     sections, data_bytes = _lay_out(blobs)
-    _write(Path(path), 1, _manifest(contents, sections), blobs, sections, data_bytes)
+    _write(Path(path), _manifest(contents, sections), blobs, sections, data_bytes)
 
 
 def save_variants(variants: Mapping[str, Contents], path: Path) -> None:
@@ -129,21 +134,29 @@ def save_variants(variants: Mapping[str, Contents], path: Path) -> None:
         manifests.append({"name": name, **_manifest(contents, [place[key] for key in keys])})
     sections, data_bytes = _lay_out(blobs)
     manifest = {"kind": "variants", "autosched": __version__, "variants": manifests, "sections": sections}
-    _write(Path(path), FORMAT_VERSION, manifest, blobs, sections, data_bytes)
+    _write(Path(path), manifest, blobs, sections, data_bytes)
 
 
 def _blobs(contents: Contents) -> list[bytes | np.ndarray]:
-    code = [contents.native, *(kernel.code for kernel in contents.kernels.values())]
+    code = [contents.native + _seal(contents.native, _NATIVE)]
+    code += [kernel.code + _seal(kernel.code, kernel.to_manifest()) for kernel in contents.kernels.values()]
     return [*code, *(np.ascontiguousarray(constant) for constant in contents.constants)]
 
 
-def _write(
-    path: Path, version: int, document: Any, blobs: Sequence[Any], sections: Sequence[Any], data_bytes: int
-) -> None:
+_NATIVE = {"native loop": _ABI}  # what the seal of the native loop says of it
+
+
+def _seal(code: bytes, entry: Mapping[str, Any]) -> bytes:
+    """What ties object code to the manifest's entry of it."""
+    text = json.dumps(entry, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(hashlib.sha256(code).digest() + text.encode()).digest()
+
+
+def _write(path: Path, document: Any, blobs: Sequence[Any], sections: Sequence[Any], data_bytes: int) -> None:
     manifest = json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
     start = _align(_HEADER.size + len(manifest))
     digest = hashlib.sha256(manifest).digest()
-    header = _HEADER.pack(MAGIC, version, 0, len(manifest), start, start + data_bytes, digest)
+    header = _HEADER.pack(MAGIC, FORMAT_VERSION, 0, len(manifest), start, start + data_bytes, digest)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
     try:
         with open(temporary, "xb") as file:
@@ -231,29 +244,32 @@ def is_artifact(path: Path) -> bool:
         return False
 
 
-def load_contents(path: Path, *, check_constants: bool = True) -> Contents:
-    """Read an artifact; constants stay in the file and are mapped.
+def load_contents(path: Path, *, mapped: bool = False) -> Contents:
+    """Read an artifact and compare all hashes (about 1 GB/s and core).
 
-    check_constants  compare the constants' hashes too, which reads the whole file (about 1 GB/s and core)
-    Raises           ArtifactError if the file is missing, no artifact, cut short, damaged or of a newer version;
-                     NeedsRebuildError if it is whole and its machine code does not run here.
+    mapped  leave constants in the file, mapped: processes share them, and nobody may write to the file meanwhile
+    Raises  ArtifactError if the file is missing, no artifact, cut short, damaged or of a newer version;
+            NeedsRebuildError if it is whole and its machine code does not run here.
     """
     path = Path(path)
     try:
-        data = np.memmap(path, np.uint8, mode="r").view(np.ndarray)
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size == 0:
+                raise ArtifactError(f"{path} is empty")
+            version, manifest, start = _read_manifest(path, file, size)
+            try:
+                manifest = _choose_variant(manifest)
+                check_sections(manifest["sections"], size - start, _ALIGNMENT)
+                blobs = _read_sections(path, file, start, manifest, mapped)
+                contents = _read_contents(path, blobs, manifest, version)
+                requirement = _requirement(path, version, manifest, contents)
+            except KeyError as error:
+                raise _malformed(path, f"{error} is missing") from error
+            except (TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+                raise _malformed(path, str(error)) from error
     except OSError as error:
         raise ArtifactError(f"cannot read {path}: {error.strerror or error}") from error
-    except ValueError:
-        raise ArtifactError(f"{path} is empty") from None
-    manifest, start = _read_manifest(path, data)
-    try:
-        manifest = _choose_variant(manifest)
-        contents = _read_contents(path, data[start:], manifest, check_constants)
-        requirement = _requirement(path, manifest, contents)
-    except KeyError as error:
-        raise _malformed(path, f"{error} is missing") from error
-    except (TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
-        raise _malformed(path, str(error)) from error
     if requirement is not None:
         raise requirement
     return contents
@@ -281,24 +297,25 @@ def _malformed(path: Path, problem: str) -> ArtifactError:
     return ArtifactError(f"{path} is damaged: its manifest does not fit ({problem})", hint="copy or build it again")
 
 
-def _read_manifest(path: Path, data: np.ndarray) -> tuple[dict[str, Any], int]:
-    head = data[: _HEADER.size].tobytes()
+def _read_manifest(path: Path, file: BinaryIO, file_size: int) -> tuple[int, dict[str, Any], int]:
+    """(the format's version, the manifest, where sections begin)."""
+    head = file.read(_HEADER.size)
     if not head.startswith(MAGIC[: len(head)]) or len(head) < len(MAGIC):
         raise ArtifactError(f"{path} is no autosched artifact")
     if len(head) < _HEADER.size:
-        raise ArtifactError(f"{path} is cut short: {len(data)} bytes are left", hint="copy or build it again")
+        raise ArtifactError(f"{path} is cut short: {file_size} bytes are left", hint="copy or build it again")
     _, version, _, manifest_bytes, start, file_bytes, digest = _HEADER.unpack(head)
     if version > FORMAT_VERSION:
         raise ArtifactError(
             f"{path} was written by a newer autosched (format {version}, this one reads up to {FORMAT_VERSION})",
             hint="upgrade autosched, or build the model again with this version",
         )
-    if len(data) < file_bytes:
+    if file_size < file_bytes:
         raise ArtifactError(
-            f"{path} is cut short: {len(data)} of {file_bytes} bytes are there", hint="copy or build it again"
+            f"{path} is cut short: {file_size} of {file_bytes} bytes are there", hint="copy or build it again"
         )
-    text = data[_HEADER.size : _HEADER.size + manifest_bytes].tobytes()
-    if len(data) != file_bytes or len(text) != manifest_bytes or hashlib.sha256(text).digest() != digest:
+    text = file.read(min(manifest_bytes, file_size))
+    if file_size != file_bytes or len(text) != manifest_bytes or hashlib.sha256(text).digest() != digest:
         raise _damaged(path, "its manifest")
     if start % _ALIGNMENT or not _HEADER.size + manifest_bytes <= start <= file_bytes:
         raise _malformed(path, f"sections begin at {start}")
@@ -308,36 +325,72 @@ def _read_manifest(path: Path, data: np.ndarray) -> tuple[dict[str, Any], int]:
         raise _malformed(path, str(error)) from None
     if not isinstance(manifest, dict):
         raise _malformed(path, "it is no object")
-    return manifest, start
+    return version, manifest, start
 
 
 def _damaged(path: Path, what: str) -> ArtifactError:
     return ArtifactError(f"{path} is damaged: {what} does not match its checksum", hint="copy or build it again")
 
 
-def _read_contents(path: Path, data: np.ndarray, manifest: Mapping[str, Any], check_constants: bool) -> Contents:
-    sections = manifest["sections"]
-    check_sections(sections, len(data), _ALIGNMENT)
-    blobs = [data[section["offset"] : section["offset"] + section["size"]] for section in sections]
-    keys = list(manifest["kernel_order"])
-    names = ["the native loop", *(f"kernel '{key}'" for key in keys)]
+def _read_sections(
+    path: Path, file: BinaryIO, start: int, manifest: Mapping[str, Any], mapped: bool
+) -> list[np.ndarray]:
+    """The bytes of each section, whose hashes are right; equal places are read once."""
+    sections, n_code = manifest["sections"], 1 + len(manifest["kernel_order"])
+    places = dict.fromkeys((section["offset"], section["size"]) for section in sections)
+    kept = {(section["offset"], section["size"]) for section in sections[n_code:]} if mapped else set()
+    own = [place for place in places if place not in kept]
+    memory = empty_block(sum(_align(size) for _, size in own))
+    found: dict[tuple[int, int], np.ndarray] = {}
+    at = 0
+    for place in own:
+        found[place] = memory[at : at + place[1]]
+        at += _align(place[1])
+    if kept:
+        data = np.memmap(path, np.uint8, mode="r").view(np.ndarray)
+        found |= {(offset, size): data[start + offset : start + offset + size] for offset, size in kept}
+
+    def fill(place: tuple[int, int]) -> str:
+        if place not in kept:
+            _fill(found[place], file.fileno(), start + place[0])
+        return _digest(found[place])
+
+    with ThreadPoolExecutor(4) as pool:  # reading and hashing release Python's lock
+        digests = dict(zip(places, pool.map(fill, places), strict=True))
+    names = ["the native loop", *(f"kernel '{key}'" for key in manifest["kernel_order"])]
     names += [f"constant {index}" for index in range(len(manifest["constants"]))]
-    n_checked = len(blobs) if check_constants else 1 + len(keys)
-    with ThreadPoolExecutor(4) as pool:
-        digests = list(pool.map(_digest, blobs[:n_checked]))
-    for name, section, digest in zip(names, sections, digests):
-        if section["sha256"] != digest:
+    for name, section in zip(names, sections):
+        if section["sha256"] != digests[section["offset"], section["size"]]:
             raise _damaged(path, name)
+    return [found[section["offset"], section["size"]] for section in sections]
+
+
+def _fill(memory: np.ndarray, file: int, offset: int) -> None:
+    """Read bytes of a file; those that it lost meanwhile stay as they are, which the hash tells."""
+    done = 0
+    while done < memory.nbytes:
+        count = os.preadv(file, [memory[done:].data], offset + done)
+        if count == 0:
+            return
+        done += count
+
+
+def _read_contents(path: Path, blobs: Sequence[np.ndarray], manifest: Mapping[str, Any], version: int) -> Contents:
+    keys = list(manifest["kernel_order"])
     for key in keys:
         check_kernel(key, manifest["kernels"][key])
     for index, (dtype, shape) in enumerate(manifest["constants"]):
         check_tensor(f"constant {index}", dtype, shape)
     objects = [blob.tobytes() for blob in blobs[: 1 + len(keys)]]
+    if version >= 3:
+        entries = [_NATIVE if manifest["abi"] == _ABI else None, *(manifest["kernels"][key] for key in keys)]
+        names = ["the native loop", *(f"kernel '{key}'" for key in keys)]
+        objects = [_unsealed(path, *each) for each in zip(names, objects, entries, strict=True)]
     kernels = {
         key: Kernel.from_manifest(manifest["kernels"][key], code) for key, code in zip(keys, objects[1:], strict=True)
     }
     constants = tuple(
-        blob.view(np.dtype(dtype)).reshape(shape)
+        _read_only(blob.view(np.dtype(dtype)).reshape(shape))
         for blob, (dtype, shape) in zip(blobs[1 + len(keys) :], manifest["constants"], strict=True)
     )
     graphs = {name: Graph.from_manifest(entry) for name, entry in manifest["graphs"].items()}
@@ -349,7 +402,20 @@ def _read_contents(path: Path, data: np.ndarray, manifest: Mapping[str, Any], ch
     return contents
 
 
-def _requirement(path: Path, manifest: Mapping[str, Any], contents: Contents) -> NeedsRebuildError | None:
+def _read_only(array: np.ndarray) -> np.ndarray:
+    array.flags.writeable = False
+    return array
+
+
+def _unsealed(path: Path, name: str, code: bytes, entry: Mapping[str, Any] | None) -> bytes:
+    """Object code without its seal, which is compared with the manifest's entry; None: of another interface."""
+    code, seal = code[:-_SEAL_BYTES], code[-_SEAL_BYTES:]
+    if entry is not None and seal != _seal(code, entry):
+        raise _malformed(path, f"{name} is not the one that it describes")
+    return code
+
+
+def _requirement(path: Path, version: int, manifest: Mapping[str, Any], contents: Contents) -> NeedsRebuildError | None:
     """What this machine lacks to run the code inside; None where nothing."""
     if contents.kind == "source":
         return NeedsRebuildError(f"{path} holds functions that are compiled when they are called", "source", contents)
@@ -360,6 +426,8 @@ def _requirement(path: Path, manifest: Mapping[str, Any], contents: Contents) ->
     if manifest["abi"] != _ABI:
         message = f"{path} was built with kernel interface {manifest['abi']} by autosched {manifest['autosched']}"
         return NeedsRebuildError(f"{message}, and this one is {_ABI}", "abi", contents)
+    if version < 3:
+        return NeedsRebuildError(f"{path} was written by an older autosched, whose code is not sealed", "abi", contents)
     needed = {*manifest["features"], *(name for kernel in contents.kernels.values() for name in kernel.features)}
     missing = tuple(sorted(map(str, needed - host_cpu().runnable)))
     if missing:

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from autosched.errors import ArtifactError
-from autosched.runtime.counts import check_count
+from autosched.runtime.counts import LARGEST, check_count
 from autosched.runtime.graph import Graph, check_graph
 from autosched.runtime.kernel import Kernel, kernel_class
 
 KINDS = ("graph", "module", "source")
+_MOST_THREADS = 4096
+_ARENA_SLACK = 1 << 20
 _DTYPE_KINDS = "biuf"  # no Python objects, no records, no texts
 
 
 def check_sections(sections: Sequence[Mapping[str, Any]], size_bytes: int, alignment: int) -> None:
     """See that every section lies inside the file, aligned. Raises ValueError naming the section."""
+    places = set()
     for index, section in enumerate(sections):
         offset, size = section["offset"], section["size"]
         check_count(f"offset of section {index}", offset)
         check_count(f"size of section {index}", size)
         if offset % alignment or offset + size > size_bytes:
             raise ValueError(f"section {index} at {offset} with {size} bytes lies outside the file")
+        places.add((offset, size))
+    if sum(size for _, size in places) > size_bytes:
+        raise ValueError("sections overlap")
 
 
 def check_tensor(what: str, dtype: str, shape: Sequence[int]) -> None:
@@ -69,14 +76,43 @@ def check_contents(
         raise ValueError(f"there is no function {info['entry']!r}")
     if kind == "source" and {type(info["manifest"][key]) for key in ("source", "target", "runs")} != {str}:
         raise ValueError("there is no source")
-    names = info.get("params", [])
-    if not isinstance(info["manifest"], dict) or not isinstance(names, list) or {*map(type, names)} - {str}:
+    manifest, names = info["manifest"], info["params"] if kind == "graph" else info.get("params", [])
+    if not isinstance(manifest, dict) or not isinstance(names, list) or {*map(type, names)} - {str}:
         raise ValueError("what its maker noted is malformed")
     for name, graph in graphs.items():
-        check_count(f"arena of graph '{name}'", graph.arena_bytes)
-        for value in graph.values:
-            check_tensor(f"value '{value.name}'", value.dtype, value.shape)
-        try:
-            check_graph(graph, kernels, constants)
-        except ArtifactError as error:
-            raise ValueError(error.message) from None
+        check_read_graph(name, graph, kernels, constants)
+
+
+def check_read_graph(name: str, graph: Graph, kernels: Mapping[str, Kernel], constants: tuple[np.ndarray, ...]) -> None:
+    """See that a graph that was read from a file can be run: sizes that can be, and what `check_graph` sees.
+
+    Raises ValueError.
+    """
+    check_count(f"arena of graph '{name}'", graph.arena_bytes)
+    for value in graph.values:
+        check_tensor(f"value '{value.name}'", value.dtype, value.shape)
+    for node in graph.nodes:
+        check_count(f"threads of node '{node.name}'", node.threads, _MOST_THREADS)
+    try:
+        check_graph(graph, kernels, constants)
+    except ArtifactError as error:
+        raise ValueError(error.message) from None
+    _check_memory(name, graph)
+
+
+def _check_memory(name: str, graph: Graph) -> None:
+    """See that what a graph takes is what its values need, and fits into this machine."""
+    ends = [v.storage.index + v.size_bytes for v in graph.values if v.storage.kind == "arena"]
+    if graph.arena_bytes > max(ends, default=0) + _ARENA_SLACK:
+        raise ValueError(f"arena of graph '{name}' has {graph.arena_bytes} bytes, of which none are used")
+    own = sum(v.size_bytes for v in graph.values if v.storage.kind in ("input", "output"))
+    if own + graph.arena_bytes > machine_bytes():
+        raise ValueError(f"graph '{name}' needs {own + graph.arena_bytes} bytes, more than this machine has")
+
+
+def machine_bytes() -> int:
+    """The memory of this machine; larger than any where that is not known."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return LARGEST

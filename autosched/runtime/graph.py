@@ -187,6 +187,9 @@ def _check_node(graph: Graph, node: Node, kernels: Mapping[str, Kernel]) -> None
     if kernel is None:
         _fail(what, f"calls kernel '{node.kernel}', which is missing")
         return
+    for number in node.outputs:
+        if graph.values[graph.root(number)].storage.kind == "const":
+            _fail(what, f"writes to '{graph.values[number].name}', which is a constant")
     for args, numbers in ((kernel.inputs, node.inputs), (kernel.outputs, node.outputs)):
         if len(args) != len(numbers):
             _fail(what, f"gives kernel {kernel.signature} {len(node.inputs)} inputs and {len(node.outputs)} outputs")

@@ -74,6 +74,7 @@ class GraphExecutor:
         self._leader, self._followed = leader, -1
         self._moves = 0  # how often an input got other memory
         self._own_inputs = set(graph.inputs) if leader is None else set()  # those with memory that others do not read
+        self._written = {graph.root(number) for node in graph.nodes for number in node.outputs}
         self._param_names = {graph.values[number].name for number in constants}
         for number, value in enumerate(graph.values):
             if value.storage.kind == "output" or (value.storage.kind == "input" and leader is None):
@@ -96,6 +97,8 @@ class GraphExecutor:
         for number in self._args:
             if number not in self._own_inputs and self._graph.root(number) == number:
                 self.program.share(number, leader.program)
+                if number in self._written:
+                    self.program.own(number)
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         if name not in _FUNCTIONS:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ import numpy as np
 
 from autosched.errors import ArtifactError, InvalidTypeError, NameNotFoundError, ShapeError, TVMError
 from autosched.runtime.array import NDArray, array, as_numpy, empty
+from autosched.runtime.artifact_check import check_read_graph, check_tensor, machine_bytes
+from autosched.runtime.counts import check_count
 from autosched.runtime.executable import Executable
 from autosched.runtime.graph import Graph
 from autosched.runtime.kernel import Kernel
@@ -24,6 +27,7 @@ from autosched.runtime.module import Module
 from autosched.runtime.params import load_param_dict, save_param_dict
 from autosched.runtime.registry import get_global_func
 
+_MOST_REGISTERS = 1 << 24
 _MAGIC = b"ASVM\x01\0\0\0"
 MOST_CALLS = 5000  # functions inside of each other
 
@@ -156,7 +160,7 @@ class Program:
             start = len(_MAGIC) + 8
             content = json.loads(data[start : start + size])
             arrays = {name: value.view() for name, value in load_param_dict(data[start + size :]).items()}
-            arrays |= {name: np.zeros(shape, dtype) for name, (shape, dtype) in content.get("late", {}).items()}
+            arrays |= _late_arrays(content.get("late", {}))
             kernels = {} if lib is None else lib.kernels
             segments = tuple(
                 Executable(
@@ -173,9 +177,16 @@ class Program:
                 for name, params, n_registers, code, result in content["functions"]
             }
             constants = tuple(arrays[f"c{i}"] for i in range(content["n_constants"]))
-        except (KeyError, TypeError, ValueError, OverflowError, RecursionError, struct.error) as error:
+            made = Program(functions, segments, constants, dict(content["manifest"]))
+            for number, segment in enumerate(segments):
+                check_read_graph(f"segment {number}", segment.graph, segment.kernels, segment.constants)
+            for function in functions.values():
+                _check_function(made, function)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError) as error:
             raise ArtifactError(f"the VM program is damaged or its library is another's ({error})") from error
-        return Program(functions, segments, constants, content["manifest"])
+        except struct.error as error:
+            raise ArtifactError(f"the VM program is damaged ({error})") from error
+        return made
 
     def to_text(self) -> str:
         """The bytes as text, for JSON."""
@@ -189,6 +200,75 @@ class Program:
         except ValueError as error:
             raise ArtifactError(f"the VM program is damaged ({error})") from error
         return Program.from_bytes(data, lib)
+
+
+def _late_arrays(late: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Zeros in the place of constants that come from a file later. Raises ValueError for more than memory holds."""
+    size_bytes = 0
+    for name, (shape, dtype) in late.items():
+        check_tensor(f"constant '{name}'", dtype, shape)
+        size_bytes += math.prod(shape) * np.dtype(dtype).itemsize
+    if size_bytes > machine_bytes():
+        raise ValueError(f"its constants take {size_bytes} bytes")
+    return {name: np.zeros(shape, dtype) for name, (shape, dtype) in late.items()}
+
+
+def _check_function(program: Program, function: VMFunction) -> None:
+    """See that code read from a file names registers, segments, constants and functions that there are.
+
+    Raises ValueError, and TypeError or IndexError for what is no code at all.
+    """
+
+    def are_registers(*numbers: Any) -> None:
+        check_count(f"number of registers of '{function.name}'", function.n_registers, _MOST_REGISTERS)
+        for number in numbers:
+            check_count(f"register of '{function.name}'", number, function.n_registers - 1)
+
+    are_registers(function.result)
+    if len(function.params) > function.n_registers:
+        raise ValueError(f"'{function.name}' has more parameters than registers")
+    todo: list[Sequence[Instruction]] = [function.code]
+    while todo:
+        for instruction in todo.pop():
+            match instruction:
+                case ["run", segment, args, results]:
+                    check_count("segment", segment, len(program.segments) - 1)
+                    found = program.segments[segment]
+                    if (len(args), len(results)) != (len(found.inputs), len(found.outputs)):
+                        raise ValueError(f"segment {segment} has other inputs or outputs")
+                    are_registers(*args, *results)
+                case ["call", result, name, args]:
+                    if len(args) != len(program.functions[name].params):
+                        raise ValueError(f"a call of '{name}' has {len(args)} arguments")
+                    are_registers(result, *args)
+                case ["tuple", result, fields]:
+                    are_registers(result, *fields)
+                case ["item", result, source, index]:
+                    are_registers(result, source)
+                    check_count("item", index)
+                case ["const", result, number]:
+                    are_registers(result)
+                    check_count("constant", number, len(program.constants) - 1)
+                case ["move", result, source]:
+                    are_registers(result, source)
+                case ["if", condition, list() as then, list() as otherwise]:
+                    are_registers(condition)
+                    todo += [then, otherwise]
+                case ["check", register, str(), list() as shape, str()]:
+                    are_registers(register)
+                    tuple(map(int, shape))
+                case ["value", result, int() | float() | str() | list() | None]:
+                    are_registers(result)
+                case ["packed", result, str(), args]:
+                    are_registers(result, *args)
+                case ["packed_dps", results, outs, str(), args]:
+                    are_registers(*results, *args)
+                    if len(outs) != len(results):
+                        raise ValueError("a call has other results")
+                    for shape, dtype in outs:
+                        check_tensor("a result", dtype, shape)
+                case _:
+                    raise ValueError(f"unknown instruction {str(instruction)[:80]}")
 
 
 class _Frame:
@@ -243,13 +323,16 @@ def _step(program: Program, frame: _Frame, instruction: Instruction) -> _Frame |
         case ["tuple", result, fields]:
             registers[result] = tuple(registers[r] for r in fields)
         case ["item", result, source, index]:
-            registers[result] = registers[source][index]
+            value = registers[source]
+            if not isinstance(value, tuple) or index >= len(value):
+                raise InvalidTypeError(f"there is no field {index} in a {type(value).__name__}")
+            registers[result] = value[index]
         case ["const", result, number]:
             registers[result] = array(program.constants[number])
         case ["move", result, source]:
             registers[result] = registers[source]
         case ["if", condition, then, otherwise]:
-            frame.todo.append(iter(then if bool(as_numpy(registers[condition]).item()) else otherwise))
+            frame.todo.append(iter(then if _truth(registers[condition]) else otherwise))
         case ["check", register, name, shape, dtype]:
             _match(registers[register], name, tuple(shape), dtype)
         case ["value", result, value]:
@@ -264,6 +347,14 @@ def _step(program: Program, frame: _Frame, instruction: Instruction) -> _Frame |
         case _:
             raise ArtifactError(f"unknown VM instruction {instruction!r}")
     return None
+
+
+def _truth(value: Any) -> bool:
+    """The value of a condition. Raises InvalidTypeError for what is not one number."""
+    found = as_numpy(value, "condition")
+    if found.size != 1:
+        raise InvalidTypeError(f"condition: an array of shape {list(found.shape)} is not one number")
+    return bool(found.item())
 
 
 def _match(value: Any, name: str, shape: tuple[int, ...], dtype: str) -> None:

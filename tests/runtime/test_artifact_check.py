@@ -168,9 +168,62 @@ def test_object_code_that_is_none(path: Path) -> None:
     data[start + section["offset"] : start + section["offset"] + section["size"]] = code
     section["sha256"] = hashlib.sha256(code).hexdigest()
     write(path, json.dumps(manifest).encode(), bytes(data[start:]))
-    loaded = Executable.load(path)
-    with pytest.raises(ArtifactError, match="object code"):
-        loaded.create_executor()
+    with pytest.raises(ArtifactError, match="kernel 'double' is not the one that it describes"):
+        Executable.load(path)
+
+
+KERNEL = ("kernels", "double")
+LIES: dict[str, Change] = {
+    "more pieces than the code was made for": put(*KERNEL, "phases", 0, 1, value=1 << 20),
+    "fewer instruction sets than the code needs": put(*KERNEL, "features", value=[]),
+    "no scratch": put("kernels", "add", "scratch_bytes", value=1 << 20),
+    "smaller arguments, and values to match": lambda manifest: _shrink(manifest, 1),
+    "larger arguments, and values to match": lambda manifest: _shrink(manifest, 300),
+}
+
+
+def _shrink(manifest: dict[str, Any], rows: int) -> None:
+    for kernel in manifest["kernels"].values():
+        for arg in kernel["args"]:
+            arg[3] = [rows, 64]
+    for value in manifest["graphs"]["main"]["values"]:
+        value[1] = [rows, 64]
+    manifest["graphs"]["main"]["arena_bytes"] = max(manifest["graphs"]["main"]["arena_bytes"], rows * 1024)
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_lies_about_object_code_are_refused(path: Path, name: str) -> None:
+    change = LIES[name]
+    if name.startswith("fewer"):
+        data = path.read_bytes()
+        kernel = json.loads(data[_HEADER.size : _HEADER.size + struct.unpack_from("<Q", data, 16)[0]])["kernels"]
+        change = put(*KERNEL, "features", value=[*kernel["double"]["features"], "sse2"])
+    forge(path, change)
+    with pytest.raises(ArtifactError, match="is not the one that it describes|needs constant|does not fit"):
+        load_contents(path)
+
+
+def test_a_kernel_that_writes_to_a_constant_is_refused(path: Path) -> None:
+    """The node's last value is taken for the constant, which has the same type."""
+
+    def change(manifest: dict[str, Any]) -> None:
+        values = manifest["graphs"]["main"]["values"]
+        number = next(number for number, value in enumerate(values) if value[3] == "const")
+        manifest["graphs"]["main"]["nodes"][0][3] = [number]
+
+    forge(path, change)
+    with pytest.raises(ArtifactError, match="which is a constant"):
+        load_contents(path)
+
+
+def test_more_memory_than_the_machine_has_is_refused(path: Path) -> None:
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["graphs"]["main"]["values"].append(["unused", [1 << 40], "float32", "input", 1])
+        manifest["graphs"]["main"]["inputs"].append(len(manifest["graphs"]["main"]["values"]) - 1)
+
+    forge(path, change)
+    with pytest.raises(ArtifactError, match="more than this machine has"):
+        load_contents(path)
 
 
 def test_strict_refuses_to_compile_at_run_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

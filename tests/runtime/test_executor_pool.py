@@ -9,10 +9,11 @@ import time
 import numpy as np
 import pytest
 
+from autosched.codegen.native import native_object
 from autosched.errors import TVMError
-from autosched.runtime import GraphModule
+from autosched.runtime import Executable, Graph, GraphModule, Node, Storage, Value
 from autosched.runtime.executor_pool import ExecutorPool
-from tests.runtime.kernels import chain
+from tests.runtime.kernels import chain, double_kernel
 
 _ROWS = 64
 
@@ -108,6 +109,22 @@ def test_what_the_first_thread_sets_counts_where_another_sets_nothing_else():
     worker.join(60)
     module.run()
     np.testing.assert_array_equal(module.get_output(0).numpy(), 0 * x + 7)
+
+
+def test_an_input_that_a_graph_overwrites_is_no_threads_but_its_own():
+    shape = (_ROWS, 64)
+    values = (
+        Value("x", shape, "float32", Storage("input", 0)),
+        Value("y", shape, "float32", Storage("input", 1)),
+        Value("z", shape, "float32", Storage("alias", 0)),
+    )
+    nodes = (Node("double", "double", (1,), (2,)),)
+    graph = Graph(values, nodes, (0, 1), (2,), 0)
+    module = GraphModule(Executable({"double": double_kernel(_ROWS)}, graph, (), native_object()))
+    x = np.ones(shape, np.float32)
+    module.run(x=x, y=x)
+    _in_threads(1, lambda _: module.run(y=10 * x))
+    np.testing.assert_array_equal(module.get_output(0).numpy(), 2 * x)
 
 
 def test_one_thread_may_set_and_another_run_and_read():

@@ -66,7 +66,7 @@ def test_where_none_runs_the_error_names_them_and_what_the_nearest_lacks(
         _ = several.here
 
 
-def test_equal_contents_are_stored_once_and_constants_are_mapped(
+def test_equal_contents_are_stored_once_and_constants_are_aligned(
     several: Variants, saved: Path, tmp_path: Path
 ) -> None:
     several.executables[V3].save(tmp_path / "one.asx")
@@ -74,7 +74,7 @@ def test_equal_contents_are_stored_once_and_constants_are_mapped(
     one, three = (tmp_path / "one.asx").stat().st_size, saved.stat().st_size
     assert n_bytes > 0 and three < 2 * one  # manifests only
     contents = load_contents(saved)
-    assert contents.constants[0].ctypes.data % 64 == 0 and not contents.constants[0].flags.owndata
+    assert contents.constants[0].ctypes.data % 64 == 0 and not contents.constants[0].flags.writeable
     np.testing.assert_array_equal(contents.constants[0], several.executables[V3].constants[0])
 
 
@@ -104,8 +104,8 @@ def test_a_manifest_that_does_not_fit_is_refused(
 ) -> None:
     write = artifact._write
 
-    def changed(path: Path, version: int, document: dict[str, object], *rest: object) -> None:
-        write(path, version, document | change, *rest)  # type: ignore[arg-type]
+    def changed(path: Path, document: dict[str, object], *rest: object) -> None:
+        write(path, document | change, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(artifact, "_write", changed)
     several.save(tmp_path / "bad.asx")
