@@ -18,7 +18,7 @@ from autosched.errors import UsageError
 
 if TYPE_CHECKING:
     from autosched.driver import TuneOptions
-    from autosched.driver.tune.shape_ranges import Ranges
+    from autosched.driver.tune.shapes import Ranges
 
 NAMES = ("shapes", "min_shapes", "opt_shapes", "max_shapes")
 
@@ -56,12 +56,12 @@ def points_of(
     if least is not None and most is not None:
         if shapes is not None:
             raise UsageError("--shapes and --min-shapes exclude each other")
-        from autosched.driver.tune.shape_ranges import between
+        from autosched.driver.tune.shapes import between
 
         shapes = between(least, most)
     if shapes is None:
         return ()
-    from autosched.driver.tune.shape_ranges import lies_in, representatives
+    from autosched.driver.tune.shapes import lies_in, representatives
 
     if best is not None and not lies_in(best, shapes):
         raise UsageError("--opt-shapes is not between --min-shapes and --max-shapes")

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 from autosched.driver.options import TuneOptions
 from autosched.driver.settings import check_runs_here, resolve_records
-from autosched.driver.tune.entry import Tuning
-from autosched.driver.tune.job import Job
 from autosched.driver.tune.report import TuneReport
+from autosched.driver.tune.tuning import Tuning
+from autosched.driver.tune.turns import TuningRun
 from autosched.env import AUTOSCHED_TUNE
 from autosched.errors import SpaceError, UsageError
 from autosched.own.compiler import COMPILER
@@ -77,8 +77,8 @@ def tune_call(
     with open_store(where) as store:
         found = resolve_records([store], predict=expected_gain).best(task, Usable(call.space, spaces.versions))
         before = {} if found.config is None else {task.key: found.config}
-        job = Job((task,), task.target, task.threads, store, options, before, spaces)
-        report = Tuning(job, None, progress, open_measurer).run()
+        tuning = Tuning((task,), task.target, task.threads, store, options, before, spaces)
+        report = TuningRun(tuning, None, progress, open_measurer).run()
     function.forget()
     return report
 

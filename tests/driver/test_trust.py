@@ -20,7 +20,7 @@ from autosched.driver.near import expected_gain
 from autosched.driver.options import TuneOptions
 from autosched.driver.settings import resolve_records
 from autosched.driver.tune.hints import is_current
-from autosched.driver.tune.job import Job
+from autosched.driver.tune.tuning import Tuning
 from autosched.errors import UntrustedError, UsageError
 from autosched.records import Record, Trust, make_record, open_store
 from autosched.target import Target
@@ -243,6 +243,6 @@ def test_tuning_notes_the_version_of_the_template(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(type(template), "version", 7, raising=False)
     task = task_of()
     with open_store(tmp_path / "r.db") as store:
-        job = Job((task,), CPU, 1, store, TuneOptions(trials=4), {})
-        made = job.record(0, Trial(job.defaults[0], Measurement(Status.OK, (1e-5,), "a test")))
+        tuning = Tuning((task,), CPU, 1, store, TuneOptions(trials=4), {})
+        made = tuning.record(0, Trial(tuning.defaults[0], Measurement(Status.OK, (1e-5,), "a test")))
     assert made.template_version == made.versions["template"] == "7" and made.versions["autosched"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from autosched.driver.build.graph import has_graph, prepare
@@ -11,29 +11,20 @@ from autosched.driver.models import as_module
 from autosched.driver.options import TuneOptions as TuneOptions
 from autosched.driver.settings import check_runs_here, resolve_records, resolve_target, resolve_threads
 from autosched.driver.tasks import extract_tasks, prepared_tasks
-from autosched.driver.tune.ahead import Lookahead
-from autosched.driver.tune.finals import Finals, looked_up
-from autosched.driver.tune.foresight import Foresight
-from autosched.driver.tune.interruption import Interruption
-from autosched.driver.tune.job import Job
+from autosched.driver.tune.finals import looked_up
 from autosched.driver.tune.model_check import ModelCheck
 from autosched.driver.tune.report import TaskReport as TaskReport
 from autosched.driver.tune.report import TuneReport as TuneReport
-from autosched.driver.tune.session import SPENT
-from autosched.driver.tune.shape_ranges import Ranges, has_ranges
-from autosched.driver.tune.shapes import at_shapes, tune_range
-from autosched.driver.tune.share import Sharing
+from autosched.driver.tune.shapes import Ranges, at_shapes, has_ranges, tune_range
+from autosched.driver.tune.tuning import Tuning
+from autosched.driver.tune.turns import OpenMeasurer, TuningRun
 from autosched.env import AUTOSCHED_TUNE
 from autosched.errors import UsageError
 from autosched.records import database_to_write, open_store
 from autosched.records.run_as import RunAsReader
-from autosched.space import Config, use_spaces
-from autosched.target import Target
-from autosched.task import Task, Trial
-from autosched.tuner.measure import ForeseeingMeasurer, LocalMeasurer, MeasureOptions, Measurer
-from autosched.tuner.scheduler import Stop, Turn
-
-OpenMeasurer = Callable[[Target, MeasureOptions], Measurer]
+from autosched.space import use_spaces
+from autosched.task import Task
+from autosched.tuner.measure import LocalMeasurer
 
 
 def tune(
@@ -68,9 +59,8 @@ def tune(
     if AUTOSCHED_TUNE.get() == "off":
         raise UsageError("tuning is switched off by AUTOSCHED_TUNE=off", hint="unset it, or set it to lookup")
     if shapes is not None and has_ranges(shapes):
-        return tune_range(
-            what, shapes, target, params=params, records=records, options=options, progress=progress, measurer=measurer
-        )
+        more: dict[str, Any] = {"params": params, "records": records, "options": options, "measurer": measurer}
+        return tune_range(tune, what, shapes, target, progress=progress, **more)
     if shapes is not None:
         what = at_shapes(what, {name: tuple(map(int, shape)) for name, shape in shapes.items()})  # type: ignore[arg-type]
     chosen = resolve_target(target)
@@ -86,8 +76,8 @@ def tune(
             reader = RunAsReader(resolve_records([store]), options.run_as)
             layouts = TunedLayouts(reader, chosen, threads)
             check, tasks = _tasks(what, args, params, layouts, threads, options)
-            job = Job(tasks, chosen, threads, store, options, looked_up(tasks, reader))
-            return Tuning(job, check, progress, measurer or LocalMeasurer).run()
+            tuning = Tuning(tasks, chosen, threads, store, options, looked_up(tasks, reader))
+            return TuningRun(tuning, check, progress, measurer or LocalMeasurer).run()
 
 
 def _tasks(
@@ -110,133 +100,3 @@ def _tasks(
             raise UsageError(f"no task {unknown[0]}", hint=f"there are 0 to {len(tasks) - 1}")
         tasks = tuple(tasks[i] for i in options.tasks)
     return check, tasks
-
-
-class Tuning:
-    """One run of the tuner over some tasks."""
-
-    def __init__(
-        self,
-        job: Job,
-        check: ModelCheck | None,
-        progress: Callable[[TuneReport], None] | None,
-        open_measurer: OpenMeasurer,
-    ):
-        self.job, self.check, self.open_measurer = job, check, open_measurer
-        self.progress = progress or (lambda report: None)
-        self.report = job.report
-        self.interruption = Interruption()
-        self.sharing = Sharing(job)
-        self.lookahead = Lookahead(job, self.sharing.ask, self._spent_s)
-        self.foresight = Foresight(job)
-
-    def run(self) -> TuneReport:
-        """Tune until a budget is used up or nothing more is expected; an interruption ends it and keeps everything."""
-        job = self.job
-        try:
-            with self.interruption, self.open_measurer(job.target, self._measure_options()) as measurer:
-                if isinstance(measurer, ForeseeingMeasurer):
-                    measurer.foresight = self.foresight
-                stop = self._search(measurer)
-                self.lookahead.end(measurer)
-                self.sharing.learn_all()
-                finals = Finals(job, measurer, self._update, is_complete=isinstance(stop, Stop))
-                finals.name_winners()
-                if self.check is not None and isinstance(stop, Stop) and job.options.verify == "model":
-                    finals.judge_in_model(self.check, lambda: self.interruption.is_asked)
-            self.report.reason = str(stop) if isinstance(stop, Stop) else "interrupted"
-        except KeyboardInterrupt:  # the second one: trials are kept, the missing winners are not named
-            self.interruption.is_asked, self.report.reason = True, "interrupted before all winners were named"
-        finally:
-            self.sharing.close()
-        self._update()
-        return self.report
-
-    def _measure_options(self) -> MeasureOptions:
-        weight_bytes = self.check.weight_bytes if self.check is not None else None
-        threads, companions = self.job.threads, self.job.options.companions(self.job.threads)
-        return MeasureOptions(threads, self.job.cache, weight_bytes, companions=companions)
-
-    def _search(self, measurer: Measurer) -> Stop | None:
-        """Take turns until there are no more; None if the user has enough."""
-        job = self.job
-        self._update()
-        while not self.interruption.is_asked:
-            turn = job.scheduler.next_turn(self._spent_s())
-            if isinstance(turn, Stop):
-                return turn
-            self._take(measurer, turn)
-        return None
-
-    def _spent_s(self) -> float:
-        """What is spent of the budget of time, with what its end will take."""
-        return self.job.session.total_s + self._finish_s()
-
-    def _finish_s(self) -> float:
-        """What naming and judging the winners will take, at most a third of the time budget: so much is kept back."""
-        job = self.job
-        if job.options.budget_s is None:
-            return 0.0
-        expected = job.naming_s()
-        if self.check is not None and job.options.verify == "model":
-            expected += 6.0 + 0.1 * len(job.tasks)
-        return min(expected, job.options.budget_s / 3)
-
-    def _take(self, measurer: Measurer, turn: Turn) -> None:
-        """One batch of one task: ask, measure, store, tell."""
-        job, begin = self.job, self.job.session.elapsed_s
-        turn, configs = self.lookahead.begin(turn)
-        i = turn.task
-        state, default = job.states[i], job.defaults[i]
-        self._update(i, "searching")
-        asked = list(configs)
-        if configs and default not in configs and job.drift.is_due(i):
-            configs = [default, *configs]
-        best_s = None if state.best_s is None else state.best_s * job.drift.factor
-        done: list[Trial] = []
-        self.foresight.begin(turn)
-        trials = self.lookahead.measure(measurer, turn, configs, best_s) if configs else ()
-        for trial in default_first(trials, default, configs):
-            if trial.config == default and trial.is_ok:
-                job.see_default(i, trial)
-            if trial.config in asked:
-                done.append(self._store(i, trial))
-                self._update(i, "searching")
-        job.tell(turn, done, job.session.elapsed_s - begin, self.foresight.n_in_turn)
-        self._update(i, "all tried" if state.is_exhausted else "waiting")
-
-    def _store(self, i: int, trial: Trial) -> Trial:
-        """Keep a trial; gives it as the search sees it."""
-        job = self.job
-        stamped = job.drift.stamp(trial)
-        job.store.add([job.record(i, stamped, {SPENT: round(job.session.total_s, 2)})])
-        status = trial.measurement.status
-        self.report.n_trials += 1
-        self.report.n_failed += status.is_failure
-        self.report.tasks[i].n_trials += 1
-        self.report.tasks[i].n_failed += status.is_failure
-        if status.is_failure:
-            self.report.failures[str(status)] = self.report.failures.get(str(status), 0) + 1
-        return job.remember(i, stamped)
-
-    def _update(self, changed: int | None = None, state: str = "") -> None:
-        if changed is not None:
-            self.report.tasks[changed].state = state
-        self.report.interrupted = self.interruption.is_asked
-        self.report.n_skipped = self.foresight.n_skipped
-        self.job.fill_report()
-        self.progress(self.report)
-
-
-def default_first(trials: Iterable[Trial], default: Config, configs: Sequence[Config]) -> Iterator[Trial]:
-    """Give trials as they come; where the default is among `configs`, the others wait until it is there."""
-    waits, held = default in configs, list[Trial]()
-    for trial in trials:
-        if waits and trial.config != default:
-            held.append(trial)
-            continue
-        yield trial
-        waits = False
-        yield from held
-        held = []
-    yield from held

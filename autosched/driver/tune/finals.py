@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from autosched.driver.build.choose import choose
 from autosched.driver.tune.border import border_knobs
-from autosched.driver.tune.job import FINALISTS, Job
 from autosched.driver.tune.model_check import MOST_SWAPS, MOST_TASKS, ModelCheck, Swap, settle
 from autosched.driver.tune.session import COMPLETE, SPENT
+from autosched.driver.tune.tuning import FINALISTS, Tuning
 from autosched.errors import AutoschedError
 from autosched.records import RecordReader
 from autosched.records.importance import knob_importance
@@ -36,44 +36,45 @@ def looked_up(tasks: Sequence[Task], reader: RecordReader) -> dict[str, Config]:
 
 
 class Finals:
-    """Names the winners of a job's tasks and judges them.
+    """Names the winners of a tuning's tasks and judges them.
 
     update       called with a task and its state
     is_complete  whether the tuning has ended by itself, which its winners' records say
     """
 
-    def __init__(self, job: Job, measurer: Measurer, update: Callable[[int, str], None], *, is_complete: bool):
-        self.job, self.measurer, self.update, self.is_complete = job, measurer, update, is_complete
+    def __init__(self, tuning: Tuning, measurer: Measurer, update: Callable[[int, str], None], *, is_complete: bool):
+        self.tuning, self.measurer, self.update, self.is_complete = tuning, measurer, update, is_complete
         self.results: dict[int, Sequence[Compared]] = {}
-        self.winners: dict[int, Config] = dict(job.named)
+        self.winners = {i: task.named for i, task in enumerate(tuning.tasks) if task.named is not None}
 
     def name_winners(self) -> None:
         """The best few and the default meet again, interleaved; ties go to the default. The heaviest tasks first."""
-        order = sorted(range(len(self.job.tasks)), key=lambda i: -self.job.states[i].weighted_s)
+        tasks = self.tuning.tasks
+        order = sorted(range(len(tasks)), key=lambda i: -tasks[i].weighted_s)
         for i in order:
             self._name(i)
 
     def _name(self, i: int) -> None:
-        job, report = self.job, self.job.report.tasks[i]
-        ranked = sorted((t for t in job.trials[i].values() if t.is_ok), key=lambda t: t.median_s)
-        others = [t for t in ranked if t.config != job.defaults[i]][:FINALISTS]
+        task, report = self.tuning.tasks[i], self.tuning.tasks[i].report
+        ranked = sorted((t for t in task.trials.values() if t.is_ok), key=lambda t: t.median_s)
+        others = [t for t in ranked if t.config != task.default][:FINALISTS]
         finalists = [t.config for t in others if t.median_s <= HOPELESS * others[0].median_s]
-        named = job.named.get(i)
-        if named is not None and i in job.settled and not report.n_trials:
+        named = task.named
+        if named is not None and task.is_settled and not report.n_trials:
             report.config = str(named)
             return self.update(i, "done before")
-        if not finalists and job.states[i].default_s is None:
-            return self.update(i, "nothing worked" if job.trials[i] else "not reached")
-        if named is not None and named not in (job.defaults[i], *finalists):
+        if not finalists and task.default_s is None:
+            return self.update(i, "nothing worked" if task.trials else "not reached")
+        if named is not None and named not in (task.default, *finalists):
             finalists.append(named)
         self.update(i, "verifying")
-        self._decide(i, self._confirmed(i, self.measurer.compare(job.tasks[i], [job.defaults[i], *finalists])))
+        self._decide(i, self._confirmed(i, self.measurer.compare(task.task, [task.default, *finalists])))
 
     def _confirmed(self, i: int, results: Sequence[Compared]) -> Sequence[Compared]:
         """The results, where what beats the default has done so twice: among several, one easily does it by chance."""
         default, *others = results
         while default.trial.is_ok and (winner := best_of([default, *others])):
-            _, again = self.measurer.compare(self.job.tasks[i], [default.config, others[winner - 1].config])
+            _, again = self.measurer.compare(self.tuning.tasks[i].task, [default.config, others[winner - 1].config])
             if again.is_faster:
                 break
             others[winner - 1] = again
@@ -81,78 +82,83 @@ class Finals:
 
     def _decide(self, i: int, results: Sequence[Compared]) -> None:
         """Store the winner of a comparison, and what failed in it though it had worked before."""
-        job, winner = self.job, best_of(results)
-        how = {SPENT: round(job.session.total_s, 2)} | ({COMPLETE: True} if self.is_complete else {})
+        tuning, task, winner = self.tuning, self.tuning.tasks[i], best_of(results)
+        how = {SPENT: round(tuning.session.total_s, 2)} | ({COMPLETE: True} if self.is_complete else {})
         kept = [number for number, r in enumerate(results) if number == winner or r.trial.measurement.status.is_failure]
         wins = {number: number == winner and results[number].trial.is_ok for number in kept}
-        job.store.add([job.record(i, results[n].trial, how, is_winner=wins[n]) for n in kept])
+        tuning.store.add([tuning.record(i, results[n].trial, how, is_winner=wins[n]) for n in kept])
         if not results[winner].trial.is_ok:
             return self.update(i, "nothing worked")
         self.results[i] = results
-        job.states[i].default_s = results[0].trial.median_s if results[0].trial.is_ok else None
+        task.default_s = results[0].trial.median_s if results[0].trial.is_ok else None
         self._crown(i, results[winner])
 
     def _crown(self, i: int, winner: Compared) -> None:
-        job, report = self.job, self.job.report.tasks[i]
+        task = self.tuning.tasks[i]
         self.winners[i] = winner.config
-        report.importance = tuple(knob_importance(list(job.trials[i].values())))
-        report.config = str(winner.config)
-        report.border = border_knobs(job.spaces[i], winner.config, job.source.listed)
-        job.states[i].best_s = winner.trial.median_s
-        self.update(i, "done: default is best" if winner.config == job.defaults[i] else "done")
+        task.report.importance = tuple(knob_importance(list(task.trials.values())))
+        task.report.config = str(winner.config)
+        task.report.border = border_knobs(task.space, winner.config, self.tuning.source.listed)
+        task.best_s = winner.trial.median_s
+        self.update(i, "done: default is best" if winner.config == task.default else "done")
 
     def judge_in_model(self, check: ModelCheck, is_asked: Callable[[], bool]) -> None:
         """Swap finalists into the built model, and take back what makes it slower.
 
         is_asked  whether the user wants an end
         """
-        job = self.job
+        tuning = self.tuning
         if not self.results:
             return
-        before = dict(job.before)
-        after = before | {job.tasks[i].key: config for i, config in self.winners.items()}
-        for task, default in zip(job.tasks, job.defaults, strict=True):
-            if before.get(task.key, default) == after.get(task.key, default):  # no difference: none to measure
-                after.pop(task.key, None)
-                after |= {task.key: before[task.key]} if task.key in before else {}
-        begin = job.session.elapsed_s
+        before = dict(tuning.before)
+        after = before | {tuning.tasks[i].task.key: config for i, config in self.winners.items()}
+        for task in tuning.tasks:
+            key, default = task.task.key, task.default
+            if before.get(key, default) == after.get(key, default):  # no difference: none to measure
+                after.pop(key, None)
+                after |= {key: before[key]} if key in before else {}
+        begin = tuning.session.elapsed_s
 
         def has_time(seconds: float) -> bool:
-            left = job.report.left_s if job.options.budget_s is not None else MODEL_S + begin - job.session.elapsed_s
-            job.fill_report()
+            left = (
+                tuning.report.left_s
+                if tuning.options.budget_s is not None
+                else MODEL_S + begin - tuning.session.elapsed_s
+            )
+            tuning.fill_report()
             return left is not None and left > seconds and not is_asked()
 
         try:
-            chosen, job.report.model = settle(check, before, after, self._swaps(), has_time)
+            chosen, tuning.report.model = settle(check, before, after, self._swaps(), has_time)
         except AutoschedError as error:  # a model that cannot be built or run as one graph
-            job.report.notes.append(f"the winners were not judged inside the model: {error.line}")
+            tuning.report.notes.append(f"the winners were not judged inside the model: {error.line}")
             return
         self._take_back(chosen, after)
 
     def _swaps(self) -> list[Swap]:
         """What else the heaviest tasks could use: finalists that are nearly as fast, and the default."""
-        job = self.job
-        heaviest = sorted(self.results, key=lambda i: -job.states[i].weighted_s)[:MOST_TASKS]
+        tasks = self.tuning.tasks
+        heaviest = sorted(self.results, key=lambda i: -tasks[i].weighted_s)[:MOST_TASKS]
         swaps = []
         for i in heaviest:
             best = min(r.ratio for r in self.results[i])
             near = sorted((r for r in self.results[i] if r.trial.is_ok), key=lambda r: r.ratio)
             others = [r.config for r in near if r.config != self.winners[i] and r.ratio <= NEAR * best][:MOST_SWAPS]
-            swaps += [Swap(job.tasks[i].key, job.tasks[i].name, config) for config in others]
+            swaps += [Swap(tasks[i].task.key, tasks[i].name, config) for config in others]
         return swaps
 
     def _take_back(self, chosen: Mapping[str, Config], after: Mapping[str, Config]) -> None:
         """Make winners of what was better inside the model."""
-        job = self.job
+        tuning = self.tuning
         for i, results in self.results.items():
-            task, default = job.tasks[i], job.defaults[i]
-            config = chosen.get(task.key, default)
-            if config == after.get(task.key, default):
+            key, default = tuning.tasks[i].task.key, tuning.tasks[i].default
+            config = chosen.get(key, default)
+            if config == after.get(key, default):
                 continue
             better = next((r for r in results if r.config == config and r.trial.is_ok), None)
             if better is not None:
-                how = {SPENT: round(job.session.total_s, 2), "in_model": True} | {COMPLETE: True}
-                job.store.add([job.record(i, better.trial, how, is_winner=True)])
+                how = {SPENT: round(tuning.session.total_s, 2), "in_model": True} | {COMPLETE: True}
+                tuning.store.add([tuning.record(i, better.trial, how, is_winner=True)])
                 self._crown(i, better)
 
 

@@ -3,7 +3,7 @@
 Compiling tells how a kernel's loops use the caches and which instructions its hot loop has, registers on the stack
 among them. One model of all trials of a run, whatever their task, and of other workloads' records says from that how
 long a kernel takes, measured by its task's default. What it is sure of to take more than twice the best time costs its
-compilation and nothing more: it is no trial, has no record, and the search is told nothing of it. At least half of a
+compilation and nothing more: it is no trial, has no record, and the search does not hear of it. At least half of a
 turn is measured.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from autosched.driver.tune.hints import is_current
-from autosched.driver.tune.job import Job
+from autosched.driver.tune.tuning import TunedTask, Tuning
 from autosched.records import RecordFilter
 from autosched.task import Trial
 from autosched.tuner.cost_model import BuiltModel, built_features
@@ -33,11 +33,11 @@ AGAIN = 0.15  # share of new trials after which the model learns again
 
 
 class Foresight:
-    """See `tuner.measure.Foresight`; of the tasks of a job."""
+    """See `tuner.measure.Foresight`; of the tasks of a tuning."""
 
-    def __init__(self, job: Job):
-        self._job = job
-        self._index = {id(task): i for i, task in enumerate(job.tasks)}
+    def __init__(self, tuning: Tuning):
+        self._tuning = tuning
+        self._index = {id(known.task): known for known in tuning.tasks}
         self._model, self._n_tried, self._has_learnt = BuiltModel(), 0, False
         self._left = 0
         self.n_skipped, self.n_in_turn = 0, 0  # in all, and in this turn
@@ -48,11 +48,11 @@ class Foresight:
 
     def is_hopeless(self, built: Built, best_s: float | None) -> bool:
         """Whether a candidate is not worth being measured."""
-        i = self._index[id(built.candidate.task)]
-        default_s = self._job.states[i].default_s
-        if best_s is None or default_s is None or not self._left or built.candidate.config == self._job.defaults[i]:
+        task = self._index[id(built.candidate.task)]
+        default_s = task.default_s
+        if best_s is None or default_s is None or not self._left or built.candidate.config == task.default:
             return False
-        columns = columns_of(self._default(i), built.features)
+        columns = columns_of(_default(task), built.features)
         if columns is None or not self._learn():
             return False
         mean, deviation = self._model.predict(columns[None])
@@ -65,10 +65,10 @@ class Foresight:
 
     def _learn(self) -> bool:
         """Learn from the trials so far where many are new; gives whether there were enough."""
-        n = sum(map(len, self._job.trials))
+        n = sum(len(task.trials) for task in self._tuning.tasks)
         if n and n > self._n_tried * (1 + AGAIN):
             self._n_tried = n
-            here = [pair for i in range(len(self._job.tasks)) for pair in told(self._default(i), self._trials(i))]
+            here = [pair for task in self._tuning.tasks for pair in examples(_default(task), task.trials.values())]
             known = [*self._elsewhere, *here[-MOST:]]
             self._has_learnt = len(known) >= LEAST
             if self._has_learnt:
@@ -78,29 +78,28 @@ class Foresight:
     @cached_property
     def _elsewhere(self) -> list[tuple[np.ndarray, float]]:
         """What the database holds of other workloads, of whatever operator, measured here on as many threads."""
-        job = self._job
-        if not job.options.hints:
+        tuning = self._tuning
+        if not tuning.options.hints:
             return []
-        here, own = job.target.fingerprint(), {task.key for task in job.tasks}
+        here, own = tuning.target.fingerprint(), {task.task.key for task in tuning.tasks}
         others = [
-            s for s in job.store.tasks() if (s.device, s.threads) == (here, job.threads) and s.workload not in own
+            s for s in tuning.store.tasks() if (s.device, s.threads) == (here, tuning.threads) and s.workload not in own
         ]
         found: list[tuple[np.ndarray, float]] = []
         for summary in sorted(others, key=lambda summary: summary.last_time)[-MOST_WORKLOADS:]:
             records = [
                 record
-                for record in job.store.records(RecordFilter(workload=summary.workload))
-                if (record.device, record.threads) == (here, job.threads) and is_current(record, job.source.versions)
+                for record in tuning.store.records(RecordFilter(workload=summary.workload))
+                if (record.device, record.threads) == (here, tuning.threads)
+                and is_current(record, tuning.source.versions)
             ]
             default = next((record.trial for record in records if record.is_default), None)
-            found += list(told(default, [record.trial for record in records]))[-MOST // MOST_WORKLOADS :]
+            found += list(examples(default, [record.trial for record in records]))[-MOST // MOST_WORKLOADS :]
         return found
 
-    def _default(self, i: int) -> Trial | None:
-        return self._job.trials[i].get(self._job.defaults[i])
 
-    def _trials(self, i: int) -> Iterable[Trial]:
-        return self._job.trials[i].values()
+def _default(task: TunedTask) -> Trial | None:
+    return task.trials.get(task.default)
 
 
 def columns_of(default: Trial | None, known: Mapping[str, Any]) -> np.ndarray | None:
@@ -110,7 +109,7 @@ def columns_of(default: Trial | None, known: Mapping[str, Any]) -> np.ndarray | 
     return None if own is None or base is None else np.concatenate([own, own - base])
 
 
-def told(default: Trial | None, trials: Iterable[Trial]) -> Iterator[tuple[np.ndarray, float]]:
+def examples(default: Trial | None, trials: Iterable[Trial]) -> Iterator[tuple[np.ndarray, float]]:
     """A task's trials: what was known of them before they ran, and the logarithms of their times by its default's."""
     if default is None or not default.is_ok:
         return

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from autosched.driver.build.tuned_layouts import TunedLayouts
 from autosched.driver.model_files import as_model, load_model
@@ -19,11 +19,11 @@ from autosched.driver.models import as_module
 from autosched.driver.options import TuneOptions
 from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
 from autosched.driver.tasks import extract_tasks
-from autosched.driver.tune.job import Job
 from autosched.driver.tune.report import TuneReport
 from autosched.driver.tune.session import COMPLETE, SPENT
 from autosched.driver.tune.several import share
-from autosched.driver.tune.shape_ranges import Ranges, Shapes, representatives
+from autosched.driver.tune.tuning import Tuning
+from autosched.errors import UsageError
 from autosched.ir import IRModule
 from autosched.records import database_to_write, open_store
 from autosched.records.near import RANGE, sizes_of, what_must_agree
@@ -32,9 +32,10 @@ from autosched.task import Task
 from autosched.tuner.measure import LocalMeasurer, MeasureOptions, Measurer
 from autosched.tuner.measure.compare import Compared
 
-NOISE = 0.03  # a configuration that takes so much more of the default's time than the best one is as good
-
+Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 Load = Callable[[Shapes], IRModule]
+
+NOISE = 0.03  # a configuration that takes so much more of the default's time than the best one is as good
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Rule:
 
 
 def tune_range(
+    tune: Callable[..., TuneReport],
     what: Any,
     ranges: Ranges,
     target: Any = None,
@@ -75,10 +77,9 @@ def tune_range(
 ) -> TuneReport:
     """Tune a model with symbolic sizes, or a file of one, for all shapes of some ranges: `tune(…, shapes=ranges)`.
 
+    tune     tunes the model at one shape
     returns  one report of the tasks at all representative shapes; the rules are among its notes
     """
-    from autosched.driver.tune.entry import tune
-
     options, points = options or TuneOptions(), representatives(ranges)
 
     def load(shapes: Shapes) -> IRModule:
@@ -146,10 +147,10 @@ def settle(
             extract_tasks(load(point), chosen, threads=threads, params=params, layouts=layouts) for point in points
         ]
         families = families_of(found)
-        job = Job([task for family in families for task in family], chosen, threads, store, options, {})
-        how = MeasureOptions(threads, job.cache, companions=options.companions(threads))
+        tuning = Tuning([task for family in families for task in family], chosen, threads, store, options, {})
+        how = MeasureOptions(threads, tuning.cache, companions=options.companions(threads))
         with (measurer or LocalMeasurer)(chosen, how) as opened:
-            return tuple(_settle(job, family, opened) for family in families)
+            return tuple(_settle(tuning, family, opened) for family in families)
 
 
 def families_of(tasks: Sequence[Sequence[Task]]) -> list[list[Task]]:
@@ -161,12 +162,12 @@ def families_of(tasks: Sequence[Sequence[Task]]) -> list[list[Task]]:
     return [list(family.values()) for family in families.values() if len(family) > 1]
 
 
-def _settle(job: Job, family: Sequence[Task], measurer: Measurer) -> Rule:
+def _settle(tuning: Tuning, family: Sequence[Task], measurer: Measurer) -> Rule:
     """The rule of one kernel, measured and stored."""
-    index = [job.tasks.index(task) for task in family]
-    winners = [job.named[i] for i in index if i in job.named and job.named[i] != job.defaults[i]]
-    options = list(dict.fromkeys(winners))
-    results = [_compare(job, i, options, measurer) for i in index]
+    index = [i for i, known in enumerate(tuning.tasks) if any(known.task is task for task in family)]
+    winners = [(tuning.tasks[i].named, tuning.tasks[i].default) for i in index]
+    options = list(dict.fromkeys(named for named, default in winners if named is not None and named != default))
+    results = [_compare(tuning, i, options, measurer) for i in index]
     picked = pick([[found.ratio for found in row] for row in results])
     sizes = list(zip(*(sizes_of(task.workload) for task in family), strict=True))
     extent = {"low": [min(size) for size in sizes], "high": [max(size) for size in sizes]}
@@ -174,17 +175,19 @@ def _settle(job: Job, family: Sequence[Task], measurer: Measurer) -> Rule:
     for i, row, number in zip(index, results, picked, strict=True):
         used = row[number]
         if used.trial.is_ok:
-            facts = {RANGE: extent, SPENT: round(job.session.total_s, 2), COMPLETE: True}
-            job.store.add([job.record(i, used.trial, facts, is_winner=True)])
-        places.append((str(job.tasks[i].workload), "the default" if number == 0 else str(used.config), used.ratio))
+            facts = {RANGE: extent, SPENT: round(tuning.session.total_s, 2), COMPLETE: True}
+            tuning.store.add([tuning.record(i, used.trial, facts, is_winner=True)])
+        places.append(
+            (str(tuning.tasks[i].task.workload), "the default" if number == 0 else str(used.config), used.ratio)
+        )
     return Rule(family[0].name, tuple(places))
 
 
-def _compare(job: Job, i: int, options: Sequence[Config], measurer: Measurer) -> list[Compared]:
+def _compare(tuning: Tuning, i: int, options: Sequence[Config], measurer: Measurer) -> list[Compared]:
     """The default and each of the options at one shape, measured in turn."""
-    default = job.defaults[i]
+    default = tuning.tasks[i].default
     others = [config for config in options if config != default]
-    first, *rest = measurer.compare(job.tasks[i], [default, *others])
+    first, *rest = measurer.compare(tuning.tasks[i].task, [default, *others])
     by_config = {found.config: found for found in rest}
     return [first, *(by_config.get(config, first) for config in options)]
 
@@ -203,3 +206,68 @@ def pick(costs: Sequence[Sequence[float]], noise: float = NOISE) -> list[int]:
         kept.append(best)
         left = {i for i in left if best not in allowed[i]}
     return [min((o for o in kept if o in allowed[i]), key=lambda o: (row[o], o)) for i, row in enumerate(costs)]
+
+
+Ranges: TypeAlias = Mapping[str, tuple[int | range, ...]]
+
+MOST_SHAPES = 8
+
+
+def has_ranges(shapes: Ranges | None) -> bool:
+    """Whether any size is a range."""
+    return any(isinstance(size, range) for shape in (shapes or {}).values() for size in shape)
+
+
+def representatives(ranges: Ranges, also: Shapes | None = None) -> tuple[dict[str, tuple[int, ...]], ...]:
+    """The shapes to tune for: the ends, and powers of two between them, so that no size is more than twice away.
+
+    also  one shape more, which is wanted most
+    Several ranges grow together, as they do where they are one size of the model. Raises UsageError for an empty range.
+    """
+    sizes = {dim: _sizes(dim) for shape in ranges.values() for dim in shape if isinstance(dim, range)}
+    n = min(max((len(found) for found in sizes.values()), default=1), MOST_SHAPES)
+
+    def at(dim: int | range, k: int) -> int:
+        if not isinstance(dim, range):
+            return dim
+        found = sizes[dim]
+        return found[round(k * (len(found) - 1) / (n - 1))] if n > 1 else found[0]
+
+    points = [{name: tuple(at(dim, k) for dim in shape) for name, shape in ranges.items()} for k in range(n)]
+    if also is not None and dict(also) not in points:
+        points.append(dict(also))
+    return tuple(sorted(points, key=lambda point: list(point.values())))
+
+
+def _sizes(dim: range) -> tuple[int, ...]:
+    """The ends of a range and every second power of two between them."""
+    if not dim or dim.step != 1 or dim.start < 1:
+        raise UsageError(f"sizes {dim} are no range of sizes", hint="write range(1, 513) for 1 to 512")
+    low, high = dim.start, dim[-1]
+    powers = (1 << k for k in range(0, high.bit_length(), 2))
+    return tuple(sorted({low, high, *(size for size in powers if low < size < high)}))
+
+
+def between(least: Shapes, most: Shapes) -> dict[str, tuple[int | range, ...]]:
+    """The ranges from one shape of each input to another. Raises UsageError where they do not belong together."""
+    if least.keys() != most.keys():
+        raise UsageError("least and largest shapes are of different inputs", hint="give both for the same ones")
+    found: dict[str, tuple[int | range, ...]] = {}
+    for name, low in least.items():
+        high = most[name]
+        if len(low) != len(high) or any(a > b for a, b in zip(low, high, strict=True)):
+            raise UsageError(f"shapes of '{name}' from {low} to {high} are no range")
+        found[name] = tuple(a if a == b else range(a, b + 1) for a, b in zip(low, high, strict=True))
+    return found
+
+
+def lies_in(shape: Shapes, ranges: Ranges) -> bool:
+    """Whether a shape of each input is one of those that ranges allow."""
+    return shape.keys() == ranges.keys() and all(
+        len(sizes) == len(ranges[name])
+        and all(
+            size in dim if isinstance(dim, range) else size == dim
+            for size, dim in zip(sizes, ranges[name], strict=True)
+        )
+        for name, sizes in shape.items()
+    )

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from autosched.driver.tune.finals import Finals, best_of
-from autosched.driver.tune.job import Job
+from autosched.driver.tune.tuning import Tuning
 from autosched.space import Config
 from autosched.task import Measurement, Status
 from autosched.tuner.measure import Compared, Measurer
@@ -35,7 +35,10 @@ class Second:
 
 def winner(first: Sequence[Compared], second: Second) -> Config:
     finals = Finals(
-        cast(Job, SimpleNamespace(tasks=["task"], named={})), cast(Measurer, second), lambda *_: None, is_complete=True
+        cast(Tuning, SimpleNamespace(tasks=[SimpleNamespace(task="task", named=None)])),
+        cast(Measurer, second),
+        lambda *_: None,
+        is_complete=True,
     )
     results = finals._confirmed(0, first)
     return cast(Config, results[best_of(results)].config)

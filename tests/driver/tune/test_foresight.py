@@ -44,51 +44,52 @@ def config(fmas: int, spills: int) -> Config:
 
 
 class Known:
-    """A job of one task with trials."""
+    """A tuning of one task with trials."""
 
     def __init__(self, n: int, **how: Any):
-        self.tasks: tuple[Any, ...] = (object(),)
         self.store: Any = None
         self.source: Any = None
         self.target: Any = None
         self.threads = 1
-        self.defaults = [config(4, 0)]
         rng = np.random.default_rng(0)
         pairs = [(4, 0), *((int(f), int(f * s)) for f, s in zip(rng.integers(2, 25, n), rng.choice([0, 0, 1, 2], n)))]
         trials = [
             Trial(config(*pair), Measurement(Status.OK, (time_s(*pair),), how=known(*pair) | how)) for pair in pairs
         ]
-        self.trials = [{trial.config: trial for trial in trials}]
-        self.states = [SimpleNamespace(default_s=time_s(4, 0))]
+        known_trials = {trial.config: trial for trial in trials}
+        self.task: Any = SimpleNamespace(
+            task=object(), default=config(4, 0), trials=known_trials, default_s=time_s(4, 0)
+        )
+        self.tasks = [self.task]
         self.options = SimpleNamespace(hints=False)
 
     def built(self, fmas: int, spills: int, **features: Any) -> Built:
-        return Built(Candidate(self.tasks[0], config(fmas, spills)), None, features=known(fmas, spills) | features)
+        return Built(Candidate(self.task.task, config(fmas, spills)), None, features=known(fmas, spills) | features)
 
 
-def foresight(job: Known, n: int = 8) -> Foresight:
-    made = Foresight(job)  # type: ignore[arg-type]
+def foresight(tuning: Known, n: int = 8) -> Foresight:
+    made = Foresight(tuning)  # type: ignore[arg-type]
     made.begin(Turn(0, n))
     return made
 
 
 def test_what_spills_in_its_hot_loop_is_hopeless_where_that_was_slow() -> None:
-    job, best_s = Known(60), 1.1e-3
-    found = foresight(job)
-    assert found.is_hopeless(job.built(20, 39), best_s) and not found.is_hopeless(job.built(20, 0), best_s)
+    tuning, best_s = Known(60), 1.1e-3
+    found = foresight(tuning)
+    assert found.is_hopeless(tuning.built(20, 39), best_s) and not found.is_hopeless(tuning.built(20, 0), best_s)
     assert (found.n_skipped, found.n_in_turn) == (1, 1)
 
 
 def test_what_is_slow_but_not_twice_as_slow_is_measured() -> None:
-    job = Known(60)
-    assert not foresight(job).is_hopeless(job.built(2, 0), 1.1e-3)
-    assert not foresight(job).is_hopeless(job.built(20, 39), 4e-3)
+    tuning = Known(60)
+    assert not foresight(tuning).is_hopeless(tuning.built(2, 0), 1.1e-3)
+    assert not foresight(tuning).is_hopeless(tuning.built(20, 39), 4e-3)
 
 
 def test_nothing_is_hopeless_without_trials_times_or_features() -> None:
-    job = Known(60)
-    assert not foresight(job).is_hopeless(job.built(20, 39), None)
-    assert not foresight(job).is_hopeless(job.built(20, 39, instructions=()), 1.1e-3)
+    tuning = Known(60)
+    assert not foresight(tuning).is_hopeless(tuning.built(20, 39), None)
+    assert not foresight(tuning).is_hopeless(tuning.built(20, 39, instructions=()), 1.1e-3)
     few = Known(LEAST // 2)
     assert not foresight(few).is_hopeless(few.built(20, 39), 1.1e-3)
     old = Known(60, instructions=None)
@@ -96,20 +97,20 @@ def test_nothing_is_hopeless_without_trials_times_or_features() -> None:
 
 
 def test_at_least_half_of_a_turn_is_measured_and_the_default_always() -> None:
-    job = Known(60)
-    found = foresight(job, 4)
-    said = [found.is_hopeless(job.built(fmas, 2 * fmas), 1.1e-3) for fmas in (16, 17, 18, 19)]
+    tuning = Known(60)
+    found = foresight(tuning, 4)
+    said = [found.is_hopeless(tuning.built(fmas, 2 * fmas), 1.1e-3) for fmas in (16, 17, 18, 19)]
     assert said == [True, True, False, False]
     found.begin(Turn(0, 4))
     assert found.n_in_turn == 0 and found.n_skipped == 2
-    job.defaults = [config(20, 39)]
-    assert not found.is_hopeless(job.built(20, 39), 1.1e-3)
+    tuning.task.default = config(20, 39)
+    assert not found.is_hopeless(tuning.built(20, 39), 1.1e-3)
 
 
 def test_records_of_other_workloads_are_learned_from(tmp_path: Path) -> None:
     one, other = matmul_task(), matmul_task(64, 64, 64)
-    here, (trials, default) = Known(0), (Known(60).trials[0], Known(60).defaults[0])
-    here.tasks, here.threads, here.target = (one,), one.threads, one.target
+    here, (trials, default) = Known(0), (Known(60).task.trials, Known(60).task.default)
+    here.task.task, here.threads, here.target = one, one.threads, one.target
     here.options.hints, here.source = True, SimpleNamespace(versions={})
     with open_store(tmp_path / "r.db") as store:
         here.store = store

@@ -10,7 +10,7 @@ import numpy as np
 import autosched
 from autosched.driver import TuneOptions, extract_tasks
 from autosched.driver.tune.hints import describe_with, find_hints, sizes_of
-from autosched.driver.tune.job import Job
+from autosched.driver.tune.tuning import Tuning
 from autosched.records import Record, make_record, open_store
 from autosched.space import Config
 from autosched.target import Target
@@ -58,8 +58,8 @@ def test_hints_can_be_left_out(tmp_path: Path) -> None:
     with open_store(tmp_path / "r.db") as store:
         store.add(make_records(other))
         for hints in (True, False):
-            job = Job([task], CPU, 1, store, TuneOptions(trials=5, hints=hints, strategy="random"), {})
-            assert bool(job._hints(0)) == hints
+            tuning = Tuning([task], CPU, 1, store, TuneOptions(trials=5, hints=hints, strategy="random"), {})
+            assert bool(tuning._hints(0)) == hints
 
 
 def test_trials_of_this_run_count_too(tmp_path: Path) -> None:
@@ -74,22 +74,22 @@ def test_only_records_of_this_version_and_cache_state_are_facts(tmp_path: Path) 
     task, _ = tasks()
     with open_store(tmp_path / "r.db") as store:
         store.add(make_records(task, versions={"autosched": "0.0.1"}))
-        job = Job([task], CPU, 1, store, TuneOptions(trials=5), {})
-        assert job.trials == [{}] and job.states[0].n_known == 0
+        tuning = Tuning([task], CPU, 1, store, TuneOptions(trials=5), {})
+        assert tuning.tasks[0].trials == {} and tuning.tasks[0].n_known == 0
         store.add(make_records(task))
-        assert Job([task], CPU, 1, store, TuneOptions(trials=5), {}).states[0].n_known == 8
-        cold = Job([task], CPU, 1, store, TuneOptions(trials=5, cache="cold"), {})
-        assert cold.cache == "cold" and cold.states[0].n_known == 0
+        assert Tuning([task], CPU, 1, store, TuneOptions(trials=5), {}).tasks[0].n_known == 8
+        cold = Tuning([task], CPU, 1, store, TuneOptions(trials=5, cache="cold"), {})
+        assert cold.cache == "cold" and cold.tasks[0].n_known == 0
 
 
 def test_what_a_build_would_use_is_tried_early(tmp_path: Path) -> None:
     task, _ = tasks()
     known = space_for(task.func, CPU).sample(__import__("numpy").random.default_rng(3), 1)[0]
     with open_store(tmp_path / "r.db") as store:
-        job = Job([task], CPU, 1, store, TuneOptions(trials=5), {task.key: known})
-        asked = job.ask(0, 8)
-        assert asked[:2] == [job.defaults[0], known] and len(set(asked)) == len(asked)
-        foreign = Job([task], CPU, 1, store, TuneOptions(trials=5), {task.key: Config("conv2d", {})})
+        tuning = Tuning([task], CPU, 1, store, TuneOptions(trials=5), {task.key: known})
+        asked = tuning.ask(0, 8)
+        assert asked[:2] == [tuning.defaults[0], known] and len(set(asked)) == len(asked)
+        foreign = Tuning([task], CPU, 1, store, TuneOptions(trials=5), {task.key: Config("conv2d", {})})
         assert Config("conv2d", {}) not in foreign.ask(0, 8)
 
 
@@ -103,7 +103,7 @@ def test_until_zero_stops_no_task_either(tmp_path: Path) -> None:
     task, _ = tasks()
     with open_store(tmp_path / "r.db") as store:
         for until, task_until in ((0.0, 0.0), (0.01, 0.005), (0.001, 0.001)):
-            options = Job([task], CPU, 1, store, TuneOptions(until=until), {}).scheduler.options
+            options = Tuning([task], CPU, 1, store, TuneOptions(until=until), {}).scheduler.options
             assert (options.until, options.task_until) == (until, task_until)
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from autosched.driver.tune.shape_ranges import between, has_ranges, lies_in, representatives
+from autosched.driver.tune.shapes import between, has_ranges, lies_in, representatives
 from autosched.errors import UsageError
 
 

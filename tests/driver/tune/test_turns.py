@@ -10,7 +10,6 @@ import pytest
 
 import autosched
 from autosched.driver import TuneOptions
-from autosched.driver.tune.ahead import Lookahead
 from autosched.records import open_store
 from autosched.space import Config
 from autosched.target import Target
@@ -97,4 +96,3 @@ def test_other_measurers_are_not_asked_to_look_ahead(tmp_path: Path) -> None:
 
 def test_the_local_one_looks_ahead() -> None:
     assert issubclass(LocalMeasurer, AheadMeasurer)
-    assert Lookahead.__doc__

@@ -1,4 +1,4 @@
-"""What a tuning takes over from the database, every configuration by itself; and what it tells once."""
+"""What a tuning takes over from the database, every configuration by itself; and what it notes once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from autosched.driver.build.choose import make_task
 from autosched.driver.options import TuneOptions
 from autosched.driver.task_space import space_of
-from autosched.driver.tune.job import Job
+from autosched.driver.tune.tuning import Tuning
 from autosched.records import make_record, open_store
 from autosched.space import use_spaces
 from autosched.target import Target
@@ -52,21 +52,21 @@ def test_a_longer_list_of_candidates_measures_only_what_is_new(tmp_path: Path) -
         store.add([make_record(task, Trial(*pair)) for pair in zip(known, measured, strict=True)])
         with use_spaces(long):
             space = space_of(task)
-            job = Job([task], CPU, 1, store, TuneOptions(strategy="random"), {})
+            tuning = Tuning([task], CPU, 1, store, TuneOptions(strategy="random"), {})
             asked = []
-            while batch := job.ask(0, 50):
+            while batch := tuning.ask(0, 50):
                 asked += batch
-    assert job.states[0].n_known == len(known) > 4
+    assert tuning.tasks[0].n_known == len(known) > 4
     assert len(asked) == len(set(asked)) and set(asked) == set(space) - set(known)
     assert asked and {config["rows"] for config in asked} == {3}
 
 
-def test_a_drift_is_told_once(tmp_path: Path) -> None:
+def test_a_drift_is_noted_once(tmp_path: Path) -> None:
     task = make_task(matmul(), CPU, name="main", cache="warm")
     with open_store(tmp_path / "r.db") as store:
-        job = Job([task], CPU, 1, store, TuneOptions(), {})
+        tuning = Tuning([task], CPU, 1, store, TuneOptions(), {})
         for factor in (1.0, 1.02, 1.1, 1.2):
-            job.see_default(0, Trial(job.defaults[0], Measurement(Status.OK, (factor * 1e-4,))))
-            told = sum("speed has drifted" in note for note in job.report.notes)
-            assert told == (factor > 1.03)
-    assert abs(job.report.drift - 0.2) < 1e-9
+            tuning.see_default(0, Trial(tuning.tasks[0].default, Measurement(Status.OK, (factor * 1e-4,))))
+            noted = sum("speed has drifted" in note for note in tuning.report.notes)
+            assert noted == (factor > 1.03)
+    assert abs(tuning.report.drift - 0.2) < 1e-9
