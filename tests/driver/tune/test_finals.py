@@ -34,12 +34,8 @@ class Second:
 
 
 def winner(first: Sequence[Compared], second: Second) -> Config:
-    finals = Finals(
-        cast(Tuning, SimpleNamespace(tasks=[SimpleNamespace(task="task", named=None)])),
-        cast(Measurer, second),
-        lambda *_: None,
-        is_complete=True,
-    )
+    tuning = cast(Tuning, SimpleNamespace(tasks=[SimpleNamespace(task="task", named=None)]))
+    finals = Finals(tuning, cast(Measurer, second), lambda *_: None, is_complete=True)
     results = finals._confirmed(0, first)
     return cast(Config, results[best_of(results)].config)
 
