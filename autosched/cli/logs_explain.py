@@ -26,6 +26,7 @@ COLUMNS = (
     Column("workload", "workload", workload_text),
     Column("verdict", "verdict"),
     Column("trust", "trust"),
+    Column("rule", "found by"),
     Column("origin", "from"),
     Column("template", "template"),
     Column("knobs", "knobs", knobs_text),
@@ -75,12 +76,12 @@ class Gains:
     """What tuning is expected to gain, from the statistics of the databases that a reader asks."""
 
     def __init__(self, reader: RecordReader, threads: int):
-        from autosched.records.like import leaves
+        from autosched.records.lookup import sources
         from autosched.records.sql import SqlStore
         from autosched.records.statistics import task_statistics
         from autosched.task import Workload
 
-        stores = [part for part in leaves(reader) if isinstance(part, SqlStore)]
+        stores = [part for part in sources(reader) if isinstance(part, SqlStore)]
         self.stores, self.threads = stores, threads
         self.known: dict[tuple[str, Any], float] = {}
         saved: dict[str, list[float]] = {}
@@ -151,6 +152,7 @@ def _rows(task: Task, found: Any, considered: Any, gains: Gains, default: Any) -
             "workload": task.key,
             "verdict": item.verdict,
             "trust": str(found.trust if item.verdict == "used" else item.trust or "") or None,
+            "rule": found.rule or None if item.verdict == "used" else None,
             "origin": item.origin,
             "template": item.record.config.template,
             "knobs": dict(item.record.config.knobs),
@@ -166,6 +168,7 @@ def _rows(task: Task, found: Any, considered: Any, gains: Gains, default: Any) -
             "workload": task.key,
             "verdict": "used" if found else "default",
             "trust": str(found.trust),
+            "rule": found.rule or None,
             "origin": found.origin or "template default",
             "expected_gain": gains.of(task),
             "reason": found.reason or None,

@@ -15,9 +15,8 @@ from autosched.codegen.backends import codegen_backend
 from autosched.driver.near import expected_gain
 from autosched.env import AUTOSCHED_TARGET_AS, AUTOSCHED_TUNE
 from autosched.errors import TargetError, UsageError
-from autosched.records import DispatchContext, FallbackContext, RecordReader, default_reader
-from autosched.records.like import LikeReader
-from autosched.records.near import NearReader, Predictor
+from autosched.records import DispatchContext, FallbackContext, default_reader
+from autosched.records.lookup import Lookup, Predictor
 from autosched.target import Target, host_cpu
 from autosched.target.threads import choose_threads
 
@@ -64,25 +63,31 @@ def resolve_threads(threads: int | None) -> int:
 
 
 def resolve_records(
-    records: Any = None, start: Path | None = None, *, like: str | None = None, predict: Predictor = expected_gain
-) -> RecordReader:
-    """The reader of a build: what was given, else the `with` block's context; for what that lacks, the usual places.
+    records: Any = None,
+    start: Path | None = None,
+    *,
+    like: str | None = None,
+    predict: Predictor = expected_gain,
+    run_as: str = "",
+    strict: bool = False,
+) -> Lookup:
+    """The look-up of a build: what was given, else the `with` block's context; for what that lacks, the usual places.
 
     records  a reader, path, URL, or a list of those; None
     like     devices whose records may be used where there are none of this one's; None: what AUTOSCHED_TARGET_AS says
     predict  what is expected of a near shape's configuration
+    run_as   "throughput": winners that were measured beside other instances come first;  strict  refuse the untrusted
     What nobody has tuned gets a near shape's configuration where more than the default's speed is expected of it. A
     `FallbackContext`, given or around, ends the look-up. Raises RecordError for a source that cannot be used.
     """
     if records is None and (context := DispatchContext.current) is not DispatchContext.root:
         records = context
-    if isinstance(records, DispatchContext) and records.is_last:
-        return records
     if records is None and AUTOSCHED_TUNE.get() == "off":
-        return FallbackContext()
+        records = FallbackContext()
+    if isinstance(records, DispatchContext) and records.is_last:
+        return Lookup(records, run_as=run_as, is_strict=strict)
     if isinstance(records, Sequence) and not isinstance(records, str) and not records:
         records = None
-    reader: RecordReader = default_reader(records, start=start)
-    if device := AUTOSCHED_TARGET_AS.get() if like is None else like:
-        reader = LikeReader(reader, device)
-    return NearReader(reader, predict)
+    device = AUTOSCHED_TARGET_AS.get() if like is None else like
+    reader = default_reader(records, start=start)
+    return Lookup(reader, like=device, predict=predict, run_as=run_as, is_strict=strict)

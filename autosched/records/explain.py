@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from autosched.records.choose import match_device, rank_of
-from autosched.records.found import Found, RecordReader, Trust, Validator, objection_to
-from autosched.records.like import leaves
+from autosched.records.found import Found, RecordReader, Trust, Validator, WinnerSource, objection_to
+from autosched.records.lookup import Lookup, sources
 from autosched.records.record import Record
 from autosched.task import Task
 
@@ -41,12 +40,12 @@ class Explaining:
 
 
 def consider(reader: RecordReader, task: Task, found: Found, valid: Validator | None = None) -> list[Considered]:
-    """Everything a reader's look-up meets for a task; readers that do not tell their winners give nothing."""
-    like = str(getattr(reader, "like", ""))
+    """Everything a reader's look-up meets for a task; readers that do not show their winners give nothing."""
+    like = reader.like if isinstance(reader, Lookup) else ""
     result: list[Considered] = []
     is_used = False
-    for part in leaves(reader):
-        origin = part.origin_for(task) if hasattr(part, "origin_for") else part.origin
+    for part in sources(reader):
+        origin = part.origin_for(task)
         for record, trust in _ranked(part, task, like):
             verdict, reason = _judge(record, trust, task, valid)
             if verdict == "not needed" and not is_used and record.config == found.config and origin == found.origin:
@@ -55,12 +54,12 @@ def consider(reader: RecordReader, task: Task, found: Found, valid: Validator | 
     return result
 
 
-def _ranked(reader: Any, task: Task, like: str) -> list[tuple[Record, Trust | None]]:
+def _ranked(reader: WinnerSource, task: Task, like: str) -> list[tuple[Record, Trust | None]]:
     """The reader's winners in the order in which `choose` tries them, foreign ones last."""
     here = task.target.fingerprint()
     ranked = []
     for record in reader.winners_of(task):
-        match = match_device(record, here, getattr(reader, "by_family", False), like)
+        match = match_device(record, here, reader.by_family, like)
         ranked.append((rank_of(match, record, task), record, match.trust))
     return [(record, trust) for _, record, trust in sorted(ranked, key=lambda entry: entry[0])]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -34,6 +34,7 @@ class Found:
     is_default  tuning found nothing faster than the default
     expected_s  the time that was measured for it, None if unknown
     record      where it was read from, None for what is no record
+    rule        the rule of the look-up that found it, or that ended it
     """
 
     config: Config | None
@@ -43,6 +44,7 @@ class Found:
     is_default: bool = False
     expected_s: float | None = None
     record: Record | None = field(default=None, repr=False, compare=False)
+    rule: str = field(default="", compare=False)
 
     def __bool__(self) -> bool:
         return self.config is not None
@@ -73,6 +75,28 @@ class RecordReader(Protocol):
     def best(self, task: Task, valid: Validator | None = None) -> Found:
         """The configuration to use; one that `valid` objects to is a miss with that reason."""
         ...
+
+
+class WinnerSource:
+    """Base of readers that show their winners, so that a look-up can rank them itself.
+
+    by_family  whether a device of the same family is near enough (shipped records)
+    """
+
+    origin: str = ""
+    by_family: bool = False
+
+    def origin_for(self, task: Task) -> str:
+        """What reports call it."""
+        return self.origin
+
+    def winners_of(self, task: Task) -> Iterable[Record]:
+        """The winners of the task's workload, of all devices."""
+        raise NotImplementedError
+
+    def winners_of_op(self, task: Task, op: str) -> Iterable[Record]:
+        """The winners of all workloads of an operator."""
+        raise NotImplementedError
 
 
 class RecordStore(RecordReader, Protocol):

@@ -8,8 +8,8 @@ from typing import Any
 
 from autosched.errors import RecordError
 from autosched.records.choose import match_device
-from autosched.records.found import RecordReader
-from autosched.records.like import leaves
+from autosched.records.found import RecordReader, WinnerSource
+from autosched.records.lookup import sources
 from autosched.target import Target
 from autosched.task import Task, Workload
 
@@ -24,10 +24,9 @@ def usual_gains(reader: RecordReader, target: Target, ops: Iterable[str]) -> dic
     for op in dict.fromkeys(ops):
         probe = Task(Workload(op, (), ()), target)
         saved: list[float] = []
-        for leaf in leaves(reader):
-            by_family = getattr(leaf, "by_family", False)
-            for record in _winners(leaf, probe, op):
-                is_near = match_device(record, here, by_family).trust is not None
+        for source in sources(reader):
+            for record in _winners(source, probe, op):
+                is_near = match_device(record, here, source.by_family).trust is not None
                 if is_near and record.gain is not None:
                     saved.append(1 - 1 / record.gain)
         if saved:
@@ -35,9 +34,9 @@ def usual_gains(reader: RecordReader, target: Target, ops: Iterable[str]) -> dic
     return found
 
 
-def _winners(leaf: Any, probe: Task, op: str) -> list[Any]:
+def _winners(source: WinnerSource, probe: Task, op: str) -> list[Any]:
     try:
-        return list(leaf.winners_of_op(probe, op)) if hasattr(leaf, "winners_of_op") else []
+        return list(source.winners_of_op(probe, op))
     except RecordError:
         return []
 

@@ -14,7 +14,7 @@ from autosched.records.autotvm_log import from_autotvm, is_autotvm
 from autosched.records.canonical import read_canonical, read_row
 from autosched.records.choose import choose
 from autosched.records.files import replaced
-from autosched.records.found import Found, Validator
+from autosched.records.found import Found, Validator, WinnerSource
 from autosched.records.record import Record, from_document
 from autosched.records.rows import Row, to_row
 from autosched.task import Task
@@ -128,7 +128,7 @@ def write_lines(path: Path, records: Iterable[Record], *, head: str = "") -> int
     return count
 
 
-class JsonlReader:
+class JsonlReader(WinnerSource):
     """Look-ups in one JSON-lines file, which is read on the first one. Lines that are no record are in `report`."""
 
     def __init__(self, path: Path, origin: str = "", by_family: bool = False):

@@ -1,105 +1,15 @@
-"""A neighbour's configuration for a shape that nobody has tuned, where more speed than the default's is expected."""
+"""How near workloads are to each other, and which lie in the range of sizes that a winner was chosen for."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from autosched.errors import RecordError
-from autosched.records.choose import match_device
-from autosched.records.found import Found, RecordReader, Trust, Validator, miss, objection_to
-from autosched.records.like import leaves
 from autosched.records.record import Record
-from autosched.task import Task, Workload
+from autosched.task import Workload
 
-Predictor = Callable[[Task, Record, float], float]  # task, a neighbour's winner, distance -> expected speed-up
-TRUST_DISTANCE = 1.0  # one size twice or half as large, or several a little
-LEAST_GAIN = 1.05  # expected over the default
-MOST_NEIGHBOURS = 5
 RANGE = "range"  # in a winner's `how`: the least and largest sizes that it was chosen for, among those it was tuned at
-
-
-class NearReader:
-    """Another reader's answers; for a workload without any record, that of its nearest neighbour that is worth it.
-
-    Where a range of sizes was tuned that the workload lies in, the nearest of the sizes measured says what is used.
-
-    predict  what the driver expects of a neighbour's configuration: how many times faster than the default
-    """
-
-    def __init__(self, reader: RecordReader, predict: Predictor):
-        self.reader, self.predict = reader, predict
-        self._winners: dict[tuple[int, str], list[Record]] = {}
-
-    @property
-    def readers(self) -> tuple[RecordReader, ...]:
-        """The readers below, for those who explain a look-up."""
-        return tuple(getattr(self.reader, "readers", (self.reader,)))
-
-    @property
-    def like(self) -> str:
-        """Which devices are taken for this one, "" for none."""
-        return str(getattr(self.reader, "like", ""))
-
-    def best(self, task: Task, valid: Validator | None = None) -> Found:
-        """See `RecordReader`."""
-        found = self.reader.best(task, valid)
-        if found.record is not None and found.record.threads != task.threads:
-            return self._for_other_threads(task, found, found.record)
-        if found or found.reason != "no record":
-            return found
-        nearest = self._nearest(task, valid)
-        return found if nearest is None else nearest
-
-    def _for_other_threads(self, task: Task, found: Found, record: Record) -> Found:
-        """The winner for another number of threads, unless the default is expected to be as fast with this one."""
-        if record.is_default or record.gain is None:
-            return found
-        gain = self.predict(task, record, abs(math.log2(record.threads / task.threads)))
-        if gain >= LEAST_GAIN:
-            return found
-        return miss(found.origin, f"{found.reason}: no faster than the default is expected")
-
-    def _nearest(self, task: Task, valid: Validator | None) -> Found | None:
-        here = task.target.fingerprint()
-        ranked: list[tuple[tuple[Any, ...], float, str, Record]] = []
-        in_range: list[tuple[tuple[Any, ...], str, Record]] = []
-        for place, leaf in enumerate(leaves(self.reader)):
-            origin = leaf.origin_for(task) if hasattr(leaf, "origin_for") else leaf.origin
-            for record in self._winners_of(place, leaf, task):
-                distance = distance_between(task.workload, record.workload)
-                match = match_device(record, here, getattr(leaf, "by_family", False), self.like)
-                if not 0 < distance < math.inf or match.trust is None or record.threads != task.threads:
-                    continue
-                rank = (distance, match.level, -record.time, record.uid)
-                if covers(record, task.workload):
-                    in_range.append((rank, origin, record))
-                if distance <= TRUST_DISTANCE:
-                    ranked.append((rank, distance, origin, record))
-        for _, origin, record in sorted(in_range, key=lambda entry: entry[0])[:MOST_NEIGHBOURS]:
-            reason = f"tuned for a range of sizes that holds this one, here as at {record.workload}"
-            if record.is_default:
-                return Found(None, origin, Trust.NEAR, f"{reason}: the default is best", is_default=True)
-            if not objection_to(record, valid):
-                return Found(record.config, origin, Trust.NEAR, reason)
-        for _, distance, origin, record in sorted(ranked, key=lambda entry: entry[0])[:MOST_NEIGHBOURS]:
-            gain = self.predict(task, record, distance)
-            if gain >= LEAST_GAIN and not objection_to(record, valid):
-                reason = f"tuned for {record.workload}; {gain:.2f} times faster than the default is expected"
-                return Found(record.config, origin, Trust.NEAR, reason)
-        return None
-
-    def _winners_of(self, place: int, leaf: Any, task: Task) -> Sequence[Record]:
-        """The winners of a reader for the task's operator, asked for once."""
-        op = task.workload.op
-        if (place, op) not in self._winners:
-            try:
-                found = list(leaf.winners_of_op(task, op)) if hasattr(leaf, "winners_of_op") else []
-            except RecordError:  # a neighbour is never needed; a damaged database has been told of before
-                found = []
-            self._winners[place, op] = found
-        return self._winners[place, op]
 
 
 def distance_between(a: Workload, b: Workload) -> float:

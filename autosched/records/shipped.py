@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from autosched.records.found import Found, Validator, miss
+from autosched.records.found import Found, Validator, WinnerSource, miss
 from autosched.records.jsonl import JsonlReader
 from autosched.records.record import Record
 from autosched.space.location import tuning_logs_folder
@@ -24,7 +24,7 @@ def shipped_families() -> tuple[str, ...]:
         return ()
 
 
-class ShippedReader:
+class ShippedReader(WinnerSource):
     """Look-ups in the shipped logs of the target's family; they count as "verified elsewhere" on other devices."""
 
     def __init__(self, folder: Path | None = None):

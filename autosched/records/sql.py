@@ -20,7 +20,7 @@ from autosched.records import leases
 from autosched.records.choose import choose
 from autosched.records.clauses import JOINED, D, R, W, clauses_of, insert_into
 from autosched.records.engine import check_schema, clear_errors, connect_file, connect_server, release, remove_stub
-from autosched.records.found import Found, Validator, miss
+from autosched.records.found import Found, Validator, WinnerSource, miss
 from autosched.records.importing import read_log_rows
 from autosched.records.jsonl import LineError, ReadReport, read_rows, write_lines
 from autosched.records.owner import new_owner
@@ -38,7 +38,7 @@ BATCH = 5000  # records that are read in one go
 IMPORT_BATCH = 20_000  # records that are committed together: uids are all over their index, which is written each time
 
 
-class SqlStore:
+class SqlStore(WinnerSource):
     """Records in a SQLite file (or another database by URL).
 
     write   False opens for reading only: nothing is created and no byte changes

@@ -11,8 +11,8 @@ import pytest
 
 from autosched.records import LayeredReader, Record, Trust, choose, open_reader, open_store, write_lines
 from autosched.records.explain import consider
-from autosched.records.like import LikeReader
-from autosched.records.near import NearReader, distance_between
+from autosched.records.lookup import Lookup
+from autosched.records.near import distance_between
 from autosched.task import Workload
 from autosched.testing.tasks import matmul_task, record
 
@@ -78,14 +78,15 @@ def test_a_foreign_record_is_used_where_it_is_marked_so(like: str, tmp_path: Pat
     write_lines(path, [foreign])
     reader = LayeredReader([open_reader(path)])
     assert "another device only (Intel Xeon Gold" in reader.best(TASK).reason
-    found = LikeReader(reader, like).best(TASK)
+    found = Lookup(reader, like=like).best(TASK)
+    assert found.rule == "a device named as like this one"
     assert found.config == foreign.config and found.trust is Trust.ELSEWHERE and "used as like" in found.reason
-    assert not LikeReader(reader, "another").best(TASK)
-    assert not LikeReader(reader, like).best(TASK, lambda config: "rows=8 is no candidate")  # checked here again
-    (item,) = consider(LikeReader(reader, like), TASK, found)
+    assert not Lookup(reader, like="another").best(TASK)
+    assert not Lookup(reader, like=like).best(TASK, lambda config: "rows=8 is no candidate")  # checked here again
+    (item,) = consider(Lookup(reader, like=like), TASK, found)
     assert item.verdict == "used" and item.trust is Trust.ELSEWHERE
     write_lines(path, [foreign, tuned(1)])
-    assert LikeReader(LayeredReader([open_reader(path)]), like).best(TASK).trust is Trust.HERE  # one's own comes first
+    assert Lookup(LayeredReader([open_reader(path)]), like=like).best(TASK).trust is Trust.HERE  # one's own comes first
 
 
 # ---- neighbours
@@ -105,10 +106,10 @@ def test_distances() -> None:
         assert distance_between(one, changed) == math.inf
 
 
-def near_reader(path: Path, records: list[Record], gain: float) -> NearReader:
+def near_reader(path: Path, records: list[Record], gain: float) -> Lookup:
     with open_store(path) as store:
         store.add(records)
-    return NearReader(LayeredReader([open_reader(path)]), lambda task, record, distance: gain)
+    return Lookup(LayeredReader([open_reader(path)]), predict=lambda task, record, distance: gain)
 
 
 def test_a_neighbour_is_used_only_where_a_gain_is_expected(tmp_path: Path) -> None:
@@ -117,6 +118,7 @@ def test_a_neighbour_is_used_only_where_a_gain_is_expected(tmp_path: Path) -> No
     reader = near_reader(tmp_path / "r.db", neighbours, 1.3)
     found = reader.best(task)
     assert found.config == record(4).config and found.trust is Trust.NEAR and found.expected_s is None
+    assert found.rule == "a near shape" and reader.best(TASK).rule == "its own record"
     assert "tuned for matmul 128x784" in found.reason and "1.30 times faster" in found.reason
     assert reader.best(task, lambda config: "no" if config["rows"] == 4 else "").config == record(2).config
     assert not reader.best(task, lambda config: "no")

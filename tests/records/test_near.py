@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from autosched.records import Found, Trust
-from autosched.records.near import RANGE, NearReader, covers, sizes_of
+from autosched.records.found import WinnerSource
+from autosched.records.lookup import Lookup
+from autosched.records.near import RANGE, covers, sizes_of
 from autosched.records.record import Record
 from autosched.task import Task
 from autosched.testing.records import matmul_task, record
@@ -34,7 +36,7 @@ def task_of(factor: int) -> Task:
     return dataclasses.replace(task, workload=workload)
 
 
-class Leaf:
+class Leaf(WinnerSource):
     origin = "a test"
 
     def __init__(self, *records: Record):
@@ -53,9 +55,10 @@ class Leaf:
 @pytest.mark.parametrize("is_default", [False, True])
 def test_within_a_range_the_nearest_size_decides_and_no_gain_is_asked_for(is_default: bool) -> None:
     low, high = list(SIZES), [SIZES[0] * 16, *SIZES[1:]]
-    reader = NearReader(Leaf(ranged({"low": low, "high": high}, is_default=is_default)), lambda *_: 1.0)
+    reader = Lookup(Leaf(ranged({"low": low, "high": high}, is_default=is_default)), predict=lambda *_: 1.0)
     found = reader.best(task_of(8))
     assert found.trust is Trust.NEAR and "tuned for a range of sizes" in found.reason
+    assert found.rule == "a range of sizes"
     assert bool(found) is not is_default and ("the default is best" in found.reason) is is_default
     beyond = reader.best(task_of(32))
     assert not beyond and beyond.trust is Trust.DEFAULT

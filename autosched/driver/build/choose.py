@@ -8,6 +8,7 @@ from autosched.driver.work import count_work
 from autosched.errors import ScheduleError, SpaceError
 from autosched.ir import IRModule, walk
 from autosched.records import Found, RecordReader, Trust
+from autosched.records.lookup import Lookup
 from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.task import Task
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING
 from autosched.env import AUTOSCHED_STRICT
 from autosched.errors import UntrustedError, UsageError
 from autosched.records import Found, RecordReader, Trust
+from autosched.records.lookup import Lookup
 from autosched.records.found import Validator
 from autosched.task import Task
 
@@ -194,23 +196,12 @@ def choose_all(
         first = by_key[task.key]
         applied = first.applied if first.task.func is func else None
         choices[gv.name] = dataclasses.replace(first, name=gv.name, task=task, applied=applied)
-    if isinstance(records, StrictReader):
+    if isinstance(records, Lookup) and records.is_strict:
         refuse_untrusted(choices.values())
     return choices
 
 
 TRUSTED = (Trust.HERE, Trust.SAME_DEVICE, Trust.ELSEWHERE)
-
-
-class StrictReader:
-    """Another reader's answers, for a build that refuses what it does not trust."""
-
-    def __init__(self, reader: RecordReader):
-        self.reader = reader
-
-    def best(self, task: Task, valid: Validator | None = None) -> Found:
-        """See `RecordReader`."""
-        return self.reader.best(task, valid)
 
 
 def refuse_untrusted(choices: Iterable[Choice]) -> None:

@@ -12,12 +12,10 @@ from autosched.driver.models import as_module, join_targets
 from autosched.driver.build.report import BuildReport
 from autosched.driver.build.positions import with_positions
 from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
-from autosched.driver.build.choose import StrictReader
 from autosched.driver.options import RUN_AS
 from autosched.errors import UsageError
 from autosched.ir import IRModule
 from autosched.ir.module import check_symbols
-from autosched.records.run_as import RunAsReader
 from autosched.runtime import Executable
 from autosched.runtime.variants import Variants
 from autosched.target import Target
@@ -80,9 +78,7 @@ def build(
     n_threads = resolve_threads(threads)
     if run_as not in RUN_AS:
         raise UsageError(f"run_as '{run_as}'", hint=f"use one of {', '.join(RUN_AS)}")
-    reader = resolve_records(records, like=like)
-    reader = RunAsReader(reader, run_as) if run_as != RUN_AS[0] else reader
-    reader = StrictReader(reader) if strict else reader
+    reader = resolve_records(records, like=like, run_as="" if run_as == RUN_AS[0] else run_as, strict=strict)
     if has_graph(module):
         return build_graph(module, chosen_target, reader, n_threads, params or {}, accuracy)
     if params:

@@ -26,6 +26,7 @@ class Pinned(DispatchContext):
 
     def __init__(self, reader: RecordReader, pins: Sequence[tuple[str, str]]):
         self.reader, self.pins = reader, tuple(pins)
+        self.readers = (reader,)
         self.used: set[str] = set()
 
     @property

@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 from autosched.errors import RecordError
 from autosched.records import RecordReader
 from autosched.records.choose import match_device
-from autosched.records.like import leaves
+from autosched.records.lock import Lock
+from autosched.records.lookup import parts, sources
 from autosched.relax.expr import Call
 from autosched.relax.transform import LegalizeKernels, layout_example, stored_shapes
 from autosched.target import Target
@@ -62,22 +63,20 @@ def _anchor(workload: Workload) -> tuple[Any, ...]:
     return workload.op, workload.dtypes[0], tuple(workload.attrs.items())
 
 
-def _locked(reader: Any) -> Sequence[tuple[Workload, float]] | None:
+def _locked(reader: RecordReader | None) -> Sequence[tuple[Workload, float]] | None:
     """What a lock says, where the build is a locked one."""
-    while reader is not None and not hasattr(reader, "layout_times"):
-        reader = getattr(reader, "reader", None)
-    return None if reader is None else reader.layout_times  # type: ignore[no-any-return]
+    return next((part.layout_times for part in parts(reader) if isinstance(part, Lock)), None)
 
 
 def _winners(reader: RecordReader | None, target: Target, threads: int) -> Iterator[tuple[Workload, float]]:
     """The winners of convolutions that hold on this machine, with their times."""
     here = target.fingerprint()
-    for leaf in leaves(reader):
-        by_family = getattr(leaf, "by_family", False)
-        for op in CONVOLUTIONS if hasattr(leaf, "winners_of_op") else ():
+    for source in sources(reader):
+        for op in CONVOLUTIONS:
             try:
-                for record in leaf.winners_of_op(Task(Workload(op, (), ()), target), op):
-                    if record.threads == threads and match_device(record, here, by_family).trust is not None:
+                for record in source.winners_of_op(Task(Workload(op, (), ()), target), op):
+                    is_here = match_device(record, here, source.by_family).trust is not None
+                    if record.threads == threads and is_here:
                         yield record.workload, record.measurement.median_s
-            except RecordError:  # times are never needed; a damaged database has been told of before
+            except RecordError:  # times are never needed; a damaged database has been reported before
                 continue

@@ -21,7 +21,6 @@ from autosched.driver.tune.turns import OpenMeasurer, TuningRun
 from autosched.env import AUTOSCHED_TUNE
 from autosched.errors import UsageError
 from autosched.records import database_to_write, open_store
-from autosched.records.run_as import RunAsReader
 from autosched.space import use_spaces
 from autosched.task import Task
 from autosched.tuner.measure import LocalMeasurer
@@ -73,7 +72,7 @@ def tune(
     where = records if records is not None else database_to_write()
     with use_spaces(options.spaces):
         with open_store(where) as store:
-            reader = RunAsReader(resolve_records([store]), options.run_as)
+            reader = resolve_records([store], run_as=options.run_as)
             layouts = TunedLayouts(reader, chosen, threads)
             check, tasks = _tasks(what, args, params, layouts, threads, options)
             tuning = Tuning(tasks, chosen, threads, store, options, looked_up(tasks, reader))

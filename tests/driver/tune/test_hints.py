@@ -59,7 +59,7 @@ def test_hints_can_be_left_out(tmp_path: Path) -> None:
         store.add(make_records(other))
         for hints in (True, False):
             tuning = Tuning([task], CPU, 1, store, TuneOptions(trials=5, hints=hints, strategy="random"), {})
-            assert bool(tuning._hints(0)) == hints
+            assert bool(tuning._hints(tuning.tasks[0])) == hints
 
 
 def test_trials_of_this_run_count_too(tmp_path: Path) -> None:

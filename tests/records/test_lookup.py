@@ -7,7 +7,7 @@ import pytest
 
 from autosched.records import Record, open_store
 from autosched.records.choose import measured_as
-from autosched.records.run_as import RunAsReader
+from autosched.records.lookup import Lookup
 from autosched.testing.records import matmul_task, record
 
 
@@ -25,11 +25,11 @@ def test_what_was_measured_as_the_model_will_run_comes_first(tmp_path: Path, is_
     with open_store(tmp_path / "r.db") as store:
         store.add([alone, beside])
         assert store.best(matmul_task()).config == alone.config
-        assert RunAsReader(store, "latency").best(matmul_task()).config == alone.config
-        assert RunAsReader(store, "throughput").best(matmul_task()).config == beside.config
+        assert Lookup(store, run_as="latency").best(matmul_task()).config == alone.config
+        assert Lookup(store, run_as="throughput").best(matmul_task()).config == beside.config
 
 
 def test_one_of_the_other_kind_is_better_than_none(tmp_path: Path) -> None:
     with open_store(tmp_path / "r.db") as store:
         store.add([winner(1, 10.0)])
-        assert RunAsReader(store, "throughput").best(matmul_task()).config == record(1).config
+        assert Lookup(store, run_as="throughput").best(matmul_task()).config == record(1).config
