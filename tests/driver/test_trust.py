@@ -233,7 +233,7 @@ def test_a_record_of_another_version_of_its_template_is_a_miss_with_the_reason(
     choice = choose(task, resolve_records([str(first)]), "f")
     assert choice.is_default and choice.found.trust is Trust.DEFAULT
     assert f"recorded with version 1 of template '{template.name}', which is at 2" in choice.found.reason
-    versions = template_versions("cpu")
+    versions = template_versions(CPU.backend)
     assert not is_current(found, versions)
     assert is_current(dataclasses.replace(found, versions={**found.versions, "template": "2"}), versions)
 
@@ -244,5 +244,5 @@ def test_tuning_notes_the_version_of_the_template(tmp_path: Path, monkeypatch: p
     task = task_of()
     with open_store(tmp_path / "r.db") as store:
         tuning = Tuning((task,), CPU, 1, store, TuneOptions(trials=4), {})
-        made = tuning.record(0, Trial(tuning.defaults[0], Measurement(Status.OK, (1e-5,), "a test")))
+        made = tuning.record(0, Trial(tuning.tasks[0].default, Measurement(Status.OK, (1e-5,), "a test")))
     assert made.template_version == made.versions["template"] == "7" and made.versions["autosched"]

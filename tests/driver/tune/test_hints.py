@@ -88,7 +88,7 @@ def test_what_a_build_would_use_is_tried_early(tmp_path: Path) -> None:
     with open_store(tmp_path / "r.db") as store:
         tuning = Tuning([task], CPU, 1, store, TuneOptions(trials=5), {task.key: known})
         asked = tuning.ask(0, 8)
-        assert asked[:2] == [tuning.defaults[0], known] and len(set(asked)) == len(asked)
+        assert asked[:2] == [tuning.tasks[0].default, known] and len(set(asked)) == len(asked)
         foreign = Tuning([task], CPU, 1, store, TuneOptions(trials=5), {task.key: Config("conv2d", {})})
         assert Config("conv2d", {}) not in foreign.ask(0, 8)
 
