@@ -1,6 +1,7 @@
 """Schedules for NVIDIA's GPUs, in the order in which they are asked: special ones first, the one for all else last."""
 
 from autosched.templates.base import Template
+from autosched.templates.cuda.conv2d import Conv2d
 from autosched.templates.cuda.elementwise import Elementwise
 from autosched.templates.cuda.matmul import Matmul
 from autosched.templates.cuda.reduction import GeneralReduction
@@ -8,6 +9,7 @@ from autosched.templates.cuda.rows import RowReduction
 
 TEMPLATES: tuple[Template, ...] = (
     Matmul(),
+    Conv2d(),
     RowReduction(),
     GeneralReduction(),
     Elementwise(),

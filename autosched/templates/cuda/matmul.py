@@ -26,14 +26,17 @@ from autosched.templates.cuda.threads import (
     MOST_GRID_YZ,
     THREAD_X,
     THREAD_Y,
+    VTHREAD_X,
+    VTHREAD_Y,
+    copy_together,
     fused,
+    read_index,
 )
 from autosched.templates.product import Operands, find_operands
 from autosched.tir import PrimFunc, as_int
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.schedule import LoopRV, Schedule
+from autosched.tir.schedule import Schedule
 
-VTHREAD_X, VTHREAD_Y = "vthread.x", "vthread.y"
 GROUP = 4  # neighbours that a thread takes at once
 LEAST_ROWS = 2  # products of one row are reductions of vectors
 
@@ -52,7 +55,7 @@ class Matmul:
             return None
         *batch, m, n = (as_int(iv.dom.extent) for iv in spatial(c.block))
         batches, k = math.prod(batch), as_int(reduced(c.block)[0].dom.extent)
-        if batches > MOST_GRID_YZ or m > MOST_GRID_YZ:
+        if m < LEAST_ROWS or batches > MOST_GRID_YZ or m > MOST_GRID_YZ:
             return None
         item = item_bytes(operands.rows.buffer.dtype)
         return Anchor(
@@ -117,21 +120,6 @@ def schedule_tiled(sch: Schedule, chain: Chain, operands: Operands, config: Conf
     sch.unroll(m_in)
     sch.unroll(n_in)
     for operand in (operands.rows, operands.columns):
-        index = _read_index(sch, anchor, operand.buffer.name)
-        copy = sch.cache_read(anchor, index, "shared")
+        copy = sch.cache_read(anchor, read_index(sch, anchor, operand.buffer.name), "shared")
         sch.compute_at(copy, k_tile, True)
-        _copy_together(sch, copy.name if hasattr(copy, "name") else copy, threads_m, threads_n, operand.buffer.dtype)
-
-
-def _read_index(sch: Schedule, block: str, name: str) -> int:
-    reads = [r.buffer.name for r in sch.get(sch.get_block(block)).reads]
-    return reads.index(name)
-
-
-def _copy_together(sch: Schedule, copy: object, threads_m: int, threads_n: int, dtype: str) -> None:
-    """The copy of a tile by all threads of the block, neighbours reading neighbours."""
-    loops: list[LoopRV] = list(sch.get_loops(copy))[-2:]  # type: ignore[arg-type]
-    flat = sch.fuse(*loops)
-    _, thread_y, thread_x = sch.split(flat, [None, threads_m, threads_n])
-    sch.bind(thread_y, THREAD_Y)
-    sch.bind(thread_x, THREAD_X)
+        copy_together(sch, copy, 2, (1, threads_m, threads_n))

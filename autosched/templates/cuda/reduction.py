@@ -16,7 +16,6 @@ from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import (
     blocks_of,
     extents,
-    find_contraction,
     is_injective,
     is_reduction,
     reduced,
@@ -59,7 +58,7 @@ class GeneralReduction:
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
         blocks = blocks_of(func)
         reductions = [b for b in blocks if is_reduction(b)]
-        if not reductions or find_contraction(func) is not None:
+        if not reductions:
             return None
         if not all(is_injective(b) or (is_reduction(b) and b.init is not None) for b in blocks):
             return None

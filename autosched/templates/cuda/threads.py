@@ -9,10 +9,11 @@ from autosched.errors import ScheduleError
 from autosched.templates.classify import blocks_of, is_injective
 from autosched.tir import Block, PrimFunc, as_int
 from autosched.tir.axis import REDUCE
-from autosched.tir.schedule import LoopRV, Schedule
+from autosched.tir.schedule import BlockRV, LoopRV, Schedule
 
 BLOCK_X, BLOCK_Y, BLOCK_Z = "blockIdx.x", "blockIdx.y", "blockIdx.z"
-THREAD_X, THREAD_Y = "threadIdx.x", "threadIdx.y"
+THREAD_X, THREAD_Y, THREAD_Z = "threadIdx.x", "threadIdx.y", "threadIdx.z"
+VTHREAD_X, VTHREAD_Y = "vthread.x", "vthread.y"
 MOST_GRID_YZ = 65535  # blocks along y and z
 VECTOR_BYTES = 16  # the widest access of a thread
 
@@ -76,3 +77,17 @@ def dividing(wanted: int, extent: int, shared: int = 2) -> int:
     if shared == 1:
         return most
     return next(n for n in range(most, 0, -1) if extent % n == 0)
+
+
+def read_index(sch: Schedule, block: str, name: str) -> int:
+    """The position of a buffer among those that a block reads."""
+    return [r.buffer.name for r in sch.get(sch.get_block(block)).reads].index(name)
+
+
+def copy_together(sch: Schedule, copy: BlockRV | str, axes: int, threads: tuple[int, int, int]) -> None:
+    """Let all threads of a block (z, y, x) copy a tile of so many inner axes, neighbours reading neighbours."""
+    loops = list(sch.get_loops(copy))[-axes:]
+    flat = sch.fuse(*loops) if len(loops) > 1 else loops[0]
+    _, *inner = sch.split(flat, [None, *threads])
+    for loop, axis in zip(inner, (THREAD_Z, THREAD_Y, THREAD_X), strict=True):
+        sch.bind(loop, axis)

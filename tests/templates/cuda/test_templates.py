@@ -60,3 +60,27 @@ def test_elements_and_permutations() -> None:
         for config in (default_config(func, TARGET), *space_for(func, TARGET).sample(0, 1)):
             assert config.template == "elementwise"
             check(func, config, reference, 1)
+
+
+@pytest.mark.parametrize("groups, stride", [(1, 1), (1, 2), (2, 1), (8, 1)])
+def test_convolutions_with_their_epilogue(groups: int, stride: int) -> None:
+    data, weight = te.placeholder((2, 8, 9, 11), name="D"), te.placeholder((8, 8 // groups, 3, 3), name="W")
+    if groups == 1:
+        out = topi.nn.conv2d(data, weight, stride, 1, 1, "NCHW")
+    else:
+        out = topi.nn.group_conv2d_nchw(data, weight, stride, 1, 1, groups)
+    func = create_prim_func([data, weight, topi.relu(out)])
+    config = default_config(func, TARGET)
+    assert config.template == ("reduction" if groups == 8 else "conv2d")
+    check(func, config, lambda x, w: np.maximum(convolved(x, w, groups, stride), 0), 2)
+
+
+def convolved(x: np.ndarray, w: np.ndarray, groups: int, stride: int) -> np.ndarray:
+    """A 3x3 convolution of [N, C, H, W] with padding of one."""
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3))
+    windows = windows[:, :, ::stride, ::stride].reshape(
+        len(x), groups, -1, *windows[:, :, ::stride, ::stride].shape[2:]
+    )
+    weights = w.reshape(groups, -1, *w.shape[1:])
+    parts = [np.einsum("nchwij,ocij->nohw", windows[:, g], weights[g]) for g in range(groups)]
+    return np.concatenate(parts, axis=1)
