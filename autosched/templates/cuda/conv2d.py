@@ -12,6 +12,7 @@ Threads of x, and virtual ones, run along a row of pixels, threads of z over row
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autosched.space import Config, ConfigSpace, load_space
@@ -152,6 +153,6 @@ def _evenly(extent: int, most: int) -> int:
     return max(range(1, min(extent, most) + 1), key=lambda n: (-(-(-extent // n) * n) // max(1, extent // 8), n))
 
 
-def _elements(s: dict[str, int], wide: int, high: int, channels: int) -> int:
+def _elements(s: Mapping[str, int], wide: int, high: int, channels: int) -> int:
     """Elements of both tiles for one input channel, of a convolution with stride 1."""
     return (wide + s["KW"]) * (high + s["KH"]) + channels * math.prod((s["KH"], s["KW"]))
