@@ -101,6 +101,7 @@ def _emit_body(function: Any, tile: DeviceTile, index_type: Any) -> None:
     body = function.append_basic_block("body")
     emitter = DeviceEmitter(NvvmBuilder(body), ISA, tile.analyzer)
     emitter.index_type, emitter.block = index_type, tile.block
+    emitter.checks, emitter.status = {}, None
     emitter.places, emitter.loop_facts, emitter.lane_use = {}, {}, {}
     emitter.flat, emitter.divided, emitter.slots, emitter.unmasked = {}, {}, {}, frozenset()
     emitter.checks, emitter.status = {}, None  # positions in GPU kernels are clipped, not reported
