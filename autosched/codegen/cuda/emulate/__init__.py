@@ -1,0 +1,7 @@
+"""An emulator of CUDA kernels: LLVM IR as Numba's CUDA target emits it runs on the CPU, with every access checked."""
+
+from autosched.codegen.cuda.emulate.faults import EmulationError
+from autosched.codegen.cuda.emulate.launch import Checks, run_launch
+from autosched.codegen.cuda.emulate.trace import Accesses, Trace
+
+__all__ = ["Accesses", "Checks", "EmulationError", "Trace", "run_launch"]

@@ -1,0 +1,31 @@
+"""Copies that a thread begins and waits for: cp.async."""
+
+from __future__ import annotations
+
+from autosched.codegen.cuda.emulate import layout as at
+from autosched.codegen.cuda.emulate.ptx.parse import Immediate, Instruction
+from autosched.codegen.cuda.emulate.ptx.state import Assembly, only, ptx
+
+_CACHE = frozenset(("ca", "cg", "L2__64B", "L2__128B", "L2__256B"))
+
+
+@ptx("cp")
+def _cp(state: Assembly, instruction: Instruction) -> None:
+    parts, body = instruction.opcode[1:], state.body
+    if parts[:1] != ("async",):
+        raise state.refuse(f"instruction `{instruction.text}`")
+    if parts == ("async", "commit_group"):
+        body.store(at.GROUP, body.new(f"add i64 {body.load(at.GROUP)}, 1"))
+    elif parts == ("async", "wait_group"):
+        body.add(f"call i64 @emu.wait_copies(ptr %ctx, i64 {state.word(instruction.operands[0])})")
+    elif parts == ("async", "wait_all"):
+        body.add("call i64 @emu.wait_copies(ptr %ctx, i64 -1)")
+    else:
+        only(state, instruction, _CACHE | {"async", "shared", "shared__cta", "global"})
+        target, source, size, *taken = instruction.operands
+        if not isinstance(size, Immediate) or size.value not in (4, 8, 16) or ("cg" in parts and size.value != 16):
+            raise state.refuse(f"instruction `{instruction.text}`, for its size")
+        count = str(size.value)
+        amount = state.word(taken[0]) if taken else count
+        places = f"i64 {state.address(target)}, i64 {state.address(source)}"
+        body.check(body.new(f"call i64 @emu.copy(ptr %ctx, {places}, i64 {count}, i64 {amount}, i64 {state.site})"))
