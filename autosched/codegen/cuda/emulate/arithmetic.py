@@ -207,7 +207,8 @@ def _libdevice() -> tuple[dict[str, str], dict[str, str]]:
 
 def _without_assembly(text: str, name: str) -> str:
     """A function of libdevice with its inline PTX, which is arithmetic, as functions before it."""
-    lines, helpers = [], []
+    lines: list[str] = []
+    helpers: list[str] = []
     for line in text.split("\n"):
         call = call_of(line) if " asm " in line else None
         if call is not None:

@@ -256,7 +256,7 @@ class _Translator:
 
     def _site(self, line: str) -> int:
         number = re.search(r"!dbg !(\d+)", line)
-        text = re.sub(r"(, )?!\w+ !\d+", "", line).strip()
+        text = re.sub(r",? !\w[\w.]* !\d+", "", line).strip()
         self.sites.append(Site(text, self.lines_of_scopes.get(number[1]) if number else None))
         return len(self.sites) - 1
 
