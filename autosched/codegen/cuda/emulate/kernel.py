@@ -13,9 +13,8 @@ from autosched.codegen.cuda.emulate.trace import Trace
 from autosched.errors import InvalidValueError
 from autosched.runtime.cuda.kernel import CudaKernel
 
-
-# Register tiles at a border read places of shared memory that nobody filled, for results that are not stored. That memory
-# begins as NaNs, so a result that does use one shows.
+# Register tiles at a border read places of shared memory that nobody filled, for results that are not stored. That
+# memory begins as NaNs, so a result that does use one shows.
 KERNEL_CHECKS = Checks(unset=False)
 
 
