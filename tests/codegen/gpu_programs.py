@@ -69,3 +69,50 @@ def elementwise(shape: tuple[int, ...], vector: int = 4, dtype: str = "float32")
     s.bind(tx, "threadIdx.x")
     s.vectorize(v)
     return s
+
+
+def tensor_core_product(
+    m: int, n: int, k: int, dtype: str = "float16", tile: tuple[int, int, int] = (64, 64, 32),
+    warps: tuple[int, int] = (2, 2), step: int = 16, transposed: bool = False, pad: int = 8, stages: int = 0,
+) -> Schedule:  # fmt: skip
+    """D = A @ B + bias by tensor cores: a tile for each block, through shared memory, a part of it for each warp."""
+    (rows, columns, depth), (wm, wn) = tile, warps
+    total = "int32" if dtype == "int8" else "float32"
+    a = te.placeholder((m, k), dtype, name="A")
+    b = te.placeholder((n, k) if transposed else (k, n), dtype, name="B")
+    bias, axis = te.placeholder((n,), total, name="bias"), te.reduce_axis((0, k), "k")
+
+    def term(i, j):  # type: ignore[no-untyped-def]
+        other = b[j, axis] if transposed else b[axis, j]
+        return te.sum(a[i, axis].astype(total) * other.astype(total), axis=axis)
+
+    c = te.compute((m, n), term, name="C")
+    d = te.compute((m, n), lambda i, j: c[i, j] + bias[j], name="D")
+    s = Schedule(te.create_prim_func([a, b, bias, d]))
+    i, j = s.get_loops("D")
+    by, wy, i1 = s.split(i, [None, wm, rows // wm])
+    bx, wx, j1 = s.split(j, [None, wn, columns // wn])
+    s.reorder(by, bx, wy, wx, i1, j1)
+    for loop, axis_name in ((by, "blockIdx.y"), (bx, "blockIdx.x"), (wy, "threadIdx.z"), (wx, "threadIdx.y")):
+        s.bind(loop, axis_name)
+    s.compute_at("C", wx, preserve_unit_loops=True)
+    s.set_scope("C", 0, "wmma.accumulator")
+    ii, jj, kk = s.get_loops("C")[-3:]
+    outer, middle, inner = s.split(kk, [None, depth // step, step])
+    s.reorder(outer, middle, ii, jj, inner)
+    for which, scope in ((0, "wmma.matrix_a"), (1, "wmma.matrix_b")):
+        fragment = s.cache_read("C", which, scope)
+        s.compute_at(fragment, middle, preserve_unit_loops=True)
+        copy = s.cache_read(fragment, 0, "shared")
+        s.compute_at(copy, outer, preserve_unit_loops=True)
+        s.storage_align(copy, 0, 0, 16 // ITEM[dtype] * 2, pad)
+        fused = s.fuse(*s.get_loops(copy)[-2:])
+        vector = 16 // ITEM[dtype]
+        _, z, y, x, v = s.split(fused, [None, wm, wn, 32, vector])
+        for loop, axis_name in ((z, "threadIdx.z"), (y, "threadIdx.y"), (x, "threadIdx.x")):
+            s.bind(loop, axis_name)
+        s.vectorize(v)
+    return s
+
+
+ITEM = {"float16": 2, "bfloat16": 2, "float32": 4, "int8": 1}

@@ -31,6 +31,7 @@ from autosched.tir.in_place import overwritable
 from autosched.tir.stmt import BufferStore, For, LoopKind, Stmt
 
 NEXT_MODULE = "\n; ---- the next launch ----\n"  # between the NVVM IR texts of a kernel's launches
+LEAST = {"mma.sync": (8, 0), "cp.async": (8, 0), "cvt.rna.tf32": (8, 0)}  # compute capability of instructions
 MIN_BLOCKS = "min_blocks_per_sm"  # attribute of a function: it limits a thread's registers
 
 
@@ -156,6 +157,11 @@ def _machine_code(texts: Sequence[str], launches: Sequence[Launch], gpu: GpuFact
 
     if not texts:
         return "", b"", Resources(())
+    missing = [
+        name for name, least in LEAST.items() if gpu.compute_capability < least and any(name in t for t in texts)
+    ]
+    if missing:
+        raise CodegenError(f"{gpu.arch} lacks instructions of the kernel: {', '.join(missing)}")
     ptx = to_ptx(texts, gpu.arch.replace("sm_", "compute_"))
     found = assemble(ptx, gpu.arch)
     return ptx, found.cubin, Resources(tuple(_resources(launch, found, gpu) for launch in launches))

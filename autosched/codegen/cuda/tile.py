@@ -27,15 +27,19 @@ from autosched.codegen.cpu.types import (
     call_intrinsic,
     constant,
     is_signed,
+    item_bytes,
     lanes_of,
     memory_type,
     splat,
     value_type,
 )  # fmt: skip
 from autosched.codegen.cuda.functions import device_function
+from autosched.codegen.cuda.instructions import ldmatrix, mma, to_tf32
 from autosched.codegen.cuda.nvvm_builder import NvvmBuilder
 from autosched.codegen.lower.barriers import SYNC
 from autosched.codegen.lower.cross_thread import COMBINE, WARP, is_lane_reduction
+from autosched.codegen.lower.fragments import LDMATRIX, MMA, TO_TF32
+from autosched.errors import CodegenError
 from autosched.ir.node import walk
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
@@ -359,6 +363,8 @@ class DeviceEmitter(TileEmitter):
             op, width = e.args[0], e.args[2]
             assert isinstance(op, E.StringImm), "the name of the combination"
             return self.combine_lanes(op.value, self.value(e.args[1]), e.dtype, const_int(width) or 1)
+        if e.op == TO_TF32:
+            return to_tf32(self.builder, self.value(e.args[0]))
         return super().call(e)
 
     def combine_lanes(self, op: str, value: Any, dtype: str, width: int) -> Any:
@@ -410,12 +416,53 @@ class DeviceEmitter(TileEmitter):
         linear = b.add(tid[0], b.mul(I32(x), b.add(tid[1], b.mul(I32(y), tid[2]))))
         return self.remember("members", b.select(b.icmp_unsigned("<", linear, I32(whole * WARP)), I32(-1), last))
 
+    # --- tensor cores -------------------------------------------------------------------------------------------
+
+    def tensor_core(self, e: E.Call) -> None:
+        if e.op == MMA:
+            kind, c, a, b = e.args
+            assert isinstance(kind, E.StringImm), "the name of the operands' type"
+            places = [self.registers(x, n) for x, n in ((c, 4), (a, 4), (b, 2))]
+            values = [[self.builder.load(p) for p in pointers] for pointers in places]
+            results = mma(self.builder, kind.value, *values)
+            targets = places[0]
+        else:
+            target, count, transposed, source = e.args
+            n = const_int(count) or 0
+            assert isinstance(source, BufferLoad), "the place of a row"
+            results = ldmatrix(self.builder, n, bool(const_int(transposed)), self.shared_address(source, 16))
+            targets = self.registers(target, n)
+        for pointer, value in zip(targets, results, strict=True):
+            self.builder.store(value, pointer)
+
+    def registers(self, first: PrimExpr, count: int) -> list[Any]:
+        """Pointers to registers that lie side by side from the first one."""
+        assert isinstance(first, BufferLoad), "the first of them"
+        place = self.places[first.buffer]
+        at = self.offset(place, first.indices)
+        assert isinstance(at, Affine), "registers have constant indices"
+        return [self.address(place, Affine(at.const + i, at.terms)) for i in range(count)]
+
+    def shared_address(self, element: BufferLoad, align: int) -> Any:
+        """The address of an element within shared memory, as 32 bits."""
+        place = self.places[element.buffer]
+        at = self.offset(place, element.indices)
+        if not isinstance(at, Affine) or self.row_bytes(place, at, item_bytes(element.buffer.dtype)) < align:
+            raise CodegenError(
+                f"an element of '{element.buffer.name}' is not proven to lie at a multiple of {align} bytes",
+                hint="let rows of shared buffers be multiples of 16 bytes",
+            )
+        return self.builder.trunc(self.builder.ptrtoint(self.address(place, at.without_lane()), I64), I32)
+
     # --- effects and functions ----------------------------------------------------------------------------------
 
     def emit_effect(self, e: PrimExpr) -> None:
         if isinstance(e, E.Call) and e.op == SYNC:
             call_intrinsic(self.builder, "llvm.nvvm.barrier0", VOID, [])
             self.scopes = [{} for _ in self.scopes]
+            return
+        if isinstance(e, E.Call) and e.op in (MMA, LDMATRIX):
+            self.tensor_core(e)
             return
         super().emit_effect(e)
 

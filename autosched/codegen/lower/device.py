@@ -16,6 +16,7 @@ What a schedule may use (what templates are written with):
   several (arguments are at multiples of 16 bytes). Conditions that split a vector run its lanes one by one.
 - `storage_align`, `unroll`, `compute_at`, `reverse_compute_at`, `rfactor` as on a CPU. Sizes that a tile does not
   divide are guarded; guards that would only spare unused registers are dropped.
+- scopes "wmma.matrix_a", "wmma.matrix_b" and "wmma.accumulator": tensor cores; see `fragments.py`.
 - all dtypes: sums of float16 and bfloat16 in "local" buffers are float32; bfloat16 is computed as float32.
 - a reduction loop bound to threadIdx.x/y/z: its threads combine their sums with shuffles and shared memory; see
   `cross_thread.py`. Every thread of the block must come there, so that no other nest may have more threads.
@@ -34,6 +35,7 @@ from autosched.codegen.lower.barriers import place_barriers
 from autosched.codegen.lower.compact import Sharing, compact_buffers
 from autosched.codegen.lower.cross_thread import lower_cross_thread
 from autosched.codegen.lower.dissolve import dissolve_blocks
+from autosched.codegen.lower.fragments import is_fragment, lower_fragments
 from autosched.codegen.lower.guards import guard_reductions
 from autosched.codegen.lower.half import lower_bfloat16, widen_sums
 from autosched.codegen.lower.inits import lower_inits
@@ -63,8 +65,11 @@ class LoweredDevice:
     scratch: list[Buffer] = field(default_factory=list)
 
 
-def lower_device(func: PrimFunc) -> LoweredDevice:
-    """The launches of a function that is scheduled for a GPU. Raises CodegenError for what no thread can run."""
+def lower_device(func: PrimFunc, fragments: bool = True) -> LoweredDevice:
+    """The launches of a function that is scheduled for a GPU. Raises CodegenError for what no thread can run.
+
+    fragments   make tensor-core instructions; without, every lane computes the tile of its warp by itself
+    """
     if not isinstance(func.body, BlockRealize):
         raise CodegenError("the function has been lowered already", hint="pass the scheduled function")
     alignments = buffer_alignments(func.body)
@@ -90,13 +95,15 @@ def lower_device(func: PrimFunc) -> LoweredDevice:
     for i, launch in enumerate(launches):
         mine = [b for b in buffers if own.get(b) == [i]]
         sharing = _DeviceSharing(launch)
-        local = frozenset(b for b in mine if b.scope == IN_REGISTERS)
+        local = frozenset(b for b in mine if b.scope == IN_REGISTERS or is_fragment(b))
         whole, mine, local = lower_vthreads(launch.body, mine, local)
         whole, sharing.unguarded = drop_register_guards(whole, launch.block_vars | launch.thread_vars, local)
         whole = tidy(guard_reductions(whole), launch.analyzer())
         whole = compact_buffers(whole, mine, alignments, sharing)
         scratch += sharing.left
         whole = tidy(whole, launch.analyzer())
+        if fragments:
+            whole = lower_fragments(whole, launch)
         whole = partition_loops(whole, launch.analyzer(), launch.thread_vars)
         whole = unroll_register_loops(whole)
         _check_scratch(whole, sharing.left, launch)
@@ -158,7 +165,9 @@ class _DeviceSharing(Sharing):
     def scope(self, buffer: Buffer, shape: Sequence[PrimExpr], path: tuple[Stmt, ...], is_own: bool) -> str:
         if buffer.scope in SCOPES:
             return str(buffer.scope)
-        if buffer.scope not in ("global", IN_REGISTERS):
+        if is_fragment(buffer) and is_own:
+            return str(buffer.scope)
+        if buffer.scope not in ("global", IN_REGISTERS) and not is_fragment(buffer):
             raise CodegenError(f"buffer '{buffer.name}' has scope \"{buffer.scope}\", which no code exists for")
         if any(const_int(s) is None for s in shape):
             raise CodegenError(f"the register buffer '{buffer.name}' has a symbolic shape")

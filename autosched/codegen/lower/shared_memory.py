@@ -34,6 +34,17 @@ def buffer_size(buffer: Buffer, item_bytes: int) -> int:
     return count * item_bytes
 
 
+def constant_strides(buffer: Buffer) -> list[int]:
+    """Distances in elements between neighbours of each dimension of a buffer of constant shape."""
+    if buffer.strides:
+        return [const_int(s) or 0 for s in buffer.strides]
+    found, step = [], 1
+    for size in reversed(buffer.shape):
+        found.insert(0, step)
+        step *= const_int(size) or 1
+    return found
+
+
 @dataclass(slots=True)
 class _Lives:
     """First and last position of each buffer's uses; a loop's uses count for all of the loop."""

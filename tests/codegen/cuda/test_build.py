@@ -8,7 +8,7 @@ from autosched.codegen import compile_func
 from autosched.codegen.cuda.build import add_images
 from autosched.errors import CodegenError
 from autosched.target import Target
-from tests.codegen.gpu_programs import elementwise, tiled_product
+from tests.codegen.gpu_programs import elementwise, tensor_core_product, tiled_product
 from tests.codegen.lower.test_launches import bind, two_blocks
 
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
@@ -112,3 +112,19 @@ def test_the_cache_gives_a_kernel_back():
     first, second = (compile_func(func, "cuda -arch=sm_80", name="twice") for _ in range(2))
     assert second.from_cache
     assert first.kernel == second.kernel
+
+
+@pytest.mark.parametrize("dtype, text", [("float16", "f32.f16.f16.f32"), ("int8", "s32.s8.s8.s32")])
+def test_tensor_cores(dtype, text):
+    step, pad = {"float16": (16, 8), "int8": (32, 16)}[dtype]
+    func = tensor_core_product(64, 64, 64, dtype, (32, 32, 32), step=step, pad=pad, transposed=True).func
+    kernel = compiled(func, "sm_80").kernel
+    assert text in kernel.ptx
+    assert "ldmatrix.sync.aligned.m8n8.x4" in kernel.ptx
+    assert kernel.resources.stack_bytes == 0
+
+
+def test_tensor_cores_that_the_architecture_lacks_are_refused():
+    func = tensor_core_product(64, 64, 64, "bfloat16", (32, 32, 32)).func
+    with pytest.raises(CodegenError, match="sm_75 lacks instructions"):
+        compiled(func, "sm_75")

@@ -1,0 +1,431 @@
+"""Matrix products of a warp: buffers of its 32 lanes' registers, and the tensor-core instructions that work on them.
+
+A schedule says it by scopes. The lanes are threadIdx.x, which nothing else in the product is bound to:
+
+    C  cache_write(…, "wmma.accumulator")   float32 (int32 for int8), the warp's tile of the result
+    A  cache_read(…, "wmma.matrix_a")       what one step of the reduction reads, from shared memory
+    B  cache_read(…, "wmma.matrix_b")
+
+The product is C[i, j] += A[i, k] * B[k, j] (B may be indexed [j, k]), the tile a multiple of 16 x 8, the step one of k.
+
+    dtype               k of one instruction
+    float16, bfloat16   16
+    float32 as tf32      8        (products of 11 bits)
+    int8                32
+
+Every lane has some elements of a tile; element-wise statements on C run for those. Loads become `ldmatrix` where
+16 bytes lie side by side, else they are made of single loads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from autosched.codegen.lower.launches import LoweredLaunch
+from autosched.codegen.lower.shared_memory import constant_strides
+from autosched.errors import CodegenError
+from autosched.ir.node import map_children, walk
+from autosched.tir import expr as E
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.expr import Call, IntImm, PrimExpr, StringImm, Var, all_of, const_int
+from autosched.tir.functor import free_vars, rewrite, substitute
+from autosched.tir.simplify import Analyzer, form_key, split_conditions
+from autosched.tir.stmt import Allocate, BufferStore, Evaluate, For, IfThenElse, LoopKind, Stmt, seq
+
+MATRIX_A, MATRIX_B, ACCUMULATOR = "wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator"
+SCOPES = (MATRIX_A, MATRIX_B, ACCUMULATOR)
+LANES = 32
+ROWS, COLUMNS = 16, 8  # of a tile of the result
+MMA, LDMATRIX, TO_TF32 = "mma_sync", "ldmatrix", "to_tf32"
+
+# by the element's dtype: (elements of a 32-bit word, name of the operands' type)
+_KINDS = {"float16": (2, "f16"), "uint16": (2, "bf16"), "float32": (1, "tf32"), "int8": (4, "s8")}
+
+
+def is_fragment(buffer: Buffer) -> bool:
+    """Whether the lanes of a warp hold the buffer together."""
+    return buffer.scope in SCOPES
+
+
+def lower_fragments(body: Stmt, launch: LoweredLaunch) -> Stmt:
+    """The statement with fragments as registers of each lane. Raises CodegenError for what no tensor core does."""
+    buffers = {n.buffer for n in walk(body) if isinstance(n, BufferLoad | BufferStore) and is_fragment(n.buffer)}
+    if not buffers:
+        return body
+    lane = next((a for a in launch.axes if a.tag == "threadIdx.x"), None)
+    if lane is None or lane.extent != LANES:
+        raise CodegenError(
+            "the lanes of a matrix product are threadIdx.x, whose extent is "
+            f"{1 if lane is None else lane.extent} instead of {LANES}",
+            hint="bind warps to threadIdx.y, and a loop of 32 of the copies to threadIdx.x",
+        )
+    return _Fragments(lane.var, launch.analyzer()).visit(body)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A fragment's registers in each lane, and the tiles that they make up."""
+
+    registers: Buffer
+    tiles: tuple[int, int]
+    tile: tuple[int, int]  # elements of a tile in the buffer's two dimensions
+    per_word: int = 1
+    transposed: bool = False  # B as [j, k]
+
+
+@dataclass(frozen=True, slots=True)
+class _Nest:
+    """Loops and conditions around one store."""
+
+    loops: tuple[For, ...]
+    conditions: tuple[PrimExpr, ...]
+    store: BufferStore
+
+    @staticmethod
+    def of(stmt: Stmt) -> _Nest | None:
+        loops: list[For] = []
+        conditions: list[PrimExpr] = []
+        while True:
+            if isinstance(stmt, For):
+                loops.append(stmt)
+                stmt = stmt.body
+            elif isinstance(stmt, IfThenElse) and stmt.else_case is None:
+                conditions.extend(split_conditions(stmt.condition))
+                stmt = stmt.then_case
+            elif isinstance(stmt, BufferStore):
+                return _Nest(tuple(loops), tuple(conditions), stmt)
+            else:
+                return None
+
+
+@dataclass(slots=True)
+class _Fragments:
+    lane: Var
+    analyzer: Analyzer
+    places: dict[Buffer, _Place] = field(default_factory=dict)
+
+    def visit(self, stmt: Stmt) -> Stmt:
+        if isinstance(stmt, Allocate) and is_fragment(stmt.buffer):
+            place = self.declare(stmt.buffer, stmt.body)
+            return Allocate(place.registers, self.visit(stmt.body))
+        nest = _Nest.of(stmt)
+        if nest is not None and any(
+            isinstance(n, BufferLoad | BufferStore) and is_fragment(n.buffer) for n in walk(stmt)
+        ):
+            return self.lower(nest)
+        return map_children(stmt, lambda c: self.visit(c) if isinstance(c, Stmt) else c)
+
+    def declare(self, buffer: Buffer, body: Stmt) -> _Place:
+        """The registers of a fragment of constant, whole tiles."""
+        shape = [const_int(s) or 0 for s in buffer.shape]
+        if len([s for s in shape if s != 1]) > 2 or len(shape) < 2 or any(s != 1 for s in shape[:-2]):
+            raise CodegenError(f"the fragment '{buffer.name}' has the shape {shape}, expected a matrix")
+        rows, columns = shape[-2:]
+        if buffer.scope == ACCUMULATOR:
+            tile, words, dtype, per_word, transposed = (ROWS, COLUMNS), 4, buffer.dtype, 1, False
+            if dtype not in ("float32", "int32"):
+                raise CodegenError(f"the accumulator '{buffer.name}' is {dtype}", hint="sum in float32 or int32")
+        else:
+            if buffer.dtype not in _KINDS:
+                raise CodegenError(f"no tensor core multiplies {buffer.dtype} ('{buffer.name}')")
+            per_word, _ = _KINDS[buffer.dtype]
+            depth, dtype = 8 * per_word, "uint32"
+            if buffer.scope == MATRIX_A:
+                tile, words, transposed = (ROWS, depth), 4, False
+            else:
+                transposed = self.is_transposed(buffer, body)
+                tile, words = ((COLUMNS, depth) if transposed else (depth, COLUMNS)), 2
+        tiles = rows // tile[0], columns // tile[1]
+        if rows % tile[0] or columns % tile[1] or 0 in tiles:
+            raise CodegenError(
+                f"the fragment '{buffer.name}' is {rows} x {columns}, which is no multiple of {tile[0]} x {tile[1]}",
+                hint="choose the tile of a warp and the step of the reduction as multiples; pad the reduction",
+            )
+        # tiles of B that are neighbours in j lie side by side: one ldmatrix loads two of them
+        order = (tiles[1], tiles[0]) if transposed else tiles
+        registers = Buffer(buffer.name, (*(IntImm(n) for n in order), IntImm(words)), dtype, scope="local")
+        self.places[buffer] = _Place(registers, tiles, tile, per_word, transposed)
+        return self.places[buffer]
+
+    def is_transposed(self, buffer: Buffer, body: Stmt) -> bool:
+        """Whether a second operand is indexed [j, k]: j is what the accumulator's last index runs over."""
+        for store in (n for n in walk(body) if isinstance(n, BufferStore) and n.buffer.scope == ACCUMULATOR):
+            for load in (x for x in walk(store.value) if isinstance(x, BufferLoad) and x.buffer is buffer):
+                columns = free_vars(store.indices[-1])
+                first, last = free_vars(load.indices[-2]), free_vars(load.indices[-1])
+                return bool(first & columns) and not last & columns
+        raise CodegenError(f"the fragment '{buffer.name}' is multiplied with nothing")
+
+    # --- statements ---------------------------------------------------------------------------------------------
+
+    def lower(self, nest: _Nest) -> Stmt:
+        target, used = nest.store.buffer, [x for x in walk(nest.store.value) if isinstance(x, BufferLoad)]
+        operands = [x for x in used if x.buffer.scope in (MATRIX_A, MATRIX_B)]
+        for loop in nest.loops:
+            if const_int(loop.extent) is None or const_int(loop.start) != 0:
+                raise CodegenError(f"loop '{loop.loop_var.name}' around a fragment has no constant extent from 0")
+        if operands:
+            return self.product(nest, operands)
+        if target.scope in (MATRIX_A, MATRIX_B):
+            return self.load(nest)
+        return self.elements(nest)
+
+    def inverse(self, index: PrimExpr, loops: Sequence[For]) -> tuple[Mapping[Var, tuple[int, int]], int, int]:
+        """(factor and extent of each loop in an index, values of the index, its constant); each value is had once."""
+        form = self.analyzer.linear(index)
+        extents = {x.loop_var: const_int(x.extent) or 1 for x in loops}
+        found: dict[Var, tuple[int, int]] = {}
+        for factor, atom in form.terms.values():
+            if not isinstance(atom, Var) or atom not in extents:
+                raise CodegenError(f"the index {index} of a fragment is no sum of loop variables")
+            found[atom] = (factor, extents[atom])
+        count = 1
+        for factor, extent in sorted(found.values()):
+            if factor != count:
+                raise CodegenError(f"the index {index} of a fragment leaves elements out")
+            count *= extent
+        return found, count, form.const
+
+    def solved(self, form: Mapping[Var, tuple[int, int]], at: PrimExpr) -> dict[Var, PrimExpr]:
+        """The values of loop variables where an index is `at` more than its constant."""
+        values: dict[Var, PrimExpr] = {}
+        for var, (factor, extent) in form.items():
+            digit = at if factor == 1 else E.floordiv(at, factor)
+            last = factor * extent == max(f * n for f, n in form.values())
+            values[var] = E.cast(var.dtype, digit if last else E.floormod(digit, extent))
+        return values
+
+    def elements(self, nest: _Nest) -> Stmt:
+        """A store that reads or writes elements of an accumulator: each lane does its own."""
+        touched = [x for x in (nest.store, *walk(nest.store.value)) if isinstance(x, BufferLoad | BufferStore)]
+        mine = [x for x in touched if x.buffer.scope == ACCUMULATOR]
+        place, indices = self.places[mine[0].buffer], mine[0].indices
+        if any(tuple(map(form_key, x.indices)) != tuple(map(form_key, indices)) for x in mine):
+            raise CodegenError(f"a statement uses several elements of the accumulator '{mine[0].buffer.name}'")
+        (rows, n_rows, first_row), (columns, n_columns, first_column) = (
+            self.inverse(i, nest.loops) for i in indices[-2:]
+        )
+        others = [x for x in nest.loops if x.loop_var not in rows and x.loop_var not in columns]
+        if others:
+            raise CodegenError(f"loop '{others[0].loop_var.name}' repeats a statement on an accumulator")
+        it, half, jt, pair = (Var(n, self.lane.dtype) for n in ("row_tile", "half", "column_tile", "pair"))
+        row = it * ROWS + half * 8 + E.floordiv(self.lane, 4)
+        column = jt * COLUMNS + E.floormod(self.lane, 4) * 2 + pair
+        values = {**self.solved(rows, row), **self.solved(columns, column)}
+        tiles = _tiles(n_rows, ROWS, first_row), _tiles(n_columns, COLUMNS, first_column)
+        at = (it + tiles[0][0], jt + tiles[1][0], half * 2 + pair)
+
+        def step(x: object) -> object:
+            if isinstance(x, BufferLoad) and x.buffer.scope == ACCUMULATOR:
+                return BufferLoad(self.places[x.buffer].registers, at)
+            return x
+
+        value = rewrite(nest.store.value, step)
+        store = BufferStore(nest.store.buffer, value, nest.store.indices)
+        if is_fragment(store.buffer):
+            store = BufferStore(place.registers, value, at)
+        body: Stmt = substitute(store, values)
+        if nest.conditions:
+            body = IfThenElse(substitute(all_of(*nest.conditions), values), body)
+        body = _loop(pair, 2, body, LoopKind.VECTORIZED)
+        for var, n in ((jt, tiles[1][1]), (half, 2), (it, tiles[0][1])):
+            body = _loop(var, n, body)
+        return body
+
+    def load(self, nest: _Nest) -> Stmt:
+        """Fill the registers of an operand."""
+        place = self.places[nest.store.buffer]
+        source = _stripped(nest.store.value)
+        if nest.conditions or not isinstance(source, BufferLoad):
+            raise CodegenError(
+                f"the fragment '{nest.store.buffer.name}' is loaded under a condition or from an expression",
+                hint="compute into shared memory, and choose tiles that divide the reduction",
+            )
+        forms = [self.inverse(i, nest.loops) for i in nest.store.indices[-2:]]
+        if any(const or n != t * size for (_, n, const), t, size in zip(forms, place.tiles, place.tile, strict=True)):
+            raise CodegenError(f"the fragment '{nest.store.buffer.name}' is filled in parts")
+        is_b = nest.store.buffer.scope == MATRIX_B
+        # `along` is the dimension that tiles of 8 or 16 rows run over, `deep` that of the reduction
+        along, deep = (1, 0) if is_b and not place.transposed else (0, 1)
+        at, kt = Var("row_tile", self.lane.dtype), Var("step", self.lane.dtype)
+
+        def element(a: PrimExpr, k: PrimExpr) -> tuple[PrimExpr, ...]:
+            values = {**self.solved(forms[along][0], a), **self.solved(forms[deep][0], k)}
+            return tuple(substitute(i, values) for i in source.indices)
+
+        depth = 8 * place.per_word
+        n_along, n_deep = place.tiles[along], place.tiles[deep]
+        pairs = is_b and n_along % 2 == 0
+        parts = self.matrices(place, source.buffer, element, is_b, pairs, at, kt)
+        if parts is None:
+            pairs = False
+            parts = self.words(place, source.buffer, element, is_b, at, kt, depth)
+        return _loop(at, n_along // 2 if pairs else n_along, _loop(kt, n_deep, parts))
+
+    def matrices(
+        self, place: _Place, source: Buffer, element: Callable[[PrimExpr, PrimExpr], tuple[PrimExpr, ...]], is_b: bool,
+        pairs: bool, at: Var, kt: Var,
+    ) -> Stmt | None:  # fmt: skip
+        """`ldmatrix` of one tile of A or one or two of B; None where the elements of a row do not lie side by side."""
+        if not source.scope.startswith("shared"):
+            return None
+        per_word, depth = place.per_word, 8 * place.per_word
+        lane8, group = E.floormod(self.lane, 8), E.floordiv(self.lane, 8)
+        zero, one, two = (IntImm(n, self.lane.dtype) for n in (0, 1, 2))
+        side = self.distance(source, element(zero, zero), element(zero, one))
+        down = self.distance(source, element(zero, zero), element(one, zero))
+        if side == 1:
+            transposed, pitch = False, down
+        elif down == 1 and per_word == 2:
+            transposed, pitch = True, side
+        else:
+            return None
+        if pitch is None or pitch * (4 // per_word) % 16:
+            return None
+        tile = COLUMNS if is_b and not pairs else 16
+        block_a: PrimExpr
+        if is_b:  # both halves of k of one j, then of the next j
+            block_a, block_k = E.floordiv(group, two) if pairs else zero, E.floormod(group, two)
+        else:
+            block_a, block_k = E.floormod(group, two), E.floordiv(group, two)
+        a, k = at * tile + block_a * 8, kt * depth + block_k * (4 * per_word)
+        if transposed:
+            k = k + lane8
+        else:
+            a = a + lane8
+        index = element(a, k)
+        count = 4 if pairs or not is_b else 2
+        where: tuple[PrimExpr, ...] = (kt, at * 2 if pairs else at, zero) if is_b else (at, kt, zero)
+        target = BufferLoad(place.registers, where)
+        call = Call(
+            LDMATRIX,
+            (target, IntImm(count), IntImm(int(transposed), "bool"), BufferLoad(source, index)),
+            "handle",
+        )
+        statements: list[Stmt] = [Evaluate(call)]
+        if per_word == 1:
+            statements += self.rounded(place, where, count)
+        return seq(*statements)
+
+    def rounded(self, place: _Place, where: tuple[PrimExpr, ...], count: int) -> list[Stmt]:
+        """float32 words rounded to tf32, which the instruction would cut off."""
+        statements: list[Stmt] = []
+        for w in range(count):
+            words = const_int(place.registers.shape[-1]) or 1
+            index = (*where[:-2], where[-2] + w // words, IntImm(w % words, self.lane.dtype))
+            load = BufferLoad(place.registers, index)
+            statements.append(BufferStore(place.registers, Call(TO_TF32, (load,), "uint32"), index))
+        return statements
+
+    def distance(self, source: Buffer, a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> int | None:
+        """The distance in elements between two places of a buffer; None where it is no constant."""
+        total = 0
+        for x, y, stride in zip(a, b, constant_strides(source), strict=True):
+            step = const_int(self.analyzer.simplify(E.sub(y, x)))
+            if step is None:
+                return None
+            total += step * stride
+        return total
+
+    def words(
+        self, place: _Place, source: Buffer, element: Callable[[PrimExpr, PrimExpr], tuple[PrimExpr, ...]], is_b: bool,
+        at: Var, kt: Var, depth: int,
+    ) -> Stmt:  # fmt: skip
+        """The registers of one tile, made of single elements."""
+        per_word = place.per_word
+        row, t = E.floordiv(self.lane, 4), E.floormod(self.lane, 4)
+        bits = {1: "uint32", 2: "uint16", 4: "uint8"}[per_word]
+        statements: list[Stmt] = []
+        for w in range(2 if is_b else 4):
+            a = at * (COLUMNS if is_b else ROWS) + row + (0 if is_b else w % 2 * 8)
+            block = w if is_b else w // 2
+            value: PrimExpr | None = None
+            for e in range(per_word):
+                k = kt * depth + t * per_word + (block * 4 * per_word + e)
+                load: PrimExpr = BufferLoad(source, element(a, k))
+                part = E.cast("uint32", load if load.dtype == bits else Call("reinterpret", (load,), bits))
+                part = part if e == 0 else E.bitwise("shift_left", part, E.const(8 * 4 // per_word * e, "uint32"))
+                value = part if value is None else E.bitwise("bitwise_or", value, part)
+            assert value is not None, "a word has elements"
+            if per_word == 1:
+                value = Call(TO_TF32, (value,), "uint32")
+            index = (kt, at, IntImm(w)) if is_b else (at, kt, IntImm(w))
+            statements.append(BufferStore(place.registers, value, index))
+        return seq(*statements)
+
+    def product(self, nest: _Nest, operands: list[BufferLoad]) -> Stmt:
+        """C += A * B, tile by tile."""
+        store = nest.store
+        by_scope = {x.buffer.scope: x for x in operands}
+        value = store.value
+        own = value.a if isinstance(value, E.Add) else None
+        is_sum = isinstance(own, BufferLoad) and own.buffer is store.buffer
+        factors = value.b if isinstance(value, E.Add) else value
+        factors = factors.value if isinstance(factors, E.Cast) else factors
+        if (
+            store.buffer.scope != ACCUMULATOR or not is_sum or not isinstance(factors, E.Mul) or nest.conditions
+            or {_stripped(factors.a), _stripped(factors.b)} != set(by_scope.values()) or len(by_scope) != 2
+        ):  # fmt: skip
+            raise CodegenError(
+                f"the statement on '{store.buffer.name}' is no product of fragments: C[i, j] += A[i, k] * B[k, j], "
+                "without a condition",
+                hint="pad the reduction to a multiple of its step",
+            )
+        a, b = by_scope[MATRIX_A], by_scope[MATRIX_B]
+        c_place, a_place, b_place = (self.places[x] for x in (store.buffer, a.buffer, b.buffer))
+        j_dim, k_dim = (-2, -1) if b_place.transposed else (-1, -2)
+        rows, columns, depth = (self.inverse(i, nest.loops) for i in (*store.indices[-2:], a.indices[-1]))
+        for x, y in (
+            (store.indices[-2], a.indices[-2]),
+            (store.indices[-1], b.indices[j_dim]),
+            (a.indices[-1], b.indices[k_dim]),
+        ):
+            if const_int(self.analyzer.simplify(E.sub(x, y))) != 0:
+                raise CodegenError(f"the indices {x} and {y} of a product of fragments differ")
+        k_size = 8 * a_place.per_word
+        it, jt, kt = (Var(n, self.lane.dtype) for n in ("row_tile", "column_tile", "step"))
+        tiles = (
+            _tiles(rows[1], ROWS, rows[2]),
+            _tiles(columns[1], COLUMNS, columns[2]),
+            _tiles(depth[1], k_size, depth[2]),
+        )
+        i, j, k = it + tiles[0][0], jt + tiles[1][0], kt + tiles[2][0]
+        kind = _KINDS[a.buffer.dtype][1]
+        zero = IntImm(0)
+        call = Call(
+            MMA,
+            (
+                StringImm(kind),
+                BufferLoad(c_place.registers, (i, j, zero)),
+                BufferLoad(a_place.registers, (i, k, zero)),
+                BufferLoad(b_place.registers, (k, j, zero)),
+            ),
+            "handle",
+        )
+        body: Stmt = Evaluate(call)
+        for var, n in ((jt, tiles[1][1]), (it, tiles[0][1]), (kt, tiles[2][1])):
+            body = _loop(var, n, body)
+        return body
+
+
+def _tiles(count: int, size: int, first: int) -> tuple[int, int]:
+    """(first tile, number of tiles) of `count` elements from `first`."""
+    if count % size or first % size:
+        raise CodegenError(f"{count} elements from {first} are no whole tiles of {size}")
+    return first // size, count // size
+
+
+def _stripped(e: PrimExpr) -> PrimExpr:
+    """The element that is multiplied, without conversions."""
+    while True:
+        if isinstance(e, E.Cast):
+            e = e.value
+        elif isinstance(e, Call) and e.op in ("reinterpret", "shift_left", "round_bfloat16"):
+            e = e.args[0]
+        else:
+            return e
+
+
+def _loop(var: Var, extent: int, body: Stmt, kind: LoopKind = LoopKind.UNROLLED) -> Stmt:
+    return For(var, E.const(0, var.dtype), E.const(extent, var.dtype), kind, body)
