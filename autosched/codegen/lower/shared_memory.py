@@ -38,7 +38,8 @@ def constant_strides(buffer: Buffer) -> list[int]:
     """Distances in elements between neighbours of each dimension of a buffer of constant shape."""
     if buffer.strides:
         return [const_int(s) or 0 for s in buffer.strides]
-    found, step = [], 1
+    found: list[int] = []
+    step = 1
     for size in reversed(buffer.shape):
         found.insert(0, step)
         step *= const_int(size) or 1
