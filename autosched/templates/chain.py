@@ -8,6 +8,7 @@ from autosched.errors import ScheduleError
 from autosched.templates.classify import blocks_of, is_injective
 from autosched.tir import Block, BufferStore, PrimFunc
 from autosched.tir.functor import loads
+from autosched.tir.inlined_size import too_large_to_inline
 from autosched.tir.schedule import Schedule
 
 
@@ -36,6 +37,8 @@ def chain_around(func: PrimFunc, anchor: Block) -> Chain | None:
         if any(not _same_indices(x.indices, block.body.indices) for x in reads):
             return None
         written = block.body.buffer
+    if too_large_to_inline((*blocks[:at], anchor)) or too_large_to_inline(after):
+        return None
     return Chain(blocks[:at], anchor, after)
 
 

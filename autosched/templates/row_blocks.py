@@ -19,6 +19,7 @@ from autosched.templates.classify import (
 )
 from autosched.tir import Block, BufferStore, Call, PrimFunc
 from autosched.tir.functor import loads
+from autosched.tir.inlined_size import too_large_to_inline
 from autosched.tir.schedule import Schedule
 
 
@@ -70,8 +71,9 @@ def match_rows(func: PrimFunc) -> Anchor | None:
 
 def inline_cheap(sch: Schedule, blocks: tuple[Block, ...]) -> None:
     """Fold element-wise blocks with one consumer, or without transcendental functions, into their consumers."""
+    kept = too_large_to_inline(blocks)
     for block in blocks[:-1]:
-        if not is_injective(block):
+        if not is_injective(block) or block in kept:
             continue
         consumers = sch.get_consumers(block.name_hint)
         if len(consumers) == 1 or not is_costly(block):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -57,6 +58,9 @@ def squeeze(x: Tensor, axes: Sequence[int]) -> Tensor:
     return _compute(shape, compute, "T_squeeze")
 
 
+MOST_IN_TURN = 16  # inputs that a concatenation asks for one after the other; among more it searches
+
+
 def concatenate(tensors: Sequence[Tensor], axis: int) -> Tensor:
     """The tensors one after the other along `axis`."""
     shapes = [int_shape(t) for t in tensors]
@@ -71,12 +75,19 @@ def concatenate(tensors: Sequence[Tensor], axis: int) -> Tensor:
         def part(n: int, start: int) -> Any:
             return tensors[n](*(v - start if a == axis and start else v for a, v in enumerate(i)))
 
-        starts = [sum(sizes[:n]) for n in range(len(sizes))]
-        result = part(0, 0)
-        for n in range(1, len(tensors)):
-            result = if_then_else(i[axis] >= starts[n], part(n, starts[n]), result)
-        return result
+        def parts(first: int, last: int) -> Any:
+            """The element where it lies in tensors[first:last]."""
+            if last - first > MOST_IN_TURN:
+                middle = (first + last) // 2
+                return if_then_else(i[axis] >= starts[middle], parts(middle, last), parts(first, middle))
+            result = part(first, starts[first])
+            for n in range(first + 1, last):
+                result = if_then_else(i[axis] >= starts[n], part(n, starts[n]), result)
+            return result
 
+        return parts(0, len(tensors))
+
+    starts = [0, *itertools.accumulate(sizes)]
     return _compute(shape, compute, "T_concat")
 
 

@@ -11,6 +11,7 @@ import pytest
 import autosched as tvm
 from autosched import te, topi
 from autosched.errors import ShapeError
+from autosched.tir.evaluate import evaluate
 
 RNG = np.random.default_rng(0)
 
@@ -66,3 +67,12 @@ def test_pool2d() -> None:
         result = topi.nn.pool2d(x, (2, 2), (2, 2), (1, 1), (0, 0), kind)
         want = topi.testing.poolnd_python(xs, (2, 2), (2, 2), (1, 1), (0, 0), (0, 0), kind)
         np.testing.assert_allclose(value(result, (x, xs)), want, rtol=1e-5)
+
+
+def test_a_concatenation_of_many_searches_for_the_input() -> None:
+    """One after the other they would nest deeper than Python calls."""
+    sizes = [1 + n % 3 for n in range(300)]
+    inputs = [te.placeholder((n, 2), name="x") for n in sizes]
+    func = te.create_prim_func([*inputs, topi.concatenate(inputs, 0)], "int64")
+    arrays = [np.full((n, 2), i, "f") for i, n in enumerate(sizes)]
+    np.testing.assert_array_equal(evaluate(func, arrays)[0], np.concatenate(arrays))

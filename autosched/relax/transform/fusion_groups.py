@@ -7,6 +7,7 @@ in registers. Calls without an anchor join where every element is still computed
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +19,8 @@ from autosched.relax.rewrite import used_vars, users
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.relax.transform.annotate_patterns import OpPattern, pattern_of
 from autosched.tir.function import PrimFunc
+from autosched.tir.functor import blocks
+from autosched.tir.inlined_size import MAX_INLINED, ValueSize, inlined_size
 from autosched.tir.stmt import For, LoopKind
 
 MAX_GROUP = 64  # calls in one kernel: code that nobody can read or compile is slower than memory
@@ -31,6 +34,7 @@ class Member:
     var: Var
     call: Call
     pattern: OpPattern
+    size: ValueSize  # of the result's elements; reads by parameter
     readers: list[Member | None] = field(default_factory=list)
     group: Group | None = None
 
@@ -67,6 +71,7 @@ def stands_alone(func: PrimFunc) -> bool:
 def find_members(module: IRModule, function: Function) -> list[Member]:
     """The kernel calls of a function with who reads them."""
     members: dict[Var, Member] = {}
+    sizes: dict[PrimFunc, ValueSize] = {}
     for index, b in enumerate(function.bindings()):
         if isinstance(b, VarBinding) and is_call_tir(b.value) and isinstance(module[tir_target(b.value)], PrimFunc):  # type: ignore[arg-type]
             func = module[tir_target(b.value)]  # type: ignore[arg-type]
@@ -74,11 +79,33 @@ def find_members(module: IRModule, function: Function) -> list[Member]:
             pattern = pattern_of(func) if given is None else OpPattern(given)
             if stands_alone(func):
                 pattern = OpPattern.OPAQUE
-            members[b.var] = Member(index, b.var, b.value, pattern)  # type: ignore[arg-type]
+            members[b.var] = Member(index, b.var, b.value, pattern, _size_of(func, b.value, sizes))  # type: ignore[arg-type]
     readers = users(function)
     for var, m in members.items():
         m.readers = [members.get(r) if r is not None else None for r in dict.fromkeys(readers.get(var, [None]))]
     return list(members.values())
+
+
+def _size_of(func: PrimFunc, call: Call, known: dict[PrimFunc, ValueSize]) -> ValueSize:
+    """The size of what a call computes for one element, by the variables that it reads."""
+    if func not in known:
+        known[func] = inlined_size(blocks(func.body)[1:])
+    reads: Counter[Var] = Counter()
+    for argument, buffer in zip(tir_inputs(call), func.buffers, strict=False):
+        for var in used_vars(argument):
+            reads[var] += known[func].reads.get(buffer, 0)
+    return ValueSize(known[func].own, reads)
+
+
+def fits_one_expression(members: Sequence[Member]) -> bool:
+    """Whether the code stays small once all members, which are in order, are inlined into their readers."""
+    sizes: dict[Var, int] = {}
+    for m in members:
+        size = m.size.total(sizes)
+        if size > MAX_INLINED and any(v in sizes for v in m.size.reads):
+            return False
+        sizes[m.var] = size if m.pattern <= OpPattern.INJECTIVE else 1
+    return True
 
 
 def post_dominators(members: Sequence[Member]) -> Mapping[Member, Member | None]:
@@ -134,7 +161,7 @@ def _grow_anchor(anchor: Member, parents: Mapping[Member, Member | None]) -> Non
             m.group is None and m.pattern <= OpPattern.BROADCAST and m.shape == anchor.shape and m.shape is not None
             for m in path
         )
-        if not fits or not _is_chain([last, *path]):
+        if not fits or not _is_chain([last, *path]) or not fits_one_expression([*group.members, *path]):
             return
         group.add(path)
         last = end
@@ -169,8 +196,9 @@ def _join_plain(m: Member, parents: Mapping[Member, Member | None]) -> None:
     for p in list(joined):
         if p.group is not None:
             joined |= set(p.group.members)
-    if len(joined) <= MAX_GROUP:
-        Group([]).add(sorted(joined, key=lambda p: p.index))
+    ordered = sorted(joined, key=lambda p: p.index)
+    if len(joined) <= MAX_GROUP and fits_one_expression(ordered):
+        Group([]).add(ordered)
 
 
 def find_groups(module: IRModule, function: Function) -> list[Group]:

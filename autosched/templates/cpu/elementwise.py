@@ -16,6 +16,7 @@ from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import alike_axes, blocks_of, extents, is_injective, is_reduction, reduced, spatial
 from autosched.tir import Block, BufferStore, FloorMod, IntImm, PrimFunc, Var, as_int
 from autosched.tir.functor import free_vars, loads
+from autosched.tir.inlined_size import too_large_to_inline
 from autosched.tir.schedule import LoopRV, Schedule
 
 TASK_ELEMENTS = 8192  # elements in one piece of parallel work: some microseconds
@@ -62,10 +63,11 @@ def _scheduled(func: PrimFunc, width: int, target: Target, may_flatten: bool) ->
 
 
 def _inline_all(sch: Schedule, func: PrimFunc) -> None:
-    """Fold element-wise producers into their consumers, those of the outputs excepted."""
+    """Fold element-wise producers into their consumers, but for outputs and what would make them too large."""
     outputs = {id(b) for b in func.buffers}
+    kept = too_large_to_inline(blocks_of(func))
     for block in blocks_of(func):
-        if is_injective(block) and id(block.writes[0].buffer) not in outputs:
+        if is_injective(block) and id(block.writes[0].buffer) not in outputs and block not in kept:
             try:
                 sch.compute_inline(block.name_hint)
             except ScheduleError:

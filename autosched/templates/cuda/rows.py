@@ -29,6 +29,7 @@ from autosched.templates.cuda.threads import (
 from autosched.templates.row_blocks import Rows, inline_cheap, match_rows
 from autosched.tir import Block, PrimFunc, as_int
 from autosched.tir.dtypes import item_bytes
+from autosched.tir.inlined_size import too_large_to_inline
 from autosched.tir.schedule import LoopRV, Schedule
 
 ELEMENTS_PER_THREAD = 8  # of a row: enough accesses in flight, few enough steps of the reduction
@@ -84,8 +85,9 @@ class RowReduction:
 
 def _inline_rest(sch: Schedule, blocks: tuple[Block, ...]) -> None:
     """Fold every element-wise block into its consumers, which compute it again."""
+    kept = too_large_to_inline(blocks)
     for block in blocks[:-1]:
-        if is_injective(block):
+        if is_injective(block) and block not in kept:
             with contextlib.suppress(ScheduleError):  # it stays in shared memory
                 sch.compute_inline(block.name_hint)
 

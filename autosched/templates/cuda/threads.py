@@ -9,6 +9,7 @@ from autosched.errors import ScheduleError
 from autosched.templates.classify import blocks_of, is_injective
 from autosched.tir import Block, PrimFunc, as_int
 from autosched.tir.axis import REDUCE
+from autosched.tir.inlined_size import too_large_to_inline
 from autosched.tir.schedule import BlockRV, LoopRV, Schedule
 
 BLOCK_X, BLOCK_Y, BLOCK_Z = "blockIdx.x", "blockIdx.y", "blockIdx.z"
@@ -21,8 +22,9 @@ VECTOR_BYTES = 16  # the widest access of a thread
 def inline_injective(sch: Schedule, func: PrimFunc) -> None:
     """Fold element-wise producers into their consumers, those of the outputs excepted."""
     outputs = {id(b) for b in func.buffers}
+    kept = too_large_to_inline(blocks_of(func))
     for block in blocks_of(func):
-        if is_injective(block) and id(block.writes[0].buffer) not in outputs:
+        if is_injective(block) and id(block.writes[0].buffer) not in outputs and block not in kept:
             with contextlib.suppress(ScheduleError):  # it stays a nest of its own
                 sch.compute_inline(block.name_hint)
 

@@ -197,3 +197,24 @@ def test_each_sum_joins_the_anchor_that_comes_just_before_it():
 
     anchors = [name for name in _names(MATRIX, build) if "matmul" in name]
     assert anchors == ["matmul", "fused_matmul_add", "fused_matmul_add_relu"]
+
+
+def test_what_would_get_too_large_to_compile_is_several_kernels():
+    """Inlined, x + x fourteen times is an expression of 32,767 nodes."""
+
+    def build(bb, x):
+        for _ in range(14):
+            x = bb.emit(op.add(x, x))
+        return x
+
+    assert _names(MATRIX, build) == ["fused_" + "_".join(["add"] * 8), "fused_" + "_".join(["add"] * 6)]
+
+
+def test_two_thousand_calls_in_a_row():
+    def build(bb, x):
+        for _ in range(2000):
+            x = bb.emit(op.tanh(x))
+        return x
+
+    module = FuseTIR()(FuseOps()(AnnotateTIROpPattern()(LegalizeOps()(graph(MATRIX, build)))))
+    assert len(calls(module)) == 32
