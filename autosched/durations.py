@@ -1,8 +1,12 @@
-"""How durations are written: "90s", "10m", "1h30m"."""
+"""How durations are written: "90s", "10m", "1h30m"; and the steps of long work with theirs."""
 
 from __future__ import annotations
 
+import logging
 import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
@@ -20,3 +24,19 @@ def parse_duration(text: str) -> float:
     if seconds <= 0:
         raise ValueError(f"'{text}' is no time at all")
     return seconds
+
+
+@contextmanager
+def step(where: str, what: str) -> Iterator[None]:
+    """Log what a step of a build did and how long it took; `autosched build -vv` shows it.
+
+    where  the file that does it, "codegen/compile.py": docs/architecture.md follows a model through the same files
+    """
+    start = time.perf_counter()
+    yield
+    log_step(where, what, time.perf_counter() - start)
+
+
+def log_step(where: str, what: str, seconds: float) -> None:
+    """Log a step that is over."""
+    logging.getLogger("autosched.steps").debug("%9.1f ms  %-34s %s", 1e3 * seconds, where, what)

@@ -84,6 +84,50 @@ def judge(found: Import, rows: Mapping[str, int]) -> str | None:
     )
 
 
+def cycles(imports: Mapping[str, set[str]]) -> list[list[str]]:
+    """The groups of modules that import each other in a circle, each sorted: Tarjan's strongly connected components."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(module: str) -> None:
+        index[module] = low[module] = len(index)
+        stack.append(module)
+        for other in imports[module]:
+            if other not in index:
+                visit(other)
+            if other in stack:
+                low[module] = min(low[module], low[other])
+        if low[module] == index[module]:
+            group = stack[stack.index(module) :]
+            del stack[stack.index(module) :]
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    for module in imports:
+        if module not in index:
+            visit(module)
+    return sorted(found)
+
+
+def imports_between(package: Path) -> dict[str, set[str]]:
+    """Which modules each module of autosched imports, also in functions; a name of a package is the package itself."""
+    known = {module: (is_package, source) for module, is_package, source in modules(package)}
+    result: dict[str, set[str]] = {}
+    for module, (is_package, source) in known.items():
+        parts, found = module.split("."), set[str]()
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                base = parts[: len(parts) - node.level + is_package] if node.level else []
+                prefix = ".".join([*base, *([node.module] if node.module else [])])
+                found |= {f"{prefix}.{a.name}" if f"{prefix}.{a.name}" in known else prefix for a in node.names}
+        result[module] = (found & known.keys()) - {module}
+    return result
+
+
 def modules(package: Path) -> Iterator[tuple[str, bool, str]]:
     """Give (dotted name, is it a package, source) of each module below a package's folder."""
     for path in sorted(package.rglob("*.py")):

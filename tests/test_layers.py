@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.layers import Import, find_imports, judge, modules, package_of, read_rows
+from tests.layers import Import, cycles, find_imports, imports_between, judge, modules, package_of, read_rows
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "autosched"
@@ -27,6 +28,26 @@ def test_no_import_points_up() -> None:
         if (text := judge(found, ROWS))
     ]
     assert not wrong, "\n".join(wrong)
+
+
+# Packages whose circles have yet to go; a new circle elsewhere fails.
+WITH_CIRCLES = ("autosched.codegen.", "autosched.runtime.", "autosched.frontend.onnx")
+
+
+def test_modules_of_a_package_do_not_import_each_other_in_circles() -> None:
+    found = cycles(imports_between(PACKAGE))
+    assert [group for group in found if not group[-1].startswith(WITH_CIRCLES)] == []
+
+
+def test_a_circle_is_seen() -> None:
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}) == [["a", "b", "c"]]
+    assert cycles({"a": {"b"}, "b": set()}) == []
+
+
+def test_the_files_that_the_page_names_are_there() -> None:
+    named = re.findall(r"`((?:\w+/)+\w+\.py)`", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
+    assert len(named) > 30
+    assert [name for name in named if not (PACKAGE / name).is_file() and not (ROOT / name).is_file()] == []
 
 
 def test_every_package_is_in_the_table() -> None:

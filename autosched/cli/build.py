@@ -15,6 +15,7 @@ from autosched.cli.output import Column, Table, milliseconds, percent, print_jso
 from autosched.cli.paths import check_output
 from autosched.cli.values import CPUS, SHAPES
 from autosched.cli.waiting import compiling
+from autosched.durations import step
 from autosched.env import AUTOSCHED_TUNE
 from autosched.errors import UsageError
 
@@ -134,7 +135,8 @@ def command(
             )
     if pins:
         records.check_used()
-    _save(built, path)
+    with step("runtime/artifact.py", "write the artifact"):
+        _save(built, path)
     reports = {name: driver.build_report(executable) for name, executable in built.items()}
     _show(reports, path, common)
     knows_better = no_db or locked is not None or AUTOSCHED_TUNE.get() == "off"

@@ -10,6 +10,7 @@ from autosched.cli.common import Common
 from autosched.cli.output import say
 from autosched.cli.paths import check_file, is_object
 from autosched.cli.waiting import Waiting, compiling
+from autosched.durations import step
 from autosched.errors import UsageError
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def load_module(path: Path, shapes: Shapes | None, *, quiet: bool = False) -> IR
     with Waiting(f"reading {path.name}", quiet=quiet):
         from autosched import driver
 
-        module: IRModule = driver.load_model(path, shapes)
+        with step("driver/model_files.py", f"import {path.name}"):
+            module: IRModule = driver.load_model(path, shapes)
     return module
 
 

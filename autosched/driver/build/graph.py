@@ -22,6 +22,7 @@ from autosched.driver.build.schedules import CALL_TIR, apply_schedules
 from autosched.driver.build.threads import limit_threads
 from autosched.driver.build.tuned_layouts import TunedLayouts
 from autosched.driver.work import count_work
+from autosched.durations import log_step, step
 from autosched.errors import UsageError
 from autosched.ir import IRModule
 from autosched.records import RecordReader
@@ -69,10 +70,12 @@ def build_graph(
         order_native_object()
     try:
         with patient_collector():
-            layouts = TunedLayouts(records, target, threads)
+            with step("driver/build/tuned_layouts.py", "read what is known of layouts"):
+                layouts = TunedLayouts(records, target, threads)
             prepared = with_accuracy(prepare(module, target, params, layouts), accuracy)
             weights = call_counts(prepared)
-            choices = choose_all(prepared, target, records, threads=threads, weights=weights, cache="cold")
+            with step("driver/build/choose.py", "look the configuration of each kernel up"):
+                choices = choose_all(prepared, target, records, threads=threads, weights=weights, cache="cold")
             executable = assemble(prepared, choices, target, threads)
     finally:
         close_spares()
@@ -82,11 +85,14 @@ def build_graph(
 
 def assemble(prepared: IRModule, choices: Mapping[str, Choice], target: Target, threads: int) -> Executable:
     """The executable of a prepared module with the configurations chosen for its kernels."""
-    scheduled = apply_schedules(prepared, choices, target)
+    with step("driver/build/schedules.py", "apply the schedules, pack the constants"):
+        scheduled = apply_schedules(prepared, choices, target)
     start = time.perf_counter()
     kernels = compile_functions(scheduled, target)
     compile_s = time.perf_counter() - start
-    graph, constants, params = to_graph(scheduled)
+    log_step("codegen/compile.py", f"generate and compile {len(kernels)} kernels, or take them from the cache", compile_s)
+    with step("relax/to_graph.py", "order the calls, plan the memory"):
+        graph, constants, params = to_graph(scheduled)
     work = {name: count_work(choice.task.func) for name, choice in choices.items()}
     split = {name: choice.threads for name, choice in choices.items() if choice.threads}
     graph = limit_threads(graph, kernels, work, target, split)

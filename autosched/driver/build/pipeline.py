@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from autosched.durations import log_step
 from autosched.env import AUTOSCHED_PRINT_AFTER, AUTOSCHED_VERIFY
 from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass
@@ -58,5 +59,6 @@ def run_passes(module: IRModule, passes: Sequence[Pass]) -> IRModule:
     def watch(name: str, result: IRModule, seconds: float) -> None:
         if name in wanted or "all" in wanted:
             print(f"# after {name}, {seconds * 1e3:.1f} ms\n{result.script()}", file=sys.stderr)
+        log_step("relax/transform", name, seconds)
 
     return run(module, passes, verify=verify if AUTOSCHED_VERIFY.get() else None, watch=watch)
