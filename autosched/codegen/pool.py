@@ -7,6 +7,7 @@ One may be started ahead, before it is known what there is to compile: it takes 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import subprocess
 import sys
@@ -16,10 +17,11 @@ from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from autosched.codegen.worker import read_frame, write_frame
+from autosched.codegen.worker import NotDone, read_frame, write_frame
 from autosched.env import child_environment
 
 K = TypeVar("K", bound=Hashable)
+_log = logging.getLogger("autosched.codegen")
 
 
 def map_in_processes(
@@ -31,25 +33,30 @@ def map_in_processes(
 ) -> dict[K, Any]:
     """The result, or the exception, for each item of `work`.
 
+    What a helper cannot be sent, or fails to answer, is done in this process.
+
     here     does an item in this process; `message` makes of an item what a helper is sent
     helpers  further processes; one that ends before its time costs nothing but its share of the work
     finished called after each item
     """
     todo: deque[tuple[K, Any]] = deque(work.items())
+    left: deque[tuple[K, Any]] = deque()  # what helpers could not do
     results: dict[K, Any] = {}
     threads = [
-        threading.Thread(target=_drive, args=(todo, results, message, finished), daemon=True) for _ in range(helpers)
+        threading.Thread(target=_drive, args=(todo, left, results, message, finished), daemon=True)
+        for _ in range(helpers)
     ]
     for thread in threads:
         thread.start()
-    while True:
-        while (item := _next(todo)) is not None:
-            results[item[0]] = _attempt(here, item[1])
-            finished()
-        for thread in threads:
-            thread.join()
-        if not todo:  # a helper that failed has put its item back
-            return results
+    while (item := _next(todo)) is not None:
+        results[item[0]] = _attempt(here, item[1])
+        finished()
+    for thread in threads:
+        thread.join()
+    while (item := _next(left) or _next(todo)) is not None:
+        results[item[0]] = _attempt(here, item[1])
+        finished()
+    return results
 
 
 def _next(todo: deque[tuple[K, Any]]) -> tuple[K, Any] | None:
@@ -68,26 +75,33 @@ def _attempt(here: Callable[[Any], Any], item: Any) -> Any:
 
 def _drive(
     todo: deque[tuple[K, Any]],
+    left: deque[tuple[K, Any]],
     results: dict[K, Any],
     message: Callable[[Any], Any],
     finished: Callable[[], object],
 ) -> None:
-    """Give items to a process of our own until none are left."""
+    """Give items to a process of our own until none are left; with one that fails, whatever the reason, end."""
     try:
         helper = take_spare() or Helper()
-    except OSError:
+    except Exception as error:  # noqa: BLE001  (this process does the work)
+        _log.debug("no helper: %s", error)
         return
     with contextlib.closing(helper):
-        with contextlib.suppress(OSError, EOFError):
+        with contextlib.suppress(Exception):
             helper.answers()  # what it was asked before is in the kernel cache now
         while (item := _next(todo)) is not None:
             try:
                 helper.ask(message(item[1]))
-                results[item[0]] = helper.answers()[-1]
-                finished()
-            except (OSError, EOFError):
-                todo.append(item)
-                break
+                answer = helper.answers()[-1]
+            except Exception as error:  # noqa: BLE001  (an item that cannot be pickled, an answer that cannot be read, …)
+                _log.debug("a helper failed: %r", error)
+                left.append(item)
+                return
+            if isinstance(answer, NotDone):
+                left.append(item)
+                continue
+            results[item[0]] = answer
+            finished()
 
 
 class Helper:
@@ -108,8 +122,8 @@ class Helper:
         assert self._process.stdout is not None, "it is a pipe"
         found = []
         while self._owed:
-            found.append(read_frame(self._process.stdout))
             self._owed -= 1
+            found.append(read_frame(self._process.stdout))
         return found
 
     def close(self) -> None:

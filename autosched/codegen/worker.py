@@ -13,6 +13,12 @@ import sys
 from typing import IO, Any
 
 _LENGTH = 8
+
+
+class NotDone:
+    """The answer to what a worker could not read, or whose answer cannot be sent: who asked does it himself."""
+
+
 NATIVE_LOOP = "native loop"
 
 
@@ -40,18 +46,28 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     while True:
+        answer: Any
         try:
             message = read_frame(sys.stdin.buffer)
         except EOFError:
             return
-        try:
-            answer = _answer(message)
-        except Exception as error:  # noqa: BLE001  (it is raised again in the other process)
-            answer = error
+        except Exception:  # noqa: BLE001  (whatever reading a pickle raises; the frame is read)
+            answer = NotDone()
+        else:
+            answer = _attempt(message)
         try:
             write_frame(answers, answer)
         except BrokenPipeError:  # the other process was interrupted
             return
+        except Exception:  # noqa: BLE001  (it cannot be pickled; nothing was sent)
+            write_frame(answers, NotDone())
+
+
+def _attempt(message: Any) -> Any:
+    try:
+        return _answer(message)
+    except Exception as error:  # noqa: BLE001  (it is raised again in the other process)
+        return error
 
 
 def _answer(message: Any) -> Any:

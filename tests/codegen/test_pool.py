@@ -1,0 +1,79 @@
+"""Items that helpers fail at: each ends with a result or its own error."""
+
+import sys
+import types
+
+import pytest
+
+from autosched.codegen import compile_funcs, pool
+from autosched.codegen.compile import Request
+from autosched.codegen.worker import NotDone
+from autosched.errors import CodegenError
+from tests.codegen.test_compile import check, empty_cache, scale  # noqa: F401  (a fixture)
+
+
+class _Helper:
+    """A helper whose answers come from a function: the pipe's other end without the process."""
+
+    def __init__(self, answer):
+        self._answer, self._asked = answer, []
+
+    def ask(self, message):
+        self._asked.append(message)
+
+    def answers(self):
+        return [self._answer(self._asked.pop(0)) for _ in range(len(self._asked))]
+
+    def close(self):
+        pass
+
+
+def _raise(error):
+    raise error
+
+
+@pytest.mark.parametrize(
+    "error", [AttributeError("no such class"), MemoryError(), ValueError("odd"), EOFError(), OSError(), TypeError("x")]
+)
+def test_what_a_helper_fails_at_is_done_here(monkeypatch, error):
+    monkeypatch.setattr(pool, "take_spare", lambda: _Helper(lambda message: _raise(error)))
+    work = {n: n for n in range(6)}
+    assert pool.map_in_processes(work, lambda n: -n, lambda n: n, helpers=2) == {n: -n for n in work}
+
+
+def test_what_cannot_be_sent_is_done_here(monkeypatch):
+    monkeypatch.setattr(pool, "take_spare", lambda: _Helper(lambda message: message))
+    results = pool.map_in_processes({1: 1, 2: 2}, lambda n: -n, lambda n: _raise(TypeError("cannot pickle")), helpers=1)
+    assert results == {1: -1, 2: -2}
+
+
+def test_what_a_helper_says_it_has_not_done_is_done_here(monkeypatch):
+    monkeypatch.setattr(pool, "take_spare", lambda: _Helper(lambda message: NotDone()))
+    finished = []
+    results = pool.map_in_processes({1: 1, 2: 2}, lambda n: -n, lambda n: n, 1, lambda: finished.append(1))
+    assert (results, len(finished)) == ({1: -1, 2: -2}, 2)
+
+
+def test_where_no_helper_starts_all_is_done_here(monkeypatch):
+    monkeypatch.setattr(pool, "take_spare", lambda: None)
+    monkeypatch.setattr(pool, "Helper", lambda: _raise(ValueError("embedded null byte")))
+    assert pool.map_in_processes({1: 1}, lambda n: -n, lambda n: n, 3) == {1: -1}
+
+
+def test_an_error_is_its_items_own(monkeypatch):
+    monkeypatch.setattr(pool, "take_spare", lambda: None)
+    error = CodegenError("not this one")
+    results = pool.map_in_processes({1: 1, 2: 2}, lambda n: _raise(error) if n == 1 else n, lambda n: n, 0)
+    assert results == {1: error, 2: 2}
+
+
+def test_requests_that_a_real_helper_cannot_read_are_compiled(empty_cache, monkeypatch):  # noqa: F811
+    """Their pickles name a module that is in this process alone."""
+    module = types.ModuleType("only_in_this_process")
+    exec("class Text(str):\n    pass", vars(module))
+    module.Text.__module__ = module.__name__
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    requests = [Request(scale(1.5 + n), "scale", config=module.Text("{}")) for n in range(6)]
+    compiled = compile_funcs(requests, "cpu", jobs=2)
+    for n, one in enumerate(compiled):
+        check(one, 1.5 + n)
