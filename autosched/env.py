@@ -227,6 +227,14 @@ AUTOSCHED_STRICT = switch(
     parse=_boolean,
     allowed="a boolean (1 or 0)",
 )
+AUTOSCHED_SYMBOLIC_SIZES = switch(
+    "AUTOSCHED_SYMBOLIC_SIZES",
+    64,
+    "most sizes for which a function of symbolic sizes keeps what was built; those used longest ago are built again",
+    Kind.SETTING,
+    parse=_positive,
+    allowed="a positive number",
+)
 AUTOSCHED_TRUST_PICKLE = switch(
     "AUTOSCHED_TRUST_PICKLE",
     False,

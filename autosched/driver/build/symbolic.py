@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from autosched.env import AUTOSCHED_STRICT
+from autosched.driver.build.sizes import BuiltSizes
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, TVMError, UsageError
 from autosched.ir import IRModule
 from autosched.runtime import Function, Module, NDArray
@@ -34,7 +35,7 @@ class SymbolicFunction:
 
     def __init__(self, name: str, func: PrimFunc, build: Build):
         self.name, self.func, self._build = name, func, build
-        self._built: dict[tuple[int, ...], Function] = {}
+        self._built: BuiltSizes[Function] = BuiltSizes()
         self._sizes_given = set(size_params(func))
         self._vars = list(dict.fromkeys([*size_params(func), *shape_vars(func)]))
 
@@ -67,10 +68,12 @@ class SymbolicFunction:
         if missing:
             raise ShapeError(f"the size of {missing[0]} does not follow from the arguments", where=self.signature)
         key = tuple(values[v] for v in self._vars)
-        if key not in self._built:
+
+        def build() -> Function:
             refuse_to_compile(self.name, {v.name: values[v] for v in self._vars})
-            self._built[key] = self._build(values).get_function(self.name)
-        return self._built[key], arrays
+            return self._build(values).get_function(self.name)
+
+        return self._built.get(key, build), arrays
 
     def _sizes(self, args: Sequence[Any]) -> tuple[dict[Var, int], list[Any]]:
         if len(args) != len(self.func.params):

@@ -9,6 +9,7 @@ import numpy as np
 
 from autosched.driver.build.entry import build
 from autosched.driver.build.positions import with_positions
+from autosched.driver.build.sizes import BuiltSizes
 from autosched.driver.build.symbolic import refuse_to_compile
 from autosched.driver.settings import resolve_target
 from autosched.driver.vm.build_vm import build_vm
@@ -127,7 +128,7 @@ class _Late:
 
     def __init__(self, mod: IRModule, target: Target, records: Any, threads: int | None):
         self.mod, self.target, self.records, self.threads = mod, target, records, threads
-        self.built: dict[tuple[Any, ...], Program] = {}
+        self.built: BuiltSizes[Program] = BuiltSizes()
 
     @property
     def source(self) -> tuple[str, str]:
@@ -140,13 +141,14 @@ class _Late:
         missing = [v.name for v in _symbols(function) if v not in values]
         if missing:
             raise ShapeError(f"the size of {missing[0]} does not follow from the arguments", where=f"function {name}")
-        key = (name, *values.values())
-        if key not in self.built:
+
+        def build_program() -> Program:
             refuse_to_compile(name, {v.name: size for v, size in values.items()})
             whole = IRModule(self._called(function))
             whole[name] = bind_function(function, values)
-            self.built[key] = build_vm(whole, self.target, records=self.records, threads=self.threads)
-        return self.built[key]
+            return build_vm(whole, self.target, records=self.records, threads=self.threads)
+
+        return self.built.get((name, *values.values()), build_program)
 
     def _called(self, function: Function) -> dict[GlobalVar, Any]:
         """The functions that it calls: those with symbolic shapes of their own are not available."""

@@ -54,7 +54,7 @@ class Code:
 def build(setup: Setup, task: bytes, config: Any) -> Code | Measurement:
     """Compile a candidate; a Measurement tells how that failed."""
     candidate = Candidate(_read_task(task), config)
-    with _station(setup).building() as builder:
+    with _station(setup) as station, station.building() as builder:
         (outcome,) = builder.build([candidate])
     if isinstance(outcome, Failed):
         return outcome.measurement
@@ -66,14 +66,14 @@ def run(setup: Setup, task: bytes, config: Any, code: Code | Measurement, best_s
     if isinstance(code, Measurement):
         return code
     built = Built(Candidate(_read_task(task), config), code.kernel, code.packs, code.build_s, code.features)
-    with _station(setup).timing() as measurer:
+    with _station(setup) as station, station.timing() as measurer:
         found = measurer.time(built, best_s)
     return _from_here(found)
 
 
 def compare(setup: Setup, task: bytes, configs: Sequence[Any], rounds: int, extra_seeds: int) -> tuple[Compared, ...]:
     """Measure configurations in turn against the first one, all on this worker's device."""
-    with _station(setup).timing() as measurer:
+    with _station(setup) as station, station.timing() as measurer:
         found = measurer.compare(_read_task(task), configs, rounds=rounds, extra_seeds=extra_seeds)
     return tuple(replace(one, measurement=_from_here(one.measurement)) for one in found)
 
@@ -142,6 +142,7 @@ class Station:
         self._more: list[LocalBuilder] = []
         self._measurer: LocalMeasurer | None = None
         self._lock = threading.Lock()
+        self.users = 0  # jobs that are at it; changed under _STATIONS_LOCK
 
     @contextlib.contextmanager
     def building(self) -> Iterator[LocalBuilder]:
@@ -188,13 +189,21 @@ _STATIONS: dict[Setup, Station] = {}
 _STATIONS_LOCK = threading.Lock()
 
 
-def _station(setup: Setup) -> Station:
+@contextlib.contextmanager
+def _station(setup: Setup) -> Iterator[Station]:
+    """The station of a set-up for the time of one job; the oldest that nobody uses are closed for a new one."""
     with _STATIONS_LOCK:
-        if setup not in _STATIONS:
-            while len(_STATIONS) >= _MOST_STATIONS:
-                _STATIONS.pop(next(iter(_STATIONS))).close()
-            _STATIONS[setup] = Station(setup)
-        return _STATIONS[setup]
+        station = _STATIONS.pop(setup, None) or Station(setup)
+        idle = [other for other, found in _STATIONS.items() if not found.users]
+        for other in idle[: max(0, len(_STATIONS) + 1 - _MOST_STATIONS)]:
+            _STATIONS.pop(other).close()
+        _STATIONS[setup] = station  # the last is the one that was used last
+        station.users += 1
+    try:
+        yield station
+    finally:
+        with _STATIONS_LOCK:
+            station.users -= 1
 
 
 def close_all() -> None:
