@@ -55,7 +55,8 @@ def explain(common: Common, what: str, shapes: Shapes | None, like: str | None) 
 
     own = own_function(Path(what))
     reader = resolve_records(list(common.db) or (own.sources if own else None) or None, like=like)
-    target, threads = resolve_target(common.target), resolve_threads(common.threads)
+    target = resolve_target(common.target)
+    threads = resolve_threads(common.threads, target)
     gains = Gains(reader, threads)
     is_model = Path(what).is_file() or is_object(Path(what))
     if own is not None:

@@ -89,7 +89,8 @@ def _remeasure(common: Common, store: SqlStore, model: Path, shapes: Shapes | No
     from autosched.tuner.measure import LocalMeasurer, MeasureOptions
 
     module = load_module(model, shapes, quiet=common.is_quiet)
-    target, threads = resolve_target(common.target), resolve_threads(common.threads)
+    target = resolve_target(common.target)
+    threads = resolve_threads(common.threads, target)
     check_runs_here(target)
     rows: list[dict[str, Any]] = []
     with LocalMeasurer(target, MeasureOptions(threads=threads)) as measurer:

@@ -82,7 +82,8 @@ def _facts(common: Common, store: SqlStore, model: Path, shapes: Shapes | None, 
 
     module = load_module(model, shapes, quiet=common.is_quiet)
     with Waiting(f"finding the tasks of {model.name}", quiet=common.is_quiet):
-        target, threads = resolve_target(common.target), resolve_threads(common.threads)
+        target = resolve_target(common.target)
+        threads = resolve_threads(common.threads, target)
         return model_facts(module, target, threads, store, n_sources=n_sources)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from autosched.codegen.native import native_object
+from autosched.codegen.native import native_for
 from autosched.driver.build.compile import compile_functions
 from autosched.driver.build.entry import build
 from autosched.driver.vm.relax_build import build_relax
@@ -31,20 +32,29 @@ def rebuild(contents: Contents) -> Executable | Module | VMExecutable:
     functions = manifest.get("functions", {})
     if missing := sorted(set(contents.kernels) - set(functions)):
         raise ArtifactError(f"the artifact carries nothing to build kernel '{missing[0]}' from")
-    target = Target("cpu")
+    target = _target_here(manifest)
     kernels = compile_functions(IRModule({name: from_json(functions[name]) for name in contents.kernels}), target)
     manifest["target"] = target.to_json()
     if contents.kind == "graph":
         params = tuple(contents.info["params"])
-        return Executable(kernels, contents.graphs["main"], contents.constants, native_object(), manifest, params)
+        return Executable(kernels, contents.graphs["main"], contents.constants, native_for(target), manifest, params)
     return Module(
         kernels,
-        native_object(),
+        native_for(target),
         functions=contents.graphs,
         constants=contents.constants,
         entry=str(contents.info["entry"]),
         manifest=manifest,
     )
+
+
+def _target_here(manifest: Mapping[str, Any]) -> Target:
+    """The target to build for again: this machine's CPU, or the GPU that the artifact was built for."""
+    try:
+        made_for = Target(str(manifest.get("target") or "cpu"))
+    except TargetError as error:
+        raise ArtifactError(f"the artifact's target cannot be read: {error}") from None
+    return Target("cpu") if made_for.is_cpu else made_for
 
 
 def _build_source(contents: Contents) -> Module | VMExecutable:

@@ -14,10 +14,12 @@ from typing import Any
 from autosched.codegen.backends import codegen_backend
 from autosched.driver.near import expected_gain
 from autosched.env import AUTOSCHED_TARGET_AS, AUTOSCHED_TUNE
-from autosched.errors import TargetError, UsageError
+from autosched.errors import DeviceError, TargetError, UsageError
 from autosched.records import DispatchContext, FallbackContext, default_reader
 from autosched.records.lookup import Lookup, Predictor
+from autosched.runtime.cuda.driver import choose_image, driver_of
 from autosched.target import Target, host_cpu
+from autosched.target.gpus import usual_arch
 from autosched.target.threads import choose_threads
 
 ARCHITECTURES = {"amd64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}  # other names of the same
@@ -30,7 +32,7 @@ def resolve_target(target: Any = None) -> Target:
     """
     chosen = Target(target) if target is not None else Target.current(allow_none=True) or Target("cpu")
     codegen_backend(chosen.backend)
-    if chosen.backend != "cpu":
+    if not chosen.is_cpu:
         return chosen
     machine = platform.machine().lower()
     wanted = _architecture(chosen)
@@ -49,7 +51,12 @@ def _architecture(target: Target) -> str:
 
 
 def check_runs_here(target: Target) -> None:
-    """Refuse a target whose code would end this process. Raises UsageError naming the instruction sets."""
+    """Refuse a target whose code cannot run in this process.
+
+    Raises UsageError naming the instruction sets, DeviceError where there is no such GPU.
+    """
+    if not target.is_cpu:
+        return _check_gpu(target)
     if missing := sorted(target.features - host_cpu().runnable):
         raise UsageError(
             f"this machine lacks {', '.join(missing)}, which target '{target}' uses",
@@ -57,9 +64,22 @@ def check_runs_here(target: Target) -> None:
         )
 
 
-def resolve_threads(threads: int | None) -> int:
-    """The number of threads given, bounded by what this process may use; all of those where none is given."""
-    return choose_threads(threads)
+def _check_gpu(target: Target) -> None:
+    driver = driver_of(0)
+    if choose_image({target.gpu.arch: b""}, driver.compute_capability) is None:
+        here = ".".join(map(str, driver.compute_capability))
+        raise DeviceError(
+            f"code for {target.gpu.arch} does not run on {driver.name}, which has compute capability {here}",
+            hint=f"use the target 'cuda -arch={usual_arch(driver.compute_capability)}'",
+        )
+
+
+def resolve_threads(threads: int | None, target: Target | None = None) -> int:
+    """The number of threads given, bounded by what this process may use; all of those where none is given.
+
+    Kernels of a target that is no CPU are launched by one thread.
+    """
+    return choose_threads(threads) if target is None or target.is_cpu else 1
 
 
 def resolve_records(

@@ -24,7 +24,7 @@ from autosched.templates.thread_knob import space_with_threads, with_threads
 def default_of(task: Task) -> Config:
     """The configuration that a task gets without any record, as many threads included as the build would choose."""
     config = default_config(task.func, task.target)
-    if task.threads == 1:
+    if task.threads == 1 or not task.target.is_cpu:
         return config
     sizes = (math.prod(b.const_shape()) * np.dtype(b.dtype).itemsize for b in task.func.buffers)
     most = most_threads(count_work(task.func), int(sum(sizes)), task.target.lanes("float32"))

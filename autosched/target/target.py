@@ -161,6 +161,11 @@ class Target:
         return self.kind.backend
 
     @property
+    def is_cpu(self) -> bool:
+        """Whether its code runs on threads of a CPU."""
+        return self.kind.device_type == 1
+
+    @property
     def gpu(self) -> GpuFacts:
         """What a CUDA target's code may use, and how fast its device is.
 
@@ -179,7 +184,7 @@ class Target:
 
     def _check_cpu(self, what: str) -> None:
         """Refuse to answer for a device what is asked of CPUs: the host's answer would be wrong there."""
-        if self.kind.device_type != 1:
+        if not self.is_cpu:
             raise TargetError(f"a target of kind '{self.kind.name}' has no {what}", hint="ask `target.gpu` instead")
 
     # What a CPU's machine code may use; each raises TargetError for a target that is no CPU
@@ -253,7 +258,7 @@ class Target:
     @property
     def family(self) -> str:
         """The instruction-set level that shipped logs are chosen by, such as "x86-64-v3"; a GPU's architecture."""
-        if self.kind.device_type == 1:
+        if self.is_cpu:
             return level_of(self.features)
         return self.gpu.family if self.kind.backend == "cuda" else str(self.attrs.get("arch", self.kind.name))
 

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 from collections.abc import Mapping
 from functools import cache, lru_cache
+from typing import Any
 
 from autosched.errors import InvalidValueError, TargetError
 from autosched.space import Config, ConfigSpace
@@ -22,11 +23,25 @@ def all_templates(backend: str) -> tuple[Template, ...]:
 
     They are what its package `autosched.templates.<backend>` calls TEMPLATES. Raises TargetError where there is none.
     """
+    found: tuple[Template, ...] = _package(backend).TEMPLATES
+    return found
+
+
+def layout_blocks(target: Target) -> tuple[int, ...]:
+    """How many channels blocks may have in the layouts of a graph's values; empty where natural ones are kept.
+
+    It is what the back end's package calls `layout_blocks`.
+    """
+    found: tuple[int, ...] = _package(target.backend).layout_blocks(target)
+    return found
+
+
+def _package(backend: str) -> Any:
+    """A back end's templates. Raises TargetError where there are none."""
     package = f"{__package__}.{backend}"
     if importlib.util.find_spec(package) is None:
         raise TargetError(f"no templates for the back end '{backend}'", hint=f"{package} is missing")
-    found: tuple[Template, ...] = importlib.import_module(package).TEMPLATES
-    return found
+    return importlib.import_module(package)
 
 
 @lru_cache(maxsize=64)

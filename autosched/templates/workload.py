@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from autosched.errors import ScheduleError
 from autosched.ir.structural import structural_key
 from autosched.target import Target
 from autosched.task import Workload
@@ -22,7 +23,10 @@ def describe(func: PrimFunc, target: Target) -> Workload:
     Two functions of one workload accept the same configurations and run equally fast. Operators without a geometry of
     their own (element-wise chains, reductions) are told apart by a digest of their form.
     """
-    _, anchor = templates_for(func, target)[0]
+    matches = templates_for(func, target)
+    if not matches:
+        raise ScheduleError(f"no template of the back end '{target.backend}' takes the function", hint="schedule it")
+    _, anchor = matches[0]
     blocks = blocks_of(func)
     block = next((b for b in blocks if b.name_hint == anchor.block), None)
     attrs: dict[str, int | str | tuple[int, ...]] = {}

@@ -17,6 +17,7 @@ from autosched.runtime import native_abi
 from autosched.runtime.cache import kernel_cache
 from autosched.runtime.loader import check_object
 from autosched.runtime.native_abi import NATIVE_ABI_VERSION, RUN_SYMBOL, WORKER_SYMBOL
+from autosched.target import Target
 
 
 @functools.cache
@@ -31,6 +32,11 @@ def native_object() -> bytes:
         found = _ordered() or compile_native()
         cache.put(key, found)
     return found
+
+
+def native_for(target: Target) -> bytes:
+    """The native loop's object code for a target whose kernels it calls; empty for one that has a driver of its own."""
+    return native_object() if target.is_cpu else b""
 
 
 def order_native_object() -> None:

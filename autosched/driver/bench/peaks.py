@@ -63,7 +63,10 @@ class Peaks:
 
 @cache
 def measure_peaks(target: Target, threads: int) -> Peaks:
-    """Measure both peaks on so many threads: about a second, once in a process."""
+    """Measure both peaks on so many threads: about a second, once in a process. A GPU's are those of its data sheet."""
+    if not target.is_cpu:
+        gpu = target.gpu
+        return Peaks(1, gpu.peak_flops("float32"), (Level("memory", gpu.memory_bytes, gpu.memory_bandwidth),))
     before = _flops_per_s(target, threads)
     levels = tuple(_levels(target, threads))
     return Peaks(threads, max(before, _flops_per_s(target, threads)), levels)  # clocks need a while to rise

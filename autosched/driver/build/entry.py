@@ -75,7 +75,7 @@ def build(
     module = with_positions(as_module(what, args, name), indices)
     check_symbols(module, unnamed="main")
     chosen_target = resolve_target(target)
-    n_threads = resolve_threads(threads)
+    n_threads = resolve_threads(threads, chosen_target)
     if run_as not in RUN_AS:
         raise UsageError(f"run_as '{run_as}'", hint=f"use one of {', '.join(RUN_AS)}")
     reader = resolve_records(records, like=like, run_as="" if run_as == RUN_AS[0] else run_as, strict=strict)
@@ -88,11 +88,12 @@ def build(
 
 
 def build_variants(what: Any, targets: Sequence[Any], **options: Any) -> Variants:
-    """Build a model once for each target; `options` as of `build`. Raises UsageError for equal CPUs, or no model."""
+    """Build a model once for each target; `options` as of `build`. Raises UsageError for equal ones, or no model."""
     chosen = [resolve_target(target) for target in targets]
-    names = [target.mcpu for target in chosen]
+    names = [target.mcpu if target.is_cpu else target.gpu.arch for target in chosen]
     if not names or len({*names}) < len(names):
-        raise UsageError(f"targets for {', '.join(names) or 'nothing'}", hint="name each CPU once, as in -mcpu")
+        hint = "name each CPU once, as in -mcpu, and each GPU's architecture, as in -arch"
+        raise UsageError(f"targets for {', '.join(names) or 'nothing'}", hint=hint)
     built = {name: build(what, target=target, **options) for name, target in zip(names, chosen, strict=True)}
     if wrong := [made for made in built.values() if not isinstance(made, Executable)]:
         raise UsageError(f"a {type(wrong[0]).__name__} is built for one target", hint="give a model, or one target")

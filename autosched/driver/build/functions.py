@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autosched import te
-from autosched.codegen.native import native_object
+from autosched.codegen.native import native_for
 from autosched.driver.build.accuracy import with_accuracy
 from autosched.driver.build.choose import Choice, choose_all, is_scheduled
 from autosched.driver.build.compile import compile_functions, prim_funcs, stored_functions
@@ -73,7 +73,8 @@ class FunctionBuilder:
     def plain(self, module: IRModule) -> Module:
         """Functions of known sizes."""
         module = lower_intrinsics(module, self.target)
-        refuse_thread_bindings(module)
+        if self.target.is_cpu:
+            refuse_thread_bindings(module)
         outside = {name: f for name, f in prim_funcs(module).items() if calls_outside(f)}
         if outside:
             return build_with_calls(module, outside, self.plain, self.target)
@@ -145,7 +146,7 @@ def build_functions(module: IRModule, target: Target, records: RecordReader | No
     }
     manifest = {"autosched": __version__, "target": target.to_json(), "functions": stored_functions(compiled)}
     entry = next(iter(plan.entries))
-    return Module(kernels, native_object(), functions=graphs, entry=entry, threads=threads, manifest=manifest)
+    return Module(kernels, native_for(target), functions=graphs, entry=entry, threads=threads, manifest=manifest)
 
 
 class Plan:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from autosched.codegen.collector import patient_collector
-from autosched.codegen.native import native_object, order_native_object
+from autosched.codegen.native import native_for, order_native_object
 from autosched.codegen.pool import close_spares
 from autosched.driver.build.accuracy import with_accuracy
 from autosched.driver.build.choose import Choice, choose_all
@@ -66,7 +66,7 @@ def build_graph(
     accuracy: str = "fast",
 ) -> Executable:  # fmt: skip
     """Build a model. The executable's manifest holds the build report and what it takes to build it again."""
-    if choose_threads() > 1:
+    if target.is_cpu and choose_threads() > 1:
         order_native_object()
     try:
         with patient_collector():
@@ -95,7 +95,8 @@ def assemble(prepared: IRModule, choices: Mapping[str, Choice], target: Target, 
         graph, constants, params = to_graph(scheduled)
     work = {name: count_work(choice.task.func) for name, choice in choices.items()}
     split = {name: choice.threads for name, choice in choices.items() if choice.threads}
-    graph = limit_threads(graph, kernels, work, target, split)
+    if target.is_cpu:
+        graph = limit_threads(graph, kernels, work, target, split)
     report = BuildReport(tuple(c.row for c in choices.values()), compile_s)
     manifest = {
         "autosched": __version__,
@@ -104,6 +105,6 @@ def assemble(prepared: IRModule, choices: Mapping[str, Choice], target: Target, 
         "report": [dict(row) for row in report.rows],
         "functions": stored_functions(scheduled),
     }
-    executable = Executable(kernels, graph, constants, native_object(), manifest, params)
+    executable = Executable(kernels, graph, constants, native_for(target), manifest, params)
     executable.compile_s = compile_s  # not in the manifest: equal builds give equal bytes
     return executable

@@ -32,21 +32,20 @@ from autosched.relax.transform import (
 )  # fmt: skip
 from autosched.relax.verify import verify
 from autosched.target import Target
-
-MIN_BLOCK = 8  # channels in a block where vectors are shorter
-
+from autosched.templates import layout_blocks
 
 def graph_passes(target: Target, oracle: LayoutOracle | None = None) -> tuple[Pass, ...]:
     """What turns a model into calls of fused kernels, in order.
 
     oracle  what is known of convolutions in several layouts
     """
-    block = max(MIN_BLOCK, target.lanes("float32"))
+    blocks = layout_blocks(target)
+    layouts: tuple[Pass, ...] = (ChooseLayouts(blocks, oracle),) if blocks else ()
     return (
         CanonicalizeBindings(), ExpandConvolutions(), FoldConstant(), RemoveIdentity(), SinkViews(), RemoveIdentity(),
         FoldConstant(), DeadCodeElimination(), FoldBatchnormToConv2D(), EliminateCommonSubexpr(),
         FuseAttention(), DeadCodeElimination(),
-        ChooseLayouts((block, 2 * block), oracle), FlattenMeans(), FlattenRows(), SinkViews(), FoldConstant(),
+        *layouts, FlattenMeans(), FlattenRows(), SinkViews(), FoldConstant(),
         RemoveIdentity(), CanonicalizeBindings(), DeadCodeElimination(),
         LegalizeKernels(), AnnotateTIROpPattern(), FuseOps(), FuseTIR(), CopyOutputs(), DeadCodeElimination(),
     )  # fmt: skip

@@ -66,7 +66,7 @@ def tune(
     if measurer is None:
         check_runs_here(chosen)
     if measurer is None or options.threads is None:
-        threads = resolve_threads(options.threads)
+        threads = resolve_threads(options.threads, chosen)
     else:  # another machine's
         threads = options.threads
     where = records if records is not None else database_to_write()

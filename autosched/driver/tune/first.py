@@ -26,7 +26,8 @@ def tune_first(module: IRModule, target: Any = None, *, records: Any = None, thr
     given = records[0] if isinstance(records, list | tuple) and records else records
     if mode not in ("tune", "force") or not isinstance(given, str | Path | None):
         return
-    chosen, n_threads = resolve_target(target), resolve_threads(threads)
+    chosen = resolve_target(target)
+    n_threads = resolve_threads(threads, chosen)
     indices = None
     if mode == "tune":
         reader = resolve_records(None if given is None or not _is_there(given) else [given])

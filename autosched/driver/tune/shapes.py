@@ -139,7 +139,7 @@ def settle(
     Raises  as `tune`.
     """
     options, chosen = (options or TuneOptions()).for_run_as(), resolve_target(target)
-    threads = options.threads if measurer is not None and options.threads else resolve_threads(options.threads)
+    threads = options.threads if measurer is not None and options.threads else resolve_threads(options.threads, chosen)
     where = records if records is not None else database_to_write()
     with use_spaces(options.spaces), open_store(where) as store:
         layouts = TunedLayouts(resolve_records([store]), chosen, threads)

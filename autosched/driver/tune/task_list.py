@@ -46,7 +46,7 @@ def list_tasks(
     """
     chosen = resolve_target(target)
     reader = resolve_records(None if _is_missing(records) else records)
-    n_threads = resolve_threads(threads)
+    n_threads = resolve_threads(threads, chosen)
     with use_spaces(spaces):
         tasks = extract_tasks(
             as_module(what), chosen, threads=n_threads, layouts=TunedLayouts(reader, chosen, n_threads)

@@ -65,7 +65,8 @@ def build_vm(
     functions = dict(relax_functions)
     if not functions:
         raise UsageError("the module has no relax function", hint="build PrimFuncs with autosched.build")
-    maker = _Maker(mod, resolve_target(target), resolve_records(records), resolve_threads(threads))
+    chosen = resolve_target(target)
+    maker = _Maker(mod, chosen, resolve_records(records), resolve_threads(threads, chosen))
     made = {name: maker.function(name, function) for name, function in functions.items()}
     manifest = {"target": maker.target.to_json()}
     return Program(made, tuple(maker.segments), tuple(maker.constants), manifest)

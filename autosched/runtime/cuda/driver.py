@@ -16,6 +16,7 @@ import numpy as np
 
 from autosched.errors import DeviceError
 from autosched.runtime.cuda.kernel import CudaKernel, Launch
+from autosched.target import Target
 
 
 class Memory(Protocol):
@@ -145,7 +146,11 @@ def image_for(kernel: CudaKernel, device: str, capability: tuple[int, int]) -> t
 
     Raises DeviceError naming what the kernel was built for.
     """
-    chosen = choose_image(kernel.images, capability)
+    images = dict(kernel.images)
+    arch = Target(kernel.target).gpu.arch if kernel.ptx_packed else ""
+    if arch and not arch.endswith(("a", "f")):  # the driver can compile the target's own PTX for any later chip
+        images.setdefault(arch.replace("sm_", "compute_"), kernel.ptx.encode())
+    chosen = choose_image(images, capability)
     if chosen is None:
         here = f"sm_{capability[0]}{capability[1]}"
         raise DeviceError(
@@ -153,4 +158,4 @@ def image_for(kernel: CudaKernel, device: str, capability: tuple[int, int]) -> t
             f"and {device} has compute capability {capability[0]}.{capability[1]}",
             hint=f"build it for the target 'cuda -arch={here}'",
         )
-    return chosen, kernel.images[chosen]
+    return chosen, images[chosen]

@@ -1,5 +1,6 @@
 """Schedules for CPUs, in the order in which they are asked: special ones first, the one that takes everything last."""
 
+from autosched.target import Target
 from autosched.templates.base import Template
 from autosched.templates.cpu.attention import AttentionRows
 from autosched.templates.cpu.conv2d import Conv2dBlocked
@@ -22,3 +23,11 @@ TEMPLATES: tuple[Template, ...] = (
     RowReduction(),
     Elementwise(),
 )
+
+MIN_BLOCK = 8  # channels in a block where vectors are shorter
+
+
+def layout_blocks(target: Target) -> tuple[int, ...]:
+    """Channels in a block of the layouts that values of a graph may get: a vector, and two."""
+    block = max(MIN_BLOCK, target.lanes("float32"))
+    return block, 2 * block

@@ -1,5 +1,6 @@
 """Schedules for NVIDIA's GPUs, in the order in which they are asked: special ones first, the one for all else last."""
 
+from autosched.target import Target
 from autosched.templates.base import Template
 from autosched.templates.cuda.conv2d import Conv2d
 from autosched.templates.cuda.elementwise import Elementwise
@@ -14,3 +15,9 @@ TEMPLATES: tuple[Template, ...] = (
     GeneralReduction(),
     Elementwise(),
 )
+
+
+def layout_blocks(target: Target) -> tuple[int, ...]:
+    """None: values of a graph keep their natural layouts."""
+    del target
+    return ()
