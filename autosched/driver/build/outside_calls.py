@@ -6,6 +6,7 @@ calling the function runs kernels and Python functions in turn, on arrays that b
 
 from __future__ import annotations
 
+import time
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -146,6 +147,12 @@ class StepFunction:
     def __call__(self, *args: Any) -> None:
         """Run on arrays in the order of the signature."""
         self.run(args, 1)
+
+    def seconds(self, args: Sequence[Any], number: int) -> float:
+        """Run and give the seconds that all runs took, those of the Python functions included."""
+        start = time.perf_counter()
+        self.run(args, number)
+        return time.perf_counter() - start
 
     def run(self, args: Sequence[Any], number: int) -> None:
         """Run `number` times. Raises TypeError for a wrong number of arguments, ValueError for wrong shapes."""

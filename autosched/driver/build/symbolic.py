@@ -61,6 +61,11 @@ class SymbolicFunction:
         function, arrays = self.specialized(args)
         function.run(arrays, number)
 
+    def seconds(self, args: Sequence[Any], number: int) -> float:
+        """The same, and give the seconds that all runs took."""
+        function, arrays = self.specialized(args)
+        return function.seconds(arrays, number)
+
     def specialized(self, args: Sequence[Any]) -> tuple[Function, list[Any]]:
         """(the function for the sizes of these arguments, those of them that are arrays)."""
         values, arrays = self._sizes(args)
