@@ -30,6 +30,8 @@ import numpy as np
 
 from autosched.errors import ArtifactError, InvalidTypeError
 from autosched.runtime.artifact_check import check_contents, check_kernel, check_sections, check_tensor
+from autosched.runtime.cuda.driver import device_rank
+from autosched.runtime.cuda.kernel import archs_of
 from autosched.runtime.graph import Graph
 from autosched.runtime.kernel import ABI_VERSION, Kernel
 from autosched.runtime.memory import empty_block
@@ -276,13 +278,19 @@ def load_contents(path: Path, *, mapped: bool = False) -> Contents:
 
 
 def _choose_variant(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Of several variants the best one that runs here, else the one that needs the least more; its manifest."""
+    """Of several variants the best one that runs here, else the one that needs the least more; its manifest.
+
+    One for a GPU goes before those for CPUs where there is such a GPU, and comes last where there is none.
+    """
     if manifest.get("kind") != "variants":
         return manifest
     sections, here = manifest["sections"], host_cpu().runnable
     variants = manifest["variants"]
 
     def rank(variant: Mapping[str, Any]) -> tuple[int, int]:
+        kernels = variant["kernels"].values()
+        if any(entry.get("backend", "cpu") == "cuda" for entry in kernels):
+            return device_rank([_archs(entry) for entry in kernels])
         needed = set(map(str, variant["features"]))
         return len(needed - here), -len(needed)
 
@@ -291,6 +299,10 @@ def _choose_variant(manifest: dict[str, Any]) -> dict[str, Any]:
         raise ValueError("a variant's sections lie outside the file")
     names = [str(variant["name"]) for variant in variants]
     return {**chosen, "sections": [sections[index] for index in chosen["sections"]], "names": names}
+
+
+def _archs(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    return archs_of((str(arch) for arch, *_ in entry["images"]), str(entry.get("target", "")), bool(entry.get("ptx")))
 
 
 def _malformed(path: Path, problem: str) -> ArtifactError:
@@ -420,7 +432,8 @@ def _requirement(path: Path, version: int, manifest: Mapping[str, Any], contents
     if contents.kind == "source":
         return NeedsRebuildError(f"{path} holds functions that are compiled when they are called", "source", contents)
     machine = platform.machine().lower()
-    if manifest["machine"] != machine:
+    for_host = not contents.kernels or any(kernel.backend == "cpu" for kernel in contents.kernels.values())
+    if for_host and manifest["machine"] != machine:
         message = f"{path} holds machine code for {manifest['machine']}, and this machine is {machine}"
         return NeedsRebuildError(message, "machine", contents)
     if manifest["abi"] != _ABI:

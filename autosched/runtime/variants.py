@@ -1,4 +1,4 @@
-"""A model built for several instruction sets: one artifact, of which each machine loads the best that it can run."""
+"""A model built for several CPUs and GPUs: one artifact, of which each machine loads the best that it can run."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from typing import Any
 
 from autosched.errors import ArtifactError
 from autosched.runtime.artifact import export_path, save_variants
+from autosched.runtime.cuda.driver import device_rank
+from autosched.runtime.cuda.kernel import CudaKernel
 from autosched.runtime.executable import Executable
 from autosched.target import host_cpu
 
 
 @dataclass(frozen=True)
 class Variants:
-    """One model, built once for each of several CPUs.
+    """One model, built once for each of several CPUs and GPUs.
 
-    executables  by the CPU's name, as in -mcpu
+    executables  by the CPU's name, as in -mcpu, or the GPU's architecture, as in -arch
     """
 
     executables: Mapping[str, Executable]
@@ -25,14 +27,11 @@ class Variants:
     @property
     def here(self) -> Executable:
         """The one that a process on this machine loads. Raises ArtifactError where none runs here."""
-        has = host_cpu().runnable
-        needs = {
-            name: {f for k in built.kernels.values() for f in k.features} for name, built in self.executables.items()
-        }
-        runs = [name for name, features in needs.items() if features <= has]
+        ranks = {name: _rank(built) for name, built in self.executables.items()}
+        runs = [name for name, (lacks, _) in ranks.items() if lacks <= 0]
         if not runs:
-            raise ArtifactError(f"this CPU is none of {', '.join(needs)}", hint="build for it too")
-        return self.executables[max(runs, key=lambda name: len(needs[name]))]
+            raise ArtifactError(f"this machine's devices are none of {', '.join(ranks)}", hint="build for them too")
+        return self.executables[min(runs, key=lambda name: ranks[name])]
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Run on this machine; see `Executable.__call__`."""
@@ -45,3 +44,12 @@ class Variants:
     def export_library(self, path: str | Path) -> None:
         """Write the artifact, whatever the extension. Raises as `export_path`."""
         self.save(export_path(path))
+
+
+def _rank(built: Executable) -> tuple[int, int]:
+    """How well a model suits this machine: less is better, and above 0 what does not run."""
+    gpu = [kernel.archs for kernel in built.kernels.values() if isinstance(kernel, CudaKernel)]
+    if gpu:
+        return device_rank(gpu)
+    needs = {feature for kernel in built.kernels.values() for feature in kernel.features}
+    return len(needs - host_cpu().runnable), -len(needs)

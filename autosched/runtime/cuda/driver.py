@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from autosched.errors import DeviceError
 from autosched.runtime.cuda.kernel import CudaKernel, Launch
-from autosched.target import Target
+from autosched.target.cuda_host import cuda_capability
 
 
 class Memory(Protocol):
@@ -118,6 +118,11 @@ def is_replaced() -> bool:
     return bool(_makers)
 
 
+def first_capability() -> tuple[int, int] | None:
+    """The compute capability of the first device; None where there is none. Nothing but the driver is asked."""
+    return driver_of(0).compute_capability if is_replaced() else cuda_capability(0)
+
+
 _CUBIN, _PTX = re.compile(r"sm_(\d+)(\d)([af]?)"), re.compile(r"compute_(\d+)(\d)([af]?)")
 
 
@@ -141,21 +146,35 @@ def choose_image(images: Mapping[str, bytes], capability: tuple[int, int]) -> st
     return max(ranked)[1] if ranked else None
 
 
+CANNOT_RUN = 1 << 20
+
+
+def device_rank(kernels: Iterable[Sequence[str]]) -> tuple[int, int]:
+    """How well code for these architectures suits the first device: less is better, and less than 0 what runs.
+
+    kernels  of each the architectures that it has code for
+    """
+    capability = first_capability()
+    if capability is None:
+        return CANNOT_RUN, 0
+    chosen = [choose_image(dict.fromkeys(archs, b""), capability) for archs in kernels]
+    if not all(chosen):
+        return CANNOT_RUN, 0
+    n_exact = sum(str(arch).startswith(f"sm_{capability[0]}{capability[1]}") for arch in chosen)
+    return -1 - (n_exact == len(chosen)), -sum(str(arch).endswith(("a", "f")) for arch in chosen)
+
+
 def image_for(kernel: CudaKernel, device: str, capability: tuple[int, int]) -> tuple[str, bytes]:
     """(architecture, image) of a kernel for a device.
 
     Raises DeviceError naming what the kernel was built for.
     """
-    images = dict(kernel.images)
-    arch = Target(kernel.target).gpu.arch if kernel.ptx_packed else ""
-    if arch and not arch.endswith(("a", "f")):  # the driver can compile the target's own PTX for any later chip
-        images.setdefault(arch.replace("sm_", "compute_"), kernel.ptx.encode())
-    chosen = choose_image(images, capability)
+    chosen = choose_image(dict.fromkeys(kernel.archs, b""), capability)
     if chosen is None:
         here = f"sm_{capability[0]}{capability[1]}"
         raise DeviceError(
-            f"kernel '{kernel.name}' was built for {', '.join(kernel.images) or 'nothing'}, "
+            f"kernel '{kernel.name}' was built for {', '.join(kernel.archs) or 'nothing'}, "
             f"and {device} has compute capability {capability[0]}.{capability[1]}",
             hint=f"build it for the target 'cuda -arch={here}'",
         )
-    return chosen, images[chosen]
+    return chosen, kernel.images[chosen] if chosen in kernel.images else kernel.ptx.encode()

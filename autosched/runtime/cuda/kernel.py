@@ -12,7 +12,7 @@ import math
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -120,6 +120,11 @@ class CudaKernel(Kernel):
         return ()
 
     @property
+    def archs(self) -> tuple[str, ...]:
+        """What there is code for, by the names of `images`."""
+        return archs_of(self.images, self.target, bool(self.ptx_packed))
+
+    @property
     def ptx(self) -> str:
         """The PTX that the cubin of the kernel's target was made from."""
         return unpack_text(self.ptx_packed)
@@ -207,6 +212,18 @@ class CudaKernel(Kernel):
             if math.prod(block) > MOST_THREADS or math.prod(cluster) > MOST_CLUSTER:
                 raise ValueError(f"a launch of {what} has blocks of {block} threads in clusters of {cluster}")
             check_count(f"shared memory of {what}", shared, MOST_SHARED)
+
+
+def archs_of(images: Iterable[str], target: str, has_ptx: bool) -> tuple[str, ...]:
+    """What a kernel has code for: its images, and the PTX of its target, which a driver compiles for any later chip.
+
+    PTX of an architecture with a suffix ("sm_90a") is for that chip alone, which has its machine code.
+    """
+    found = dict.fromkeys(images)
+    arch = Target(target).gpu.arch if has_ptx and target else ""
+    if arch and not arch.endswith(("a", "f")):
+        found[arch.replace("sm_", "compute_")] = None
+    return tuple(found)
 
 
 def _extents(extents: Any) -> Extents:

@@ -40,7 +40,7 @@ def test_the_targets_own_ptx_serves_later_devices() -> None:
     kernel = cuda_kernel(images={"sm_80": b"cubin"}, target=Target("cuda -arch=sm_80").to_json(), ptx_packed=ptx)
     assert image_for(kernel, "GPU", (8, 0)) == ("sm_80", b"cubin")
     assert image_for(kernel, "GPU", (12, 0)) == ("compute_80", b".target sm_80")
-    with pytest.raises(DeviceError, match=r"was built for sm_80, and GPU has compute capability 7\.5"):
+    with pytest.raises(DeviceError, match=r"was built for sm_80, compute_80, and GPU has compute capability 7\.5"):
         image_for(kernel, "GPU", (7, 5))
     only_here = cuda_kernel(images={"sm_90a": b"cubin"})
     with pytest.raises(DeviceError, match="build it for the target 'cuda -arch=sm_100'"):
