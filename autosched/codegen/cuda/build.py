@@ -179,7 +179,7 @@ def _resources(launch: Launch, found: Assembled, gpu: GpuFacts) -> LaunchResourc
         )
     shared = found.shared_bytes.get(symbol, 0) + launch.shared_bytes
     if gpu.compute_capability[0] == 9:  # here alone the log counts what is reserved for the system
-        shared -= gpu.reserved_shared
+        shared = max(0, shared - gpu.reserved_shared)
     occupancy = gpu.occupancy(launch.threads, found.registers[symbol], shared)
     return LaunchResources(found.registers[symbol], shared, stack, spills, occupancy)
 

@@ -12,10 +12,10 @@ from autosched.errors import CodegenError
 if TYPE_CHECKING:
     from autosched.codegen.cuda.tile import DeviceEmitter
 
-_NVVM = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc"}
+_NVVM = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil"}
 _LIBDEVICE = {
     "round": "round", "nearbyint": "nearbyint", "rint": "rint", "copysign": "copysign", "normcdf": "normcdf",
-    "rsqrt": "rsqrt", "lgamma": "lgamma", "exp10": "exp10",
+    "trunc": "trunc", "rsqrt": "rsqrt", "lgamma": "lgamma", "exp10": "exp10",
     **{name: name for name in (
         "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "exp", "exp2", "log",
         "log2", "log10", "log1p", "tanh", "erf", "erfc", "pow", "atan2", "fmod", "hypot", "expm1",

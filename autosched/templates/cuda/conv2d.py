@@ -38,6 +38,7 @@ from autosched.tir.dtypes import item_bytes
 from autosched.tir.functor import free_vars
 from autosched.tir.schedule import BlockRV, Schedule
 
+MOST_UNROLLED = 9  # places of a window: more of them are compiled for seconds
 MOST_WIDE, MOST_PIXELS, MOST_THREADS = 32, 64, 256  # threads along a row, over pixels, and in all: defaults' limits
 
 
@@ -90,10 +91,14 @@ class Conv2d:
         wide = _evenly(s["OW"], MOST_WIDE)
         high = min(_evenly(s["OH"], max(1, MOST_PIXELS // wide)), 64)
         channels = power_of_two_below(max(1, min(s["O"], MOST_THREADS // (wide * high))))
+        while s["G"] > 1 and s["O"] % channels:
+            channels //= 2
         per_channel, per_pixel = 1, 1
         for more_channels, more_pixels in ((2, 1), (4, 1), (4, 2), (8, 2)):
             tiles = s["N"] * s["G"] * -(-s["O"] // (channels * more_channels))
             tiles *= -(-s["OH"] // high) * -(-s["OW"] // (wide * more_pixels))
+            if s["G"] > 1 and s["O"] % (channels * more_channels):
+                break
             if tiles < target.gpu.sm_count or channels * more_channels > s["O"] or wide * more_pixels > s["OW"]:
                 break
             per_channel, per_pixel = more_channels, more_pixels
@@ -132,7 +137,8 @@ class Conv2d:
         *_, c_in, _, _, i, kh, kw = sch.get_loops(name)
         i_tile, i_in = sch.split(i, [None, config["step"]])
         sch.reorder(i_tile, i_in, kh, kw, c_in)
-        sch.unroll(kh)
+        if anchor.sizes["KH"] * anchor.sizes["KW"] <= MOST_UNROLLED:
+            sch.unroll(kh)
         sch.unroll(kw)
         sch.unroll(c_in)
         copies: list[BlockRV | str] = [sch.cache_read(name, read_index(sch, name, conv.weight.buffer.name), "shared")]

@@ -29,6 +29,7 @@ from autosched.templates.cuda.threads import (
 from autosched.templates.row_blocks import Rows, inline_cheap, match_rows
 from autosched.tir import Block, PrimFunc, as_int
 from autosched.tir.dtypes import item_bytes
+from autosched.tir.functor import free_vars, loads
 from autosched.tir.inlined_size import too_large_to_inline
 from autosched.tir.schedule import LoopRV, Schedule
 
@@ -42,7 +43,8 @@ class RowReduction:
     name = "rows"
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
-        return match_rows(func)
+        anchor = match_rows(func)
+        return anchor if anchor is not None and _needs_own_row(anchor.details) else None
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         gpu = target.gpu
@@ -81,6 +83,18 @@ class RowReduction:
         for each in blocks:
             _share_row(sch, each, row, config["block_size"], config["vector"])
         return Applied(sch.func, (None,) * len(func.params), sch.trace.to_json_text())
+
+
+def _needs_own_row(rows: Rows) -> bool:
+    """Whether each block needs no more of a reduction than the result for its own row."""
+    results = {b.writes[0].buffer for b in rows.blocks if is_reduction(b)}
+    for block in rows.blocks:
+        own = [iv.var for iv in block.iter_vars][: rows.row_axes]
+        for load in loads(block.body):
+            if load.buffer in results and load.buffer is not block.writes[0].buffer:
+                if not all(i is v for i, v in zip(load.indices, own)) or any(map(free_vars, load.indices[len(own) :])):
+                    return False
+    return True
 
 
 def _inline_rest(sch: Schedule, blocks: tuple[Block, ...]) -> None:

@@ -41,7 +41,7 @@ def test_matmul(sizes: tuple[int, int, int]) -> None:
         check(func, config, reference, 2)
 
 
-@pytest.mark.parametrize("axes", [(0,)])
+@pytest.mark.parametrize("axes", [(0,), (0, 2), (0, 1, 2)])
 def test_sums_over_other_axes(axes: tuple[int, ...]) -> None:
     x = te.placeholder((9, 3, 11), name="X")
     func = create_prim_func([x, topi.sum(x, axes)])
@@ -84,3 +84,12 @@ def convolved(x: np.ndarray, w: np.ndarray, groups: int, stride: int) -> np.ndar
     weights = w.reshape(groups, -1, *w.shape[1:])
     parts = [np.einsum("nchwij,ocij->nohw", windows[:, g], weights[g]) for g in range(groups)]
     return np.concatenate(parts, axis=1)
+
+
+@pytest.mark.parametrize("length", [70, 256])
+def test_softmax_of_rows(length: int) -> None:
+    x = te.placeholder((6, length), name="X")
+    func = create_prim_func([x, topi.softmax(x, -1)])
+    for config in (default_config(func, TARGET), Config("rows", {**default_config(func, TARGET).knobs, "keep": False})):
+        assert config.template == "rows"
+        check(func, config, lambda v: np.exp(v) / np.exp(v).sum(-1, keepdims=True), 1)

@@ -1,0 +1,145 @@
+"""`make check-cuda`: every template for GPUs on every architecture, as far as that can be shown without a GPU.
+
+For each case the default and random configurations become machine code for each architecture, without stack frame and
+spills; the table of what came out is written to `benchmarks/results/cuda-static.md`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from autosched import te, topi
+from autosched.codegen import compile_func
+from autosched.codegen.cuda.build import add_images
+from autosched.errors import AutoschedError
+from autosched.runtime.cuda.kernel import CudaKernel
+from autosched.space import Config
+from autosched.target import Target
+from autosched.te import Tensor, create_prim_func
+from autosched.templates import apply_config, default_config, space_for
+from autosched.tir import PrimFunc
+
+ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120")
+RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "cuda-static.md"
+
+
+def _tensor(*shape: int, dtype: str = "float32", name: str = "A") -> Tensor:
+    return te.placeholder(shape, dtype=dtype, name=name)
+
+
+def _dense(m: int, k: int, n: int, dtype: str = "float32") -> PrimFunc:
+    a, b = _tensor(m, k, dtype=dtype), _tensor(k, n, dtype=dtype, name="B")
+    return create_prim_func([a, b, topi.relu(topi.matmul(a, b))])
+
+
+def _conv(channels: int, size: int, out: int, kernel: int, stride: int, groups: int = 1) -> PrimFunc:
+    data = _tensor(1, channels, size, size, name="data")
+    weight = _tensor(out, channels // groups, kernel, kernel, name="weight")
+    pad = kernel // 2
+    if groups == 1:
+        made = topi.nn.conv2d(data, weight, stride, pad, 1, "NCHW")
+    else:
+        made = topi.nn.group_conv2d_nchw(data, weight, stride, pad, 1, groups)
+    return create_prim_func([data, weight, topi.relu(made)])
+
+
+def _of(shape: Sequence[int], compute: Callable[[Tensor], Tensor], dtype: str = "float32") -> PrimFunc:
+    x = _tensor(*shape, dtype=dtype)
+    return create_prim_func([x, compute(x)])
+
+
+CASES: dict[str, Callable[[], PrimFunc]] = {
+    "matmul 1024": lambda: _dense(1024, 1024, 1024),
+    "matmul 70x67x131": lambda: _dense(70, 67, 131),
+    "matmul 1024 float16": lambda: _dense(1024, 1024, 1024, "float16"),
+    "matmul 1x768x3072": lambda: _dense(1, 768, 3072),
+    "conv 3x3 56x56 64-64": lambda: _conv(64, 56, 64, 3, 1),
+    "conv 3x3 s2 56x56 64-128": lambda: _conv(64, 56, 128, 3, 2),
+    "conv 1x1 14x14 256-1024": lambda: _conv(256, 14, 1024, 1, 1),
+    "conv 7x7 s2 224x224 3-64": lambda: _conv(3, 224, 64, 7, 2),
+    "conv dw 3x3 56x56 144": lambda: _conv(144, 56, 144, 3, 1, 144),
+    "conv g4 3x3 28x28 32-64": lambda: _conv(32, 28, 64, 3, 1, 4),
+    "softmax 128x1000": lambda: _of((128, 1000), lambda x: topi.softmax(x, -1)),
+    "sum 64x70": lambda: _of((64, 70), lambda x: topi.sum(x, -1)),
+    "global pool 1x512x7x7": lambda: _of((1, 512, 7, 7), lambda x: topi.mean(x, (2, 3))),
+    "column sums 1000x37": lambda: _of((1000, 37), lambda x: topi.sum(x, 0)),
+    "gelu 128x3072": lambda: _of((128, 3072), topi.gelu),
+    "exp float16 101": lambda: _of((101,), topi.exp, "float16"),
+    "transpose 1x64x56x56": lambda: _of((1, 64, 56, 56), lambda x: topi.transpose(x, (0, 2, 3, 1))),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of the configurations of one case: how many, those refused by architecture, registers, seconds."""
+
+    case: str
+    templates: str
+    configs: int
+    failures: tuple[str, ...]
+    registers: tuple[int, int]
+    seconds: float
+
+
+def run_case(name: str, n_random: int, archs: Sequence[str]) -> Row:
+    """Compile the default and random configurations of a case for all architectures."""
+    start, failures, registers, templates = time.perf_counter(), [], [], set()
+    first = Target(f"cuda -arch={archs[0]}")
+    func = CASES[name]()
+    configs: list[Config] = [default_config(func, first), *space_for(func, first).sample(0, n_random)]
+    for config in configs:
+        templates.add(config.template)
+        try:
+            made = compile_func(apply_config(func, config, first).func, first, name="kernel").kernel
+            assert isinstance(made, CudaKernel), "it was compiled for a GPU"
+            registers += [launch.registers for launch in made.resources.launches]
+            for arch in archs[1:]:
+                add_images(made, [arch])
+        except AutoschedError as error:
+            failures.append(f"{config}: {error.line}")
+    spread = (min(registers, default=0), max(registers, default=0))
+    return Row(name, ", ".join(sorted(templates)), len(configs), tuple(failures), spread, time.perf_counter() - start)
+
+
+def table(rows: Sequence[Row], archs: Sequence[str]) -> str:
+    """The results as Markdown."""
+    lines = [
+        f"### Machine code for {', '.join(archs)}: the default and random configurations of each case",
+        "",
+        "| case | templates | configurations | refused | registers | s |",
+        "|---|---|---|---|---|---|",
+    ]
+    for r in rows:
+        used = f"{r.registers[0]} to {r.registers[1]}"
+        lines.append(f"| {r.case} | {r.templates} | {r.configs} | {len(r.failures)} | {used} | {r.seconds:.1f} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Run all cases; 1 where a configuration did not become machine code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.check_cuda", description=__doc__)
+    parser.add_argument("--only", default="", help="only cases whose names hold one of these texts")
+    parser.add_argument("--random", type=int, default=20, help="random configurations of each case")
+    parser.add_argument("--archs", default=",".join(ARCHS))
+    parser.add_argument("--save", action="store_true", help=f"write the table to {RESULTS.name}")
+    args = parser.parse_args()
+    archs, rows = args.archs.split(","), []
+    for name in (n for n in CASES if not args.only or any(t in n for t in args.only.split(","))):
+        rows.append(run_case(name, args.random, archs))
+        print(f"{name:28} {rows[-1].configs} configurations, {len(rows[-1].failures)} refused", flush=True)
+        for failure in rows[-1].failures:
+            print(f"    {failure}", flush=True)
+    text = table(rows, archs)
+    print(text)
+    if args.save:
+        RESULTS.write_text(text)
+    return 1 if any(r.failures for r in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
