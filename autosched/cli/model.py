@@ -71,10 +71,10 @@ def load_module(path: Path, shapes: Shapes | None, *, quiet: bool = False) -> IR
     return module
 
 
-def open_executable(path: Path, common: Common, shapes: Shapes | None = None) -> Executable:
+def open_executable(path: Path, common: Common, shapes: Shapes | None = None, checks: bool = False) -> Executable:
     """Load an artifact, or import and build a model with what the databases know.
 
-    An artifact is loaded without the compiler.
+    An artifact is loaded without the compiler, unless its kernels are built again with all accesses checked.
     """
     check_model(path)
     if is_built(path):
@@ -91,6 +91,12 @@ def open_executable(path: Path, common: Common, shapes: Shapes | None = None) ->
         if loaded.variants:
             names = ", ".join(loaded.variants)
             say(f"{path}: kernels for {loaded.variant}, of {names}", quiet=common.verbosity < 1)
+        if checks:
+            from autosched.driver.rebuild import rebuild
+
+            checked = rebuild(loaded.contents(), checks=True)
+            assert isinstance(checked, Executable), "a model is built again as a model"
+            return checked
         return loaded
     module = load_module(path, shapes, quiet=common.is_quiet)
     from autosched import driver
@@ -98,5 +104,7 @@ def open_executable(path: Path, common: Common, shapes: Shapes | None = None) ->
     records = list(common.db) or None
     with compiling(f"building {path.name}", quiet=common.is_quiet):
         driver.tune_first(module, common.target, records=records, threads=common.threads)
-        built: Executable = driver.build(module, target=common.target, records=records, threads=common.threads)
+        built: Executable = driver.build(
+            module, target=common.target, records=records, threads=common.threads, checks=checks
+        )
     return built

@@ -40,6 +40,9 @@ autosched run model.asx --input x=image.npy --check expected.npz
     "--check", type=click.Path(path_type=Path), help="Compare outputs with this .npz; exit code 4 if they differ."
 )
 @click.option(
+    "--checks", is_flag=True, help="See that every access of every kernel stays inside of its buffer; this is slow."
+)
+@click.option(
     "--rtol",
     type=click.FloatRange(min=0),
     metavar="SHARE",
@@ -61,6 +64,7 @@ def command(
     output: Path | None,
     print_top: int | None,
     check: Path | None,
+    checks: bool,
     rtol: float,
     atol: float,
 ) -> None:
@@ -71,7 +75,7 @@ def command(
     if output:
         given = [archive, check, *(Path(text.rpartition("=")[2]) for text in files)]
         check_output(output, inputs=[model, *filter(None, given)])
-    executable = open_executable(model, common, shapes)
+    executable = open_executable(model, common, shapes, checks)
     ranges = executable.manifest.get("input_ranges", {})
     data = inputs.collect_inputs(
         wanted_inputs(executable), archive=archive, files=files, fill=fill, seed=seed, ranges=ranges

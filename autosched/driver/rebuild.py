@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from autosched.codegen.native import native_for
-from autosched.driver.build.compile import compile_functions
+from autosched.driver.build.compile import compile_functions, with_checks
 from autosched.driver.build.entry import build
 from autosched.driver.vm.relax_build import build_relax
 from autosched.errors import ArtifactError, ScriptError, TargetError
@@ -19,7 +19,7 @@ from autosched.target import Target
 from autosched.tir.serialize import from_json
 
 
-def rebuild(contents: Contents) -> Executable | Module | VMExecutable:
+def rebuild(contents: Contents, *, checks: bool = False) -> Executable | Module | VMExecutable:
     """Compile every kernel again from the scheduled function that the artifact carries.
 
     Layouts, packed constants and schedules stay as they were, so the result is right; it may not be the fastest here.
@@ -33,7 +33,8 @@ def rebuild(contents: Contents) -> Executable | Module | VMExecutable:
     if missing := sorted(set(contents.kernels) - set(functions)):
         raise ArtifactError(f"the artifact carries nothing to build kernel '{missing[0]}' from")
     target = _target_here(manifest)
-    kernels = compile_functions(IRModule({name: from_json(functions[name]) for name in contents.kernels}), target)
+    scheduled = IRModule({name: from_json(functions[name]) for name in contents.kernels})
+    kernels = compile_functions(with_checks(scheduled, checks), target)
     manifest["target"] = target.to_json()
     if contents.kind == "graph":
         params = tuple(contents.info["params"])

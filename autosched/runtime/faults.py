@@ -16,8 +16,8 @@ class Faults:
     """The words of the checks of some calls of kernels, each with the name of its node."""
 
     def __init__(self, calls: Sequence[tuple[str, Kernel]]):
-        found = [(where, check) for where, kernel in calls for check in kernel.checks]
-        self._where: list[tuple[str, Check]] = found
+        found = [(where, kernel, check) for where, kernel in calls for check in kernel.checks]
+        self._where: list[tuple[str, Kernel, Check]] = found
         self._words = np.zeros((len(found), WORDS), np.int64)
         counts = [len(kernel.checks) for _, kernel in calls]
         self._first = [sum(counts[:i]) for i in range(len(calls))]
@@ -37,9 +37,10 @@ class Faults:
         number = int(np.flatnonzero(self._words[:, 0])[0])
         value = int(self._words[number, 1])
         self._words[:] = 0
-        where, check = self._where[number]
-        raise IndexOutOfRangeError(
-            f"{check.what}: index {value} is out of range [{check.low}, {check.high})",
-            where=where,
-            hint='give positions in range, or build with indices="clip"',
-        )
+        where, kernel, check = self._where[number]
+        text = f"{check.what}: index {value} is out of range [{check.low}, {check.high})"
+        if check.is_access:
+            hint = f"kernel '{kernel.name}' with configuration {kernel.config or 'default'} stopped there"
+        else:
+            hint = 'give positions in range, or build with indices="clip"'
+        raise IndexOutOfRangeError(text, where=where, hint=hint)

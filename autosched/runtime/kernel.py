@@ -58,6 +58,7 @@ class Check:
     what: str  # "take along axis 0"
     low: int
     high: int
+    is_access: bool = False  # an index of a buffer, not a position that the model was given
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +153,7 @@ class Kernel(ABC):
             "flops": self.flops,
             "generator": self.generator,
             "llvm": self.llvm_packed,
-            **({"checks": [[c.what, c.low, c.high] for c in self.checks]} if self.checks else {}),
+            **({"checks": [[c.what, c.low, c.high, c.is_access] for c in self.checks]} if self.checks else {}),
         }
 
 
@@ -172,7 +173,7 @@ def shared_fields(entry: Mapping[str, Any]) -> dict[str, Any]:
         "flops": int(entry.get("flops", 0)),
         "generator": str(entry.get("generator", "")),
         "llvm_packed": str(entry.get("llvm", "")),
-        "checks": tuple(Check(str(what), int(low), int(high)) for what, low, high in entry.get("checks", ())),
+        "checks": tuple(Check(str(c[0]), int(c[1]), int(c[2]), bool(c[3])) for c in entry.get("checks", ())),
     }
 
 

@@ -18,6 +18,7 @@ from autosched.tir.function import PrimFunc
 from autosched.tir.functor import rewrite
 
 CHECK_INDEX = "check_index"
+CHECKED = "autosched.checks"  # attribute of a function all of whose accesses are to be checked while it runs
 MODES = ("raise", "positive", "nearest", "clip", "wrap", "fast")
 
 

@@ -26,6 +26,7 @@ from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.intrinsics import NUMPY
 from autosched.tir.simplify import Analyzer, Linear, form_key
+from autosched.tir.start_values import infinite_start
 from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, SeqStmt, Stmt
 
 Array = Any  # np.ndarray: its stubs type most results as Any
@@ -209,7 +210,7 @@ class _BlockEvaluator:
             return
         kind, value, store = fold
         assert isinstance(self.block.init, BufferStore)
-        start = self.value(self.block.init.value, grid)
+        start = self.value(infinite_start(store.value, self.block.init.value), grid)
         if factors is not None:
             result = start + self.sum_of_products(factors, grid)
         else:

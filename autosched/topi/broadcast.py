@@ -84,12 +84,27 @@ def power(x: Operand, y: Operand) -> Tensor:
     return elementwise(te.power, "T_power", x, y)
 
 
+def _with_nan(pick: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """`pick`, which gives its first operand where one is NaN, so that a NaN in the second is kept too."""
+
+    def choose(a: Any, b: Any) -> Any:
+        if isinstance(a, E.FloatImm | int | float):
+            a, b = b, a
+        if isinstance(b, E.FloatImm | int | float) or not is_float(b.dtype):
+            return pick(a, b)
+        return E.select(E.compare(E.NE, b, b), b, pick(a, b))
+
+    return choose
+
+
 def maximum(x: Operand, y: Operand) -> Tensor:
-    return elementwise(E.maximum, "T_maximum", x, y)
+    """The larger of each two; NaN where one is NaN."""
+    return elementwise(_with_nan(E.maximum), "T_maximum", x, y)
 
 
 def minimum(x: Operand, y: Operand) -> Tensor:
-    return elementwise(E.minimum, "T_minimum", x, y)
+    """The smaller of each two; NaN where one is NaN."""
+    return elementwise(_with_nan(E.minimum), "T_minimum", x, y)
 
 
 def _compare(kind: type[E.CmpOp], name: str) -> Callable[[Operand, Operand], Tensor]:

@@ -9,6 +9,7 @@ from autosched import te
 from autosched.errors import ShapeError
 from autosched.te import Tensor
 from autosched.tir import expr as E
+from autosched.tir.dtypes import is_float
 from autosched.tir.expr import IntImm
 from autosched.topi.shapes import axis_names, dims, int_shape
 
@@ -108,10 +109,12 @@ def variance(x: Tensor, axis: Axes | int | None = None, keepdims: bool = False) 
 
 
 def _argument(x: Tensor, axis: int, keepdims: bool, better: type[E.CmpOp], worst: Any, dtype: str, name: str) -> Tensor:
-    """The first position of the best value: a reduction of pairs (position, value)."""
+    """The first position of the best value, or of NaN: a reduction of pairs (position, value)."""
 
     def combine(a: Any, b: Any) -> Any:
         first = te.any(E.compare(better, a[1], b[1]), te.all(E.compare(E.EQ, a[1], b[1]), E.compare(E.LT, a[0], b[0])))
+        if is_float(x.dtype):
+            first = te.any(first, E.compare(E.NE, a[1], a[1]))  # nothing is better than NaN
         # the identity stands at the last position, so that a real element of the same value wins
         return E.select(first, a[0], b[0]), E.select(first, a[1], b[1])
 
@@ -131,10 +134,10 @@ def _argument(x: Tensor, axis: int, keepdims: bool, better: type[E.CmpOp], worst
 
 
 def argmax(x: Tensor, axis: int, keepdims: bool = False, dtype: str = "int64") -> Tensor:
-    """The position of the largest value along an axis, the first of equals."""
+    """The position of the largest value along an axis, the first of equals; of NaN where there is one."""
     return _argument(x, axis, keepdims, E.GT, te.min_value, dtype, "argmax")
 
 
 def argmin(x: Tensor, axis: int, keepdims: bool = False, dtype: str = "int64") -> Tensor:
-    """The position of the smallest value along an axis, the first of equals."""
+    """The position of the smallest value along an axis, the first of equals; of NaN where there is one."""
     return _argument(x, axis, keepdims, E.LT, te.max_value, dtype, "argmin")

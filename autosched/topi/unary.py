@@ -9,6 +9,7 @@ from typing import Any
 from autosched import te
 from autosched.te import Tensor
 from autosched.tir import expr as E
+from autosched.tir.dtypes import is_float
 from autosched.tir.expr import PrimExpr
 
 
@@ -98,13 +99,13 @@ def negative(x: Tensor) -> Tensor:
 
 
 def sign(x: Tensor) -> Tensor:
-    """1, 0 or -1."""
-    return elementwise(
-        x,
-        lambda v: E.select(
-            v > _number(v, 0), _number(v, 1), E.select(v < _number(v, 0), _number(v, -1), _number(v, 0))
-        ),
-    )
+    """1, 0 or -1; NaN stays NaN."""
+
+    def element(v: Any) -> Any:
+        zero = E.select(E.compare(E.EQ, v, v), _number(v, 0), v) if is_float(v.dtype) else _number(v, 0)
+        return E.select(v > _number(v, 0), _number(v, 1), E.select(v < _number(v, 0), _number(v, -1), zero))
+
+    return elementwise(x, element)
 
 
 def logical_not(x: Tensor) -> Tensor:

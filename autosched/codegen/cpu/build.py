@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from typing import Any
 
+from autosched.codegen.cpu.checks import Checks
 from autosched.codegen.cpu.compiled import CompiledCpuKernel
 from autosched.codegen.cpu.isa import Isa
 from autosched.codegen.cpu.order import order_unrolled
@@ -19,6 +21,8 @@ from autosched.runtime.cpu.kernel import CpuKernel, Phase
 from autosched.runtime.kernel import ArgSpec, pack_text
 from autosched.runtime.loader import check_object
 from autosched.target import Target
+from autosched.tir.checked_index import CHECKED
+from autosched.tir.expr import const_int
 from autosched.tir.function import PrimFunc
 from autosched.tir.in_place import overwritable
 from autosched.tir.stmt import BufferStore
@@ -35,13 +39,15 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
     lowered = lower_func(func)
     lowered = lowered.with_body(order_unrolled(lowered.body, isa))
     phases, shared = split_phases(lowered)
+    check_strides(lowered)
+    checks = Checks.every(phases) if func.attrs.get(CHECKED) else Checks.needed(phases)
     scratch = Scratch()
     for buffer in shared:
         scratch.share(buffer)
     python_name = re.sub(r"\W", "_", name)
     args = arg_specs(lowered)
     in_place = frozenset((func.buffers[i], func.buffers[o]) for i, o in overwritable(func))
-    writer = Writer(python_name, lowered.buffers, scratch, bool(func.attrs.get("tir.noalias", True)), in_place)
+    writer = Writer(python_name, lowered.buffers, scratch, bool(func.attrs.get("tir.noalias", True)), in_place, checks)
     symbols = [f"{python_name}_p{i}" for i in range(len(phases))]
     for phase, symbol in zip(phases, symbols, strict=True):
         writer.phase(phase, symbol)
@@ -78,6 +84,24 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
         llvm_packed=pack_text(text),
     )
     return CompiledCpuKernel(kernel)
+
+
+def check_strides(func: PrimFunc) -> None:
+    """See that arguments with strides of their own lie inside of the arrays, which are row-major.
+
+    Raises CodegenError.
+    """
+    for buffer in func.buffers:
+        if buffer.strides:
+            sizes, strides = buffer.const_shape(), [const_int(s) for s in buffer.strides]
+            if None not in strides and 0 not in sizes:
+                last = sum((n - 1) * s for n, s in zip(sizes, strides, strict=True) if s is not None)
+                if not 0 <= last < math.prod(sizes) or min(s for s in strides if s is not None) < 0:
+                    raise CodegenError(
+                        f"argument '{buffer.name}' of shape {list(sizes)} has strides {strides}: its last element is "
+                        f"number {last}, and the array has {math.prod(sizes)}",
+                        hint="declare the shape of the whole array",
+                    )
 
 
 def arg_specs(func: PrimFunc) -> tuple[ArgSpec, ...]:

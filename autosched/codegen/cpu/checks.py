@@ -1,30 +1,36 @@
 """Checks in kernels: positions and accesses that are seen to be in range while the kernel runs.
 
+Accesses that are proved to stay inside of their buffers need none; those of a build with `checks=True` all have one.
 A kernel with checks gets one more address after its scratch block: two words for each of its checks, of which the
 first becomes 1 and the second the number that was out of range. Nothing is written while all is well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
+from autosched.codegen.cpu.text import show
 from autosched.codegen.cpu.types import I64, call_intrinsic, constant, lanes_of, splat, suffix
+from autosched.codegen.lower.phases import LoweredPhase
+from autosched.codegen.lower.prove import Indices, unproved
+from autosched.errors import CodegenError
 from autosched.ir.node import children, walk
 from autosched.runtime.kernel import Check
 from autosched.tir import expr as E
-from autosched.tir.buffer import Buffer
+from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.checked_index import CHECK_INDEX
 from autosched.tir.expr import Var, as_int, const_int
 from autosched.tir.functor import free_vars, loads
 from autosched.tir.simplify import form_key
-from autosched.tir.stmt import For, IfThenElse, LetStmt, While
+from autosched.tir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt, While
 
 if TYPE_CHECKING:
+    from autosched.codegen.cpu.memory import MemoryEmitter
     from autosched.codegen.cpu.tile import TileEmitter
     from autosched.codegen.cpu.values import ValueEmitter
 
@@ -32,15 +38,75 @@ WORD_BYTES = 8
 SELDOM = (1, 1 << 20)  # branch weights: a check that fails, and one that holds
 
 
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A dimension of an access that is seen to be in range while the kernel runs."""
+
+    axis: int
+    check: Check
+
+
 @dataclass(slots=True)
 class Checks:
-    """The checks of one kernel, numbered in the order in which they are found."""
+    """The checks of one kernel, numbered in the order in which they are found.
+
+    guards  of accesses, by the id of their tuple of indices, with the tuple, so that the id stays its own
+    """
 
     numbers: dict[Check, int] = field(default_factory=dict)
+    guards: dict[int, tuple[Indices, tuple[Guard, ...]]] = field(default_factory=dict)
 
     def add(self, check: Check) -> int:
         """The check's number."""
         return self.numbers.setdefault(check, len(self.numbers))
+
+    def guard(self, buffer: Buffer, indices: Indices, axis: int, is_store: bool) -> None:
+        """See that an access stays inside of one of its buffer's dimensions."""
+        place = f"{buffer.name}[{', '.join(map(show, indices))}]"
+        what = f"{'store to' if is_store else 'load of'} {place}, dimension {axis}"
+        check = Check(what, 0, as_int(buffer.shape[axis]), is_access=True)
+        kept = self.guards.get(id(indices), (indices, ()))[1]
+        if axis not in (guard.axis for guard in kept):
+            self.guards[id(indices)] = (indices, (*kept, Guard(axis, check)))
+
+    def guards_of(self, node: Any) -> tuple[Guard, ...]:
+        """The guards of a load or store."""
+        return self.guards[id(node.indices)][1] if id(node.indices) in self.guards else ()
+
+    def of(self, stmt: Stmt) -> dict[Check, int]:
+        """The checks in a statement, with their numbers."""
+        found: list[Check] = []
+        for node in walk(stmt):
+            if isinstance(node, E.Call) and node.op == CHECK_INDEX:
+                found.append(check_of(node))
+            elif self.guards and isinstance(node, BufferLoad | BufferStore):
+                found += [guard.check for guard in self.guards_of(node)]
+        return {check: self.add(check) for check in found}
+
+    @staticmethod
+    def every(phases: Iterable[LoweredPhase]) -> Checks:
+        """Guards for all dimensions of all accesses."""
+        checks = Checks()
+        for node in (n for phase in phases for n in walk(phase.body)):
+            if isinstance(node, BufferLoad | BufferStore):
+                for axis in range(len(node.indices)):
+                    checks.guard(node.buffer, node.indices, axis, isinstance(node, BufferStore))
+        return checks
+
+    @staticmethod
+    def needed(phases: Sequence[LoweredPhase]) -> Checks:
+        """Guards for what cannot be proved to stay inside. Raises CodegenError for what surely does not."""
+        checks = Checks()
+        for access in unproved(phases):
+            checks.guard(access.buffer, access.indices, access.axis, access.is_store)
+            if access.is_certain:
+                (*_, last) = checks.guards[id(access.indices)][1]
+                values = access.low if access.low == access.high else f"from {access.low} to {access.high}"
+                raise CodegenError(
+                    f"{last.check.what}: the index is {values}, out of range [0, {last.check.high})",
+                    hint="make the loop shorter, the buffer larger, or put the access under a condition",
+                )
+        return checks
 
 
 def check_of(call: E.Call) -> Check:
@@ -50,9 +116,17 @@ def check_of(call: E.Call) -> Check:
     return Check(what.value, as_int(call.args[1]), as_int(call.args[2]))
 
 
-def index_checks(nodes: Iterable[Any]) -> list[Check]:
-    """The checks of positions among some nodes."""
-    return [check_of(n) for n in nodes if isinstance(n, E.Call) and n.op == CHECK_INDEX]
+def emit_guards(emitter: MemoryEmitter, indices: Indices) -> None:
+    """Leave the tile, and report it, where an access would leave its buffer."""
+    for guard in emitter.guards[id(indices)][1]:
+        at = emitter.index(indices[guard.axis])
+        numbers = emitter.table(at)
+        lanes = emitter.mask if isinstance(emitter.mask, int) else None
+        if numbers is not None and all(0 <= n < guard.check.high for n in numbers[:lanes]):
+            continue
+        value = emitter.vector(at) if not isinstance(at, Affine) or at.lane else emitter.scalar(at)
+        bad = emitter.builder.icmp_unsigned(">=", value, constant(value.type, guard.check.high))
+        report(emitter, bad, value, emitter.checks[guard.check])
 
 
 def emit_check_index(emitter: ValueEmitter, call: E.Call) -> Any:
@@ -113,7 +187,7 @@ def _always_checked(stmt: Any, bound: frozenset[Var] = frozenset()) -> Iterator[
             yield from _always_checked(child, bound)
 
 
-def report(emitter: ValueEmitter, bad: Any, value: Any, number: int, index: Any = None) -> Any:
+def report(emitter: MemoryEmitter, bad: Any, value: Any, number: int, index: Any = None) -> Any:
     """Note a value that is out of range in a lane that takes part.
 
     index    what is used where all is well; gives it with 0 in the lanes that are out of range

@@ -10,6 +10,7 @@ from typing import Any
 from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
+from autosched.codegen.cpu.checks import Guard, emit_guards
 from autosched.codegen.cpu.index import Index, IndexEmitter, strides_of
 from autosched.codegen.cpu.types import (
     I8,
@@ -73,6 +74,9 @@ class MemoryEmitter(IndexEmitter):
     unmasked: frozenset[Buffer]
     status: Any  # a pointer to the words of the kernel's checks, where the tile has some
     checks: Mapping[Check, int]  # their numbers
+    guards: Mapping[
+        int, tuple[tuple[PrimExpr, ...], tuple[Guard, ...]]
+    ]  # accesses to check, by the id of their indices
     flat: dict[Any, PrimExpr]
     divided: dict[int, tuple[Any, list[Var] | None]]  # the variables of indices that are worth flattening
 
@@ -172,6 +176,8 @@ class MemoryEmitter(IndexEmitter):
 
     def load(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Any:
         """The element, or a vector with one per lane; a scalar where it is the same in all lanes."""
+        if id(indices) in self.guards:
+            emit_guards(self, indices)
         place = self.places[buffer]
         at = self.offset(place, indices)
         if place.is_local:
@@ -192,6 +198,8 @@ class MemoryEmitter(IndexEmitter):
         """
         place = self.places[buffer]
         if self.mask is not None or place.is_local or not place.read_only or buffer.dtype == "bool":
+            return None
+        if id(indices) in self.guards:
             return None
         at = self.offset(place, indices)
         if not isinstance(at, Affine) or at.lane not in (0, 1):
@@ -289,6 +297,8 @@ class MemoryEmitter(IndexEmitter):
 
     def store(self, buffer: Buffer, value: Any, indices: tuple[PrimExpr, ...]) -> None:
         """Store the element, or one per lane."""
+        if id(indices) in self.guards:
+            emit_guards(self, indices)
         place = self.places[buffer]
         at = self.offset(place, indices)
         if place.is_local:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from autosched.codegen.cpu.checks import Checks, index_checks
+from autosched.codegen.cpu.checks import Checks
 from autosched.codegen.cpu.cut import is_tile, outside_buffers, outside_vars
 from autosched.codegen.cpu.text import loop_lines, show
 from autosched.codegen.cpu.tile import Tile
@@ -27,7 +27,7 @@ from autosched.codegen.lower.phases import LoweredPhase
 from autosched.errors import CodegenError
 from autosched.ir.node import children, walk
 from autosched.ir.structural import structural_key
-from autosched.tir.buffer import Buffer
+from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import PrimExpr, Var, as_int, const_int
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import (
@@ -153,7 +153,7 @@ class Writer:
         for buffer, at in self.scratch.shared.items():
             if any(b is buffer for b in used):
                 found.append(f"{_INDENT}{self.name_of(buffer)} = offset(slots[{len(self.slots)}], {at})")
-        if index_checks(walk(body)):
+        if self.checks.of(body):
             found.append(f"{_INDENT}checks = slots[{len(self.slots) + 1}]")
         return found
 
@@ -214,11 +214,17 @@ class Writer:
         buffers, variables = tuple(outside_buffers(stmt)), tuple(outside_vars(stmt))
         aliased = self.aliased(buffers)
         key = f"{sorted(aliased)} {structural_key((buffers, variables, stmt))}"
+        checks = self.checks.of(stmt)
+        if self.checks.guards:
+            accesses = (n for n in walk(stmt) if isinstance(n, BufferLoad | BufferStore))
+            key = f"{key} {[self.checks.guards_of(n) for n in accesses]}"
         name = self.keys.get(key)
         if name is None:
             name = self.keys[key] = self.tile_name(stmt)
-            checks = {check: self.checks.add(check) for check in index_checks(walk(stmt))}
-            self.tiles[name] = Tile(name, stmt, buffers, variables, a.copy(), self.no_alias, aliased, checks=checks)
+            self.tiles[name] = Tile(
+                name, stmt, buffers, variables, a.copy(), self.no_alias, aliased, checks=checks,
+                guards=self.checks.guards,
+            )  # fmt: skip
         else:
             widen(self.tiles[name], variables, a)
         for text in loop_lines(stmt):

@@ -9,7 +9,7 @@ from typing import Any
 from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
-from autosched.codegen.cpu.checks import hoist_checks
+from autosched.codegen.cpu.checks import Guard, hoist_checks
 from autosched.codegen.cpu.cut import work
 from autosched.codegen.cpu.horizontal import emit_lane_reduction, lane_reduction
 from autosched.codegen.cpu.isa import Isa
@@ -59,6 +59,7 @@ class Tile:
     analyzer: Analyzer
     no_alias: bool = True
     aliased: frozenset[int] = frozenset()  # positions of buffers that may be one of the others
+    guards: Mapping[int, tuple[tuple[PrimExpr, ...], tuple[Guard, ...]]] = field(default_factory=dict, kw_only=True)
     checks: Mapping[Check, int] = field(
         default_factory=dict, kw_only=True
     )  # and their numbers; with some, one more argument
@@ -95,7 +96,7 @@ def _emit_body(function: Any, tile: Tile, isa: Isa, unmasked: frozenset[Buffer])
     emitter.entry = ir.IRBuilder(entry)
     written = {n.buffer for n in walk(tile.stmt) if isinstance(n, BufferStore)}
     arguments = list(function.args)
-    emitter.checks = tile.checks
+    emitter.checks, emitter.guards = tile.checks, tile.guards
     emitter.status = emitter.builder.bitcast(arguments.pop(), I64.as_pointer()) if tile.checks else None
     for buffer in tile.buffers:
         emitter.declare(buffer, arguments.pop(0), buffer not in written)

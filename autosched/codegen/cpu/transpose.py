@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
+from autosched.codegen.cpu.checks import emit_guards
 from autosched.codegen.cpu.types import I32, item_bytes, splat
 from autosched.tir.expr import const_int
 from autosched.tir.stmt import BufferStore, For, LoopKind
@@ -79,6 +80,8 @@ def emit_squares(emitter: TileEmitter, loop: For, lanes: int) -> None:
             for column, vector in enumerate(turned):
                 emitter.env[loop.loop_var] = Affine(i, (), 1)
                 emitter.env[inner.loop_var] = Affine(j + column)
+                if id(store.indices) in emitter.guards:
+                    emit_guards(emitter, store.indices)
                 at = emitter.offset(place, store.indices)
                 assert isinstance(at, Affine) and at.lane == 1, "square_lanes looked"
                 emitter.store_row(store.buffer, vector, at, _ITEM_BYTES)

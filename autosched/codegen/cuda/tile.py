@@ -108,7 +108,7 @@ def _emit_body(function: Any, tile: DeviceTile, index_type: Any) -> None:
     emitter.checks, emitter.status = {}, None
     emitter.places, emitter.loop_facts, emitter.lane_use = {}, {}, {}
     emitter.flat, emitter.divided, emitter.slots, emitter.unmasked = {}, {}, {}, frozenset()
-    emitter.checks, emitter.status = {}, None  # positions in GPU kernels are clipped, not reported
+    emitter.checks, emitter.guards, emitter.status = {}, {}, None  # positions in GPU kernels are clipped, not reported
     emitter.entry = NvvmBuilder(entry)
     written = {n.buffer for n in walk(tile.stmt) if isinstance(n, BufferStore)}
     arguments = list(function.args)

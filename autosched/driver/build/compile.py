@@ -7,12 +7,23 @@ from autosched.ir import IRModule
 from autosched.runtime.kernel import Kernel
 from autosched.target import Target
 from autosched.tir import PrimFunc
+from autosched.tir.checked_index import CHECKED
 from autosched.tir.serialize import to_json
 
 
 def prim_funcs(module: IRModule) -> dict[str, PrimFunc]:
     """The functions of the loop level by name."""
     return {gv.name: f for gv, f in module.functions_items() if isinstance(f, PrimFunc)}
+
+
+def with_checks(module: IRModule, checks: bool) -> IRModule:
+    """The module whose kernels see that every access stays inside of its buffer, where `checks` says so."""
+    if not checks:
+        return module
+    functions = {
+        gv: f.with_attr(CHECKED, True) if isinstance(f, PrimFunc) else f for gv, f in module.functions_items()
+    }
+    return module.with_functions(functions)
 
 
 def compile_functions(module: IRModule, target: Target) -> dict[str, Kernel]:

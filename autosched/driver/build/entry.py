@@ -38,6 +38,7 @@ def build(
     strict: bool = False,
     run_as: str = "latency",
     indices: str = "raise",
+    checks: bool = False,
 ) -> Any:
     """Compile with the best configurations known for this machine.
 
@@ -55,6 +56,8 @@ def build(
     strict    raise UntrustedError where a kernel has no record that was verified on a machine like this one
     run_as    "throughput": of several records, those that were measured beside other instances are preferred
     indices   positions out of range that a run meets: "raise" IndexOutOfRangeError, or "clip" them to the nearest ones
+    checks    every access of every kernel is seen to stay inside of its buffer, which is slow: a run raises
+              IndexOutOfRangeError that names the access, its index, the kernel and its configuration
     Raises    TargetError, RecordError, UsageError for what cannot be used.
     """
     del runtime  # accepted for TVM's sake
@@ -66,7 +69,7 @@ def build(
         what, target = join_targets(what, target)
     if isinstance(target, list | tuple):
         options: dict[str, Any] = {"params": params, "records": records, "threads": threads, "accuracy": accuracy}
-        options["indices"] = indices
+        options |= {"indices": indices, "checks": checks}
         return build_variants(what, target, **options, like=like, strict=strict, run_as=run_as)
     if target_host is not None:
         target, _ = Target.canon_target_and_host(target, target_host)
@@ -80,11 +83,11 @@ def build(
         raise UsageError(f"run_as '{run_as}'", hint=f"use one of {', '.join(RUN_AS)}")
     reader = resolve_records(records, like=like, run_as="" if run_as == RUN_AS[0] else run_as, strict=strict)
     if has_graph(module):
-        return build_graph(module, chosen_target, reader, n_threads, params or {}, accuracy)
+        return build_graph(module, chosen_target, reader, n_threads, params or {}, accuracy, checks)
     if params:
         raise UsageError("params bind the parameters of a relax function", hint="this module has none")
 
-    return FunctionBuilder(what, args or (), chosen_target, reader, n_threads, accuracy).build(module)
+    return FunctionBuilder(what, args or (), chosen_target, reader, n_threads, accuracy, checks).build(module)
 
 
 def build_variants(what: Any, targets: Sequence[Any], **options: Any) -> Variants:

@@ -11,7 +11,7 @@ from autosched import te
 from autosched.codegen.native import native_for
 from autosched.driver.build.accuracy import with_accuracy
 from autosched.driver.build.choose import Choice, choose_all, is_scheduled
-from autosched.driver.build.compile import compile_functions, prim_funcs, stored_functions
+from autosched.driver.build.compile import compile_functions, prim_funcs, stored_functions, with_checks
 from autosched.driver.build.lower import OWN_PASSES, lower
 from autosched.driver.models import refuse_thread_bindings
 from autosched.driver.build.outside_calls import build_steps, calls_outside
@@ -46,6 +46,7 @@ class FunctionBuilder:
     records: RecordReader | None
     threads: int
     accuracy: str
+    checks: bool = False
 
     def build(self, module: IRModule) -> Module:
         """A module of compiled functions; those with symbolic sizes are compiled when they are called."""
@@ -78,7 +79,8 @@ class FunctionBuilder:
         outside = {name: f for name, f in prim_funcs(module).items() if calls_outside(f)}
         if outside:
             return build_with_calls(module, outside, self.plain, self.target)
-        return build_functions(with_accuracy(module, self.accuracy), self.target, self.records, self.threads)
+        module = with_accuracy(module, self.accuracy)
+        return build_functions(module, self.target, self.records, self.threads, self.checks)
 
     def specialized(self, module: IRModule, name: str, values: Mapping[Any, int]) -> Module:
         """A function of symbolic sizes for some values of them."""
@@ -123,7 +125,9 @@ def build_symbolic(
     return SymbolicModule(late, plain(IRModule(known)) if known else None, next(iter(functions)), module, target)
 
 
-def build_functions(module: IRModule, target: Target, records: RecordReader | None, threads: int) -> Module:
+def build_functions(
+    module: IRModule, target: Target, records: RecordReader | None, threads: int, checks: bool = False
+) -> Module:
     """Build PrimFuncs that are called on arrays; one that has a schedule already keeps it.
 
     Where the configuration wants packed arguments, the function packs the caller's arrays each time it is called.
@@ -138,7 +142,7 @@ def build_functions(module: IRModule, target: Target, records: RecordReader | No
                 plan.add_chosen(gv.name, choose_all(alone, target, records, threads=threads, cache="warm")[gv.name])
             except ScheduleError:  # no template can take it: its own loops run as they are
                 plan.add(gv.name, func)
-    compiled = IRModule(plan.functions)
+    compiled = with_checks(IRModule(plan.functions), checks)
     kernels = compile_functions(compiled, target)
     graphs = {
         name: graph_with_packing(name, kernels[f"{name}_kernel"], {i: kernels[k] for i, k in packers.items()})

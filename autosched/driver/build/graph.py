@@ -14,7 +14,7 @@ from autosched.codegen.native import native_for, order_native_object
 from autosched.codegen.pool import close_spares
 from autosched.driver.build.accuracy import with_accuracy
 from autosched.driver.build.choose import Choice, choose_all
-from autosched.driver.build.compile import compile_functions, stored_functions
+from autosched.driver.build.compile import compile_functions, stored_functions, with_checks
 from autosched.driver.build.input_ranges import input_ranges
 from autosched.driver.build.pipeline import graph_passes, run_passes
 from autosched.driver.build.report import BuildReport
@@ -63,7 +63,7 @@ def call_counts(module: IRModule) -> dict[str, int]:
 
 def build_graph(
     module: IRModule, target: Target, records: RecordReader | None, threads: int, params: Mapping[str, Any],
-    accuracy: str = "fast",
+    accuracy: str = "fast", checks: bool = False,
 ) -> Executable:  # fmt: skip
     """Build a model. The executable's manifest holds the build report and what it takes to build it again."""
     if target.is_cpu and choose_threads() > 1:
@@ -76,17 +76,19 @@ def build_graph(
             weights = call_counts(prepared)
             with step("driver/build/choose.py", "look the configuration of each kernel up"):
                 choices = choose_all(prepared, target, records, threads=threads, weights=weights, cache="cold")
-            executable = assemble(prepared, choices, target, threads)
+            executable = assemble(prepared, choices, target, threads, checks)
     finally:
         close_spares()
     executable.manifest["input_ranges"] = input_ranges(module)
     return executable
 
 
-def assemble(prepared: IRModule, choices: Mapping[str, Choice], target: Target, threads: int) -> Executable:
+def assemble(
+    prepared: IRModule, choices: Mapping[str, Choice], target: Target, threads: int, checks: bool = False
+) -> Executable:
     """The executable of a prepared module with the configurations chosen for its kernels."""
     with step("driver/build/schedules.py", "apply the schedules, pack the constants"):
-        scheduled = apply_schedules(prepared, choices, target)
+        scheduled = with_checks(apply_schedules(prepared, choices, target), checks)
     start = time.perf_counter()
     kernels = compile_functions(scheduled, target)
     compile_s = time.perf_counter() - start

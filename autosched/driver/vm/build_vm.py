@@ -50,10 +50,12 @@ def build_vm(
     params: Mapping[str, Any] | None = None,
     records: Any = None,
     threads: int | None = None,
+    checks: bool = False,
 ) -> Program:
     """Build every relax function of a module for the VM.
 
     params  arrays bound to parameters of `main`
+    checks  as in `autosched.build`
     Raises  TargetError, RecordError; InvalidTypeError for what the VM has no instruction for
     """
     if not isinstance(mod, IRModule):
@@ -66,7 +68,7 @@ def build_vm(
     if not functions:
         raise UsageError("the module has no relax function", hint="build PrimFuncs with autosched.build")
     chosen = resolve_target(target)
-    maker = _Maker(mod, chosen, resolve_records(records), resolve_threads(threads, chosen))
+    maker = _Maker(mod, chosen, resolve_records(records), resolve_threads(threads, chosen), checks)
     made = {name: maker.function(name, function) for name, function in functions.items()}
     manifest = {"target": maker.target.to_json()}
     return Program(made, tuple(maker.segments), tuple(maker.constants), manifest)
@@ -75,8 +77,10 @@ def build_vm(
 class _Maker:
     """Collects what functions share."""
 
-    def __init__(self, module: IRModule, target: Target, records: RecordReader | None, threads: int):
-        self.module, self.target, self.records, self.threads = module, target, records, threads
+    def __init__(
+        self, module: IRModule, target: Target, records: RecordReader | None, threads: int, checks: bool = False
+    ):
+        self.module, self.target, self.records, self.threads, self.checks = module, target, records, threads, checks
         self.segments: list[Executable] = []
         self.constants: list[np.ndarray] = []
 
@@ -100,7 +104,7 @@ class _Maker:
         for gv, f in self.module.functions_items():
             if isinstance(f, PrimFunc):
                 module[gv] = f
-        self.segments.append(build_graph(module, self.target, self.records, self.threads, {}))
+        self.segments.append(build_graph(module, self.target, self.records, self.threads, {}, checks=self.checks))
         return len(self.segments) - 1
 
 

@@ -44,6 +44,7 @@ def build_relax(
     records: Any = None,
     threads: int | None = None,
     indices: str = "raise",
+    checks: bool = False,
 ) -> VMExecutable:
     """Build the graph functions of a module, in natural order: operators, or calls of PrimFuncs that they became.
 
@@ -51,7 +52,7 @@ def build_relax(
     tir_pipeline    a pass over PrimFuncs that runs next, or "default"
     params          for external modules' constants; it does not bind arguments, `BindParams` does
     exec_mode       "bytecode" or "compiled": both give the same program here
-    indices         as in `autosched.build`
+    indices, checks  as in `autosched.build`
     Raises          TypeError for what is no module; ValueError for an unknown pipeline; TargetError where there is no
                     code generator
     """
@@ -68,10 +69,14 @@ def build_relax(
     mod = with_positions(mod, indices)
     symbolic = {gv.name: dims for gv, f in mod.functions_items() if (dims := _symbols(f))}
     if not symbolic:
-        return VMExecutable(build_vm(mod, chosen, records=records, threads=threads))
-    late = _Late(mod, chosen, records, threads)
+        return VMExecutable(build_vm(mod, chosen, records=records, threads=threads, checks=checks))
+    late = _Late(mod, chosen, records, threads, checks)
     fixed = [gv.name for gv, f in mod.functions_items() if isinstance(f, Function) and gv.name not in symbolic]
-    plain = build_vm(_without(mod, symbolic), chosen, records=records, threads=threads) if fixed else Program({}, ())
+    plain = (
+        build_vm(_without(mod, symbolic), chosen, records=records, threads=threads, checks=checks)
+        if fixed
+        else Program({}, ())
+    )
     return VMExecutable(plain, late, {name: _params(mod[name]) for name in symbolic})
 
 
@@ -126,8 +131,8 @@ def _params(function: Function) -> tuple[Param, ...]:
 class _Late:
     """Builds functions with symbolic shapes for the shapes that they are called with, once for each."""
 
-    def __init__(self, mod: IRModule, target: Target, records: Any, threads: int | None):
-        self.mod, self.target, self.records, self.threads = mod, target, records, threads
+    def __init__(self, mod: IRModule, target: Target, records: Any, threads: int | None, checks: bool = False):
+        self.mod, self.target, self.records, self.threads, self.checks = mod, target, records, threads, checks
         self.built: BuiltSizes[Program] = BuiltSizes()
 
     @property
@@ -146,7 +151,8 @@ class _Late:
             refuse_to_compile(name, {v.name: size for v, size in values.items()})
             whole = IRModule(self._called(function))
             whole[name] = bind_function(function, values)
-            return build_vm(whole, self.target, records=self.records, threads=self.threads)
+            options: dict[str, Any] = {"records": self.records, "threads": self.threads, "checks": self.checks}
+            return build_vm(whole, self.target, **options)
 
         return self.built.get((name, *values.values()), build_program)
 
