@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -59,15 +60,17 @@ class _Known:
         return _Known(analyzer, (*self.facts, *facts), False, self.exact)
 
 
+_OPPOSITE: Mapping[type[E.CmpOp], type[E.CmpOp]] = {E.LT: E.GE, E.LE: E.GT, E.GT: E.LE, E.GE: E.LT}
+
+
 def _facts(condition: PrimExpr, a: Analyzer, fixed: frozenset[Buffer]) -> list[Linear]:
     if isinstance(condition, E.Not):
         inner = condition.a
         if isinstance(inner, E.Not):
             return _facts(inner.a, a, fixed)
-        flipped = {E.LT: E.GE, E.LE: E.GT, E.GT: E.LE, E.GE: E.LT}.get(type(inner))
-        if flipped is None or not isinstance(inner, E.CmpOp):
+        if not isinstance(inner, E.LT | E.LE | E.GT | E.GE):
             return []
-        condition = flipped(inner.a, inner.b)
+        condition = _OPPOSITE[type(inner)](inner.a, inner.b)
     if isinstance(condition, E.Call) and condition.op == "likely":
         return _facts(condition.args[0], a, fixed)
     if not isinstance(condition, E.LT | E.LE | E.GT | E.GE | E.EQ) or not is_int(condition.a.dtype):
@@ -255,7 +258,7 @@ def _let(k: _Known, var: Var, value: PrimExpr) -> _Known:
     return dataclasses.replace(k, analyzer=analyzer)
 
 
-def unproved(phases: list[LoweredPhase]) -> list[Access]:
+def unproved(phases: Sequence[LoweredPhase]) -> list[Access]:
     """The accesses of a kernel that may leave their buffers, in program order."""
     written = {n.buffer for phase in phases for n in walk(phase.body) if isinstance(n, BufferStore)}
     read = {n.buffer for phase in phases for n in walk(phase.body) if isinstance(n, BufferLoad)}
