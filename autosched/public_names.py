@@ -107,7 +107,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     },
     "autosched.ir": {
         "PrimExpr": "autosched.tir.expr:PrimExpr",
-        "Range": "autosched.tir.construct:RangeFace",
+        "Range": "autosched.tir.construct:RangeConstructor",
         "register_intrin_lowering": "autosched.tir.custom:register_intrin_lowering",
         "register_op_attr": "autosched.tir.custom:register_op_attr",
         "Op": "autosched.relax.expr:Op",

@@ -34,7 +34,7 @@ def test_import_loads_nothing_heavy() -> None:
 def test_runtime_loads_no_compiler() -> None:
     loaded = loaded_after("import autosched.runtime")
     assert not loaded & {"numba", "sklearn", "xgboost", "optuna", "sqlalchemy", "torch", "onnx", "rich", "click"}
-    assert not loaded & {f"autosched.{room}" for room in COMPILER}
+    assert not loaded & {f"autosched.{name}" for name in COMPILER}
 
 
 def test_help_loads_no_compiler() -> None:

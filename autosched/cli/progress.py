@@ -168,7 +168,7 @@ class TuneDisplay:
         self.out = out or sys.stderr
         self.name, self.quiet, self.form, self.every_s = name, quiet, form, every_s
         self._live: Any = None
-        self._shown: dict[str, str] = {}  # task -> the state that its last line told
+        self._shown: dict[str, str] = {}  # task -> the state in its last line
         self._when = time.monotonic()  # of the last line
         self._told_stopping = self._told_head = False
         self._told_notes = 0

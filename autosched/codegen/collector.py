@@ -1,4 +1,4 @@
-"""Python's collector of cycles, told to wait longer while much is made that lives: IR, typed code, LLVM's text."""
+"""Python's collector of cycles waits longer while many objects are made that live: IR, typed code, LLVM's text."""
 
 from __future__ import annotations
 

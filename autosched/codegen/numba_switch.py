@@ -1,4 +1,4 @@
-"""Says in time that Numba has been told to compile nothing."""
+"""Reports early that Numba is switched to compile nothing."""
 
 from __future__ import annotations
 

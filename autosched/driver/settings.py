@@ -1,6 +1,6 @@
 """What the surroundings say: targets, threads and records from arguments, contexts and settings.
 
-Only this room reads TVM's ambient contexts (`with Target(…)`, `with ApplyHistoryBest(…)`); what they say is handed on
+Only this module reads TVM's ambient contexts (`with Target(…)`, `with ApplyHistoryBest(…)`); what they say is handed on
 as arguments.
 """
 

@@ -1,7 +1,7 @@
-"""The base of all IR nodes, and generic walks over them.
+"""The base of all IR nodes, and generic visitors of them.
 
 A node is a frozen dataclass with `eq=False`: nodes compare by identity, and by form through `structural_equal`.
-Field metadata says what a walk needs to know: `DEFINES` marks the variables that a node introduces.
+Field metadata says what a visitor needs to know: `DEFINES` marks the variables that a node introduces.
 """
 
 from __future__ import annotations

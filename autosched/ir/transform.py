@@ -1,4 +1,4 @@
-"""Passes: functions from module to module, with TVM's face (`Sequential`, `PassContext`, `module_pass`) over them."""
+"""Passes: functions from module to module, and TVM's names over them: `Sequential`, `PassContext`, `module_pass`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TVM's MetaSchedule: a face on `autosched.tune` and on traces of `tir.Schedule`.
+"""TVM's MetaSchedule, a compatibility layer over `autosched.tune` and traces of `tir.Schedule`.
 
 A tuned kernel's trace annotates the root block with the configuration that tuning found; the build applies it.
 Where the space is a function of one's own, the trace is what that function did.

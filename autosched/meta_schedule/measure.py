@@ -34,7 +34,7 @@ class ScheduleRole:
         assert not options, "the role has no options"
 
     def learn(self, key: str, value: Any) -> None:
-        """Nothing is told beforehand."""
+        """Nothing is to be reported beforehand."""
 
     def do(self, message: tuple[PrimFunc, str]) -> list[float]:
         """Seconds per call, three times."""

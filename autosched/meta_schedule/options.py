@@ -1,4 +1,4 @@
-"""TVM's builders, runners, cost models and strategies: what they are told is taken, `autosched.tune` has its own."""
+"""TVM's builders, runners, cost models and strategies: their arguments are taken, `autosched.tune` has its own."""
 
 from __future__ import annotations
 

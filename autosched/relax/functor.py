@@ -73,7 +73,7 @@ class _Dispatch:
 
 
 class PyExprVisitor(_Dispatch):
-    """Walks over functions; override the methods of what is looked for, and call `super()` to go on below it."""
+    """Visits functions; override the methods of what is looked for, and call `super()` to go on below it."""
 
     def visit_binding(self, binding: Binding) -> None:
         """Visit `var = value`."""

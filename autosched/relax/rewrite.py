@@ -1,4 +1,4 @@
-"""Rewriting graph functions: one walk over the bindings, in order, that substitutes and re-emits."""
+"""Rewriting graph functions: one pass over the bindings, in order, that substitutes and re-emits."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class Rewriter:
                 )
         return x
 
-    # --- the walk ---
+    # --- the pass ---
 
     def rewrite(self, function: Function) -> Function:
         """The rewritten function; the same object when nothing changed."""

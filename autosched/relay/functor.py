@@ -1,4 +1,4 @@
-"""Relay's visitors and mutators: walks over functions and nested expressions."""
+"""Relay's visitors and mutators of functions and nested expressions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ExprFunctor:
 
 
 class ExprVisitor(ExprFunctor):
-    """Walks; override the methods of what is looked for, and call `super()` to go on below it."""
+    """Visits; override the methods of what is looked for, and call `super()` to go on below it."""
 
     def visit_tuple(self, tup: Tuple) -> None:
         """Visit the fields."""

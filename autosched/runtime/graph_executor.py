@@ -1,6 +1,6 @@
 """The graph executor: a model with its own memory, ready to run again and again.
 
-`GraphExecutor` does the work; `graph_module.GraphModule` is TVM's face on it.
+`GraphExecutor` does the work; `graph_module.GraphModule` has TVM's names for it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`GraphModule`: TVM's graph executor, a face on whatever has the functions "set_input", "run", "get_output", …"""
+"""`GraphModule`: TVM's graph executor, over whatever has the functions "set_input", "run", "get_output", …"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TVM's `relax.VirtualMachine` and the executable of `relax.build`, faces on `vm_program.Program`."""
+"""TVM's `relax.VirtualMachine` and the executable of `relax.build`, over `vm_program.Program`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TVM's `runtime.vm`: `Executable` and `VirtualMachine`, faces on `vm_program.Program`."""
+"""TVM's `runtime.vm`: `Executable` and `VirtualMachine`, over `vm_program.Program`."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ class ConfigSpace:
             self.name, knobs, self.constraints, values=self.values, default=config, group_limit=self.group_limit
         )
 
-    # ---- walking and sampling
+    # ---- enumeration and sampling
 
     def chunks(self) -> Iterator[np.ndarray]:
         """All valid rows in the order of the candidates, in arrays of at most some ten thousand where they are many."""

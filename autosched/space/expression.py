@@ -1,6 +1,6 @@
 """Arithmetic and comparisons over knobs, read from text without ever running it as Python.
 
-The text is parsed by `ast` and every node is checked against a short list; evaluation walks the tree with NumPy, so
+The text is parsed by `ast` and every node is checked against a short list; evaluation visits the tree with NumPy, so
 that one call judges a million combinations at once.
 """
 

@@ -101,7 +101,7 @@ class Task:
     workload: Workload
     target: Target
     weight: int = 1
-    func: Any = field(default=None, repr=False)  # a tir.PrimFunc; this room knows nothing of it
+    func: Any = field(default=None, repr=False)  # a tir.PrimFunc; this package knows nothing of it
     threads: int = 1
     name: str = ""
     cache: str = ""

@@ -1,4 +1,4 @@
-"""te's schedule: a stage per operation. A face: the loops are made by `tir.Schedule`, in `stage_loops`."""
+"""te's schedule: a stage per operation. The loops are made by `tir.Schedule`, in `stage_loops`."""
 
 from __future__ import annotations
 

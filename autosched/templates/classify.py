@@ -45,7 +45,7 @@ def is_injective(block: Block) -> bool:
 
 
 def alike_axes(block: Block) -> int:
-    """How many innermost axes every access walks contiguously, exactly as the output does."""
+    """How many innermost axes every access runs along contiguously, exactly as the output does."""
     if not is_injective(block):
         return 1
     assert isinstance(block.body, BufferStore)

@@ -135,7 +135,7 @@ def replay(
 ) -> Run:
     """Run one strategy over a recording, `batch` configurations at a time, until the budget or the space is used up.
 
-    hints  what the strategy is told beforehand: the records of another device
+    hints  what the strategy gets beforehand: the records of another device
     goal   the score with which a run ends early, at the evaluation that reaches it
     A recording has no default, so the seed draws the configuration that stands for it.
     """

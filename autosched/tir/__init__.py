@@ -74,8 +74,8 @@ from autosched.tir.calls import *  # noqa: F403
 ForKind = LoopKind  # TVM's name
 
 if not TYPE_CHECKING:  # to a reader of types the names are the classes; called, they are TVM's constructors
-    from autosched.tir.construct import FACES as _FACES
+    from autosched.tir.construct import CONSTRUCTORS as _CONSTRUCTORS
 
-    globals().update(_FACES)
+    globals().update(_CONSTRUCTORS)
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -123,7 +123,7 @@ def undefined_vars(node: Any, defs: Sequence[Var] | None = None) -> list[Var]:
 
 
 def get_block_access_region(block: Block, buffer_var_map: Mapping[Any, Any] | None = None) -> list[list[BufferRegion]]:
-    """[reads, writes, what cannot be told] of a block, from its body."""
+    """[reads, writes, what cannot be determined] of a block, from its body."""
     if not isinstance(block, Block):
         raise InvalidTypeError(f"get_block_access_region: argument 'block' is a {type(block).__name__}")
     reads, writes = infer_regions(block.body, block.init, block.alloc_buffers)

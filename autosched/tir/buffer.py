@@ -191,7 +191,7 @@ def decl_buffer(
     elem_offset: Any = None, scope: str = "", data_alignment: int = -1, offset_factor: int = 0, buffer_type: str = "",
     axis_separators: Sequence[int] | None = None, span: Any = None,
 ) -> Buffer:  # fmt: skip
-    """A buffer; float32 unless told. Raises TypeError and ValueError for a shape or dtype that is none."""
+    """A buffer; float32 by default. Raises TypeError and ValueError for a shape or dtype that is none."""
     del data, buffer_type, span
     if not isinstance(name, str):
         raise InvalidTypeError(f"decl_buffer: name is a {type(name).__name__}, expected a string")

@@ -22,7 +22,7 @@ from autosched.tir.expr import PrimExpr, Var, to_expr
 from autosched.tir.stmt import LoopKind, Stmt
 
 
-class Face(type):
+class Constructor(type):
     """A name that makes nodes of one class and stands for it in `isinstance`."""
 
     real: type
@@ -49,10 +49,10 @@ class Face(type):
         return repr(cls.real)
 
 
-def _face(real: type, make: Callable[..., Any]) -> Any:
+def _make(real: type, make: Callable[..., Any]) -> Any:
     arguments = getattr(real, "__match_args__", ())
     text = {"real": real, "make": staticmethod(make), "__match_args__": arguments, "__doc__": real.__doc__}
-    return Face(real.__name__, (), {**text, "__module__": real.__module__})
+    return Constructor(real.__name__, (), {**text, "__module__": real.__module__})
 
 
 def _where(kind: str, argument: str, x: Any, wanted: str) -> InvalidTypeError:
@@ -311,24 +311,24 @@ def _prim_func(
     return function.PrimFunc(tuple(found), made, _stmt("PrimFunc", "body", body), ret_type, notes)
 
 
-FACES: dict[str, Any] = {
+CONSTRUCTORS: dict[str, Any] = {
     **{
-        kind.__name__: _face(kind, _binary(kind))
+        kind.__name__: _make(kind, _binary(kind))
         for kind in (
             E.Add, E.Sub, E.Mul, E.Div, E.Mod, E.FloorDiv, E.FloorMod, E.Min, E.Max, E.EQ, E.NE, E.LT, E.LE, E.GT, E.GE,
             E.And, E.Or,
         )
     },
-    "IntImm": _face(E.IntImm, _int_imm), "FloatImm": _face(E.FloatImm, _float_imm),
-    "StringImm": _face(E.StringImm, _string_imm), "Var": _face(E.Var, _var), "SizeVar": _face(E.SizeVar, _size_var),
-    "Not": _face(E.Not, _not), "Select": _face(E.Select, _select), "Cast": _face(E.Cast, _cast),
-    "Call": _face(E.Call, _call), "Let": _face(E.Let, _let), "BufferLoad": _face(BufferLoad, _load),
-    "IterVar": _face(IterVar, _iter_var),
-    "BufferStore": _face(stmt.BufferStore, _store), "For": _face(stmt.For, _for), "While": _face(stmt.While, _while),
-    "SeqStmt": _face(stmt.SeqStmt, _seq), "IfThenElse": _face(stmt.IfThenElse, _if),
-    "LetStmt": _face(stmt.LetStmt, _let_stmt), "Evaluate": _face(stmt.Evaluate, _evaluate),
-    "AssertStmt": _face(stmt.AssertStmt, _assert), "BufferRegion": _face(stmt.BufferRegion, _region),
-    "MatchBufferRegion": _face(stmt.MatchBufferRegion, _match), "Block": _face(stmt.Block, _block),
-    "BlockRealize": _face(stmt.BlockRealize, _realize), "PrimFunc": _face(function.PrimFunc, _prim_func),
+    "IntImm": _make(E.IntImm, _int_imm), "FloatImm": _make(E.FloatImm, _float_imm),
+    "StringImm": _make(E.StringImm, _string_imm), "Var": _make(E.Var, _var), "SizeVar": _make(E.SizeVar, _size_var),
+    "Not": _make(E.Not, _not), "Select": _make(E.Select, _select), "Cast": _make(E.Cast, _cast),
+    "Call": _make(E.Call, _call), "Let": _make(E.Let, _let), "BufferLoad": _make(BufferLoad, _load),
+    "IterVar": _make(IterVar, _iter_var),
+    "BufferStore": _make(stmt.BufferStore, _store), "For": _make(stmt.For, _for), "While": _make(stmt.While, _while),
+    "SeqStmt": _make(stmt.SeqStmt, _seq), "IfThenElse": _make(stmt.IfThenElse, _if),
+    "LetStmt": _make(stmt.LetStmt, _let_stmt), "Evaluate": _make(stmt.Evaluate, _evaluate),
+    "AssertStmt": _make(stmt.AssertStmt, _assert), "BufferRegion": _make(stmt.BufferRegion, _region),
+    "MatchBufferRegion": _make(stmt.MatchBufferRegion, _match), "Block": _make(stmt.Block, _block),
+    "BlockRealize": _make(stmt.BlockRealize, _realize), "PrimFunc": _make(function.PrimFunc, _prim_func),
 }  # fmt: skip
-RangeFace = _face(Range, make_range)
+RangeConstructor = _make(Range, make_range)

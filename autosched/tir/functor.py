@@ -1,4 +1,4 @@
-"""Walks and rewrites of the loop level, built on the generic ones of `ir.node`."""
+"""Visitors and rewrites of the loop level, built on the generic ones of `ir.node`."""
 
 from __future__ import annotations
 

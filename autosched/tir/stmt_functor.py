@@ -1,4 +1,4 @@
-"""TVM's walks over statements: visits, and rewrites by functions of the user."""
+"""TVM's visitors of statements, and rewrites by functions of the user."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ def _statement(old: Any, new: Any) -> Any:
 
 def _kind(name: str) -> type:
     short = str(name).split(".")[-1]
-    if short not in construct.FACES:
+    if short not in construct.CONSTRUCTORS:
         raise InvalidValueError(f"ir_transform: there is no node '{name}'", hint="names are such as 'tir.For'")
-    return construct.FACES[short].real  # type: ignore[no-any-return]
+    return construct.CONSTRUCTORS[short].real  # type: ignore[no-any-return]
 
 
 def substitute(node: Any, vmap: Mapping[Var, Any]) -> Any:

@@ -306,7 +306,7 @@ class _Verifier:
             self.expr(part.extent)
 
     def declared(self, block: Block) -> None:
-        """Every access of the block's own statements lies in a declared region, where that can be told."""
+        """Every access of the block's own statements lies in a declared region, where that can be determined."""
         own = {m.buffer for m in block.match_buffers} | set(block.alloc_buffers)
         loads, stores = _accesses(block)
         written = {w.buffer for w in block.writes}

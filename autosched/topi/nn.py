@@ -84,7 +84,7 @@ def batch_matmul(
     tensor_a: Tensor, tensor_b: Tensor, oshape: Sequence[int] | None = None, out_dtype: str | None = None,
     transpose_a: bool = False, transpose_b: bool = True,
 ) -> Tensor:  # fmt: skip
-    """tensor_a [B, M, K] times tensor_b [B, N, K], which is transposed unless told otherwise."""
+    """tensor_a [B, M, K] times tensor_b [B, N, K], which is transposed by default."""
     a = transpose(tensor_a, (0, 2, 1)) if transpose_a else tensor_a
     b = transpose(tensor_b, (0, 2, 1)) if transpose_b else tensor_b
     return matmul(a, b, out_dtype)

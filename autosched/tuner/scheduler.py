@@ -75,7 +75,7 @@ class TaskState:
     work       what it costs the model as far as that is known before it is measured, in any unit
     default_s  median time of its default; None while that was not measured or when it failed
     best_s     best median time so far, the default included; None while nothing ran
-    n_known    trials of earlier runs that the search was told: they cost nothing now, and count as warm-up
+    n_known    recorded trials that the search has learned from: they cost nothing now, and count as warm-up
     promising  configurations from elsewhere, expected to be good, that are among its first trials
     """
 

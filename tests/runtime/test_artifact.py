@@ -89,7 +89,7 @@ def test_code_of_older_formats_is_not_sealed_and_is_built_again(saved):
 
 
 def test_another_process_runs_it_without_the_compiler(executable, saved, tmp_path):
-    """The process that loads must never import Numba nor any room that compiles."""
+    """The process that loads must never import Numba nor any package that compiles."""
     x = np.random.default_rng(0).random((3, 64), "float32")
     np.save(tmp_path / "x.npy", x)
     code = f"""
@@ -99,9 +99,9 @@ from autosched.runtime import Executable, GraphModule
 module = GraphModule(Executable.load({str(saved)!r}), threads=2)
 module.run(x=np.load({str(tmp_path / "x.npy")!r}))
 np.save({str(tmp_path / "y.npy")!r}, module.get_output(0).numpy())
-rooms = {{"codegen", "tir", "te", "topi", "relax", "templates", "tuner", "driver", "frontend", "ir"}}
+packages = {{"codegen", "tir", "te", "topi", "relax", "templates", "tuner", "driver", "frontend", "ir"}}
 found = [name for name in sys.modules if name.split(".")[0] == "numba" or
-         name.startswith("autosched.") and name.split(".")[1] in rooms]
+         name.startswith("autosched.") and name.split(".")[1] in packages]
 assert not found, found
 """
     subprocess.run([sys.executable, "-c", code], env=_ENVIRONMENT, check=True, timeout=60)

@@ -1,4 +1,4 @@
-"""TVM's constructors, walks, questions and builders of the loop level."""
+"""TVM's constructors, visitors, questions and builders of the loop level."""
 
 from __future__ import annotations
 

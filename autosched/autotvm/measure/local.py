@@ -106,7 +106,7 @@ class RunRole:
     failure = Status.RUN_ERROR
 
     def learn(self, key: str, value: Any) -> None:
-        """Nothing is told beforehand."""
+        """Nothing is to be reported beforehand."""
 
     def do(self, message: tuple[str, dict[str, Any]]) -> list[float]:
         """Seconds of each repeat."""

@@ -1,4 +1,4 @@
-"""AutoTVM's tuners: faces on the search strategies of `autosched.tuner`."""
+"""AutoTVM's tuners, over the search strategies of `autosched.tuner`."""
 
 from __future__ import annotations
 

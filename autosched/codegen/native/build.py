@@ -50,7 +50,7 @@ def order_native_object() -> None:
 
 
 def _ordered() -> bytes | None:
-    """What another process was told to compile, if it does."""
+    """What another process compiles, if one does."""
     helper = pool.take_spare()
     if helper is None:
         return None

@@ -1,4 +1,4 @@
-"""How accurate a build has to be, told to spaces and look-ups by an attribute of its PrimFuncs."""
+"""How accurate a build has to be: an attribute of its PrimFuncs, which spaces and look-ups read."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ class BuildReport:
         rest = {trust: trusts.pop(trust, 0) for trust in ("near shape", "pinned", "default")}
         parts = []
         if trusts:
-            told = ", ".join(f"{trusts[trust]} {trust}" for trust in map(str, Trust) if trust in trusts)
-            parts.append(f"{trusts.total()} from records ({told})")
+            levels = ", ".join(f"{trusts[trust]} {trust}" for trust in map(str, Trust) if trust in trusts)
+            parts.append(f"{trusts.total()} from records ({levels})")
         parts += [f"{n} {trust}" for trust, n in rest.items() if n]
         distinct = len(self.rows)
         text = f"{distinct} kernel{'s' if distinct != 1 else ''}: {', '.join(parts) or 'none'}"

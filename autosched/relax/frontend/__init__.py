@@ -1,4 +1,4 @@
-"""TVM's path to the importers, which live in a higher room; `onnx` is attached on first use."""
+"""TVM's path to the importers, which live in a higher package; `onnx` is attached on first use."""
 
 from autosched.lazy_names import lazy_names
 from autosched.relax.frontend.params import detach_params

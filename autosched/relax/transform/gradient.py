@@ -39,7 +39,7 @@ def _check(function: Function) -> None:
 
 
 class _Adjoint:
-    """Gradients by variable, while bindings are walked from the last to the first."""
+    """Gradients by variable, while bindings are visited from the last to the first."""
 
     def __init__(self, builder: BlockBuilder):
         self.builder = builder

@@ -41,7 +41,7 @@ class PlainConv:
 
 
 def _roles(func: PrimFunc, c: Contraction) -> tuple[BufferLoad, BufferLoad] | None:
-    """(weight, data) of a convolution whose data are walked with stride 1 along the output's last axis."""
+    """(weight, data) of a convolution whose data are read with stride 1 along the output's last axis."""
     _, channel, _, x = (iv.var for iv in spatial(c.block))
     for weight, data in ((c.a, c.b), (c.b, c.a)):
         if len(weight.indices) != 4 or len(data.indices) != 4 or weight.indices[0] is not channel:

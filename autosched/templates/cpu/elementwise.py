@@ -1,6 +1,6 @@
 """Everything without an anchor: each remaining block is a loop nest of its own, one after the other.
 
-Element-wise blocks fold into their consumers. The innermost axes that every access walks alike become one flat loop,
+Element-wise blocks fold into their consumers. The innermost axes that every access follows alike become one flat loop,
 divided into vectors; the axes around it are divided over the threads.
 """
 
@@ -117,7 +117,7 @@ def _task_size(shape: Sequence[int], width: int) -> int:
 def _schedule_square(sch: Schedule, block: Block, lanes: int) -> bool:
     """Squares of vectors, where the block reads along another axis than it writes; False where it does not.
 
-    Rows of the square are the last output axis, unrolled; its vectors run along what the load walks contiguously.
+    Rows of the square are the last output axis, unrolled; its vectors run along what the load reads contiguously.
     """
     along = _turned_axis(block, lanes)
     if along is None:
@@ -136,7 +136,7 @@ def _schedule_square(sch: Schedule, block: Block, lanes: int) -> bool:
 
 
 def _turned_axis(block: Block, lanes: int) -> int | None:
-    """The output axis that a load walks contiguously while the output does not; None where there is none."""
+    """The output axis that a load reads contiguously while the output does not; None where there is none."""
     if not isinstance(block.body, BufferStore) or block.body.buffer.dtype not in ("float32", "int32"):
         return None
     variables, shape = [iv.var for iv in block.iter_vars], extents(block.iter_vars)

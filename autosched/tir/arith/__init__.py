@@ -1,4 +1,4 @@
-"""TVM's `arith` (0.27: `sym`): a face on the analyzer of `tir.simplify`."""
+"""TVM's `arith` (0.27: `sym`), over the analyzer of `tir.simplify`."""
 
 from autosched.tir.arith.analyzer import Analyzer, ConstIntBound, ModularSet
 from autosched.tir.arith.bounds import deduce_bound, detect_clip_bound, detect_linear_equation

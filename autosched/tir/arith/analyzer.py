@@ -48,7 +48,7 @@ def _expr(what: str, x: Any) -> PrimExpr:
 
 
 class Analyzer:
-    """Simplifies and proves with what it is told of variables.
+    """Simplifies and proves with what is known of variables.
 
     ana.bind(i, ir.Range(0, 8));  ana.simplify((i + 8) // 8)  ->  1;  ana.can_prove(i < 8)  ->  True
     """

@@ -11,7 +11,7 @@ from autosched.tuner.cost_model.feasibility import likely as likely
 from autosched.tuner.cost_model.forest import Forest as Forest
 from autosched.tuner.cost_model.gaussian import GaussianProcess as GaussianProcess
 from autosched.tuner.cost_model.gaussian import Posterior as Posterior
-from autosched.tuner.cost_model.gaussian import Told as Told
+from autosched.tuner.cost_model.gaussian import Observed as Observed
 from autosched.tuner.cost_model.gaussian import most_telling as most_telling
 from autosched.tuner.cost_model.hint import Describe as Describe
 from autosched.tuner.cost_model.hint import Hint as Hint

@@ -77,22 +77,22 @@ class GaussianProcess:
         z = (vector - self._prior_mean) / self._prior_deviation
         return float(loss + 0.5 * z @ z), gradient + z / self._prior_deviation
 
-    def told(self, points: Points) -> Told:
+    def observed(self, points: Points) -> Observed:
         """The trials at `points`, for posteriors over different candidates."""
         own = self.kernel.cross(self.parameters, points, self.kernel.one_hot(points, np.float64), points)
         own[np.diag_indices(len(points))] += self.parameters.noise + JITTER
-        return Told(points, np.linalg.cholesky(own))
+        return Observed(points, np.linalg.cholesky(own))
 
     def condition(
-        self, points: Points | Told, candidates: Points, hot: np.ndarray | None = None, room: int = 64
+        self, points: Points | Observed, candidates: Points, hot: np.ndarray | None = None, capacity: int = 64
     ) -> Posterior:
         """What the trials at `points` say of `candidates`; `hot` is their one-hot matrix where it is known."""
-        told = self.told(points) if isinstance(points, Points) else points
-        return Posterior(self.kernel, self.parameters, told, candidates, hot, room)
+        observed = self.observed(points) if isinstance(points, Points) else points
+        return Posterior(self.kernel, self.parameters, observed, candidates, hot, capacity)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Observed:
     """Trials and the lower triangular root of their covariances with noise [n, n]."""
 
     points: Points
@@ -109,31 +109,31 @@ class Posterior:
         self,
         kernel: SpaceKernel,
         parameters: Parameters,
-        told: Told,
+        observed: Observed,
         candidates: Points,
         hot: np.ndarray | None,
-        room: int,
+        capacity: int,
     ):
         self.kernel, self.parameters, self.candidates = kernel, parameters, candidates
         self.hot = kernel.one_hot(candidates) if hot is None else hot
-        self.n, self._noise = len(told.points), parameters.noise + JITTER
-        self._factor = np.zeros((self.n + room, self.n + room))
-        self._factor[: self.n, : self.n] = told.factor
-        self._white = np.zeros((self.n + room, len(candidates)), dtype=np.float32)
-        covariances = kernel.cross(parameters, candidates, self.hot, told.points)
-        self._white[: self.n] = _solve(told.factor.astype(np.float32), covariances.T)
+        self.n, self._noise = len(observed.points), parameters.noise + JITTER
+        self._factor = np.zeros((self.n + capacity, self.n + capacity))
+        self._factor[: self.n, : self.n] = observed.factor
+        self._white = np.zeros((self.n + capacity, len(candidates)), dtype=np.float32)
+        covariances = kernel.cross(parameters, candidates, self.hot, observed.points)
+        self._white[: self.n] = _solve(observed.factor.astype(np.float32), covariances.T)
         used = self._white[: self.n]
         self.variance = np.maximum(parameters.amplitudes.sum() - np.einsum("ij,ij->j", used, used), 1e-9)
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         """How many trials fit in."""
         return len(self._white)
 
     @property
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         """Whether another trial can be added."""
-        return self.n < self.room
+        return self.n < self.capacity
 
     def add(self, i: int) -> None:
         """Candidate `i` was measured: it becomes one more trial."""

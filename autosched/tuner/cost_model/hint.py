@@ -224,26 +224,26 @@ class _CloserGuess:
         self._spent_s = 0.0  # on them
 
     @cached_property
-    def _told(self) -> list[tuple[Config, np.ndarray, float]]:
+    def _judged(self) -> list[tuple[Config, np.ndarray, float]]:
         """Configurations with their features and scores."""
-        told = []
+        found = []
         for source in self._sources:
             loops = source.loops()
             scored = [(config, loops[key], score) for key, (config, score) in source.scored().items() if key in loops]
-            told += scored if len(scored) >= LEAST_TRIALS and source.is_telling else []
-        return told
+            found += scored if len(scored) >= LEAST_TRIALS and source.is_telling else []
+        return found
 
     @property
     def is_telling(self) -> bool:
-        return len(self._told) >= JUDGED_FROM
+        return len(self._judged) >= JUDGED_FROM
 
     def __call__(self, configs: Sequence[Config]) -> np.ndarray:
         """Scores [n]; infinite for configurations that cannot be described, or for which there was no time."""
         if self._numbers is None:
-            known = [config for config, _, _ in self._told]
+            known = [config for config, _, _ in self._judged]
             self._numbers = KnobNumbers(known)
-            told = np.array([loops for _, loops, _ in self._told])
-            self._forest.fit_values(self._columns(known, told), np.array([score for _, _, score in self._told]))
+            found = np.array([loops for _, loops, _ in self._judged])
+            self._forest.fit_values(self._columns(known, found), np.array([score for _, _, score in self._judged]))
         for config in configs:
             if config.key not in self._known and self._spent_s < LOOK_S:
                 begin = time.process_time()

@@ -21,7 +21,7 @@ _START_S = 60.0  # until all of them run a new kernel
 class Companions:
     """Processes that call one kernel of the present task in a loop; stopped (SIGSTOP) while nothing is timed.
 
-    setup   of workers that serve `Loop`;  folder  for the files that they are told by
+    setup   of workers that serve `Loop`;  folder  for the files that stop them
     They start with the first kernel that is timed, and end with `close` or with this process.
     """
 

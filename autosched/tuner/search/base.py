@@ -98,7 +98,7 @@ class BaseSearch(ABC):
     # ---- the interface
 
     def ask(self, n: int) -> Sequence[Config]:
-        """Up to `n` configurations that were never asked or told before; none when the space is exhausted."""
+        """Up to `n` configurations that were neither proposed nor reported before; none when the space is exhausted."""
         rows = self._next_rows(max(n, 0))
         configs = self.space.to_configs(rows)
         for config in configs:

@@ -24,10 +24,10 @@ from autosched.tuner.cost_model import (
     GaussianProcess,
     Hint,
     JointKernel,
+    Observed,
     Points,
     Posterior,
     SpaceKernel,
-    Told,
     clip_log_times,
     expected_improvement,
     likely,
@@ -47,7 +47,7 @@ ITERATIONS = 8  # steps of such a fit, which starts from the one before
 FIRST_ITERATIONS = 60
 MAX_TRIALS = 400  # of more, the best half and the latest half are used: the cost grows with the cube
 KNOWN_ELSEWHERE = 120  # trials of another device from which length scales are learned: half the best, half any
-ROOM = 64  # trials that a posterior can take before it is made anew
+CAPACITY = 64  # trials that a posterior can take before it is made anew
 
 
 class GaussianProcessSearch(BaseSearch):
@@ -63,7 +63,10 @@ class GaussianProcessSearch(BaseSearch):
         self._form: SpaceForm | None = None
         self._models: list[GaussianProcess] = []
         self._fitted_on = 0  # trials at the last fit of the parameters
-        self._told_of: tuple[tuple[int, int], list[Told]] = ((0, 0), [])  # for how many trials, and fitted on how many
+        self._observed_of: tuple[tuple[int, int], list[Observed]] = (
+            (0, 0),
+            [],
+        )  # for how many trials, and fitted on how many
         self._posteriors: list[Posterior] = []  # over the whole of a listed space, for the trials `_used`
         self._used = np.zeros(0, dtype=np.int64)  # positions in the history, in the posterior's order
 
@@ -122,7 +125,9 @@ class GaussianProcessSearch(BaseSearch):
                 model.expect_lengths(elsewhere.parameters.lengths)
             return
 
-    def _condition(self, rows: np.ndarray, numbers: np.ndarray, hot: np.ndarray | None, room: int) -> list[Posterior]:
+    def _condition(
+        self, rows: np.ndarray, numbers: np.ndarray, hot: np.ndarray | None, capacity: int
+    ) -> list[Posterior]:
         """Posteriors over candidates for the trials that tell most, which `_used` then names."""
         assert self._form is not None, "called after _fit"
         ok = np.flatnonzero(self.history.ok)
@@ -130,10 +135,10 @@ class GaussianProcessSearch(BaseSearch):
         points = self._form.points(self.history.rows[self._used], self.history.numbers[self._used])
         candidates = self._form.points(rows, numbers)
         hot = self._form.kernels[0].one_hot(candidates) if hot is None else hot
-        if self._told_of[0] != (len(self.history), self._fitted_on):
-            self._told_of = (len(self.history), self._fitted_on), [model.told(points) for model in self._models]
-        pairs = zip(self._models, self._told_of[1], strict=True)
-        return [model.condition(told, candidates, hot, room) for model, told in pairs]
+        if self._observed_of[0] != (len(self.history), self._fitted_on):
+            self._observed_of = (len(self.history), self._fitted_on), [model.observed(points) for model in self._models]
+        pairs = zip(self._models, self._observed_of[1], strict=True)
+        return [model.condition(observed, candidates, hot, most) for model, observed in pairs]
 
     # ---- a listed space
 
@@ -149,9 +154,9 @@ class GaussianProcessSearch(BaseSearch):
         """The posteriors over the whole list for all trials; new ones are added to those of before."""
         posteriors, ok = self._posteriors, np.flatnonzero(self.history.ok)
         new = ok[len(self._used) :]
-        if not posteriors or len(ok) > MAX_TRIALS or len(ok) > posteriors[0].room:
+        if not posteriors or len(ok) > MAX_TRIALS or len(ok) > posteriors[0].capacity:
             assert self._form is not None, "called after _fit"
-            self._posteriors = self._condition(rows, numbers, self._form.listed_hot(rows, numbers), ROOM)
+            self._posteriors = self._condition(rows, numbers, self._form.listed_hot(rows, numbers), CAPACITY)
             return self._posteriors
         for i in new:
             at = self.pool.index_of(self.history.rows[i])
@@ -247,7 +252,7 @@ class Belief:
     def believe(self, position: int) -> None:
         """The candidate at `position` was picked."""
         self._best = min(self._best, float(self._mean[position]))
-        if self._posterior.has_room:
+        if self._posterior.has_capacity:
             self._posterior.add(position)
 
     def forget(self) -> None:

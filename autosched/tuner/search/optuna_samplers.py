@@ -1,7 +1,7 @@
 """Optuna's samplers behind our interface: one adapter, the sampler by its name.
 
 Optuna knows neither constraints nor that a configuration was tried: what it suggests is moved to the nearest open
-configuration, and the sampler is told the time of that one. Failed configurations are told as failed, without a time.
+configuration, and the sampler gets the time of that one. Failed configurations are reported as failed, without a time.
 """
 
 from __future__ import annotations

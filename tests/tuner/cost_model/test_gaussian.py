@@ -23,7 +23,7 @@ def test_predicts_smooth_functions_and_finds_the_column_that_does_not_matter(rng
     assert np.abs(posterior.mean(target) - truth).max() < 0.2 and (posterior.variance < 0.2).all()
     lengths = np.log(model.parameters.lengths)
     assert lengths[3] > lengths[0] + 1
-    assert model.condition(points, points).variance.max() < 0.02  # certain where it was told
+    assert model.condition(points, points).variance.max() < 0.02  # certain where it was observed
 
 
 def test_gradient_of_the_loss(rng: np.random.Generator) -> None:
@@ -45,18 +45,18 @@ def test_adding_a_trial_is_conditioning_on_it(rng: np.random.Generator) -> None:
     both = Points(np.vstack([points.codes, unseen.codes[3:4]]), np.zeros((21, 0)))
     whole = model.condition(both, unseen)
     assert np.allclose(grown.variance, whole.variance, atol=1e-4)
-    told = np.append(target, truth[3])
-    assert np.allclose(grown.mean(told), whole.mean(told), atol=1e-3)
+    places = np.append(target, truth[3])
+    assert np.allclose(grown.mean(places), whole.mean(places), atol=1e-3)
     grown.forget(20, before)
     assert np.allclose(grown.mean(target), model.condition(points, unseen).mean(target), atol=1e-5)
 
 
 def test_a_posterior_has_bounded_room(rng: np.random.Generator) -> None:
     kernel, points, _ = made(rng, 5)
-    posterior = GaussianProcess(kernel).condition(points, points, room=1)
-    assert posterior.has_room
+    posterior = GaussianProcess(kernel).condition(points, points, capacity=1)
+    assert posterior.has_capacity
     posterior.add(0)
-    assert not posterior.has_room and posterior.room == 6
+    assert not posterior.has_capacity and posterior.capacity == 6
 
 
 def test_the_most_telling_trials_are_the_best_and_the_latest() -> None:

@@ -1,4 +1,4 @@
-"""A worker of a cluster: joins a scheduler and serves builds and runs until it is told to stop."""
+"""A worker of a cluster: joins a scheduler and serves builds and runs until it is stopped."""
 
 from __future__ import annotations
 
@@ -68,19 +68,19 @@ async def _serve(
         memory_limit=0,
         death_timeout=CONNECT_S,
     )
-    told = asyncio.Event()
+    stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, told.set)
+        loop.add_signal_handler(number, stopped.set)
     try:
         await worker
         if started is not None:
             started(worker.address)
-        ending = {asyncio.create_task(told.wait()), asyncio.create_task(worker.finished())}
+        ending = {asyncio.create_task(stopped.wait()), asyncio.create_task(worker.finished())}
         await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
     except TimeoutError:
         return False
     finally:
         work.close_all()
         await worker.close(timeout=2, executor_wait=False)
-    return told.is_set()
+    return stopped.is_set()
