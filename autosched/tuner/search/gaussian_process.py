@@ -138,7 +138,7 @@ class GaussianProcessSearch(BaseSearch):
         if self._observed_of[0] != (len(self.history), self._fitted_on):
             self._observed_of = (len(self.history), self._fitted_on), [model.observed(points) for model in self._models]
         pairs = zip(self._models, self._observed_of[1], strict=True)
-        return [model.condition(observed, candidates, hot, most) for model, observed in pairs]
+        return [model.condition(observed, candidates, hot, capacity) for model, observed in pairs]
 
     # ---- a listed space
 
