@@ -138,8 +138,11 @@ class Launch:
                 raise InvalidValueError(f"argument {k} is an array, the kernel takes {parameter.type}")
             if not value.flags.c_contiguous:
                 raise InvalidValueError(f"argument {k} is not C-contiguous")
-            if value.nbytes and _address(value) in seen:
+            if value.nbytes and _address(value) in seen:  # two arguments of one place, of which one may be longer
                 words.append(seen[_address(value)])
+                record = next(record for record in records if record[0] == words[-1])
+                record[at.ARRAY_BYTES] = max(record[at.ARRAY_BYTES], value.nbytes)
+                record[at.ARRAY_FLAGS] |= at.WRITE if value.flags.writeable else 0
                 continue
             seen[_address(value)] = base
             words.append(base)

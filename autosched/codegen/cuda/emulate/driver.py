@@ -1,0 +1,163 @@
+"""`EmulatorDriver`: a device of `runtime.cuda.driver` whose launches the emulator runs; for tests without a GPU.
+
+    with use_driver(EmulatorDriver):
+        executable.run(…)              # graphs, VM and arrays on cuda(0) as they are
+
+A kernel sees each of its arrays as an allocation of its own, so an access beyond one is found though they lie side by
+side in one block of memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autosched.codegen.cuda.build import NEXT_MODULE
+from autosched.codegen.cuda.emulate.kernel import KERNEL_CHECKS
+from autosched.codegen.cuda.emulate.launch import Checks, Order, run_launch
+from autosched.errors import DeviceError
+from autosched.runtime.cuda.driver import image_for
+from autosched.runtime.cuda.kernel import CudaKernel, Launch
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+_ALIGNMENT = 256  # as the driver's allocations have
+
+
+class EmulatedMemory:
+    """A block of host memory that stands for the device's; it begins as NaNs."""
+
+    def __init__(self, size_bytes: int):
+        self.size_bytes = size_bytes
+        room = np.full(size_bytes + _ALIGNMENT, 0xFF, np.uint8)
+        skipped = -room.ctypes.data % _ALIGNMENT
+        self.bytes: Bytes = room[skipped : skipped + size_bytes]
+        self.address = int(room.ctypes.data) + skipped
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One launch of a kernel, ready to run."""
+
+    kernel: CudaKernel
+    text: str
+
+
+class EmulatorDriver:
+    """One emulated device.
+
+    order, checks  as `run_launch` has them
+    """
+
+    def __init__(
+        self,
+        index: int = 0,
+        compute_capability: tuple[int, int] = (9, 0),
+        order: Order = "late",
+        checks: Checks = KERNEL_CHECKS,
+        memory_bytes: int = 8 << 30,
+    ):
+        self.index = index
+        self.name = "the emulated device"
+        self.compute_capability = compute_capability
+        self.order, self.checks, self.memory_bytes = order, checks, memory_bytes
+        self._blocks: weakref.WeakValueDictionary[int, EmulatedMemory] = weakref.WeakValueDictionary()
+        self.n_launches = 0
+
+    def allocate(self, size_bytes: int) -> EmulatedMemory:
+        free, total = self.free_bytes()
+        if size_bytes > free:
+            raise DeviceError(
+                f"{self.name} has no room for {size_bytes} bytes more: {free} of {total} are free",
+                hint="use a smaller batch",
+            )
+        made = EmulatedMemory(max(size_bytes, 1))
+        self._blocks[made.address] = made
+        return made
+
+    def free_bytes(self) -> tuple[int, int]:
+        return self.memory_bytes - sum(block.size_bytes for block in self._blocks.values()), self.memory_bytes
+
+    def _view(self, address: int, size_bytes: int) -> Bytes:
+        """The bytes at an address. Raises DeviceError if they are in no block."""
+        for block in self._blocks.values():
+            offset = address - block.address
+            if offset >= 0 and offset + size_bytes <= block.size_bytes:
+                return block.bytes[offset : offset + size_bytes]
+        raise DeviceError(f"{size_bytes} bytes at {address:#x} lie in no memory of {self.name}")
+
+    def copy_in(self, to: int, data: np.ndarray[Any, Any]) -> None:
+        if data.nbytes:
+            self._view(to, data.nbytes)[:] = data.reshape(-1).view(np.uint8)
+
+    def copy_out(self, data: np.ndarray[Any, Any], source: int) -> None:
+        if data.nbytes:
+            data.reshape(-1).view(np.uint8)[:] = self._view(source, data.nbytes)
+
+    def copy_on(self, to: int, source: int, size_bytes: int) -> None:
+        if size_bytes:
+            self._view(to, size_bytes)[:] = self._view(source, size_bytes)
+
+    def fill(self, to: int, byte: int, size_bytes: int) -> None:
+        if size_bytes:
+            self._view(to, size_bytes)[:] = byte
+
+    def load(self, kernel: CudaKernel) -> tuple[Any, ...]:
+        image_for(kernel, self.name, self.compute_capability)
+        texts = kernel.llvm.split(NEXT_MODULE) if kernel.launches else []
+        if len(texts) != len(kernel.launches):
+            raise DeviceError(f"kernel '{kernel.name}' came without the LLVM IR that the emulator runs")
+        return tuple(_Entry(kernel, text) for text in texts)
+
+    def launch(self, entry: Any, launch: Launch, addresses: Sequence[int]) -> None:
+        kernel: CudaKernel = entry.kernel
+        written = {a for a, arg in zip(addresses, kernel.args) if arg.role == "output"}
+        arguments: list[Bytes | int] = []
+        for address, arg in zip(addresses, kernel.args):
+            view = self._view(address, arg.size_bytes).view(_CELLS[_item_bytes(arg.dtype)])
+            view.flags.writeable = address in written
+            arguments.append(view)
+        scratch = addresses[len(kernel.args)]
+        arguments.append(self._view(scratch, kernel.scratch_bytes) if kernel.scratch_bytes else 0)
+        run_launch(
+            entry.text,
+            launch.symbol,
+            launch.grid,
+            launch.block,
+            launch.shared_bytes,
+            arguments,
+            order=self.order,
+            cluster=launch.cluster,
+            checks=self.checks,
+        )
+        self.n_launches += 1
+
+    def synchronize(self) -> None:
+        """Launches have ended when `launch` returns."""
+
+    def record(self) -> float:
+        return time.perf_counter()
+
+    def seconds_between(self, first: Any, last: Any) -> float:
+        """Of the host: how long the emulation took."""
+        return float(last - first)
+
+    def capture(self, work: Callable[[], None]) -> Callable[[], None] | None:
+        return None
+
+    @contextlib.contextmanager
+    def on_stream(self, stream: Any) -> Iterator[None]:
+        """All streams are one: launches run in the order in which they are made."""
+        yield
+
+
+_CELLS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+def _item_bytes(dtype: str) -> int:
+    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
