@@ -31,7 +31,7 @@ def lower_vthreads(
     relative to it: what the virtual threads of one thread hold need not lie side by side.
     """
     loops = [n for n in walk(stmt) if _is_virtual(n)]
-    extents = {n.loop_var: as_int(n.extent) for n in loops}
+    extents = {n.loop_var: as_int(n.extent) for n in loops if as_int(n.extent) > 1}
     new = {buffer: own for buffer in local if (own := _private(buffer, stmt, extents)) is not None}
 
     def expression(x: object) -> object:
