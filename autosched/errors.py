@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from autosched.printable import printable
+
 
 class AutoschedError(Exception):
     """What went wrong, where, and what to do about it.
@@ -26,11 +28,11 @@ class AutoschedError(Exception):
 
     @property
     def line(self) -> str:
-        """Message, place and hint; without the pictures that some errors show below."""
+        """Message, place and hint in one line; without the pictures that some errors show below."""
         text = self.message
         if self.where:
             text += f" (in {self.where})"
-        return f"{text}; {self.hint}" if self.hint else text
+        return printable(f"{text}; {self.hint}" if self.hint else text)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.message, self.where, self.hint)

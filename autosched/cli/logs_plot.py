@@ -17,6 +17,7 @@ from autosched.cli.logs_common import open_database, with_filter, workload_text
 from autosched.cli.output import Column, Table, count, percent, say, show
 from autosched.cli.paths import check_output
 from autosched.errors import UsageError
+from autosched.printable import printable
 
 if TYPE_CHECKING:
     from autosched.records import Record, RecordFilter
@@ -54,7 +55,7 @@ def plot(common: Common, chosen: RecordFilter, task: str | None, output: Path | 
         most = max(tasks, key=lambda t: t.n_trials)
         found = store.records(replace(chosen, workload=most.workload))
         records = [r for r in found if (r.device, r.threads) == (most.device, most.threads)]
-    title = f"{workload_text(most.workload)}, {count(most.threads, 'thread')}"
+    title = printable(f"{workload_text(most.workload)}, {count(most.threads, 'thread')}")
     if output is not None:
         _save(output, title, records)
         say(f"{count(len(records), 'trial')} of {title} in {output}", quiet=common.is_quiet)
@@ -68,7 +69,7 @@ def plot(common: Common, chosen: RecordFilter, task: str | None, output: Path | 
     print(_convergence(title, steps))
     print()
     for knob, share in importance[:10]:
-        print(f"{knob[:20]:>20} {'█' * round(30 * share):<30} {percent(share)}")
+        print(f"{printable(knob)[:20]:>20} {'█' * round(30 * share):<30} {percent(share)}")
     say(f"knob importance: {HOW}" if importance else "too few trials for knob importance", quiet=common.is_quiet)
 
 

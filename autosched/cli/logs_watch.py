@@ -12,6 +12,7 @@ from autosched.cli.common import Common, make_command
 from autosched.cli.logs_common import database_place, open_database, workload_text
 from autosched.cli.output import Column, Table, clock, count, factor, make_rich, milliseconds, say, show
 from autosched.cli.values import DURATION
+from autosched.printable import printable
 
 if TYPE_CHECKING:
     from autosched.records.sql import SqlStore
@@ -112,7 +113,7 @@ def _follow_live(store: SqlStore, every: float, end: float | None) -> None:
     with Live(console=Console(highlight=False), refresh_per_second=2) as live:
         while True:
             rows, text = _state(store)
-            live.update(Group(make_rich(Table(COLUMNS, rows)), text))
+            live.update(Group(make_rich(Table(COLUMNS, rows)), printable(text)))
             if not _wait(every, end):
                 return
 
@@ -129,7 +130,7 @@ def _follow_lines(store: SqlStore, every: float, end: float | None) -> None:
             parts = [f"{column.title} {cell}" for column, cell in zip(COLUMNS[1:], cells[1:]) if cell != "–"]
             print(f"{cells[0]}: {', '.join(parts)}", flush=True)
         if changed or not rows:
-            print(text, flush=True)
+            print(printable(text), flush=True)
         if not _wait(every, end):
             return
 

@@ -12,6 +12,8 @@ from typing import IO, Any
 
 import click
 
+from autosched.printable import printable
+
 Row = Mapping[str, Any]
 
 
@@ -35,11 +37,12 @@ class Table:
     summary: Mapping[str, Any] = field(default_factory=dict)
 
     def cells(self) -> list[list[str]]:
-        """Give the text of every cell; "–" where there is no value."""
-        return [
-            ["–" if (value := row.get(column.key)) is None else column.text(value) for column in self.columns]
-            for row in self.rows
-        ]
+        """Give the text of every cell; "–" where there is no value. What records and names hold steers no terminal."""
+
+        def text(column: Column, value: Any) -> str:
+            return "–" if value is None else printable(column.text(value))
+
+        return [[text(column, row.get(column.key)) for column in self.columns] for row in self.rows]
 
 
 def show(table: Table, form: str, out: IO[str] | None = None) -> None:
@@ -63,7 +66,7 @@ def show(table: Table, form: str, out: IO[str] | None = None) -> None:
 
 def _show_markdown(table: Table, out: IO[str]) -> None:
     if table.title:
-        print(f"{table.title}\n", file=out)
+        print(f"{printable(table.title)}\n", file=out)
     titles = [column.title for column in table.columns]
     rules = ["---:" if column.right else "---" for column in table.columns]
     for line in (titles, rules, *table.cells()):
@@ -72,7 +75,9 @@ def _show_markdown(table: Table, out: IO[str]) -> None:
 
 def _csv_cell(value: Any) -> Any:
     """Give what stands in a CSV cell: numbers and text as they are, lists and dictionaries as JSON."""
-    return json.dumps(value, default=str) if isinstance(value, list | tuple | Mapping) else value
+    if isinstance(value, list | tuple | Mapping):
+        return json.dumps(value, default=str)
+    return printable(value, "\n\t") if isinstance(value, str) else value
 
 
 def print_json(document: Any, out: IO[str] | None = None) -> None:
@@ -83,7 +88,7 @@ def print_json(document: Any, out: IO[str] | None = None) -> None:
 def say(text: str, *, quiet: bool = False) -> None:
     """Tell the user something that is no result; it goes to stderr."""
     if not quiet:
-        click.echo(text, err=True)
+        click.echo(printable(text, "\n\t"), err=True)
 
 
 def _show_plain(table: Table, out: IO[str]) -> None:
@@ -91,7 +96,7 @@ def _show_plain(table: Table, out: IO[str]) -> None:
     lines = [titles, *table.cells()]
     widths = [max(len(line[i]) for line in lines) for i in range(len(titles))]
     if table.title:
-        print(table.title, file=out)
+        print(printable(table.title), file=out)
     for line in lines:
         cells = [
             cell.rjust(width) if column.right else cell.ljust(width)
@@ -112,7 +117,7 @@ def make_rich(table: Table, box: Any = None) -> Any:
     from rich.markup import escape
     from rich.table import Table as RichTable
 
-    result = RichTable(title=table.title or None, box=box, title_justify="left", pad_edge=False)
+    result = RichTable(title=escape(printable(table.title)) or None, box=box, title_justify="left", pad_edge=False)
     for column in table.columns:
         result.add_column(column.title, justify="right" if column.right else "left", overflow="fold")
     for cells in table.cells():

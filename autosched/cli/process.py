@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import click
 
 from autosched.errors import AutoschedError, UsageError
+from autosched.printable import printable
 
 EXIT_FAILED, EXIT_WRONG_USE, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -70,10 +71,17 @@ def run_process(arguments: Sequence[str] | None = None) -> int:
         return _report(text + hint, EXIT_FAILED, process)
 
 
+class _Formatter(logging.Formatter):
+    """Log lines in which names and paths steer no terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record), "\n\t")
+
+
 def _report(text: str, code: int, process: Process) -> int:
     if process.debug:
         traceback.print_exc(file=sys.stderr)
-    print(f"autosched: {text}", file=sys.stderr)
+    print(printable(f"autosched: {text}", "\n\t"), file=sys.stderr)
     return code
 
 
@@ -114,7 +122,7 @@ def set_up_logging(verbosity: int, levels: str) -> None:
     for handler in list(root.handlers):
         root.removeHandler(handler)
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(_Formatter("%(levelname)s %(name)s: %(message)s"))
     root.addHandler(handler)
     root.setLevel({-1: logging.ERROR, 0: logging.WARNING, 1: logging.INFO}.get(max(verbosity, -1), logging.DEBUG))
     for part in filter(None, (part.strip() for part in levels.split(","))):

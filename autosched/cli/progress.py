@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import IO, Any, Protocol
 
 from autosched.cli.output import Column, Row, Table, clock, factor, make_rich, milliseconds, percent
+from autosched.printable import printable
 
 
 class TaskState(Protocol):
@@ -216,13 +217,14 @@ class TuneDisplay:
         from rich.markup import escape
 
         table = make_rich(Table(COLUMNS, [task_row(task) for task in state.tasks]))
-        below = [*state.notes, *([STOPPING] if is_stopping(state) else [])]
-        self._live.update(Group(escape(head_line(state, self.name)), table, status_line(state), *map(escape, below)))
+        below = map(printable, [*state.notes, *([STOPPING] if is_stopping(state) else [])])
+        head = escape(printable(head_line(state, self.name)))
+        self._live.update(Group(head, table, status_line(state), *map(escape, below)))
 
     def _say(self, state: TuneState, event: str, text: str, row: Row | None = None) -> None:
         self._when = time.monotonic()
         if self.form != "json":
-            print(f"[{clock(state.elapsed_s)}] {text}", file=self.out, flush=True)
+            print(f"[{clock(state.elapsed_s)}] {printable(text)}", file=self.out, flush=True)
             return
         times = model_times(state.tasks) or (None, None)
         facts = {"event": event, "text": text, "elapsed_s": round(state.elapsed_s, 2), "left_s": state.left_s}

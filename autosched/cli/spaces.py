@@ -11,6 +11,7 @@ import click
 from autosched.cli.common import Common, make_command
 from autosched.cli.output import Column, Row, Table, say, show
 from autosched.errors import UsageError
+from autosched.printable import printable
 
 if TYPE_CHECKING:
     from autosched.space import ConfigSpace
@@ -117,12 +118,12 @@ def _show(file: SpaceFile, common: Common, workload: str | None) -> None:
 
 def _say_counts(summary: Mapping[str, Any], constraints: list[str]) -> None:
     for text in constraints:
-        click.echo(f"  requires {text}")
+        click.echo(printable(f"  requires {text}"))
     if "valid" in summary:
         about = "" if summary["valid_is_exact"] else "about "
         click.echo(f"{about}{summary['valid']:,} of {summary['combinations']:,} configurations are valid")
     else:
-        click.echo(f"needs {', '.join(summary['needs'])}; give them with --workload to count")
+        click.echo(f"needs {printable(', '.join(summary['needs']))}; give them with --workload to count")
 
 
 def _space(file: SpaceFile, target: str, workload: str) -> ConfigSpace:

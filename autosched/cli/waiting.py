@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import IO
 
 from autosched.cli.output import clock
+from autosched.printable import printable
 
 
 class Waiting:
@@ -52,7 +53,7 @@ class Waiting:
         is_terminal = self.out.isatty()
         while True:
             detail = self.detail()
-            text = f"[{clock(time.monotonic() - start)}] {self.what}{': ' if detail else ''}{detail}"
+            text = printable(f"[{clock(time.monotonic() - start)}] {self.what}{': ' if detail else ''}{detail}")
             print(
                 f"\r\x1b[2K{text}" if is_terminal else text, end="" if is_terminal else "\n", file=self.out, flush=True
             )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, WrongInputError
+from autosched.errors import AutoschedError, InvalidTypeError, InvalidValueError, ShapeError, WrongInputError
 from autosched.runtime.device import CPU, CUDA, Device, cpu
 from autosched.runtime.memory import empty_aligned
 
@@ -120,17 +120,29 @@ class NDArray:
 def as_numpy(source: object, what: str = "array") -> np.ndarray:
     """Give array data as NumPy without a copy where possible; `what` names it in errors.
 
-    Raises InvalidTypeError (a TypeError) if it is no array of numbers.
+    A tensor that requires gradients is taken without them.
+    Raises InvalidTypeError (a TypeError) if it is no array of numbers, or of a kind that NumPy has not.
     """
     if isinstance(source, NDArray):
         return source.view() if source.device.device_type == CPU else source.numpy()
     try:
-        data = np.asarray(source)
+        data = np.asarray(detached(source))
     except ValueError as error:  # lists of different lengths
         raise InvalidValueError(f"{what}: {error}") from None
+    except (TypeError, RuntimeError) as error:  # tensors that are sparse, conjugated, on no device, …
+        raise InvalidTypeError(f"{what}: {_first_line(error)}") from None
     if data.dtype.kind not in "biuf":
         raise InvalidTypeError(f"{what}: {type(source).__name__} is no array of numbers")
     return data
+
+
+def detached(source: Any) -> Any:
+    """A tensor of PyTorch that requires gradients without them, in the same memory; everything else as it is."""
+    return source.detach() if getattr(source, "requires_grad", False) is True else source
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def array(source: NDArray | npt.ArrayLike, device: Device | None = None, mem_scope: str | None = None) -> NDArray:
@@ -190,17 +202,24 @@ class _Capsule:
 def from_dlpack(source: Any) -> NDArray:
     """Wrap another library's row-major array, or a DLPack capsule; both share the memory.
 
-    Raises InvalidTypeError (a TypeError) if it is neither, InvalidValueError (a ValueError) if it is not row-major.
+    Raises InvalidTypeError (a TypeError) if it is neither, or of a kind that NumPy has not, InvalidValueError (a
+    ValueError) if it is not row-major.
     """
+    source = detached(source)
     if type(source).__name__ == "PyCapsule":
         if is_on_cuda(source):
             return _from_cuda(source)
         source = _Capsule(source)
     elif not hasattr(source, "__dlpack__"):
         raise InvalidTypeError(f"from_dlpack: {type(source).__name__} has no __dlpack__")
-    elif hasattr(source, "__dlpack_device__") and int(source.__dlpack_device__()[0]) == CUDA:
-        return _from_cuda(source.__dlpack__(stream=1))  # our work is on the legacy default stream
-    data = np.from_dlpack(source)
+    try:
+        if hasattr(source, "__dlpack_device__") and int(source.__dlpack_device__()[0]) == CUDA:
+            return _from_cuda(source.__dlpack__(stream=1))  # our work is on the legacy default stream
+        data = np.from_dlpack(source)
+    except AutoschedError:
+        raise
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:  # sparse, conjugated, on no device, …
+        raise InvalidTypeError(f"from_dlpack: {_first_line(error)}") from None
     if not data.flags.c_contiguous:
         raise InvalidValueError("from_dlpack needs a row-major array", hint="copy it to a contiguous one first")
     return NDArray(data)

@@ -418,7 +418,7 @@ def convert(value: Any, param: Param | None = None) -> Any:
     if isinstance(value, int | float):
         return array(np.asarray(value, "float32" if isinstance(value, float) else "int32"))
     if hasattr(value, "__dlpack__"):
-        return array(np.from_dlpack(value))
+        return array(value)
     raise InvalidTypeError(f"the VM takes arrays, numbers, texts and tuples of them, not {type(value).__name__}")
 
 

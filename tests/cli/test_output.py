@@ -64,3 +64,17 @@ def test_milliseconds_show_digits_that_mean_something(seconds: float, text: str)
 def test_sizes_and_clocks() -> None:
     assert [size(n) for n in (0, 1023, 1536, 20 << 20, 5 << 40)] == ["0 B", "1023 B", "1.5 KiB", "20 MiB", "5120 GiB"]
     assert [clock(s) for s in (0, 59.6, 250, 3723)] == ["0:00", "1:00", "4:10", "1:02:03"]
+
+
+@pytest.mark.parametrize("form", ["table", "markdown", "csv", "json"])
+def test_names_steer_no_terminal(form: str) -> None:
+    evil = "conv\x1b[2J\x9b1m\u202etxt\r\udcff"
+    shown = text_of(form, Table(COLUMNS, [{"name": evil}], title=f"of {evil}"))
+    assert "conv" in shown
+    assert not set(shown) & set("\x1b\x9b\u202e\r\udcff")
+    if form != "json":
+        assert "conv\\x1b[2J\\x9b1m\\u202etxt\\r\\udcff" in shown
+
+
+def test_a_cell_is_one_line() -> None:
+    assert len(text_of("table", Table(COLUMNS, [{"name": "a\nb"}])).splitlines()) == 2

@@ -149,3 +149,17 @@ def test_an_interrupt_within_executed_text_still_ends_by_the_exit_code(tmp_path:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
     assert ended.returncode == 130 and ended.stderr == "autosched: interrupted\n"
+
+
+def test_what_errors_and_logs_quote_steers_no_terminal(
+    failing: list[BaseException], capsys: pytest.CaptureFixture[str]
+) -> None:
+    evil = UsageError("node 'a\x1b[2Jb\nc'"), OSError(2, "No such file", "x\x1b]0;title\x07"), ValueError("\x9b")
+    for error in evil:
+        failing[:] = [error]
+        main(["fail"])
+        assert not set(capsys.readouterr().err) & set("\x1b\x07\x9b")
+    assert str(UsageError("a\nb", where="c\rd", hint="e\x1b")) == "a\\nb (in c\\rd); e\\x1b"
+    set_up_logging(0, "")
+    logging.getLogger("autosched").warning("file %s", "x\x1b[31m")
+    assert "file x\\x1b[31m" in capsys.readouterr().err

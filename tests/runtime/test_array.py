@@ -3,8 +3,9 @@ import pickle
 import numpy as np
 import pytest
 
-from autosched.errors import TVMError
-from autosched.runtime import NDArray, array, cpu, cuda, empty, from_dlpack
+from autosched.errors import AutoschedError, TVMError
+from autosched.runtime import GraphModule, NDArray, array, cpu, cuda, empty, from_dlpack
+from tests.runtime.kernels import chain
 
 
 @pytest.mark.parametrize("source", [[1.0, 2.0], np.arange(6).reshape(2, 3).T, 3, np.float32(2), np.zeros((0, 4))])
@@ -87,3 +88,26 @@ def test_dlpack_shares_memory_both_ways():
 def test_no_array_on_another_device():
     with pytest.raises(TVMError, match="cuda:0"):
         empty((1,), device=cuda(0))
+
+
+def test_tensors_that_require_gradients_are_taken_and_others_refused_in_one_line():
+    torch = pytest.importorskip("torch")
+    executable = chain(3, 1)
+    x = torch.ones(3, 64, requires_grad=True)
+    double = executable.get_lib()["double"]
+    out = np.zeros((3, 64), "f")
+    double(x, out)
+    module = GraphModule(executable)
+    module.run(x=x)
+    for result in (executable(x).numpy(), out, module.get_output(0).numpy(), 2 * from_dlpack(x).numpy()):
+        np.testing.assert_array_equal(result, np.full((3, 64), 2))
+    for wrong in (
+        torch.ones(3, 64).to_sparse(),
+        torch.ones(3, 64, device="meta"),
+        torch.ones(3, 64).to(torch.bfloat16),
+    ):
+        for use in (executable, array, from_dlpack, lambda tensor: double(tensor, out)):
+            with pytest.raises(TypeError) as caught:
+                use(wrong)
+            assert isinstance(caught.value, AutoschedError)
+            assert "\n" not in str(caught.value)

@@ -6,6 +6,7 @@ from importlib import resources
 from typing import Any
 
 from autosched.errors import RecordError
+from autosched.printable import printable_values
 from autosched.records.report.columns import fitted, plain_json, pooled
 
 # The browser itself refuses every request and every script that is not in the page.
@@ -35,8 +36,8 @@ def make_page(document: dict[str, Any]) -> str:
 
 
 def as_json(document: dict[str, Any]) -> str:
-    """JSON that cannot end the script element it stands in."""
-    text = plain_json(document)
+    """JSON that cannot end the script element it stands in, and whose texts the page can show as they are."""
+    text = plain_json(printable_values(document))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 

@@ -15,6 +15,7 @@ from autosched.cli import main
 from autosched.records import Record, open_store
 from autosched.records.report import make_document, make_page
 from autosched.records.report.columns import fitted, plain_json, pooled
+from autosched.records.report.page import as_json
 from autosched.space import Config
 from autosched.task import Measurement, Status, Workload
 from autosched.testing.tasks import matmul_task, record
@@ -107,3 +108,8 @@ def test_columns_are_shared_and_the_lightest_tasks_lose_their_trials_first(tmp_p
     assert [bool(task["trials"]) for task in smaller["tasks"]] == [True, True, False]
     assert len(plain_json(smaller)) <= size - 100 and smaller["tasks"][2]["n"] == 29
     assert len(fitted(facts, 0)["tasks"][0]["trials"]["ms"]) == 29
+
+
+def test_texts_of_records_are_shown_as_they_are_written_in_literals() -> None:
+    text = as_json({"name": "conv\x1b[2J\u202e", "source": "a\nb"})
+    assert json.loads(text) == {"name": "conv\\x1b[2J\\u202e", "source": "a\nb"}
