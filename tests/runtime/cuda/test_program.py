@@ -13,7 +13,7 @@ import autosched
 from autosched import te
 from autosched.errors import ArtifactError, DeviceError, InvalidTypeError, TVMError
 from autosched.runtime import Executable, array, cpu, cuda
-from autosched.runtime.cuda.driver import driver_of, use_driver
+from autosched.runtime.cuda.driver import use_driver
 from autosched.runtime.variants import Variants
 from autosched.script import from_source
 
@@ -113,7 +113,9 @@ def test_a_model_for_another_chip_is_refused(model: Executable) -> None:
     from autosched.codegen.cuda.emulate import EmulatorDriver
 
     with use_driver(lambda index: EmulatorDriver(index, compute_capability=(8, 0))):
-        with pytest.raises(DeviceError, match=r"compute capability 9\.0, and the emulated GPU has 8\.0"):
+        with pytest.raises(
+            DeviceError, match=r"was built for sm_90a, and the emulated device has compute capability 8\.0"
+        ):
             model.create_executor()
     with pytest.raises(TVMError, match="built for cuda devices and cannot run on cpu:0"):
         model.create_executor(cpu(0))
@@ -162,7 +164,6 @@ def test_kernels_of_two_back_ends_do_not_mix(model: Executable) -> None:
         from autosched.runtime.loader import load_objects
 
         load_objects(model.kernels.values())
-    assert driver_of(0).name == "the emulated GPU"
 
 
 def test_the_vm_on_a_device() -> None:
