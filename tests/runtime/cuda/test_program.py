@@ -113,9 +113,7 @@ def test_a_model_for_another_chip_is_refused(model: Executable) -> None:
     from autosched.codegen.cuda.emulate import EmulatorDriver
 
     with use_driver(lambda index: EmulatorDriver(index, compute_capability=(8, 0))):
-        with pytest.raises(
-            DeviceError, match=r"was built for sm_90a, and the emulated device has compute capability 8\.0"
-        ):
+        with pytest.raises(DeviceError, match=r"was built for sm_90a, and .* compute capability 8\.0"):
             model.create_executor()
     with pytest.raises(TVMError, match="built for cuda devices and cannot run on cpu:0"):
         model.create_executor(cpu(0))

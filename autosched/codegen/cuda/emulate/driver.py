@@ -153,7 +153,8 @@ class EmulatorDriver:
 
     def capture(self, work: Callable[[], None]) -> Callable[[], None] | None:
         """What launches the same with the addresses of now, as a CUDA graph does."""
-        self._captured = captured = []
+        captured: list[tuple[_Entry, Launch, tuple[int, ...]]] = []
+        self._captured = captured
         try:
             work()
         finally:
