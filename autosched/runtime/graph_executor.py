@@ -21,7 +21,7 @@ from autosched.errors import (
 )
 from autosched.runtime.array import NDArray, array, as_numpy
 from autosched.runtime.backends import open_program
-from autosched.runtime.device import Device
+from autosched.runtime.device import CPU, Device
 from autosched.runtime.executable import Executable
 from autosched.runtime.graph import Node
 from autosched.runtime.names import known_name
@@ -161,7 +161,11 @@ class GraphExecutor:
         self._place(self._args[self._position(key, "set_input_zero_copy")], value)
 
     def set_output_zero_copy(self, key: int | str, value: NDArray | np.ndarray) -> None:
-        """Let an output be written into the given array from now on."""
+        """Let an output be written into the given array from now on.
+
+        Raises InvalidValueError for read-only memory, for arrays that are not row-major and aligned, and for an output
+        that is an input, a constant or a part of another value.
+        """
         names = [output.name for output in self.executable.outputs]
         if isinstance(key, str) and key not in names:
             outputs = ", ".join(names)
@@ -171,6 +175,15 @@ class GraphExecutor:
         number = self._output(names.index(key) if isinstance(key, str) else key, "set_output_zero_copy")
         if self._graph.values[self._graph.root(number)].storage.kind not in ("arena", "output"):
             raise InvalidValueError(f"output {key} is an input or a constant and has no memory of its own")
+        root = self._graph.root(number)
+        is_whole = self._graph.values[root].size_bytes == self._graph.values[number].size_bytes
+        if not is_whole or all(root not in map(self._graph.root, node.outputs) for node in self._graph.nodes):
+            raise InvalidValueError(f"output {key} shares its memory with other values", hint="copy it with get_output")
+        host = value.view() if isinstance(value, NDArray) and value.device.device_type == CPU else value
+        if isinstance(host, np.ndarray) and not host.flags.writeable:
+            raise InvalidValueError(
+                f"the array for output {key} is read-only", hint="pass an array that can be written"
+            )
         self._place(number, value)
 
     def _place(self, number: int, value: NDArray | np.ndarray) -> None:

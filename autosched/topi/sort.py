@@ -7,6 +7,7 @@ from typing import Any
 from autosched import te
 from autosched.te import Tensor
 from autosched.tir import expr as E
+from autosched.tir.dtypes import is_float
 from autosched.topi.manipulate import _compute
 from autosched.topi.shapes import dims, int_shape
 
@@ -18,7 +19,8 @@ def _at(index: tuple[Any, ...], axis: int, value: Any) -> tuple[Any, ...]:
 def argsort(x: Tensor, axis: int, descending: bool, dtype: str, count: int | None = None) -> Tensor:
     """Positions of the elements along `axis` in order, equals as they stand; only the first `count`.
 
-    The rank of an element is the number of those before it; position r is that of the element with rank r.
+    The rank of an element is the number of those before it; position r is that of the element with rank r. NaN is
+    greater than all numbers.
     """
     size = int_shape(x)[axis]
     extent = dims(x.shape)[axis]
@@ -27,10 +29,14 @@ def argsort(x: Tensor, axis: int, descending: bool, dtype: str, count: int | Non
 
     def rank(*i: Any) -> Any:
         mine, other = x(*i), x(*_at(i, axis, j))
-        earlier = te.all(E.compare(E.EQ, other, mine), E.compare(E.LT, j.var, i[axis]))
-        return te.sum(
-            E.select(te.any(E.compare(before_kind, other, mine), earlier), E.const(1, dtype), E.const(0, dtype)), axis=j
-        )
+        before, same = E.compare(before_kind, other, mine), E.compare(E.EQ, other, mine)
+        if is_float(x.dtype):
+            first, second = (other, mine) if descending else (mine, other)
+            is_nan, is_number = E.compare(E.NE, first, first), E.compare(E.EQ, second, second)
+            before = te.any(before, te.all(is_nan, is_number))
+            same = te.any(same, te.all(E.compare(E.NE, mine, mine), E.compare(E.NE, other, other)))
+        earlier = te.all(same, E.compare(E.LT, j.var, i[axis]))
+        return te.sum(E.select(te.any(before, earlier), E.const(1, dtype), E.const(0, dtype)), axis=j)
 
     ranks = _compute(x.shape, rank, "T_rank")
     k = te.reduce_axis((0, extent), "k")

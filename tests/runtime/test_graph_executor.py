@@ -17,6 +17,7 @@ from autosched.runtime import (
     empty,
     save_param_dict,
 )
+from autosched.runtime.memory import empty_aligned
 from tests.runtime.kernels import add_kernel, chain, double_kernel
 
 
@@ -211,3 +212,21 @@ def test_aliases_and_outputs_that_are_inputs(x):
     np.testing.assert_array_equal(out.numpy(), (x * 2).reshape(-1))
     with pytest.raises(ValueError, match="no memory of its own"):
         module.set_output_zero_copy(1, empty((3, 64)))
+
+
+def test_an_output_is_written_into_no_read_only_memory(module, executable, x):
+    for out in (empty_aligned((3, 64), "float32"), array(empty_aligned((3, 64), "float32")).view()):
+        out.flags.writeable = False
+        with pytest.raises(ValueError, match="the array for output 0 is read-only"):
+            module.module.set_output_zero_copy(0, out)
+    wide = empty_aligned((3, 128), "float32")
+    with pytest.raises(ValueError, match="not row-major or not aligned"):
+        module.module.set_output_zero_copy(0, wide[:, ::2])
+    shifted = empty_aligned((3 * 64 + 1,), "float32")[1:].reshape(3, 64)
+    with pytest.raises(ValueError, match="not row-major or not aligned"):
+        module.module.set_output_zero_copy(0, shifted)
+    out = empty_aligned((3, 64), "float32")
+    module.module.set_output_zero_copy(0, out)
+    module.set_input("x", x)
+    module.run()
+    np.testing.assert_array_equal(out, x * 4 + executable.constants[0])

@@ -14,7 +14,7 @@ from autosched.codegen.cpu.types import I32, call_intrinsic, constant, element_o
 from autosched.errors import CodegenError
 from autosched.tir import expr as E
 from autosched.tir.checked_index import CHECK_INDEX
-from autosched.tir.dtypes import is_float
+from autosched.tir.dtypes import is_float, is_int
 
 if TYPE_CHECKING:
     from autosched.codegen.cpu.values import ValueEmitter
@@ -31,6 +31,8 @@ _LIBM = (
 
 def emit_call(emitter: ValueEmitter, e: E.Call) -> Any:
     """The value of a call. Raises CodegenError for a function that is not known."""
+    if is_int(e.dtype) and e.op in (*_LIBM, "sqrt", "rsqrt", "sigmoid"):
+        raise CodegenError(f"'{e.op}' is a function of floats, not of {e.dtype}", hint="cast its argument")
     handler = _SPECIAL.get(e.op)
     if handler is not None:
         return handler(emitter, e)

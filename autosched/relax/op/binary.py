@@ -17,18 +17,28 @@ INT_PAIR = (((4,), "int32"), ((1,), "int32"))
 
 
 def _binary(name: str, compute: Any, reference: Any, infer: Any = broadcast, low: float = -2.0, **more: Any) -> OpDef:
-    samples = [sample(a, b, low=low) for a, b in PAIRS] + (
-        [sample(*INT_PAIR, low=1, high=9)] if name != "power" else []
-    )
+    samples = [*(sample(a, b, low=low) for a, b in PAIRS), sample(*INT_PAIR, low=1, high=9)]
     return define_op(
         name, inputs=("x1", "x2"), infer_type=infer, compute=compute, reference=reference, samples=samples, **more
     )
 
 
 def _divide(x: Any, y: Any) -> Any:
-    if np.issubdtype(x.dtype, np.integer):
-        return np.trunc(x / y).astype(x.dtype)
-    return x / y
+    """Integers divide rounding to zero; by zero it is 0, as in kernels."""
+    if not np.issubdtype(x.dtype, np.integer):
+        return x / y
+    with np.errstate(all="ignore"):
+        down = x // y
+        is_low = (x - down * y != 0) & ((x < 0) != (y < 0)) & (y != 0)
+    return (down + is_low).astype(x.dtype)
+
+
+def _power(x: Any, y: Any) -> Any:
+    """Of integers with a negative exponent, rounded towards zero: 0 unless x is 1 or -1."""
+    if not np.issubdtype(x.dtype, np.integer):
+        return np.power(x, y)
+    inverse = np.where((x == 1) | (x == -1), np.where(y % 2 == 0, 1, x), 0)
+    return np.where(y < 0, inverse, np.power(x, np.maximum(y, 0))).astype(x.dtype)
 
 
 add = _binary("add", topi.add, np.add)
@@ -36,7 +46,7 @@ subtract = _binary("subtract", topi.subtract, np.subtract)
 multiply = _binary("multiply", topi.multiply, np.multiply)
 divide = _binary("divide", topi.divide, _divide, low=0.5)
 floor_divide = _binary("floor_divide", topi.floor_divide, np.floor_divide, low=0.5)
-power = _binary("power", topi.power, np.power, low=0.1)
+power = _binary("power", topi.power, _power, low=0.1)
 maximum = _binary("maximum", topi.maximum, np.maximum)
 minimum = _binary("minimum", topi.minimum, np.minimum)
 

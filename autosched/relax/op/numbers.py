@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -76,12 +77,18 @@ def _mod(a: Any, b: Any) -> Any:
     return a - te.trunc(a / b) * b if a.dtype.startswith("float") else te.truncmod(a, b)
 
 
+def _log_add_exp(a: Any, b: Any) -> Any:
+    """log(exp(a) + exp(b)): of two equal numbers, infinities too, it is a + log(2)."""
+    largest, difference = E.maximum(a, b), a - b
+    larger = largest + te.log(te.const(1, a.dtype) + te.exp(te.const(0, a.dtype) - te.abs(difference)))
+    return E.select(E.compare(E.EQ, a, b), a + te.const(math.log(2), a.dtype), larger)
+
+
 FLOATS = (((3, 5), (3, 5)), ((2, 1), (1, 3)))
 floor_mod = _binary("floor_mod", _floor_mod, np.mod, broadcast, (*FLOATS, INTS), 1, 9)
 mod = _binary("mod", _mod, np.fmod, broadcast, (*FLOATS, INTS), 1, 9)
 log_add_exp = _binary(
-    "log_add_exp", lambda a, b: E.maximum(a, b) + te.log(te.exp(a - E.maximum(a, b)) + te.exp(b - E.maximum(a, b))),
-    np.logaddexp, lambda a, b: broadcast(float_same(a), b), FLOATS, -2, 2,
+    "log_add_exp", _log_add_exp, np.logaddexp, lambda a, b: broadcast(float_same(a), b), FLOATS, -2, 2,
 )  # fmt: skip
 bitwise_and = _binary("bitwise_and", _bits("bitwise_and"), np.bitwise_and, _whole_pair, (INTS, SHORT))
 bitwise_or = _binary("bitwise_or", _bits("bitwise_or"), np.bitwise_or, _whole_pair, (INTS, SHORT))

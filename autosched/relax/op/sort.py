@@ -21,10 +21,13 @@ from autosched.topi.sort import take_along
 
 
 def _order(x: Array, axis: int, descending: bool) -> Array:
-    """Positions in order, equals as they stand."""
-    if descending:
-        x = np.asarray(-x.astype(np.float64) if x.dtype.kind == "f" else -x.astype(np.int64))
-    return np.argsort(x, axis=axis, kind="stable")
+    """Positions in order, equals as they stand; NaN is greater than all numbers."""
+    if x.dtype.kind != "f":
+        return np.argsort(-x.astype(np.int64) if descending else x, axis=axis, kind="stable")
+    wide = x.astype(np.float64)
+    by_value = np.where(np.isnan(wide), 0, -wide if descending else wide)
+    by_nan = ~np.isnan(wide) if descending else np.isnan(wide)
+    return np.lexsort((by_value, by_nan), axis=axis)
 
 
 def _same_type(x: StructInfo, axis: int, descending: bool, dtype: str | None = None) -> TensorStructInfo:
