@@ -7,12 +7,14 @@ from autosched.templates.cuda.elementwise import Elementwise
 from autosched.templates.cuda.matmul import Matmul
 from autosched.templates.cuda.reduction import GeneralReduction
 from autosched.templates.cuda.rows import RowReduction
+from autosched.templates.cuda.transpose import Transpose
 
 TEMPLATES: tuple[Template, ...] = (
     Matmul(),
     Conv2d(),
     RowReduction(),
     GeneralReduction(),
+    Transpose(),
     Elementwise(),
 )
 

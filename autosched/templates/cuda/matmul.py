@@ -26,6 +26,7 @@ from autosched.templates.cuda.threads import (
     MOST_GRID_YZ,
     THREAD_X,
     THREAD_Y,
+    VECTOR_BYTES,
     VTHREAD_X,
     VTHREAD_Y,
     copy_together,
@@ -37,6 +38,7 @@ from autosched.tir import PrimFunc, as_int
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.schedule import Schedule
 
+BANKS = 32  # of shared memory, four bytes wide
 GROUP = 4  # neighbours that a thread takes at once
 LEAST_ROWS = 2  # products of one row are reductions of vectors
 
@@ -119,7 +121,17 @@ def schedule_tiled(sch: Schedule, chain: Chain, operands: Operands, config: Conf
     sch.reorder(k_tile, k_in, m_in, n_in)
     sch.unroll(m_in)
     sch.unroll(n_in)
-    for operand in (operands.rows, operands.columns):
+    k_axis = reduced(chain.anchor)[0].var
+    for operand, width in ((operands.rows, group_m), (operands.columns, group_n)):
         copy = sch.cache_read(anchor, read_index(sch, anchor, operand.buffer.name), "shared")
+        if operand.indices[-1] is k_axis:  # threads read along the other axis: it becomes the innermost
+            sch.transform_layout(copy, ("write", 0), lambda *i: (*i[:-2], i[-1], i[-2]))
+            axis = len(operand.indices) - 2
+            sch.storage_align(copy, 0, axis, BANKS, VECTOR_BYTES // item_bytes(operand.buffer.dtype))
+        tile = sch.get(copy).writes[0].buffer.name
+        fragment = sch.cache_read(anchor, read_index(sch, anchor, tile), "local")
+        sch.compute_at(fragment, k_in, True)
+        if width > 1:
+            sch.vectorize(sch.get_loops(fragment)[-1])
         sch.compute_at(copy, k_tile, True)
         copy_together(sch, copy, 2, (1, threads_m, threads_n))

@@ -106,6 +106,8 @@ class DigitMap:
 
     def _digit(self, atom: PrimExpr, scale: int, binding: object) -> Digit:
         low, high = 1, None
+        while isinstance(atom, E.Cast) and (atom.value.dtype, atom.dtype) == ("int32", "int64"):
+            atom = atom.value
         match atom:
             case E.FloorMod(a=E.FloorDiv(a=inner, b=IntImm(value=n)), b=IntImm(value=m)):
                 atom, low, high = inner, n, n * m

@@ -298,7 +298,8 @@ class Schedule(ScheduleSpecial):
                 where=where_block(self._tree(fn), name),
             )  # fmt: skip
         noted = self._tree(fn).block(name).annotations.get("buffer_dim_align", ())
-        self.annotate(block, "buffer_dim_align", [*map(list, noted), [position, axis, factor, offset]])
+        note = [position, axis % target.ndim, factor, offset]
+        self.annotate(block, "buffer_dim_align", [*map(list, noted), note])
 
     # --- reductions -----------------------------------------------------------------------------------------------
 

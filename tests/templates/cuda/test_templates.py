@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 from autosched import te, topi
+from autosched.codegen import compile_func
+from autosched.codegen.cuda.emulate.kernel import run_kernel
+from autosched.codegen.cuda.emulate.trace import Trace
 from autosched.space import Config
 from autosched.target import Target
 from autosched.te import Tensor, create_prim_func
@@ -93,3 +96,29 @@ def test_softmax_of_rows(length: int) -> None:
     for config in (default_config(func, TARGET), Config("rows", {**default_config(func, TARGET).knobs, "keep": False})):
         assert config.template == "rows"
         check(func, config, lambda v: np.exp(v) / np.exp(v).sum(-1, keepdims=True), 1)
+
+
+@pytest.mark.parametrize("order", [(0, 2, 1), (2, 0, 1)])
+def test_permutations_through_shared_memory(order: tuple[int, ...]) -> None:
+    x = te.placeholder((3, 20, 37), name="X")
+    func = create_prim_func([x, topi.relu(topi.transpose(x, order))])
+    for config in (default_config(func, TARGET), *space_for(func, TARGET).sample(0, 1)):
+        assert config.template == "transpose"
+        check(func, config, lambda v: np.maximum(v.transpose(order), 0), 1)
+
+
+def test_memory_is_read_and_written_in_whole_lines_and_without_bank_conflicts() -> None:
+    x, a, b = (
+        te.placeholder((64, 64), name="X"),
+        te.placeholder((128, 32), name="A"),
+        te.placeholder((32, 128), name="B"),
+    )
+    turn = create_prim_func([x, topi.transpose(x, (1, 0))])
+    product = create_prim_func([a, b, topi.matmul(a, b)])
+    for func, writes_at_best in ((turn, 1.0), (product, 0.5)):
+        kernel = compile_func(apply_config(func, default_config(func, TARGET), TARGET).func, TARGET, name="k").kernel
+        arrays = [np.zeros(b.const_shape(), b.dtype) for b in func.buffers]
+        (trace,) = traces = [Trace()]
+        run_kernel(kernel, arrays, traces=traces)
+        for use in trace.accesses():
+            assert use.efficiency >= (writes_at_best if use.space == "shared" and use.writes else 1.0), use
