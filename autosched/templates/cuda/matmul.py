@@ -126,8 +126,8 @@ def schedule_tiled(sch: Schedule, chain: Chain, operands: Operands, config: Conf
         copy = sch.cache_read(anchor, read_index(sch, anchor, operand.buffer.name), "shared")
         if operand.indices[-1] is k_axis:  # threads read along the other axis: it becomes the innermost
             sch.transform_layout(copy, ("write", 0), lambda *i: (*i[:-2], i[-1], i[-2]))
-            axis = len(operand.indices) - 2
-            sch.storage_align(copy, 0, axis, BANKS, VECTOR_BYTES // item_bytes(operand.buffer.dtype))
+            slowest = len(operand.indices) - 2
+            sch.storage_align(copy, 0, slowest, BANKS, VECTOR_BYTES // item_bytes(operand.buffer.dtype))
         tile = sch.get(copy).writes[0].buffer.name
         fragment = sch.cache_read(anchor, read_index(sch, anchor, tile), "local")
         sch.compute_at(fragment, k_in, True)
