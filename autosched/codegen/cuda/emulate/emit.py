@@ -139,6 +139,26 @@ define internal i64 @emu.wait_copies(ptr %ctx, i64 %groups) alwaysinline {{
   %r = {call("wait_copies", "%t", "%groups")}
   ret i64 %r
 }}
+define internal i64 @emu.mbarrier_init(ptr %ctx, i64 %a, i64 %n, i64 %site) alwaysinline {{
+  %t = ptrtoint ptr %ctx to i64
+  %r = {call("mbarrier_init", "%t", "%a", "%n", "%site")}
+  ret i64 %r
+}}
+define internal i64 @emu.mbarrier_arrive(ptr %ctx, i64 %a, i64 %n, i64 %bytes, i64 %site) alwaysinline {{
+  %t = ptrtoint ptr %ctx to i64
+  %r = {call("mbarrier_arrive", "%t", "%a", "%n", "%bytes", "%site")}
+  ret i64 %r
+}}
+define internal i64 @emu.mbarrier_test(ptr %ctx, i64 %a, i64 %parity, i64 %site) alwaysinline {{
+  %t = ptrtoint ptr %ctx to i64
+  %r = {call("mbarrier_test", "%t", "%a", "%parity", "%site")}
+  ret i64 %r
+}}
+define internal i64 @emu.bulk_copy(ptr %ctx, i64 %to, i64 %from, i64 %count, i64 %barrier, i64 %site) alwaysinline {{
+  %t = ptrtoint ptr %ctx to i64
+  %r = {call("bulk_copy", "%t", "%to", "%from", "%count", "%barrier", "%site")}
+  ret i64 %r
+}}
 define void @emu.entry(ptr %ctx) noinline {{
   call void @emu.kernel(ptr %ctx)
   %r = call i64 @emu.wait_copies(ptr %ctx, i64 -1)

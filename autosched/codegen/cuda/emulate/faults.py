@@ -158,6 +158,22 @@ def error_of(
                 where=where,
                 kind="barrier",
             )
+        case at.F_MBARRIER:
+            return EmulationError(
+                f"{place} uses an mbarrier that is not initialised, or arrives once too often: {target}",
+                where=where,
+                kind="mbarrier",
+            )
+        case at.F_MANY_MBARRIERS:
+            return EmulationError(
+                f"{place} initialises more than {fault.other} mbarriers", where=where, kind="mbarrier"
+            )
+        case at.F_DESCRIPTOR:
+            return EmulationError(
+                f"{place} gives the matrix descriptor {fault.address & (1 << 64) - 1:#x} of a layout that is not known",
+                where=where,
+                kind="descriptor",
+            )
         case at.F_PARTIAL:
             return EmulationError(
                 f"{place} runs an instruction of a whole warp, but only lanes {fault.address:#010x} exist",

@@ -13,6 +13,7 @@ from autosched.codegen.cuda.emulate import faults, schedule
 from autosched.codegen.cuda.emulate import layout as at
 from autosched.codegen.cuda.emulate import machine as host
 from autosched.codegen.cuda.emulate.faults import Allocation, EmulationError, Fault, Place
+from autosched.codegen.cuda.emulate.mbarrier import N_MBARRIERS
 from autosched.codegen.cuda.emulate.program import Program, program_of
 from autosched.codegen.cuda.emulate.trace import Trace
 from autosched.errors import InvalidValueError
@@ -138,10 +139,11 @@ class Launch:
                 raise InvalidValueError(f"argument {k} is an array, the kernel takes {parameter.type}")
             if not value.flags.c_contiguous:
                 raise InvalidValueError(f"argument {k} is not C-contiguous")
-            if value.nbytes and _address(value) in seen:  # two arguments of one place, of which one may be longer
+            if value.nbytes and _address(value) in seen:  # one array twice
                 words.append(seen[_address(value)])
+                if value.nbytes > next(a.size_bytes for a in self.allocations if a.base == words[-1]):
+                    raise InvalidValueError(f"argument {k} begins where a shorter argument before it does")
                 record = next(record for record in records if record[0] == words[-1])
-                record[at.ARRAY_BYTES] = max(record[at.ARRAY_BYTES], value.nbytes)
                 record[at.ARRAY_FLAGS] |= at.WRITE if value.flags.writeable else 0
                 continue
             seen[_address(value)] = base
@@ -186,7 +188,9 @@ class Launch:
         self.local = np.empty((self.total_threads, max(program.local_bytes, 8)), np.uint8)
         self.capacity = 256
         self.queues = np.empty((self.n_ctas, self.n_padded, self.capacity, at.COPY_WORDS), np.int64)
-        self.scratch = self._keep(16 * 64 + 64 * 64)
+        self.scratch = self._keep(64 * 64 + 256 * 64)
+        self.mbarriers = np.zeros((self.n_ctas, N_MBARRIERS * (1 + self.total_threads)), np.int64)
+        self.bulk = np.zeros((self.n_ctas, at.BULK_CAPACITY, at.BULK_WORDS), np.int64)
         self.group = self._keep(at.GROUP_WORDS)
         n_blocks = self.grid[0] * self.grid[1] * self.grid[2]
         self.seen_stride = -(-n_blocks // 64) * 8
@@ -228,6 +232,7 @@ class Launch:
             record[at.CLUSTER_X : at.CLUSTER_Z + 1] = self.cluster
             record[at.PEERS], record[at.SINGLE] = _address(self.peers), self.n_ctas == 1
             record[at.SCRATCH], record[at.ARRIVAL_CLOCKS] = _address(self.scratch), _address(self.arrival)
+            record[at.MBARRIERS], record[at.BULK] = _address(self.mbarriers[rank]), _address(self.bulk[rank])
             if self.seen.size:
                 record[at.SEEN], record[at.SEEN_STRIDE] = _address(self.seen), self.seen_stride
         self.group[at.GROUP_BLOCKS], self.group[at.GROUP_PEERS] = self.n_ctas, _address(self.peers)
@@ -248,6 +253,8 @@ class Launch:
         self.pending[:] = 0
         self.barriers[:] = 0
         self.arrival[:] = 0
+        self.mbarriers[:, :N_MBARRIERS] = 0
+        self.blocks[:, [at.BULK_FIRST, at.BULK_LAST]] = 0
         sx, sy, _ = self.cluster
         for rank in range(self.n_ctas):
             place = (rank % sx, rank // sx % sy, rank // (sx * sy))

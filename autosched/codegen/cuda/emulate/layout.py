@@ -50,7 +50,9 @@ SINGLE = 44  # 1 if the cluster is one block
 SEEN, SEEN_STRIDE = 45, 46  # for each block of the grid, a bit for each block whose writes it has seen
 SCRATCH = 47  # host address of room for a matrix instruction's operands
 ARRIVAL_CLOCKS = 48  # host address: when each thread last arrived at the cluster's barrier
-BLOCK_WORDS = 52
+MBARRIERS = 49  # host address of the table of mbarriers, see mbarrier.py
+BULK, BULK_FIRST, BULK_LAST = 50, 51, 52  # bulk copies in flight, a ring
+BLOCK_WORDS = 56
 
 # A barrier's record, 16 a block; behind them, a row of clocks for each.
 ARRIVED, EXPECTED, COUNTED, REDUCED = 0, 1, 2, 3
@@ -73,6 +75,10 @@ SLOT_WORDS = 2
 COPY_TARGET, COPY_SOURCE, COPY_BYTES, COPY_TAKEN, COPY_GROUP, COPY_SITE = 0, 1, 2, 3, 4, 5
 COPY_WORDS = 6
 
+# A bulk copy in flight: places in shared memory by offset, the mbarrier that it tells, who began it and when.
+BULK_TARGET, BULK_SOURCE, BULK_BYTES, BULK_BARRIER, BULK_EPOCH, BULK_WORDS = 0, 1, 2, 3, 4, 6
+BULK_CAPACITY = 1024
+
 TRACE_WORDS = 4  # site, thread (index << 32 | block), address, bytes | kind << 32
 
 # Values of OP that are no instruction.
@@ -86,8 +92,7 @@ PAUSE = 12  # others go on before it does
 WARP_SYNC, SHUFFLE, VOTE, MATCH_ANY, MATCH_ALL, REDUCE, ELECT, MMA, LDMATRIX, STMATRIX = range(16, 26)
 FIRST_WARP, LAST_WARP = WARP_SYNC, STMATRIX
 ACTIVE = 30  # the lanes that are here
-# and those that Python does:
-FIRST_PYTHON = 64
+WGMMA = 31  # of a warpgroup: four warps
 
 # Virtual addresses. Those of shared memory (address space 3) fit 32 bits; the generic ones do not have the same lower
 # half, so a pointer that was cut to 32 bits without a conversion hits nothing.
@@ -105,6 +110,7 @@ WRITE, ATOMIC, IN_SHARED, IN_GLOBAL, IN_LOCAL, ASYNC = 1, 2, 4, 8, 16, 32
 # Faults.
 F_OUTSIDE, F_MISALIGNED, F_RACE_WW, F_RACE_RW, F_RACE_WR, F_UNSET, F_PENDING, F_QUEUE = 1, 2, 3, 4, 5, 6, 7, 8
 F_EXITED, F_DIVERGED, F_READ_ONLY, F_TRAP, F_LOCAL, F_MASK, F_COUNT, F_PARTIAL = 9, 10, 11, 12, 13, 14, 15, 16
+F_MBARRIER, F_MANY_MBARRIERS, F_OVERFLOW, F_DESCRIPTOR = 17, 18, 19, 20
 
 CELL_WORDS = 4  # 32-bit words known of each shared byte: who wrote it, and three of those who read it
 CLOCK_BITS = 18

@@ -10,7 +10,7 @@ from typing import Any
 
 from llvmlite import binding as llvm
 
-from autosched.codegen.cuda.emulate import clocks, collective, memory, schedule, words
+from autosched.codegen.cuda.emulate import clocks, collective, mbarrier, memory, schedule, warpgroup, words
 from autosched.errors import CodegenError
 
 # `switch(save, next)` keeps the registers that a C function must keep on the running stack, notes its end in the first
@@ -63,6 +63,10 @@ def target_machine() -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     llvm.initialize_native_asmparser()
+    return _new_target_machine()
+
+
+def _new_target_machine() -> Any:
     return llvm.Target.from_default_triple().create_target_machine(
         cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=2, jit=True
     )
@@ -79,15 +83,20 @@ def optimise(module: Any, passes: tuple[str, ...]) -> None:
 
 
 def to_machine_code(module: Any) -> Any:
-    """Compile a module in this process. The engine has to be kept as long as its code is used."""
-    engine = llvm.create_mcjit_compiler(module, target_machine())
+    """Compile a module in this process. The engine has to be kept as long as its code is used.
+
+    An engine takes its target machine along when it goes, so each has one of its own.
+    """
+    target_machine()
+    engine = llvm.create_mcjit_compiler(module, _new_target_machine())
     engine.finalize_object()
     return engine
 
 
 @cache
 def machine() -> Machine:
-    functions: list[words.Function] = [*memory.FUNCTIONS, *clocks.FUNCTIONS, *collective.FUNCTIONS, *schedule.FUNCTIONS]
+    families = (memory, clocks, collective, mbarrier, warpgroup, schedule)
+    functions: list[words.Function] = [function for family in families for function in family.FUNCTIONS]
     host = target_machine()
     text = str(words.to_module(functions, "emulator")) + _SWITCH
     text = text.replace('target triple = "unknown-unknown-unknown"', f'target triple = "{host.triple}"')

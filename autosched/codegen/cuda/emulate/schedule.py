@@ -9,12 +9,14 @@ from __future__ import annotations
 from autosched.codegen.cuda.emulate import layout as at
 from autosched.codegen.cuda.emulate.clocks import know_row, pass_time, take_row
 from autosched.codegen.cuda.emulate.collective import collect
+from autosched.codegen.cuda.emulate.mbarrier import end_bulk_copy
 from autosched.codegen.cuda.emulate.memory import fail, put, word
+from autosched.codegen.cuda.emulate.warpgroup import multiply_group
 from autosched.codegen.cuda.emulate.words import call2, load32, load64, store32
 
 MOVED, STOOD, FAULTED, PAUSED = 1, 0, 2, 3
 ALL_DONE, FAULT, STUCK, SPINNING = 0, 1, 2, 3
-_MAX_SPINS = 20000
+_MAX_SPINS = 2000
 
 
 def _barrier_row(block: int, number: int) -> int:
@@ -167,6 +169,13 @@ def _step(group: int, block: int, first: int) -> int:
                 pass_time(thread)
                 put(thread, at.OP, at.READY)
                 result = MOVED
+    if word(first, at.OP) == at.WGMMA:
+        outcome = _warpgroup(block, first)
+        if outcome < 0:
+            put(group, at.FAULT_THREAD, first)
+            return FAULTED
+        if outcome > 0:
+            result = MOVED
     joined = collect(block, first)
     if joined < 0:
         put(group, at.FAULT_THREAD, first + (-1 - joined) * stride)
@@ -174,6 +183,25 @@ def _step(group: int, block: int, first: int) -> int:
     if joined > 0:
         result = MOVED
     return result
+
+
+def _warpgroup(block: int, first: int) -> int:
+    """Multiply once all threads of the warpgroup of this warp are there. Returns whether, or -1 after a fault."""
+    stride = word(block, at.STRIDE)
+    warp, site = word(first, at.WARP), word(first, at.SITE)
+    leader = first - (warp & 3) * 32 * stride
+    if (warp | 3) * 32 + 31 >= word(block, at.N_THREADS):
+        fail(first, at.F_PARTIAL, word(block, at.N_THREADS), 0, site, 0)
+        return -1
+    for k in range(128):
+        thread = leader + k * stride
+        if word(thread, at.OP) != at.WGMMA or word(thread, at.SITE) != site:
+            return 0
+    if multiply_group(block, leader, first) == 0:
+        return -1
+    for k in range(128):
+        put(leader + k * stride, at.OP, at.READY)
+    return 1
 
 
 def pass_arrival(block: int, thread: int) -> int:
@@ -213,6 +241,11 @@ def run(group: int) -> int:
                         paused = 1
                     if word(block, at.LATE):
                         break
+        if moved == 0:
+            # Copies come as late as they can: when nobody goes on without them.
+            for b in range(word(group, at.GROUP_BLOCKS)):
+                if end_bulk_copy(load64(word(group, at.GROUP_PEERS) + b * 8)):
+                    moved = 1
         if moved:
             put(group, at.SPINS, 0)
         elif paused:
@@ -228,5 +261,5 @@ def run(group: int) -> int:
 
 FUNCTIONS = (
     _barrier_row, _is_whole, _arrive, _release, _cluster_barrier, _step,
-    pass_arrival, _is_over, run,
+    _warpgroup, pass_arrival, _is_over, run,
 )  # fmt: skip

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from autosched.codegen.cuda.emulate import EmulationError, Trace, run_launch
+from autosched.codegen.cuda.emulate import EmulationError, Trace, program, run_launch
 from autosched.errors import CodegenError, InvalidValueError
 
 from .kernels import BOTH, F32, F64, I32, integers, launch, text_of
@@ -370,3 +370,13 @@ def test_wrong_calls_are_refused():
         launch(scale, (F32, F32, types.int64), (1,), (8,), [a, a, 8], order="random")
     with pytest.raises(CodegenError, match="no kernel"):
         run_launch(text_of(scale, F32, F32, types.int64)[0], "other", (1,), (1,), 0, [])
+
+
+def test_programs_that_were_dropped_are_compiled_again(monkeypatch):
+    monkeypatch.setattr(program, "_KEPT_PROGRAMS", 1)
+    a, b = integers(64), np.zeros(64, np.float32)
+    for _ in range(3):
+        launch(scale, (F32, F32, types.int64), (1,), (64,), [a, b, 64])
+        np.testing.assert_array_equal(b, a * 2)
+        launch(dynamic, (F32, F32), (1,), (64,), [a, b], shared_bytes=256)
+        np.testing.assert_array_equal(b, a[::-1])

@@ -14,7 +14,11 @@ def _cp(state: Assembly, instruction: Instruction) -> None:
     parts, body = instruction.opcode[1:], state.body
     if parts[:1] != ("async",):
         raise state.refuse(f"instruction `{instruction.text}`")
-    if parts == ("async", "commit_group"):
+    if parts[:2] == ("async", "mbarrier"):
+        raise state.refuse(f"instruction `{instruction.text}`")
+    if parts[:2] == ("async", "bulk"):
+        _bulk(state, instruction)
+    elif parts == ("async", "commit_group"):
         body.store(at.GROUP, body.new(f"add i64 {body.load(at.GROUP)}, 1"))
     elif parts == ("async", "wait_group"):
         body.add(f"call i64 @emu.wait_copies(ptr %ctx, i64 {state.word(instruction.operands[0])})")
@@ -29,3 +33,20 @@ def _cp(state: Assembly, instruction: Instruction) -> None:
         amount = state.word(taken[0]) if taken else count
         places = f"i64 {state.address(target)}, i64 {state.address(source)}"
         body.check(body.new(f"call i64 @emu.copy(ptr %ctx, {places}, i64 {count}, i64 {amount}, i64 {state.site})"))
+
+
+_BULK = frozenset(("async", "bulk", "shared__cluster", "shared__cta", "global", "mbarrier__complete_tx__bytes"))
+
+
+def _bulk(state: Assembly, instruction: Instruction) -> None:
+    """A copy of one row of bytes that an mbarrier is told of; tensors' copies need a map of the driver's making."""
+    parts, body = only(state, instruction, _BULK), state.body
+    if parts[2:] not in (
+        ("shared__cluster", "global", "mbarrier__complete_tx__bytes"),
+        ("shared__cta", "global", "mbarrier__complete_tx__bytes"),
+    ):
+        raise state.refuse(f"instruction `{instruction.text}`")
+    target, source, size, barrier = instruction.operands
+    places = f"i64 {state.address(target)}, i64 {state.address(source)}, i64 {state.word(size)}"
+    arguments = f"{places}, i64 {state.address(barrier)}, i64 {state.site}"
+    body.check(body.new(f"call i64 @emu.bulk_copy(ptr %ctx, {arguments})"))

@@ -6,14 +6,22 @@ import re
 from collections.abc import Sequence
 
 from autosched.codegen.cuda.emulate.emit import Body
-from autosched.codegen.cuda.emulate.ptx import arithmetic, asynchronous, matrix, movement, synchronise  # fill HANDLERS
+from autosched.codegen.cuda.emulate.ptx import (  # fill HANDLERS
+    arithmetic,
+    asynchronous,
+    matrix,
+    mbarrier,
+    movement,
+    synchronise,
+    warpgroup,
+)
 from autosched.codegen.cuda.emulate.ptx.parse import Declaration, Instruction, Label, Register, parse
 from autosched.codegen.cuda.emulate.ptx.state import HANDLERS, Assembly, Handler
 from autosched.codegen.cuda.emulate.ptx.types import width
 from autosched.codegen.cuda.emulate.text import Argument, bits_of, split_top, unescape
 from autosched.errors import CodegenError
 
-_FAMILIES = (arithmetic, asynchronous, matrix, movement, synchronise)
+_FAMILIES = (arithmetic, asynchronous, matrix, mbarrier, movement, synchronise, warpgroup)
 
 
 def assembly(

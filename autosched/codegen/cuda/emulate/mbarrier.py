@@ -1,0 +1,165 @@
+"""mbarriers, and the bulk copies that complete them. In the language of words.py.
+
+The eight bytes of an mbarrier in shared memory hold, from the lowest bit: 20 bits of arrivals still expected in this
+phase, 20 bits of arrivals of every phase, 1 bit the phase's parity, 23 bits of bytes still expected, biased by half.
+Beside, a table has two rows of clocks for each: what those know who have arrived in this phase, and in the last one.
+"""
+
+from __future__ import annotations
+
+from autosched.codegen.cuda.emulate import layout as at
+from autosched.codegen.cuda.emulate.clocks import know_row, pass_time, take_row
+from autosched.codegen.cuda.emulate.memory import _CELL, fail, find, put, word
+from autosched.codegen.cuda.emulate.words import copy_bytes, load32, load64, store8, store32, store64
+
+N_MBARRIERS = 128  # of a block
+_COUNT = (1 << 20) - 1
+_BIAS = 1 << 22
+_PHASE = 1 << 40
+
+
+def _owner_of(thread: int, address: int) -> int:
+    """The record of the block whose shared memory holds an address."""
+    block = word(thread, at.BLOCK)
+    rank = address // at.SHARED_WINDOW
+    if rank > 0:
+        return load64(word(block, at.PEERS) + (rank - 1) * 8)
+    return block
+
+
+def mbarrier_rows(owner: int, offset: int) -> int:
+    """The first of an mbarrier's two rows of clocks, or 0 where the table is full."""
+    table, count = word(owner, at.MBARRIERS), word(owner, at.N_CLOCKS)
+    for k in range(N_MBARRIERS):
+        if load64(table + k * 8) == offset + 1 or load64(table + k * 8) == 0:
+            store64(table + k * 8, offset + 1)
+            return table + N_MBARRIERS * 8 + k * count * 8
+    return 0
+
+
+def _host_of(thread: int, address: int, flags: int, site: int) -> int:
+    return find(thread, address, 8, 8, at.IN_SHARED | flags, site)
+
+
+def mbarrier_init(thread: int, address: int, count: int, site: int) -> int:
+    host = _host_of(thread, address, at.WRITE, site)
+    if host == 0:
+        return 0
+    if count < 1 or count > _COUNT:
+        return fail(thread, at.F_MBARRIER, address, 8, site, count)
+    store64(host, count | count << 20 | _BIAS << 41)
+    owner = _owner_of(thread, address)
+    rows = mbarrier_rows(owner, host - word(owner, at.SHARED))
+    if rows == 0:
+        return fail(thread, at.F_MANY_MBARRIERS, address, 8, site, N_MBARRIERS)
+    for k in range(word(owner, at.N_CLOCKS) * 2):
+        store32(rows + k * 4, 0)
+    return 1
+
+
+def _advance(owner: int, host: int, rows: int, state: int) -> int:
+    """Store a state; if nothing is expected any more, the next phase begins."""
+    if state & _COUNT == 0 and state >> 41 == _BIAS:
+        count = state >> 20 & _COUNT
+        state = (state ^ _PHASE) | count
+        size = word(owner, at.N_CLOCKS)
+        for k in range(size):
+            store32(rows + (size + k) * 4, load32(rows + k * 4))
+            store32(rows + k * 4, 0)
+    store64(host, state)
+    return 0
+
+
+def mbarrier_arrive(thread: int, address: int, arrivals: int, more_bytes: int, site: int) -> int:
+    """Arrive, and expect more bytes before. Gives the state before with its lowest bit set, or 0 after a fault."""
+    host = _host_of(thread, address, at.WRITE | at.ATOMIC, site)
+    if host == 0:
+        return 0
+    owner = _owner_of(thread, address)
+    state = load64(host)
+    if state & _COUNT < arrivals or state >> 20 & _COUNT == 0:
+        return fail(thread, at.F_MBARRIER, address, 8, site, 0)
+    if arrivals > 0 and word(owner, at.CHECK_RACES) != 0:
+        rows = mbarrier_rows(owner, host - word(owner, at.SHARED))
+        take_row(rows, know_row(thread, owner), word(owner, at.N_CLOCKS))
+        pass_time(thread)
+    rows = mbarrier_rows(owner, host - word(owner, at.SHARED))
+    _advance(owner, host, rows, state + (more_bytes << 41) - arrivals)
+    return state | 1
+
+
+def mbarrier_test(thread: int, address: int, parity: int, site: int) -> int:
+    """Whether the phase of this parity has ended: 2 yes, 1 no, 0 a fault. Who learns so knows what was done in it."""
+    host = _host_of(thread, address, at.ATOMIC, site)
+    if host == 0:
+        return 0
+    state = load64(host)
+    if state >> 20 & _COUNT == 0:
+        return fail(thread, at.F_MBARRIER, address, 8, site, 0)
+    if state >> 40 & 1 == parity & 1:
+        return 1
+    owner = _owner_of(thread, address)
+    if word(owner, at.CHECK_RACES) != 0:
+        size = word(owner, at.N_CLOCKS)
+        rows = mbarrier_rows(owner, host - word(owner, at.SHARED))
+        take_row(know_row(thread, owner), rows + size * 4, size)
+    return 2
+
+
+def bulk_copy(thread: int, target: int, source: int, count: int, barrier: int, site: int) -> int:
+    """Begin a copy from global to shared memory that tells an mbarrier of its bytes. Returns 1, or 0 after a fault."""
+    block = word(thread, at.BLOCK)
+    from_host = find(thread, source, count, 16, at.IN_GLOBAL, site)
+    if from_host == 0:
+        return 0
+    if count & 15:
+        return fail(thread, at.F_MISALIGNED, target, count, site, 16)
+    host = find(thread, target, count, 16, at.IN_SHARED | at.WRITE | at.ASYNC, site)
+    if host == 0:
+        return 0
+    told = _host_of(thread, barrier, at.WRITE | at.ATOMIC, site)
+    if told == 0:
+        return 0
+    owner = _owner_of(thread, target)
+    last = word(owner, at.BULK_LAST)
+    if last - word(owner, at.BULK_FIRST) >= at.BULK_CAPACITY:
+        return fail(thread, at.F_QUEUE, target, count, site, at.BULK_CAPACITY)
+    copy = word(owner, at.BULK) + last % at.BULK_CAPACITY * at.BULK_WORDS * 8
+    put(copy, at.BULK_TARGET, host - word(owner, at.SHARED))
+    put(copy, at.BULK_SOURCE, from_host)
+    put(copy, at.BULK_BYTES, count)
+    put(copy, at.BULK_BARRIER, told - word(owner, at.SHARED))
+    put(copy, at.BULK_EPOCH, word(thread, at.INDEX) << at.CLOCK_BITS | word(thread, at.CLOCK))
+    put(owner, at.BULK_LAST, last + 1)
+    pass_time(thread)
+    if word(block, at.LATE) == 0:
+        end_bulk_copy(owner)
+    return 1
+
+
+def end_bulk_copy(owner: int) -> int:
+    """Carry out the oldest bulk copy in flight. Returns whether there was one."""
+    first = word(owner, at.BULK_FIRST)
+    if first == word(owner, at.BULK_LAST):
+        return 0
+    copy = word(owner, at.BULK) + first % at.BULK_CAPACITY * at.BULK_WORDS * 8
+    target, count, epoch = word(copy, at.BULK_TARGET), word(copy, at.BULK_BYTES), word(copy, at.BULK_EPOCH)
+    copy_bytes(word(owner, at.SHARED) + target, word(copy, at.BULK_SOURCE), count)
+    for k in range(count):
+        store8(word(owner, at.PENDING) + target + k, 0)
+        store32(word(owner, at.SHADOW) + (target + k) * _CELL, epoch)
+    rows = mbarrier_rows(owner, word(copy, at.BULK_BARRIER))
+    place = rows + (epoch >> at.CLOCK_BITS) * 4
+    clock = epoch & ((1 << at.CLOCK_BITS) - 1)
+    if clock > load32(place):
+        store32(place, clock)
+    host = word(owner, at.SHARED) + word(copy, at.BULK_BARRIER)
+    _advance(owner, host, rows, load64(host) - (count << 41))
+    put(owner, at.BULK_FIRST, first + 1)
+    return 1
+
+
+FUNCTIONS = (
+    _owner_of, mbarrier_rows, _host_of, mbarrier_init, _advance, mbarrier_arrive, mbarrier_test, bulk_copy,
+    end_bulk_copy,
+)  # fmt: skip
