@@ -9,7 +9,7 @@ from autosched.codegen.native import native_for
 from autosched.driver.build.compile import compile_functions, with_checks
 from autosched.driver.build.entry import build
 from autosched.driver.vm.relax_build import build_relax
-from autosched.errors import ArtifactError, ScriptError, TargetError
+from autosched.errors import ArtifactError, AutoschedError, ScriptError, TargetError
 from autosched.ir import IRModule
 from autosched.runtime import Executable, Module
 from autosched.runtime.artifact import Contents
@@ -29,11 +29,16 @@ def rebuild(contents: Contents, *, checks: bool = False) -> Executable | Module 
     if contents.kind == "source":
         return _build_source(contents)
     manifest: dict[str, Any] = dict(contents.info["manifest"])
-    functions = manifest.get("functions", {})
-    if missing := sorted(set(contents.kernels) - set(functions)):
-        raise ArtifactError(f"the artifact carries nothing to build kernel '{missing[0]}' from")
-    target = _target_here(manifest)
-    scheduled = IRModule({name: from_json(functions[name]) for name in contents.kernels})
+    try:
+        functions = manifest.get("functions", {})
+        if missing := sorted(set(contents.kernels) - set(functions)):
+            raise ArtifactError(f"the artifact carries nothing to build kernel '{missing[0]}' from")
+        target = _target_here(manifest)
+        scheduled = IRModule({name: from_json(functions[name]) for name in contents.kernels})
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError) as error:
+        if isinstance(error, AutoschedError):
+            raise
+        raise ArtifactError(f"what the artifact carries to build its kernels again is damaged ({error})") from error
     kernels = compile_functions(with_checks(scheduled, checks), target)
     manifest["target"] = target.to_json()
     if contents.kind == "graph":

@@ -184,8 +184,13 @@ def save_source(path: Path, script: str, target: str, runs: str) -> None:
     runs    "module" or "vm": what `autosched.load` makes of it
     Raises  ArtifactError if it cannot be written.
     """
+    save_contents(source_contents(script, target, runs), path)
+
+
+def source_contents(script: str, target: str, runs: str) -> Contents:
+    """What an artifact of functions as text holds; see `save_source`."""
     manifest = {"source": script, "target": target, "runs": runs}
-    save_contents(Contents("source", {}, b"", {}, (), {"entry": "", "manifest": manifest}), path)
+    return Contents("source", {}, b"", {}, (), {"entry": "", "manifest": manifest})
 
 
 def _align(size: int) -> int:

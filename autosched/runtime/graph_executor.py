@@ -100,6 +100,9 @@ class GraphExecutor:
                 if number in self._written:
                     self.program.own(number)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise InvalidTypeError("an executor holds memory of this process", hint="pickle its executable")
+
     def __getitem__(self, name: str) -> Callable[..., Any]:
         if name not in _FUNCTIONS:
             raise NameNotFoundError(f"graph executor has no function '{name}'", hint=f"it has {', '.join(_FUNCTIONS)}")

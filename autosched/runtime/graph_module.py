@@ -99,6 +99,9 @@ class GraphModule:
         if self._executor_per_thread and type(module) is GraphExecutor:
             self._threads = ThreadExecutors(module, _NEEDED)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise InvalidTypeError("a graph module holds memory of this process", hint="pickle its executable")
+
     def _to_set(self) -> Seat:
         return self._seat if self._threads is None else self._threads.to_set()
 

@@ -10,22 +10,24 @@ from typing import Any
 from autosched.env import AUTOSCHED_STRICT
 from autosched.errors import ArtifactError, InvalidTypeError, InvalidValueError
 from autosched.lazy_names import hook
-from autosched.runtime.artifact import Contents, NeedsRebuildError, load_contents
+from autosched.runtime.artifact import Contents, NeedsRebuildError, load_contents, source_contents
 from autosched.runtime.device import device
 from autosched.runtime.executable import Executable
 from autosched.runtime.module import Module
 from autosched.target import choose_threads
 
 
-def load(path: Any) -> Any:
+def load(path: Any, *, mapped: bool = False) -> Any:
     """Read an artifact: the Executable or Module that `save` or `export_library` wrote.
 
+    mapped  leave constants in the file, so that processes share them; nobody may write to the file meanwhile.
+            Without it a file that is overwritten or cut later changes nothing.
     Where its machine code runs here no compiler is needed; elsewhere its kernels are built again, with a warning.
     Raises  InvalidValueError if there is no such file; ArtifactError if it is damaged or from a newer version, and,
             with AUTOSCHED_STRICT, if its kernels would have to be built again.
     """
     try:
-        return read_module(path)
+        return read_module(path, mapped=mapped)
     except NeedsRebuildError as error:
         if error.reason != "source" and AUTOSCHED_STRICT.get():
             hint = "unset AUTOSCHED_STRICT, or build the model on this machine"
@@ -40,7 +42,12 @@ def load_module(path: Any, fmt: str = "") -> Any:
     return load(path)
 
 
-def read_module(path: str | Path) -> Module | Executable:
+def from_source(script: str, target: str, runs: str) -> Any:
+    """Functions that are compiled when they are called, from text; see `artifact.save_source`."""
+    return hook("rebuild")(source_contents(script, target, runs))
+
+
+def read_module(path: str | Path, *, mapped: bool = False) -> Module | Executable:
     """Read an artifact, whatever its extension, without a compiler.
 
     Raises InvalidValueError (ValueError) if there is no such file, else as `artifact.load_contents`.
@@ -49,7 +56,7 @@ def read_module(path: str | Path) -> Module | Executable:
         raise InvalidTypeError(f"load_module takes a path, not {type(path).__name__}")
     if not Path(path).is_file():
         raise InvalidValueError(f"file {path} does not exist")
-    return module_of_contents(load_contents(Path(path)))
+    return module_of_contents(load_contents(Path(path), mapped=mapped))
 
 
 def module_of_contents(contents: Contents) -> Module | Executable:

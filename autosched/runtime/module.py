@@ -366,5 +366,29 @@ class Module:
         """Write the module as an artifact, whatever the extension; `load_module` reads it. Raises as `export_path`."""
         self.save(export_path(path))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what it is made of, without the programs that calls have made ready."""
+        parts = (self.kernels, self.native, self.graphs, self.constants, self._entry, self.manifest, self._imports)
+        return _restore, (*parts, self.threads)
+
     def __repr__(self) -> str:
         return f"<autosched.runtime.Module of {', '.join(self.graphs)}>"
+
+
+def _restore(
+    kernels: Mapping[str, Kernel],
+    native: bytes,
+    graphs: Mapping[str, Graph],
+    constants: tuple[np.ndarray, ...],
+    entry: str,
+    manifest: Mapping[str, Any],
+    imports: Sequence[Module],
+    threads: int,
+) -> Module:
+    made = Module(
+        kernels, native, functions=graphs, constants=constants, entry=entry, manifest=manifest, only_functions=True,
+        threads=min(threads, choose_threads()),
+    )  # fmt: skip
+    for module in imports:
+        made.import_module(module)
+    return made

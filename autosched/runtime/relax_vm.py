@@ -14,6 +14,7 @@ from autosched.runtime.array import NDArray
 from autosched.runtime.artifact import Contents, export_path, save_contents, save_source
 from autosched.runtime.device import Device, cpu
 from autosched.runtime.executable import Executable
+from autosched.runtime.library import from_source
 from autosched.runtime.module import Module
 from autosched.runtime.profiler_vm import VirtualMachineProfiler
 from autosched.runtime.profiling import Report
@@ -134,6 +135,12 @@ class VMExecutable:
         save_contents(Contents("module", lib.kernels, lib.native, {}, (), info), path)
 
     save = export_library
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the program; functions whose shapes are not known yet go as text, with all others."""
+        if self.late is None:
+            return VMExecutable, (self.program,)
+        return from_source, (*self.late.source, "vm")
 
     def __repr__(self) -> str:
         return f"<autosched.runtime.VMExecutable of {', '.join(self.names())}>"

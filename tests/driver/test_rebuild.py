@@ -89,7 +89,7 @@ def test_a_module_is_built_again_too(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path = tmp_path / "matmul.asx"
     autosched.build(matmul(), target="cpu").save(path)
     monkeypatch.setattr(
-        artifact, "_requirement", lambda path, manifest, contents: NeedsRebuildError("no", "abi", contents)
+        artifact, "_requirement", lambda path, version, manifest, contents: NeedsRebuildError("no", "abi", contents)
     )
     module = autosched.load(path)
     out = np.zeros((32, 48), "float32")
@@ -103,7 +103,7 @@ def test_an_artifact_without_functions_cannot_be_built_again(tmp_path: Path, mon
     path = tmp_path / "chain.asx"
     chain(3, 2, constant=True).save(path)
     monkeypatch.setattr(
-        artifact, "_requirement", lambda path, manifest, contents: NeedsRebuildError("no", "abi", contents)
+        artifact, "_requirement", lambda path, version, manifest, contents: NeedsRebuildError("no", "abi", contents)
     )
     with pytest.raises(ArtifactError, match="nothing to build kernel"):
         autosched.load(path)
@@ -123,3 +123,12 @@ def test_a_model_is_built_for_several_cpus_at_once(tmp_path: Path) -> None:
     for targets in ([], ["cpu", "cpu"]):
         with pytest.raises(UsageError, match="name each CPU once"):
             autosched.build(module, target=targets)
+
+
+@pytest.mark.parametrize("functions", [7, 0.5, None, {"main": 7}, [["main"]]])
+def test_functions_that_are_none_are_refused(tmp_path: Path, functions: object) -> None:
+    autosched.build(from_onnx(str(dense_file(tmp_path / "m.onnx")))).save(tmp_path / "model.asx")
+    contents = artifact.load_contents(tmp_path / "model.asx")
+    manifest = {**contents.info["manifest"], "functions": functions}
+    with pytest.raises(ArtifactError, match="nothing to build kernel|is damaged"):
+        autosched.driver.rebuild(dataclasses.replace(contents, info={**contents.info, "manifest": manifest}))

@@ -1,7 +1,6 @@
 """Several threads, and forked children, that use one model at once."""
 
 import os
-import pickle
 import signal
 import threading
 import time
@@ -250,12 +249,3 @@ def test_a_child_forked_while_other_threads_run_the_model_runs_it_too(threads):
         for worker in workers:
             worker.join(30)
     assert codes == [0] * 4
-
-
-def test_an_executable_survives_a_pickle():
-    executable = chain(_ROWS, 2, constant=True)
-    x = np.ones((_ROWS, 64), np.float32)
-    expected = executable(x).numpy()
-    again = pickle.loads(pickle.dumps(executable))
-    np.testing.assert_array_equal(again(x).numpy(), expected)
-    assert again.manifest == executable.manifest

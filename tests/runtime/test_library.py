@@ -41,7 +41,7 @@ def test_load_says_that_it_builds_again_and_does(
 ) -> None:
     contents = library.load_contents(artifact)
 
-    def refuse(path: Path) -> Contents:
+    def refuse(path: Path, **_: object) -> Contents:
         raise NeedsRebuildError("it needs avx512f", "features", contents, ("avx512f",))
 
     monkeypatch.setattr(library, "load_contents", refuse)
@@ -49,3 +49,12 @@ def test_load_says_that_it_builds_again_and_does(
     with caplog.at_level(logging.WARNING, logger="autosched"):
         assert autosched.load(artifact) == ("built again", contents)
     assert "it needs avx512f; its kernels are built again" in caplog.text
+
+
+def test_constants_may_be_left_in_the_file(tmp_path: Path) -> None:
+    executable = chain(3, 2, constant=True)
+    executable.save(tmp_path / "model.asx")
+    x = np.ones((3, 64), np.float32)
+    for mapped in (False, True):
+        loaded = autosched.load(tmp_path / "model.asx", mapped=mapped)
+        np.testing.assert_array_equal(loaded(x).numpy(), executable(x).numpy())

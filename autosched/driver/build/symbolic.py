@@ -14,6 +14,7 @@ from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, TV
 from autosched.ir import IRModule
 from autosched.runtime import Function, Module, NDArray
 from autosched.runtime.artifact import save_source
+from autosched.runtime.library import from_source
 from autosched.target import Target
 from autosched.tir import PrimFunc
 from autosched.tir.dtypes import is_float
@@ -188,6 +189,10 @@ class SymbolicModule(Module):
         Raises ArtifactError if the file cannot be written.
         """
         save_source(Path(path), self._whole.script(show_meta=True), self._target.to_json(), "module")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the functions as text."""
+        return from_source, (self._whole.script(show_meta=True), self._target.to_json(), "module")
 
     def with_imports(self) -> Module:
         """Refused. Raises TVMError always."""
