@@ -15,6 +15,10 @@ from autosched.topi.shapes import axis_names, dims, int_shape
 
 def pooled_size(size: int, kernel: int, stride: int, dilation: int, before: int, after: int, ceil_mode: bool) -> int:
     """How many windows there are; with `ceil_mode` one that begins inside but ends outside counts too."""
+    if min(kernel, stride, dilation) < 1:
+        raise ShapeError(
+            f"a window of {kernel} with stride {stride} and dilation {dilation}", hint="all are at least 1"
+        )
     span = (kernel - 1) * dilation + 1
     room = size + before + after - span
     if room < 0:

@@ -13,7 +13,7 @@ from autosched.driver.build.report import BuildReport
 from autosched.driver.build.positions import with_positions
 from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
 from autosched.driver.options import RUN_AS
-from autosched.errors import UsageError
+from autosched.errors import TargetError, UsageError
 from autosched.ir import IRModule
 from autosched.ir.module import check_symbols
 from autosched.runtime import Executable
@@ -79,6 +79,8 @@ def build(
     check_symbols(module, unnamed="main")
     chosen_target = resolve_target(target)
     n_threads = resolve_threads(threads, chosen_target)
+    if checks and not chosen_target.is_cpu:
+        raise TargetError(f"checks=True: kernels for {chosen_target.kind.name} have none", hint="build for the target cpu")
     if run_as not in RUN_AS:
         raise UsageError(f"run_as '{run_as}'", hint=f"use one of {', '.join(RUN_AS)}")
     reader = resolve_records(records, like=like, run_as="" if run_as == RUN_AS[0] else run_as, strict=strict)
