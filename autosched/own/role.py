@@ -86,7 +86,7 @@ class OwnRole(RunRole):
             return self._make_expected(self._references[message.key])
         return super().do(message)
 
-    def open_bench(self, reference: StoredCall) -> OwnBench:
+    def open_bench(self, reference: StoredCall, backend: str = "cpu") -> OwnBench:
         """Lay out a call's arguments with what is expected of them."""
         memory = Memory(reference.arguments)
         expected: Expected = pickle.loads(reference.expected.read_bytes())

@@ -159,14 +159,12 @@ def _of_nest(loops: Sequence[For], store: BufferStore, target: Target) -> dict[s
     trips = math.prod(map(_extent, loops))
     accesses = [Access(store.buffer, store.indices, True)]
     accesses += [Access(x.buffer, x.indices, False) for x in walk(store.value) if isinstance(x, BufferLoad)]
-    memory = [a for a in accesses if a.buffer.scope != "local"]
+    memory = [a for a in accesses if a.buffer.scope not in ("local", "shared", "shared.dyn")]
     reaches = _reaches(memory)
     touched = [_footprint(reaches, loops[depth:]) for depth in range(len(loops) + 1)]  # bytes of one run of these loops
     starts = np.cumprod([1, *map(_extent, loops)])
     flops = sum(isinstance(x, _FLOPS) and x.dtype.startswith("float") for x in walk(store.value))
-    cache = target.cache
-    levels = (cache.l1_bytes, cache.l2_bytes, cache.l3_bytes)
-    misses = [_misses(touched, starts, size) for size in levels]
+    misses = [_misses(touched, starts, size) for size in _levels(target)]
     local = [a for a in accesses if a.buffer.scope == "local"]
     return {
         "flops": float(flops * trips),
@@ -178,12 +176,19 @@ def _of_nest(loops: Sequence[For], store: BufferStore, target: Target) -> dict[s
         "l3_miss_bytes": float(misses[2]),
         "local_bytes": float(max((_size(a.buffer) * a.item_bytes for a in local), default=0)),
         "vector_extent": float(_product(loops, LoopKind.VECTORIZED)),
-        "parallel_extent": float(_product(loops, LoopKind.PARALLEL)),
+        "parallel_extent": float(_product(loops, LoopKind.PARALLEL) * _product(loops, LoopKind.THREAD_BINDING)),
         "unrolled_extent": float(_product(loops, LoopKind.UNROLLED)),
         "serial_extent": float(_product(loops, LoopKind.SERIAL)),
         "innermost_trips": float(_innermost(loops)),
         "loop_starts": float(sum(starts[d] for d, loop in enumerate(loops) if loop.kind is LoopKind.SERIAL)),
     }
+
+
+def _levels(target: Target) -> tuple[int, int, int]:
+    """Bytes of the caches: a GPU's shared memory of an SM stands for the first level, its L2 for the others."""
+    if target.is_cpu:
+        return target.cache.l1_bytes, target.cache.l2_bytes, target.cache.l3_bytes
+    return target.gpu.shared_per_sm, target.gpu.l2_bytes, target.gpu.l2_bytes
 
 
 def _misses(touched: Sequence[float], starts: np.ndarray, size: int) -> float:

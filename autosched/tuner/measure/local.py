@@ -63,6 +63,7 @@ class LocalMeasurer:
                 self._builder.native_loop,
                 self._folder,
                 references=references or FuncReferences(evaluate),
+                limits_memory=self.target.is_cpu,
             )
             self._builder.crew.wait_ready()
             self._runner.wait_ready()

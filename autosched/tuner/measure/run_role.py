@@ -122,9 +122,19 @@ class RunRole:
         self._bench: tuple[str, Bench] | None = None
         self._checked: Any = None  # what the last message has loaded and found right
 
-    def open_bench(self, reference: Any) -> Bench:
-        """Lay out what a stored reference holds."""
-        return Workbench(reference.load())
+    def open_bench(self, reference: Any, backend: str = "cpu") -> Bench:
+        """Lay out what a stored reference holds, for kernels of a back end."""
+        if backend == "cpu":
+            return Workbench(reference.load())
+        from autosched.tuner.measure.device import DeviceBench
+
+        return DeviceBench(reference.load())
+
+    def is_spoilt_by(self, error: BaseException) -> bool:
+        """Whether the process cannot go on after what a candidate did: it ends after its reply."""
+        from autosched.tuner.measure.device import spoils_the_device
+
+        return spoils_the_device(error)
 
     def learn(self, key: str, value: Any) -> None:
         """Keep where a task's reference is; under the key NATIVE the native loop's object code."""
@@ -149,10 +159,10 @@ class RunRole:
                 return self._loop(message)
         return self._interleave(message)
 
-    def _workbench(self, key: str) -> Bench:
+    def _workbench(self, key: str, kernel: Any) -> Bench:
         if self._bench is None or self._bench[0] != key:
             self._bench = self._checked = None  # before the next one takes its memory
-            self._bench = key, self.open_bench(self._references[key])
+            self._bench = key, self.open_bench(self._references[key], getattr(kernel, "backend", "cpu"))
         return self._bench[1]
 
     def _load(self, bench: Bench, entry: Entry, options: MeasureOptions) -> Any:
@@ -160,7 +170,7 @@ class RunRole:
         return bench.load(entry.kernel, entry.packs, self.pool, entry.threads, cold_bytes=cold_bytes)
 
     def _run(self, job: Run) -> Measurement | str:
-        bench, entry = self._workbench(job.reference), job.entry
+        bench, entry = self._workbench(job.reference, job.entry.kernel), job.entry
         loaded, self._checked = self._checked if job.is_checked else None, None
         if loaded is None:
             loaded = self._load(bench, entry, job.options)
@@ -188,7 +198,7 @@ class RunRole:
         return Measurement(Status.OK, found.times_s, bench.checked_against, how=how)
 
     def _loop(self, job: Loop) -> None:
-        loaded = self._load(self._workbench(job.reference), job.entry, job.options)
+        loaded = self._load(self._workbench(job.reference, job.entry.kernel), job.entry, job.options)
         loaded.run()
         number = calls_per_repeat(loaded.run, _LOOKS_S)
         Path(f"{job.flag}.{os.getpid()}").touch()
@@ -196,7 +206,7 @@ class RunRole:
             loaded.run(number)
 
     def _interleave(self, job: Interleave) -> list[list[float]]:
-        bench = self._workbench(job.reference)
+        bench = self._workbench(job.reference, job.entries[0].kernel)
         loaded = [self._load(bench, entry, job.options) for entry in job.entries]
         return interleave(loaded, job.options, job.rounds, random.Random(job.seed))
 

@@ -34,6 +34,7 @@ class LocalRunner:
     native      gives the object code of the native loop; called when the first kernel is run
     folder      an existing folder for the files of references, which workers map
     references  how candidates are run and checked; None: as kernels of PrimFuncs
+    limits_memory  not for GPUs, whose driver reserves more addresses than the machine has memory
     """
 
     def __init__(
@@ -43,9 +44,10 @@ class LocalRunner:
         folder: Path,
         *,
         references: References | None = None,
+        limits_memory: bool = True,
     ):
         self._options, self._folder, self._references = options, folder, references or FuncReferences()
-        memory = choose_memory_limit(options.memory_limit_bytes)
+        memory = choose_memory_limit(options.memory_limit_bytes) if limits_memory else None
         self._setup = Setup(self._references.role, {}, memory, os.getpid(), str(folder))
         self._crew = Crew(self._setup, 1, options.run_timeout_s, Status.TIMEOUT, spare=self._references.spare)
         self._companions = Companions(self._setup, options, folder)

@@ -116,19 +116,26 @@ def main() -> None:
             role.learn(frame.key, frame.value)
         else:
             pipes.reply(Reply(frame.number, begun=True))
-            pipes.reply(_serve(role, frame))
+            reply, is_spoilt = _serve(role, frame)
+            pipes.reply(reply)
+            if is_spoilt:  # the next job starts in a new process
+                os._exit(1)
 
 
-def _serve(role: Role, job: Do) -> Reply:
-    """Do one job. This is the boundary where a candidate's exceptions, SystemExit included, become values."""
+def _serve(role: Role, job: Do) -> tuple[Reply, bool]:
+    """Do one job; tells also whether the process cannot go on after it.
+
+    This is the boundary where a candidate's exceptions, SystemExit included, become values.
+    """
     try:
-        return Reply(job.number, role.do(job.message))
+        return Reply(job.number, role.do(job.message)), False
     except CandidateError as error:
-        return Reply(job.number, status=error.status, error=error.text)
+        return Reply(job.number, status=error.status, error=error.text), False
     except MemoryError:
-        return Reply(job.number, status=Status.OUT_OF_MEMORY, error=traceback.format_exc())
-    except BaseException:
-        return Reply(job.number, status=role.failure, error=traceback.format_exc())
+        return Reply(job.number, status=Status.OUT_OF_MEMORY, error=traceback.format_exc()), False
+    except BaseException as error:
+        is_spoilt = getattr(role, "is_spoilt_by", lambda _: False)(error)
+        return Reply(job.number, status=role.failure, error=traceback.format_exc()), is_spoilt
 
 
 def _take_over_pipes() -> _Pipes:

@@ -1,0 +1,219 @@
+"""Candidates on a GPU: their arguments there, the check of what they gave, and their times by the device's clock.
+
+A launch through Python takes longer than a short kernel does, so calls are captured as CUDA graphs of several. An
+illegal address spoils the process's use of the device: the role's process ends after that reply, and the candidate
+alone has paid for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autosched.errors import DeviceError
+from autosched.runtime.cuda.driver import Driver, Memory, driver_of
+from autosched.runtime.cuda.kernel import CudaKernel
+from autosched.runtime.cuda.program import as_cuda
+from autosched.runtime.kernel import ArgSpec
+from autosched.target import Target
+from autosched.task import Status
+from autosched.tuner.measure.base import CandidateError, MeasureOptions
+from autosched.tuner.measure.check import check_output
+from autosched.tuner.measure.reference import CHECKED_AGAINST, Reference
+
+GUARD_BYTES = 1024  # on either side of what a candidate writes
+POISON = 0xFF  # NaN as floats: what nobody wrote is no result
+CALLS_PER_GRAPH = 16
+FLUSHED = 2  # times the second-level cache is written to empty it
+
+
+class Guarded:
+    """Device memory with guards on both sides, filled with what no result is."""
+
+    def __init__(self, driver: Driver, size_bytes: int):
+        self.driver, self.size_bytes = driver, size_bytes
+        self._memory: Memory = driver.allocate(size_bytes + 2 * GUARD_BYTES)
+        self.address = self._memory.address + GUARD_BYTES
+        self.poison()
+
+    def poison(self) -> None:
+        """Forget all results."""
+        self.driver.fill(self._memory.address, POISON, self.size_bytes + 2 * GUARD_BYTES)
+
+    def guards_hold(self) -> bool:
+        """Whether nothing was written beside it."""
+        for address in (self._memory.address, self.address + self.size_bytes):
+            found = np.empty(GUARD_BYTES, np.uint8)
+            self.driver.copy_out(found, address)
+            if not bool((found == POISON).all()):
+                return False
+        return True
+
+    def read(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+        """What it holds."""
+        data = np.empty(shape, dtype)
+        self.driver.copy_out(data, self.address)
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An argument on the device, and the values that it has to keep."""
+
+    memory: Guarded
+    values: np.ndarray
+
+    def is_unchanged(self) -> bool:
+        """Whether a candidate has left it alone."""
+        found = self.memory.read(self.values.shape, str(self.values.dtype))
+        return found.tobytes() == self.values.tobytes() and self.memory.guards_hold()
+
+
+class DeviceLoaded:
+    """One candidate with its arguments on the device.
+
+    flush  memory that is written before each call, so that it finds nothing in the caches; None: caches are warm
+    """
+
+    def __init__(
+        self, kernel: CudaKernel, driver: Driver, inputs: Sequence[Guarded], outputs: Sequence[Guarded],
+        flush: Guarded | None,
+    ):  # fmt: skip
+        self.kernel, self.driver, self.outputs, self._flush = kernel, driver, outputs, flush
+        self.sets: Sequence[Any] = (inputs,)
+        self._entries = driver.load(kernel)
+        self.scratch = Guarded(driver, kernel.scratch_bytes)
+        places = (inputs_then_outputs(kernel, inputs, outputs), self.scratch.address if kernel.scratch_bytes else 0)
+        self._addresses = [*places[0], places[1]]
+        self._graph: Any = None
+
+    def _call(self, number: int) -> None:
+        for _ in range(number):
+            for entry, launch in zip(self._entries, self.kernel.launches, strict=True):
+                self.driver.launch(entry, launch, self._addresses)
+
+    def run(self, number: int = 1) -> float:
+        """Call it so often; gives the seconds that the device took."""
+        if self._flush is not None:
+            return sum(self._cold() for _ in range(number))
+        whole, rest = divmod(number, CALLS_PER_GRAPH)
+        if whole and self._graph is None:
+            self._graph = self.driver.capture(lambda: self._call(CALLS_PER_GRAPH)) or False
+        first = self.driver.record()
+        for _ in range(whole):
+            if self._graph:
+                self._graph()
+            else:
+                self._call(CALLS_PER_GRAPH)
+        self._call(rest)
+        return self.driver.seconds_between(first, self.driver.record())
+
+    def _cold(self) -> float:
+        assert self._flush is not None, "asked for"
+        self.driver.fill(self._flush.address, 0, self._flush.size_bytes)
+        first = self.driver.record()
+        self._call(1)
+        return self.driver.seconds_between(first, self.driver.record())
+
+
+def inputs_then_outputs(kernel: CudaKernel, inputs: Sequence[Guarded], outputs: Sequence[Guarded]) -> list[int]:
+    """The addresses of a kernel's arguments in its own order."""
+    rows = {"input": iter(inputs), "output": iter(outputs)}
+    return [next(rows[arg.role]).address for arg in kernel.args]
+
+
+class DeviceBench:
+    """Inputs, outputs and reference of one task on a device; kernels of all its configurations are laid on it."""
+
+    checked_against = CHECKED_AGAINST
+
+    def __init__(self, reference: Reference, index: int = 0):
+        self._reference, self.driver = reference, driver_of(index)
+        self._inputs: dict[tuple[int, Any], Input] = {}
+        self._flush: Guarded | None = None
+
+    def load(self, kernel: Any, packs: Sequence[Any], pool: Any, threads: int, *, cold_bytes: int = 0) -> DeviceLoaded:
+        """Load a kernel with its arguments; with `cold_bytes` its calls find nothing in the caches.
+
+        Raises CandidateError if its arguments are not those of the task, DeviceError for machine code of another
+        device and where there is no room.
+        """
+        del pool, threads  # of the host
+        kernel, packs = as_cuda(kernel), packs or (None,) * len(kernel.args)
+        wanted, given = len(self._reference.inputs) + len(self._reference.outputs), len(kernel.args)
+        if given != wanted or len(packs) != wanted or len(kernel.inputs) != len(self._reference.inputs):
+            raise CandidateError(Status.RUN_ERROR, f"{kernel.signature} has other arguments than the task's function")
+        if any(pack is not None for pack in packs[len(kernel.inputs) :]):
+            raise CandidateError(Status.RUN_ERROR, "packed outputs are not measured on a device")
+        inputs = [self._input(i, arg, packs[i]) for i, arg in enumerate(kernel.inputs)]
+        outputs = [Guarded(self.driver, arg.size_bytes) for arg in kernel.outputs]
+        return DeviceLoaded(kernel, self.driver, inputs, outputs, self._cold_memory(kernel) if cold_bytes else None)
+
+    def _cold_memory(self, kernel: CudaKernel) -> Guarded:
+        if self._flush is None:
+            self._flush = Guarded(self.driver, FLUSHED * Target(kernel.target).gpu.l2_bytes)
+        return self._flush
+
+    def _input(self, index: int, arg: ArgSpec, pack: Any) -> Guarded:
+        key = index, pack
+        if key not in self._inputs:
+            natural = np.asarray(self._reference.inputs[index])
+            values = np.ascontiguousarray(natural if pack is None else pack.pack(natural), arg.dtype)
+            if values.size != math.prod(arg.shape):
+                text = f"argument {arg} of the kernel does not hold the task's argument, which is packed to "
+                raise CandidateError(Status.RUN_ERROR, f"{text}{values.shape}")
+            memory = Guarded(self.driver, values.nbytes)
+            self.driver.copy_in(memory.address, values)
+            self._inputs[key] = Input(memory, values)
+        return self._inputs[key].memory
+
+    def make_fresh(self, loaded: DeviceLoaded) -> None:
+        """Fill outputs and scratch with what no result is: nothing of an earlier kernel can pass as a result."""
+        for memory in (*loaded.outputs, loaded.scratch):
+            memory.poison()
+
+    def recheck(self, loaded: DeviceLoaded, packs: Sequence[Any], options: MeasureOptions) -> None:
+        """As `check`: many runs leave what one does."""
+        self.check(loaded, packs, options)
+
+    def check(self, loaded: DeviceLoaded, packs: Sequence[Any], options: MeasureOptions) -> None:
+        """Compare what a kernel left in its outputs. Raises CandidateError (WRONG_RESULT or NON_FINITE)."""
+        kernel = loaded.kernel
+        packs = packs or (None,) * len(kernel.args)
+        for i, arg in enumerate(kernel.inputs):
+            if not self._inputs[i, packs[i]].is_unchanged():
+                self._inputs.clear()
+                raise CandidateError(Status.WRONG_RESULT, f"wrote into or beside its input '{arg.name}'")
+        for j, arg in enumerate(kernel.outputs):
+            if not loaded.outputs[j].guards_hold():
+                raise CandidateError(Status.WRONG_RESULT, f"wrote beside its output '{arg.name}'")
+            found, expected = loaded.outputs[j].read(arg.shape, arg.dtype), np.asarray(self._reference.outputs[j])
+            verdict = self._compare(j, arg, found, expected.reshape(arg.shape), options)
+            if verdict.status is not Status.OK:
+                raise CandidateError(verdict.status, verdict.text)
+        if not loaded.scratch.guards_hold():
+            raise CandidateError(Status.WRONG_RESULT, "wrote beside its scratch memory")
+
+    def _compare(
+        self, index: int, arg: ArgSpec, found: np.ndarray, expected: np.ndarray, options: MeasureOptions
+    ) -> Any:
+        rounding = self._reference.rounding[index]
+        allowed = max(rounding, options.accuracy) if arg.dtype in ("float16", "float32") else rounding
+        if self._reference.is_part:
+            unknown = np.isnan(expected)
+            if not bool(np.isfinite(found[unknown]).all()):
+                text = f"{arg.name}: values that are not finite, or that nobody wrote"
+                raise CandidateError(Status.NON_FINITE, text)
+            found = np.where(unknown, np.asarray(np.nan, found.dtype), found)
+        return check_output(arg.name, found, expected, allowed)
+
+
+def spoils_the_device(error: BaseException) -> bool:
+    """Whether nothing can run on the device in this process after an error."""
+    return isinstance(error, DeviceError) and any(
+        words in str(error).lower() for words in ("illegal", "launch failure", "misaligned", "hardware stack")
+    )
