@@ -20,6 +20,9 @@ PACKAGES = (
     "numba", "llvmlite", "numpy", "scikit-learn", "xgboost", "optuna", "sqlalchemy", "click", "rich", "safetensors",
     "platformdirs", "onnx", "onnxruntime", "torch", "openvino",
 )  # fmt: skip
+CUDA_PACKAGES = (
+    "numba-cuda", "cuda-core", "cuda-bindings", "nvidia-nvvm", "nvidia-cuda-nvrtc", "nvidia-nvjitlink",
+)  # fmt: skip
 
 
 @make_command("doctor", example="autosched doctor\nautosched doctor -f json > report.json")
@@ -47,6 +50,7 @@ def examine(common: Common) -> dict[str, Any]:
     sections: dict[str, Callable[[], dict[str, Any]]] = {
         "autosched": _program,
         "target": lambda: _target(common.target),
+        "cuda": _cuda,
         "threads": lambda: _threads(common.threads),
         "folders": _folders,
         "databases": lambda: _databases(common.db),
@@ -77,6 +81,8 @@ def _target(text: str) -> dict[str, Any]:
     from autosched.target import Target, detect_cpu
 
     target = Target(text)
+    if not target.is_cpu:
+        return _gpu_target(target)
     machine = detect_cpu()
     features = ("sse4.2", "avx", "avx2", "fma", "avx512f", "avx512bw", "avx512vl", "avx512vnni", "amx-tile", "neon")
     return {
@@ -94,6 +100,40 @@ def _target(text: str) -> dict[str, Any]:
         "detected": f"{machine.model_name}, {machine.mcpu}, {machine.cores} cores",
         "fingerprint": target.fingerprint().key,
     }
+
+
+def _gpu_target(target: Any) -> dict[str, Any]:
+    gpu = target.gpu
+    return {
+        "target": str(target),
+        "device": gpu.device,
+        "architecture": gpu.arch,
+        "SMs": gpu.sm_count,
+        "shared memory of a block": size(gpu.max_shared_memory_per_block),
+        "cache l2": size(gpu.l2_bytes),
+        "peak float32": f"{gpu.peak_flops('float32') / 1e12:.1f} TFLOP/s",
+        "memory": f"{gpu.memory_bandwidth / 1e9:.0f} GB/s",
+        "fingerprint": target.fingerprint().key,
+    }
+
+
+def _cuda() -> dict[str, Any]:
+    """NVIDIA's driver, its devices, and the packages that kernels for them are made and run with."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    from autosched.target.cuda_host import cuda_device_count, cuda_name, cuda_version, has_cuda_driver
+
+    found: dict[str, Any] = {}
+    for name in CUDA_PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "missing: pip install 'autosched[cuda]'"
+    if not has_cuda_driver():
+        return {"driver": "none: kernels are built here and run elsewhere", **found}
+    number = cuda_version() or 0
+    devices = {f"cuda:{index}": cuda_name(index) for index in range(cuda_device_count())}
+    return {"driver": f"CUDA {number // 1000}.{number % 1000 // 10}", **devices, **found}
 
 
 def _threads(requested: int | None) -> dict[str, Any]:

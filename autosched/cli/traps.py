@@ -39,6 +39,8 @@ def _narrow_vectors(text: str) -> str:
     from autosched.target import Target
 
     target = Target(text)
+    if not target.is_cpu:
+        return ""
     if target.vector_bits < 256 or not target.has_fma:
         return f"{target.mcpu} has no AVX2 with FMA: kernels are right but slow"
     return ""

@@ -190,7 +190,50 @@ class GpuFingerprint(Fingerprint):
         return replace(self, model_name="", driver="", clock_khz=0, memory_clock_khz=0, memory_bytes=0, l2_bytes=0)
 
 
-_CLASSES: dict[str, type[Fingerprint]] = {kind.kind: kind for kind in (CpuFingerprint, GpuFingerprint)}
+@dataclass(frozen=True, slots=True)
+class OtherFingerprint(Fingerprint):
+    """A device of a kind that brings no fields of its own: its target's kind and model."""
+
+    kind: ClassVar[str] = "device"
+
+    target_kind: str
+    model_name: str
+
+    @property
+    def family(self) -> str:
+        return self.target_kind
+
+    @property
+    def name(self) -> str:
+        return self.model_name
+
+    @property
+    def isa(self) -> str:
+        return self.target_kind
+
+    @property
+    def key(self) -> str:
+        return f"{self.model_name.replace(' ', '_')}/{self.target_kind}"
+
+    @property
+    def summary(self) -> str:
+        return f"{self.model_name}, {self.target_kind}"
+
+    @property
+    def details(self) -> str:
+        return self.summary
+
+    def difference(self, here: Fingerprint) -> str | None:
+        return None
+
+    @property
+    def resources(self) -> Fingerprint:
+        return replace(self, model_name="")
+
+
+_CLASSES: dict[str, type[Fingerprint]] = {
+    kind.kind: kind for kind in (CpuFingerprint, GpuFingerprint, OtherFingerprint)
+}
 
 
 def fingerprint_class(document: Mapping[str, Any]) -> type[Fingerprint]:

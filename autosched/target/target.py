@@ -18,7 +18,7 @@ from autosched.target.cuda_host import (
     cuda_total_memory,
     cuda_version,
 )
-from autosched.target.fingerprint import CpuFingerprint, Fingerprint, GpuFingerprint
+from autosched.target.fingerprint import CpuFingerprint, Fingerprint, GpuFingerprint, OtherFingerprint
 from autosched.target.gpus import GpuFacts, device_named, gpu_facts, usual_arch, with_limits
 from autosched.target.host import CacheSizes, host_cpu
 from autosched.target.kinds import KINDS, TargetKind
@@ -134,6 +134,8 @@ class Target:
             return self._device
         if self.kind.backend == "cuda":
             return _gpu_fingerprint(self.gpu)
+        if not self.is_cpu:
+            return OtherFingerprint(self.kind.name, self.model)
         machine, cache = host_cpu(), self.cache
         return CpuFingerprint(
             vendor=machine.vendor,

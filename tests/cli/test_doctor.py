@@ -23,7 +23,7 @@ def report(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, dict[st
 def test_report_has_every_section(capsys: pytest.CaptureFixture[str]) -> None:
     found = report(capsys)
     assert set(found) == {
-        "autosched", "target", "threads", "folders", "databases", "environment", "versions", "traps"
+        "autosched", "target", "cuda", "threads", "folders", "databases", "environment", "versions", "traps"
     }  # fmt: skip
     assert found["target"]["vector bits"] in (128, 256, 512)
     assert found["folders"]["kernel cache"] == os.environ["AUTOSCHED_CACHE_DIR"]
@@ -31,6 +31,13 @@ def test_report_has_every_section(capsys: pytest.CaptureFixture[str]) -> None:
     assert set(found["versions"]) == set(PACKAGES)
     assert found["versions"]["numba"]
     assert "AUTOSCHED_CACHE_DIR" in found["environment"]
+
+
+def test_a_gpu_as_target(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--target", "nvidia/nvidia-h200", "-f", "json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["target"]["architecture"] == "sm_90a" and report["target"]["SMs"] == 132
+    assert "driver" in report["cuda"] and {"numba-cuda", "cuda-core"} <= report["cuda"].keys()
 
 
 def test_threads_name_their_source(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
