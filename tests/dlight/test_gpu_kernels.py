@@ -20,7 +20,8 @@ pytest.importorskip("cuda.bindings.nvjitlink", reason="cuda-bindings is not inst
 
 TARGET = Target("cuda -arch=sm_80")
 RULES = (
-    dl.gpu.Matmul(), dl.gpu.GEMV(), dl.gpu.Reduction(), dl.gpu.GeneralReduction(), dl.gpu.Transpose(), dl.gpu.Fallback(),
+    dl.gpu.Matmul(), dl.gpu.GEMV(), dl.gpu.Reduction(), dl.gpu.GeneralReduction(), dl.gpu.Transpose(),
+    dl.gpu.Fallback(),
 )  # fmt: skip
 
 
