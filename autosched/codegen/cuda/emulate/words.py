@@ -181,7 +181,8 @@ class _Writer:
                 first, second = self.value(left), self.value(right)
                 return self.builder.icmp_signed(_COMPARE[type(op)], first, second)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return self.builder.not_(self.truth(operand))
+                bit = self.truth(operand)  # which may go on in another block
+                return self.builder.not_(bit)
             case ast.BoolOp(op=op, values=values):
                 stop = isinstance(op, ast.Or)
                 end = self.function.append_basic_block("decided")
@@ -200,7 +201,8 @@ class _Writer:
                 for value, block in incoming:
                     result.add_incoming(value, block)
                 return result
-        return self.builder.icmp_unsigned("!=", self.value(node), WORD(0))
+        word = self.value(node)
+        return self.builder.icmp_unsigned("!=", word, WORD(0))
 
     def value(self, node: ast.expr) -> Any:
         match node:
@@ -216,16 +218,19 @@ class _Writer:
                 first = self.value(left)
                 return self.binary(op, first, self.value(right))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return self.builder.neg(self.value(operand))
+                negated = self.value(operand)
+                return self.builder.neg(negated)
             case ast.UnaryOp(op=ast.Invert(), operand=operand):
-                return self.builder.not_(self.value(operand))
+                inverted = self.value(operand)
+                return self.builder.not_(inverted)
             case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
                 bit = self.truth(node)
                 return self.builder.zext(bit, WORD)
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 condition = self.truth(test)
                 first = self.value(body)
-                return self.builder.select(condition, first, self.value(orelse))
+                second = self.value(orelse)
+                return self.builder.select(condition, first, second)
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
                 values = [self.value(arg) for arg in args]
                 if name in self.functions:
