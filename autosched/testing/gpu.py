@@ -23,10 +23,10 @@ def run_serially(func: PrimFunc, *arrays: Array) -> None:
     That is done twice, with the first and with the last thread of each block ahead, from the same start. Raises
     CodegenError for what no GPU code exists for, AssertionError where the order of the threads shows in the results.
     """
-    lowered = lower_device(func, fragments=False)
+    lowered = lower_device(func, instructions=False)
     before = [a.copy() for a in arrays]
     _run(serial_threads(func, lowered), arrays)
-    _run(serial_threads(func, lower_device(func, fragments=False), descending=True), before)
+    _run(serial_threads(func, lower_device(func, instructions=False), descending=True), before)
     for array, other in zip(arrays, before, strict=True):
         if array.tobytes() != other.tobytes():
             np.testing.assert_array_equal(array, other, err_msg="the order of the threads shows")

@@ -112,6 +112,10 @@ def tensor_core_product(
         for loop, axis_name in ((z, "threadIdx.z"), (y, "threadIdx.y"), (x, "threadIdx.x")):
             s.bind(loop, axis_name)
         s.vectorize(v)
+    if stages:
+        s.annotate(outer, "software_pipeline_stage", [0, 0, stages - 1])
+        s.annotate(outer, "software_pipeline_order", [0, 1, 2])
+        s.annotate(outer, "software_pipeline_async_stages", [0])
     return s
 
 

@@ -52,11 +52,14 @@ def to_tf32(builder: Any, word: Any) -> Any:
     return _assembly(builder, "cvt.rna.tf32.f32 $0, $1;", [I32], "=r,f", [builder.bitcast(word, F32)])[0]
 
 
-def cp_async(builder: Any, size: int, target: Any, source: Any) -> None:
-    """Begin a copy of 4, 8 or 16 bytes from device to shared memory."""
+def cp_async(builder: Any, size: int, target: Any, source: Any, taken: Any = None) -> None:
+    """Begin a copy of 4, 8 or 16 bytes from device to shared memory; of `taken` bytes, the rest becomes 0."""
     cache = "cg" if size == 16 else "ca"
-    text = f"cp.async.{cache}.shared.global [$0], [$1], {size};"
-    _assembly(builder, text, [], "r,l,~{memory}", [target, source])
+    text = f"cp.async.{cache}.shared.global [$0], [$1], {size}"
+    if taken is None:
+        _assembly(builder, f"{text};", [], "r,l,~{memory}", [target, source])
+    else:
+        _assembly(builder, f"{text}, $2;", [], "r,l,r,~{memory}", [target, source, taken])
 
 
 def cp_async_commit(builder: Any) -> None:

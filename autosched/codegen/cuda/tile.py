@@ -34,11 +34,12 @@ from autosched.codegen.cpu.types import (
     value_type,
 )  # fmt: skip
 from autosched.codegen.cuda.functions import device_function
-from autosched.codegen.cuda.instructions import ldmatrix, mma, to_tf32
+from autosched.codegen.cuda.instructions import cp_async, cp_async_commit, cp_async_wait, ldmatrix, mma, to_tf32
 from autosched.codegen.cuda.nvvm_builder import NvvmBuilder
 from autosched.codegen.lower.barriers import SYNC
 from autosched.codegen.lower.cross_thread import COMBINE, WARP, is_lane_reduction
 from autosched.codegen.lower.fragments import LDMATRIX, MMA, TO_TF32
+from autosched.codegen.lower.software_pipeline import COMMIT, COPY, WAIT
 from autosched.errors import CodegenError
 from autosched.ir.node import walk
 from autosched.tir import expr as E
@@ -50,6 +51,7 @@ from autosched.tir.stmt import Allocate, BufferStore, For, IfThenElse
 
 VECTOR_BYTES = 16  # the most that one instruction loads or stores
 SHARED_SPACE = 3  # the address space of a block's memory
+GLOBAL_SPACE = 1
 ISA = Isa(8 * VECTOR_BYTES, has_fma=True, num_registers=255)
 
 
@@ -454,6 +456,64 @@ class DeviceEmitter(TileEmitter):
             )
         return self.builder.trunc(self.builder.ptrtoint(self.address(place, at.without_lane()), I64), I32)
 
+    # --- asynchronous copies ------------------------------------------------------------------------------------
+
+    def asynchronous(self, e: E.Call) -> None:
+        if e.op == COMMIT:
+            cp_async_commit(self.builder)
+        elif e.op == WAIT:
+            cp_async_wait(self.builder, const_int(e.args[0]) or 0)
+        else:
+            self.copy(e)
+
+    def copy(self, e: E.Call) -> None:
+        """Elements side by side from device to shared memory, or zeros; at once where addresses are not aligned."""
+        target, source, count, condition = e.args
+        assert isinstance(target, BufferLoad), "the first element that is written"
+        assert isinstance(source, BufferLoad), "the first element that is read"
+        item, n = item_bytes(target.buffer.dtype), const_int(count) or 1
+        to, start = self.places[target.buffer], self.places[source.buffer]
+        to_at, start_at = self.offset(to, target.indices), self.offset(start, source.indices)
+        taken = self.value(condition)
+        always = isinstance(taken, ir.Constant) and bool(taken.constant)
+        b = self.builder
+        if (
+            isinstance(to_at, Affine)
+            and isinstance(start_at, Affine)
+            and min(self.row_bytes(to, to_at, item), self.row_bytes(start, start_at, item)) >= n * item
+        ):
+            address = self.address(start, start_at)
+            if not always:
+                address = b.select(taken, address, start.pointer)
+            space = ir.PointerType(address.type.pointee, GLOBAL_SPACE)
+            words = b.ptrtoint(b.addrspacecast(address, space), I64)
+            part = None if always else b.select(taken, I32(n * item), I32(0))
+            cp_async(b, n * item, self.shared_address(target, n * item), words, part)
+            return
+        zero = constant(memory_type(source.buffer.dtype), 0)
+        for i in range(n):
+            at = self.sum(start_at, Affine(i))
+            value = self.load_where(taken, lambda at=at: self.raw_load(source.buffer.dtype, start, at), zero, always)
+            b.store(value, self.address(to, self.sum(to_at, Affine(i))), align=item)
+
+    def load_where(self, condition: Any, load: Callable[[], Any], other: Any, always: bool) -> Any:
+        """What is loaded where a condition holds, else another value."""
+        if always:
+            return load()
+        b, function, before = self.builder, self.builder.function, self.builder.block
+        taken, after = (function.append_basic_block(name) for name in ("taken", "after"))
+        b.cbranch(condition, taken, after)
+        b.position_at_end(taken)
+        self.scopes.append({})
+        value = load()
+        self.scopes.pop()
+        b.branch(after)
+        b.position_at_end(after)
+        phi = b.phi(value.type)
+        phi.add_incoming(value, taken)
+        phi.add_incoming(other, before)
+        return phi
+
     # --- effects and functions ----------------------------------------------------------------------------------
 
     def emit_effect(self, e: PrimExpr) -> None:
@@ -463,6 +523,9 @@ class DeviceEmitter(TileEmitter):
             return
         if isinstance(e, E.Call) and e.op in (MMA, LDMATRIX):
             self.tensor_core(e)
+            return
+        if isinstance(e, E.Call) and e.op in (COPY, COMMIT, WAIT):
+            self.asynchronous(e)
             return
         super().emit_effect(e)
 

@@ -7,15 +7,17 @@ The first barrier keeps a fast thread from writing what a slow one still reads i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from autosched.codegen.lower.cross_thread import is_lane_reduction
+from autosched.codegen.lower.software_pipeline import COPY, WAIT
 from autosched.errors import CodegenError
 from autosched.ir.node import walk
 from autosched.tir.buffer import Buffer, BufferLoad
-from autosched.tir.expr import Call, Let, PrimExpr, StringImm, Var, const_int
+from autosched.tir.expr import Call, FloorMod, IntImm, Let, PrimExpr, StringImm, Var, const_int
 from autosched.tir.functor import free_vars
+from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import (
     Allocate,
     AssertStmt,
@@ -51,12 +53,16 @@ class Access:
     start: int
     end: int
     writes: bool
-    store: BufferStore | None = None  # which wrote, where its other writes since are to other elements
+    store: BufferStore | BufferLoad | None = None  # which wrote, where its other writes since are to other elements
+    version: tuple[Var, int, int] | None = None  # (v, c, n): part (v + c) % n of the memory alone
 
     def conflicts(self, other: Access) -> bool:
         """Whether the order of the two matters."""
         if self.store is not None and self.store is other.store:
             return False  # a cooperative copy writes each element once
+        if self.version is not None and other.version is not None and self.version != other.version:
+            if self.version[0] is other.version[0] and self.version[2] == other.version[2]:
+                return False
         return (
             self.memory == other.memory
             and (self.writes or other.writes)
@@ -77,6 +83,9 @@ def place_barriers(body: Stmt, ranges: Ranges, divergent: frozenset[Var]) -> Stm
     Raises     CodegenError where one is needed under a condition, or in a loop, that threads do not go through together
     """
     placer = _Placer(ranges, divergent)
+    copies = [x.args[0] for x in walk(body) if isinstance(x, Call) and x.op == COPY]
+    targets = dict.fromkeys(x.buffer for x in copies if isinstance(x, BufferLoad) and x.buffer in ranges)
+    placer.landing = frozenset(Access(*ranges[b], True) for b in targets)
     return placer.visit(body, frozenset())[0]
 
 
@@ -84,23 +93,25 @@ def place_barriers(body: Stmt, ranges: Ranges, divergent: frozenset[Var]) -> Stm
 class _Placer:
     ranges: Ranges
     divergent: frozenset[Var]
+    landing: Pending = frozenset()  # what asynchronous copies write, seen by others after a wait and a barrier
 
     def accesses(self, node: Stmt | PrimExpr) -> Pending:
         found = set()
+        copied = {id(x.args[0]) for x in walk(node) if isinstance(x, Call) and x.op == COPY}
         for x in walk(node):
             if isinstance(x, BufferLoad | BufferStore) and x.buffer in self.ranges:
-                store = x if isinstance(x, BufferStore) else None
-                found.add(Access(*self.ranges[x.buffer], store is not None, store))
-            elif isinstance(x, Call) and x.op in POINTER_USES:
-                for buffer, writes in POINTER_USES[x.op](x):
-                    if buffer in self.ranges:
-                        found.add(Access(*self.ranges[buffer], writes))
+                store = x if isinstance(x, BufferStore) or id(x) in copied else None
+                found.add(Access(*self.ranges[x.buffer], store is not None, store, _version(x)))
+            elif isinstance(x, Call) and x.op == WAIT:
+                found |= self.landing
         return frozenset(found)
 
     def visit(self, stmt: Stmt, pending: Pending) -> tuple[Stmt, Pending]:
         """(the statement with barriers, uses since the last barrier at its end)."""
         if is_barrier(stmt):
             return stmt, frozenset()
+        if isinstance(stmt, Evaluate) and isinstance(stmt.value, Call) and stmt.value.op == WAIT:
+            return stmt, pending | self.landing
         match stmt:
             case SeqStmt():
                 parts: list[Stmt] = []
@@ -167,6 +178,7 @@ class _Placer:
             if carried <= entry:
                 break
             entry |= carried
+        after = frozenset(_after(a, loop) for a in after)
         return replace(loop, body=inside), after if const_int(loop.extent) else after | pending
 
     def is_uniform(self, loop: For) -> bool:
@@ -182,15 +194,33 @@ class _Placer:
 
 def _in_next_iteration(access: Access, loop: For) -> Access:
     """The access as the next iteration finds it: a store at the same index again is one to other elements no longer."""
+    if access.version is not None and access.version[0] is loop.loop_var:
+        var, c, n = access.version
+        access = replace(access, version=(var, (c - 1) % n, n))
     store = access.store
     if store is None or any(loop.loop_var in free_vars(i) for i in store.indices):
         return access
     return replace(access, store=None)
 
 
+def _after(access: Access, loop: For) -> Access:
+    """The access as what follows a loop finds it."""
+    if access.version is not None and access.version[0] is loop.loop_var:
+        return replace(access, version=None)
+    return access
+
+
+def _version(access: BufferLoad | BufferStore) -> tuple[Var, int, int] | None:
+    """Which of several versions of a buffer is used, where the first index is (v + c) % n."""
+    first = access.indices[0] if access.indices else None
+    if not isinstance(first, FloorMod) or not isinstance(first.b, IntImm):
+        return None
+    form = Analyzer().linear(first.a)
+    if len(form.terms) != 1:
+        return None
+    ((factor, atom),) = form.terms.values()
+    return (atom, form.const % first.b.value, first.b.value) if factor == 1 and isinstance(atom, Var) else None
+
+
 def _conflict(pending: Pending, used: Pending) -> bool:
     return any(a.conflicts(b) for a in pending for b in used)
-
-
-# Calls that use memory through pointers: what they read (False) and write (True)
-POINTER_USES: dict[str, Callable[[Call], list[tuple[Buffer, bool]]]] = {}

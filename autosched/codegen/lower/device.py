@@ -17,6 +17,8 @@ What a schedule may use (what templates are written with):
 - `storage_align`, `unroll`, `compute_at`, `reverse_compute_at`, `rfactor` as on a CPU. Sizes that a tile does not
   divide are guarded; guards that would only spare unused registers are dropped.
 - scopes "wmma.matrix_a", "wmma.matrix_b" and "wmma.accumulator": tensor cores; see `fragments.py`.
+- annotations "software_pipeline_stage", "software_pipeline_order" and "software_pipeline_async_stages" of a loop: its
+  statements work on different iterations; copies of 4, 8 or 16 bytes are asynchronous; see `software_pipeline.py`.
 - all dtypes: sums of float16 and bfloat16 in "local" buffers are float32; bfloat16 is computed as float32.
 - a reduction loop bound to threadIdx.x/y/z: its threads combine their sums with shuffles and shared memory; see
   `cross_thread.py`. Every thread of the block must come there, so that no other nest may have more threads.
@@ -43,8 +45,10 @@ from autosched.codegen.lower.launches import LoweredLaunch, split_launches
 from autosched.codegen.lower.partition import partition_loops
 from autosched.codegen.lower.register_tiles import IN_REGISTERS, drop_register_guards, unroll_register_loops
 from autosched.codegen.lower.shared_memory import SCOPES, buffer_size, is_shared, plan_shared
+from autosched.codegen.lower.software_pipeline import pipeline_loops
 from autosched.codegen.lower.tidy import tidy
 from autosched.codegen.lower.vthreads import lower_vthreads
+from autosched.codegen.lower.zero_fill import zero_fill
 from autosched.errors import CodegenError
 from autosched.ir.node import walk
 from autosched.tir.buffer import Buffer, BufferData, BufferLoad
@@ -65,10 +69,10 @@ class LoweredDevice:
     scratch: list[Buffer] = field(default_factory=list)
 
 
-def lower_device(func: PrimFunc, fragments: bool = True) -> LoweredDevice:
+def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
     """The launches of a function that is scheduled for a GPU. Raises CodegenError for what no thread can run.
 
-    fragments   make tensor-core instructions; without, every lane computes the tile of its warp by itself
+    instructions   use those that other machines lack; without, every lane computes the tile of its warp by itself
     """
     if not isinstance(func.body, BlockRealize):
         raise CodegenError("the function has been lowered already", hint="pass the scheduled function")
@@ -102,7 +106,9 @@ def lower_device(func: PrimFunc, fragments: bool = True) -> LoweredDevice:
         whole = compact_buffers(whole, mine, alignments, sharing)
         scratch += sharing.left
         whole = tidy(whole, launch.analyzer())
-        if fragments:
+        whole = zero_fill(whole, launch.analyzer())
+        whole = pipeline_loops(whole, {b.dtype: _item_bytes(b.dtype) for b in _used(whole)}, instructions)
+        if instructions:
             whole = lower_fragments(whole, launch)
         whole = partition_loops(whole, launch.analyzer(), launch.thread_vars)
         whole = unroll_register_loops(whole)
