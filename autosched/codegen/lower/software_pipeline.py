@@ -10,8 +10,8 @@ After:   for k in 10:
              if k < 8: A_shared[k % 3, …] = A[k], asynchronously
              cp_async_commit()
              if k >= 2: … A_shared[(k - 2) % 3, …]
-Every buffer has as many versions as there are iterations between its writer and its last reader, and one more. Loops are
-split for the conditions afterwards, and one barrier an iteration is enough.
+Every buffer has as many versions as there are iterations between its writer and its last reader, and one more. One
+barrier an iteration is enough.
 """
 
 from __future__ import annotations

@@ -10,12 +10,11 @@ from __future__ import annotations
 from autosched.codegen.lower.loops import enter, guarded
 from autosched.codegen.lower.shared_memory import is_shared
 from autosched.ir.node import map_children, walk
-
 from autosched.tir.buffer import Buffer, BufferLoad
-from autosched.tir.expr import Call, FloatImm, IntImm, PrimExpr, all_of, const_int
 from autosched.tir.dtypes import is_float
+from autosched.tir.expr import Call, FloatImm, IntImm, PrimExpr, all_of, const_int
 from autosched.tir.simplify import Analyzer, split_conditions
-from autosched.tir.stmt import Allocate, BufferStore, For, IfThenElse, SeqStmt, Stmt
+from autosched.tir.stmt import BufferStore, For, IfThenElse, SeqStmt, Stmt
 
 Conditions = tuple[PrimExpr, ...]
 
