@@ -6,6 +6,7 @@ is proven to be aligned. Arithmetic of vectors is arithmetic of their lanes.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -493,7 +494,9 @@ class DeviceEmitter(TileEmitter):
         zero = constant(memory_type(source.buffer.dtype), 0)
         for i in range(n):
             at = self.sum(start_at, Affine(i))
-            value = self.load_where(taken, lambda at=at: self.raw_load(source.buffer.dtype, start, at), zero, always)
+            value = self.load_where(
+                taken, functools.partial(self.raw_load, source.buffer.dtype, start, at), zero, always
+            )
             b.store(value, self.address(to, self.sum(to_at, Affine(i))), align=item)
 
     def load_where(self, condition: Any, load: Callable[[], Any], other: Any, always: bool) -> Any:

@@ -162,7 +162,8 @@ def _copy(
         return _copy(lanes, body.then_case, (*conditions, *split_conditions(body.condition)), item_bytes)
     if not isinstance(body, BufferStore) or not is_shared(body.buffer):
         return None
-    value, chosen = body.value, ()
+    value: PrimExpr = body.value
+    chosen: tuple[PrimExpr, ...] = ()
     if isinstance(value, Call) and value.op == "if_then_else" and _is_zero(value.args[2]):
         chosen, value = tuple(split_conditions(value.args[0])), value.args[1]
     if not isinstance(value, BufferLoad) or is_shared(value.buffer) or value.buffer.scope == "local":
