@@ -42,6 +42,7 @@ from autosched.codegen.lower.guards import guard_reductions
 from autosched.codegen.lower.half import lower_bfloat16, widen_sums
 from autosched.codegen.lower.inits import lower_inits
 from autosched.codegen.lower.launches import LoweredLaunch, split_launches
+from autosched.codegen.lower.narrow import narrow_indices
 from autosched.codegen.lower.partition import partition_loops
 from autosched.codegen.lower.register_tiles import IN_REGISTERS, drop_register_guards, unroll_register_loops
 from autosched.codegen.lower.shared_memory import SCOPES, buffer_size, is_shared, plan_shared
@@ -79,11 +80,12 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
     alignments = buffer_alignments(func.body)
     root = lower_cross_thread(func.body, frozenset(func.buffers) | _between_nests(func.body))
     body, buffers = dissolve_blocks(lower_inits(root))
-    body, wide = widen_sums(body, buffers)
-    buffers = tuple(wide.get(b, b) for b in buffers)
-    body, bits = lower_bfloat16(body, (*func.buffers, *buffers))
-    buffers = tuple(bits.get(b, b) for b in buffers)
-    alignments = {bits.get(wide.get(b, b), wide.get(b, b)): found for b, found in alignments.items()}
+    became = {b: b for b in (*func.buffers, *buffers)}
+    for change in (narrow_indices, widen_sums, lower_bfloat16):
+        body, new = change(body, became.values())
+        became = {old: new.get(b, b) for old, b in became.items()}
+    buffers = tuple(became[b] for b in buffers)
+    alignments = {became.get(b, b): found for b, found in alignments.items()}
     launches = split_launches(body)
     own: dict[Buffer, list[int]] = {}
     for i, launch in enumerate(launches):
@@ -106,7 +108,9 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
         whole = compact_buffers(whole, mine, alignments, sharing)
         scratch += sharing.left
         whole = tidy(whole, launch.analyzer())
-        whole = zero_fill(whole, launch.analyzer())
+        whole = zero_fill(
+            whole, launch.analyzer(), {a.var: a.extent for a in launch.axes if a.var in launch.thread_vars}
+        )
         whole = pipeline_loops(whole, {b.dtype: _item_bytes(b.dtype) for b in _used(whole)}, instructions)
         if instructions:
             whole = lower_fragments(whole, launch)
@@ -114,7 +118,7 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
         whole = unroll_register_loops(whole)
         _check_scratch(whole, sharing.left, launch)
         _finish(launch, whole)
-    return LoweredDevice(launches, tuple(bits.get(b, b) for b in func.buffers), scratch)
+    return LoweredDevice(launches, tuple(became[b] for b in func.buffers), scratch)
 
 
 def _between_nests(root: BlockRealize) -> frozenset[Buffer]:

@@ -24,7 +24,7 @@ def widen_sums(body: Stmt, buffers: Iterable[Buffer]) -> tuple[Stmt, dict[Buffer
     Before:  C_local[i] = C_local[i] + A[i, k] * B[k]                    all float16
     After:   C_local[i] = C_local[i] + float32(A[i, k]) * float32(B[k])
     """
-    candidates = {b for b in buffers if b.scope == "local" and b.dtype in HALVES}
+    candidates = {b for b in buffers if b.scope in ("local", "wmma.accumulator") and b.dtype in HALVES}
     sums = {
         s.buffer
         for s in walk(body)

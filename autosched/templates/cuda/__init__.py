@@ -8,8 +8,10 @@ from autosched.templates.cuda.matmul import Matmul
 from autosched.templates.cuda.reduction import GeneralReduction
 from autosched.templates.cuda.rows import RowReduction
 from autosched.templates.cuda.transpose import Transpose
+from autosched.templates.cuda.tensor_matmul import TensorMatmul
 
 TEMPLATES: tuple[Template, ...] = (
+    TensorMatmul(),
     Matmul(),
     Conv2d(),
     RowReduction(),

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from autosched.ir.node import walk
 from autosched.tir import expr as E
 from autosched.tir.expr import IntImm, PrimExpr, Var
-from autosched.tir.functor import free_vars
+from autosched.tir.functor import free_vars, rewrite
 from autosched.tir.simplify import Analyzer, Linear, form_key
 
 
@@ -201,10 +202,23 @@ def covers(source: Source) -> bool:
     return reached >= source.extent
 
 
+def _without_widening(value: PrimExpr) -> PrimExpr:
+    """The value with int32 where it is widened to int64, which keeps the numbers."""
+    if not any(isinstance(x, E.Cast) for x in walk(value)):
+        return value
+
+    def step(x: PrimExpr) -> PrimExpr:
+        if isinstance(x, E.Cast) and x.dtype == "int64" and x.value.dtype == "int32":
+            return x.value
+        return x
+
+    return rewrite(value, step)
+
+
 def is_injective(values: Iterable[PrimExpr], variables: Mapping[Var, int], analyzer: Analyzer) -> bool:
     """Whether `values` provably differ wherever `variables` do (others held fixed)."""
     try:
-        return DigitMap(values, variables, analyzer).is_injective()
+        return DigitMap(map(_without_widening, values), variables, analyzer).is_injective()
     except NotAffine:
         return False
 

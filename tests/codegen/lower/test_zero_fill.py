@@ -2,9 +2,9 @@
 
 from autosched.codegen.lower.zero_fill import zero_fill
 from autosched.ir.node import walk
-from autosched.tir import BufferStore, Call, IfThenElse, SeqStmt, Var
+from autosched.tir import Allocate, BufferStore, Call, IfThenElse, SeqStmt, Var
 from autosched.tir.simplify import Analyzer
-from tests.codegen.programs import buffer
+from tests.codegen.programs import buffer, loop
 
 TX, BX = Var("tx"), Var("bx")
 SHARED, SOURCE = buffer("S", 32, scope="shared"), buffer("A", 100)
@@ -12,7 +12,7 @@ COPY = BufferStore(SHARED, SOURCE[BX * 32 + TX], (TX,))
 
 
 def filled(stmt, threads=32):
-    return zero_fill(stmt, Analyzer({TX: (0, threads), BX: (0, 4)}))
+    return zero_fill(stmt, Analyzer({TX: (0, threads), BX: (0, 4)}), {TX: threads})
 
 
 def is_filled(stmt):
@@ -34,6 +34,20 @@ def test_not_where_threads_would_leave_the_buffer():
 def test_not_where_another_statement_writes_the_buffer():
     other = BufferStore(SHARED, SOURCE[TX], (TX,))
     assert not is_filled(filled(SeqStmt((other, IfThenElse(BX * 32 + TX < 100, COPY)))))
+
+
+def test_not_where_one_thread_of_many_writes():
+    stmt = IfThenElse(TX < 1, BufferStore(SHARED, SOURCE[BX], (BX,)))
+    assert not is_filled(filled(stmt))
+
+
+def test_not_what_an_iteration_keeps_for_the_next():
+    def body(k):
+        return IfThenElse(k < 1, COPY)
+
+    stmt = Allocate(SHARED, loop("k", 4, body))
+    assert not is_filled(filled(stmt))
+    assert is_filled(filled(loop("k", 4, lambda k: Allocate(SHARED, IfThenElse(k < 3, COPY)))))
 
 
 def test_not_what_reads_shared_memory():

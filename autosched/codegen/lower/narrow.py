@@ -1,0 +1,109 @@
+"""Index arithmetic of 64 bits as one of 32: a GPU has no registers to give away, and sums of mixed widths hide forms.
+
+Before:  for i in int64(128): A[i * int64(4) + int64(j)]       After:  for i in 128: A[i * 4 + j]
+Values keep their types: what is stored of an int64 loop variable is an int64.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from autosched.ir.node import map_children, walk
+from autosched.tir import expr as E
+from autosched.tir.buffer import Buffer, BufferData, BufferLoad
+from autosched.tir.expr import IntImm, PrimExpr, Var, const_int
+from autosched.tir.functor import replace_buffers
+from autosched.tir.stmt import BufferStore, For, Stmt
+
+MOST_ELEMENTS = 1 << 30  # of a buffer: tiles that reach beyond it still have indices of 32 bits
+INDEX = "int32"
+_ARITHMETIC = (E.Add, E.Sub, E.Mul, E.FloorDiv, E.FloorMod, E.Min, E.Max, E.Div, E.Mod)
+
+
+def narrow_indices(body: Stmt, buffers: Iterable[Buffer]) -> tuple[Stmt, dict[Buffer, Buffer]]:
+    """(the statement with loop variables and indices of 32 bits, buffers with shapes of such numbers)."""
+    used = dict.fromkeys(buffers)
+    nodes = list(walk(body))
+    is_wide = any(isinstance(n, For) and n.loop_var.dtype == "int64" for n in nodes)
+    shapes = [const_int(s) for b in used for s in (*b.shape, *b.strides)]
+    if not is_wide or any(s is None for s in shapes) or any(_elements(b) >= MOST_ELEMENTS for b in used):
+        return body, {}
+    extents = [const_int(x) for n in nodes if isinstance(n, For) for x in (n.start, n.extent)]
+    if any(x is not None and abs(x) >= MOST_ELEMENTS for x in extents):
+        return body, {}
+    new = {b: _small(b) for b in used if any(s.dtype != INDEX for s in (*b.shape, *b.strides))}
+    loops = {n.loop_var: Var(n.loop_var.name, INDEX) for n in nodes if isinstance(n, For)}
+    return replace_buffers(_Narrow(loops).statement(body), new), new
+
+
+def _elements(buffer: Buffer) -> int:
+    total = 1
+    for size in buffer.shape:
+        total *= const_int(size) or 1
+    return total
+
+
+def _small(buffer: Buffer) -> Buffer:
+    shape, strides = (tuple(IntImm(const_int(s) or 0) for s in sizes) for sizes in (buffer.shape, buffer.strides))
+    return dataclasses.replace(buffer, shape=shape, strides=strides)
+
+
+@dataclasses.dataclass(slots=True)
+class _Narrow:
+    loops: Mapping[Var, Var]
+
+    def statement(self, stmt: Stmt) -> Stmt:
+        if isinstance(stmt, For):
+            return dataclasses.replace(
+                stmt, loop_var=self.loops[stmt.loop_var], start=self.index(stmt.start), extent=self.index(stmt.extent),
+                body=self.statement(stmt.body),
+            )  # fmt: skip
+        if isinstance(stmt, BufferStore):
+            return BufferStore(stmt.buffer, self.value(stmt.value), tuple(map(self.index, stmt.indices)))
+        return map_children(stmt, self.child)
+
+    def child(self, x: Any) -> Any:
+        if isinstance(x, Stmt):
+            return self.statement(x)
+        return self.value(x) if isinstance(x, PrimExpr) and not isinstance(x, BufferData) else x
+
+    def is_index(self, e: PrimExpr) -> bool:
+        """Whether an expression is made of loop variables and small numbers alone."""
+        match e:
+            case Var():
+                return e in self.loops
+            case IntImm():
+                return e.dtype in ("int32", "int64") and abs(e.value) < MOST_ELEMENTS
+            case E.Cast():
+                return e.dtype in ("int32", "int64") and self.is_index(e.value)
+            case E.BinaryOp() if isinstance(e, _ARITHMETIC):
+                return self.is_index(e.a) and self.is_index(e.b)
+        return False
+
+    def index(self, e: PrimExpr) -> PrimExpr:
+        """An index: of 32 bits where it is made of loop variables alone."""
+        return self.narrow(e) if self.is_index(e) else self.value(e)
+
+    def narrow(self, e: PrimExpr) -> PrimExpr:
+        match e:
+            case Var():
+                return self.loops[e]
+            case IntImm():
+                return IntImm(e.value, INDEX)
+            case E.Cast():
+                return self.narrow(e.value)
+        assert isinstance(e, E.BinaryOp), "is_index looked"
+        return type(e)(self.narrow(e.a), self.narrow(e.b))
+
+    def value(self, e: PrimExpr) -> PrimExpr:
+        """A value keeps its type; comparisons of indices are comparisons of 32 bits."""
+        match e:
+            case Var():
+                return E.cast(e.dtype, self.loops[e]) if e in self.loops else e
+            case E.CmpOp() if self.is_index(e.a) and self.is_index(e.b):
+                return type(e)(self.narrow(e.a), self.narrow(e.b))
+            case BufferLoad():
+                return BufferLoad(e.buffer, tuple(map(self.index, e.indices)))
+        return map_children(e, self.child)

@@ -1,0 +1,137 @@
+"""Matrix products on tensor cores: out[…, m, n] += a[…, m, k] * b[…, k, n] of 16-bit floats or 8-bit integers.
+
+for batch in blockIdx.z, m tile in blockIdx.y, n tile in blockIdx.x:
+    for k tile:                                                    # copies run `stages` - 1 tiles ahead
+        a_shared, b_shared = a[m tile, k tile], b[k tile, n tile]  # asynchronously, by all threads of the block
+        for k step: acc += fragment of a_shared * fragment of b_shared            # a part of the tile for each warp
+    out[m tile, n tile] = epilogue(acc)
+"""
+
+from __future__ import annotations
+
+import math
+
+from autosched.space import Config, ConfigSpace, load_space
+from autosched.target import Target
+from autosched.templates.base import Anchor, Applied
+from autosched.templates.chain import chain_around, schedule_epilogue
+from autosched.templates.classify import find_contraction, reduced, spatial
+from autosched.templates.cuda.threads import (
+    BLOCK_X,
+    BLOCK_Y,
+    BLOCK_Z,
+    MOST_GRID_YZ,
+    THREAD_X,
+    THREAD_Y,
+    THREAD_Z,
+    VECTOR_BYTES,
+    fused,
+    read_index,
+)
+from autosched.templates.product import Operands, find_operands
+from autosched.tir import PrimFunc, as_int
+from autosched.tir.dtypes import item_bytes
+from autosched.tir.schedule import Schedule
+
+STEPS = {"float16": 16, "bfloat16": 16, "int8": 32}  # k of one instruction
+LEAST_CAPABILITY = (8, 0)
+LEAST_ROWS = 9  # fewer leave more than half of an instruction's 16 rows idle
+
+
+class TensorMatmul:
+    """Dense layers and batched products of small types."""
+
+    name = "tensor_matmul"
+
+    def match(self, func: PrimFunc, target: Target) -> Anchor | None:
+        c = find_contraction(func)
+        if c is None or target.gpu.compute_capability < LEAST_CAPABILITY or not (operands := find_operands(func, c)):
+            return None
+        rows, columns = operands.rows, operands.columns
+        dtype = rows.buffer.dtype
+        chain = chain_around(func, c.block)
+        if chain is None or chain.before or dtype not in STEPS or columns.buffer.dtype != dtype:
+            return None
+        (k_axis,) = reduced(c.block)
+        *batch, m, n = (as_int(iv.dom.extent) for iv in spatial(c.block))
+        m_var, n_var = (iv.var for iv in spatial(c.block)[-2:])
+        batches, k = math.prod(batch), as_int(k_axis.dom.extent)
+        if k % STEPS[dtype] or m < LEAST_ROWS or n < 8 or batches > MOST_GRID_YZ or m > MOST_GRID_YZ:
+            return None
+        if rows.indices[-1] is not k_axis.var or rows.indices[-2] is not m_var:
+            return None
+        last = columns.indices[-2:]
+        if not ((last[0] is k_axis.var and last[1] is n_var) or (last[0] is n_var and last[1] is k_axis.var)):
+            return None
+        sizes = {"batch": batches, "M": m, "N": n, "K": k, "bytes": item_bytes(dtype), "instruction": STEPS[dtype]}
+        return Anchor(c.block.name_hint, "matmul", sizes, (operands, chain))
+
+    def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
+        gpu = target.gpu
+        values = {**anchor.sizes, "most_threads": gpu.max_threads_per_block}
+        values["shared_bytes"] = gpu.max_shared_memory_per_block
+        return load_space("cuda", self.name, values).with_default(self.default(anchor, target))
+
+    def default(self, anchor: Anchor, target: Target) -> Config:
+        """The largest tile that still gives every SM work; small products get small tiles."""
+        batch, m, n, k = (anchor.sizes[s] for s in ("batch", "M", "N", "K"))
+        best = (32, 32, 2, 2)
+        for rows, columns, warps_m, warps_n in (
+            (128, 256, 2, 4), (128, 128, 2, 2), (64, 128, 2, 2), (64, 64, 2, 2), (32, 64, 2, 2),
+        ):  # fmt: skip
+            tiles = batch * -(-m // rows) * -(-n // columns)
+            if rows < 2 * m and columns < 2 * n and tiles >= target.gpu.sm_count:
+                best = (rows, columns, warps_m, warps_n)
+                break
+        rows, columns, warps_m, warps_n = best
+        step = next(s for s in (64, 32, 16) if k % s == 0 and s % anchor.sizes["instruction"] == 0)
+        stages = min(4, max(2, k // step))
+        tile_bytes = (rows + columns) * (step + VECTOR_BYTES) * anchor.sizes["bytes"]
+        while stages > 2 and stages * tile_bytes > target.gpu.max_shared_memory_per_block // 2:
+            stages -= 1
+        knobs = {"rows": rows, "columns": columns, "warps_m": warps_m, "warps_n": warps_n}
+        return Config(self.name, {**knobs, "step": step, "stages": stages})
+
+    def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
+        anchor = self.match(func, target)
+        assert anchor is not None, "apply is called on a function that matched"
+        operands, chain = anchor.details
+        sch = Schedule(func)
+        out = schedule_epilogue(sch, chain)
+        sch.set_scope(anchor.block, 0, "wmma.accumulator")
+        _schedule(sch, anchor, operands, out, config)
+        return Applied(sch.func, (None,) * len(func.params), sch.trace.to_json_text())
+
+
+def _schedule(sch: Schedule, anchor: Anchor, operands: Operands, out: str, config: Config) -> None:
+    block, warps = anchor.block, (config["warps_m"], config["warps_n"])
+    *batch, m, n = sch.get_loops(out)
+    m_tile, m_warp, m_in = sch.split(m, [None, warps[0], config["rows"] // warps[0]])
+    n_tile, n_warp, n_in = sch.split(n, [None, warps[1], config["columns"] // warps[1]])
+    sch.reorder(*batch, m_tile, n_tile, m_warp, n_warp, m_in, n_in)
+    if batch:
+        sch.bind(fused(sch, batch, out), BLOCK_Z)
+    for loop, axis in ((m_tile, BLOCK_Y), (n_tile, BLOCK_X), (m_warp, THREAD_Z), (n_warp, THREAD_Y)):
+        sch.bind(loop, axis)
+    sch.compute_at(block, n_warp, True)
+    *_, m_in, n_in, k = sch.get_loops(block)
+    instruction = anchor.sizes["instruction"]
+    k_tile, k_step, k_in = sch.split(k, [None, config["step"] // instruction, instruction])
+    sch.reorder(k_tile, k_step, m_in, n_in, k_in)
+    vector = VECTOR_BYTES // anchor.sizes["bytes"]
+    for operand, scope in ((operands.rows, "wmma.matrix_a"), (operands.columns, "wmma.matrix_b")):
+        fragment = sch.cache_read(block, read_index(sch, block, operand.buffer.name), scope)
+        sch.compute_at(fragment, k_step, True)
+        copy = sch.cache_read(fragment, 0, "shared")
+        sch.compute_at(copy, k_tile, True)
+        # rows an odd number of 16 bytes apart: eight of them lie in different banks
+        sch.storage_align(copy, 0, operand.buffer.ndim - 2, 2 * vector, vector)
+        flat = sch.fuse(*sch.get_loops(copy)[-2:])
+        _, z, y, x, lanes = sch.split(flat, [None, *warps, 32, vector])
+        for loop, axis in ((z, THREAD_Z), (y, THREAD_Y), (x, THREAD_X)):
+            sch.bind(loop, axis)
+        sch.vectorize(lanes)
+    if config["stages"] > 1:
+        sch.annotate(k_tile, "software_pipeline_stage", [0, 0, config["stages"] - 1])
+        sch.annotate(k_tile, "software_pipeline_order", [0, 1, 2])
+        sch.annotate(k_tile, "software_pipeline_async_stages", [0])

@@ -1,0 +1,52 @@
+"""Loop variables and indices of 64 bits as ones of 32."""
+
+from autosched.codegen.lower.narrow import narrow_indices
+from autosched.ir.node import walk
+from autosched.tir import BufferLoad, BufferStore, Cast, For, IfThenElse, IntImm, LoopKind, Var
+from tests.codegen.programs import buffer
+
+A, B = buffer("A", 64), buffer("B", 64)
+
+
+def loop(body, extent=64):
+    var = Var("i", "int64")
+    return For(var, IntImm(0, "int64"), IntImm(extent, "int64"), LoopKind.SERIAL, body(var))
+
+
+def narrowed(body, buffers=(A, B), extent=64):
+    return narrow_indices(loop(body, extent), buffers)[0]
+
+
+def test_loops_and_indices():
+    new = narrowed(lambda i: BufferStore(B, A[i * IntImm(1, "int64") // 2], (i,)))
+    assert isinstance(new, For)
+    assert new.loop_var.dtype == new.extent.dtype == "int32"
+    indices = [i for n in walk(new) if isinstance(n, BufferLoad | BufferStore) for i in n.indices]
+    assert {i.dtype for i in indices} == {"int32"}
+
+
+def test_comparisons():
+    new = narrowed(lambda i: IfThenElse(i < IntImm(60, "int64"), BufferStore(B, A[i], (i,))))
+    condition = next(n.condition for n in walk(new) if isinstance(n, IfThenElse))
+    assert condition.a.dtype == condition.b.dtype == "int32"
+
+
+def test_values_keep_their_type():
+    out = buffer("out", 64, dtype="int64")
+    new = narrowed(lambda i: BufferStore(out, i * IntImm(3_000_000, "int64"), (i,)), (out,))
+    store = next(n for n in walk(new) if isinstance(n, BufferStore))
+    assert store.value.dtype == "int64"
+    assert any(isinstance(n, Cast) and n.dtype == "int64" for n in walk(store.value))
+
+
+def test_positions_that_are_loaded_keep_their_type():
+    where = buffer("where", 64, dtype="int64")
+    new = narrowed(lambda i: BufferStore(B, A[where[i]], (i,)), (A, B, where))
+    load = next(n for n in walk(new) if isinstance(n, BufferLoad) and n.buffer.name == "A")
+    assert load.indices[0].dtype == "int64"
+
+
+def test_large_buffers_keep_wide_indices():
+    large = buffer("large", 1 << 31)
+    new = narrowed(lambda i: BufferStore(B, large[i * IntImm(1 << 25, "int64")], (i,)), (B, large))
+    assert new.loop_var.dtype == "int64"
