@@ -19,7 +19,7 @@ from autosched.tir.expr import Call, FloatImm, IntImm, PrimExpr, Var, all_of, co
 from autosched.tir.functor import free_vars
 from autosched.tir.schedule.iter_map import is_injective
 from autosched.tir.simplify import Analyzer, split_conditions
-from autosched.tir.stmt import BufferStore, For, IfThenElse, SeqStmt, Stmt
+from autosched.tir.stmt import Allocate, BufferStore, For, IfThenElse, SeqStmt, Stmt
 
 Conditions = tuple[PrimExpr, ...]
 
@@ -34,7 +34,7 @@ def zero_fill(stmt: Stmt, analyzer: Analyzer, threads: Mapping[Var, int]) -> Stm
         if isinstance(node, BufferStore) and is_shared(node.buffer):
             stores[node.buffer] = stores.get(node.buffer, 0) + 1
     copied = frozenset(buffer for buffer, count in stores.items() if count == 1)
-    return _Filler(copied, threads).visit(stmt, analyzer, ()) if copied else stmt
+    return _Filler(copied, threads).visit(stmt, analyzer) if copied else stmt
 
 
 @dataclass(slots=True)
@@ -43,16 +43,16 @@ class _Filler:
     threads: Mapping[Var, int]
     inside: dict[Buffer, frozenset[Var]] = field(default_factory=dict)  # loops that a buffer outlives an iteration of
 
-    def visit(self, stmt: Stmt, a: Analyzer, loops: tuple[Var, ...]) -> Stmt:
+    def visit(self, stmt: Stmt, a: Analyzer) -> Stmt:
         if isinstance(stmt, For):
-            body = self.visit(stmt.body, enter(a, stmt), (*loops, stmt.loop_var))
+            body = self.visit(stmt.body, enter(a, stmt))
             return map_children(stmt, lambda c: body if c is stmt.body else c)
         if isinstance(stmt, Allocate):
             inner = {n.loop_var for n in walk(stmt.body) if isinstance(n, For)}
             self.inside[stmt.buffer] = frozenset(inner)
         if isinstance(stmt, IfThenElse) and stmt.else_case is None and _is_copy(stmt.then_case, self.copied):
             return self.filled(stmt, a, (), self.threads)
-        return map_children(stmt, lambda c: self.visit(c, a, loops) if isinstance(c, Stmt) else c)
+        return map_children(stmt, lambda c: self.visit(c, a) if isinstance(c, Stmt) else c)
 
     def filled(self, stmt: Stmt, a: Analyzer, conditions: Conditions, own: Mapping[Var, int]) -> Stmt:
         """`own` are the variables of threads and of the copy's loops."""
