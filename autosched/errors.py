@@ -76,6 +76,16 @@ class WrongOptionError(InvalidTypeError, AttributeError):
     """An option whose value has the wrong type: TVM says AttributeError where Python says TypeError."""
 
 
+def refuse(call: str, *, hint: str = "leave it out", **options: object) -> None:
+    """Refuse what a call is given and would otherwise ignore: the options that are true, by name.
+
+    Raises InvalidValueError naming the first of them.
+    """
+    given = next((name for name, is_given in options.items() if is_given), None)
+    if given is not None:
+        raise InvalidValueError(f"{call}: '{given}' is not available", hint=hint)
+
+
 class ArgumentCountError(InvalidValueError, AssertionError):
     """Arguments that are too many, too few or not the function's, where TVM only asserts their number."""
 

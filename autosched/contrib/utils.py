@@ -9,13 +9,14 @@ import tempfile
 class TempDirectory:
     """A temporary folder; it is removed with the object.
 
-    custom_path  a folder to use instead, which stays
+    custom_path     a folder to use instead, which stays
+    keep_for_debug  let the folder stay
     """
 
     def __init__(self, custom_path: str | None = None, keep_for_debug: bool | None = None):
-        del keep_for_debug
-        self._folder = None if custom_path else tempfile.TemporaryDirectory(prefix="autosched_")
-        self.temp_dir: str = custom_path or (self._folder.name if self._folder else "")
+        kept = tempfile.mkdtemp(prefix="autosched_") if keep_for_debug and not custom_path else custom_path
+        self._folder = None if kept else tempfile.TemporaryDirectory(prefix="autosched_")
+        self.temp_dir: str = kept or (self._folder.name if self._folder else "")
         if custom_path:
             os.makedirs(custom_path, exist_ok=True)
 

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autosched.errors import InvalidValueError
+from autosched.errors import InvalidValueError, refuse
 from autosched.meta_schedule.space_generator import ScheduleFn, annotated, create
 from autosched.meta_schedule.tasks import args_info
 from autosched.meta_schedule.workload import module_of
+from autosched.space import Config
 from autosched.target import Target
+from autosched.task import Measurement, Status, Trial
 from autosched.templates import space_for
 from autosched.tir import Schedule
 from autosched.tuner.search import make_search
@@ -23,6 +25,15 @@ class MeasureCandidate:
 
     sch: Schedule
     args_info: Sequence[Any]
+    config: Config | None = None  # what the search asked for
+
+
+def _measurement(result: Any) -> Measurement:
+    """A runner's result as the search's."""
+    seconds = getattr(result, "run_secs", None)
+    if not seconds:
+        return Measurement(Status.RUN_ERROR, error=str(getattr(result, "error_msg", "") or "no result"))
+    return Measurement(Status.OK, tuple(float(s) for s in seconds))
 
 
 class TuneContext:
@@ -58,6 +69,12 @@ class TuneContext:
         cost_model: Any = None,
     ) -> None:  # fmt: skip
         """Begin a search of so many trials."""
+        refuse(
+            "pre_tuning",
+            hint="tune_tir keeps a database",
+            database=database is not None,
+            cost_model=cost_model is not None,
+        )
         mod, target = self._ready()
         self._left, self._batch = max_trials, num_trials_per_iter
         if not isinstance(self.space_generator, ScheduleFn):
@@ -71,17 +88,29 @@ class TuneContext:
             return None
         self._left -= n
         if self._search is not None:
-            schedules = [annotated(mod, config) for config in self._search.ask(n)]
-        else:
-            schedules = []
-            for _ in range(n):
-                self.rand_state += 1
-                schedules += self.space_generator.generate_design_space(mod, target, self.rand_state)
+            asked = self._search.ask(n)
+            info = args_info(mod["main"])
+            return [MeasureCandidate(annotated(mod, config), info, config) for config in asked] or None
+        schedules = []
+        for _ in range(n):
+            self.rand_state += 1
+            schedules += self.space_generator.generate_design_space(mod, target, self.rand_state)
         info = args_info(mod["main"])
         return [MeasureCandidate(sch, info) for sch in schedules] or None
 
-    def notify_runner_results(self, measure_candidates: Any, results: Any) -> None:
-        """Results of candidates; the search draws without them."""
+    def notify_runner_results(self, measure_candidates: Sequence[MeasureCandidate], results: Sequence[Any]) -> None:
+        """Let the search learn from results: objects with `run_secs`, or an `error_msg`, in the candidates' order.
+
+        Raises InvalidValueError where their numbers differ.
+        """
+        if len(measure_candidates) != len(results):
+            raise InvalidValueError(f"{len(results)} results for {len(measure_candidates)} candidates")
+        trials = [
+            Trial(candidate.config, _measurement(result))
+            for candidate, result in zip(measure_candidates, results, strict=True) if candidate.config is not None
+        ]  # fmt: skip
+        if self._search is not None and trials:
+            self._search.tell(trials)
 
     def post_tuning(self) -> None:
         """End a search."""

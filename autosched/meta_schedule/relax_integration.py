@@ -9,10 +9,12 @@ from typing import Any
 
 from autosched.driver.build.choose import is_scheduled
 from autosched.driver.vm.relax_build import build_relax
-from autosched.errors import InvalidTypeError, UsageError
+from autosched.errors import InvalidTypeError, UsageError, refuse
 from autosched.ir import IRModule
 from autosched.ir.transform import Pass, PassContext, graph_pass
+from autosched.meta_schedule.context import TuneContext
 from autosched.meta_schedule.database import Database, JSONDatabase
+from autosched.meta_schedule.refused import refuse_measuring
 from autosched.meta_schedule.tasks import ExtractedTask, open_database, tune_tasks
 from autosched.meta_schedule.workload import form_of, module_of
 from autosched.relax.expr import Call, Function
@@ -40,6 +42,7 @@ def extract_tasks(
     mod: Any, target: Any, params: Mapping[str, Any] | None = None, *, module_equality: str = "structural"
 ) -> list[ExtractedTask]:
     """The kernels that a module's functions call, equal ones as one task with a weight."""
+    refuse("extract_tasks", hint="tasks are equal by form", module_equality=module_equality != "structural")
     module, chosen = _prepared(mod, params), Target(target)
     counts: Counter[str] = Counter()
     for f in module.functions.values():
@@ -62,10 +65,22 @@ def extract_tasks(
 def extracted_tasks_to_tune_contexts(
     extracted_tasks: Collection[ExtractedTask], work_dir: Any, space: Any = "post-order-apply",
     strategy: Any = "evolutionary", num_threads: Any = "physical", seed: int | None = None,
-) -> tuple[list[ExtractedTask], list[float]]:  # fmt: skip
-    """The tasks themselves and their weights."""
+) -> tuple[list[TuneContext], list[float]]:  # fmt: skip
+    """A context for each task, and their weights; `tune_tasks` keeps its files in a `work_dir` of its own."""
     tasks = list(extracted_tasks)
-    return tasks, [float(t.weight) for t in tasks]
+    contexts = [
+        TuneContext(
+            t.mod,
+            target=t.target,
+            space_generator=space,
+            search_strategy=strategy,
+            task_name=t.task_name,
+            rand_state=-1 if seed is None else seed,
+            num_threads=num_threads,
+        )  # fmt: skip
+        for t in tasks
+    ]
+    return contexts, [float(t.weight) for t in tasks]
 
 
 def tune_relax(
@@ -77,6 +92,7 @@ def tune_relax(
     module_equality: str = "structural",
 ) -> Database:  # fmt: skip
     """Tune the kernels of a module; `op_names` limits that to those whose name holds one of the texts."""
+    refuse_measuring("tune_relax", measure_callbacks, task_scheduler)
     tasks = extract_tasks(mod, target, params)
     if op_names is not None:
         tasks = [t for t in tasks if any(name in t.task_name for name in op_names)]

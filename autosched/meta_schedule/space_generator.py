@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from autosched.errors import InvalidTypeError, InvalidValueError
+from autosched.errors import InvalidTypeError, InvalidValueError, refuse
+from autosched.meta_schedule.refused import refuse_rules
 from autosched.meta_schedule.workload import module_of
 from autosched.space import Config
 from autosched.target import Target
@@ -27,6 +28,7 @@ class ScheduleFn:
 
     def __init__(self, sch_fn: Callable[[Schedule], Any], sch_rules: Any = None, postprocs: Any = None,
                  mutator_probs: Any = None):  # fmt: skip
+        refuse_rules("ScheduleFn", sch_rules, postprocs, mutator_probs)
         if not callable(sch_fn):
             raise InvalidTypeError(f"ScheduleFn takes a function, got {type(sch_fn).__name__}")
         self.sch_fn = sch_fn
@@ -48,6 +50,8 @@ class PostOrderApply:
 
     def __init__(self, f_block_filter: Any = None, sch_rules: Any = "from-target", postprocs: Any = "from-target",
                  mutator_probs: Any = "from-target"):  # fmt: skip
+        refuse_rules("PostOrderApply", sch_rules, postprocs, mutator_probs)
+        refuse("PostOrderApply", f_block_filter=f_block_filter is not None)
         self.f_block_filter = f_block_filter
 
     def generate_design_space(self, mod: Any, target: Target, seed: int = 0) -> list[Schedule]:

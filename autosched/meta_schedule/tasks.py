@@ -11,11 +11,12 @@ from typing import Any
 from autosched import driver
 from autosched.driver.build.choose import make_task
 from autosched.driver.settings import resolve_target
-from autosched.errors import InvalidTypeError, InvalidValueError, TVMError, UsageError
+from autosched.errors import InvalidTypeError, InvalidValueError, TVMError, UsageError, refuse
 from autosched.ir import IRModule
 from autosched.meta_schedule.database import FAILED_S, Database, JSONDatabase, TuningRecord
 from autosched.meta_schedule.measure import ScheduleTimer
 from autosched.meta_schedule.options import RPCRunner, strategy_for
+from autosched.meta_schedule.refused import refuse_measuring
 from autosched.meta_schedule.space_generator import ScheduleFn, annotated, create
 from autosched.meta_schedule.workload import module_of
 from autosched.records import open_store
@@ -63,9 +64,12 @@ def tune_tasks(
     """Tune tasks and write the best candidates to a database.
 
     tasks  TuneContexts or ExtractedTasks
-    The trials are shared out equally; options of TVM's measuring are accepted without effect.
-    Raises ValueError for no trials and for a CPU without `num-cores`, TVMError for a runner on other machines.
+    The trials are shared by `task_weights`, equally without; a task's measuring and batches are the tuner's own.
+    Raises ValueError for no trials, for a CPU without `num-cores` and for callbacks, TVMError for a runner on other
+    machines.
     """
+    refuse_measuring("tune_tasks", measure_callbacks, task_scheduler)
+    refuse("tune_tasks", post_optimization=post_optimization)
     if isinstance(max_trials_global, bool) or not hasattr(max_trials_global, "__index__"):
         raise InvalidTypeError(f"tune_tir: max_trials_global is a {type(max_trials_global).__name__}, expected an int")
     if max_trials_global < 1:
@@ -75,9 +79,12 @@ def tune_tasks(
     for task in tasks:
         _require_cores(resolve_target(task.target))
     found = open_database(database, work_dir, module_equality)
-    share = max(1, max_trials_global // max(1, len(tasks)))
-    trials = share if max_trials_per_task is None else min(share, max_trials_per_task)
-    for task in tasks:
+    weights = [1.0] * len(tasks) if task_weights is None else [float(w) for w in task_weights]
+    if len(weights) != len(tasks):
+        raise InvalidValueError(f"tune_tasks: {len(weights)} weights for {len(tasks)} tasks")
+    for task, weight in zip(tasks, weights, strict=True):
+        share = max(1, int(max_trials_global * weight / (sum(weights) or 1)))
+        trials = share if max_trials_per_task is None else min(share, max_trials_per_task)
         generator = create(getattr(task, "space_generator", None) or space)
         target = resolve_target(task.target)
         if isinstance(generator, ScheduleFn):
@@ -110,11 +117,8 @@ def _tune(
         raise InvalidValueError("tuning needs work_dir, where measurements are kept")
     driver.tune(task, target, records=where, options=options)
     with open_store(where) as store:
-        winner = store.best(task)
         for record in store.trials(task):
             seconds = list(record.measurement.times_s) if record.measurement.is_ok else [FAILED_S]
-            if winner and record.config == winner.config and not winner.is_default:
-                seconds = [min(seconds)]
             trace = annotated(module, record.config).trace
             database.commit_tuning_record(TuningRecord(trace, workload, seconds, target, args_info(module["main"])))
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from autosched.errors import InvalidTypeError, UsageError
+from autosched.errors import InvalidTypeError, UsageError, refuse
 from autosched.ir import IRModule
 from autosched.meta_schedule.database import Database
+from autosched.meta_schedule.refused import refuse_measuring
 from autosched.meta_schedule.tasks import ExtractedTask, tune_tasks
 from autosched.meta_schedule.workload import module_of
 from autosched.target import Target
@@ -26,6 +27,8 @@ def tune_tir(
     special_space  {function's name: space} where it is not `space`
     Raises         TypeError for what is neither; UsageError for a module without PrimFuncs
     """
+    refuse_measuring("tune_tir", measure_callbacks, task_scheduler)
+    refuse("tune_tir", post_optimization=post_optimization)
     if isinstance(mod, PrimFunc):
         mod = IRModule({task_name: mod})
     if not isinstance(mod, IRModule):

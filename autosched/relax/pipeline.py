@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from autosched.errors import InvalidValueError
+from autosched.errors import InvalidValueError, refuse
 from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, Sequential, graph_pass
 from autosched.relax import transform
@@ -53,6 +53,7 @@ def static_shape_tuning_pipeline(
     max_trials_per_task: int | None = None,
 ) -> Sequential:  # fmt: skip
     """The zero pipeline, then tuning of its kernels into `work_dir`; without trials only what stands there is used."""
+    refuse("static_shape_tuning", hint="relax.build packs weights by itself", cpu_weight_prepack=cpu_weight_prepack)
     steps: list[Pass] = [DecomposeOpsForInference(), CanonicalizeBindings(), zero_pipeline()]
     if total_trials > 0:
         steps.append(transform.MetaScheduleTuneIRMod({}, work_dir, total_trials, max_trials_per_task))

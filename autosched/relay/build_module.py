@@ -8,7 +8,7 @@ from typing import Any
 from autosched import driver
 from autosched.driver.build.pipeline import graph_passes, run_passes
 from autosched.driver.settings import resolve_target
-from autosched.errors import InvalidValueError
+from autosched.errors import InvalidValueError, refuse
 from autosched.ir import IRModule
 from autosched.relay.arguments import apply_params, as_module, evaluated, one_target, plain, tuning_context
 from autosched.relay.expr import GraphFunction
@@ -31,7 +31,11 @@ def build(
 
     params  arrays bound to `main`'s parameters of these names
     """
-    del executor, runtime, workspace_memory_pools, constant_memory_pools, mod_name
+    refuse(
+        "relay.build", executor=str(getattr(executor, "name", executor or "graph")) != "graph",
+        runtime=str(getattr(runtime, "name", runtime or "cpp")) != "cpp", workspace_memory_pools=workspace_memory_pools,
+        constant_memory_pools=constant_memory_pools, mod_name=mod_name != "default",
+    )  # fmt: skip
     mod, chosen = apply_params(as_module(ir_mod), params), one_target(target, target_host)
     with tuning_context(chosen):
         built: Executable = driver.build(mod, target=chosen)

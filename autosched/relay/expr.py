@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.errors import InvalidTypeError, InvalidValueError
+from autosched.errors import InvalidTypeError, InvalidValueError, refuse
 from autosched.ir import FrozenDict, GlobalVar, IRModule
 from autosched.relax import (
     BindingBlock,
@@ -99,7 +99,7 @@ class Branch(Expr):
 
 def call(op: Any, args: Sequence[Any], attrs: Mapping[str, Any] | None = None, type_args: Any = None) -> Expr:
     """Apply an operator by name, a function, or a function of the module."""
-    del type_args
+    refuse("Call", type_args=type_args)
     exprs = tuple(as_expr(arg) for arg in args)
     if isinstance(op, GraphFunction):
         if len(exprs) != len(op.params):
@@ -157,7 +157,7 @@ def Function(  # noqa: N802  (TVM's name)
 
     Raises InvalidValueError for a variable that is no parameter, InvalidTypeError for what is no expression.
     """
-    del type_params
+    refuse("Function", type_params=type_params)
     if isinstance(params, Var) or not isinstance(params, Iterable):
         raise InvalidTypeError(f"Function: params is a {type(params).__name__}, expected a list of relay.var")
     given = tuple(params)

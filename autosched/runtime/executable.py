@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autosched.errors import ArtifactError, InvalidTypeError, NameNotFoundError, ShapeError
+from autosched.errors import ArtifactError, InvalidTypeError, NameNotFoundError, ShapeError, refuse
 from autosched.runtime.array import NDArray, array, as_numpy, from_dlpack
 from autosched.runtime.artifact import Contents, export_path, load_contents, save_contents
 from autosched.runtime.device import Device
@@ -206,6 +206,7 @@ class Executable:
 
     def export_library(self, path: str | Path, fcompile: object = None, addons: object = None, **_: Any) -> None:
         """Write the artifact, whatever the extension; `load_module` reads it. Raises as `export_path`."""
+        refuse("export_library", addons=addons)
         self.save(export_path(path))
 
     @staticmethod

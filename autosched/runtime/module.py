@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.errors import InvalidTypeError, InvalidValueError, NameNotFoundError, ShapeError
+from autosched.errors import InvalidTypeError, InvalidValueError, NameNotFoundError, ShapeError, refuse
 from autosched.lazy_names import lazy_names
 from autosched.runtime.array import NDArray, from_dlpack
 from autosched.runtime.artifact import Contents, export_path, save_contents
@@ -224,7 +224,8 @@ class Module:
 
     def jit(self, *, fcompile: object = None, addons: object = None, force_recompile: bool = False) -> Module:
         """Give the module itself: it is compiled."""
-        del fcompile, addons, force_recompile
+        refuse("jit", addons=addons)
+        del fcompile, force_recompile
         return self
 
     @property
@@ -364,6 +365,7 @@ class Module:
         self, path: str | Path, fcompile: object = None, addons: object = None, workspace_dir: object = None, **_: Any
     ) -> None:
         """Write the module as an artifact, whatever the extension; `load_module` reads it. Raises as `export_path`."""
+        refuse("export_library", addons=addons)
         self.save(export_path(path))
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from autosched.errors import InvalidTypeError, InvalidValueError, NameNotFoundError
+from autosched.errors import InvalidTypeError, InvalidValueError, NameNotFoundError, refuse
 from autosched.runtime.array import NDArray
 from autosched.runtime.artifact import Contents, export_path, save_contents, save_source
 from autosched.runtime.device import Device, cpu
@@ -102,6 +102,7 @@ class VMExecutable:
 
     def jit(self, *, fcompile: object = None, addons: object = None, force_recompile: bool = False) -> VMExecutable:
         """The executable itself, which is compiled already."""
+        refuse("jit", addons=addons)
         return self
 
     def as_text(self) -> str:
@@ -116,6 +117,7 @@ class VMExecutable:
 
     def get_source(self, fmt: str = "") -> str:
         """The generated source of all kernels."""
+        refuse("get_source", hint="the source is Numba's", fmt=fmt not in ("", "py"))
         return "\n".join(segment.source for segment in self.program.segments)
 
     inspect_source = get_source
@@ -126,6 +128,7 @@ class VMExecutable:
         With functions whose shapes are not known yet all are written as text, and compiled when they are called.
         Raises as `export_path`, and ArtifactError if the file cannot be written.
         """
+        refuse("export_library", addons=addons)
         path = export_path(path)
         if self.late is not None:
             save_source(path, *self.late.source, "vm")
@@ -265,6 +268,7 @@ class VirtualMachine(Machine):
         f_preproc: str = "",
     ) -> Callable[..., BenchmarkResult]:
         """A function of `func_name`'s arguments that times it; the rules are `timing.measure`'s."""
+        refuse("time_evaluator", f_preproc=f_preproc)
         if func_name not in self._saved:
             self.executable.params(func_name)
 

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, NoReturn
 
-from autosched.errors import InvalidValueError, TVMError
+from autosched.errors import InvalidValueError, TVMError, refuse
 from autosched.runtime.device import Device, device
 from autosched.runtime.library import read_module
 from autosched.runtime.registry import get_global_func
@@ -42,6 +42,7 @@ class LocalSession:
 
     def listdir(self, path: str = "") -> str:
         """The names of uploaded files, joined by commas."""
+        refuse("listdir", hint="there is one folder", path=path not in ("", ".", "/"))
         return ",".join(sorted(p.name for p in Path(self._folder.name).iterdir()))
 
     def load_module(self, path: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from autosched.errors import AutoschedError, InvalidTypeError
+from autosched.errors import AutoschedError, InvalidTypeError, refuse
 from autosched.relax import struct_info as info
 from autosched.script.decorate import function_decorator
 from autosched.script.dialect import Inert, inert_name
@@ -35,6 +35,7 @@ def Tensor(  # noqa: N802
 
     Raises TypeError for a shape that is a text or a number, and for a dtype that is no text.
     """
+    refuse("R.Tensor", hint="there is one device", vdevice=vdevice is not None)
     if isinstance(shape, str) and dtype is None:  # R.Tensor("float32", ndim=2)
         shape, dtype = None, shape
     if isinstance(shape, str | int | float):

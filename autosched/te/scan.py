@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autosched.errors import InvalidTypeError, InvalidValueError
+from autosched.errors import InvalidTypeError, InvalidValueError, refuse
 from autosched.ir.node import IGNORED
 from autosched.te.tensor import OpaqueOperation, PlaceholderOp, Tensor
 from autosched.tir import expr as E
@@ -73,7 +73,8 @@ def scan(
     update = te.compute((m, n), lambda t, i: state[t - 1, i] + X[t, i])
     cumsum = te.scan(init, update, state, inputs=[X])
     """
-    del tag, attrs
+    refuse("scan", attrs=attrs)
+    del tag
     starts, steps, states = (
         _tensors("init", init),
         _tensors("update", update),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autosched.errors import InvalidTypeError, InvalidValueError, ScheduleError
+from autosched.errors import InvalidTypeError, InvalidValueError, ScheduleError, refuse
 from autosched.te.tensor import ComputeOp, Operation, Tensor
 from autosched.tir import expr as E
 from autosched.tir.axis import REDUCE, SPATIAL, IterVar, Range
@@ -293,11 +293,11 @@ class Stage:
 
     def env_threads(self, threads: IterVar | Sequence[IterVar]) -> None:
         """Launch threads around the stage: only where a device back end uses them."""
-        del threads
+        refuse("env_threads", hint="bind the axes", threads=threads)
 
     def set_store_predicate(self, predicate: Any) -> None:
         """Restrict which threads store: only where a device back end uses them."""
-        del predicate
+        refuse("set_store_predicate", hint="rfactor sums by several threads", predicate=predicate is not None)
 
 
 def _axis(name: str, extent: PrimExpr, kind: str) -> IterVar:

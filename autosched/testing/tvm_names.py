@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import copy
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from autosched.errors import InvalidTypeError, InvalidValueError
 from autosched.runtime import Device, device, enabled
 
 
@@ -19,29 +22,38 @@ def enabled_targets() -> list[tuple[str, Device]]:
     return [(name, device(name)) for name in ("llvm", "cuda") if device_enabled(name)]
 
 
-def _mark(condition: bool, reason: str) -> Callable[..., Any]:
+def _mark(kind: str, reason: str) -> Callable[..., Any]:
+    """A decorator of tests that are skipped where a kind of device is missing."""
+
     def mark(*functions: Any) -> Any:
         import pytest
 
-        marker = pytest.mark.skipif(not condition, reason=reason)
+        marker = pytest.mark.skipif(not device_enabled(kind), reason=reason)
         return marker(functions[0]) if functions else [marker]
 
     return mark
 
 
-requires_llvm = _mark(True, "needs LLVM")
-requires_cuda = _mark(False, "needs CUDA")
-requires_gpu = _mark(False, "needs a GPU")
-requires_opencl = _mark(False, "needs OpenCL")
-requires_vulkan = _mark(False, "needs Vulkan")
-requires_metal = _mark(False, "needs Metal")
+requires_llvm = _mark("llvm", "needs LLVM")
+requires_cuda = requires_gpu = _mark("cuda", "needs a CUDA device")
+requires_opencl = _mark("opencl", "needs OpenCL")
+requires_vulkan = _mark("vulkan", "needs Vulkan")
+requires_metal = _mark("metal", "needs Metal")
 
 
-def parameter(*values: Any, ids: Sequence[str] | None = None, by_dict: Any = None) -> Any:
-    """A fixture with these values."""
+def parameter(*values: Any, ids: Sequence[str] | None = None, by_dict: Mapping[str, Any] | None = None) -> Any:
+    """A fixture with these values; `by_dict` gives them with their names in reports.
+
+    Raises InvalidTypeError for both kinds of values, and for names beside `by_dict`.
+    """
     import pytest
 
-    @pytest.fixture(params=list(by_dict.values()) if by_dict else list(values), ids=ids)
+    if by_dict is not None:
+        if values or ids:
+            raise InvalidTypeError("parameter takes values and ids, or by_dict")
+        values, ids = tuple(by_dict.values()), list(by_dict)
+
+    @pytest.fixture(params=list(values), ids=ids)
     def fixture(request: Any) -> Any:
         return request.param
 
@@ -49,15 +61,52 @@ def parameter(*values: Any, ids: Sequence[str] | None = None, by_dict: Any = Non
 
 
 def parameters(*rows: Sequence[Any], ids: Sequence[str] | None = None) -> Any:
-    """One fixture for each column of the rows."""
-    return tuple(parameter(*column, ids=ids) for column in zip(*rows, strict=True))
+    """One fixture for each column of the rows; a test that takes several gets the rows, not all combinations.
+
+    `pytest_plugins = ["autosched.testing.plugin"]` in conftest.py brings them together; using them without it fails.
+    """
+    import pytest
+
+    group = object()
+
+    def column(index: int) -> Any:
+        def fixture(request: Any) -> Any:
+            if not hasattr(request, "param"):
+                pytest.fail('testing.parameters needs pytest_plugins = ["autosched.testing.plugin"] in conftest.py')
+            return request.param
+
+        fixture.row_group, fixture.row_values, fixture.row_ids = (  # type: ignore[attr-defined]
+            group, [row[index] for row in rows], ids,
+        )  # fmt: skip
+        return pytest.fixture(fixture)
+
+    widths = {len(row) for row in rows}
+    if len(widths) != 1:
+        raise InvalidValueError(f"parameters: rows of {sorted(widths)} values", hint="give rows of one length")
+    return tuple(column(index) for index in range(widths.pop()))
 
 
 def fixture(func: Any = None, *, cache_return_value: bool = False) -> Any:
-    """A fixture."""
+    """A fixture; with `cache_return_value` it runs once for equal arguments, and each test gets a copy."""
     import pytest
 
-    return pytest.fixture(func) if func is not None else lambda f: pytest.fixture(f)
+    def decorate(function: Any) -> Any:
+        return pytest.fixture(_cached(function) if cache_return_value else function)
+
+    return decorate if func is None else decorate(func)
+
+
+def _cached(function: Any) -> Any:
+    known: dict[str, Any] = {}
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        key = repr((args, sorted(kwargs.items())))
+        if key not in known:
+            known[key] = function(*args, **kwargs)
+        return copy.deepcopy(known[key])
+
+    return call
 
 
 def parametrize_targets(*targets: Any) -> Any:

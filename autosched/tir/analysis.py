@@ -182,10 +182,13 @@ def has_if_then_else(stmt: Any) -> bool:
 
 
 def is_pure_function(func: PrimFunc, assert_on_error: bool = False) -> bool:
-    """Whether a function writes none of its arguments."""
+    """Whether a function writes none of its arguments. Raises VerifyError where it does, with `assert_on_error`."""
     (only,) = _funcs("is_pure_function", func)
     own = set(only.buffers)
-    return not any(isinstance(x, BufferStore) and x.buffer in own for x in walk(only.body))
+    pure = not any(isinstance(x, BufferStore) and x.buffer in own for x in walk(only.body))
+    if assert_on_error and not pure:
+        raise VerifyError("the function writes its arguments", where=str(only.attrs.get("global_symbol", "")))
+    return pure
 
 
 def find_anchor_block(mod: IRModule) -> Block | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
-from autosched.errors import InvalidTypeError, InvalidValueError
+from autosched.errors import InvalidTypeError, InvalidValueError, refuse
 from autosched.ir import printing
 from autosched.ir.node import IGNORED, Node
 from autosched.tir.dtypes import check_dtype, is_int
@@ -80,7 +80,12 @@ class Buffer(Node):
         self, access_mask: Any, ptr_type: str = "handle", content_lanes: int = 1, offset: Any = 0, extent: Any = None
     ) -> PrimExpr:
         """A pointer to the buffer's memory for a call of outside code; access_mask "r", "w" or "rw"."""
-        del ptr_type, content_lanes
+        refuse(
+            "access_ptr",
+            hint="vectorize the loop instead",
+            content_lanes=content_lanes != 1,
+            ptr_type=ptr_type != "handle",
+        )
         mask = access_mask if isinstance(access_mask, int) else sum({"r": 1, "w": 2}[c] for c in access_mask)
         size: PrimExpr = IntImm(1)
         for n in self.shape:
@@ -192,7 +197,13 @@ def decl_buffer(
     axis_separators: Sequence[int] | None = None, span: Any = None,
 ) -> Buffer:  # fmt: skip
     """A buffer; float32 by default. Raises TypeError and ValueError for a shape or dtype that is none."""
-    del data, buffer_type, span
+    refuse(
+        "decl_buffer",
+        hint="match_buffer names a part of another",
+        data=data is not None,
+        buffer_type=buffer_type not in ("", "default"),
+    )
+    del span
     if not isinstance(name, str):
         raise InvalidTypeError(f"decl_buffer: name is a {type(name).__name__}, expected a string")
     if scope and scope.split(".")[0] not in _SCOPES:

@@ -13,16 +13,17 @@ from autosched.tir.functor import rewrite
 
 Rule = Callable[[Any], Any]
 _RULES: dict[tuple[str, str], tuple[int, Rule]] = {}  # (intrinsic, kind of target) -> (level, rule)
-_ATTRS: dict[tuple[str, str], Any] = {}
+_ATTRS: dict[tuple[str, str], tuple[int, Any]] = {}  # (intrinsic, key) -> (level, value)
 
 
 def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Any:
-    """Note an attribute of an intrinsic; with a value of None a decorator of a function."""
+    """Note an attribute of an intrinsic, unless one of a higher level is; with a value of None a decorator."""
     if not isinstance(op_name, str) or not isinstance(attr_key, str):
         raise InvalidTypeError("register_op_attr takes the operator's and the attribute's names")
 
     def register(v: Any) -> Any:
-        _ATTRS[op_name, attr_key] = v
+        if level >= _ATTRS.get((op_name, attr_key), (level, v))[0]:
+            _ATTRS[op_name, attr_key] = (level, v)
         return v
 
     return register if value is None else register(value)

@@ -168,7 +168,7 @@ class IRBuilder:
         """Memory for what follows."""
         from autosched.tir.buffer import decl_buffer
 
-        buffer = decl_buffer(shape, dtype, name, scope=scope)
+        buffer = decl_buffer(shape, dtype, name, scope=scope, axis_separators=axis_separators)
         self.emit(lambda body: Allocate(buffer, body, FrozenDict()))
         return BufferVar(self, buffer)
 

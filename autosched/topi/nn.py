@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autosched.errors import InvalidValueError
+from autosched.errors import InvalidValueError, ShapeError
 from autosched.te import Tensor
-from autosched.topi.broadcast import add
+from autosched.topi.broadcast import add, cast
 from autosched.topi.conv2d import conv2d as conv2d_general
 from autosched.topi.linear import matmul as matmul
 from autosched.topi.manipulate import pad as pad
@@ -33,6 +33,11 @@ def _sides(padding: int | Sequence[int]) -> tuple[int, int, int, int]:
     return top, left, bottom, right
 
 
+def _converted(dtype: str | None, *tensors: Tensor) -> list[Tensor]:
+    """Tensors in the dtype that a product is summed in, where one is given."""
+    return [cast(t, dtype) if dtype and t.dtype != dtype else t for t in tensors]
+
+
 def conv2d(
     data: Tensor,
     kernel: Tensor,
@@ -42,8 +47,8 @@ def conv2d(
     layout: str = "NCHW",
     out_dtype: str | None = None,
 ) -> Tensor:
-    """2-D convolution [N, C, H, W] * [O, C, KH, KW]."""
-    del out_dtype
+    """2-D convolution [N, C, H, W] * [O, C, KH, KW], of values converted to `out_dtype`."""
+    data, kernel = _converted(out_dtype, data, kernel)
     return conv2d_general(data, kernel, _pair(strides), _sides(padding), _pair(dilation), 1, layout, layout)
 
 
@@ -87,7 +92,10 @@ def batch_matmul(
     """tensor_a [B, M, K] times tensor_b [B, N, K], which is transposed by default."""
     a = transpose(tensor_a, (0, 2, 1)) if transpose_a else tensor_a
     b = transpose(tensor_b, (0, 2, 1)) if transpose_b else tensor_b
-    return matmul(a, b, out_dtype)
+    product = matmul(a, b, out_dtype)
+    if oshape is not None and tuple(int(n) for n in oshape) != int_shape(product):
+        raise ShapeError(f"batch_matmul: oshape {tuple(oshape)}, and the result is of shape {int_shape(product)}")
+    return product
 
 
 def pool2d(
@@ -113,21 +121,22 @@ def depthwise_conv2d_nchw(
     Input: Tensor, Filter: Tensor, stride: int | Sequence[int], padding: int | Sequence[int],  # noqa: N803
     dilation: int | Sequence[int], out_dtype: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """Depthwise 2-D convolution [N, C, H, W] * [C, 1, KH, KW]."""
-    del out_dtype
-    groups = int_shape(Input)[1]
-    channels, multiplier, *kernel = int_shape(Filter)
-    weight = reshape(Filter, (channels * multiplier, 1, *kernel)) if multiplier != 1 else Filter
-    return conv2d_general(Input, weight, _pair(stride), _sides(padding), _pair(dilation), groups, "NCHW", "NCHW")
+    """Depthwise 2-D convolution [N, C, H, W] * [C, 1, KH, KW], of values converted to `out_dtype`."""
+    data, weight = _converted(out_dtype, Input, Filter)
+    groups = int_shape(data)[1]
+    channels, multiplier, *kernel = int_shape(weight)
+    if multiplier != 1:
+        weight = reshape(weight, (channels * multiplier, 1, *kernel))
+    return conv2d_general(data, weight, _pair(stride), _sides(padding), _pair(dilation), groups, "NCHW", "NCHW")
 
 
 def group_conv2d_nchw(
     Input: Tensor, Filter: Tensor, stride: int | Sequence[int], padding: int | Sequence[int],  # noqa: N803
     dilation: int | Sequence[int], groups: int, out_dtype: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """2-D convolution of groups of channels."""
-    del out_dtype
-    return conv2d_general(Input, Filter, _pair(stride), _sides(padding), _pair(dilation), groups, "NCHW", "NCHW")
+    """2-D convolution of groups of channels, of values converted to `out_dtype`."""
+    data, weight = _converted(out_dtype, Input, Filter)
+    return conv2d_general(data, weight, _pair(stride), _sides(padding), _pair(dilation), groups, "NCHW", "NCHW")
 
 
 def conv2d_nhwc(

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from autosched.errors import refuse
+
 Array = Any  # of NumPy
 
 
@@ -108,8 +110,19 @@ def poolnd_python(
     padding_before: Sequence[int], padding_after: Sequence[int], pool_type: str, count_include_pad: bool = True,
     ceil_mode: bool = False, dtype: str = "float32", layout: str = "NCHW",
 ) -> Array:  # fmt: skip
-    """Maxima ("max") or means ("avg") of windows of the last dimensions."""
+    """Maxima ("max") or means ("avg") of windows of the last dimensions; with ceil_mode of those that begin inside.
+
+    Raises ValueError for a layout whose channels come last, or in blocks.
+    """
+    refuse("poolnd_python", hint="use the plain layout", layout=layout not in ("NCW", "NCHW", "NCDHW"))
     rank = len(kernel)
+    if ceil_mode:
+        padding_after = [
+            after + max(0, -(n + before + after - (k - 1) * d - 1) % s)
+            for n, before, after, k, d, s in zip(
+                np_data.shape[-rank:], padding_before, padding_after, kernel, dilation, strides, strict=True
+            )
+        ]
     sides = [(0, 0)] * (np_data.ndim - rank) + list(zip(padding_before, padding_after, strict=True))
     outside = -np.inf if pool_type == "max" and np_data.dtype.kind == "f" else 0
     spatial = tuple(range(np_data.ndim - rank, np_data.ndim))
@@ -147,7 +160,7 @@ def batch_norm(
     x: Array, gamma: Array, beta: Array, moving_mean: Array, moving_var: Array, axis: int = 1,
     epsilon: float = 1e-5, center: bool = True, scale: bool = True, training: bool = False, momentum: float = 0.1,
 ) -> list[Array]:  # fmt: skip
-    """[normalised x, the mean, the variance]."""
+    """[normalised x, the moving mean, the moving variance]; in training these follow the batch's by `momentum`."""
     shape = [1] * x.ndim
     shape[axis] = x.shape[axis]
     others = tuple(i for i in range(x.ndim) if i != axis % x.ndim)
@@ -155,6 +168,9 @@ def batch_norm(
     result = (x - mean.reshape(shape)) / np.sqrt(variance.reshape(shape) + epsilon)
     result = result * gamma.reshape(shape) if scale else result
     result = result + beta.reshape(shape) if center else result
+    if training:
+        moving_mean = (1 - momentum) * moving_mean + momentum * mean
+        moving_var = (1 - momentum) * moving_var + momentum * variance
     return [result, moving_mean, moving_var]
 
 

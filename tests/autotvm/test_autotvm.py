@@ -171,3 +171,37 @@ def test_a_candidate_that_crashes_costs_itself(task: autotvm.task.Task) -> None:
     runner._worker.timeout_s = 0.3
     (late,) = runner.run([inp], [built])
     assert late.error_no == autotvm.MeasureErrorNo.RUN_TIMEOUT and "within" in late.costs[0]
+
+
+def test_builders_and_runners_of_one_s_own() -> None:
+    from autosched.autotvm.measure import Builder, Runner, create_measure_batch
+
+    class OwnBuilder(Builder):
+        def build(self, measure_inputs):  # type: ignore[no-untyped-def]
+            return [("built", i, self.build_kwargs) for i in measure_inputs]
+
+    class OwnRunner(Runner):
+        def get_build_kwargs(self):  # type: ignore[no-untyped-def]
+            return {"speed": 3}
+
+        def run(self, measure_inputs, build_results):  # type: ignore[no-untyped-def]
+            return [(self.task, built) for built in build_results]
+
+    option = autotvm.measure_option(OwnBuilder(n_parallel=2), OwnRunner())
+    batch = create_measure_batch("task", option)
+    assert batch.n_parallel == 2
+    assert batch([7]) == [("task", ("built", 7, {"speed": 3}))]
+
+
+@pytest.mark.parametrize(
+    ("make", "option"),
+    [
+        (lambda: autotvm.LocalBuilder(build_func="ndk"), "build_func"),
+        (lambda: autotvm.LocalBuilder(build_kwargs={"a": 1}), "build_kwargs"),
+        (lambda: autotvm.LocalBuilder(runtime="crt"), "runtime"),
+        (lambda: autotvm.LocalRunner(module_loader=print), "module_loader"),
+    ],
+)
+def test_options_that_are_not_available_are_named(make, option: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(ValueError, match=option):
+        make()

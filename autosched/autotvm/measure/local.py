@@ -6,7 +6,7 @@ import os
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,56 @@ import numpy as np
 from autosched import driver
 from autosched.autotvm.measure.types import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
 from autosched.autotvm.task.space import InstantiationError
-from autosched.errors import AutoschedError, InvalidValueError, TVMError
+from autosched.errors import AutoschedError, InvalidValueError, TVMError, refuse
 from autosched.runtime import array, cpu, load_module
 from autosched.task import Status
 from autosched.tuner.measure.single import SingleWorker
 
 
-class LocalBuilder:
+class Builder:
+    """What builds configurations: a subclass has `build`.
+
+    timeout     seconds for one;   n_parallel  how many make a batch
+    """
+
+    def __init__(self, timeout: float = 10, n_parallel: int | None = None):
+        self.timeout, self.n_parallel = timeout, n_parallel or os.cpu_count() or 1
+        self.build_kwargs: dict[str, Any] = {}
+        self.task: Any = None
+
+    def set_task(self, task: Any, build_kwargs: Mapping[str, Any] | None = None) -> None:
+        """Say what comes next, and what the runner asks of builds (`Runner.get_build_kwargs`)."""
+        self.task, self.build_kwargs = task, dict(build_kwargs or {})
+
+    def build(self, measure_inputs: Sequence[MeasureInput]) -> list[BuildResult]:
+        """Build configurations; an error is a result."""
+        raise NotImplementedError
+
+
+class Runner:
+    """What runs built configurations: a subclass has `run`.
+
+    timeout     seconds for one;   n_parallel  how many run at once
+    """
+
+    def __init__(self, timeout: float = 5, n_parallel: int | None = None):
+        self.timeout, self.n_parallel = timeout, n_parallel or os.cpu_count() or 1
+        self.task: Any = None
+
+    def set_task(self, task: Any) -> None:
+        """Say what comes next."""
+        self.task = task
+
+    def get_build_kwargs(self) -> Mapping[str, Any]:
+        """What builds need for this runner."""
+        return {}
+
+    def run(self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[BuildResult]) -> list[MeasureResult]:
+        """Run what was built; an error is a result."""
+        raise NotImplementedError
+
+
+class LocalBuilder(Builder):
     """Builds configurations in this process.
 
     timeout, n_parallel, build_kwargs, build_func, do_fork, runtime  TVM's; a batch is `n_parallel` configurations
@@ -30,11 +73,14 @@ class LocalBuilder:
         self, timeout: float = 10, n_parallel: int | None = None, build_kwargs: Any = None,
         build_func: str | Callable[..., Any] = "default", do_fork: bool = False, runtime: Any = None,
     ):  # fmt: skip
-        del do_fork, runtime
+        refuse(
+            "LocalBuilder", hint="tvm.build compiles on this machine", build_func=build_func != "default",
+            runtime=str(getattr(runtime, "name", runtime or "cpp")) != "cpp", build_kwargs=build_kwargs,
+        )  # fmt: skip
+        del do_fork
         if isinstance(build_func, str) and build_func not in ("default", "ndk"):
             raise InvalidValueError(f"Invalid build_func {build_func}")
-        self.timeout, self.n_parallel = timeout, n_parallel or os.cpu_count() or 1
-        self.build_kwargs = dict(build_kwargs or {})
+        super().__init__(timeout, n_parallel)
 
     def build(self, measure_inputs: Sequence[MeasureInput]) -> list[BuildResult]:
         """Build configurations; an error is a result."""
@@ -54,7 +100,7 @@ class LocalBuilder:
         return BuildResult(module, args, None, MeasureErrorNo.NO_ERROR, time.time() - start)
 
 
-class LocalRunner:
+class LocalRunner(Runner):
     """Runs built configurations on random arguments in a worker process: what crashes or hangs costs itself alone.
 
     timeout                        seconds for one configuration
@@ -66,8 +112,9 @@ class LocalRunner:
         self, timeout: float = 10, number: int = 4, repeat: int = 3, min_repeat_ms: float = 0,
         cooldown_interval: float = 0.1, enable_cpu_cache_flush: bool = False, module_loader: Any = None,
     ):  # fmt: skip
-        del module_loader
-        self.timeout, self.number, self.repeat = timeout, number, repeat
+        refuse("LocalRunner", module_loader=module_loader is not None)
+        super().__init__(timeout, 1)
+        self.number, self.repeat = number, repeat
         self.min_repeat_ms, self.cooldown_interval = min_repeat_ms, cooldown_interval
         self.flush = "cache_flush_cpu_non_first_arg" if enable_cpu_cache_flush else ""
         self._worker = SingleWorker(f"{__name__}:RunRole", timeout)
@@ -123,6 +170,7 @@ class RPCRunner(LocalRunner):
     def __init__(self, key: str, host: str, port: int, priority: int = 1, timeout: float = 10, n_parallel: Any = None,
                  number: int = 4, repeat: int = 3, min_repeat_ms: float = 0, cooldown_interval: float = 0.1,
                  enable_cpu_cache_flush: bool = False, module_loader: Any = None):  # fmt: skip
+        refuse("RPCRunner", module_loader=module_loader is not None)
         super().__init__(timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush)
         self.key, self.host, self.port, self.priority, self.n_parallel = key, host, port, priority, n_parallel
 
@@ -160,8 +208,11 @@ def measure_option(builder: Any, runner: Any) -> dict[str, Any]:
 
 def create_measure_batch(task: Any, option: dict[str, Any]) -> Callable[[Sequence[MeasureInput]], list[MeasureResult]]:
     """A function that builds and runs configurations; its `n_parallel` is the size of a batch."""
-    del task
     builder, runner = option["builder"], option["runner"]
+    if isinstance(runner, Runner):
+        runner.set_task(task)
+    if isinstance(builder, Builder):
+        builder.set_task(task, runner.get_build_kwargs() if isinstance(runner, Runner) else None)
 
     def measure_batch(inputs: Sequence[MeasureInput]) -> list[MeasureResult]:
         results: list[MeasureResult] = runner.run(inputs, builder.build(inputs))

@@ -7,8 +7,7 @@ from autosched.autotvm.task.dispatcher import (
     ApplyConfig, ApplyFixedConfig, ApplyGraphBest, ApplyHistoryBest, DispatchContext, EmptyContext, FallbackContext,
     clear_fallback_cache,
 )  # fmt: skip
+from autosched.autotvm.task.extract import extract_from_multiple_program, extract_from_program
 from autosched.autotvm.task.flop import compute_flop
 from autosched.autotvm.task.space import ConfigEntity, ConfigSpace, FallbackConfigEntity
-from autosched.autotvm.task.task import (
-    Task, create, extract_from_multiple_program, extract_from_program, get_config, template,
-)  # fmt: skip
+from autosched.autotvm.task.task import Task, create, get_config, template

@@ -12,8 +12,6 @@ from autosched.autotvm.task.context import ApplyConfig, DispatchContext
 from autosched.autotvm.task.flop import compute_flop
 from autosched.autotvm.task.space import ConfigSpace
 from autosched.errors import InvalidTypeError, InvalidValueError
-from autosched.ir import IRModule
-from autosched.ir.node import Node
 from autosched.target import Target
 
 TASK_TABLE: dict[str, Callable[..., Any]] = {}
@@ -128,20 +126,3 @@ def create(task_name: str, args: Sequence[Any], target: Any, target_host: Any = 
     task.config_space = space
     task.flop = space.flop or compute_flop(sch)
     return task
-
-
-def extract_from_program(mod: Any, params: Any, target: Any, target_host: Any = None, ops: Any = None) -> list[Task]:
-    """AutoTVM's tasks of a model: none, as its operators have templates of our own, which `autosched.tune` tunes."""
-    if not isinstance(mod, IRModule | Node):
-        raise InvalidTypeError(f"extract_from_program takes an IRModule or its function, not {type(mod).__name__}")
-    del mod, params, ops
-    Target.canon_target_and_host(target, target_host)
-    return []
-
-
-def extract_from_multiple_program(
-    mods: Sequence[Any], params: Any, target: Any, target_host: Any = None, ops: Any = None
-) -> list[Task]:
-    """AutoTVM's tasks of several models; see `extract_from_program`."""
-    del mods
-    return extract_from_program(None, params, target, target_host, ops)

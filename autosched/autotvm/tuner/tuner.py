@@ -152,9 +152,10 @@ class Tuner:
                 logger.warning("Too many errors happen in the tuning. Switching to debug mode.")
 
     def load_history(self, data_set: Iterable[tuple[MeasureInput, MeasureResult]], min_seed_records: int = 500) -> None:
-        """Learn from measurements of earlier runs."""
-        del min_seed_records
+        """Learn from measurements of earlier runs; of those without errors alone where they are `min_seed_records`."""
         pairs = [(inp, res) for inp, res in data_set if inp.config.index is not None]
+        valid = [(inp, res) for inp, res in pairs if res.error_no == 0]
+        pairs = valid if len(valid) >= min_seed_records else pairs
         known = [(i, r) for i, r in pairs if 0 <= i.config.index < len(self.task.config_space)]
         self.update([i for i, _ in known], [r for _, r in known])
 

@@ -172,7 +172,7 @@ class DeviceEmitter(TileEmitter):
         self.places[buffer] = Place(pointer, tuple(strides), True, False)
         self.slots[id(stmt)] = (stmt, self.places[buffer])
 
-    def row_bytes(self, place: Place, at: Affine, item: int) -> int:
+    def row_bytes(self, at: Affine, item: int) -> int:
         """How well an address is proven to be aligned, at most to a whole vector."""
         return math.gcd(VECTOR_BYTES, item * math.gcd(at.const, *(c for _, c, _ in at.terms)))
 
@@ -188,7 +188,7 @@ class DeviceEmitter(TileEmitter):
 
     def load_row(self, dtype: str, place: Place, at: Affine, align: int) -> Any:
         vector = memory_type(dtype, self.lanes)
-        align = self.row_bytes(place, at, align)
+        align = self.row_bytes(at, align)
         start = self.address(place, at.without_lane())
         if place.is_local:
             return self.local_row(place, at, vector)
@@ -212,7 +212,7 @@ class DeviceEmitter(TileEmitter):
                 element = self.builder.extract_element(value, I32(lane))
                 self.builder.store(element, self.address(place, Affine(at.const + lane, at.terms)))
             return
-        align = self.row_bytes(place, at, align)
+        align = self.row_bytes(at, align)
         words = _words(value.type, align)
         if words is not value.type:
             value = self.builder.bitcast(value, words)

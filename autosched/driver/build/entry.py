@@ -13,7 +13,7 @@ from autosched.driver.build.report import BuildReport
 from autosched.driver.build.positions import with_positions
 from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
 from autosched.driver.options import RUN_AS
-from autosched.errors import TargetError, UsageError
+from autosched.errors import TargetError, UsageError, refuse
 from autosched.ir import IRModule
 from autosched.ir.module import check_symbols
 from autosched.runtime import Executable
@@ -60,7 +60,7 @@ def build(
               IndexOutOfRangeError that names the access, its index, the kernel and its configuration
     Raises    TargetError, RecordError, UsageError for what cannot be used.
     """
-    del runtime  # accepted for TVM's sake
+    refuse("build", hint="leave it out: there is one", runtime=str(getattr(runtime, "name", runtime or "cpp")) != "cpp")
     if binds:
         raise UsageError("binds: buffers of the caller's own are not available", hint="leave it out")
     if isinstance(args, str | Target) and target is None:  # build(mod, "cpu"), TVM's order for modules

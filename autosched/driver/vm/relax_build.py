@@ -13,7 +13,7 @@ from autosched.driver.build.sizes import BuiltSizes
 from autosched.driver.build.symbolic import refuse_to_compile
 from autosched.driver.settings import resolve_target
 from autosched.driver.vm.build_vm import build_vm
-from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, UsageError
+from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, UsageError, refuse
 from autosched.ir import GlobalVar, IRModule, walk
 from autosched.ir.module import check_symbols
 from autosched.ir.transform import Pass
@@ -56,6 +56,7 @@ def build_relax(
     Raises          TypeError for what is no module; ValueError for an unknown pipeline; TargetError where there is no
                     code generator
     """
+    refuse("relax.build", hint="BindParams binds arguments, set_input gives them", params=params, system_lib=system_lib)
     if isinstance(mod, Function | PrimFunc):
         mod = IRModule({"main": mod})
     if not isinstance(mod, IRModule):

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from autosched.errors import InvalidTypeError, InvalidValueError
+from autosched.errors import InvalidTypeError, InvalidValueError, refuse
 from autosched.frontend.nn import spec as S
 from autosched.frontend.nn.core import METHODS, Module, Parameter, Tensor, dims, unwrap
 from autosched.ir.module import IRModule
 from autosched.lazy_names import hook
 from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import PrimValue, Tuple, TupleGetItem, Var
+from autosched.relax.pipeline import get_pipeline
 from autosched.relax.struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
 from autosched.relax.transform import BindParams
 from autosched.tir.expr import IntImm
@@ -33,6 +34,7 @@ def export_tvm(
     returns       the IRModule, whose functions take the inputs, then all parameters; and the parameters by dotted name
     Raises        ValueError for unknown methods, TypeError for a spec or result that is no type or tensor.
     """
+    refuse("export_tvm", allow_extern=allow_extern)
     if debug:
         raise InvalidValueError("debug=True is not supported: a model cannot print while it runs")
     parameters = list(module.named_parameters())
@@ -134,7 +136,10 @@ def jit(module: Any, spec: Mapping[str, Any], device: Any, pipeline: Any, out_fo
     for method in spec:
         one = IRModule({"main": exported[method].with_attr("global_symbol", "main")})
         one = IRModule({**{gv: f for gv, f in exported.functions.items() if gv.name not in spec}, **one.functions})
-        methods[method] = build(BindParams("main", values)(one), target=str(device))
+        bound = BindParams("main", values)(one)
+        if pipeline not in (None, "default", "default_build"):  # what every build does
+            bound = (get_pipeline(pipeline) if isinstance(pipeline, str) else pipeline)(bound)
+        methods[method] = build(bound, target=str(device))
     return JitModule(methods, out_format)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from autosched.errors import refuse
 from autosched.relax.dpl.pattern import (
     AttrPattern,
     CallPattern,
@@ -95,6 +96,7 @@ def _inputs(args: Sequence[DFPattern] | TuplePattern | None) -> DFPattern:
 
 def is_call_tir(func_name: str, args: Any = None, tir_vars: Any = None) -> CallPattern:
     """A call_tir of the PrimFunc of that name."""
+    refuse("is_call_tir", tir_vars=tir_vars is not None)
     return CallPattern(ExprPattern(CALL_TIR), [GlobalVarPattern(func_name), _inputs(args)], True)
 
 

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from autosched.errors import InvalidTypeError, InvalidValueError
+from autosched.errors import InvalidTypeError, InvalidValueError, refuse
 from autosched.ir.module import GlobalVar
 from autosched.ir.structural import structural_equal
 from autosched.lazy_names import resolve
@@ -262,6 +262,7 @@ class CallPattern(DFPattern):
         self, op: DFPattern, args: Sequence[DFPattern] | None, varg_default_wildcard: bool = False,
         add_constraint: bool = True,
     ):  # fmt: skip
+        refuse("CallPattern", hint="a call is constrained by its arguments", add_constraint=not add_constraint)
         self.op, self.args, self.open = op, None if args is None else tuple(args), varg_default_wildcard
         for a in self.args or ():
             if not isinstance(a, DFPattern):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -23,6 +24,7 @@ from autosched.tir.function import PrimFunc
 from autosched.tir.functor import rewrite
 from autosched.tir.stmt import Block
 
+_log = logging.getLogger("autosched.relax")
 LegalizeRule = Callable[[BlockBuilder, Call], Expr]
 
 
@@ -132,8 +134,23 @@ def LegalizeOps(  # noqa: N802
     skip_ops: Collection[str] | None = None,
     enable_warning: bool = False,
 ) -> Pass:
-    """See `legalize_ops`; `enable_warning` is accepted for TVM's signature."""
-    return graph_pass("LegalizeOps")(lambda module: legalize_ops(module, customize_legalize_map, skip_ops or ()))
+    """See `legalize_ops`; with `enable_warning` operators that stay are logged."""
+
+    def legalize(module: IRModule) -> IRModule:
+        result = legalize_ops(module, customize_legalize_map, skip_ops or ())
+        if enable_warning:
+            _warn_of_operators(result)
+        return result
+
+    return graph_pass("LegalizeOps")(legalize)
+
+
+def _warn_of_operators(module: IRModule) -> None:
+    """Log the operators that have no loops yet."""
+    for gv, function in module.functions.items():
+        for b in function.bindings() if isinstance(function, Function) else ():
+            if isinstance(b.value, Call) and definition_of(b.value) is not None:
+                _log.warning("LegalizeOps: %s stays an operator in '%s'", b.value.op_name, gv.name)
 
 
 def LegalizeKernels() -> Pass:  # noqa: N802

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from autosched.errors import refuse
 from autosched.frontend.onnx import from_onnx as import_onnx
 from autosched.ir import IRModule
 from autosched.relay.frontend.params import named_params
@@ -25,6 +26,6 @@ def from_onnx(
     shape          sizes of inputs by name
     freeze_params  weights become constants and the parameters are empty; else they are parameters of `main`
     """
-    del convert_config, export_node_renamed_model_path
+    refuse("from_onnx", convert_config=convert_config, export_node_renamed_model_path=export_node_renamed_model_path)
     mod = import_onnx(model, dict(shape or {}) or None, dtype, opset, keep_params_in_input=not freeze_params)
     return named_params(mod)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from autosched.errors import ImportModelError, InvalidTypeError
+from autosched.errors import ImportModelError, InvalidTypeError, refuse
 from autosched.ir import IRModule
 from autosched.relax import Var
 from autosched.relay.expr import Function, GraphFunction, call
@@ -28,7 +28,10 @@ def from_pytorch(
     input_infos    (name, shape) or (name, (shape, dtype)) per input
     Raises         ImportModelError naming what cannot be imported
     """
-    del custom_convert_map, use_parser_friendly_name, keep_quantized_weight, export_renamed_c_graph_path
+    refuse(
+        "from_pytorch", custom_convert_map=custom_convert_map, use_parser_friendly_name=use_parser_friendly_name,
+        keep_quantized_weight=keep_quantized_weight, export_renamed_c_graph_path=export_renamed_c_graph_path,
+    )  # fmt: skip
     inputs = [_input(info, default_dtype) for info in input_infos]
     program = _exported(script_module, inputs)
     from autosched.frontend.torch import from_exported_program

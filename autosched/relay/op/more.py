@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from autosched.errors import ShapeError, refuse
 from autosched.relax import Expr, op
 from autosched.relax.expr import Op
 from autosched.relax.op.registry import OPERATORS
@@ -58,11 +61,22 @@ def gather(data: Any, axis: int, indices: Any) -> Expr:
 
 
 def gather_nd(data: Any, indices: Any, batch_dims: int = 0, index_rank: Any = None) -> Expr:
-    """Elements at positions whose coordinates stand along the first axis."""
-    del batch_dims, index_rank
+    """Elements at positions whose coordinates stand along the first axis.
+
+    batch_dims  so many first axes of the data are those of the positions: each batch is looked up in its own data
+    Raises      ShapeError where the positions have not `index_rank` coordinates, or other batches than the data
+    """
     x = unwrap(indices)
-    ndim = info(x).ndim
-    return op.gather_nd(unwrap(data), op.permute_dims(x, [*range(1, ndim), 0]))
+    coordinates, *places = info(x).static_shape
+    if index_rank is not None and int(index_rank) != coordinates:
+        raise ShapeError(f"gather_nd: index_rank {index_rank}, and the positions have {coordinates} coordinates")
+    if batch_dims:
+        batches = info(unwrap(data)).static_shape[:batch_dims]
+        if tuple(places[:batch_dims]) != tuple(batches):
+            raise ShapeError(f"gather_nd: positions for batches {places[:batch_dims]}, data for {list(batches)}")
+        own = np.indices(places)[:batch_dims].astype(info(x).dtype)
+        x = op.concat([const(own), x], 0)
+    return op.gather_nd(unwrap(data), op.permute_dims(x, [*range(1, info(x).ndim), 0]))
 
 
 def scatter_elements(data: Any, indices: Any, updates: Any, axis: int = 0, reduction: str = "update") -> Expr:
@@ -101,8 +115,8 @@ def sort(data: Any, axis: int = -1, is_ascend: bool = True) -> Expr:
 
 
 def argsort(data: Any, valid_count: Any = None, axis: int = -1, is_ascend: bool = True, dtype: str = "int32") -> Expr:
-    """The positions in order along an axis."""
-    del valid_count
+    """The positions in order along an axis. Raises ValueError for valid_count."""
+    refuse("argsort", hint="slice the data to what is valid", valid_count=valid_count is not None)
     return op.argsort(unwrap(data), axis, not is_ascend, dtype)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from autosched.errors import InvalidValueError
+from autosched.errors import InvalidValueError, ShapeError, refuse
 from autosched.relax import Expr, op
+from autosched.relax.op.conv_nd import several
 from autosched.relay.expr import unwrap
 from autosched.relay.op.nn import Pair, avg_pool2d, max_pool2d
 from autosched.relay.op.tensor import info
@@ -17,8 +18,12 @@ def conv1d(
     channels: int | None = None, kernel_size: Any = None, data_layout: str = "NCW", kernel_layout: str = "OIW",
     out_layout: str = "", out_dtype: str = "",
 ) -> Expr:  # fmt: skip
-    """1-D convolution."""
-    return op.nn.conv1d(unwrap(data), unwrap(weight), strides, padding, dilation, groups)
+    """1-D convolution. Raises ValueError for other layouts, and sizes that are not the weight's."""
+    check_weight("conv1d", unwrap(weight), 0, channels, kernel_size)
+    return op.nn.conv1d(
+        unwrap(data), unwrap(weight), strides, padding, dilation, groups, data_layout, kernel_layout,
+        out_layout or None, out_dtype or None,
+    )  # fmt: skip
 
 
 def conv3d(
@@ -26,8 +31,12 @@ def conv3d(
     groups: int = 1, channels: int | None = None, kernel_size: Any = None, data_layout: str = "NCDHW",
     kernel_layout: str = "OIDHW", out_layout: str = "", out_dtype: str = "",
 ) -> Expr:  # fmt: skip
-    """3-D convolution."""
-    return op.nn.conv3d(unwrap(data), unwrap(weight), strides, padding, dilation, groups)
+    """3-D convolution. Raises ValueError for other layouts, and sizes that are not the weight's."""
+    check_weight("conv3d", unwrap(weight), 0, channels, kernel_size)
+    return op.nn.conv3d(
+        unwrap(data), unwrap(weight), strides, padding, dilation, groups, data_layout, kernel_layout,
+        out_layout or None, out_dtype or None,
+    )  # fmt: skip
 
 
 def conv2d_transpose(
@@ -35,11 +44,23 @@ def conv2d_transpose(
     channels: int | None = None, kernel_size: Any = None, groups: int = 1, data_layout: str = "NCHW",
     kernel_layout: str = "IOHW", out_layout: str = "", output_padding: Any = (0, 0), out_dtype: str = "",
 ) -> Expr:  # fmt: skip
-    """2-D transposed convolution."""
+    """2-D transposed convolution. Raises ValueError for other layouts, and sizes that are not the weight's."""
+    check_weight("conv2d_transpose", unwrap(weight), 1, None if channels is None else channels // groups, kernel_size)
     return op.nn.conv2d_transpose(
         unwrap(data), unwrap(weight), strides=strides, padding=padding, output_padding=output_padding,
-        dilation=dilation, groups=groups,
+        dilation=dilation, groups=groups, data_layout=data_layout, kernel_layout=kernel_layout,
+        out_layout=out_layout or None, out_dtype=out_dtype or None,
     )  # fmt: skip
+
+
+def check_weight(name: str, weight: Expr, axis: int, channels: Any, kernel_size: Any) -> None:
+    """Raises ShapeError where a weight's `axis` has not so many channels, or its window another size."""
+    shape = info(weight).static_shape
+    if channels is not None and int(channels) != shape[axis]:
+        raise ShapeError(f"{name}: channels={channels}, and the weight has {shape[axis]}")
+    sizes = () if kernel_size is None else several(kernel_size, len(shape) - 2, "kernel_size")
+    if sizes and tuple(sizes) != shape[2:]:
+        raise ShapeError(f"{name}: kernel_size={kernel_size}, and the weight's is {shape[2:]}")
 
 
 def group_norm(
@@ -123,7 +144,8 @@ def max_pool1d(
     data: Any, pool_size: Any = (1,), strides: Any = (1,), dilation: Any = (1,), padding: Any = (0,),
     layout: str = "NCW", out_layout: str = "", ceil_mode: bool = False,
 ) -> Expr:  # fmt: skip
-    """The largest of each window."""
+    """The largest of each window. Raises ValueError for another layout than NCW."""
+    refuse("max_pool1d", hint="use NCW", layout=layout != "NCW", out_layout=out_layout not in ("", "NCW"))
     return _pool1d(max_pool2d, data, pool_size, strides, dilation, padding, ceil_mode)
 
 
@@ -131,7 +153,8 @@ def avg_pool1d(
     data: Any, pool_size: Any = (1,), strides: Any = (1,), dilation: Any = (1,), padding: Any = (0,),
     layout: str = "NCW", out_layout: str = "", ceil_mode: bool = False, count_include_pad: bool = False,
 ) -> Expr:  # fmt: skip
-    """The mean of each window."""
+    """The mean of each window. Raises ValueError for another layout than NCW."""
+    refuse("avg_pool1d", hint="use NCW", layout=layout != "NCW", out_layout=out_layout not in ("", "NCW"))
     return _pool1d(avg_pool2d, data, pool_size, strides, dilation, padding, ceil_mode, count_include_pad)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from autosched.errors import InvalidValueError, ShapeError
+from autosched.errors import InvalidValueError, ShapeError, refuse
 from autosched.lazy_names import resolve
 from autosched.relax import Expr, op
 from autosched.relay.expr import TupleWrapper, unwrap
@@ -65,9 +65,11 @@ def matmul(
     transpose_a: bool = False,
     transpose_b: bool = False,
 ) -> Expr:
-    """The product of two matrices."""
-    del units
+    """The product of two matrices. Raises ShapeError where it has not `units` columns."""
     a, b = unwrap(tensor_a), unwrap(tensor_b)
+    columns = info(b).static_shape[-2 if transpose_b else -1] if units is not None else None
+    if units != columns:
+        raise ShapeError(f"matmul: units={units}, and the second matrix has {columns} columns")
     return op.matmul(_turned(a) if transpose_a else a, _turned(b) if transpose_b else b, out_dtype or None)
 
 
@@ -123,6 +125,11 @@ def log_softmax(data: Any, axis: int = -1) -> Expr:
     return op.nn.log_softmax(unwrap(data), axis)
 
 
+def refuse_out_layout(out_layout: str, layout: str) -> None:
+    """Raises InvalidValueError for a result in another layout than the data."""
+    refuse("pool2d", hint="the result has the data's layout", out_layout=out_layout not in ("", layout))
+
+
 def _window(pool: Any, data: Any, layout: str, *args: Any) -> Expr:
     x = unwrap(data)
     if layout == "NHWC":
@@ -141,7 +148,7 @@ def max_pool2d(
     ceil_mode: bool = False,
 ) -> Expr:
     """The largest of each window."""
-    del out_layout
+    refuse_out_layout(out_layout, layout)
     return _window(op.nn.max_pool2d, data, layout, pool_size, strides, padding, dilation, ceil_mode)
 
 
@@ -157,7 +164,7 @@ def avg_pool2d(
     count_include_pad: bool = False,
 ) -> Expr:
     """The mean of each window."""
-    del out_layout
+    refuse_out_layout(out_layout, layout)
 
     def pool(x: Any, *args: Any) -> Any:
         return op.nn.avg_pool2d(x, *args, count_include_pad=count_include_pad)
@@ -171,19 +178,19 @@ def _image_axes(layout: str) -> list[int]:
 
 def global_avg_pool2d(data: Any, layout: str = "NCHW", out_layout: str = "") -> Expr:
     """The mean of each channel."""
-    del out_layout
+    refuse_out_layout(out_layout, layout)
     return op.mean(unwrap(data), _image_axes(layout), True)
 
 
 def global_max_pool2d(data: Any, layout: str = "NCHW", out_layout: str = "") -> Expr:
     """The largest of each channel."""
-    del out_layout
+    refuse_out_layout(out_layout, layout)
     return op.max(unwrap(data), _image_axes(layout), True)
 
 
 def adaptive_avg_pool2d(data: Any, output_size: Any = None, layout: str = "NCHW", out_layout: str = "") -> Expr:
     """Means of as many windows as the output has elements."""
-    del out_layout
+    refuse_out_layout(out_layout, layout)
     return _window(lambda x: op.nn.adaptive_avg_pool2d(x, output_size), data, layout)
 
 
@@ -228,8 +235,9 @@ def lrn(data: Any, size: int = 5, axis: int = 1, bias: float = 2, alpha: float =
 
 
 def dropout(data: Any, rate: float = 0.5) -> Expr:
-    """The data itself: nothing is dropped when a model runs."""
-    del rate
+    """The data itself: nothing is dropped when a model runs. Raises ValueError for a rate outside of [0, 1)."""
+    if not 0 <= rate < 1:
+        raise InvalidValueError(f"dropout: rate {rate}", hint="a rate lies in [0, 1)")
     return op.identity(unwrap(data))
 
 

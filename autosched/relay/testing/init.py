@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from autosched.ir import IRModule
@@ -10,17 +12,22 @@ from autosched.runtime import NDArray, array
 
 
 def create_workload(
-    net: GraphFunction, initializer: object = None, seed: int = 0
+    net: GraphFunction, initializer: Callable[[str, np.ndarray], None] | None = None, seed: int = 0
 ) -> tuple[IRModule, dict[str, NDArray]]:
-    """(module, seeded weights of all its parameters but "data"): Xavier's for weights, ones and zeros for the rest."""
-    del initializer
+    """(module, seeded weights of all its parameters but "data"): Xavier's for weights, ones and zeros for the rest.
+
+    initializer  called as (name, array) for each parameter, fills it
+    """
     rng = np.random.default_rng(seed)
     params = {}
     for param in net.params:
         if param.name == "data":
             continue
         shape, dtype = param.struct_info.static_shape, param.struct_info.dtype  # type: ignore[union-attr]
-        if param.name.endswith("weight"):
+        if initializer is not None:
+            value = np.zeros(shape, dtype)
+            initializer(param.name, value)
+        elif param.name.endswith("weight"):
             fan = np.prod(shape[1:]) + shape[0]
             value = rng.uniform(-1, 1, shape) * np.sqrt(3 * 2 / fan)
         else:

@@ -235,7 +235,7 @@ def _schedule(sch: Schedule, a: Attention, config: Config, lanes: int) -> Skips 
     shift = causal_shift(a.before[-1])
     step = 4 * lanes if shift is None else width * max(1, 4 * lanes // width)
     for block in a.softmax:
-        vectorize_block(sch, block, task, step)
+        vectorize_block(sch, block, step)
     _schedule_scores(sch, a, argument, rows, width, lanes, task)
     return None if shift is None else _skips(sch, a, shift, width, step, keys)
 

@@ -66,7 +66,7 @@ class RowReduction:
         for block in reversed(blocks[:-1]):
             sch.compute_at(block.name_hint, row)
         for block in blocks:
-            vectorize_block(sch, block, row, config["width"])
+            vectorize_block(sch, block, config["width"])
         if 4 * math.prod(anchor.sizes.values()) > target.cache.l2_bytes / 2:
             _prefetch_next_row(sch, blocks, func.buffers)
         return Applied(sch.func, (None,) * len(func.params), sch.trace.to_json_text())
@@ -109,7 +109,7 @@ def _prefetch_next_row(sch: Schedule, blocks: tuple[Block, ...], arguments: Sequ
             sch.annotate(step, "prefetch", ahead)
 
 
-def vectorize_block(sch: Schedule, block: Block, row: LoopRV, width: int) -> None:
+def vectorize_block(sch: Schedule, block: Block, width: int) -> None:
     name = block.name_hint
     inner = sch.get_loops(name)[1:]
     if not inner:

@@ -61,9 +61,22 @@ class Analyzer:
     # --- what is known
 
     def bind(self, var: Var, expr: Any, allow_override: bool = False) -> None:
-        """Say that a variable lies in a Range, or equals an expression."""
+        """Say that a variable lies in a Range, or equals an expression.
+
+        Raises InvalidValueError where something else was said before, unless `allow_override`.
+        """
         if not isinstance(var, Var):
             raise InvalidTypeError(f"Analyzer.bind: argument 'var' is a {type(var).__name__}, expected a Var")
+        before = self._core.bounds.get(var) if var in self._core.bounds else None
+        self._bind(var, expr)
+        if not allow_override and before is not None and self._core.bounds[var] != before:
+            said, self._core.bounds[var] = self._core.bounds[var], before
+            raise InvalidValueError(
+                f"Analyzer.bind: '{var.name}' lies in {list(before)}, and now in {list(said)}",
+                hint="allow_override=True",
+            )
+
+    def _bind(self, var: Var, expr: Any) -> None:
         if isinstance(expr, Range):
             if E.const_int(expr.extent) == 1:
                 self._values[var] = expr.min
@@ -74,11 +87,17 @@ class Analyzer:
         self._core.bind(var, value)
 
     def update(self, var: Var, info: Any, override: bool = False) -> None:
-        """Say what range a variable has. Raises InvalidTypeError for other facts."""
+        """Say what range a variable has.
+
+        Raises InvalidTypeError for other facts, InvalidValueError where another range is known, unless `override`.
+        """
         if not isinstance(info, ConstIntBound):
             raise InvalidTypeError(f"Analyzer.update takes a ConstIntBound, not {type(info).__name__}")
         low = None if info.min_value == NEG_INF else info.min_value
-        self._core.bounds[var] = (low, None if info.max_value == POS_INF else info.max_value)
+        bound = (low, None if info.max_value == POS_INF else info.max_value)
+        if not override and self._core.bounds.get(var, bound) != bound:
+            raise InvalidValueError(f"Analyzer.update: another range of '{var.name}' is known", hint="override=True")
+        self._core.bounds[var] = bound
 
     @contextmanager
     def constraint_scope(self, constraint: Any) -> Iterator[None]:
@@ -97,7 +116,7 @@ class Analyzer:
         if isinstance(fact, E.EQ) and is_int(fact.a.dtype):
             for var, value in ((fact.a, fact.b), (fact.b, fact.a)):
                 if isinstance(var, Var):
-                    self.bind(var, value)
+                    self._bind(var, value)
                     return
         self._core.assume(fact)
 

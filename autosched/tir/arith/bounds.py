@@ -79,15 +79,21 @@ def detect_clip_bound(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr | Non
 def deduce_bound(
     var: Var, cond: Any, hint_map: Mapping[Var, Any] | None = None, relax_map: Mapping[Var, Any] | None = None
 ) -> IntervalSet:
-    """The interval of a variable in which a condition holds for all values that `relax_map` gives other variables."""
+    """The interval of a variable in which a condition holds for all values that `relax_map` gives other variables.
+
+    hint_map  what is known of variables that are not among those
+    """
+    known = Analyzer()
+    for v, hint in (hint_map or {}).items():
+        known.bounds[v] = (E.const_int(hint.min_value), E.const_int(hint.max_value))
     found = _bounds(to_expr(cond), *_vars("deduce_bound", var))
     if found is None or not any(found):
         return IntervalSet(None, None)
     low = high = None
     for x in found[0]:
-        most = interval_of(x, relax_map or {}, Analyzer()).max_value
+        most = interval_of(x, relax_map or {}, known).max_value
         low = most if low is None or most is None else E.maximum(low, most)
     for x in found[1]:
-        least = interval_of(x, relax_map or {}, Analyzer()).min_value
+        least = interval_of(x, relax_map or {}, known).min_value
         high = least if high is None or least is None else E.minimum(high, least)
     return IntervalSet(low, high)

@@ -9,7 +9,7 @@ from autosched.tir import expr as E
 from autosched.tir.axis import Range
 from autosched.tir.expr import PrimExpr, Var, to_expr
 from autosched.tir.functor import free_vars
-from autosched.tir.simplify import Analyzer
+from autosched.tir.simplify import Analyzer, split_conditions
 
 
 class IntSet:
@@ -86,13 +86,27 @@ def interval_of(x: PrimExpr, dom_map: Mapping[Var, Any], analyzer: Analyzer) -> 
 def estimate_region_upper_bound(
     region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: Any = True
 ) -> list[IntervalSet]:
-    """Intervals around what ranges cover while variables run over `var_dom`."""
+    """Intervals around what ranges cover while variables run over `var_dom`, where the predicate holds."""
     found = []
+    inside = _narrowed(var_dom, E.to_expr(predicate, "bool"))
     for r in region:
-        first = interval_of(r.min, var_dom, Analyzer())
-        last = interval_of(E.sub(E.add(r.min, r.extent), 1), var_dom, Analyzer())
+        first = interval_of(r.min, inside, Analyzer())
+        last = interval_of(E.sub(E.add(r.min, r.extent), 1), inside, Analyzer())
         found.append(IntervalSet(first.min_value, last.max_value))
     return found
+
+
+def _narrowed(var_dom: Mapping[Var, Range], predicate: E.PrimExpr) -> dict[Var, Range]:
+    """The domains without what a predicate leaves out, where it bounds single variables by numbers."""
+    analyzer = Analyzer({v: r for v, r in var_dom.items()})
+    before = dict(analyzer.bounds)
+    for fact in split_conditions(predicate):
+        analyzer.assume(fact)
+    narrowed = dict(var_dom)
+    for v, (low, high) in analyzer.bounds.items():
+        if v in narrowed and before[v] != (low, high) and low is not None and high is not None:
+            narrowed[v] = Range(E.const(low, v.dtype), E.const(max(high - low + 1, 0), v.dtype))
+    return narrowed
 
 
 estimate_region_lower_bound = estimate_region_strict_bound = estimate_region_upper_bound

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from autosched.errors import InvalidValueError
+from autosched.errors import InvalidValueError, refuse
 from autosched.frontend.nn.core import Tensor, wrap_nested
 from autosched.frontend.nn.op.arguments import value_of
 from autosched.frontend.nn.op.elementwise import add
@@ -77,8 +77,16 @@ def interpolate(
     data_layout: str = "NCHW",
     name: str = "interpolate",
 ) -> Tensor:
-    """Images of another size: nearest, bilinear ("linear")."""
-    height, width = x.struct_info.static_shape[2:]
+    """Images of another size: nearest, bilinear ("linear"). Raises ValueError for antialias.
+
+    With `recompute_scale_factor` positions follow from the sizes, which they always do here.
+    """
+    refuse("interpolate", antialias=antialias)
+    if recompute_scale_factor is not None and not recompute_scale_factor and size is None:
+        factors = [scale_factor] * 2 if isinstance(scale_factor, int | float) else list(scale_factor)
+        refuse("interpolate", hint="give the size", recompute_scale_factor=any(f != int(f) for f in factors))
+    shape = x.struct_info.static_shape
+    height, width = shape[data_layout.index("H")], shape[data_layout.index("W")]
     if size is None:
         factors = [scale_factor] * 2 if isinstance(scale_factor, int | float) else list(scale_factor)
         size = [int(height * factors[0]), int(width * factors[1])]

@@ -27,6 +27,8 @@ def attention(
     enable_gqa: bool = False,
 ) -> Any:
     """softmax(Q K' * scale + mask) V over [..., tokens, dim], as the operators that fusion recognises."""
+    if dropout_p:
+        raise t.fail(f"attention with dropout_p={dropout_p} is not supported")
     if enable_gqa:
         raise t.fail("attention with enable_gqa is not supported")
     shape, dtype = t.shape(query), info_of(query).dtype

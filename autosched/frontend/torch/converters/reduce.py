@@ -32,7 +32,10 @@ def sum_(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False, dtype:
 
 @converter("prod")
 def prod(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
-    return op.prod(input, axis=_axes(dim), keepdims=keepdim)
+    x = input if dtype is None else t.cast(input, t.dtype(dtype))
+    if dtype is None and not info_of(x).dtype.startswith("float"):
+        x = t.cast(x, "int64")
+    return op.prod(x, axis=_axes(dim), keepdims=keepdim)
 
 
 @converter("amax")
