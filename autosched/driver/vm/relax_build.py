@@ -22,6 +22,7 @@ from autosched.relax.pipeline import get_pipeline
 from autosched.relax.rewrite import bindings_of
 from autosched.relax.struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo
 from autosched.relax.transform.bind_symbolic import bind_function, symbolic_dims
+from autosched.relax.transform.specialize_kernels import specialize_kernels
 from autosched.runtime.relax_vm import VMExecutable
 from autosched.runtime.vm_program import Param, Program
 from autosched.target import Target
@@ -153,7 +154,7 @@ class _Late:
             whole = IRModule(self._called(function))
             whole[name] = bind_function(function, values)
             options: dict[str, Any] = {"records": self.records, "threads": self.threads, "checks": self.checks}
-            return build_vm(whole, self.target, **options)
+            return build_vm(specialize_kernels(whole), self.target, **options)
 
         return self.built.get((name, *values.values()), build_program)
 

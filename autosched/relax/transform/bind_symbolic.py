@@ -20,6 +20,7 @@ from autosched.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from autosched.relax.transform.specialize_kernels import specialize_kernels
 from autosched.tir.expr import Var as TirVar
 from autosched.tir.expr import const
 from autosched.tir.functor import substitute
@@ -120,6 +121,6 @@ def BindSymbolicVars(binding_map: Mapping[Any, int], func_name: str | None = Non
                 functions[gv] = bind_function(f, values) if values else f
         if unknown := sorted(set(names) - seen):
             raise InvalidValueError(f"no symbolic dimension '{unknown[0]}'")
-        return module.with_functions(functions)
+        return specialize_kernels(module.with_functions(functions))
 
     return graph_pass("BindSymbolicVars")(bind)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from autosched.errors import InvalidTypeError
+from autosched.errors import AutoschedError, InvalidTypeError
 from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax.block_builder import BlockBuilder
@@ -19,8 +19,9 @@ from autosched.relax.struct_info import TensorStructInfo, TupleStructInfo, tenso
 from autosched.relax.te_call import TECall, make_te_call
 from autosched.relax.transform.views import without_kernel
 from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.expr import Var as SymbolicSize
 from autosched.tir.expr import const
-from autosched.tir.function import PrimFunc
+from autosched.tir.function import PrimFunc, shape_vars
 from autosched.tir.functor import rewrite
 from autosched.tir.stmt import Block
 
@@ -81,19 +82,34 @@ class _Legalizer(Rewriter):
 
     @staticmethod
     def is_known(call: Call) -> bool:
-        """Whether the result's shape is known, so that loops can be written."""
+        """Whether the result's shape is known, in symbols at least, so that loops can be written."""
         info = call.struct_info
         if not isinstance(info, TensorStructInfo | TupleStructInfo):
             return False
-        return all(t.is_static for t in tensor_infos(info))
+        return all(t.shape is not None for t in tensor_infos(info))
 
     def legal(self, definition: OpDef, call: Call) -> Expr:
         assert definition.compute is not None, "the caller looked"
-        made = bind_numbers(make_te_call(definition.compute, call.args, call.attrs))
+        static = all(t.is_static for t in tensor_infos(call.struct_info))
+        try:
+            made = bind_numbers(make_te_call(definition.compute, call.args, call.attrs))
+        except (AutoschedError, TypeError, ValueError, AttributeError):
+            if static:
+                raise
+            return call  # its loops can only be written for sizes that are known
+        if not static and not _follow_from_inputs(made):
+            return call
         gvar = self.builder.add_func(made.func, definition.legal_name)
         info = call.struct_info
         out = list(info.fields) if isinstance(info, TupleStructInfo) else info
         return call_tir(gvar, Tuple(made.args), out)
+
+
+def _follow_from_inputs(call: TECall) -> bool:
+    """Whether every symbol in a PrimFunc's shapes is the size of a dimension of an input."""
+    inputs = call.func.buffers[: len(call.args)]
+    given = {d for buffer in inputs for d in buffer.shape if isinstance(d, SymbolicSize)}
+    return set(shape_vars(call.func)) <= given
 
 
 def _full_name(name: str) -> str:
