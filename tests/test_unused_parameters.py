@@ -56,9 +56,6 @@ ALLOWED = {
     "relax/transform/user_passes.py:function_pass(traceable)": "TVM's note for its own tuner of passes",
     "tir/transform.py:prim_func_pass(traceable)": "TVM's note for its own tuner of passes",
     "relay/parser.py:parse(source_name)": "messages show the line itself",
-    "runtime/cpu/__init__.py:open_program(device)": "one signature for all kinds of devices",
-    "runtime/cuda/__init__.py:open_program(native)": "one signature for all kinds of devices",
-    "runtime/cuda/__init__.py:open_program(threads)": "one signature for all kinds of devices",
     "runtime/cuda/dlpack.py:to_capsule(max_version)": "the unversioned form is what every version reads",
     "runtime/executable.py:Executable.export_library(fcompile)": "it compiles nothing",
     "runtime/module.py:Module.export_library(fcompile)": "it compiles nothing",
@@ -101,6 +98,11 @@ class Found:
     def method(self) -> str:
         return self.name.rpartition(".")[2]
 
+    @property
+    def implements(self) -> bool:
+        """Whether it may be one of several that are called alike: a method, or a function of a back end."""
+        return "." in self.name or self.file.endswith(("/cpu/__init__.py", "/cuda/__init__.py"))
+
 
 def functions() -> Iterator[Found]:
     for path in sorted(PACKAGE.rglob("*.py")):
@@ -136,7 +138,7 @@ def unused() -> dict[str, str]:
     """The parameters that public functions do not use, by place; the value is the parameter."""
     everything = list(functions())
     used_somewhere = {
-        (f.method, p) for f in everything if "." in f.name for p in f.parameters if p in f.used or _only_refuses(f.node)
+        (f.method, p) for f in everything if f.implements for p in f.parameters if p in f.used or _only_refuses(f.node)
     }  # what the interface declares, or another implementation of the same method uses
     left: dict[str, str] = {}
     for f in everything:
@@ -146,7 +148,7 @@ def unused() -> dict[str, str]:
         for p in f.parameters:
             if p in ("self", "cls") or p.startswith("_") or p in f.used or p in EVERYWHERE:
                 continue
-            if "." in f.name and (f.method, p) in used_somewhere:
+            if f.implements and (f.method, p) in used_somewhere:
                 continue
             if f.file.startswith("frontend/torch/converters/") and p == "t":
                 continue  # the emitter, which every converter is given
