@@ -450,7 +450,7 @@ class DeviceEmitter(TileEmitter):
         """The address of an element within shared memory, as 32 bits."""
         place = self.places[element.buffer]
         at = self.offset(place, element.indices)
-        if not isinstance(at, Affine) or self.row_bytes(place, at, item_bytes(element.buffer.dtype)) < align:
+        if not isinstance(at, Affine) or self.row_bytes(at, item_bytes(element.buffer.dtype)) < align:
             raise CodegenError(
                 f"an element of '{element.buffer.name}' is not proven to lie at a multiple of {align} bytes",
                 hint="let rows of shared buffers be multiples of 16 bytes",
