@@ -23,6 +23,7 @@ TVM_CHOICE = "chooses how, and not what"
 ALLOWED = {
     "autotvm/measure/local.py:LocalBuilder.__init__(do_fork)": TVM_CHOICE,
     "autotvm/tuner/callback.py:Monitor.__call__(tuner)": "all callbacks are called so",
+    "codegen/cuda/tile.py:DeviceEmitter.row_bytes(place)": "called with where an address points, like its neighbours",
     "codegen/cuda/nvvm_builder.py:NvvmBuilder.fneg(flags)": "llvmlite's signature",
     "ir/instrument.py:PassInstrument.should_run(info)": "a base class to override",
     "ir/instrument.py:PassInstrument.should_run(mod)": "a base class to override",

@@ -172,7 +172,7 @@ class DeviceEmitter(TileEmitter):
         self.places[buffer] = Place(pointer, tuple(strides), True, False)
         self.slots[id(stmt)] = (stmt, self.places[buffer])
 
-    def row_bytes(self, at: Affine, item: int) -> int:
+    def row_bytes(self, place: Place, at: Affine, item: int) -> int:
         """How well an address is proven to be aligned, at most to a whole vector."""
         return math.gcd(VECTOR_BYTES, item * math.gcd(at.const, *(c for _, c, _ in at.terms)))
 
@@ -188,7 +188,7 @@ class DeviceEmitter(TileEmitter):
 
     def load_row(self, dtype: str, place: Place, at: Affine, align: int) -> Any:
         vector = memory_type(dtype, self.lanes)
-        align = self.row_bytes(at, align)
+        align = self.row_bytes(place, at, align)
         start = self.address(place, at.without_lane())
         if place.is_local:
             return self.local_row(place, at, vector)
@@ -212,7 +212,7 @@ class DeviceEmitter(TileEmitter):
                 element = self.builder.extract_element(value, I32(lane))
                 self.builder.store(element, self.address(place, Affine(at.const + lane, at.terms)))
             return
-        align = self.row_bytes(at, align)
+        align = self.row_bytes(place, at, align)
         words = _words(value.type, align)
         if words is not value.type:
             value = self.builder.bitcast(value, words)
@@ -450,7 +450,7 @@ class DeviceEmitter(TileEmitter):
         """The address of an element within shared memory, as 32 bits."""
         place = self.places[element.buffer]
         at = self.offset(place, element.indices)
-        if not isinstance(at, Affine) or self.row_bytes(at, item_bytes(element.buffer.dtype)) < align:
+        if not isinstance(at, Affine) or self.row_bytes(place, at, item_bytes(element.buffer.dtype)) < align:
             raise CodegenError(
                 f"an element of '{element.buffer.name}' is not proven to lie at a multiple of {align} bytes",
                 hint="let rows of shared buffers be multiples of 16 bytes",
