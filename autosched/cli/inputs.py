@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import lzma
 import os
+import tokenize
 import uuid
 import zipfile
 import zlib
@@ -19,6 +21,13 @@ from autosched.runtime.names import known_name
 
 SMALL = 2  # integers below it are valid as masks and as positions of almost anything
 FILLS = ("zeros", "ones", "random")
+
+
+# What NumPy and zipfile raise for files that are none of theirs: NumPy reads an array's header as Python text.
+UNREADABLE = (
+    *(ValueError, TypeError, SyntaxError, tokenize.TokenError, LookupError, ArithmeticError, RecursionError),
+    *(OSError, EOFError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+)
 
 
 def collect_inputs(
@@ -100,7 +109,7 @@ def read_arrays(path: Path, wanted: Mapping[str, Any]) -> dict[str, np.ndarray]:
     try:
         with loaded:
             arrays = {name: loaded[name] for name in loaded.files}
-    except (ValueError, OSError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+    except UNREADABLE as error:
         raise UsageError(f"cannot read {path}: {_reason(error)}") from None
     if strange := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
         raise UsageError(f"'{strange[0]}' in {path} is no array", hint="write it with numpy.savez")
@@ -118,7 +127,7 @@ def _load(path: Path) -> Any:
     check_file(path)
     try:
         return np.load(path, allow_pickle=False)  # a pickle could run anything
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except UNREADABLE as error:
         raise UsageError(f"cannot read {path} as .npy or .npz: {_reason(error)}") from None
 
 

@@ -18,7 +18,7 @@ from autosched.relax.expr import Function, Var
 from autosched.relax.op.call import call_tir
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.relax.transform.bind_symbolic import bind_function, symbolic_dims
-from autosched.script.parser.module import check, read
+from autosched.script.parser.module import read_checked
 from autosched.script.parser.source import Source
 from autosched.tir import BufferStore, PrimFunc
 from autosched.tir.expr import Var as TirVar
@@ -60,9 +60,7 @@ def read_script(path: Path) -> Any:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {path}: {error}") from error
     source = Source.of(text, str(path))
-    result = read(source, {})
-    check(result, source)
-    return result
+    return read_checked(source, {})
 
 
 def load_object(name: str) -> Any:

@@ -23,10 +23,11 @@ from autosched.driver.build.threads import limit_threads
 from autosched.driver.build.tuned_layouts import TunedLayouts
 from autosched.driver.work import count_work
 from autosched.durations import log_step, step
-from autosched.errors import UsageError
+from autosched.errors import ShapeError, UsageError
 from autosched.ir import IRModule
 from autosched.records import RecordReader
 from autosched.relax.expr import Call, Function
+from autosched.relax.struct_info import tensor_infos
 from autosched.relax.to_graph import to_graph
 from autosched.relax.transform import BindParams, LayoutOracle
 from autosched.runtime import Executable
@@ -52,7 +53,22 @@ def prepare(
             names = ", ".join(f"'{name}'" for name in unknown)
             raise UsageError(f"main has no parameters {names}", hint=f"there are {', '.join(known) or 'none'}")
         module = BindParams("main", {k: np.asarray(v) for k, v in params.items()})(module)
-    return run_passes(module, graph_passes(target, oracle))
+    prepared = run_passes(module, graph_passes(target, oracle))
+    _refuse_empty(prepared)
+    return prepared
+
+
+def _refuse_empty(module: IRModule) -> None:
+    """Refuse kernels whose result has no elements. Raises ShapeError naming the value."""
+    for binding in module["main"].bindings():
+        call = binding.value
+        if not isinstance(call, Call) or call.op_name != CALL_TIR:
+            continue
+        infos = [info for info in tensor_infos(call.struct_info) if info.is_static]
+        if empty := next((info for info in infos if 0 in info.static_shape), None):
+            name = call.span.file if call.span is not None and not call.span.line else binding.var.name
+            shape = "x".join(map(str, empty.static_shape))
+            raise ShapeError(f"'{name}' has no elements: its shape is {shape}", hint="such values are not computed")
 
 
 def call_counts(module: IRModule) -> dict[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from autosched.frontend.onnx.contents import schema_of
 from autosched.relax.expr import Expr
 from autosched.relax.struct_info import TensorStructInfo
 
@@ -21,7 +22,7 @@ def own_functions(model: onnx.ModelProto) -> Functions:
 
 def has_standard_function(op_type: str, opset: int) -> bool:
     """Whether ONNX's specification defines an operator by others."""
-    schema = _schema(op_type, opset)
+    schema = schema_of(op_type, opset)
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
@@ -29,7 +30,7 @@ def standard_function(node: onnx.NodeProto, opset: int, inputs: Sequence[Expr | 
     """The specification's definition of a node's operator for the types of its inputs; None where there is none."""
     import onnx
 
-    schema = _schema(node.op_type, opset)
+    schema = schema_of(node.op_type, opset)
     if schema is None:
         return None
     if schema.has_function:
@@ -41,15 +42,6 @@ def standard_function(node: onnx.NodeProto, opset: int, inputs: Sequence[Expr | 
         data = schema.get_context_dependent_function_with_opset_version(version, node.SerializeToString(), types)
         return onnx.FunctionProto.FromString(data) if data else None
     return None
-
-
-def _schema(op_type: str, opset: int) -> Any:
-    from onnx import defs
-
-    try:
-        return defs.get_schema(op_type, min(opset, defs.onnx_opset_version()), "")
-    except defs.SchemaError:
-        return None
 
 
 def _version(versions: Sequence[int], opset: int) -> int:

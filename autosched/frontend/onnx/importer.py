@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import chain, count
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autosched.errors import AutoschedError, ImportModelError, InvalidTypeError
+from autosched.frontend.onnx.contents import array_of, attributes_of, check_size, first_line
 from autosched.frontend.onnx.functions import (
     Functions,
     has_standard_function,
@@ -29,7 +29,7 @@ from autosched.ir.node import Span
 from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import Constant, Expr, Tuple, Var
 from autosched.relax.rewrite import with_origin
-from autosched.relax.struct_info import TensorStructInfo
+from autosched.relax.struct_info import TensorStructInfo, tensor_infos
 from autosched.runtime.names import identifier
 
 if TYPE_CHECKING:
@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 
 OPSETS = range(7, 29)
 OUR_DOMAINS = ("", "ai.onnx")
-MOST_ELEMENTS = 1 << 40  # of one tensor: more than any machine has memory for
+UNFIT = (
+    *(TypeError, ValueError, IndexError, KeyError, AttributeError, ArithmeticError, AssertionError),
+    *(MemoryError, RecursionError),
+)
 
 
 def from_onnx(
@@ -68,9 +71,14 @@ def from_onnx(
     else:
         raise InvalidTypeError(f"from_onnx takes a ModelProto, its bytes or a path, not a {type(model).__name__}")
     version, functions = opset or _opset(model), own_functions(model)
-    _refuse_unsupported(model.graph, version, functions)
-    importer = _Importer(model.graph, version, functions, dtype_dict, keep_params_in_input, sanitize_input_names)
-    return importer.run(shape_dict or {})
+    try:
+        _refuse_unsupported(model.graph, version, functions)
+        importer = _Importer(model.graph, version, functions, dtype_dict, keep_params_in_input, sanitize_input_names)
+        return importer.run(shape_dict or {})
+    except AutoschedError:
+        raise
+    except UNFIT as error:  # such as a name that is no text
+        raise ImportModelError(f"the model's parts do not fit each other: {first_line(error)}") from error
 
 
 def _opset(model: onnx.ModelProto) -> int:
@@ -156,10 +164,8 @@ class _Importer:
         self.builder = BlockBuilder()
 
     def run(self, shapes: Mapping[str, Sequence[int]]) -> IRModule:
-        from onnx import numpy_helper
-
         for tensor in self.graph.initializer:
-            self.values[tensor.name] = self.initializer(tensor.name, numpy_helper.to_array(tensor))
+            self.values[tensor.name] = self.initializer(tensor.name, array_of(tensor, f"tensor '{tensor.name}'"))
         if self.graph.sparse_initializer:
             raise ImportModelError("sparse initialisers are not supported")
         inputs = self.inputs(shapes)
@@ -170,6 +176,9 @@ class _Importer:
                 results = [self.builder.emit_output(self.result(o.name), self.name(o.name)) for o in self.graph.output]
             params = [*inputs, *(v for v, _ in self.params)]
             self.builder.emit_func_output(results[0] if len(results) == 1 else Tuple(tuple(results)), params)
+        for o in self.graph.output:
+            if any(0 in info.static_shape for info in tensor_infos(self.values[o.name].struct_info)):
+                raise ImportModelError(f"output '{o.name}' has no elements")
         module = self.builder.get()
         main = module["main"].with_attr("num_input", len(inputs)) if self.keep_params else module["main"]
         if self.keep_params:
@@ -214,8 +223,9 @@ class _Importer:
         result = []
         for name, value in declared.items():
             shape = _dims(value, by_name.get(name))
-            if math.prod(d or 1 for d in shape) > MOST_ELEMENTS:
-                raise ImportModelError(f"input '{name}' of shape {_times(shape)} is larger than any memory")
+            check_size(shape, f"input '{name}'")
+            if 0 in shape:
+                raise ImportModelError(f"input '{name}' of shape {_times(shape)} has no elements")
             var = Var(self.name(name), TensorStructInfo(shape, self.dtype(value)))
             self.values[name] = var
             result.append(var)
@@ -226,23 +236,24 @@ class _Importer:
 
         kind = value.type.tensor_type.elem_type
         if kind:
-            return str(np.dtype(helper.tensor_dtype_to_np_dtype(kind)))
+            try:
+                return str(np.dtype(helper.tensor_dtype_to_np_dtype(kind)))
+            except (KeyError, TypeError, ValueError):
+                raise ImportModelError(f"input '{value.name}' has the unknown element type {kind}") from None
         default = self.dtypes if isinstance(self.dtypes, str) else (self.dtypes or {}).get(value.name)
         return default or "float32"
 
     # --- nodes -------------------------------------------------------------------------------------------------------
 
     def node(self, proto: onnx.NodeProto, name: str, opset: int | None = None) -> None:
-        from onnx import helper
-
         opset = opset or self.opset
         missing = [i for i in inputs_of(proto) if i not in self.values]
         if missing:
             raise ImportModelError(f"input {missing[0]!r} is computed by no node before it", where=f"node '{name}'")
-        attrs = {a.name: _attribute(helper.get_attribute_value(a)) for a in proto.attribute}
         inputs = [self.values[i] if i else None for i in proto.input]
         if self.call(proto, name, opset, inputs):
             return
+        attrs = attributes_of(proto, opset, name)
         origin = Span(name, 0)
 
         def bind(expr: Expr) -> Expr:
@@ -257,6 +268,9 @@ class _Importer:
             raise ImportModelError(
                 f"{proto.op_type}: {error.message}", where=f"node '{name}'", hint=error.hint
             ) from error
+        except UNFIT as error:  # sizes and values that no rule was written for
+            text = f"{proto.op_type}: its inputs and attributes do not fit each other: {first_line(error)}"
+            raise ImportModelError(text, where=f"node '{name}'") from error
         outputs = result if isinstance(result, tuple) else (result,)
         for index, output in enumerate(proto.output):
             if not output:
@@ -266,6 +280,8 @@ class _Importer:
                     raise node.fail(f"output {index} ('{output}') is not supported")
                 continue
             self.values[output] = node.emit(outputs[index])
+            for info in tensor_infos(self.values[output].struct_info):
+                check_size(info.static_shape, f"output '{output}' of node '{name}'")
 
     def call(self, proto: onnx.NodeProto, name: str, opset: int, inputs: Sequence[Expr | None]) -> bool:
         """Inline a call of a function, the model's own or one of ONNX's specification; False for any other node."""
@@ -283,13 +299,11 @@ class _Importer:
 
     def subgraph(self, graph: onnx.GraphProto, arguments: Sequence[Expr], prefix: str, opset: int) -> list[Expr]:
         """Import a subgraph: its outputs for these inputs. `prefix` makes its names unique."""
-        from onnx import numpy_helper
-
         names = {value.name: prefix + value.name for value in graph.input}
         self.values |= {names[v.name]: x for v, x in zip(graph.input, arguments, strict=True)}
         for tensor in graph.initializer:
             names[tensor.name] = prefix + tensor.name
-            self.values[names[tensor.name]] = Constant(numpy_helper.to_array(tensor))
+            self.values[names[tensor.name]] = Constant(array_of(tensor, f"tensor '{tensor.name}'"))
         nodes = renamed_body(graph.node, names, prefix)
         names |= {old: new for a, b in zip(graph.node, nodes) for old, new in zip(a.output, b.output)}
         for node in sort_nodes(nodes, self.values):
@@ -303,10 +317,6 @@ class _Importer:
         return any(output in inputs_of(n) for n in self.graph.node) or any(output == o.name for o in self.graph.output)
 
 
-def _attribute(value: Any) -> Any:
-    return value.decode() if isinstance(value, bytes) else value
-
-
 def _dims(value: onnx.ValueInfoProto, given: tuple[int, ...] | None) -> tuple[int | None, ...]:
     """The dimensions of an input, None where nobody says; `given` fills what the model leaves open."""
     kind = value.type.tensor_type
@@ -314,7 +324,7 @@ def _dims(value: onnx.ValueInfoProto, given: tuple[int, ...] | None) -> tuple[in
         raise ImportModelError(f"input '{value.name}' is no tensor")
     if not kind.HasField("shape"):
         return given if given is not None else (None,)
-    own = [d.dim_value if d.HasField("dim_value") and d.dim_value > 0 else None for d in kind.shape.dim]
+    own = [d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None for d in kind.shape.dim]
     if given is None:
         return tuple(own)
     if len(given) != len(own) or any(d is not None and d != g for d, g in zip(own, given, strict=True)):
@@ -329,7 +339,8 @@ def _text(value: onnx.ValueInfoProto) -> str:
     if not value.type.tensor_type.HasField("shape"):
         return "[…]"
     dims = value.type.tensor_type.shape.dim
-    return f"[{', '.join(d.dim_param or (str(d.dim_value) if d.dim_value > 0 else '?') for d in dims)}]"
+    known = [str(d.dim_value) if d.HasField("dim_value") and d.dim_value >= 0 else "?" for d in dims]
+    return f"[{', '.join(d.dim_param or text for d, text in zip(dims, known))}]"
 
 
 def _times(shape: Sequence[int | None]) -> str:

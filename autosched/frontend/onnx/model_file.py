@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosched.errors import ImportModelError, UsageError
+from autosched.frontend.onnx.contents import check_external_data, first_line
 from autosched.ir.module import IRModule
 
 if TYPE_CHECKING:
@@ -31,11 +32,11 @@ def read_model(path: str | Path) -> onnx.ModelProto:
     except OSError as error:
         raise ImportModelError(f"cannot read {file}: {error.strerror or error}") from error
     model = parse_model(data, str(file))
+    check_external_data(model, file.parent)
     try:
         onnx.load_external_data_for_model(model, str(file.parent))
     except Exception as error:  # the package raises many types here
-        text = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ImportModelError(f"the external data of {file} cannot be read: {text}") from error
+        raise ImportModelError(f"the external data of {file} cannot be read: {first_line(error)}") from error
     return model
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import ImportModelError
+from autosched.frontend.onnx.contents import MOST_CONSTANT_BYTES
 from autosched.relax.expr import Call, Constant, Expr, Tuple
 from autosched.relax.op.registry import definition_of, is_constant, python_argument
 from autosched.relax.struct_info import TensorStructInfo, tensor_infos
@@ -24,6 +26,8 @@ def fold(call: Expr) -> Expr | None:
     if not all(map(is_constant, call.args)):
         return None
     infos = tensor_infos(call.struct_info)
+    if any(math.prod(i.static_shape) > MOST_CONSTANT_BYTES // 8 for i in infos):
+        return None
     if any(np.prod(i.static_shape, dtype=np.int64) > FOLD_LIMIT and not i.dtype.startswith("int") for i in infos):
         return None
     result = definition.run_reference([python_argument(a, lambda c: c.data) for a in call.args], call.attrs)
@@ -52,6 +56,18 @@ class Node:
     def fail(self, message: str, hint: str | None = None) -> ImportModelError:
         """The error to raise for something that this node asks and we do not have."""
         return ImportModelError(f"{self.op_type}: {message}", where=f"node '{self.name}'", hint=hint)
+
+    def axis(self, axis: int, rank: int | None = None) -> int:
+        """An axis counted from the front, of the first input or of so many. Raises ImportModelError out of range."""
+        rank = self.info(0).ndim if rank is None else rank
+        if not -rank <= axis < rank:
+            raise self.fail(f"axis {axis} of {rank} dimensions")
+        return axis % rank
+
+    def require_small(self, size_bytes: int) -> None:
+        """Refuse to make a constant of more bytes than MOST_CONSTANT_BYTES. Raises ImportModelError."""
+        if size_bytes > MOST_CONSTANT_BYTES:
+            raise self.fail(f"a constant of {size_bytes} bytes is not made at import")
 
     def emit(self, expr: Expr) -> Expr:
         """Bind a value; what is constant and small is computed at once."""

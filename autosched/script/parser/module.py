@@ -29,17 +29,32 @@ def from_source(text: str, extra_vars: Mapping[str, Any] | None = None, check_we
     if not isinstance(text, str):
         raise InvalidTypeError(f"from_source takes a text, not {type(text).__name__}")
     source = Source.of(text)
+    return read_checked(source, extra_vars or {}) if check_well_formed else read(source, extra_vars or {})
+
+
+def read_checked(source: Source, extra_vars: Mapping[str, Any]) -> Any:
+    """The module or function in a source, verified. Raises ScriptError."""
+    result = read(source, extra_vars)
     try:
-        result = read(source, extra_vars or {})
-    except RecursionError:
-        raise ScriptError("the text is nested too deeply to be read") from None
-    if check_well_formed:
         check(result, source)
+    except RecursionError:
+        raise _too_deep(source) from None
     return result
 
 
+def _too_deep(source: Source) -> ScriptError:
+    return ScriptError(f"{source.file}: the text is nested too deeply to be read")
+
+
 def read(source: Source, extra_vars: Mapping[str, Any]) -> Any:
-    """The module or function in a source, not verified."""
+    """The module or function in a source, not verified. Raises ScriptError."""
+    try:
+        return _read(source, extra_vars)
+    except RecursionError:
+        raise _too_deep(source) from None
+
+
+def _read(source: Source, extra_vars: Mapping[str, Any]) -> Any:
     state = State(source, extra_vars)
     state.read_function = read_function
     found: Any = None

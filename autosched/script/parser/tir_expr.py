@@ -64,7 +64,10 @@ class ExprReader:
 
     def expr(self, node: ast.AST, dtype: str | None = None) -> PrimExpr:
         """An expression; a bare number takes `dtype` (else int32, float32 or bool). Raises ScriptError."""
-        value = self.value(node)
+        return self.as_expr(node, self.value(node), dtype)
+
+    def as_expr(self, node: ast.AST, value: Any, dtype: str | None = None) -> PrimExpr:
+        """What `value` has read at a node as an expression: no node is read twice, nested ones would be 2**n times."""
         if isinstance(value, Buffer):
             raise self.state.error(node, f"buffer '{value.name}' must be indexed")
         if isinstance(value, str):
@@ -114,7 +117,7 @@ class ExprReader:
                     return E.Not(self.expr(operand, "bool"))
                 case ast.UnaryOp(op=ast.USub(), operand=operand):
                     value = self.value(operand)
-                    return -value if isinstance(value, int | float) else -self.expr(operand)
+                    return -value if isinstance(value, int | float) else -self.as_expr(operand, value)
                 case ast.UnaryOp(op=ast.Invert(), operand=operand):
                     return ~self.expr(operand)
                 case ast.UnaryOp(op=ast.UAdd(), operand=operand):
@@ -137,7 +140,9 @@ class ExprReader:
 
     def pair(self, left: ast.AST, right: ast.AST) -> tuple[PrimExpr, PrimExpr]:
         """Two operands of one dtype: a bare number takes the other's."""
-        a, b = self.value(left), self.value(right)
+        return self._pair(left, self.value(left), right, self.value(right))
+
+    def _pair(self, left: ast.AST, a: Any, right: ast.AST, b: Any) -> tuple[PrimExpr, PrimExpr]:
         for value, node in ((a, left), (b, right)):
             if isinstance(value, Buffer | str) or getattr(value, "dtype", "") in ("handle", "void"):
                 raise self.state.error(node, "expected a scalar expression")
@@ -147,7 +152,7 @@ class ExprReader:
         x, y = self.value(left), self.value(right)
         if isinstance(x, int | float) and isinstance(y, int | float):
             return self._python(node, kind, x, y)  # type: ignore[no-any-return]
-        a, b = self.pair(left, right)
+        a, b = self._pair(left, x, right, y)
         if kind is E.Div and isinstance(node, ast.BinOp) and is_int(a.dtype):
             raise self.state.error(node, "/ of integers: write // or T.truncdiv")
         return kind(a, b)
@@ -169,14 +174,15 @@ class ExprReader:
         x, y = self.value(left), self.value(right)
         if isinstance(x, int) and isinstance(y, int):
             return BITS[op][1](x, y)
-        a, b = self.pair(left, right)
+        a, b = self._pair(left, x, right, y)
         return E.bitwise(BITS[op][0], a, b)
 
     def _chain(self, items: Sequence[ast.AST], ops: Sequence[ast.cmpop]) -> PrimExpr:
         """`0 <= i < 8`."""
         result: PrimExpr | None = None
-        for left, op, right in zip(items[:-1], ops, items[1:], strict=True):
-            part = BINARY[type(op)](*self.pair(left, right))
+        found = [self.value(item) for item in items]
+        for n, op in enumerate(ops):
+            part = BINARY[type(op)](*self._pair(items[n], found[n], items[n + 1], found[n + 1]))
             result = part if result is None else E.And(result, part)
         assert result is not None
         return result
@@ -187,7 +193,7 @@ class ExprReader:
         if not isinstance(condition, PrimExpr):
             return self.value(body if condition else orelse)
         a, b = self.pair(body, orelse)
-        return E.Call("if_then_else", (self.expr(test, "bool"), a, b), a.dtype)
+        return E.Call("if_then_else", (self.as_expr(test, condition, "bool"), a, b), a.dtype)
 
     def _text_part(self, part: ast.AST) -> str:
         return str(self.value(part.value) if isinstance(part, ast.FormattedValue) else ast.literal_eval(part))
@@ -247,7 +253,7 @@ class ExprReader:
             value = self.value(node.args[0])
             if isinstance(value, int | float):
                 return E.const(value, name)
-            return E.Cast(self.expr(node.args[0]), name)
+            return E.Cast(self.as_expr(node.args[0], value), name)
         special = getattr(self, f"_call_{name}", None)
         if special is not None:
             return special(node)

@@ -159,3 +159,23 @@ def test_a_loop_nest_must_be_well_formed() -> None:
     with pytest.raises(AutoschedError, match="block-isolation"):
         from_source(t_function(*block))
     assert from_source(t_function(*block), check_well_formed=False) is not None
+
+
+def nested(expression: str) -> str:
+    return f"""
+@T.prim_func
+def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    for i in range(8):
+        B[i] = {expression}
+"""
+
+
+def test_operands_are_read_once():
+    """Reading each twice would take 2**60 steps."""
+    func = from_source(nested("A[i]" + " + A[i]" * 60 + " * " + "-" * 61 + "A[i]"))
+    assert str(func).count("A[i]") == 62
+
+
+def test_what_is_nested_too_deeply_is_no_internal_error():
+    with pytest.raises(ScriptError):
+        from_source(nested("-" * 900 + "A[i]"))

@@ -26,15 +26,25 @@ def concat(node: Node) -> Expr:
 
 @converter("Split")
 def split(node: Node) -> Any:
-    axis, dims = node.attr("axis", 0), node.shape(0)
+    dims = node.shape(0)
+    axis = node.axis(node.attr("axis", 0))
     sizes = node.integers(1) if node.has(1) else node.attr("split")
     if sizes is None:
         parts: Any = int(node.attr("num_outputs", node.num_outputs))
+        if parts != node.num_outputs:
+            raise node.fail(f"num_outputs={parts}, and the node has {node.num_outputs}")
+        if dims[axis] % parts and node.opset >= 18:  # the last one is smaller
+            size = -(-dims[axis] // parts)
+            parts = [size * n for n in range(1, parts)]
+            if parts[-1] >= dims[axis]:
+                raise node.fail(f"{node.num_outputs} pieces of {dims[axis]} elements")
     else:
+        if len(sizes) != node.num_outputs or sum(sizes) != dims[axis] or min(sizes, default=0) < 0:
+            raise node.fail(f"sizes {list(sizes)} for {node.num_outputs} pieces of {dims[axis]} elements")
         parts = [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)]
     if node.num_outputs == 1:
         return node.input(0)
-    pieces = node.emit(op.split(node.input(0), indices_or_sections=parts, axis=axis % len(dims)))
+    pieces = node.emit(op.split(node.input(0), indices_or_sections=parts, axis=axis))
     if isinstance(pieces, Tuple):
         return tuple(pieces.fields)
     return tuple(TupleGetItem(pieces, i) for i in range(node.num_outputs))
@@ -51,6 +61,11 @@ def slice_(node: Node) -> Expr:
         begin, end = node.integers(1), node.integers(2)
         axes = node.integers(3) if node.has(3) else tuple(range(len(begin)))
         steps = node.integers(4) if node.has(4) else (1,) * len(begin)
+    if not len(begin) == len(end) == len(axes) == len(steps):
+        raise node.fail(f"{len(begin)} starts, {len(end)} ends, {len(axes)} axes and {len(steps)} steps")
+    axes = tuple(node.axis(a) for a in axes)
+    if len(set(axes)) != len(axes) or 0 in steps:
+        raise node.fail(f"axes {list(axes)} in steps of {list(steps)}")
     whole = all(
         s == 1 and b in (0, -dims[a]) and e >= dims[a] for a, b, e, s in zip(axes, begin, end, steps, strict=True)
     )
@@ -77,7 +92,9 @@ def pad(node: Node) -> Expr:
     rank = node.info(0).ndim
     widths = node.attr("pads") if node.opset < 11 else node.integers(1)
     value = node.attr("value", 0.0) if node.opset < 11 else node.number(2) if node.has(2) else 0.0
-    axes = [a % rank for a in node.integers(3)] if node.has(3) else list(range(rank))
+    axes = [node.axis(a) for a in node.integers(3)] if node.has(3) else list(range(rank))
+    if len(widths) != 2 * len(axes) or len(set(axes)) != len(axes):
+        raise node.fail(f"{len(widths)} widths for axes {axes}")
     before, after = [0] * rank, [0] * rank
     for n, a in enumerate(axes):
         before[a], after[a] = widths[n], widths[len(axes) + n]
@@ -92,6 +109,8 @@ def pad(node: Node) -> Expr:
 def depth_to_space(node: Node) -> Expr:
     n, c, h, w = require_images(node)
     b = node.attr("blocksize")
+    if b < 1 or c % (b * b) or node.attr("mode", "DCR") not in ("DCR", "CRD"):
+        raise node.fail(f"blocks of {b} x {b}, mode '{node.attr('mode', 'DCR')}', {c} channels")
     if node.attr("mode", "DCR") == "DCR":
         parts, order = (n, b, b, c // (b * b), h, w), (0, 3, 4, 1, 5, 2)
     else:
@@ -104,6 +123,8 @@ def depth_to_space(node: Node) -> Expr:
 def space_to_depth(node: Node) -> Expr:
     n, c, h, w = require_images(node)
     b = node.attr("blocksize")
+    if b < 1 or h % b or w % b:
+        raise node.fail(f"blocks of {b} x {b} in images of {h} x {w}")
     parts = op.reshape(node.input(0), ShapeExpr((n, c, h // b, b, w // b, b)))
     order = (0, 3, 5, 1, 2, 4) if node.attr("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
     moved = op.permute_dims(node.emit(parts), axes=order)

@@ -13,10 +13,21 @@ from autosched.relax.expr import Expr, ShapeExpr
 def window_padding(
     node: Node, size: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> list[int]:
-    """Padding, all begins then all ends, from `pads` or worked out for `auto_pad`."""
-    rank, mode = len(kernel), node.attr("auto_pad", "NOTSET")
+    """Padding, all begins then all ends, from `pads` or worked out for `auto_pad`.
+
+    Raises ImportModelError where the window's numbers are too few, too many or impossible.
+    """
+    rank, mode = len(size), node.attr("auto_pad", "NOTSET")
+    for name, values in (("kernel_shape", kernel), ("strides", strides), ("dilations", dilations)):
+        if len(values) != rank or min(values, default=1) < 1:
+            raise node.fail(f"{name} {list(values)} of a window over {rank} dimensions")
+    if mode not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
+        raise node.fail(f"there is no auto_pad '{mode}'")
     if mode == "NOTSET":
-        return list(node.attr("pads", [0] * 2 * rank))
+        pads = list(node.attr("pads", [0] * 2 * rank))
+        if len(pads) != 2 * rank or min(pads, default=0) < 0:
+            raise node.fail(f"pads {pads} of a window over {rank} dimensions")
+        return pads
     if mode == "VALID":
         return [0] * 2 * rank
     begins, ends = [], []
@@ -34,6 +45,8 @@ def conv(node: Node) -> Expr:
     shape, rank = node.shape(1), _rank(node)
     kernel = list(node.attr("kernel_shape", shape[2:]))
     strides, dilations = list(node.attr("strides", [1] * rank)), list(node.attr("dilations", [1] * rank))
+    if kernel != list(shape[2:]):
+        raise node.fail(f"kernel_shape {kernel}, and weights of {list(shape[2:])}")
     pads = window_padding(node, node.shape(0)[2:], kernel, strides, dilations)
     convolve = {1: op.nn.conv1d, 2: op.nn.conv2d, 3: op.nn.conv3d}[rank]
     out = convolve(
@@ -49,6 +62,11 @@ def conv_transpose(node: Node) -> Expr:
     kernel = list(node.attr("kernel_shape", shape[2:]))
     strides, dilations = list(node.attr("strides", [1] * rank)), list(node.attr("dilations", [1] * rank))
     extra = list(node.attr("output_padding", [0] * rank))
+    if kernel != list(shape[2:]):
+        raise node.fail(f"kernel_shape {kernel}, and weights of {list(shape[2:])}")
+    for name, values, least in (("strides", strides, 1), ("dilations", dilations, 1), ("output_padding", extra, 0)):
+        if len(values) != rank or min(values) < least:
+            raise node.fail(f"{name} {values} of a window over {rank} dimensions")
     spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     pads = _transposed_padding(node, node.shape(0)[2:], spans, strides, extra)
     extra = [more - min(0, pad) for more, pad in zip(extra, pads[rank:], strict=True)]
@@ -84,8 +102,15 @@ def _transposed_padding(
     An end is negative where that much is missing behind the output.
     """
     mode, wanted = node.attr("auto_pad", "NOTSET"), node.attr("output_shape", None)
+    if mode not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
+        raise node.fail(f"there is no auto_pad '{mode}'")
     if wanted is None and mode in ("NOTSET", "VALID"):
-        return list(node.attr("pads", [0] * 2 * len(size))) if mode == "NOTSET" else [0] * 2 * len(size)
+        pads = list(node.attr("pads", [0] * 2 * len(size))) if mode == "NOTSET" else [0] * 2 * len(size)
+        if len(pads) != 2 * len(size) or min(pads) < 0:
+            raise node.fail(f"pads {pads} of a window over {len(size)} dimensions")
+        return pads
+    if wanted is not None and len(wanted) < len(size):
+        raise node.fail(f"output_shape {list(wanted)} of a window over {len(size)} dimensions")
     if wanted is None:
         wanted = [n * s for n, s in zip(size, strides, strict=True)]
     begins, ends = [], []

@@ -25,8 +25,11 @@ def batch_norm(node: Node) -> Expr:
 
 @converter("LRN")
 def lrn(node: Node) -> Expr:
+    size = node.attr("size")
+    if size < 1:
+        raise node.fail(f"over {size} channels")
     return op.nn.lrn(
-        node.input(0), size=node.attr("size"), alpha=node.attr("alpha", 1e-4), beta=node.attr("beta", 0.75),
+        node.input(0), size=size, alpha=node.attr("alpha", 1e-4), beta=node.attr("beta", 0.75),
         bias=node.attr("bias", 1.0),
     )  # fmt: skip
 

@@ -22,15 +22,18 @@ def scatter_elements(node: Node) -> Expr:
 def one_hot(node: Node) -> Expr:
     """`values[1]` at the positions, `values[0]` elsewhere; positions out of range give no one."""
     depth, off_on = int(node.number(1)), node.input(2)
-    index, axis = node.input(0), node.attr("axis", -1)
+    index = node.input(0)
     rank = node.info(0).ndim
+    axis = node.axis(node.attr("axis", -1), rank + 1)
+    if depth < 1:
+        raise node.fail(f"a depth of {depth}")
+    node.require_small(8 * depth)
     if not node.info(0).dtype.startswith(("int", "uint")):
         index = node.emit(op.astype(index, "int64"))
     dtype = info_of(index).dtype
     if dtype.startswith("int"):
         negative = op.less(index, constant(0, dtype))
         index = node.emit(op.where(negative, op.add(index, constant(depth, dtype)), index))
-    axis = axis + rank + 1 if axis < 0 else axis
     places = np.arange(depth, dtype=dtype).reshape([-1 if i == axis else 1 for i in range(rank + 1)])
     hit = node.emit(op.equal(op.expand_dims(index, axis=axis), Constant(places)))
     off, on = (op.take(off_on, constant(i, "int64"), axis=0) for i in (0, 1))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from autosched.frontend.onnx.contents import array_of, check_size
 from autosched.frontend.onnx.node import Node
 from autosched.frontend.onnx.registry import converter
 from autosched.relax import op
@@ -15,10 +16,8 @@ from autosched.relax.expr import Constant, Expr, ShapeExpr
 
 @converter("Constant")
 def constant(node: Node) -> Expr:
-    from onnx import numpy_helper
-
     if "value" in node.attrs:
-        return Constant(numpy_helper.to_array(node.attrs["value"]))
+        return Constant(array_of(node.attrs["value"], f"the value of node '{node.name}'"))
     for name, dtype in (
         ("value_float", "float32"),
         ("value_floats", "float32"),
@@ -32,10 +31,15 @@ def constant(node: Node) -> Expr:
 
 @converter("ConstantOfShape")
 def constant_of_shape(node: Node) -> Expr:
-    from onnx import numpy_helper
-
-    value: Any = numpy_helper.to_array(node.attrs["value"]) if "value" in node.attrs else np.zeros(1, np.float32)
-    return Constant(np.full(node.integers(0), value.reshape(-1)[0], value.dtype))
+    value: Any = np.zeros(1, np.float32)
+    if "value" in node.attrs:
+        value = array_of(node.attrs["value"], f"the value of node '{node.name}'")
+    if value.size != 1:
+        raise node.fail(f"its value has {value.size} elements, not one")
+    sizes = node.integers(0)
+    check_size(sizes, "its result")
+    node.require_small(math.prod(sizes) * value.itemsize)
+    return Constant(np.full(sizes, value.reshape(-1)[0], value.dtype))
 
 
 @converter("Shape")
@@ -52,6 +56,9 @@ def size(node: Node) -> Expr:
 @converter("Range")
 def make_range(node: Node) -> Expr:
     start, stop, step = (node.array(i) for i in range(3))
+    if not step or not all(np.isfinite(x) for x in (start, stop, step)):
+        raise node.fail(f"from {start} to {stop} in steps of {step}")
+    node.require_small(math.ceil((stop.item() - start.item()) / step.item()) * start.itemsize)
     return Constant(np.arange(start.item(), stop.item(), step.item(), dtype=start.dtype))
 
 
@@ -69,6 +76,8 @@ def reshape(node: Node) -> Expr:
 def flatten(node: Node) -> Expr:
     dims = node.shape(0)
     axis = node.attr("axis", 1)
+    if not -len(dims) <= axis <= len(dims):
+        raise node.fail(f"axis {axis} of {len(dims)} dimensions")
     axis = axis + len(dims) if axis < 0 else axis
     return op.reshape(node.input(0), ShapeExpr((math.prod(dims[:axis]), math.prod(dims[axis:]))))
 

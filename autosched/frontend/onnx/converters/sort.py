@@ -15,6 +15,8 @@ from autosched.relax.expr import Expr, ShapeExpr, TupleGetItem
 @converter("TopK")
 def topk(node: Node) -> tuple[Expr, ...]:
     k = node.integers(1)[0] if node.opset >= 10 else node.attr("k")
+    if k < 1:
+        raise node.fail(f"the {k} best")
     best = op.topk(
         node.input(0), k=int(k), axis=node.attr("axis", -1), largest=bool(node.attr("largest", 1)), dtype="int64"
     )
@@ -48,6 +50,8 @@ def resize(node: Node) -> Expr:
         sizes = [
             int(np.float32(s) * np.float32(f)) for s, f in zip(shape, scales, strict=True)
         ]  # as ONNX Runtime rounds
+    if len(sizes) != 4 or min(sizes) < 1:
+        raise node.fail(f"images of {shape} to {sizes}")
     if tuple(sizes[:2]) != tuple(shape[:2]):
         raise node.fail(f"only height and width are resized, not {shape} to {sizes}")
     mode = node.attr("mode", "nearest")
