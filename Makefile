@@ -14,7 +14,7 @@ ALL_CORES := -n auto --dist loadfile --no-loadscope-reorder
 # Empty: Python keeps what it compiled. Tests start hundreds of processes, and each would compile the package again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all check-avx512 check-cuda bench bench-kernels bench-models bench-more bench-records bench-tune lint format \
+.PHONY: help demo test test-all check-avx512 check-cuda gpu-check bench bench-kernels bench-models bench-more bench-records bench-tune lint format \
         dist clean
 .DELETE_ON_ERROR:
 
@@ -24,6 +24,7 @@ help:
 	@echo "make test-all  all tests"
 	@echo "make check-avx512  runs code for AVX-512 on an emulated CPU (Debian with bochs; half an hour)"
 	@echo "make check-cuda  machine code of all GPU templates for all architectures; needs no GPU (ten minutes)"
+	@echo "make gpu-check  correctness and speed of GPU kernels on the GPU that is here (nine minutes)"
 	@echo "make bench     the performance tables; make bench-kernels, make bench-models, make bench-more: against all peers"
 	@echo "make bench-tune  tuning: trials a second, a network's time over ten minutes of tuning; ARGS='--minutes 1'"
 	@echo "make lint      ruff and mypy"
@@ -57,6 +58,9 @@ check-avx512: $(VENV)/.installed-test
 
 check-cuda: $(VENV)/.installed-test
 	$(BIN)/python -m tests.check_cuda --save $(ARGS)
+
+gpu-check: $(VENV)/.installed-test
+	$(BIN)/python -m benchmarks.gpu_check $(ARGS)
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -1,0 +1,151 @@
+"""`make gpu-check`: what GPU kernels are worth, on the GPU that is here, by one command in at most nine minutes.
+
+Sections run in the order of their importance, each in a process of its own with its own time limit, since an illegal
+address spoils the process that meets it. Rows are written as they come, to `benchmarks/results/gpu-<device>.jsonl`, and
+the tables that they make at the end. Times are the device's own (events), ours and the peer's in turn in one run, on
+normal random numbers. `--emulate` runs every section's code at tiny sizes on the emulator, without times that mean
+anything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from autosched.errors import AutoschedError, DeviceError
+from autosched.runtime.cuda.driver import driver_of, use_driver
+from autosched.target.gpus import device_named, usual_arch
+from benchmarks.gpu_sections import SECTIONS, Bench, Row
+from benchmarks.machine import RESULTS, Table
+
+TOTAL_S = 540.0
+STARTING_S = 8.0  # what a section's process takes before it measures
+COLUMNS = ("what", "ours", "peer", "ours/peer", "rate", "note")
+
+
+def target_here() -> str:
+    """The target of the first device. Raises DeviceError where there is none."""
+    driver = driver_of(0)
+    name = device_named(driver.name)
+    return f"nvidia/{name}" if name else f"cuda -arch={usual_arch(driver.compute_capability)}"
+
+
+def run_section(name: str, bench: Bench, out: Path, limit_s: float) -> None:
+    """Run a section in this process; each row is written at once, and a failure of one case is a row too."""
+    deadline = time.monotonic() + limit_s
+    with open(out, "a", encoding="utf-8") as file:
+        for case in SECTIONS[name].cases(bench):
+            if time.monotonic() > deadline:
+                _write(file, name, Row(case.name, note="left out: no time"))
+                continue
+            try:
+                rows = case.run(bench)
+            except AutoschedError as error:
+                rows = [Row(case.name, note=f"{type(error).__name__}: {error.line[:200]}")]
+            for row in rows:
+                _write(file, name, row)
+
+
+def _write(file: Any, section: str, row: Row) -> None:
+    file.write(json.dumps({"section": section, **row.document()}) + "\n")
+    file.flush()
+    print(f"{section:12} {' | '.join(row.cells())}", flush=True)
+
+
+def run_all(names: Sequence[str], target: str, out: Path, total_s: float) -> None:
+    """Run sections one after the other, each in its own process; a section that fails costs its rows alone."""
+    start = time.monotonic()
+    for name in names:
+        left = total_s - (time.monotonic() - start)
+        limit_s = min(SECTIONS[name].limit_s, left - STARTING_S)
+        if limit_s < STARTING_S:
+            with open(out, "a", encoding="utf-8") as file:
+                _write(file, name, Row("the whole section", note="left out: no time"))
+            continue
+        command = [sys.executable, "-m", "benchmarks.gpu_check", "--section", name, "--target", target]
+        command += ["--out", str(out), "--limit", f"{limit_s:.0f}"]
+        try:
+            done = subprocess.run(command, timeout=limit_s + STARTING_S, check=False, cwd=Path(__file__).parents[1])
+            problem = f"its process ended with {done.returncode}" if done.returncode else ""
+        except subprocess.TimeoutExpired:
+            problem = f"ended after {limit_s + STARTING_S:.0f} s"
+        if problem:
+            with open(out, "a", encoding="utf-8") as file:
+                _write(file, name, Row("the whole section", note=problem))
+
+
+def tables(out: Path, head: str) -> str:
+    """The rows of a run as tables."""
+    rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    parts = [f"## {head}", ""]
+    for name, section in SECTIONS.items():
+        found = [tuple(Row.read(row).cells()) for row in rows if row["section"] == name]
+        if found:
+            parts += [Table(f"{section.title}; bar: {section.bar}", COLUMNS, found).markdown(), ""]
+    return "\n".join(parts)
+
+
+@contextlib.contextmanager
+def emulated() -> Iterator[None]:
+    """Let the emulator stand for the device."""
+    from autosched.codegen.cuda.emulate import EmulatorDriver
+
+    with use_driver(EmulatorDriver):
+        yield
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run; 2 where there is no GPU."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu_check", description=__doc__)
+    parser.add_argument("--only", default="", help=f"sections, of {', '.join(SECTIONS)}")
+    parser.add_argument("--seconds", type=float, default=TOTAL_S, help="for all sections together")
+    parser.add_argument("--emulate", action="store_true", help="tiny sizes on the emulator: is the code right?")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--section", help=argparse.SUPPRESS)
+    parser.add_argument("--target", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--limit", type=float, default=60.0, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    names = options.only.split(",") if options.only else list(SECTIONS)
+    if unknown := sorted(set(names) - SECTIONS.keys()):
+        parser.error(f"no section {unknown[0]}: there are {', '.join(SECTIONS)}")
+    if options.section:
+        run_section(options.section, Bench(options.target), options.out, options.limit)
+        return 0
+    if options.emulate:
+        out = options.out or RESULTS / "gpu-emulated.jsonl"
+        out.unlink(missing_ok=True)
+        with emulated():
+            for name in names:
+                run_section(name, Bench("nvidia/nvidia-h200", is_tiny=True), out, 3600.0)
+        print(tables(out, "Emulated: the numbers mean nothing"))
+        return 0
+    try:
+        target = options.target or target_here()
+        driver = driver_of(0)
+    except DeviceError as error:
+        print(f"gpu-check: {error}", file=sys.stderr)
+        return error.exit_code
+    name = re.sub(r"[^a-z0-9]+", "-", driver.name.lower()).strip("-")
+    out = options.out or RESULTS / f"gpu-{name}.jsonl"
+    out.unlink(missing_ok=True)
+    os.environ.setdefault("AUTOSCHED_TUNE", "off")
+    run_all(names, target, out, options.seconds)
+    capability = ".".join(map(str, driver.compute_capability))
+    head = f"{driver.name}, compute capability {capability}, target {target}; normal random numbers"
+    text = tables(out, head)
+    out.with_suffix(".md").write_text(text, encoding="utf-8")
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
