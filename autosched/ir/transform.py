@@ -12,27 +12,31 @@ from typing import Any
 from autosched.errors import InvalidTypeError, NameNotFoundError, UnknownOptionError, VerifyError, WrongOptionError
 from autosched.ir.module import IRModule
 
-# what the names of TVM's options of passes begin with; they are accepted and have no effect
-CONFIG_ROOMS = frozenset({
-    "tir", "tirx", "s_tir", "relay", "relax", "te", "topi", "printer", "testing", "arith", "tl", "runtime", "autosched",
-    "ir", "ethos-u", "cuda", "llvm",
-})  # fmt: skip
-
-# TVM's options whose type is known; flags may be 0 and 1
-_FLAGS = (
-    "tir.disable_vectorize", "tir.disable_assert", "tir.disable_cse_tir", "tir.enable_equiv_terms_in_cse_tir",
-    "tir.noalias", "tir.instrument_bound_checkers", "tir.instrument_lwp", "tir.detect_global_barrier",
-    "tir.disable_storage_rewrite", "tir.enable_debug", "tir.use_async_copy", "tir.merge_static_smem",
-    "tir.is_entry_func", "tir.usmp.enable", "relay.backend.use_auto_scheduler", "relay.backend.use_meta_schedule",
-    "relay.backend.use_meta_schedule_dispatch", "relay.FuseOps.link_params", "relay.collage.enable_collage",
-    "relax.backend.use_cuda_graph", "relax.transform.apply_legalize_ops",
-)  # fmt: skip
-_NUMBERS = ("relax.FuseOps.max_depth", "relay.FuseOps.max_depth", "relay.fallback_device_type", "tir.vtcm_capacity")
-OPTION_TYPES: dict[str, tuple[Any, ...]] = {
-    **dict.fromkeys(_FLAGS, (bool,)), **dict.fromkeys(_NUMBERS, (int,)),
-    "tir.add_lower_pass": (list, tuple), "tir.UnrollLoop": (Mapping,), "tir.LoopPartition": (Mapping,),
-    "tir.HoistIfThenElse": (Mapping,), "tir.HoistExpression": (Mapping,), "tir.InjectDoubleBuffer": (Mapping,),
-    "tir.ReduceBranchingThroughOvercompute": (Mapping,), "tir.RemoveNoOp": (Mapping,), "tir.Simplify": (Mapping,),
+# TVM's options of passes and the types of their values; flags may be 0 and 1.
+HONOURED: Mapping[str, tuple[Any, ...]] = {"tir.add_lower_pass": (list, tuple), "tir.disable_vectorize": (bool,)}
+# They say how TVM makes code and not what the code computes; a build here decides these by itself.
+WITHOUT_EFFECT: Mapping[str, tuple[Any, ...]] = {
+    **dict.fromkeys((
+        "tir.disable_assert", "tir.disable_cse_tir", "tir.enable_equiv_terms_in_cse_tir", "tir.noalias",
+        "tir.disable_storage_rewrite", "tir.enable_debug", "tir.merge_static_smem", "tir.is_entry_func",
+        "tir.debug_keep_trivial_loop", "relay.backend.use_auto_scheduler", "relay.backend.use_meta_schedule",
+        "relay.backend.use_meta_schedule_dispatch", "relay.backend.disable_compile_engine_cache",
+        "relay.FuseOps.link_params", "relay.collage.enable_collage", "relax.transform.apply_legalize_ops",
+    ), (bool,)),
+    **dict.fromkeys(("relax.FuseOps.max_depth", "relay.FuseOps.max_depth", "relay.fallback_device_type"), (int,)),
+    **dict.fromkeys((
+        "tir.UnrollLoop", "tir.LoopPartition", "tir.HoistIfThenElse", "tir.HoistExpression", "tir.InjectDoubleBuffer",
+        "tir.ReduceBranchingThroughOvercompute", "tir.RemoveNoOp", "tir.Simplify",
+    ), (Mapping,)),
+}  # fmt: skip
+# They change what runs: refused where they are set, with what to do instead.
+REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
+    "tir.instrument_bound_checkers": ((bool,), "build with checks=True"),
+    "tir.instrument_lwp": ((bool,), "autosched bench --profile shows where the time goes"),
+    "tir.detect_global_barrier": ((bool,), "it is for GPUs"), "tir.use_async_copy": ((bool,), "it is for GPUs"),
+    "tir.ptx_ldg32": ((bool,), "it is for GPUs"), "tir.vtcm_capacity": ((int,), "it is for Hexagon"),
+    "tir.usmp.enable": ((bool,), "the build plans memory by itself"),
+    "relax.backend.use_cuda_graph": ((bool,), "it is for GPUs"),
 }  # fmt: skip
 
 
@@ -86,12 +90,8 @@ class PassContext:
         self.disabled_pass = tuple(disabled_pass or ())
         self.instruments = tuple(instruments or ())
         self.config = dict(config or {})
-        for key in self.config:
-            if not isinstance(key, str) or key.partition(".")[0] not in CONFIG_ROOMS or "." not in key:
-                raise UnknownOptionError(
-                    f"Invalid config option '{key}'", hint=f"options begin with {', '.join(sorted(CONFIG_ROOMS))}"
-                )
-            _check_option(key, self.config[key])
+        for key, value in self.config.items():
+            _check_option(key, value)
         self._tokens: list[Any] = []
 
     def __enter__(self) -> PassContext:
@@ -126,16 +126,19 @@ class PassContext:
 
 
 def _check_option(key: str, value: Any) -> None:
-    """Refuse a value of another type than the option's, where that is known. Raises WrongOptionError."""
-    types = OPTION_TYPES.get(key, ())
+    """Raises UnknownOptionError for an option without meaning here, WrongOptionError for a value of another type."""
+    types = {**HONOURED, **WITHOUT_EFFECT}.get(key) or REFUSED.get(key, ((), ""))[0]
+    if not types:
+        known = ", ".join(sorted([*HONOURED, *WITHOUT_EFFECT]))
+        raise UnknownOptionError(f"Invalid config option '{key}'", hint=f"there are {known}")
     if types in ((bool,), (int,)):
         value = getattr(value, "value", value)  # T.bool(True)
-    if not types or (isinstance(value, types) and not (types == (int,) and isinstance(value, bool))):
-        return
-    if types == (bool,) and isinstance(value, int) and value in (0, 1):
-        return
-    expected = " or ".join(t.__name__.lower() for t in types)
-    raise WrongOptionError(f"PassContext: expect config {key} to have type {expected}, got {value!r}")
+    right = isinstance(value, types) and not (types == (int,) and isinstance(value, bool))
+    if not right and not (types == (bool,) and isinstance(value, int) and value in (0, 1)):
+        expected = " or ".join(t.__name__.lower() for t in types)
+        raise WrongOptionError(f"PassContext: expect config {key} to have type {expected}, got {value!r}")
+    if key in REFUSED and value:
+        raise UnknownOptionError(f"PassContext: config {key} is not available", hint=REFUSED[key][1])
 
 
 EVENTS = ("enter_pass_ctx", "exit_pass_ctx", "should_run", "run_before_pass", "run_after_pass")

@@ -1,8 +1,11 @@
 import pytest
 
+import autosched
+from autosched import tir
 from autosched.errors import InvalidTypeError, VerifyError
 from autosched.ir import IRModule
 from autosched.ir.transform import Pass, PassContext, Sequential, graph_pass, module_pass, run_passes
+from tests.tir.programs import matmul
 
 
 def _marking(name: str, opt_level: int = 0) -> Pass:
@@ -83,3 +86,26 @@ def test_the_runner_verifies_and_tells():
     with pytest.raises(VerifyError, match=r"two are too many \(in the result of pass 'b': main\)"):
         run_passes(IRModule(), (_marking("a"), _marking("b")), verify=verify, watch=lambda name, *_: seen.append(name))
     assert seen == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"), [("tir.instrument_bound_checkers", "checks=True"), ("relax.backend.use_cuda_graph", "GPUs")]
+)
+def test_an_option_that_would_change_what_runs_is_refused(option: str, hint: str) -> None:
+    PassContext(config={option: False})
+    with pytest.raises(ValueError, match=hint):
+        PassContext(config={option: True})
+
+
+@pytest.mark.parametrize("option", ["tir.nobody", "nonsense.key", "relay"])
+def test_an_unknown_option_is_refused(option: str) -> None:
+    with pytest.raises(AttributeError, match="Invalid config option"):
+        PassContext(config={option: 1})
+
+
+def test_vectors_are_left_out_where_they_are_disabled() -> None:
+    sch = tir.Schedule(matmul(4, 8, 4))
+    sch.vectorize(sch.get_loops("C")[1])
+    assert "vectorized" in autosched.lower(sch.mod).script()
+    with PassContext(config={"tir.disable_vectorize": True}):
+        assert "vectorized" not in autosched.lower(sch.mod).script()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autosched import te
+from autosched.codegen.lower import tvm_passes
 from autosched.codegen.native import native_for
 from autosched.driver.build.accuracy import with_accuracy
 from autosched.driver.build.choose import Choice, choose_all, is_scheduled
@@ -50,6 +51,8 @@ class FunctionBuilder:
 
     def build(self, module: IRModule) -> Module:
         """A module of compiled functions; those with symbolic sizes are compiled when they are called."""
+        if PassContext.current().config.get("tir.disable_vectorize"):
+            module = tvm_passes.SkipVectorize()(module)
         if PassContext.current().config.get(OWN_PASSES):
             module = lower(module)
         returning = {name: f for name, f in prim_funcs(module).items() if returns_value(f)}

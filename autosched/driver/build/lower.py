@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from autosched import te
-from autosched.codegen.lower import lower_func
+from autosched.codegen.lower import lower_func, tvm_passes
 from autosched.driver.models import as_module
 from autosched.errors import InvalidTypeError, InvalidValueError, WrongInputError
 from autosched.ir import IRModule
@@ -37,6 +37,8 @@ def lower(
         module = as_module(what, args, name or ("main" if isinstance(what, te.Schedule) else None))
     except InvalidTypeError as error:
         raise WrongInputError(error.message.replace("build", "lower"), hint=error.hint) from None
+    if PassContext.current().config.get("tir.disable_vectorize"):
+        module = tvm_passes.SkipVectorize()(module)
     module = run_own_passes(module, lambda phase: phase == 0)
     module = module.with_functions(
         {
