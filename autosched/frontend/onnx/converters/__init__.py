@@ -4,6 +4,7 @@ from autosched.frontend.onnx.converters import (
     arrange,
     control,
     conv,
+    einsum,
     elementwise,
     index,
     linear,
@@ -20,6 +21,19 @@ from autosched.frontend.onnx.converters import (
 )
 
 __all__ = [
-    *("arrange", "control", "conv", "elementwise", "index", "linear", "logic", "norm", "pool", "quantize", "recurrent"),
+    *(
+        "arrange",
+        "control",
+        "conv",
+        "einsum",
+        "elementwise",
+        "index",
+        "linear",
+        "logic",
+        "norm",
+        "pool",
+        "quantize",
+        "recurrent",
+    ),
     *("reduce", "scatter", "sequence", "shape", "sort"),
 ]

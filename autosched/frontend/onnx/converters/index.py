@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from autosched.frontend.onnx.node import Node
 from autosched.frontend.onnx.registry import converter
 from autosched.relax import op
-from autosched.relax.expr import Expr
+from autosched.relax.expr import Constant, Expr, ShapeExpr
 
 
 @converter("Gather")
@@ -23,3 +25,14 @@ def gather_nd(node: Node) -> Expr:
     if node.attr("batch_dims", 0):
         raise node.fail("batch_dims is not supported")
     return op.gather_nd(node.input(0), node.input(1))
+
+
+@converter("Compress")
+def compress(node: Node) -> Expr:
+    """The elements, or slices along an axis, where a condition holds that is known at import."""
+    kept = np.flatnonzero(node.array(1))
+    axis = node.attr("axis")
+    if axis is None:
+        flat = node.emit(op.reshape(node.input(0), ShapeExpr((-1,))))
+        return op.take(flat, Constant(kept.astype(np.int64)), axis=0)
+    return op.take(node.input(0), Constant(kept.astype(np.int64)), axis=axis)

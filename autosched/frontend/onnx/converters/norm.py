@@ -85,3 +85,27 @@ def instance_norm(node: Node) -> Expr:
     centred = node.emit(op.subtract(x, op.mean(x, axis=axes, keepdims=True)))
     variance = op.add(op.variance(x, axis=axes, keepdims=True), constant(node.attr("epsilon", 1e-5), dtype))
     return op.add(op.multiply(op.multiply(centred, op.rsqrt(variance)), scale), bias)
+
+
+@converter("LpNormalization")
+def lp_normalization(node: Node) -> Expr:
+    """x divided by the sum of its absolute values, or by the root of that of its squares; 0 where that is 0."""
+    x, axis, p = node.input(0), node.attr("axis", -1), node.attr("p", 2)
+    if p not in (1, 2):
+        raise node.fail(f"p={p}", hint="1 and 2 are possible")
+    total = node.emit(op.sum(node.emit(op.abs(x) if p == 1 else op.multiply(x, x)), axis=axis, keepdims=True))
+    length = total if p == 1 else node.emit(op.sqrt(total))
+    zero = constant(0, node.info(0).dtype)
+    return op.where(op.equal(length, zero), zero, op.divide(x, length))
+
+
+@converter("Hardmax")
+def hardmax(node: Node) -> Expr:
+    """One at the first of the largest elements along an axis, zero elsewhere."""
+    x, shape = node.input(0), node.shape(0)
+    axis = node.attr("axis", -1 if node.opset >= 13 else 1)
+    if node.opset < 13 and axis % len(shape) != len(shape) - 1:
+        raise node.fail("before opset 13 only the last axis is supported")
+    at = node.emit(op.argmax(x, axis=axis, keepdims=True))
+    places = np.arange(shape[axis]).reshape([-1 if i == axis % len(shape) else 1 for i in range(len(shape))])
+    return op.astype(op.equal(at, Constant(places)), node.info(0).dtype)

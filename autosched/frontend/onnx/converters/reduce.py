@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from autosched.frontend.onnx.node import Node
+from autosched.frontend.onnx.node import Node, constant
 from autosched.frontend.onnx.registry import CONVERTERS, converter
 from autosched.relax import op
 from autosched.relax.expr import Expr
@@ -47,10 +47,25 @@ CONVERTERS.update(
 )
 
 
+@converter("ReduceLogSumExp")
+def reduce_log_sum_exp(node: Node) -> Expr:
+    """max + log(sum(exp(x - max))), which does not overflow."""
+    axes, x, keep = _axes(node), node.input(0), bool(node.attr("keepdims", 1))
+    if axes == ():
+        return x
+    largest = node.emit(op.max(x, axis=axes, keepdims=True))
+    rest = op.exp(op.subtract(x, largest))
+    total = node.emit(op.add(largest, op.log(node.emit(op.sum(node.emit(rest), axis=axes, keepdims=True)))))
+    return total if keep else op.squeeze(total, axis=axes)
+
+
 def _argument(node: Node, definition: Any) -> Expr:
-    if node.attr("select_last_index", 0):
-        raise node.fail("select_last_index=1 is not supported")
-    return definition(node.input(0), axis=node.attr("axis", 0), keepdims=bool(node.attr("keepdims", 1)))  # type: ignore[no-any-return]
+    """The position of the first, or with `select_last_index` the last, of the extreme elements."""
+    x, axis, keep = node.input(0), node.attr("axis", 0), bool(node.attr("keepdims", 1))
+    if not node.attr("select_last_index", 0):
+        return definition(x, axis=axis, keepdims=keep)  # type: ignore[no-any-return]
+    from_end = node.emit(definition(node.emit(op.flip(x, axis=axis)), axis=axis, keepdims=keep))
+    return op.subtract(constant(node.shape(0)[axis] - 1, "int64"), from_end)
 
 
 @converter("ArgMax")

@@ -35,6 +35,16 @@ def cumsum(node: Node) -> Expr:
     return op.subtract(total, before)
 
 
+@converter("CumProd")
+def cumprod(node: Node) -> Expr:
+    """Running products; backwards they are those of the flipped tensor, flipped."""
+    x, axis = node.input(0), int(node.number(1))
+    exclusive, reverse = bool(node.attr("exclusive", 0)), node.attr("reverse", 0)
+    value = node.emit(op.flip(x, axis=axis)) if reverse else x
+    result = op.cumprod(value, axis=axis, exclusive=exclusive)
+    return op.flip(node.emit(result), axis=axis) if reverse else result
+
+
 @converter("Resize", "Upsample")
 def resize(node: Node) -> Expr:
     """Height and width of images."""

@@ -1,0 +1,102 @@
+"""Einstein sums, as transposes, products and sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from autosched.frontend.onnx.node import Node, info_of
+from autosched.frontend.onnx.registry import converter
+from autosched.relax import op
+from autosched.relax.expr import Expr, ShapeExpr
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """A tensor and the letter of each of its axes."""
+
+    value: Expr
+    letters: str
+
+
+@converter("Einsum")
+def einsum(node: Node) -> Expr:
+    """Operands are multiplied from left to right; a letter is summed over once nothing behind needs it."""
+    operands = [info_of(node.input(i)) for i in range(len(node.inputs))]
+    terms, result = _parse(node, [info.ndim for info in operands])
+    sizes: dict[str, int] = {}
+    for term, info in zip(terms, operands, strict=True):
+        for letter, size in zip(term, info.static_shape, strict=True):
+            if sizes.setdefault(letter, size) not in (size, 1) and size != 1:
+                raise node.fail(f"'{letter}' is {sizes[letter]} in one operand and {size} in another")
+            sizes[letter] = max(sizes[letter], size)
+    parts = [_Operand(node.input(i), term) for i, term in enumerate(terms)]
+    whole = parts[0]
+    for n, part in enumerate(parts[1:], 1):
+        later = set(result).union(*(p.letters for p in parts[n + 1 :]))
+        whole = _product(node, whole, part, later, sizes)
+    whole = _summed(node, whole, set(result))
+    return _ordered(node, whole, result)
+
+
+def _parse(node: Node, ranks: Sequence[int]) -> tuple[list[str], str]:
+    """(letters of each operand, letters of the result), dots written out as letters that are free."""
+    text = node.attr("equation").replace(" ", "")
+    left, arrow, result = text.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(ranks):
+        raise node.fail(f"'{text}' has {len(terms)} terms for {len(ranks)} operands")
+    free = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if c not in text]
+    most = max((rank - len(t.replace("...", "")) for t, rank in zip(terms, ranks) if "..." in t), default=0)
+    dots = "".join(free[:most])
+    written = []
+    for term, rank in zip(terms, ranks, strict=True):
+        count = rank - len(term.replace("...", ""))
+        written.append(term.replace("...", dots[most - count :] if count else ""))
+        if len(written[-1]) != rank:
+            raise node.fail(f"'{term}' names {len(written[-1])} axes of a tensor with {rank}")
+    if any(len(set(t)) != len(t) for t in written):
+        raise node.fail("a letter that an operand has twice is not supported")
+    if not arrow:
+        every = "".join(written)
+        result = dots + "".join(sorted(c for c in set(every) if every.count(c) == 1 and c not in dots))
+    return written, result.replace("...", dots)
+
+
+def _product(node: Node, a: _Operand, b: _Operand, later: set[str], sizes: Mapping[str, int]) -> _Operand:
+    """Both multiplied; letters of both that nobody needs later are summed over, by a matrix product."""
+    a, b = (_summed(node, x, later | set(y.letters)) for x, y in ((a, b), (b, a)))
+    both = [c for c in a.letters if c in b.letters]
+    batch, summed = [c for c in both if c in later], [c for c in both if c not in later]
+    rows = [c for c in a.letters if c not in b.letters]
+    columns = [c for c in b.letters if c not in a.letters]
+
+    def shape(letters: Sequence[str]) -> int:
+        return math.prod(sizes[c] for c in letters)
+
+    left = _matrix(node, a, [*batch, *rows, *summed], sizes, [shape(batch), shape(rows), shape(summed)])
+    right = _matrix(node, b, [*batch, *summed, *columns], sizes, [shape(batch), shape(summed), shape(columns)])
+    product = node.emit(op.matmul(left, right))
+    letters = [*batch, *rows, *columns]
+    return _Operand(node.emit(op.reshape(product, ShapeExpr(tuple(sizes[c] for c in letters)))), "".join(letters))
+
+
+def _matrix(node: Node, x: _Operand, order: Sequence[str], sizes: Mapping[str, int], shape: Sequence[int]) -> Expr:
+    """The operand with its axes in an order, axes of one spread out, as a batch of matrices."""
+    value = _ordered(node, x, "".join(order))
+    wide = node.emit(op.broadcast_to(value, ShapeExpr(tuple(sizes[c] for c in order))))
+    return node.emit(op.reshape(wide, ShapeExpr(tuple(shape))))
+
+
+def _summed(node: Node, x: _Operand, kept: set[str]) -> _Operand:
+    axes = tuple(i for i, c in enumerate(x.letters) if c not in kept)
+    if not axes:
+        return x
+    return _Operand(node.emit(op.sum(x.value, axis=axes)), "".join(c for c in x.letters if c in kept))
+
+
+def _ordered(node: Node, x: _Operand, letters: str) -> Expr:
+    if x.letters == letters:
+        return x.value
+    return node.emit(op.permute_dims(x.value, axes=[x.letters.index(c) for c in letters]))
