@@ -95,6 +95,8 @@ class _Maker:
         call = kind(self, x, self.truth[x].shape)
         if call is not None and int(np.prod(call.struct_info.static_shape)) <= MOST_ELEMENTS:
             self.emit(call)
+        else:
+            self.bad_index = None  # the positions are not used
 
 
 def _unary(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
@@ -220,6 +222,8 @@ def random_graph(seed: int, most_steps: int = 8) -> RandomGraph:
             m.values.append((first, m.truth[first]))
             for _ in range(m.random.randint(1, most_steps)):
                 m.step()
+                if m.bad_index is not None:  # the last operator, so that the result depends on it
+                    break
             if len(m.values) == 1:
                 m.emit(get_op("negative")(first))
             last, expected = m.values[-1]

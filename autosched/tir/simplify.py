@@ -125,14 +125,23 @@ class Linear:
 class Analyzer:
     """Knows ranges of variables; simplifies and proves with them."""
 
-    def __init__(self, ranges: Mapping[Var, Range | tuple[int, int]] | None = None, *, keep_units: bool = False):
+    def __init__(
+        self,
+        ranges: Mapping[Var, Range | tuple[int, int]] | None = None,
+        *,
+        keep_units: bool = False,
+        trust_checks: bool = False,
+    ):
         self.bounds: dict[Var, Bound] = {}
+        self.trust_checks = (
+            trust_checks  # `check_index` is in range: for proofs; folding would drop it
+        )
         self.keep_units = keep_units  # a variable of one value stays a variable (its value is still known to proofs)
         for var, r in (ranges or {}).items():
             self.bind(var, r)
 
     def copy(self) -> Analyzer:
-        other = Analyzer(keep_units=self.keep_units)
+        other = Analyzer(keep_units=self.keep_units, trust_checks=self.trust_checks)
         other.bounds = dict(self.bounds)
         return other
 
@@ -216,7 +225,7 @@ class Analyzer:
             case E.Call(op="if_then_else"):
                 (a, b), (c_, d) = self.bound(x.args[1]), self.bound(x.args[2])
                 return _both(min, a, c_), _both(max, b, d)
-            case E.Call(op="check_index"):
+            case E.Call(op="check_index") if self.trust_checks:
                 return 0, max(E.as_int(x.args[2]) - 1, 0)
             case E.Mul():
                 pairs = [self.bound(x.a), self.bound(x.b)]

@@ -264,7 +264,7 @@ def unproved(phases: Sequence[LoweredPhase]) -> list[Access]:
     read = {n.buffer for phase in phases for n in walk(phase.body) if isinstance(n, BufferLoad)}
     prover = _Prover(frozenset(read - written))
     for phase in phases:
-        analyzer = Analyzer()
+        analyzer = Analyzer(trust_checks=True)
         for var, extent, start in zip(phase.task_vars, phase.extents, phase.starts, strict=True):
             analyzer.bind(var, (start, extent))
         prover.stmt(phase.body, _Known(analyzer, (), True, frozenset(phase.task_vars)))

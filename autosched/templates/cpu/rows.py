@@ -22,7 +22,7 @@ from autosched.templates.classify import (
     is_reduction,
 )  # fmt: skip
 from autosched.templates.row_blocks import Rows, inline_cheap, is_costly, match_rows
-from autosched.tir import Block, Buffer, BufferStore, LoopKind, PrimFunc, as_int
+from autosched.tir import REDUCE, Block, Buffer, BufferStore, LoopKind, PrimFunc, as_int
 from autosched.tir.functor import loads
 from autosched.tir.schedule import LoopRV, Schedule
 
@@ -120,6 +120,8 @@ def vectorize_block(sch: Schedule, block: Block, width: int) -> None:
     if not is_reduction(block):
         sch.vectorize(_split_inner(sch, loop, width))
         return
+    if math.prod(as_int(iv.dom.extent) for iv in block.iter_vars if iv.kind == REDUCE) < 2:
+        return  # there is nothing to add: the loop runs over rows
     lanes = _split_inner(sch, loop, width)
     partial = sch.rfactor(lanes, 0)
     sch.set_scope(partial, 0, "local")

@@ -188,3 +188,26 @@ def test_threads_report_too():
     executor.set_input("x1", positions)
     with pytest.raises(IndexError, match="index 1000"):
         executor.run()
+
+
+@pytest.mark.parametrize("mode", ["raise", "positive"])
+def test_positions_in_a_dimension_of_size_1_are_checked_too(mode):
+    """Their only legal value is known at build, and the check has to stay."""
+    x = np.ones((5, 1), "float32")
+    scatter = autosched.build(
+        one_call(
+            lambda a, i, u: op.scatter_elements(a, i, u, axis=1, mode=mode),
+            ((5, 1), "float32"), ((5, 1), "int64"), ((5, 1), "float32"),
+        ),
+        threads=1,
+    )  # fmt: skip
+    take = autosched.build(
+        one_call(lambda a, i: op.reshape(op.take(a, i, 1, mode), (15,)), ((5, 1), "float32"), ((3,), "int64")), threads=1
+    )
+    positions = np.zeros((5, 1), "int64")
+    np.testing.assert_array_equal(scatter(x, positions, 2 * x).numpy(), 2 * x)
+    positions[2] = 2**40
+    with pytest.raises(IndexError, match=f"index {2**40} is out of range"):
+        scatter(x, positions, x)
+    with pytest.raises(IndexError, match="index 1 is out of range"):
+        take(x, np.array([0, 1, 0]))
