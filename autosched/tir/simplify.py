@@ -133,9 +133,7 @@ class Analyzer:
         trust_checks: bool = False,
     ):
         self.bounds: dict[Var, Bound] = {}
-        self.trust_checks = (
-            trust_checks  # `check_index` is in range: for proofs; folding would drop it
-        )
+        self.trust_checks = trust_checks  # `check_index` is in range: for proofs; folding would drop it
         self.keep_units = keep_units  # a variable of one value stays a variable (its value is still known to proofs)
         for var, r in (ranges or {}).items():
             self.bind(var, r)
