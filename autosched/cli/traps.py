@@ -113,7 +113,7 @@ def _no_cache() -> str:
 
     cache = kernel_cache()
     if cache.limit_bytes and (cache.folder is None or not cache.writable):
-        return "no folder for the kernel cache can be written to: set AUTOSCHED_CACHE_DIR to one that can"
+        return "no folder for the kernel cache can be written to by you alone: set AUTOSCHED_CACHE_DIR to one that can"
     return ""
 
 
