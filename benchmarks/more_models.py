@@ -38,8 +38,7 @@ from autosched.driver.bench.programs import (
     peer_program,
     random_inputs,
 )
-from autosched.driver.bench.rounds import Timing, measure
-from autosched.driver.bench.verdict import compare
+from autosched.driver.bench.rounds import Timing, compare, measure
 from autosched.errors import AutoschedError
 from autosched.relax.evaluate import evaluate
 from autosched.runtime import Executable, GraphModule

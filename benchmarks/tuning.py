@@ -19,8 +19,7 @@ import autosched
 from autosched import te
 from autosched.driver import TuneOptions, TuneReport, extract_tasks, load_model
 from autosched.driver.bench.programs import Program, peer_program
-from autosched.driver.bench.rounds import Timing, measure
-from autosched.driver.bench.verdict import Comparison, compare
+from autosched.driver.bench.rounds import Comparison, Timing, compare, measure
 from autosched.driver.build.graph import prepare
 from autosched.driver.task_space import default_of
 from autosched.driver.tune.drift import corrected

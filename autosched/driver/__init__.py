@@ -5,7 +5,7 @@ from autosched.driver.build.entry import build, build_report
 from autosched.driver.build.lower import lower
 from autosched.driver.model_files import load_model
 from autosched.driver.rebuild import rebuild
-from autosched.driver.build.report import BuildReport
+from autosched.driver.build.choose import BuildReport
 from autosched.driver.tune.task_list import list_tasks
 from autosched.driver.tasks import extract_tasks
 from autosched.driver.tune.entry import TuneOptions, TuneReport, tune

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from autosched.codegen.native import native_for
-from autosched.driver.build.compile import compile_functions, with_checks
 from autosched.driver.build.entry import build
+from autosched.driver.build.schedules import compile_functions, with_checks
 from autosched.driver.vm.relax_build import build_relax
 from autosched.errors import ArtifactError, AutoschedError, ScriptError, TargetError
 from autosched.ir import IRModule

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from autosched.codegen import compile_func
+from autosched.codegen.lower.flops import count_work
 from autosched.driver.build.tuned_layouts import TunedLayouts
 from autosched.driver.task_space import default_of
 from autosched.driver.tasks import extract_tasks
-from autosched.driver.work import count_work
 from autosched.errors import AutoschedError
 from autosched.ir import IRModule
 from autosched.records import RecordReader

@@ -12,17 +12,54 @@ from pathlib import Path
 from typing import Any
 
 from autosched.codegen.backends import codegen_backend
-from autosched.driver.near import expected_gain
 from autosched.env import AUTOSCHED_TARGET_AS, AUTOSCHED_TUNE
-from autosched.errors import DeviceError, TargetError, UsageError
-from autosched.records import DispatchContext, FallbackContext, default_reader
+from autosched.errors import DeviceError, ScheduleError, SpaceError, TargetError, UsageError
+from autosched.records import DispatchContext, FallbackContext, Record, default_reader
 from autosched.records.lookup import Lookup, Predictor
 from autosched.runtime.cuda.driver import choose_image, driver_of
+from autosched.space import Config
 from autosched.target import Target, host_cpu
 from autosched.target.gpus import usual_arch
 from autosched.target.threads import choose_threads
+from autosched.task import Task
+from autosched.templates import default_config, templates_for
+from autosched.templates.base import Estimates
+from autosched.templates.thread_knob import split_threads
 
 ARCHITECTURES = {"amd64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}  # other names of the same
+
+
+REACH = 2.0  # distance at which nothing is left of what the neighbour has gained
+
+
+def expected_gain(task: Task, record: Record, distance: float) -> float:
+    """How many times faster than the default a neighbour's winner is expected to be; 1 where nothing speaks for it.
+
+    What it has gained over its own default, shrinking with the distance; nothing where the default has won there, where
+    it is this task's default, or where the templates' own estimates speak for the default.
+    """
+    config, _ = split_threads(record.config)
+    gain = record.gain
+    if gain is None or record.is_default or task.func is None:
+        return 1.0
+    default = default_config(task.func, task.target)
+    if config == default:
+        return 1.0
+    first, second = _estimate(task, default), _estimate(task, config)
+    if first is not None and second is not None and second > first:
+        return 1.0
+    return float(gain ** max(0.0, 1.0 - distance / REACH))
+
+
+def _estimate(task: Task, config: Config) -> float | None:
+    """The cycles that a configuration's template expects; None where it cannot say."""
+    for template, anchor in templates_for(task.func, task.target):
+        if template.name == config.template and isinstance(template, Estimates):
+            try:
+                return float(template.estimate(anchor, config, task.target))
+            except (SpaceError, ScheduleError):
+                return None
+    return None
 
 
 def resolve_target(target: Any = None) -> Target:

@@ -11,8 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
+from autosched.codegen.lower.flops import count_work
 from autosched.driver.tune.border import listed_values
-from autosched.driver.work import count_work
 from autosched.runtime.team import most_threads
 from autosched.space import Config, ConfigSpace
 from autosched.target import Target

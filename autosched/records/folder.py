@@ -20,12 +20,11 @@ from autosched.records.choose import choose
 from autosched.records.clauses import R
 from autosched.records.file_leases import FileLeases
 from autosched.records.found import Found, Validator
-from autosched.records.jsonl import LineError, read_line, row_of_line
+from autosched.records.jsonl import MAX_LINE_BYTES, LineError, read_line, row_of_line
 from autosched.records.record import Record, host_id
 from autosched.records.rows import Row
 from autosched.records.scratch import Scratch
 from autosched.records.sql import IMPORT_BATCH, SqlStore
-from autosched.records.tails import Tails
 from autosched.space import Config
 from autosched.task import Task
 
@@ -215,3 +214,50 @@ def _check_folder(folder: Path, write: bool) -> None:
             raise RecordError("there are no tuning logs in this folder", where=where, hint=hint)
     except OSError as error:
         raise RecordError(f"cannot use the folder: {error.strerror}", where=where) from None
+
+
+class Tails:
+    """How far each `*.jsonl` file of a folder has been read."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._read: dict[Path, tuple[int, int]] = {}  # bytes and lines
+
+    def new_lines(self) -> Iterator[tuple[Path, int, bytes]]:
+        """File, number from 1 and text of each line that was completed since the last time.
+
+        Raises  RecordError for a file that cannot be read.
+        """
+        for path in sorted(self.folder.glob("*.jsonl")):
+            try:
+                yield from self._of_file(path)
+            except FileNotFoundError:
+                continue  # tidied away meanwhile
+            except OSError as error:
+                raise RecordError(f"cannot read the log: {error.strerror}", where=str(path)) from None
+
+    def _of_file(self, path: Path) -> Iterator[tuple[Path, int, bytes]]:
+        offset, number = self._read.get(path, (0, 0))
+        size = path.stat().st_size
+        if size < offset:  # somebody has replaced it
+            offset = number = 0
+        if size == offset:
+            return
+        with path.open("rb") as file:
+            file.seek(offset)
+            for line in file:
+                if not line.endswith(b"\n") and len(line) <= MAX_LINE_BYTES:
+                    return  # its writer is about to complete it, or was killed
+                offset, number = offset + len(line), number + 1
+                self._read[path] = (offset, number)
+                yield path, number, line
+
+    def skip(self, path: Path, offset: int, n_lines: int) -> None:
+        """Take lines that this process has appended itself as read."""
+        self._read[path] = (offset, self._read.get(path, (0, 0))[1] + n_lines)
+
+    def cut(self) -> list[Path]:
+        """Files whose last line is not complete."""
+        return [path for path, (offset, _) in self._read.items() if path.exists() and path.stat().st_size > offset] + [
+            path for path in sorted(self.folder.glob("*.jsonl")) if path not in self._read and path.stat().st_size
+        ]

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from autosched.errors import RecordError
-from autosched.records.disks import network_disk
 from autosched.records.found import Found, RecordReader, Validator, miss
 from autosched.records.jsonl import JsonlReader
 from autosched.records.places import Place, default_places, is_url
@@ -18,6 +17,7 @@ from autosched.task import Task
 
 if TYPE_CHECKING:
     from autosched.records.sql import SqlStore
+
 
 logger = logging.getLogger("autosched.records")
 Source: TypeAlias = "str | Path | RecordReader"  # a database's path or URL, a JSON-lines file, or a reader
@@ -156,3 +156,33 @@ def default_reader(explicit: Source | Sequence[Source] | None = None, *, start: 
         if _is_there(place.where):
             readers.append(Forgiving(place))
     return LayeredReader([*readers, ShippedReader()])
+
+
+MOUNTS = Path("/proc/self/mounts")
+NETWORK_KINDS = {
+    *("nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "coda", "ocfs2", "gfs2"),
+    *("ceph", "lustre", "gpfs", "beegfs", "panfs", "orangefs", "glusterfs"),
+    *("fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse.gcsfuse", "fuse.juicefs", "fuse.cephfs"),
+}
+
+
+def network_disk(path: Path, mounts: Path = MOUNTS) -> str:
+    """The kind of network disk that a path is on ("nfs4"), "" for a disk of this machine's own or where nobody says."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
+        full = path.resolve()
+    except (OSError, RuntimeError):
+        return ""
+    kinds: dict[Path, str] = {}
+    for line in lines:
+        fields = line.split()
+        if len(fields) >= 3:
+            kinds[Path(_unescaped(fields[1]))] = fields[2]  # what is mounted later hides what was there
+    nearest = next((kinds[folder] for folder in (full, *full.parents) if folder in kinds), "")
+    return nearest if nearest in NETWORK_KINDS else ""
+
+
+def _unescaped(text: str) -> str:
+    for code, sign in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        text = text.replace(code, sign)
+    return text

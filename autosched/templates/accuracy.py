@@ -1,7 +1,8 @@
-"""How accurate a function has to be: an attribute that the build sets and templates read."""
+"""How accurate a build has to be: an attribute of its PrimFuncs, which spaces, templates and look-ups read."""
 
 from __future__ import annotations
 
+from autosched.ir import IRModule
 from autosched.tir import PrimFunc
 
 ACCURACY = "autosched.accuracy"  # the attribute's name; "strict" is the only value that means something
@@ -16,3 +17,14 @@ def is_strict(func: PrimFunc) -> bool:
 def with_strict(func: PrimFunc) -> PrimFunc:
     """The function with the wish for strict accuracy."""
     return func.with_attr(ACCURACY, STRICT)
+
+
+ACCURACIES = ("fast", STRICT)
+
+
+def with_accuracy(module: IRModule, accuracy: str) -> IRModule:
+    """The module whose PrimFuncs say how accurate they have to be, so that spaces and look-ups see it."""
+    if accuracy != STRICT:
+        return module
+    functions = {gv: with_strict(f) if isinstance(f, PrimFunc) else f for gv, f in module.functions_items()}
+    return module.with_functions(functions)

@@ -10,7 +10,7 @@ import pytest
 
 from autosched.cli import main
 from autosched.cli.own import arguments_of, own_function
-from autosched.cli.project import project_models
+from autosched.cli.tune_models import project_models
 from autosched.errors import UsageError
 from autosched.records import open_store
 from autosched.records.record import make_record

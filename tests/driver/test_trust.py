@@ -16,9 +16,8 @@ import autosched
 from autosched.cli import main
 from autosched.driver import extract_tasks, tune_first
 from autosched.driver.build.choose import choose
-from autosched.driver.near import expected_gain
 from autosched.driver.options import TuneOptions
-from autosched.driver.settings import resolve_records
+from autosched.driver.settings import expected_gain, resolve_records
 from autosched.driver.tune.hints import is_current
 from autosched.driver.tune.tuning import Tuning
 from autosched.errors import UntrustedError, UsageError

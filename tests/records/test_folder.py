@@ -12,8 +12,8 @@ import pytest
 from autosched.cli import main
 from autosched.errors import RecordError
 from autosched.records import RecordStore, default_reader, open_store
-from autosched.records.disks import network_disk
 from autosched.records.folder import FolderStore
+from autosched.records.layers import network_disk
 from autosched.testing.records import RecordStoreSuite
 from autosched.testing.tasks import matmul_task, record, trial
 from tests.records.writers import start_writer

@@ -21,7 +21,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from autosched.cli.project import project_models
+from autosched.cli.tune_models import project_models
 from autosched.errors import AutoschedError
 from autosched.records import ReadReport, default_reader, open_store, read_lines, write_lines
 from autosched.records.importing import read_log

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autosched.relax.memory_plan import ALIGNMENT, Lifetime, align, plan_memory
+from autosched.relax.to_graph import ALIGNMENT, Lifetime, align, plan_memory
 
 
 def test_memory_is_used_again():

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from autosched.ir.node import Node, children, walk
+from autosched.tir import Block, PrimFunc, as_int
 from autosched.tir import expr as E
 from autosched.tir.dtypes import is_float
 from autosched.tir.expr import PrimExpr, Var, const_int
@@ -118,3 +119,12 @@ def _in_expression(value: Node) -> int:
         elif isinstance(node, E.Call) and node.op not in ("if_then_else", "likely") and is_float(node.dtype):
             count += 2 if node.op == "fma" else 1
     return count
+
+
+def count_work(func: PrimFunc) -> int:
+    """Floating-point operations of an unscheduled function as it is written: a multiply-add counts as two.
+
+    This is what rates of direct and fast algorithms (Winograd) are compared by.
+    """
+    blocks = [x for x in walk(func.body) if isinstance(x, Block) and x.iter_vars]
+    return sum(math.prod(as_int(iv.dom.extent) for iv in b.iter_vars) * count_flops(b.body) for b in blocks)

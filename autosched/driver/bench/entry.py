@@ -13,8 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from autosched.driver.bench.programs import Program, Shapes, autosched_program, known_ranges, peer_program, start
-from autosched.driver.bench.rounds import DRIFT_LIMIT, OUTLIER_LIMIT, Timing, measure
-from autosched.driver.bench.verdict import compare
+from autosched.driver.bench.rounds import DRIFT_LIMIT, OUTLIER_LIMIT, Timing, compare, measure
 from autosched.driver.build.entry import build
 from autosched.driver.model_files import load_model
 from autosched.driver.options import TuneOptions

@@ -1,16 +1,17 @@
-"""Measures programs in rounds: each has its turn in every round, so that a change of clock speed meets all alike."""
+"""Measures programs in rounds, in which each has its turn: a change of clock speed meets all alike. And a verdict."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from autosched.driver.bench.instances import running
 from autosched.driver.bench.programs import Program
 
 SLICE_S = 0.02  # how long one program runs before the next has its turn
@@ -166,3 +167,77 @@ def _settle(programs: Sequence[Program]) -> None:
         now = time.perf_counter()
         if time.process_time() - cpu < SETTLED * (now - last):
             return
+
+
+@contextlib.contextmanager
+def running(others: Sequence[Callable[[], object]]) -> Iterator[None]:
+    """Let functions run again and again, each in a thread of its own, from the first line of the block to the last.
+
+    They keep no other thread from running where they spend their time outside of Python, as models do.
+    Raises  what one of them has raised.
+    """
+    ended, begun = threading.Event(), threading.Semaphore(0)
+    failures: list[BaseException] = []
+
+    def loop(run: Callable[[], object]) -> None:
+        try:
+            run()
+            begun.release()
+            while not ended.is_set():
+                run()
+        except BaseException as error:  # it belongs to the thread that waits
+            failures.append(error)
+            begun.release()
+
+    threads = [threading.Thread(target=loop, args=(run,), daemon=True) for run in others]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in threads:
+            begun.acquire()
+        yield
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+    if failures:
+        raise failures[0]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How many times longer `second` takes than `first`: the median over rounds and its 95 % interval."""
+
+    first: str
+    second: str
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval leaves out "equally fast"."""
+        return not self.low <= 1 <= self.high
+
+    @property
+    def text(self) -> str:
+        """The verdict in words."""
+        half = (self.high - self.low) / 2
+        if not self.is_clear:
+            return f"{self.first} and {self.second}: no difference found at ± {100 * half:.1f} %"
+        if self.ratio >= 1:
+            return f"{self.first} is {_with_interval(self.ratio, half)} times faster than {self.second}"
+        half = (1 / self.low - 1 / self.high) / 2
+        return f"{self.second} is {_with_interval(1 / self.ratio, half)} times faster than {self.first}"
+
+
+def _with_interval(value: float, half: float) -> str:
+    digits = 2 if half >= 0.005 else 3
+    return f"{value:.{digits}f} ± {half:.{digits}f}"
+
+
+def compare(first: Timing, second: Timing) -> Comparison:
+    """Compare two programs of one `measure` round by round: what slowed both down cancels out."""
+    ratios: np.ndarray = second.round_medians_s / first.round_medians_s
+    low, high = median_interval(ratios)
+    return Comparison(first.program.name, second.program.name, float(np.median(ratios)), low, high)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from autosched.driver.work import count_work
+from autosched.codegen.lower.flops import count_work
 from autosched.errors import ScheduleError, SpaceError
 from autosched.ir import IRModule, walk
 from autosched.records import Found, RecordReader, Trust
@@ -26,6 +26,11 @@ from autosched.records import Found, RecordReader, Trust
 from autosched.records.lookup import Lookup
 from autosched.records.found import Validator
 from autosched.task import Task
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from autosched.records import Trust
 
 
 @dataclass(frozen=True)
@@ -215,3 +220,32 @@ def refuse_untrusted(choices: Iterable[Choice]) -> None:
             f"{len(weak)} of {len(found)} kernels have no trusted record: {named}{more}",
             hint="tune the model, or see `autosched logs explain`",
         )
+
+
+@dataclass(frozen=True)
+class BuildReport:
+    """Rows of kernel, template, origin, trust and expected time; and one line that sums them up."""
+
+    rows: tuple[Mapping[str, Any], ...]
+    compile_s: float = 0.0
+
+    @property
+    def summary(self) -> str:
+        """One line: how many kernels, where their configurations came from, how long compiling took."""
+        trusts = Counter(str(r["trust"]) for r in self.rows)
+        rest = {trust: trusts.pop(trust, 0) for trust in ("near shape", "pinned", "default")}
+        parts = []
+        if trusts:
+            levels = ", ".join(f"{trusts[trust]} {trust}" for trust in map(str, Trust) if trust in trusts)
+            parts.append(f"{trusts.total()} from records ({levels})")
+        parts += [f"{n} {trust}" for trust, n in rest.items() if n]
+        distinct = len(self.rows)
+        text = f"{distinct} kernel{'s' if distinct != 1 else ''}: {', '.join(parts) or 'none'}"
+        weak = sum(1 for r in self.rows if r["reason"] and r["trust"] == "default" and "invalid" in str(r["reason"]))
+        if weak:
+            text += f", {weak} with an unusable record (see -v)"
+        return f"{text}; compiled in {self.compile_s:.1f} s" if self.compile_s else text
+
+
+def report_of(choices: Sequence[Choice], compile_s: float) -> BuildReport:
+    return BuildReport(tuple(c.row for c in choices), compile_s)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autosched.driver.build.accuracy import ACCURACIES
+from autosched.templates.accuracy import ACCURACIES
 from autosched.driver.build.functions import FunctionBuilder
 from autosched.driver.build.graph import build_graph, has_graph
 from autosched.driver.models import as_module, join_targets
-from autosched.driver.build.report import BuildReport
+from autosched.driver.build.choose import BuildReport
 from autosched.driver.build.positions import with_positions
 from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
 from autosched.driver.options import RUN_AS

@@ -6,17 +6,15 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
 from autosched import te
 from autosched.codegen.lower import tvm_passes
 from autosched.codegen.native import native_for
-from autosched.driver.build.accuracy import with_accuracy
+from autosched.templates.accuracy import with_accuracy
 from autosched.driver.build.choose import Choice, choose_all, is_scheduled
-from autosched.driver.build.compile import compile_functions, prim_funcs, stored_functions, with_checks
+from autosched.driver.build.schedules import compile_functions, prim_funcs, stored_functions, with_checks
 from autosched.driver.build.lower import OWN_PASSES, lower
 from autosched.driver.models import refuse_thread_bindings
 from autosched.driver.build.outside_calls import build_steps, calls_outside
-from autosched.driver.build.packed_call import graph_with_packing
 from autosched.driver.build.returned_value import ReturningFunction, returns_value, with_result_buffer
 from autosched.driver.build.schedules import packing_function
 from autosched.driver.build.symbolic import SymbolicFunction, SymbolicModule, is_symbolic
@@ -31,6 +29,10 @@ from autosched.tir import PrimFunc
 from autosched.tir.custom import lower_custom_intrinsics
 from autosched.tir.function import specialize, with_scalar_buffers
 from autosched.version import __version__
+from collections.abc import Mapping
+from autosched.runtime.graph import Graph, Node, Storage, Value
+from autosched.runtime.kernel import Kernel
+from autosched.runtime.memory import ALIGNMENT
 
 
 @dataclass(frozen=True)
@@ -185,3 +187,32 @@ class Plan:
             self.packers[name] = packers
             name = f"{name}_kernel"
         self.functions[name] = func.with_attr("global_symbol", name)
+
+
+def graph_with_packing(name: str, kernel: Kernel, packers: Mapping[int, Kernel]) -> Graph:
+    """Pack some arguments into the arena, then run the kernel.
+
+    packers  per position among the kernel's arguments the kernel that packs the natural array for it
+    """
+    values: list[Value] = []
+    nodes: list[Node] = []
+    inputs: list[int] = []
+    outputs: list[int] = []
+    operands: list[int] = []
+    offset = 0
+    for position, arg in enumerate(kernel.args):
+        if arg.role == "output":
+            values.append(Value(arg.name, arg.shape, arg.dtype, Storage("output", len(outputs))))
+            outputs.append(len(values) - 1)
+            continue
+        natural = packers[position].inputs[0] if position in packers else arg
+        values.append(Value(arg.name, natural.shape, natural.dtype, Storage("input", len(inputs))))
+        inputs.append(len(values) - 1)
+        if position in packers:
+            packed = Value(f"{arg.name}_packed", arg.shape, arg.dtype, Storage("arena", offset))
+            values.append(packed)
+            nodes.append(Node(packed.name, packers[position].name, (inputs[-1],), (len(values) - 1,)))
+            offset += -(-packed.size_bytes // ALIGNMENT) * ALIGNMENT
+        operands.append(len(values) - 1)
+    nodes.append(Node(name, f"{name}_kernel", tuple(operands), tuple(outputs)))
+    return Graph(tuple(values), tuple(nodes), tuple(inputs), tuple(outputs), offset)

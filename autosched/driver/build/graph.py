@@ -6,22 +6,19 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
-
 import numpy as np
-
 from autosched.codegen.collector import patient_collector
 from autosched.codegen.native import native_for, order_native_object
 from autosched.codegen.pool import close_spares
-from autosched.driver.build.accuracy import with_accuracy
+from autosched.templates.accuracy import with_accuracy
 from autosched.driver.build.choose import Choice, choose_all
-from autosched.driver.build.compile import compile_functions, stored_functions, with_checks
+from autosched.driver.build.schedules import compile_functions, stored_functions, with_checks
 from autosched.driver.build.input_ranges import input_ranges
 from autosched.driver.build.pipeline import graph_passes, run_passes
-from autosched.driver.build.report import BuildReport
+from autosched.driver.build.choose import BuildReport
 from autosched.driver.build.schedules import CALL_TIR, apply_schedules
-from autosched.driver.build.threads import limit_threads
 from autosched.driver.build.tuned_layouts import TunedLayouts
-from autosched.driver.work import count_work
+from autosched.codegen.lower.flops import count_work
 from autosched.durations import log_step, step
 from autosched.errors import ShapeError, UsageError
 from autosched.ir import IRModule
@@ -33,6 +30,12 @@ from autosched.relax.transform import BindParams, LayoutOracle
 from autosched.runtime import Executable
 from autosched.target import Target, choose_threads
 from autosched.version import __version__
+import dataclasses
+from collections.abc import Mapping
+from autosched.runtime.graph import NOP, Graph
+from autosched.runtime.kernel import Kernel
+from autosched.runtime.team import most_threads
+from autosched.target import Target
 
 
 def has_graph(module: IRModule) -> bool:
@@ -126,3 +129,25 @@ def assemble(
     executable = Executable(kernels, graph, constants, native_for(target), manifest, params)
     executable.compile_s = compile_s  # not in the manifest: equal builds give equal bytes
     return executable
+
+
+def limit_threads(
+    graph: Graph,
+    kernels: Mapping[str, Kernel],
+    work: Mapping[str, int],
+    target: Target,
+    tuned: Mapping[str, int] | None = None,
+) -> Graph:
+    """Write into each node how many threads it is worth; see `runtime.team`.
+
+    work   the arithmetic that a kernel's function asks for, by name; of others the kernel's own count is taken
+    tuned  what tuning has found for a kernel, by name: it goes before the estimate
+    """
+    lanes = target.lanes("float32")
+    most = {
+        name: most_threads(work.get(name, kernel.flops), sum(arg.size_bytes for arg in kernel.args), lanes)
+        for name, kernel in kernels.items()
+    }
+    most |= {name: n for name, n in (tuned or {}).items() if name in most}
+    nodes = tuple(n if n.kernel == NOP else dataclasses.replace(n, threads=most[n.kernel]) for n in graph.nodes)
+    return dataclasses.replace(graph, nodes=nodes)

@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from autosched.driver.bench.programs import Program, autosched_program
-from autosched.driver.bench.rounds import measure
-from autosched.driver.bench.verdict import Comparison, compare
+from autosched.driver.bench.rounds import Comparison, compare, measure
 from autosched.driver.build.choose import Choice, is_scheduled, make_task
 from autosched.driver.build.graph import assemble, call_counts
 from autosched.driver.build.input_ranges import input_ranges

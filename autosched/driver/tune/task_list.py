@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from autosched.codegen.lower.flops import count_work
 from autosched.driver.bench.peaks import Peaks, measure_peaks
 from autosched.driver.build.tuned_layouts import TunedLayouts
 from autosched.driver.models import as_module
 from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
 from autosched.driver.task_space import default_of, space_of
 from autosched.driver.tasks import extract_tasks
-from autosched.driver.work import count_work
 from autosched.errors import RecordError
 from autosched.records import RecordFilter, database_to_write, open_store
 from autosched.records.places import is_url

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from autosched.codegen.lower.flops import count_work
 from autosched.driver.options import TuneOptions
 from autosched.driver.task_space import Spaces, TemplateSpaces
 from autosched.driver.tune.drift import WARN, Drift, corrected
 from autosched.driver.tune.hints import find_hints, is_current
 from autosched.driver.tune.report import TaskReport, TuneReport
 from autosched.driver.tune.session import begin_session
-from autosched.driver.work import count_work
 from autosched.records import Record, make_record
 from autosched.records.choose import measured_as
 from autosched.records.record import current_versions

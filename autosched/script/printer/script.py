@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from typing import Any
 
+from autosched.errors import InvalidValueError
 from autosched.ir.module import GlobalVar, IRModule
 from autosched.ir.node import Node
 from autosched.script.printer import marks
-from autosched.script.printer.colour import colourise
 from autosched.script.printer.context import Context
+from autosched.script.printer.literals import attributes
+from autosched.script.printer.names import legal
 from autosched.script.printer.options import Options
 from autosched.script.printer.tir_buffer import region
 from autosched.script.printer.tir_expr import expr, is_expression
@@ -35,7 +38,7 @@ def script(node: Any, **options: Any) -> str:
 def _text(node: Any, chosen: Options) -> str:
     ctx = Context(chosen)
     if isinstance(node, IRModule):
-        from autosched.script.printer.module import write_module
+        from autosched.script.printer.script import write_module
 
         write_module(ctx, node)
         _add_header(ctx)
@@ -99,3 +102,62 @@ def _add_header(ctx: Context) -> None:
             "", "# Metadata omitted. Use show_meta=True in script() method to show it.",
         ]  # fmt: skip
     ctx.lines[:0] = [*header, ""]
+
+
+NAMED = {"light": "default", "dark": "monokai", "ansi": "default"}
+
+
+def colourise(text: str, style: str) -> str:
+    """`text` with ANSI colours; unchanged where pygments is not installed. Raises ValueError for an unknown style."""
+    if importlib.util.find_spec("pygments") is None:
+        return text
+    from pygments import highlight  # type: ignore[import-untyped]
+    from pygments.formatters import Terminal256Formatter  # type: ignore[import-untyped]
+    from pygments.lexers import PythonLexer  # type: ignore[import-untyped]
+    from pygments.util import ClassNotFound  # type: ignore[import-untyped]
+
+    try:
+        formatter = Terminal256Formatter(style=NAMED.get(style, style))
+    except ClassNotFound as error:
+        hint = f"use {', '.join(NAMED)} or a pygments style"
+        raise InvalidValueError(f"unknown style '{style}'", hint=hint) from error
+    return str(highlight(text, PythonLexer(stripnl=False, ensurenl=False), formatter))
+
+
+def write_module(ctx: Context, module: IRModule) -> None:
+    """Write the functions of a module, sorted by name, as methods of a class."""
+    ctx.module_name = legal(ctx.options.name or "Module")
+    ctx.names.reserve(ctx.module_name)
+    ctx.functions = _function_names(module)
+    ctx.line(f"@{ctx.i('ir_module')}")
+    ctx.line(f"class {ctx.module_name}:")
+    with ctx.indented():
+        if module.attrs:
+            ctx.line(f"{ctx.i('module_attrs')}({attributes(ctx, module.attrs, expr)})")
+        if module.global_infos:
+            ctx.line(f"{ctx.i('module_global_infos')}({attributes(ctx, module.global_infos, expr)})")
+        for i, (gv, func) in enumerate(module.functions_items()):
+            if i:
+                ctx.line("")
+            name = ctx.functions[gv.name]
+            if isinstance(func, PrimFunc):
+                write_prim_func(ctx, func, name)
+            else:
+                from autosched.script.printer.relax_func import write_function
+
+                write_function(ctx, func, name)
+        if not (len(module) or module.attrs or module.global_infos):
+            ctx.line("pass")
+
+
+def _function_names(module: IRModule) -> dict[str, str]:
+    """Name -> printed name: legal identifiers, clashes numbered."""
+    names: dict[str, str] = {}
+    for gv in module.get_global_vars():
+        base = printed = legal(gv.name)
+        n = 0
+        while printed in names.values():
+            n += 1
+            printed = f"{base}_{n}"
+        names[gv.name] = printed
+    return names

@@ -6,9 +6,9 @@ import pytest
 
 import autosched
 from autosched.codegen import compile_func
+from autosched.codegen.lower.flops import count_work
 from autosched.driver.bench.peaks import STEPS, Level, Peaks, fma_function, load_function, measure_peaks, read_function
 from autosched.driver.bench.profile import Profile, profile
-from autosched.driver.work import count_work
 from autosched.frontend.onnx import from_onnx
 from autosched.records import FallbackContext
 from autosched.target import Target

@@ -12,7 +12,8 @@ import pytest
 
 import autosched
 from autosched.driver import TuneOptions
-from autosched.driver.tune.entry import TuneReport, default_first
+from autosched.driver.tune.report import TuneReport
+from autosched.driver.tune.turns import default_first
 from autosched.errors import InvalidValueError, RecordError, UsageError
 from autosched.records import RecordFilter, open_store
 from autosched.space import Config

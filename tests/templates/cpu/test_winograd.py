@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 from autosched import te, topi
 from autosched.codegen import compile_func
 from autosched.codegen.native import native_object
-from autosched.driver.build.accuracy import with_accuracy
 from autosched.errors import SpaceError
 from autosched.ir import IRModule
 from autosched.runtime import Module
 from autosched.space import Config
 from autosched.target import Target
 from autosched.templates import all_templates, apply_config, default_config, space_for
-from autosched.templates.accuracy import with_strict
+from autosched.templates.accuracy import with_accuracy, with_strict
 from autosched.templates.cpu.winograd import Winograd
 from autosched.templates.cpu.winograd_stages import winograd_func
 from autosched.templates.workload import describe

@@ -19,7 +19,7 @@ from autosched.target import host_cpu
 from autosched.task import Measurement, Status, Trial
 from autosched.tuner.measure import Built, LocalMeasurer, MeasureOptions
 from autosched.tuner.measure.base import Candidate
-from autosched.tuner.measure.clock import clock_khz
+from autosched.tuner.measure.run_role import clock_khz
 from autosched.tuner.measure.runner import LocalRunner
 from tests.tuner.measure.kernels import K, N, config, evaluate, matmul_task
 

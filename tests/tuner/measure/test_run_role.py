@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autosched.task import Measurement, Status
+from autosched.tuner.measure import run_role
 from autosched.tuner.measure.base import CandidateError, MeasureOptions
 from autosched.tuner.measure.run_role import Entry, Interleave, Run, RunRole
 
@@ -109,3 +111,29 @@ def test_what_was_found_wrong_is_not_kept(role: Role, log: list[str]) -> None:
     with pytest.raises(CandidateError):
         role.do(message("bad", is_checked=True))
     assert log == ["load bad", "check"]
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two CPUs of ours, and one of somebody else."""
+    monkeypatch.setattr(run_role, "_own_cpus", lambda: [0, 3])
+    for cpu, khz, count in ((0, 2_100_400, 5), (1, 9_000_000, 900), (3, 3_400_600, 7)):
+        for name, value in (("cpufreq/scaling_cur_freq", khz), ("thermal_throttle/core_throttle_count", count)):
+            path = tmp_path / f"cpu{cpu}" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{value}\n")
+    return tmp_path
+
+
+def test_only_our_cpus_count(root: Path) -> None:
+    assert run_role.clock_khz(root) == 3_400_600 and run_role.throttle_count(root) == 12
+    assert run_role.clock_facts(12, root) == {"clock_mhz": 3401}
+    assert run_role.clock_facts(9, root) == {"clock_mhz": 3401, "throttled": 3}
+
+
+def test_a_system_that_tells_nothing(root: Path) -> None:
+    assert run_role.clock_khz(root / "none") is None and run_role.throttle_count(root / "none") is None
+    assert run_role.clock_facts(None, root / "none") == {}
+    (root / "cpu0/cpufreq/scaling_cur_freq").write_text("<unknown>\n")
+    (root / "cpu3/cpufreq/scaling_cur_freq").write_text("")
+    assert run_role.clock_facts(None, root) == {}
