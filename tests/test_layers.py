@@ -31,7 +31,7 @@ def test_no_import_points_up() -> None:
 
 
 # Packages whose circles have yet to go; a new circle elsewhere fails.
-WITH_CIRCLES = ("autosched.codegen.", "autosched.runtime.", "autosched.frontend.onnx")
+WITH_CIRCLES = ("autosched.codegen.cpu.", "autosched.codegen.cuda.", "autosched.runtime.")
 
 
 def test_modules_of_a_package_do_not_import_each_other_in_circles() -> None:

@@ -9,19 +9,48 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import pickle
 import subprocess
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
-from autosched.codegen.worker import NotDone, read_frame, write_frame
 from autosched.env import child_environment
 
 K = TypeVar("K", bound=Hashable)
 _log = logging.getLogger("autosched.codegen")
+
+
+# ---- frames between this process and its workers: 8 bytes of length and a pickle
+
+_LENGTH = 8
+NATIVE_LOOP = "native loop"
+
+
+class NotDone:
+    """The answer to what a worker could not read, or whose answer cannot be sent: who asked does it himself."""
+
+
+def write_frame(stream: IO[bytes], value: Any) -> None:
+    """Send one value."""
+    data = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    stream.write(len(data).to_bytes(_LENGTH, "little") + data)
+    stream.flush()
+
+
+def read_frame(stream: IO[bytes]) -> Any:
+    """Receive one value. Raises EOFError where the other side has ended."""
+    head = stream.read(_LENGTH)
+    if len(head) < _LENGTH:
+        raise EOFError("the other process has ended")
+    size = int.from_bytes(head, "little")
+    data = stream.read(size)
+    if len(data) < size:
+        raise EOFError("the other process has ended within a message")
+    return pickle.loads(data)
 
 
 def map_in_processes(

@@ -1,6 +1,6 @@
 """A process that compiles kernels for another: `python -m autosched.codegen.worker`, frames on stdin and stdout.
 
-A frame is 8 bytes of length and a pickle. It reads (request, target as JSON) and answers with the CompiledKernel, or
+It reads (request, target as JSON) and answers with the CompiledKernel, or
 NATIVE_LOOP and answers with that loop's object code, or answers with the exception. It ends when its stdin does, so it
 never outlives the process that started it.
 """
@@ -8,37 +8,10 @@ never outlives the process that started it.
 from __future__ import annotations
 
 import os
-import pickle
 import sys
-from typing import IO, Any
+from typing import Any
 
-_LENGTH = 8
-
-
-class NotDone:
-    """The answer to what a worker could not read, or whose answer cannot be sent: who asked does it himself."""
-
-
-NATIVE_LOOP = "native loop"
-
-
-def write_frame(stream: IO[bytes], value: Any) -> None:
-    """Send one value."""
-    data = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
-    stream.write(len(data).to_bytes(_LENGTH, "little") + data)
-    stream.flush()
-
-
-def read_frame(stream: IO[bytes]) -> Any:
-    """Receive one value. Raises EOFError where the other side has ended."""
-    head = stream.read(_LENGTH)
-    if len(head) < _LENGTH:
-        raise EOFError("the other process has ended")
-    size = int.from_bytes(head, "little")
-    data = stream.read(size)
-    if len(data) < size:
-        raise EOFError("the other process has ended within a message")
-    return pickle.loads(data)
+from autosched.codegen.pool import NATIVE_LOOP, NotDone, read_frame, write_frame
 
 
 def main() -> None:

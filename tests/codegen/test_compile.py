@@ -126,7 +126,7 @@ def test_helpers_that_end_early_cost_nothing_but_time(empty_cache, monkeypatch):
 
 def test_a_helper_that_was_started_ahead_takes_its_share_and_ends(empty_cache, monkeypatch):
     from autosched.codegen import pool
-    from autosched.codegen.worker import NATIVE_LOOP
+    from autosched.codegen.pool import NATIVE_LOOP
 
     pool.start_spare(NATIVE_LOOP)
     (helper,) = pool._spares
@@ -140,7 +140,7 @@ def test_a_helper_that_was_started_ahead_takes_its_share_and_ends(empty_cache, m
 
 def test_a_helper_that_nobody_takes_is_ended():
     from autosched.codegen import pool
-    from autosched.codegen.worker import NATIVE_LOOP
+    from autosched.codegen.pool import NATIVE_LOOP
 
     pool.start_spare(NATIVE_LOOP)
     (helper,) = pool._spares

@@ -7,7 +7,7 @@ import pytest
 
 from autosched.codegen import compile_funcs, pool
 from autosched.codegen.compile import Request
-from autosched.codegen.worker import NotDone
+from autosched.codegen.pool import NotDone
 from autosched.errors import CodegenError
 from tests.codegen.test_compile import check, empty_cache, scale  # noqa: F401  (a fixture)
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from autosched.codegen import pool
 from autosched.codegen.numba_switch import check_numba
-from autosched.codegen.worker import NATIVE_LOOP
 from autosched.runtime import native_abi
 from autosched.runtime.cache import kernel_cache
 from autosched.runtime.loader import check_object
@@ -46,7 +45,7 @@ def order_native_object() -> None:
     """
     cache = kernel_cache()
     if cache.folder is not None and cache.writable and cache.get(_cache_key()) is None:
-        pool.start_spare(NATIVE_LOOP)
+        pool.start_spare(pool.NATIVE_LOOP)
 
 
 def _ordered() -> bytes | None:

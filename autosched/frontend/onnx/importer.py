@@ -21,7 +21,7 @@ from autosched.frontend.onnx.functions import (
     renamed_body,
     standard_function,
 )
-from autosched.frontend.onnx.model_file import check_model, parse_model, read_model
+from autosched.frontend.onnx.model_file import Shapes, check_model, parse_model, parse_shapes, read_model
 from autosched.frontend.onnx.node import Node
 from autosched.frontend.onnx.registry import CONVERTERS
 from autosched.ir.module import IRModule
@@ -355,3 +355,13 @@ def _ask_for_shapes(declared: Mapping[str, Any], unclear: Sequence[tuple[str, Se
     names = ", ".join(f"'{n}' {_text(declared[n])}" for n, _ in unclear)
     example = ",".join(f"{n}:{'x'.join(str(d or 1) for d in dims)}" for n, dims in unclear)
     return f'inputs with dimensions of unknown size: {names}; give them, such as --shapes "{example}"'
+
+
+def load_model_file(path: str | Path, shapes: Shapes | str | None = None, **options: Any) -> IRModule:
+    """Import a model file; `shapes` by input name, or as text "x:1x3x224x224".
+
+    Raises ImportModelError in one line for a missing, empty, truncated or foreign file, for unsupported operators (all
+    of them at once) and for dimensions that nobody gave a size.
+    """
+    given = parse_shapes(shapes) if isinstance(shapes, str) else shapes
+    return from_onnx(read_model(path), shape_dict=given, **options)

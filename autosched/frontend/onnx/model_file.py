@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autosched.errors import ImportModelError, UsageError
 from autosched.frontend.onnx.contents import check_external_data, first_line
-from autosched.ir.module import IRModule
 
 if TYPE_CHECKING:
     import onnx
@@ -72,15 +71,3 @@ def parse_shapes(text: str) -> dict[str, tuple[int, ...]]:
             raise UsageError(f"cannot read the shape '{part}'", hint='write --shapes "x:1x3x224x224,mask:1x128"')
         shapes[name] = shape
     return shapes
-
-
-def load_model_file(path: str | Path, shapes: Shapes | str | None = None, **options: Any) -> IRModule:
-    """Import a model file; `shapes` by input name, or as text "x:1x3x224x224".
-
-    Raises ImportModelError in one line for a missing, empty, truncated or foreign file, for unsupported operators (all
-    of them at once) and for dimensions that nobody gave a size.
-    """
-    from autosched.frontend.onnx.importer import from_onnx
-
-    given = parse_shapes(shapes) if isinstance(shapes, str) else shapes
-    return from_onnx(read_model(path), shape_dict=given, **options)

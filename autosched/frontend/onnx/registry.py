@@ -25,10 +25,3 @@ def converter(*names: str) -> Callable[[Converter], Converter]:
         return function
 
     return register
-
-
-def supported_operators() -> tuple[str, ...]:
-    """Names of the ONNX operators that can be imported, sorted."""
-    import autosched.frontend.onnx.converters  # noqa: F401  (fills the table)
-
-    return tuple(sorted(CONVERTERS))

@@ -1,5 +1,7 @@
 """Converters of ONNX operators; importing this package fills the table."""
 
+from __future__ import annotations
+
 from autosched.frontend.onnx.converters import (
     arrange,
     control,
@@ -19,6 +21,7 @@ from autosched.frontend.onnx.converters import (
     shape,
     sort,
 )
+from autosched.frontend.onnx.registry import CONVERTERS
 
 __all__ = [
     *(
@@ -36,4 +39,10 @@ __all__ = [
         "recurrent",
     ),
     *("reduce", "scatter", "sequence", "shape", "sort"),
+    "supported_operators",
 ]
+
+
+def supported_operators() -> tuple[str, ...]:
+    """Names of the ONNX operators that can be imported, sorted."""
+    return tuple(sorted(CONVERTERS))
