@@ -112,9 +112,9 @@ class Tuning:
         self.source = source or TemplateSpaces(target)
         self.drift = Drift()
         self._intervals: list[float] = []
+        self.tasks = [self._tuned(task) for task in tasks]
         known = [list(store.trials(task)) for task in tasks]
         self.session = begin_session(known, options)
-        self.tasks = [self._tuned(task) for task in tasks]
         self.report = TuneReport(
             [task.report for task in self.tasks],
             database=str(store.where),
