@@ -178,4 +178,5 @@ def _advice(common: Common, model: Path, kernels: Sequence[Mapping[str, Any]], l
     reader = resolve_records(list(common.db) or None, like=like)
     gain = expected_gain(kernels, usual_gains(reader, resolve_target(target), ops))
     lead = "to tune" if gain is None else f"about {percent(gain)} to gain" if gain >= LITTLE else "little to gain"
-    return f"; {lead}: autosched tune {shlex.quote(str(model))}"
+    chosen = "" if target == "cpu" else f" --target {shlex.quote(target)}"
+    return f"; {lead}: autosched tune {shlex.quote(str(model))}{chosen}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,3 +37,7 @@ class CompiledKernel(ABC):
     @abstractmethod
     def instructions(self) -> tuple[int, ...]:
         """How many instructions of each kind there are, in an order of the back end's; empty where unknown."""
+
+    def features(self) -> Mapping[str, tuple[float, ...]]:
+        """What is known of the machine code at no cost, by name: what models learn from beside the loop nest."""
+        return {}

@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autosched.codegen.compiled import CompiledKernel
 from autosched.runtime.cuda.kernel import CudaKernel, Resources
+
+RESOURCES = "resources"  # the name of its features
+
+# Patterns of PTX instructions, each at the beginning of a line.
+_LINE = r"^\s*(?:@!?%p\d+\s+)?"
+KINDS: Mapping[str, str] = {
+    "tensor": _LINE + r"(?:mma|wgmma)\.",
+    "fma": _LINE + r"fma\.",
+    "arithmetic": _LINE + r"(?:add|sub|mul|mad|div|min|max)\.",
+    "global loads": _LINE + r"ld\.(?:weak\.)?global",
+    "shared loads": _LINE + r"(?:ld\.(?:weak\.)?shared|ldmatrix)",
+    "global stores": _LINE + r"st\.(?:weak\.)?global",
+    "shared stores": _LINE + r"st\.(?:weak\.)?shared",
+    "copies": _LINE + r"cp\.async",
+    "barriers": _LINE + r"(?:bar|barrier)\.",
+}
 
 
 @dataclass(slots=True)
@@ -18,5 +36,14 @@ class CompiledCudaKernel(CompiledKernel):
         return self.kernel.resources
 
     def instructions(self) -> tuple[int, ...]:
-        """Nothing: what a GPU's machine code consists of is not counted."""
-        return ()
+        """How many instructions of each of `KINDS` the PTX has, wherever they stand."""
+        text = self.kernel.asm
+        return tuple(len(re.findall(pattern, text, re.MULTILINE)) for pattern in KINDS.values())
+
+    def features(self) -> Mapping[str, tuple[float, ...]]:
+        """Registers, shared memory and occupancy of the worst launch, threads of a block, then the instructions."""
+        used = self.report()
+        assert isinstance(self.kernel, CudaKernel), "a compiled CUDA kernel holds one"
+        threads = max((launch.threads for launch in self.kernel.launches), default=0)
+        numbers = (used.registers, used.shared_bytes, used.occupancy, threads)
+        return {RESOURCES: (*map(float, numbers), *map(float, self.instructions()))}

@@ -15,6 +15,7 @@ import numpy as np
 
 from autosched.errors import UsageError
 from autosched.runtime import Executable, GraphModule
+from autosched.runtime.device import CPU
 
 INTEGER_LIMIT = 2  # integer inputs are often indices or masks: 0 and 1 are in range for all of them
 Shapes = Mapping[str, tuple[int, ...]]
@@ -99,7 +100,14 @@ def autosched_program(name: str, executable: Executable, threads: int) -> Progra
     module = GraphModule(executable, threads=threads)
     for key, value in random_inputs(input_specs(executable), ranges=known_ranges(executable)).items():
         module.set_input(key, value)
-    return Program(name, threads, module.run)
+    if module.module.device.device_type == CPU:
+        return Program(name, threads, module.run)
+
+    def run_to_the_end() -> None:
+        module.run()
+        module.module.device.sync()
+
+    return Program(name, threads, run_to_the_end)
 
 
 def _fixed(shape: Sequence[Any], name: str, shapes: Shapes | None) -> tuple[int, ...]:

@@ -15,9 +15,12 @@ from typing import Any
 import numpy as np
 
 from autosched.codegen.cpu.instructions import COUNTS, KINDS
+from autosched.codegen.cuda.compiled import KINDS as GPU_KINDS
+from autosched.codegen.cuda.compiled import RESOURCES
 from autosched.tuner.cost_model.loop_features import FEATURES, per_operation
 
 LOOPS, INSTRUCTIONS = "loops", "instructions"  # where `Measurement.how` has the features of what was measured
+N_RESOURCES = 4  # registers, shared memory, occupancy, threads: before a GPU's counts of instructions
 _LENGTHS = (1.0, 2.0, 4.0)  # of the covariance, times the root of the number of columns
 _NOISES = (0.003, 0.03, 0.3)  # of the targets' variance
 _FMA_PER_CYCLE, _LOADS_PER_CYCLE, _STORES_PER_CYCLE, _INSTRUCTIONS_PER_CYCLE = 2, 2, 1, 4
@@ -25,11 +28,26 @@ _FMA_PER_CYCLE, _LOADS_PER_CYCLE, _STORES_PER_CYCLE, _INSTRUCTIONS_PER_CYCLE = 2
 
 def built_features(known: Mapping[str, Any]) -> np.ndarray | None:
     """Columns for a model from what was noted of a compiled kernel [columns]; None where that is not all there."""
-    loops, counts = known.get(LOOPS), known.get(INSTRUCTIONS)
+    loops, counts, resources = known.get(LOOPS), known.get(INSTRUCTIONS), known.get(RESOURCES)
+    if _is_list(loops, len(FEATURES)) and _is_list(resources, N_RESOURCES + len(GPU_KINDS)):
+        nest = per_operation(np.array([loops], dtype=np.float64))[0]
+        return np.concatenate([nest, of_a_gpu(np.array(resources, dtype=np.float64))])
     if not _is_list(loops, len(FEATURES)) or not _is_list(counts, len(COUNTS)):
         return None
     nest = per_operation(np.array([loops], dtype=np.float64))[0]
     return np.concatenate([nest, per_step(np.array(counts, dtype=np.float64))])
+
+
+def of_a_gpu(resources: np.ndarray) -> np.ndarray:
+    """What a GPU's kernel takes of a multiprocessor, and its instructions by arithmetic one [columns].
+
+    resources  registers, bytes of shared memory, occupancy, threads of a block, then counts in the order of `GPU_KINDS`
+    """
+    registers, shared, occupancy, threads = resources[:N_RESOURCES]
+    counts = resources[N_RESOURCES:]
+    work = max(float(counts[:3].sum()), 1.0)
+    used = [registers / 32, np.log2(1 + shared), occupancy * 4, np.log2(1 + threads), np.log2(work)]
+    return np.array([*used, *np.log2(1 + counts / work * 8)])
 
 
 def per_step(counts: np.ndarray) -> np.ndarray:

@@ -81,6 +81,8 @@ class TemplateCompiler:
         assert self._last is not None, "called after `compile`"
         loops = tuple(np.round(loop_features(self._last, target), 3).tolist())
         compiled = self._kernels[next(reversed(self._kernels))]
+        if known := compiled.features():
+            return {LOOPS: loops, **known}
         return {LOOPS: loops} | ({INSTRUCTIONS: compiled.instructions()} if self.is_counted(compiled) else {})
 
     @staticmethod
