@@ -57,7 +57,8 @@ class Lookup:
         for rule in self.rules:
             answer = rule.find(self, task, valid, found)
             if answer is not None:
-                found = dataclasses.replace(answer, rule=rule.name)
+                is_nothing = not answer and answer.reason == "no record"
+                found = answer if is_nothing else dataclasses.replace(answer, rule=rule.name)
         return found
 
     def winners_of_op(self, place: int, source: WinnerSource, task: Task) -> Sequence[Record]:

@@ -123,6 +123,7 @@ def test_a_neighbour_is_used_only_where_a_gain_is_expected(tmp_path: Path) -> No
     assert reader.best(task, lambda config: "no" if config["rows"] == 4 else "").config == record(2).config
     assert not reader.best(task, lambda config: "no")
     assert not near_reader(tmp_path / "r.db", [], 1.01).best(task)  # as fast as the default: the default
+    assert near_reader(tmp_path / "r.db", [], 1.01).best(task).rule == ""  # nothing was found, by no rule
     assert not reader.best(matmul_task(128, 256, 3000)) and not reader.best(matmul_task(128, 256, 800, threads=1))
     assert not reader.best(matmul_task(128, 256, 800, target="llvm -mcpu=x86-64-v4"))
     assert reader.best(TASK).trust is Trust.HERE
