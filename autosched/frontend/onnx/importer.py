@@ -31,6 +31,7 @@ from autosched.relax.expr import Constant, Expr, Tuple, Var
 from autosched.relax.rewrite import with_origin
 from autosched.relax.struct_info import TensorStructInfo, tensor_infos
 from autosched.runtime.names import identifier
+from autosched.tir.expr import SizeVar
 
 if TYPE_CHECKING:
     import onnx
@@ -50,6 +51,8 @@ def from_onnx(
     opset: int | None = None,
     keep_params_in_input: bool = False,
     sanitize_input_names: bool = True,
+    *,
+    symbolic: bool = True,
 ) -> IRModule:
     """Import a model (a ModelProto, its bytes, or a file) as a module whose `main` computes it.
 
@@ -58,7 +61,9 @@ def from_onnx(
     opset                 read operators as this opset has them; the model's own by default
     keep_params_in_input  weights become parameters after the inputs; their values are the attribute `params`
     sanitize_input_names  input names become identifiers ("gpu_0/data_0" -> "gpu_0_data_0")
-    Raises ImportModelError listing all unsupported operators at once, or naming the inputs of unknown shape.
+    symbolic              dimensions that the model or `shape_dict` names stay symbols; else their sizes are needed
+    Raises ImportModelError listing all unsupported operators at once, naming the inputs of unknown shape, or the node
+    that needs sizes which are symbols.
     """
     import autosched.frontend.onnx.converters  # noqa: F401  (fills the table)
 
@@ -73,7 +78,9 @@ def from_onnx(
     version, functions = opset or _opset(model), own_functions(model)
     try:
         _refuse_unsupported(model.graph, version, functions)
-        importer = _Importer(model.graph, version, functions, dtype_dict, keep_params_in_input, sanitize_input_names)
+        importer = _Importer(
+            model.graph, version, functions, dtype_dict, keep_params_in_input, sanitize_input_names, symbolic
+        )  # fmt: skip
         return importer.run(shape_dict or {})
     except AutoschedError:
         raise
@@ -155,9 +162,11 @@ class _Importer:
         dtypes: str | Mapping[str, str] | None,
         keep_params: bool,
         sanitize: bool,
+        symbolic: bool = False,
     ):
         self.graph, self.opset, self.functions, self.dtypes = graph, opset, functions, dtypes
-        self.keep_params, self.sanitize = keep_params, sanitize
+        self.keep_params, self.sanitize, self.symbolic = keep_params, sanitize, symbolic
+        self.symbols: dict[str, SizeVar] = {}
         self.values: dict[str, Expr] = {}
         self.names: dict[str, str] = {}
         self.params: list[tuple[Var, np.ndarray[Any, Any]]] = []
@@ -177,7 +186,7 @@ class _Importer:
             params = [*inputs, *(v for v, _ in self.params)]
             self.builder.emit_func_output(results[0] if len(results) == 1 else Tuple(tuple(results)), params)
         for o in self.graph.output:
-            if any(0 in info.static_shape for info in tensor_infos(self.values[o.name].struct_info)):
+            if any(0 in _known(info) for info in tensor_infos(self.values[o.name].struct_info)):
                 raise ImportModelError(f"output '{o.name}' has no elements")
         module = self.builder.get()
         main = module["main"].with_attr("num_input", len(inputs)) if self.keep_params else module["main"]
@@ -217,19 +226,41 @@ class _Importer:
         known = {*declared, *ours.values()}
         if unknown := [name for name in shapes if name not in known]:
             raise ImportModelError(f"the model has no input {_quoted(unknown)}", hint=f"it has {_quoted(declared)}")
-        unclear = [(n, dims) for n, v in declared.items() if None in (dims := _dims(v, by_name.get(n)))]
+        sizes = {n: self.sizes(v, by_name.get(n)) for n, v in declared.items()}
+        unclear = [(n, dims) for n, dims in sizes.items() if None in dims]
         if unclear:
             raise ImportModelError(_ask_for_shapes(declared, unclear))
         result = []
         for name, value in declared.items():
-            shape = _dims(value, by_name.get(name))
-            check_size(shape, f"input '{name}'")
-            if 0 in shape:
-                raise ImportModelError(f"input '{name}' of shape {_times(shape)} has no elements")
+            shape = sizes[name]
+            numbers = [d if isinstance(d, int) else None for d in shape]
+            check_size(numbers, f"input '{name}'")
+            if 0 in numbers:
+                raise ImportModelError(f"input '{name}' of shape {_times(numbers)} has no elements")
             var = Var(self.name(name), TensorStructInfo(shape, self.dtype(value)))
             self.values[name] = var
             result.append(var)
         return result
+
+    def sizes(self, value: onnx.ValueInfoProto, given: tuple[Any, ...] | None) -> tuple[Any, ...]:
+        """The dimensions of an input: numbers, symbols by name where these may stay, None where nobody says."""
+        named = given is not None and not all(isinstance(d, int) for d in given)
+        if named and not self.symbolic:
+            raise ImportModelError(f"input '{value.name}': sizes are numbers, got {list(given or ())}")
+        numbers = _dims(value, None if named else given)
+        if not self.symbolic:
+            return numbers
+        own = [d.dim_param for d in value.type.tensor_type.shape.dim] or [""] * len(numbers)
+        names = [d if isinstance(d, str) else "" for d in given] if named and given is not None else own
+        if named and given is not None:
+            if len(given) != len(numbers):
+                raise ImportModelError(f"input '{value.name}' has shape {_text(value)} in the model")
+            numbers = tuple(n if n is not None else g if isinstance(g, int) else None for n, g in zip(numbers, given))
+        return tuple(self.symbol(name) if n is None and name else n for n, name in zip(numbers, names))
+
+    def symbol(self, name: str) -> SizeVar:
+        """The symbol of that name, one for all inputs."""
+        return self.symbols.setdefault(name, SizeVar(identifier(name), "int64"))
 
     def dtype(self, value: onnx.ValueInfoProto) -> str:
         from onnx import helper
@@ -281,7 +312,7 @@ class _Importer:
                 continue
             self.values[output] = node.emit(outputs[index])
             for info in tensor_infos(self.values[output].struct_info):
-                check_size(info.static_shape, f"output '{output}' of node '{name}'")
+                check_size(_known(info), f"output '{output}' of node '{name}'")
 
     def call(self, proto: onnx.NodeProto, name: str, opset: int, inputs: Sequence[Expr | None]) -> bool:
         """Inline a call of a function, the model's own or one of ONNX's specification; False for any other node."""
@@ -315,6 +346,11 @@ class _Importer:
 
     def is_used(self, output: str) -> bool:
         return any(output in inputs_of(n) for n in self.graph.node) or any(output == o.name for o in self.graph.output)
+
+
+def _known(info: TensorStructInfo) -> tuple[int | None, ...]:
+    """The sizes that are numbers, None for the others."""
+    return () if info.shape is None else tuple(d if isinstance(d, int) else None for d in info.dims)
 
 
 def _dims(value: onnx.ValueInfoProto, given: tuple[int, ...] | None) -> tuple[int | None, ...]:
@@ -353,7 +389,7 @@ def _quoted(names: Iterable[str]) -> str:
 
 def _ask_for_shapes(declared: Mapping[str, Any], unclear: Sequence[tuple[str, Sequence[int | None]]]) -> str:
     names = ", ".join(f"'{n}' {_text(declared[n])}" for n, _ in unclear)
-    example = ",".join(f"{n}:{'x'.join(str(d or 1) for d in dims)}" for n, dims in unclear)
+    example = ",".join(f"{n}:{'x'.join(str(d if isinstance(d, int) else 1) for d in dims)}" for n, dims in unclear)
     return f'inputs with dimensions of unknown size: {names}; give them, such as --shapes "{example}"'
 
 
@@ -364,4 +400,4 @@ def load_model_file(path: str | Path, shapes: Shapes | str | None = None, **opti
     of them at once) and for dimensions that nobody gave a size.
     """
     given = parse_shapes(shapes) if isinstance(shapes, str) else shapes
-    return from_onnx(read_model(path), shape_dict=given, **options)
+    return from_onnx(read_model(path), shape_dict=given, symbolic=False, **options)

@@ -27,5 +27,7 @@ def from_onnx(
     freeze_params  weights become constants and the parameters are empty; else they are parameters of `main`
     """
     refuse("from_onnx", convert_config=convert_config, export_node_renamed_model_path=export_node_renamed_model_path)
-    mod = import_onnx(model, dict(shape or {}) or None, dtype, opset, keep_params_in_input=not freeze_params)
+    mod = import_onnx(
+        model, dict(shape or {}) or None, dtype, opset, keep_params_in_input=not freeze_params, symbolic=False
+    )
     return named_params(mod)
