@@ -223,6 +223,8 @@ def _number(value: Any, values: Values) -> int:
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
         raise SpaceError(f"{value!r} is not an int")
+    if abs(value) >= 1 << 62:
+        raise SpaceError(f"an int of {value.bit_length()} bits is too large")
     return value
 
 
@@ -241,8 +243,9 @@ def _candidates(source: str, entry: Mapping[str, Any], values: Values) -> tuple[
         if len(numbers) not in (2, 3) or (len(numbers) == 3 and numbers[2] < 1):
             raise SpaceError("a range is [first, last] or [first, last, step]")
         span = range(numbers[0], numbers[1] + 1, *numbers[2:])
-        if len(span) > MAX_CANDIDATES:
-            raise SpaceError(f"{len(span)} candidates, at most {MAX_CANDIDATES}")
+        count = max(0, -((span.start - span.stop) // span.step))  # len(span) is an error from 2**63 on
+        if count > MAX_CANDIDATES:
+            raise SpaceError(f"{count} candidates, at most {MAX_CANDIDATES}")
         numbers = list(span)
     elif source == "powers_of_two":
         if len(numbers) != 2 or numbers[0] < 1:

@@ -13,6 +13,8 @@ from autosched.cli import main, traps
 from autosched.cli.doctor import PACKAGES
 from autosched.target import threads
 
+pytestmark = pytest.mark.host
+
 
 def report(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, dict[str, object]]:
     assert main(["doctor", "-f", "json", *words]) == 0

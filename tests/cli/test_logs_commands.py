@@ -17,6 +17,8 @@ from autosched.space import Config
 from autosched.target import Target
 from autosched.task import Measurement, Status, Workload
 
+pytestmark = pytest.mark.host
+
 
 def workload(n: int = 4) -> Workload:
     return Workload("matmul", ("float32",) * 3, ((8, 16), (16, n), (8, n)))

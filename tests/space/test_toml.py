@@ -64,6 +64,8 @@ def test_good_file(tmp_path: Path) -> None:
         ('[1, "registers - 4"]', '[1, "lanes"]', 6, "'lanes' has no value"),
         ('[1, "registers - 4"]', "[5, 1]", 6, "no candidates"),
         ('[1, "registers - 4"]', "[1, 9e9]", 6, "candidates"),
+        ('[1, "registers - 4"]', "[-4611686018427387903, 4611686018427387903]", 6, "candidates"),
+        ('[1, "registers - 4"]', f"[1, {10**400}]", 6, "too large"),
         ("bool = true", "bool = true\nvalues = [1]", 20, "exactly one of"),
         ("bool = true", "boolean = true", 20, "exactly one of"),
         ("bool = true", "bool = true\nnote = 1", 22, "unknown key 'note'"),

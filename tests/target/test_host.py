@@ -11,6 +11,8 @@ from autosched.target.cpus import features_of, known_cpus, level_of
 from autosched.target.host import CacheSizes, count_cores, detect_caches, parse_size, read_cpuinfo
 from tests.driver.programs import matmul
 
+pytestmark = pytest.mark.host
+
 
 def test_this_machine_is_plausible():
     machine = host_cpu()

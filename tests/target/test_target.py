@@ -7,6 +7,8 @@ from autosched import target as target_room
 from autosched.errors import TargetError
 from autosched.target import Target, host_cpu
 
+pytestmark = pytest.mark.host
+
 
 @pytest.mark.parametrize(
     ("text", "bits", "registers", "lanes"),

@@ -19,6 +19,8 @@ from autosched.tuner.measure.base import Ahead
 from autosched.tuner.measure.compare import Compared, judge
 from tests.driver.programs import matmul
 
+pytestmark = pytest.mark.host(runs=True)
+
 
 class Planner:
     """Measures nothing; asks for what comes next when the last candidate of a turn is at work."""

@@ -18,6 +18,8 @@ from autosched.tir.expr import select
 from autosched.tir.stmt import IfThenElse
 from tests.relax.transform.graphs import graph
 
+pytestmark = pytest.mark.host(runs=True)
+
 HOST = Target("cpu")
 AVX2 = Target("llvm -mcpu=x86-64-v3 -num-cores=2 -l1-bytes=32768 -l2-bytes=524288 -l3-bytes=33554432")
 HEADS, SIZE = 3, 8

@@ -1,10 +1,14 @@
 """Tiles and prefetches of untuned convolutions."""
 
+import pytest
+
 from autosched.space import Config
 from autosched.target import Target
 from autosched.templates import templates_for
 from autosched.tir import PrimFunc
 from tests.templates.cases import conv
+
+pytestmark = pytest.mark.host
 
 AVX2 = Target("llvm -mcpu=x86-64-v3 -num-cores=2 -l1-bytes=32768 -l2-bytes=524288 -l3-bytes=33554432")
 

@@ -16,6 +16,8 @@ from autosched.tir import PrimFunc
 from autosched.tir.evaluate import evaluate
 from tests.templates.cases import dense, relu
 
+pytestmark = pytest.mark.host(runs=True)
+
 HOST = Target("cpu")
 V3, V4 = Target("llvm -mcpu=x86-64-v3"), Target("llvm -mcpu=x86-64-v4")
 
