@@ -109,3 +109,22 @@ def test_the_process_loads_no_compiler(artifact: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_every_access_is_checked_where_it_is_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import autosched
+    from autosched.relax import op
+    from tests.driver.programs import one_call
+
+    def lookup(table: object, rows: object) -> object:
+        return op.nn.relu(op.take(table, rows, axis=0))
+
+    path = tmp_path / "rows.asx"
+    autosched.build(one_call(lookup, ((4, 8), "float32"), ((3,), "int64")), threads=1, records=[]).save(path)
+    np.savez(tmp_path / "in.npz", x0=np.ones((4, 8), "float32"), x1=np.array([0, 3, -1]))
+    command = ["run", str(path), "-i", str(tmp_path / "in.npz"), "--checks", "-o", str(tmp_path / "out.npz"), "-q"]
+    assert main(command) == 0
+    assert (np.load(tmp_path / "out.npz")["gv"] == 1).all()
+    np.savez(tmp_path / "in.npz", x0=np.ones((4, 8), "float32"), x1=np.array([0, 4, -1]))
+    assert main(command) == 2
+    assert "index 4 is out of range [-4, 4)" in capsys.readouterr().err
