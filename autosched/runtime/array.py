@@ -214,7 +214,7 @@ def from_dlpack(source: Any) -> NDArray:
         raise InvalidTypeError(f"from_dlpack: {type(source).__name__} has no __dlpack__")
     try:
         if hasattr(source, "__dlpack_device__") and int(source.__dlpack_device__()[0]) == CUDA:
-            return _from_cuda(source.__dlpack__(stream=1))  # our work is on the legacy default stream
+            return _from_cuda(source.__dlpack__(stream=_stream_of(int(source.__dlpack_device__()[1]))))
         data = np.from_dlpack(source)
     except AutoschedError:
         raise
@@ -230,6 +230,13 @@ def is_on_cuda(capsule: Any) -> bool:
     from autosched.runtime.cuda.dlpack import device_type
 
     return device_type(capsule) == CUDA
+
+
+def _stream_of(index: int) -> int:
+    """The stream that a device's work is on now: who shares memory with us has to have written it by then."""
+    from autosched.runtime.cuda.driver import driver_of
+
+    return driver_of(index).stream_handle()
 
 
 def _from_cuda(capsule: Any) -> NDArray:

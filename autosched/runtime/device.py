@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from autosched.errors import InvalidTypeError, InvalidValueError
+from autosched.errors import InvalidTypeError, InvalidValueError, TVMError
 from autosched.target.cuda_host import cuda_attribute, cuda_device_count, cuda_name, cuda_total_memory, cuda_version
 
 RPC_SESS_MASK = 128  # a remote device's type is its own plus this, times the session's number
@@ -72,6 +73,21 @@ class Device:
                 return driver.synchronize()
             with driver.on_stream(stream):
                 driver.synchronize()
+
+    def on_stream(self, stream: object) -> AbstractContextManager[None]:
+        """Give this device its work on a caller's stream meanwhile.
+
+        stream  a handle, or an object with `__cuda_stream__` or `cuda_stream` (PyTorch's)
+        Raises  TVMError for a device that has no streams.
+
+            with autosched.cuda(0).on_stream(torch.cuda.current_stream()):
+                executor.run()
+        """
+        if self.device_type != CUDA:
+            raise TVMError(f"{self} has no streams", hint="a CPU's work is finished when a call returns")
+        from autosched.runtime.cuda.driver import driver_of
+
+        return driver_of(self.device_id).on_stream(stream)
 
     # What the driver says; None for a CPU and for a device that does not exist.
 

@@ -109,14 +109,14 @@ class DeviceArray(NDArray):
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """The array as other libraries take it, version 3: its work is in the default stream's order."""
+        """The array as other libraries take it, version 3: its work is on the stream that it names."""
         return {
             "shape": self._shape,
             "typestr": self._dtype.str,
             "data": (self.address, False),
             "strides": None,
             "version": 3,
-            "stream": 1,
+            "stream": self.driver.stream_handle(),
         }
 
     def __dlpack__(self, **options: Any) -> Any:

@@ -20,6 +20,7 @@ from autosched.target.cuda_host import cuda_device_count, has_cuda_driver
 
 STATIC_SHARED = 49152  # more dynamic shared memory than this has to be allowed for each entry
 PORTABLE_CLUSTER = 8  # so has a cluster of more blocks
+LEGACY_HANDLE = 1  # of the default stream, as the array interface and DLPack name it
 
 
 class _Block:
@@ -173,13 +174,13 @@ class CoreDriver:
 
     def record(self) -> Any:
         self._use()
-        event = self._call(self._cuda.cuEventCreate(0))
-        self._call(self._cuda.cuEventRecord(event, self._handle))
-        return event
+        with _clear():
+            return self._stream.record(options=self._core.EventOptions(timing_enabled=True))
 
     def seconds_between(self, first: Any, last: Any) -> float:
-        self._call(self._cuda.cuEventSynchronize(last))
-        return float(self._call(self._cuda.cuEventElapsedTime(first, last))) * 1e-3
+        with _clear():
+            last.sync()
+            return float(last - first) * 1e-3
 
     # Streams and graphs
 
@@ -209,16 +210,27 @@ class CoreDriver:
 
         return replay
 
+    def stream_handle(self) -> int:
+        return int(self._stream.handle) or LEGACY_HANDLE
+
     @contextlib.contextmanager
     def on_stream(self, stream: Any) -> Iterator[None]:
         self._use()
         found = self._adopt(stream)
         stack = self._streams.__dict__.setdefault("stack", [])
+        self._order(self._stream, found)
         stack.append(found)
         try:
             yield
         finally:
             stack.pop()
+            self._order(found, self._stream)
+
+    def _order(self, first: Any, then: Any) -> None:
+        """Let what comes on a stream wait for what is on another one."""
+        if first is not then:
+            with _clear():
+                then.wait(first.record())
 
     def _adopt(self, stream: Any) -> Any:
         if stream is None or (isinstance(stream, int) and not isinstance(stream, bool) and stream == 0):

@@ -87,8 +87,8 @@ def to_capsule(
     del max_version  # the unversioned form is what every version reads
     if copy or (dl_device is not None and tuple(map(int, dl_device)) != array.__dlpack_device__()):
         raise InvalidValueError("an array on a device is shared where it lies", hint="copy it with copyto first")
-    if stream not in (None, -1, 0, 1):
-        array.driver.synchronize()  # another stream than the one that our work is on
+    if stream != -1 and (stream or 1) != array.driver.stream_handle():
+        array.driver.synchronize()  # the consumer's is another stream than the one that our work is on
     kind = np.dtype(array.dtype)
     shape = (ctypes.c_int64 * max(array.ndim, 1))(*array.shape)
     managed = _Managed()

@@ -73,7 +73,13 @@ class Driver(Protocol):
         """What launches all that `work` launches at once (a CUDA graph); None where there is no such thing."""
 
     def on_stream(self, stream: Any) -> contextlib.AbstractContextManager[None]:
-        """Use a caller's stream meanwhile: a handle, or an object with `__cuda_stream__` or `cuda_stream`."""
+        """Use a caller's stream meanwhile: a handle, or an object with `__cuda_stream__` or `cuda_stream`.
+
+        Its work comes after what was given to the device before, and before what is given to it afterwards.
+        """
+
+    def stream_handle(self) -> int:
+        """The current stream as the array interface and DLPack name it: 1 is the default stream."""
 
 
 _lock = threading.Lock()

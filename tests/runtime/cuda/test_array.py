@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 
-from autosched.errors import DeviceError, InvalidTypeError, InvalidValueError, ShapeError
+from autosched.errors import DeviceError, InvalidTypeError, InvalidValueError, ShapeError, TVMError
 from autosched.runtime import array, cpu, cuda, empty, from_dlpack
 from autosched.runtime.cuda.array import DeviceArray, from_interface
 from autosched.runtime.cuda.driver import driver_of
@@ -121,3 +121,14 @@ def test_a_capsule_is_shared_where_it_lies() -> None:
         with pytest.raises(InvalidValueError, match="shared where it lies"):
             a.__dlpack__(**options)
     assert a.__dlpack_device__() == (2, 0)
+
+
+def test_a_callers_stream() -> None:
+    with cuda(0).on_stream(0):
+        a = array(X, cuda(0))
+    np.testing.assert_array_equal(a.numpy(), X)
+    assert a.__cuda_array_interface__["stream"] == driver_of(0).stream_handle() == 1
+    cuda(0).sync()
+    cuda(0).sync(0)
+    with pytest.raises(TVMError, match="has no streams"):
+        cpu(0).on_stream(0)

@@ -166,6 +166,10 @@ class EmulatorDriver:
 
         return replay
 
+    def stream_handle(self) -> int:
+        """All streams are the default one."""
+        return 1
+
     @contextlib.contextmanager
     def on_stream(self, stream: Any) -> Iterator[None]:
         """All streams are one: launches run in the order in which they are made."""
