@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from autosched.errors import ScheduleError
@@ -12,9 +13,10 @@ from autosched.tir.expr import IntImm, PrimExpr, Var
 from autosched.tir.functor import free_vars, loads, rewrite, substitute
 from autosched.tir.match import inline_matches
 from autosched.tir.schedule.check import require_complete, require_no_match, require_not_output
+from autosched.tir.schedule.iter_map import NotAffine, invert, is_injective
 from autosched.tir.schedule.place import where_block
 from autosched.tir.schedule.tree import Tree
-from autosched.tir.simplify import Analyzer
+from autosched.tir.simplify import Analyzer, form_key
 from autosched.tir.stmt import Block, BlockRealize, BufferStore, Stmt
 
 
@@ -135,6 +137,7 @@ def reverse_compute_inline(tree: Tree, name: str) -> Tree:
     """Apply an element-wise block where its only producer stores its result, and take the block away.
 
     B[i] = A[i] * 2;  C[i] = B[i] + 1   ->   C[i] = A[i] * 2 + 1
+    B[x] = A[x] * 2;  C[i, j] = B[i * 4 + j] + 1   ->   C[x // 4, x % 4] = A[x] * 2 + 1
     """
     require_complete(tree, name, "reverse_compute_inline")
     store, block = _single_store(tree, name, "reverse_compute_inline"), tree.block(name)
@@ -153,9 +156,11 @@ def reverse_compute_inline(tree: Tree, name: str) -> Tree:
         )  # fmt: skip
     source = _single_store(tree, producer, "reverse_compute_inline into its producer")
     require_no_match(tree, source.buffer, "reverse_compute_inline")
-    at = inverse_of_read(tree, name, source.buffer)
     realize = tree.realizes[producer]
-    placed: dict[Var, PrimExpr] = {v: i for v, i in zip(at, source.indices, strict=True) if v is not None}
+    placed = _affine_inverse(tree, name, source)
+    if placed is None:
+        at = inverse_of_read(tree, name, source.buffer)
+        placed = {v: i for v, i in zip(at, source.indices, strict=True) if v is not None}
     placed |= {iv.var: iv.dom.min for iv in block.iter_vars if iv.var not in placed}
 
     def step(x: object) -> object:
@@ -167,6 +172,38 @@ def reverse_compute_inline(tree: Tree, name: str) -> Tree:
     new = with_regions(replace(into, body=simplify_indices(body, _analyzer(into))))
     tree = tree.replace(realize, BlockRealize(realize.iter_values, realize.predicate, new))
     return tree.replace(tree.realizes[name], None).drop_unused_buffers()
+
+
+def _affine_inverse(tree: Tree, name: str, source: BufferStore) -> dict[Var, PrimExpr] | None:
+    """The consumer's variables in terms of where the producer writes, for a read such as `B[i * 4 + j]`.
+
+    None where it reads at its own variables, and where no exact inverse that covers the whole buffer is known.
+    """
+    block, buffer = tree.block(name), source.buffer
+    reads = [x.indices for x in loads(block.body) if x.buffer is buffer]
+    if not reads or _distinct_vars(reads[0], block) is not None:
+        return None
+    extents: dict[Var, int] = {}
+    for iv in block.iter_vars:
+        n = E.const_int(iv.dom.extent)
+        if n is None or E.const_int(iv.dom.min) != 0:
+            return None
+        extents[iv.var] = n
+    sizes = [E.const_int(n) for n in buffer.shape]
+    if any(n is None for n in sizes) or math.prod(extents.values()) != math.prod(n for n in sizes if n is not None):
+        return None
+    first = [form_key(i) for i in reads[0]]
+    if any([form_key(i) for i in other] != first for other in reads[1:]):
+        return None
+    analyzer = _analyzer(block)
+    inside = [E.all_of(E.compare(E.GE, i, 0), E.compare(E.LT, i, n)) for i, n in zip(reads[0], buffer.shape)]
+    if not analyzer.can_prove(E.all_of(*inside)) or not is_injective(reads[0], extents, analyzer):
+        return None
+    try:
+        found = invert(reads[0], extents, source.indices)
+    except NotAffine:
+        return None
+    return dict(zip(extents, found, strict=True))
 
 
 def inverse_of_read(tree: Tree, name: str, buffer: Buffer) -> list[Var | None]:

@@ -138,3 +138,36 @@ def test_around_a_matched_buffer_blocks_may_change(act) -> None:  # type: ignore
     act(sch)
     verify(sch.func)
     assert_same_result(from_source(MATCHED), sch.func)
+
+
+AFFINE = """
+@T.prim_func
+def f(A: T.Buffer((24,), "float32"), C: T.Buffer(({shape}), "float32")):
+    B = T.alloc_buffer((24,))
+    for i in range(24):
+        with T.block("B"):
+            vi = T.axis.spatial(24, i)
+            B[vi] = A[vi] * T.float32(2)
+    for i, j in T.grid({shape}):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[{index}] + T.float32(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("shape", "index"), [("6, 4", "vi * 4 + vj"), ("4, 6", "vj * 4 + vi"), ("3, 8", "vi + vj * 3")]
+)
+def test_reverse_of_an_affine_read(shape: str, index: str) -> None:
+    func = from_source(AFFINE.format(shape=shape, index=index))
+    sch = Schedule(func)
+    sch.reverse_compute_inline("C")
+    assert [sch.get(b).name for b in sch.get_child_blocks("root")] == ["B"]
+    verify(sch.func)
+    assert_same_result(func, sch.func)
+
+
+@pytest.mark.parametrize(("shape", "index"), [("6, 3", "vi * 4 + vj"), ("6, 4", "vi * 3 + vj"), ("6, 4", "vi + vj")])
+def test_reverse_refuses_what_has_no_inverse(shape: str, index: str) -> None:
+    with pytest.raises(ScheduleError, match="does not read"):
+        Schedule(from_source(AFFINE.format(shape=shape, index=index))).reverse_compute_inline("C")
