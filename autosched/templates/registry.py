@@ -36,6 +36,11 @@ def layout_blocks(target: Target) -> tuple[int, ...]:
     return found
 
 
+def widened_dtypes(target: Target) -> tuple[str, ...]:
+    """Float types that kernels of a back end compute as float32 between a model's inputs and outputs: its WIDENED."""
+    return tuple(getattr(_package(target.backend), "WIDENED", ()))
+
+
 def _package(backend: str) -> Any:
     """A back end's templates. Raises TargetError where there are none."""
     package = f"{__package__}.{backend}"

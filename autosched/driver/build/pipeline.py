@@ -29,10 +29,11 @@ from autosched.relax.transform import (
     LegalizeKernels,
     RemoveIdentity,
     SinkViews,
+    WidenHalves,
 )  # fmt: skip
 from autosched.relax.verify import verify
 from autosched.target import Target
-from autosched.templates import layout_blocks
+from autosched.templates import layout_blocks, widened_dtypes
 
 def graph_passes(target: Target, oracle: LayoutOracle | None = None) -> tuple[Pass, ...]:
     """What turns a model into calls of fused kernels, in order.
@@ -41,8 +42,10 @@ def graph_passes(target: Target, oracle: LayoutOracle | None = None) -> tuple[Pa
     """
     blocks = layout_blocks(target)
     layouts: tuple[Pass, ...] = (ChooseLayouts(blocks, oracle),) if blocks else ()
+    halves = widened_dtypes(target)
+    wide: tuple[Pass, ...] = (WidenHalves(halves), FoldConstant()) if halves else ()
     return (
-        CanonicalizeBindings(), ExpandConvolutions(), FoldConstant(), RemoveIdentity(), SinkViews(), RemoveIdentity(),
+        CanonicalizeBindings(), *wide, ExpandConvolutions(), FoldConstant(), RemoveIdentity(), SinkViews(), RemoveIdentity(),
         FoldConstant(), DeadCodeElimination(), FoldBatchnormToConv2D(), EliminateCommonSubexpr(),
         FuseAttention(), DeadCodeElimination(),
         *layouts, FlattenMeans(), FlattenRows(), SinkViews(), FoldConstant(),

@@ -1,0 +1,59 @@
+"""Models of float16 on a CPU: computed as float32, with inputs and outputs of float16."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import autosched
+from autosched.relax import BlockBuilder, op
+from autosched.relax.expr import Constant, Tuple, TupleGetItem, Var
+from autosched.relax.rewrite import bindings_of
+from autosched.relax.struct_info import TensorStructInfo, tensor_infos
+from autosched.relax.transform import WidenHalves
+from autosched.relax.verify import verify
+
+RNG = np.random.default_rng(0)
+W = RNG.standard_normal((600, 8)).astype("float16")
+
+
+def model() -> autosched.IRModule:
+    """A product over 600 terms, parts of its result, one of them asked for as float32."""
+    x = Var("x", TensorStructInfo((4, 600), "float16"))
+    builder = BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            product = builder.emit(op.nn.relu(builder.emit(op.matmul(x, Constant(W)))))
+            parts = builder.emit(op.split(product, indices_or_sections=2, axis=1))
+            first = builder.emit_output(builder.emit(TupleGetItem(parts, 0)))
+            second = builder.emit_output(op.astype(builder.emit(TupleGetItem(parts, 1)), "float32"))
+        builder.emit_func_output(Tuple((first, second)))
+    return builder.get()
+
+
+def test_only_inputs_and_outputs_stay_halves() -> None:
+    module = WidenHalves()(model())
+    verify(module)
+    calls = [b.value for b in bindings_of(module["main"].body)]
+    halves = [i for v in calls for i in tensor_infos(v.struct_info) if i.dtype == "float16"]
+    assert len(halves) == 1
+    assert [i.dtype for i in tensor_infos(module["main"].body.body.struct_info)] == ["float16", "float32"]
+
+
+def test_functions_without_halves_stay_the_same() -> None:
+    x = Var("x", TensorStructInfo((4,), "float32"))
+    builder = BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            out = builder.emit_output(op.exp(x))
+        builder.emit_func_output(out)
+    before = builder.get()
+    assert WidenHalves()(before)["main"] is before["main"]
+
+
+def test_sums_of_a_build_lose_nothing() -> None:
+    x = RNG.standard_normal((4, 600)).astype("float16")
+    first, second = (r.numpy() for r in autosched.build(model())(x))
+    exact = np.maximum(x.astype("float64") @ W.astype("float64"), 0)
+    assert (first.dtype, second.dtype) == (np.float16, np.float32)
+    np.testing.assert_array_equal(first, exact[:, :4].astype("float16"))
+    np.testing.assert_allclose(second, exact[:, 4:], rtol=1e-5, atol=1e-4)
