@@ -17,7 +17,7 @@ from autosched.ir.node import walk
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import Call, FloorMod, IntImm, Let, PrimExpr, StringImm, Var, const_int
 from autosched.tir.functor import free_vars
-from autosched.tir.simplify import Analyzer
+from autosched.tir.simplify import Analyzer, form_key
 from autosched.tir.stmt import (
     Allocate,
     AssertStmt,
@@ -160,11 +160,21 @@ class _Placer:
         return stmt, pending | used
 
     def needs_barrier_inside(self, stmt: Stmt) -> bool:
-        """Whether threads would have to wait for each other within the statement."""
+        """Whether threads would have to wait for each other within the statement: one reads what another writes.
+
+        An element that is read where it is written is the thread's own.
+        """
         if isinstance(stmt, BufferStore | Evaluate) or (isinstance(stmt, For) and stmt.kind == LoopKind.VECTORIZED):
             return False
-        used = self.accesses(stmt)
-        return any(a.conflicts(b) for a in used for b in used if a.writes and not b.writes)
+        nodes = list(walk(stmt))
+        stores = [n for n in nodes if isinstance(n, BufferStore) and n.buffer in self.ranges]
+        loads = [n for n in nodes if isinstance(n, BufferLoad) and n.buffer in self.ranges]
+        return any(
+            Access(*self.ranges[x.buffer], True).conflicts(Access(*self.ranges[y.buffer], False))
+            and not (x.buffer is y.buffer and list(map(form_key, x.indices)) == list(map(form_key, y.indices)))
+            for x in stores
+            for y in loads
+        )
 
     def loop(self, loop: For, pending: Pending) -> tuple[Stmt, Pending]:
         """Iterations see what the one before left, and no barrier inside waits for what stands before the loop."""

@@ -78,7 +78,8 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
     if not isinstance(func.body, BlockRealize):
         raise CodegenError("the function has been lowered already", hint="pass the scheduled function")
     alignments = buffer_alignments(func.body)
-    root = lower_cross_thread(func.body, frozenset(func.buffers) | _between_nests(func.body))
+    outside = frozenset(func.buffers) | _between_nests(func.body)
+    root = lower_cross_thread(func.body, outside)
     body, buffers = dissolve_blocks(lower_inits(root))
     became = {b: b for b in (*func.buffers, *buffers)}
     for change in (narrow_indices, widen_sums, lower_bfloat16):
@@ -86,7 +87,7 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
         became = {old: new.get(b, b) for old, b in became.items()}
     buffers = tuple(became[b] for b in buffers)
     alignments = {became.get(b, b): found for b, found in alignments.items()}
-    launches = split_launches(body)
+    launches = split_launches(body, frozenset(became.get(b, b) for b in outside))
     own: dict[Buffer, list[int]] = {}
     for i, launch in enumerate(launches):
         for buffer in dict.fromkeys(_used(launch.body)):

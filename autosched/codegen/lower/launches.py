@@ -9,17 +9,18 @@ After:   A_shared[ty] = …                      with by and ty given by the lau
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autosched.errors import CodegenError
 from autosched.ir.node import map_children, walk
 from autosched.tir import expr as E
-from autosched.tir.buffer import Buffer
-from autosched.tir.expr import PrimExpr, Var, const_int
-from autosched.tir.functor import substitute, uses
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.expr import PrimExpr, Var, all_of, const_int
+from autosched.tir.functor import free_vars, substitute, uses
+from autosched.tir.schedule.iter_map import is_injective
 from autosched.tir.simplify import Analyzer
-from autosched.tir.stmt import AssertStmt, Evaluate, For, IfThenElse, LoopKind, SeqStmt, Stmt
+from autosched.tir.stmt import AssertStmt, BufferStore, Evaluate, For, IfThenElse, LetStmt, LoopKind, SeqStmt, Stmt
 
 AXES = ("x", "y", "z")
 _NAMES = {"blockIdx": "b", "threadIdx": "t", "clusterIdx": "c"}
@@ -84,9 +85,12 @@ class LoweredLaunch:
         return Analyzer(self.ranges)
 
 
-def split_launches(body: Stmt) -> list[LoweredLaunch]:
-    """The launches of a function without blocks, in order. Raises CodegenError for a nest that no thread runs."""
-    return [bind_threads(nest) for nest in _nests(body)]
+def split_launches(body: Stmt, outside: frozenset[Buffer] = frozenset()) -> list[LoweredLaunch]:
+    """The launches of a function without blocks, in order. Raises CodegenError for a nest that no thread runs.
+
+    outside   the buffers that outlive a launch
+    """
+    return [bind_threads(nest, outside) for nest in _nests(body)]
 
 
 def _nests(stmt: Stmt) -> Iterator[Stmt]:
@@ -102,7 +106,7 @@ def _nests(stmt: Stmt) -> Iterator[Stmt]:
             yield stmt
 
 
-def bind_threads(nest: Stmt) -> LoweredLaunch:
+def bind_threads(nest: Stmt, outside: frozenset[Buffer] = frozenset()) -> LoweredLaunch:
     """A launch of one nest. Raises CodegenError where no loop is bound, or an extent is no constant."""
     loops = [n for n in walk(nest) if isinstance(n, For) and n.kind == LoopKind.THREAD_BINDING]
     extents: dict[str, int] = {}
@@ -128,7 +132,52 @@ def bind_threads(nest: Stmt) -> LoweredLaunch:
         tag: ThreadAxis(tag, Var(_name(tag), first[tag].loop_var.dtype), extents[tag])
         for tag in sorted(extents, key=lambda t: (not t.startswith("block"), t))
     }
-    return LoweredLaunch(_bound(nest, axes), tuple(axes.values()))
+    threads = [a for a in axes.values() if a.tag.startswith("threadIdx") and a.extent > 1]
+    extents_of = {n.loop_var: const_int(n.extent) or 0 for n in walk(nest) if isinstance(n, For)}
+    once = _Once(threads, outside, {**extents_of, **{a.var: a.extent for a in axes.values()}})
+    return LoweredLaunch(once.visit(_bound(nest, axes)), tuple(axes.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Once:
+    """Lets one thread alone do stores whose indices do not depend on the others along an axis.
+
+    All of them would store the same, or add up to the same element. What is a thread's own, or a warp's together,
+    stays as it is. `outside` are the buffers that others than the block read, `extents` those of loops and axes.
+    """
+
+    threads: Sequence[ThreadAxis]
+    outside: frozenset[Buffer]
+    extents: Mapping[Var, int]
+
+    def visit(self, stmt: Stmt, named: frozenset[Var] = frozenset()) -> Stmt:
+        """`named` are variables that stand for other values."""
+        if isinstance(stmt, LetStmt):
+            named = named | {stmt.var}
+        if not isinstance(stmt, BufferStore):
+            return map_children(stmt, lambda c: self.visit(c, named) if isinstance(c, Stmt) else c)
+        is_shared = stmt.buffer.scope.startswith("shared")
+        used = {v for i in stmt.indices for v in free_vars(i)}
+        if used & named or not (is_shared or stmt.buffer in self.outside):
+            return stmt
+        others = [a for a in self.threads if a.var not in used]
+        if any(isinstance(x, BufferLoad) and x.buffer.scope.startswith("wmma") for x in walk(stmt.value)):
+            others = [a for a in others if a.tag != "threadIdx.x"]
+        adds_up = any(isinstance(x, BufferLoad) and x.buffer is stmt.buffer for x in walk(stmt.value))
+        if is_shared and adds_up and len(others) < len(self.threads):
+            self.require_own_elements(stmt, used)
+        if not others:
+            return stmt
+        return IfThenElse(all_of(*(E.compare(E.EQ, a.var, E.const(0, a.var.dtype)) for a in others)), stmt)
+
+    def require_own_elements(self, store: BufferStore, used: set[Var]) -> None:
+        """Refuse a sum in which threads may meet at one element of shared memory."""
+        variables = {v: self.extents[v] for v in used if v in self.extents}
+        if not is_injective(store.indices, variables, Analyzer({v: (0, n) for v, n in variables.items()})):
+            raise CodegenError(
+                f"several threads may add up to one element of the shared buffer '{store.buffer.name}'",
+                hint="set_scope before compute_at, so that it computes what all threads need, and bind its loops",
+            )
 
 
 def _name(tag: str) -> str:

@@ -1,11 +1,13 @@
 """Nests as launches, thread axes as variables."""
 
+import numpy as np
 import pytest
 
 from autosched import te
 from autosched.codegen.lower.device import lower_device
 from autosched.errors import CodegenError
 from autosched.ir.node import walk
+from autosched.testing.gpu import run_serially
 from autosched.tir import For, IfThenElse
 from autosched.tir.schedule import Schedule
 from tests.codegen.gpu_programs import elementwise, tiled_product
@@ -94,6 +96,42 @@ def test_what_a_thread_uses_itself_is_kept_in_registers():
     s.bind(tx, "threadIdx.x")
     s.compute_at("B", tx)
     assert not lower_device(s.func).scratch
+
+
+def shared_rows(read_again):
+    """Y[i] = a sum in shared memory that several threads need, computed by each of them for itself."""
+    x, k = te.placeholder((6, 5), name="X"), te.reduce_axis((0, 5), "k")
+    total = te.compute((6,), lambda i: te.sum(x[i, k], axis=k), name="total")
+    y = te.compute((6, 4), lambda i, j: total[i] + te.const(1.0, "float32") * read_again, name="Y")
+    return Schedule(te.create_prim_func([x, y]))
+
+
+def test_one_thread_writes_what_all_of_them_compute():
+    s = shared_rows(1)
+    i, j = s.get_loops("Y")
+    s.bind(i, "blockIdx.x")
+    s.bind(j, "threadIdx.x")
+    s.set_scope("total", 0, "shared")
+    s.compute_at("total", i)
+    (launch,) = lower_device(s.func).launches
+    stores = [n for n in walk(launch.body) if isinstance(n, IfThenElse) and "total[" in str(n.then_case)]
+    assert stores
+    assert all("tx == 0" in str(n.condition) for n in stores)
+    inputs, out = np.arange(30, dtype="f").reshape(6, 5), np.zeros((6, 4), "f")
+    run_serially(s.func, inputs, out)
+    np.testing.assert_array_equal(out, np.repeat(inputs.sum(1, keepdims=True) + 1, 4, 1))
+
+
+def test_threads_that_add_up_to_one_element_are_refused():
+    s = shared_rows(1)
+    flat = s.fuse(*s.get_loops("Y"))
+    bx, tx = s.split(flat, [None, 8])
+    s.bind(bx, "blockIdx.x")
+    s.bind(tx, "threadIdx.x")
+    s.compute_at("total", tx)
+    s.set_scope("total", 0, "shared")  # too late: each thread computes what it needs alone
+    with pytest.raises(CodegenError, match="several threads may add up to one element"):
+        lower_device(s.func)
 
 
 def test_large_register_buffers_are_refused():
