@@ -26,7 +26,6 @@ COLUMNS = (
     Column("workload", "workload", workload_text),
     Column("verdict", "verdict"),
     Column("trust", "trust"),
-    Column("rule", "found by"),
     Column("origin", "from"),
     Column("template", "template"),
     Column("knobs", "knobs", knobs_text),
@@ -34,6 +33,7 @@ COLUMNS = (
     Column("expected_gain", "to gain", percent, right=True),
     Column("reason", "reason"),
     Column("uid", "record", lambda uid: uid[:10]),
+    Column("rule", "found by"),
 )
 
 

@@ -15,6 +15,11 @@ from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import Expr
 
 CustomConverters = Mapping[Any, Callable[[Any, Any], Any]]
+# What converters raise for arguments that no exporter writes: a number where a tensor belongs, no such axis.
+UNFIT = (
+    *(TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError),
+    *(MemoryError, RecursionError),
+)
 SUPPORTED_DTYPES = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "bool")
 
 
@@ -72,10 +77,9 @@ def run_converter(emitter: Emitter, name: str, args: Sequence[Any], kwargs: Mapp
         raise
     except (AutoschedError, InvalidTypeError) as error:
         raise ImportModelError(f"{name}: {error.message}", where=f"node '{emitter.node}'") from error
-    except TypeError as error:
-        raise ImportModelError(
-            f"{name}: this use is not supported ({error})", where=f"node '{emitter.node}'"
-        ) from error
+    except UNFIT as error:
+        text = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        raise ImportModelError(f"{name}: this use is not supported ({text})", where=f"node '{emitter.node}'") from error
 
 
 def bound(emitter: Emitter, value: Any) -> Any:

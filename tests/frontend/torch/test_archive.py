@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 from autosched.errors import ImportModelError  # noqa: E402
 from autosched.frontend.torch import load_program_file  # noqa: E402
 from autosched.frontend.torch.archive import is_plain_expression  # noqa: E402
+from autosched.frontend.torch.graph import make_emitter, run_converter  # noqa: E402
 
 
 class _Evil:
@@ -208,3 +209,9 @@ def test_arithmetic_over_symbols_is_plain(text):
 )
 def test_anything_else_is_not(text):
     assert not is_plain_expression(text)
+
+
+@pytest.mark.parametrize(("name", "arguments"), [("flatten", (3,)), ("conv2d", (1, 2, 3)), ("relu", ())])
+def test_arguments_that_no_exporter_writes(name: str, arguments: tuple[int, ...]) -> None:
+    with pytest.raises(ImportModelError, match=f"{name}: .*not supported|{name}:"):
+        run_converter(make_emitter(), name, arguments, {})
