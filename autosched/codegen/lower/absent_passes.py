@@ -39,6 +39,6 @@ ABSENT: Mapping[str, str] = {
     "InstrumentBoundCheckers": "tvm.tir.interpret runs a function and checks its accesses",
     "InjectPrefetch": "tir.Schedule.annotate(loop, 'prefetch_next', {buffer: elements}) asks the code generator",
     "InjectRollingBuffer": "tir.Schedule.rolling_buffer does it to a block",
-    "ApplyLayoutTransforms": "te.Stage.transform_layout is done when the schedule is lowered",
+    "ApplyLayoutTransforms": "tir.Schedule.transform_layout changes the layout of a buffer",
     "RemoveWeightLayoutRewriteBlock": "the build packs weights by itself, with templates or layout annotations",
 }  # fmt: skip
