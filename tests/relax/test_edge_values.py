@@ -127,3 +127,18 @@ def test_floats_become_integers_within_their_range():
                 out = builder.emit_output(relax.op.astype(v, dtype))
             builder.emit_func_output(out)
         np.testing.assert_array_equal(autosched.build(builder.get(), threads=1)(x).numpy(), np.array(want, dtype))
+
+
+@pytest.mark.parametrize("name", ["mod", "floor_mod"])
+def test_remainders_of_infinite_divisors(name):
+    a = np.array([3, -3, 3, -3, 0, np.inf, np.nan, 5], "float32")
+    b = np.array([np.inf, np.inf, -np.inf, -np.inf, np.inf, 2, np.inf, 3], "float32")
+    x, y = (relax.Var(n, relax.TensorStructInfo(a.shape, "float32")) for n in "xy")
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, y]):
+        with builder.dataflow():
+            out = builder.emit_output(OPERATORS[name](x, y))
+        builder.emit_func_output(out)
+    with np.errstate(invalid="ignore"):
+        want = OPERATORS[name].run_reference([a, b], {})
+    np.testing.assert_array_equal(autosched.build(builder.get(), threads=1)(a, b).numpy(), want)
