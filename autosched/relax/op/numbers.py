@@ -67,20 +67,25 @@ relu6 = _unary(
 )  # fmt: skip
 
 
+def _is_far(a: Any, b: Any) -> Any:
+    """Whether b is infinite and a is not."""
+    return te.all(E.Call("isinf", (b,), "bool"), E.Call("isfinite", (a,), "bool"))
+
+
 def _floor_mod(a: Any, b: Any) -> Any:
     """The remainder with the sign of b; of a finite number and an infinite one it is one of the two."""
     if not a.dtype.startswith("float"):
         return te.floormod(a, b)
     zero = te.const(0, a.dtype)
     same_sign = te.any(E.compare(E.EQ, a, zero), E.compare(E.GT, a * b, zero))
-    return E.select(te.all(te.isinf(b), te.isfinite(a)), E.select(same_sign, a, b), a - te.floor(a / b) * b)
+    return E.select(_is_far(a, b), E.select(same_sign, a, b), a - te.floor(a / b) * b)
 
 
 def _mod(a: Any, b: Any) -> Any:
     """The remainder with the sign of a; of a finite number and an infinite one it is a."""
     if not a.dtype.startswith("float"):
         return te.truncmod(a, b)
-    return E.select(te.all(te.isinf(b), te.isfinite(a)), a, a - te.trunc(a / b) * b)
+    return E.select(_is_far(a, b), a, a - te.trunc(a / b) * b)
 
 
 def _log_add_exp(a: Any, b: Any) -> Any:
