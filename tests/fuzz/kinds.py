@@ -100,7 +100,8 @@ def _mutate_database(data: bytes, rng: Random) -> bytes:
         columns = [row[1] for row in base.execute(f"pragma table_info('{table}')")]
         column = rng.choice(columns)
         (value,) = base.execute(f"select {column} from {table} limit 1").fetchone() or (None,)
-        odd = (mutate_document([value], rng) or [None])[0]
+        found = mutate_document([value], rng)
+        odd = found[0] if isinstance(found, list) and found else None
         try:
             base.execute("pragma ignore_check_constraints = 1")
             odd = json.dumps(odd) if isinstance(odd, list | dict) else odd
