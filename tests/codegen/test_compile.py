@@ -10,7 +10,7 @@ from autosched import te
 from autosched.codegen import compile_func, compile_funcs, counters
 from autosched.codegen.compile import Request
 from autosched.env import child_environment
-from autosched.errors import TargetError
+from autosched.errors import CodegenError, TargetError
 from autosched.runtime.cache import kernel_cache
 from tests.codegen.programs import aligned, run, with_kinds
 
@@ -97,13 +97,17 @@ def test_many_kernels_in_a_pool_come_back_in_order(empty_cache):
     assert all(k.from_cache for k in compile_funcs([Request(scale(f), "scale") for f in factors], "cpu"))
 
 
-def test_a_target_that_is_no_cpu_is_refused():
-    with pytest.raises(TargetError, match="cuda"):
+def test_a_schedule_for_a_cpu_is_refused_for_a_gpu():
+    with pytest.raises(CodegenError, match="bound to no threads"):
         compile_func(scale(2.0), "cuda")
 
 
+def test_a_target_without_a_back_end_is_refused():
+    with pytest.raises(TargetError, match="vulkan"):
+        compile_func(scale(2.0), "vulkan")
+
+
 def test_a_kernel_that_fails_in_another_process_raises_here(empty_cache):
-    from autosched.errors import CodegenError
     from autosched.tir import call
     from tests.codegen.programs import BufferStore, buffer, const, function, loop
 

@@ -109,7 +109,7 @@ def test_analysis() -> None:
 
 def test_passes_keep_the_meaning() -> None:
     mod = ir.IRModule({"main": double})
-    for name in ("Simplify", "LowerInitBlock", "RemoveNoOp", "VectorizeLoop", "FlattenBuffer", "UnrollLoop"):
+    for name in ("Simplify", "LowerInitBlock", "LowerOpaqueBlock", "RemoveNoOp", "FlattenBuffer", "UnrollLoop"):
         mod = getattr(tir.transform, name)()(mod)
     assert "T.block" not in mod.script()
     arrays = [np.ones((16, 8), np.float32), np.zeros((16, 8), np.float32)]
