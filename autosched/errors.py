@@ -141,7 +141,16 @@ class SpaceError(InvalidValueError):
 
 
 class ScriptError(InvalidValueError):
-    """Text that is no legal script; the message shows the line with a caret."""
+    """Text that is no legal script; the message shows the line with a caret below its own first line."""
+
+    def __str__(self) -> str:
+        picture = self.message.partition("\n")[2]
+        return f"{self.line}\n{printable(picture, chr(10))}" if picture else self.line
+
+    @property
+    def line(self) -> str:
+        """The message without the picture."""
+        return AutoschedError(self.message.partition("\n")[0], where=self.where, hint=self.hint).line
 
 
 class RecordError(InvalidValueError):

@@ -108,7 +108,8 @@ def test_opening_refuses_what_is_no_tuning_database(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("version", "hint"),
     [
-        ("4", "newer autosched"),
+        ("5", "newer autosched"),
+        ("3", "autosched logs upgrade"),
         ("2", "autosched logs upgrade"),
         ("1", "autosched logs upgrade"),
         ("0", "another"),

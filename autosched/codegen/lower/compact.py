@@ -154,7 +154,8 @@ def _plan(buffer: Buffer, accesses: list[_Access], alignments: Alignments, shari
     for dim, size in zip(dims, buffer.shape, strict=True):
         full = const_int(size)
         used = dim.high - dim.low + 1
-        if dim.base is None or (full is not None and used >= full and not dim.is_loose):
+        is_moved = dim.base is not None and bool(free_vars(dim.base) & sharing.fixed(buffer))  # each has its own place
+        if dim.base is None or (full is not None and used >= full and not dim.is_loose and not is_moved):
             shape.append(size)
             bases.append(IntImm(0, size.dtype))
         else:

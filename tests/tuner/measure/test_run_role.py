@@ -58,7 +58,7 @@ class Role(RunRole):
 
     pool = None
 
-    def open_bench(self, reference: Any) -> Bench:
+    def open_bench(self, reference: Any, backend: str = "cpu") -> Bench:
         return Bench(reference)
 
 
