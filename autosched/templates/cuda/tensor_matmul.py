@@ -84,6 +84,10 @@ class TensorMatmul:
                 best = (rows, columns, warps_m, warps_n)
                 break
         rows, columns, warps_m, warps_n = best
+        while warps_m > 1 and rows // warps_m * (warps_m - 1) >= m:
+            warps_m //= 2
+        while warps_n > 1 and columns // warps_n * (warps_n - 1) >= n:
+            warps_n //= 2
         step = next(s for s in (64, 32, 16) if k % s == 0 and s % anchor.sizes["instruction"] == 0)
         stages = min(4, max(2, k // step))
         tile_bytes = (rows + columns) * (step + VECTOR_BYTES) * anchor.sizes["bytes"]
