@@ -51,10 +51,10 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
     symbols = [f"{python_name}_p{i}" for i in range(len(phases))]
     for phase, symbol in zip(phases, symbols, strict=True):
         writer.phase(phase, symbol)
-    header = _header(name, args, target, trace, config)
+    machine_text = f"{target.kind.name} -mcpu={target.mcpu}, vectors of {target.vector_bits} bits"
     shared_bytes, own_bytes = align_bytes(scratch.shared_bytes), align_bytes(scratch.own_bytes)
     body = "\n".join(writer.lines).replace("SHARED + worker * OWN", f"{shared_bytes} + worker * {own_bytes}")
-    source = header + "\n" + body.rstrip() + "\n"
+    source = source_header(name, args, machine_text, trace, config) + "\n" + body.rstrip() + "\n"
     digest = hashlib.sha256("\x1f".join((source, target.to_json(), GENERATOR)).encode()).hexdigest()[:12]
     unique = [f"{python_name}_{digest}_p{i}" for i in range(len(phases))]
     names: dict[str, Any] = {tile.name: tile_intrinsic(tile, isa) for tile in writer.tiles.values()}
@@ -114,12 +114,12 @@ def arg_specs(func: PrimFunc) -> tuple[ArgSpec, ...]:
     return tuple(specs)
 
 
-def _header(name: str, args: tuple[ArgSpec, ...], target: Target, trace: str, config: str) -> str:
-    """The comment lines at the top of the source."""
+def source_header(name: str, args: tuple[ArgSpec, ...], machine: str, trace: str, config: str) -> str:
+    """The comment lines at the top of the source; `machine` says what the code is for."""
     shapes = ", ".join(f"{a.name}: {a.dtype}[{', '.join(map(str, a.shape))}]" for a in args)
     lines = [
         f"# {name}({shapes})",
-        f"# {target.kind.name} -mcpu={target.mcpu}, vectors of {target.vector_bits} bits | autosched {GENERATOR}",
+        f"# {machine} | autosched {GENERATOR}",
         f"# configuration: {config or 'default'}",
     ]
     lines += [f"# schedule: {step}" for step in schedule_steps(trace)]

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autosched.codegen.cpu.build import schedule_steps
+from autosched.codegen.cpu.build import arg_specs, source_header
 from autosched.codegen.cpu.source import Scratch, align_bytes, buffer_bytes
 from autosched.codegen.cuda.assembler import Assembled, assemble
 from autosched.codegen.cuda.compiled import CompiledCudaKernel
@@ -18,9 +18,8 @@ from autosched.codegen.lower.device import LoweredDevice, lower_device
 from autosched.codegen.lower.flops import count_flops
 from autosched.codegen.lower.launches import LoweredLaunch
 from autosched.errors import CodegenError
-from autosched.ir.node import walk
 from autosched.runtime.cuda.kernel import MOST_BLOCKS, CudaKernel, Launch, LaunchResources, Resources
-from autosched.runtime.kernel import ArgSpec, pack_text
+from autosched.runtime.kernel import pack_text
 from autosched.target import Target
 from autosched.target.gpus import GpuFacts
 from autosched.tir import expr as E
@@ -28,7 +27,7 @@ from autosched.tir.buffer import Buffer
 from autosched.tir.checked_index import clip_positions
 from autosched.tir.function import PrimFunc
 from autosched.tir.in_place import overwritable
-from autosched.tir.stmt import BufferStore, For, LoopKind, Stmt
+from autosched.tir.stmt import For, LoopKind, Stmt
 
 NEXT_MODULE = "\n; ---- the next launch ----\n"  # between the NVVM IR texts of a kernel's launches
 LEAST = {"mma.sync": (8, 0), "cp.async": (8, 0), "cvt.rna.tf32": (8, 0)}  # compute capability of instructions
@@ -109,8 +108,8 @@ def _check_launch(launch: LoweredLaunch, gpu: GpuFacts) -> None:
 def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, config: str) -> CompiledCudaKernel:
     """Compile without looking into the cache. Raises CodegenError for what no CUDA code exists for."""
     gpu = target.gpu
-    args = _arg_specs(func)
-    made = generate(func, name, _header(name, args, target, trace, config), gpu)
+    args = arg_specs(func)
+    made = generate(func, name, source_header(name, args, f"{target.kind.name} -arch={gpu.arch}", trace, config), gpu)
     ptx, image, resources = _machine_code(made.texts, made.launches, gpu)
     kernel = CudaKernel(
         name=name,
@@ -184,34 +183,12 @@ def _resources(launch: Launch, found: Assembled, gpu: GpuFacts) -> LaunchResourc
     return LaunchResources(found.registers[symbol], shared, stack, spills, occupancy)
 
 
-def _arg_specs(func: PrimFunc) -> tuple[ArgSpec, ...]:
-    """The arguments; those that are stored to are outputs."""
-    written = {n.buffer for n in walk(func.body) if isinstance(n, BufferStore)}
-    specs = []
-    for i, buffer in enumerate(func.buffers):
-        role = "output" if buffer in written else "input"
-        specs.append(ArgSpec(buffer.name or f"arg{i}", role, buffer.dtype, buffer.const_shape()))
-    return tuple(specs)
-
-
 def _count_flops(launch: LoweredLaunch) -> int:
     body: Stmt = launch.body
     for axis in launch.axes:
         dtype = axis.var.dtype
         body = For(axis.var, E.const(0, dtype), E.const(axis.extent, dtype), LoopKind.SERIAL, body)
     return count_flops(body)
-
-
-def _header(name: str, args: tuple[ArgSpec, ...], target: Target, trace: str, config: str) -> str:
-    """The comment lines at the top of the source."""
-    shapes = ", ".join(f"{a.name}: {a.dtype}[{', '.join(map(str, a.shape))}]" for a in args)
-    lines = [
-        f"# {name}({shapes})",
-        f"# {target.kind.name} -arch={target.gpu.arch} | autosched {GENERATOR}",
-        f"# configuration: {config or 'default'}",
-    ]
-    lines += [f"# schedule: {step}" for step in schedule_steps(trace)]
-    return "\n".join(lines) + "\n"
 
 
 __all__ = ["Generated", "add_images", "compile_uncached", "generate"]
