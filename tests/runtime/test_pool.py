@@ -177,7 +177,7 @@ def _wait_for(child, seconds):
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system has no affinity")
-def test_the_caller_keeps_its_affinity_and_does_not_hand_a_narrow_one_on():
+def test_the_caller_keeps_its_affinity_and_does_not_hand_a_narrow_one_on(tmp_path):
     code = """
 import os
 from pathlib import Path
@@ -194,7 +194,7 @@ for task in Path("/proc/self/task").iterdir():
 """
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env=child_environment({"PYTHONPATH": _ROOT}),
+        env=child_environment({"PYTHONPATH": _ROOT, "TMPDIR": str(tmp_path)}),  # no claims of other tests
         capture_output=True,
         text=True,
         timeout=60,
