@@ -29,6 +29,15 @@ def test_an_operator_that_the_specification_defines_by_others() -> None:
     np.testing.assert_allclose(got, X * np.tanh(np.log1p(np.exp(X))), rtol=1e-5)
 
 
+def test_defaults_of_an_operator_reach_its_definition() -> None:
+    x = np.random.default_rng(0).standard_normal((2, 3, 4, 4)).astype("float32")
+    (got,) = run(make([node("MeanVarianceNormalization", "x", "y")], {"x": x.shape}, ["y"], opset=13), x=x)
+    axes = (0, 2, 3)
+    np.testing.assert_allclose(
+        got, (x - x.mean(axes, keepdims=True)) / x.std(axes, keepdims=True), rtol=1e-4, atol=1e-5
+    )
+
+
 def test_a_function_of_the_model_with_attributes_and_defaults() -> None:
     scale = helper.make_node("Constant", [], ["k"], name="k")
     reference = scale.attribute.add()

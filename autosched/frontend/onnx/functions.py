@@ -35,13 +35,23 @@ def standard_function(node: onnx.NodeProto, opset: int, inputs: Sequence[Expr | 
         return None
     if schema.has_function:
         version = _version(schema.function_opset_versions, opset)
-        return onnx.FunctionProto.FromString(schema.get_function_with_opset_version(version))
+        data = schema.get_function_with_opset_version(version)
+        return _with_defaults(onnx.FunctionProto.FromString(data), schema)
     if schema.has_context_dependent_function:
         version = _version(schema.context_dependent_function_opset_versions, opset)
         types = [_type_bytes(x) for x in inputs]
         data = schema.get_context_dependent_function_with_opset_version(version, node.SerializeToString(), types)
-        return onnx.FunctionProto.FromString(data) if data else None
+        return _with_defaults(onnx.FunctionProto.FromString(data), schema) if data else None
     return None
+
+
+def _with_defaults(function: onnx.FunctionProto, schema: Any) -> onnx.FunctionProto:
+    """The function with the defaults of the operator's attributes, which its body alone does not say."""
+    known = {a.name for a in function.attribute_proto}
+    for name, attribute in schema.attributes.items():
+        if attribute.default_value.type and name not in known:
+            function.attribute_proto.append(attribute.default_value)
+    return function
 
 
 def _version(versions: Sequence[int], opset: int) -> int:

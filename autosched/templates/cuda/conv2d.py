@@ -77,12 +77,15 @@ class Conv2d:
         if batch > MOST_GRID_YZ or out % groups:
             return None
         sizes = {"N": batch, "G": groups, "O": out // groups, "I": per_group, "KH": kh, "KW": kw}
-        sizes |= {"OH": height, "OW": width}
+        stride = max(1, data.buffer.const_shape()[2] // height)
+        sizes |= {"OH": height, "OW": width, "S": stride}
         return Anchor(c.block.name_hint, "conv2d", sizes, Convolution(weight, data, chain))
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         gpu = target.gpu
         values = {**anchor.sizes, "warp": gpu.warp_size, "most_threads": gpu.max_threads_per_block}
+        values |= {"registers": gpu.registers_per_sm, "shared_bytes": gpu.max_shared_memory_per_block}
+        values["bytes"] = item_bytes(anchor.details.data.buffer.dtype)
         return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
@@ -160,5 +163,5 @@ def _evenly(extent: int, most: int) -> int:
 
 
 def _elements(s: Mapping[str, int], wide: int, high: int, channels: int) -> int:
-    """Elements of both tiles for one input channel, of a convolution with stride 1."""
-    return (wide + s["KW"]) * (high + s["KH"]) + channels * math.prod((s["KH"], s["KW"]))
+    """Elements of both tiles for one input channel."""
+    return (wide * s["S"] + s["KW"]) * (high * s["S"] + s["KH"]) + channels * math.prod((s["KH"], s["KW"]))
