@@ -23,8 +23,9 @@ help:
 	@echo "make test      the tests for every day (about ten minutes on two cores)"
 	@echo "make test-all  all tests"
 	@echo "make check-avx512  runs code for AVX-512 on an emulated CPU (Debian with bochs; half an hour)"
-	@echo "make check-cuda  machine code of all GPU templates for all architectures; needs no GPU (ten minutes)"
+	@echo "make check-cuda  machine code of all GPU templates for all architectures; needs no GPU (four minutes)"
 	@echo "make gpu-check  correctness and speed of GPU kernels on the GPU that is here (nine minutes)"
+	@echo "make conformance  the onnx package's own cases, as a user would run them (six minutes)"
 	@echo "make bench     the performance tables; make bench-kernels, make bench-models, make bench-more: against all peers"
 	@echo "make bench-tune  tuning: trials a second, a network's time over ten minutes of tuning; ARGS='--minutes 1'"
 	@echo "make lint      ruff and mypy"
@@ -69,6 +70,9 @@ check-cuda: $(VENV)/.installed-test
 
 gpu-check: $(VENV)/.installed-test
 	$(BIN)/python -m benchmarks.gpu_check $(ARGS)
+
+conformance: $(VENV)/.installed-test
+	$(BIN)/python -m benchmarks.conformance $(ARGS)
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks $(ARGS)

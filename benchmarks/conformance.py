@@ -1,4 +1,4 @@
-"""`make conformance`: the onnx package's own tests, operator by operator, and the table `docs/onnx.md` made from them.
+"""`make conformance`: the onnx package's own tests, and what became of each.
 
 Each case is imported, built and run as a user would; its results are compared with those that the package ships.
 """
