@@ -14,7 +14,7 @@ ALL_CORES := -n auto --dist loadfile --no-loadscope-reorder
 # Empty: Python keeps what it compiled. Tests start hundreds of processes, and each would compile the package again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all check-avx512 check-cuda gpu-check bench bench-kernels bench-models bench-more bench-records bench-tune lint format \
+.PHONY: help demo test test-all check-avx512 check-cuda gpu-check conformance bench bench-kernels bench-models bench-more bench-records bench-tune lint format \
         dist clean
 .DELETE_ON_ERROR:
 
