@@ -29,6 +29,7 @@ from autosched.relax.transform import (
     LegalizeKernels,
     RemoveIdentity,
     SinkViews,
+    UnpackResult,
     WidenHalves,
 )  # fmt: skip
 from autosched.relax.verify import verify
@@ -45,7 +46,7 @@ def graph_passes(target: Target, oracle: LayoutOracle | None = None) -> tuple[Pa
     halves = widened_dtypes(target)
     wide: tuple[Pass, ...] = (WidenHalves(halves), FoldConstant()) if halves else ()
     return (
-        CanonicalizeBindings(), *wide, ExpandConvolutions(), FoldConstant(), RemoveIdentity(), SinkViews(), RemoveIdentity(),
+        UnpackResult(), CanonicalizeBindings(), *wide, ExpandConvolutions(), FoldConstant(), RemoveIdentity(), SinkViews(), RemoveIdentity(),
         FoldConstant(), DeadCodeElimination(), FoldBatchnormToConv2D(), EliminateCommonSubexpr(),
         FuseAttention(), DeadCodeElimination(),
         *layouts, FlattenMeans(), FlattenRows(), SinkViews(), FoldConstant(),

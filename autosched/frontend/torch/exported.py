@@ -57,6 +57,8 @@ def from_exported_program(
     """
     import torch
 
+    import autosched.frontend.torch.converters  # noqa: F401  (fills the table, by which operators are kept whole)
+
     if not isinstance(exported_program, torch.export.ExportedProgram):
         raise InvalidTypeError(
             f"from_exported_program takes a torch.export.ExportedProgram, not a {type(exported_program).__name__}"

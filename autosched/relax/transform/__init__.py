@@ -49,6 +49,7 @@ from autosched.relax.transform.remove_identity import RemoveIdentity, remove_ide
 from autosched.relax.transform.run_codegen import RunCodegen
 from autosched.relax.transform.sink_views import SinkViews, sink_views
 from autosched.relax.transform.topological_sort import TopologicalSort
+from autosched.relax.transform.unpack_result import UnpackResult, unpack_result
 from autosched.relax.transform.views import VIEWS, is_view, without_kernel
 from autosched.relax.transform.user_passes import dataflowblock_pass, function_pass
 from autosched.relax.transform.widen_halves import WidenHalves
