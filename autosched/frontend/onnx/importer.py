@@ -23,6 +23,7 @@ from autosched.frontend.onnx.functions import (
 )
 from autosched.frontend.onnx.model_file import Shapes, check_model, parse_model, parse_shapes, read_model
 from autosched.frontend.onnx.node import Node
+from autosched.frontend.onnx.old_opsets import updated
 from autosched.frontend.onnx.registry import CONVERTERS
 from autosched.ir.module import IRModule
 from autosched.ir.node import Span
@@ -36,7 +37,7 @@ from autosched.tir.expr import SizeVar
 if TYPE_CHECKING:
     import onnx
 
-OPSETS = range(7, 29)
+OPSETS = range(1, 29)
 OUR_DOMAINS = ("", "ai.onnx")
 UNFIT = (
     *(TypeError, ValueError, IndexError, KeyError, AttributeError, ArithmeticError, AssertionError),
@@ -90,13 +91,10 @@ def from_onnx(
 
 def _opset(model: onnx.ModelProto) -> int:
     versions = [entry.version for entry in model.opset_import if entry.domain in OUR_DOMAINS]
-    if not versions:
-        raise ImportModelError("the model does not say which opset its operators are from")
+    if not versions:  # operators of other domains only, or a file from before opsets
+        return OPSETS.start if model.ir_version < 3 else OPSETS.stop - 1
     if versions[0] < OPSETS.start:
-        raise ImportModelError(
-            f"opset {versions[0]} is too old: {OPSETS.start} to {OPSETS.stop - 1} are read",
-            hint="convert the model with onnx.version_converter",
-        )
+        raise ImportModelError(f"there is no opset {versions[0]}")
     return int(versions[0])
 
 
@@ -292,7 +290,7 @@ class _Importer:
 
         node = Node(proto.op_type, name, opset, attrs, inputs, len(proto.output), bind, self.subgraph)
         try:
-            result = CONVERTERS[proto.op_type](node)
+            result = CONVERTERS[proto.op_type](updated(node))
         except ImportModelError:
             raise
         except AutoschedError as error:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from autosched.frontend.onnx.converters.conv import require_images
 from autosched.frontend.onnx.node import Node
 from autosched.frontend.onnx.registry import converter
 from autosched.relax import op
-from autosched.relax.expr import Expr, ShapeExpr, Tuple, TupleGetItem
+from autosched.relax.expr import Constant, Expr, ShapeExpr, Tuple, TupleGetItem
 
 
 @converter("Transpose")
@@ -86,23 +88,45 @@ def tile(node: Node) -> Expr:
 
 @converter("Pad")
 def pad(node: Node) -> Expr:
-    """Constant padding; widths are an attribute before opset 11."""
-    if node.attr("mode", "constant") != "constant":
-        raise node.fail(f"mode '{node.attr('mode')}' is not supported")
-    rank = node.info(0).ndim
+    """Widths are an attribute before opset 11; negative ones cut. Modes: a constant, or elements of the tensor."""
+    dims, mode = node.shape(0), node.attr("mode", "constant")
+    if mode not in ("constant", "edge", "reflect", "wrap"):
+        raise node.fail(f"there is no mode '{mode}'")
+    rank = len(dims)
     widths = node.attr("pads") if node.opset < 11 else node.integers(1)
     value = node.attr("value", 0.0) if node.opset < 11 else node.number(2) if node.has(2) else 0.0
-    axes = [node.axis(a) for a in node.integers(3)] if node.has(3) else list(range(rank))
+    axes = [node.axis(int(a)) for a in node.integers(3)] if node.has(3) else list(range(rank))
     if len(widths) != 2 * len(axes) or len(set(axes)) != len(axes):
         raise node.fail(f"{len(widths)} widths for axes {axes}")
-    before, after = [0] * rank, [0] * rank
+    x = node.input(0)
     for n, a in enumerate(axes):
-        before[a], after[a] = widths[n], widths[len(axes) + n]
-    if min(before + after) < 0:
-        raise node.fail("negative padding is not supported")
-    if not any(before + after):
-        return node.input(0)
-    return op.nn.pad(node.input(0), pad_width=[w for p in zip(before, after, strict=True) for w in p], pad_value=value)
+        before, after = widths[n], widths[len(axes) + n]
+        if dims[a] + min(before, 0) + min(after, 0) < 0:
+            raise node.fail(f"{before} and {after} elements around {dims[a]}")
+        if mode != "constant" and (before or after):
+            x = node.emit(op.take(x, Constant(_around(node, dims[a], before, after, mode)), axis=a))
+        elif before < 0 or after < 0:
+            cut = {"begin": (max(-before, 0),), "end": (dims[a] + min(after, 0),)}
+            x = node.emit(op.strided_slice(x, axes=(a,), strides=(1,), **cut))
+    pairs = [0] * 2 * rank
+    for n, a in enumerate(axes):
+        pairs[2 * a : 2 * a + 2] = [max(widths[n], 0), max(widths[len(axes) + n], 0)]
+    return x if mode != "constant" or not any(pairs) else op.nn.pad(x, pad_width=pairs, pad_value=value)
+
+
+def _around(node: Node, size: int, before: int, after: int, mode: str) -> np.ndarray[Any, Any]:
+    """Positions in a dimension: `before` in front of it, itself, and `after` behind, as the mode has them."""
+    node.require_small(8 * (before + size + after))
+    at = np.arange(-before, size + after, dtype=np.int64)
+    if not size and at.size:
+        raise node.fail(f"there is nothing to pad with in mode '{mode}'")
+    if mode == "edge" or size == 1:
+        return np.clip(at, 0, max(size - 1, 0))
+    if mode == "wrap":
+        return at % max(size, 1)
+    period = 2 * (size - 1)
+    folded = at % max(period, 1)
+    return np.where(folded >= size, period - folded, folded)
 
 
 @converter("DepthToSpace")

@@ -149,6 +149,17 @@ def elu(node: Node) -> Expr:
     return op.where(op.greater(x, constant(0, dtype)), x, low)
 
 
+@converter("Selu")
+def selu(node: Node) -> Expr:
+    """gamma * x above zero, gamma * alpha * (exp(x) - 1) below."""
+    x, dtype = node.input(0), node.info(0).dtype
+    alpha, gamma = (
+        np.float32(node.attr(n, d)) for n, d in (("alpha", 1.67326319217681885), ("gamma", 1.05070102214813232))
+    )
+    low = op.multiply(constant(alpha, dtype), op.subtract(op.exp(x), constant(1, dtype)))
+    return op.multiply(constant(gamma, dtype), op.where(op.greater(x, constant(0, dtype)), x, low))
+
+
 @converter("Softplus")
 def softplus(node: Node) -> Expr:
     """max(x, 0) + log(1 + exp(-|x|)), which cannot overflow."""

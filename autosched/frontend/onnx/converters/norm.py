@@ -7,20 +7,40 @@ from typing import Any
 
 import numpy as np
 
-from autosched.frontend.onnx.node import Node, constant
+from autosched.frontend.onnx.node import Node, constant, info_of
 from autosched.frontend.onnx.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr, TupleGetItem
 
 
 @converter("BatchNormalization")
-def batch_norm(node: Node) -> Expr:
-    if node.attr("training_mode", 0):
-        raise node.fail("training_mode=1 is not supported")
+def batch_norm(node: Node) -> Expr | tuple[Expr, ...]:
     arguments = [node.input(i) for i in range(5)]
+    if node.attr("training_mode", 0):
+        return _train(node, arguments)
     return TupleGetItem(
         node.emit(op.nn.batch_norm(*arguments, axis=1, epsilon=node.attr("epsilon", 1e-5), training=False)), 0
     )
+
+
+def _train(node: Node, arguments: list[Expr]) -> tuple[Expr, ...]:
+    """Normalise by the batch's own mean and variance; these also move the running ones by 1 - momentum."""
+    x, scale, bias, old_mean, old_variance = arguments
+    shape, dtype, keep = node.shape(0), node.info(0).dtype, node.attr("momentum", 0.9)
+    axes = tuple(i for i in range(len(shape)) if i != 1)
+    wide = ShapeExpr(tuple(n if i == 1 else 1 for i, n in enumerate(shape)))
+    mean = node.emit(op.mean(x, axis=axes, keepdims=True))
+    variance = node.emit(op.variance(x, axis=axes, keepdims=True))
+    scale, bias = (node.emit(op.reshape(v, wide)) for v in (scale, bias))
+    inverse = op.rsqrt(op.add(variance, constant(node.attr("epsilon", 1e-5), dtype)))
+    whole = op.add(op.multiply(op.multiply(op.subtract(x, mean), inverse), scale), bias)
+
+    def moved(old: Expr, new: Expr) -> Expr:
+        kind = info_of(old).dtype
+        own = node.emit(op.reshape(op.astype(new, kind) if kind != dtype else new, ShapeExpr((shape[1],))))
+        return op.add(op.multiply(old, constant(keep, kind)), op.multiply(own, constant(1 - keep, kind)))
+
+    return whole, moved(old_mean, mean), moved(old_variance, variance)
 
 
 @converter("LRN")
