@@ -49,6 +49,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "Module": "autosched.runtime:Module",
         "BenchmarkResult": "autosched.runtime:BenchmarkResult",
         "nd": "autosched.runtime.ndarray",
+        "onnx": "autosched.driver.onnx_session",
         **{name: f"autosched.runtime.ndarray:{name}" for name in _DEVICES},
         # errors
         "AutoschedError": "autosched.errors:AutoschedError",
@@ -247,6 +248,7 @@ ALIASES: Mapping[str, str] = {
     "autosched.transform": "autosched.ir.transform",
     "autosched.contrib.graph_runtime": "autosched.contrib.graph_executor",
     "autosched.error": "autosched.errors",
+    "autosched.onnx": "autosched.driver.onnx_session",
     "autosched.parser": "autosched.relay.parser",
     "autosched.rpc": "autosched.runtime.rpc",
     "autosched.support": "autosched.contrib.support",

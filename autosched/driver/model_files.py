@@ -1,10 +1,10 @@
-"""Model files and objects named on the command line, as IRModules with a graph function `main`."""
+"""Model files and objects by name, as IRModules with a graph function `main`."""
 
 from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,30 @@ def load_model(path: str | Path, shapes: Shapes | None = None) -> IRModule:
     if suffix in SCRIPT_SUFFIXES:
         return as_model(read_script(path), shapes, path.name)
     raise UsageError(f"cannot import '{path.name}'", hint=KNOWN)
+
+
+def open_model(
+    what: Any, args: Sequence[Any] | None = None, name: str | None = None, shapes: Shapes | None = None
+) -> IRModule:
+    """An IRModule from a model's file, "package.module:object", or what `as_module` takes with `args` and `name`.
+
+    shapes  fixes dynamic inputs of a model
+    Raises  as `load_model` and `as_module`; UsageError for `shapes` of what is no model.
+    """
+    if isinstance(what, str | Path):
+        return load_model(what, shapes)
+    if is_onnx_model(what):
+        from autosched.frontend.onnx import from_onnx
+
+        return from_onnx(what, shape_dict=shapes)
+    module = as_module(what, args, name)
+    return module if shapes is None else as_model(module, shapes)
+
+
+def is_onnx_model(what: Any) -> bool:
+    """Whether an object is onnx's ModelProto. The package is not imported for it."""
+    onnx = sys.modules.get("onnx")
+    return onnx is not None and isinstance(what, onnx.ModelProto)
 
 
 def read_script(path: Path) -> Any:

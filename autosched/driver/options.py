@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from autosched.durations import parse_duration
 from autosched.errors import UsageError
 from autosched.target.threads import ThreadLimits, thread_limits
 
@@ -78,3 +79,15 @@ class TuneOptions:
             raise UsageError(f"run_as '{self.run_as}'", hint=f"use one of {', '.join(RUN_AS)}")
         if self.verify not in VERIFY:
             raise UsageError(f"verify '{self.verify}'", hint=f"use one of {', '.join(VERIFY)}")
+
+
+def with_budget(options: TuneOptions, budget: str | float | None) -> TuneOptions:
+    """Options with a budget: "10m", or seconds. Raises UsageError for no duration, or where the options have one."""
+    if budget is None:
+        return options
+    if options.budget_s is not None:
+        raise UsageError("a budget, and another in the options", hint="give one of them")
+    try:
+        return dataclasses.replace(options, budget_s=parse_duration(str(budget)))
+    except ValueError as error:
+        raise UsageError(f"budget: {error}") from None

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 import autosched
 from autosched.driver.model_files import load_model
@@ -124,3 +126,23 @@ def test_unknown_files(tmp_path: Path) -> None:
     (tmp_path / "m.xyz").write_text("")
     with pytest.raises(UsageError, match="models are .onnx and .pt2 files"):
         load_model(tmp_path / "m.xyz")
+
+
+def test_build_and_tune_take_a_path_and_a_model(tmp_path: Path) -> None:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 4])
+    graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "g", [x], [y])
+    model, path = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "m.onnx"
+    onnx.save(model, path)
+    data = np.ones((3, 4), "float32")
+    for what in (path, str(path), model):
+        built = autosched.build(what, shapes={"x": (3, 4)})
+        np.testing.assert_array_equal(built(data).numpy(), 2 * data)
+    report = autosched.tune(
+        str(path), shapes={"x": (3, 4)}, records=tmp_path / "t.db", options=autosched.TuneOptions(trials=1)
+    )
+    assert report.n_trials == 1
+    with pytest.raises(UsageError, match="no duration"):
+        autosched.tune(path, budget="soon")
+    with pytest.raises(UsageError, match="another in the options"):
+        autosched.tune(path, budget="1m", options=autosched.TuneOptions(budget_s=3))

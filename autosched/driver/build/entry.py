@@ -8,7 +8,8 @@ from typing import Any
 from autosched.templates.accuracy import ACCURACIES
 from autosched.driver.build.functions import FunctionBuilder
 from autosched.driver.build.graph import build_graph, has_graph
-from autosched.driver.models import as_module, join_targets
+from autosched.driver.model_files import Shapes, open_model
+from autosched.driver.models import join_targets
 from autosched.driver.build.choose import BuildReport
 from autosched.driver.build.positions import with_positions
 from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
@@ -39,10 +40,12 @@ def build(
     run_as: str = "latency",
     indices: str = "raise",
     checks: bool = False,
+    shapes: Shapes | None = None,
 ) -> Any:
     """Compile with the best configurations known for this machine.
 
-    what      an IRModule with a relax `main`: gives an Executable; a schedule, a PrimFunc, tensors, or an IRModule of
+    what      a model's file or "package.module:object", onnx's ModelProto, torch's ExportedProgram, or an IRModule with a
+              relax `main`: gives an Executable; a schedule, a PrimFunc, tensors, or an IRModule of
               PrimFuncs: gives a Module, called on arrays; a dictionary from targets to modules: all of them
     args      for a te schedule or tensors: the order of the function's arguments
     target    "cpu", an LLVM-style string, or a Target; else that of the `with` block, else this machine. A list of
@@ -58,7 +61,8 @@ def build(
     indices   positions out of range that a run meets: "raise" IndexOutOfRangeError, or "clip" them to the nearest ones
     checks    every access of every kernel is seen to stay inside of its buffer, which is slow: a run raises
               IndexOutOfRangeError that names the access, its index, the kernel and its configuration
-    Raises    TargetError, RecordError, UsageError for what cannot be used.
+    shapes    fixes dynamic inputs of a model: {"x": (4, 784)}
+    Raises    TargetError, RecordError, UsageError for what cannot be used; ImportModelError for a file.
     """
     refuse("build", hint="leave it out: there is one", runtime=str(getattr(runtime, "name", runtime or "cpp")) != "cpp")
     if binds:
@@ -69,13 +73,13 @@ def build(
         what, target = join_targets(what, target)
     if isinstance(target, list | tuple):
         options: dict[str, Any] = {"params": params, "records": records, "threads": threads, "accuracy": accuracy}
-        options |= {"indices": indices, "checks": checks}
+        options |= {"indices": indices, "checks": checks, "shapes": shapes}
         return build_variants(what, target, **options, like=like, strict=strict, run_as=run_as)
     if target_host is not None:
         target, _ = Target.canon_target_and_host(target, target_host)
     if accuracy not in ACCURACIES:
         raise UsageError(f"accuracy '{accuracy}'", hint=f"use one of {ACCURACIES}")
-    module = with_positions(as_module(what, args, name), indices)
+    module = with_positions(open_model(what, args, name, shapes), indices)
     check_symbols(module, unnamed="main")
     chosen_target = resolve_target(target)
     n_threads = resolve_threads(threads, chosen_target)

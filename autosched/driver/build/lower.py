@@ -7,7 +7,7 @@ from typing import Any
 
 from autosched import te
 from autosched.codegen.lower import lower_func, tvm_passes
-from autosched.driver.models import as_module
+from autosched.driver.model_files import open_model
 from autosched.errors import InvalidTypeError, InvalidValueError, WrongInputError
 from autosched.ir import IRModule
 from autosched.ir.transform import PassContext
@@ -34,7 +34,7 @@ def lower(
     if binds:
         raise InvalidValueError("binds: buffers of the caller's own are not available", hint="leave it out")
     try:
-        module = as_module(what, args, name or ("main" if isinstance(what, te.Schedule) else None))
+        module = open_model(what, args, name or ("main" if isinstance(what, te.Schedule) else None))
     except InvalidTypeError as error:
         raise WrongInputError(error.message.replace("build", "lower"), hint=error.hint) from None
     if PassContext.current().config.get("tir.disable_vectorize"):

@@ -7,15 +7,16 @@ from typing import Any
 
 from autosched.driver.build.graph import has_graph, prepare
 from autosched.driver.build.tuned_layouts import TunedLayouts
-from autosched.driver.models import as_module
+from autosched.driver.model_files import open_model
 from autosched.driver.options import TuneOptions as TuneOptions
+from autosched.driver.options import with_budget
 from autosched.driver.settings import check_runs_here, resolve_records, resolve_target, resolve_threads
 from autosched.driver.tasks import extract_tasks, prepared_tasks
 from autosched.driver.tune.finals import looked_up
 from autosched.driver.tune.model_check import ModelCheck
 from autosched.driver.tune.report import TaskReport as TaskReport
 from autosched.driver.tune.report import TuneReport as TuneReport
-from autosched.driver.tune.shapes import Ranges, at_shapes, has_ranges, tune_range
+from autosched.driver.tune.shapes import Ranges, has_ranges, tune_range
 from autosched.driver.tune.tuning import Tuning
 from autosched.driver.tune.turns import OpenMeasurer, TuningRun
 from autosched.env import AUTOSCHED_TUNE
@@ -37,10 +38,12 @@ def tune(
     progress: Callable[[TuneReport], None] | None = None,
     measurer: OpenMeasurer | None = None,
     shapes: Ranges | None = None,
+    budget: str | float | None = None,
 ) -> TuneReport:
-    """Tune every kernel of a model, a PrimFunc, tensors or one task.
+    """Tune every kernel of a model (a path, or what `build` takes), a PrimFunc, tensors or one task.
 
-    shapes    sizes of the symbolic inputs of a model, or of a model's file: {"x": (4, 784)}, or ranges of them,
+    budget    how long in all: "90s", "10m", "1h30m", or seconds; it stands for `options.budget_s`
+    shapes    sizes of the symbolic inputs of a model: {"x": (4, 784)}, or ranges of them,
               {"x": (range(1, 513), 784)}. Of a range representative shapes are tuned, each with its share of the
               budget; every winner is measured at each of them, few are kept, and a build at any shape of the range
               uses what is best at the nearest one
@@ -54,14 +57,14 @@ def tune(
     Ctrl-C once: the batch in flight is finished and winners are named. Twice: it ends at once, reported trials kept.
     Raises as `build`, and RecordError for the database.
     """
-    options = (options or TuneOptions()).for_run_as()
+    options = with_budget(options or TuneOptions(), budget).for_run_as()
     if AUTOSCHED_TUNE.get() == "off":
         raise UsageError("tuning is switched off by AUTOSCHED_TUNE=off", hint="unset it, or set it to lookup")
     if shapes is not None and has_ranges(shapes):
         more: dict[str, Any] = {"params": params, "records": records, "options": options, "measurer": measurer}
         return tune_range(tune, what, shapes, target, progress=progress, **more)
     if shapes is not None:
-        what = at_shapes(what, {name: tuple(map(int, shape)) for name, shape in shapes.items()})  # type: ignore[arg-type]
+        what = open_model(what, shapes={name: tuple(map(int, shape)) for name, shape in shapes.items()})  # type: ignore[arg-type]
     chosen = resolve_target(target)
     if measurer is None:
         check_runs_here(chosen)
@@ -87,7 +90,7 @@ def _tasks(
     if isinstance(what, Task):
         tasks: tuple[Task, ...] = (what,)
     else:
-        module = as_module(what, args)
+        module = open_model(what, args)
         if has_graph(module):
             prepared = prepare(module, target, params or {}, layouts)
             check = ModelCheck(module, prepared, target, threads)

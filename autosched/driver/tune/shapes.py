@@ -10,12 +10,10 @@ import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from autosched.driver.build.tuned_layouts import TunedLayouts
-from autosched.driver.model_files import as_model, load_model
-from autosched.driver.models import as_module
+from autosched.driver.model_files import open_model
 from autosched.driver.options import TuneOptions
 from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
 from autosched.driver.tasks import extract_tasks
@@ -83,7 +81,7 @@ def tune_range(
     options, points = options or TuneOptions(), representatives(ranges)
 
     def load(shapes: Shapes) -> IRModule:
-        return at_shapes(what, shapes)
+        return open_model(what, shapes=shapes)
 
     check_ends(load, points)
     whole, begin = TuneReport(), time.monotonic()
@@ -104,11 +102,6 @@ def check_ends(load: Load, points: Sequence[Shapes]) -> None:
     """Load a model at both ends of a range: a size that is fixed shows at one of them, before hours are spent."""
     for end in (points[0], points[-1]):
         load(end)
-
-
-def at_shapes(what: Any, shapes: Shapes) -> IRModule:
-    """A model with its inputs' sizes fixed. Raises UsageError, ShapeError for what does not fit."""
-    return load_model(what, shapes) if isinstance(what, str | Path) else as_model(as_module(what), shapes)
 
 
 def _add(whole: TuneReport, part: TuneReport, point: Shapes) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from autosched.codegen.lower.flops import count_work
 from autosched.driver.bench.peaks import Peaks, measure_peaks
 from autosched.driver.build.tuned_layouts import TunedLayouts
-from autosched.driver.models import as_module
+from autosched.driver.model_files import open_model
 from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
 from autosched.driver.task_space import default_of, space_of
 from autosched.driver.tasks import extract_tasks
@@ -49,7 +49,7 @@ def list_tasks(
     n_threads = resolve_threads(threads, chosen)
     with use_spaces(spaces):
         tasks = extract_tasks(
-            as_module(what), chosen, threads=n_threads, layouts=TunedLayouts(reader, chosen, n_threads)
+            open_model(what), chosen, threads=n_threads, layouts=TunedLayouts(reader, chosen, n_threads)
         )
         rows: list[dict[str, Any]] = []
         for index, task in enumerate(tasks):
