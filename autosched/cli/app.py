@@ -13,6 +13,7 @@ COMMANDS = {
     "tune": "Search for the fastest kernels of a model and remember them.",
     "build": "Compile a model into one file that runs without a compiler.",
     "run": "Run a model on given or made-up inputs.",
+    "inspect": "Show what a built model is made of, and the code of each kernel.",
     "bench": "Compare models, and other runtimes, side by side.",
     "logs": "Look at, export and import what tuning has found.",
     "worker": "Lend this machine to a cluster for tuning.",

@@ -93,6 +93,7 @@ class Rewriter:
         self.replaced: dict[Var, Expr] = {}
         self.names = UniqueNames()
         self._bindings: list[Binding] = []
+        self._origin: Span | None = None  # of the binding at hand
         self._dataflow = False
         self._changed = False
 
@@ -104,15 +105,15 @@ class Rewriter:
 
     def value(self, value: Expr, var: Var) -> Expr:
         """What any bound value (rewritten) becomes; calls go to `call`."""
-        return with_origin(self.call(value, var), value.span) if isinstance(value, Call) else value
+        return self.call(value, var) if isinstance(value, Call) else value
 
     # --- what they use -----------------------------------------------------------------------------------------------
 
     def emit(self, value: Expr, name: str = "lv") -> Expr:
-        """Bind a new value in front of the one being rewritten."""
+        """Bind a new value in front of the one being rewritten; it has that one's origin."""
         if isinstance(value, Var):
             return value
-        value = self._flat(value)
+        value = with_origin(self._flat(value), self._origin)
         kind = DataflowVar if self._dataflow else Var
         var = kind(self.names(name), value.struct_info)
         self._bindings.append(VarBinding(var, value))
@@ -194,7 +195,8 @@ class Rewriter:
         if isinstance(b, MatchCast):
             self._bindings.append(b if value is b.value else MatchCast(b.var, value, b.struct_info))
             return
-        new = self._flat(self.value(value, b.var))
+        self._origin = value.span if isinstance(value, Call) else None
+        new = with_origin(self._flat(self.value(value, b.var)), self._origin)
         if new is b.value:
             self._bindings.append(b)
             return

@@ -1,0 +1,183 @@
+"""`autosched inspect`: what a built model is made of, and the code of each kernel."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from autosched.cli.common import Common, make_command
+from autosched.cli.model import Shapes, open_executable
+from autosched.cli.output import Column, Table, milliseconds, percent, print_json, say, show, size
+from autosched.cli.paths import check_output
+from autosched.cli.values import SHAPES
+from autosched.cli.waiting import Waiting
+from autosched.errors import UsageError
+
+if TYPE_CHECKING:
+    from autosched.runtime import Executable
+    from autosched.runtime.kernel import Kernel
+
+EXAMPLE = """
+autosched inspect model.asx
+autosched inspect model.onnx --time --threads 1
+autosched inspect model.asx --kernel softmax --source
+autosched inspect model.asx --graph model.svg
+"""
+CODE = ("source", "schedule", "llvm", "asm", "ptx")
+
+COLUMNS = (Column("kernel", "kernel"), Column("calls", "×", right=True))
+TIMES = (Column("seconds", "ms", milliseconds, right=True), Column("share", "share", percent, right=True))
+CHOICE = (
+    Column("computes", "computes", lambda names: _shortened(", ".join(names))),
+    Column("template", "template"),
+    Column("origin", "configuration from"),
+    Column("trust", "trust"),
+)
+KNOBS = Column("knobs", "configuration", lambda knobs: " ".join(f"{k}={v}" for k, v in knobs.items()))
+MORE = (Column("workload", "workload"), Column("code_bytes", "code", size, right=True))
+
+
+@make_command("inspect", example=EXAMPLE)
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("--kernel", "name", metavar="NAME", help="Show one kernel; with one of the next flags its code alone.")
+@click.option("--source", "code", flag_value="source", help="The Numba code that was generated.")
+@click.option("--schedule", "code", flag_value="schedule", help="The scheduled loops, as TVMScript.")
+@click.option("--llvm", "code", flag_value="llvm", help="LLVM IR after optimisation.")
+@click.option("--asm", "code", flag_value="asm", help="Assembly.")
+@click.option("--ptx", "code", flag_value="ptx", help="PTX of a GPU's kernel.")
+@click.option("--time", "timed", is_flag=True, help="Run the model, and show each kernel's time and share.")
+@click.option("--graph", type=click.Path(path_type=Path), help="Write a drawing of the graph (SVG).")
+@click.option("--shapes", type=SHAPES, help='Shapes of dynamic inputs: "x:1x3x224x224".')
+def command(
+    common: Common,
+    model: Path,
+    name: str | None,
+    code: str | None,
+    timed: bool,
+    graph: Path | None,
+    shapes: Shapes | None,
+) -> None:
+    """Show what MODEL became: inputs, outputs, memory, and its kernels with the model's nodes that each computes.
+
+    An artifact is looked at as it is; a model is built first, with what the databases know.
+    """
+    if code and not name:
+        raise UsageError(f"--{code} is of one kernel", hint="name it with --kernel")
+    if graph is not None:
+        check_output(graph, inputs=[model])
+    executable = open_executable(model, common, shapes)
+    if name is not None and name not in executable.kernels:
+        raise UsageError(f"no kernel '{name}'", hint=f"there are {', '.join(executable.kernels)}"[:300])
+    if name is not None and code:
+        click.echo(code_of(executable, name, code))
+        return
+    rows = [row for row in kernel_rows(executable) if name in (None, row["kernel"])]
+    if timed:
+        _add_times(rows, executable, model.name, common)
+    if graph is not None:
+        from autosched.cli.graph_drawing import draw
+
+        graph.write_text(draw(executable.graph, title=model.name), encoding="utf-8")
+        say(f"written to {graph}", quiet=common.is_quiet)
+    columns = [*COLUMNS, *(TIMES if timed else ()), *CHOICE, *(MORE if common.verbosity > 0 else ()), KNOBS]
+    if common.format == "json":
+        print_json({**facts(executable), "kernels": rows})
+    else:
+        if common.format == "table" and name is None:
+            print("\n".join(_head(facts(executable))))
+        show(Table(columns, rows), common.format)
+
+
+def kernel_rows(executable: Executable) -> list[dict[str, Any]]:
+    """What is known of each kernel, in the order in which the graph first calls them."""
+    report = {str(row["kernel"]): row for row in executable.manifest.get("report", ())}
+    rows: dict[str, dict[str, Any]] = {}
+    for node in executable.graph.nodes:
+        if node.kernel not in executable.kernels:
+            continue
+        kernel, known = executable.kernels[node.kernel], report.get(node.kernel, {})
+        config = _config(kernel)
+        row = rows.setdefault(
+            node.kernel,
+            {
+                "kernel": node.kernel,
+                "calls": 0,
+                "computes": [],
+                "template": config.get("template"),
+                "knobs": config.get("knobs", {}),
+                **{key: known.get(key) for key in ("origin", "trust", "workload")},
+                "code_bytes": len(kernel.code),
+            },
+        )
+        row["calls"] += 1
+        row["computes"] += [name for name in node.origin.split(", ") if name and name not in row["computes"]]
+    return list(rows.values())
+
+
+def facts(executable: Executable) -> dict[str, Any]:
+    """What is known of the model as a whole; sizes in bytes."""
+    graph, manifest = executable.graph, executable.manifest
+    return {
+        "target": str(manifest.get("target", "")),
+        "autosched": manifest.get("autosched"),
+        "inputs": [{"name": v.name, "shape": list(v.shape), "dtype": v.dtype} for v in executable.inputs],
+        "outputs": [{"name": v.name, "shape": list(v.shape), "dtype": v.dtype} for v in executable.outputs],
+        "weights_bytes": sum(constant.nbytes for constant in executable.constants),
+        "arena_bytes": graph.arena_bytes,
+        "code_bytes": sum(len(kernel.code) for kernel in executable.kernels.values()),
+        "calls": sum(node.kernel in executable.kernels for node in graph.nodes),
+    }
+
+
+def code_of(executable: Executable, name: str, form: str) -> str:
+    """A kernel's code. Raises UsageError where it has none of this form."""
+    kernel = executable.kernels[name]
+    if form == "schedule":
+        from autosched.script import printer
+        from autosched.tir.serialize import from_json
+
+        functions = executable.manifest.get("functions", {})
+        if name not in functions:
+            raise UsageError(f"kernel '{name}' carries no schedule", hint="build the model again")
+        function = from_json(functions[name])
+        for attr in ("autosched.trace", "autosched.config"):  # the source's first lines have them in a form to read
+            function = function.without_attr(attr)
+        return str(printer.script(function))
+    text = str(getattr(kernel, form, ""))
+    if not text:
+        here = [other for other in CODE if other == "schedule" or hasattr(kernel, other)]
+        raise UsageError(f"kernel '{name}' has no {form}", hint=f"it has {', '.join(here)}")
+    return text
+
+
+def _config(kernel: Kernel) -> Mapping[str, Any]:
+    found = json.loads(kernel.config) if kernel.config else {}
+    return found if isinstance(found, dict) else {}
+
+
+def _add_times(rows: list[dict[str, Any]], executable: Executable, name: str, common: Common) -> None:
+    with Waiting(f"timing {name}", quiet=common.is_quiet):
+        from autosched.driver.bench.profile import profile
+
+        found = {k.kernel: k for k in profile(executable, name=name, threads=common.threads, time_s=2.0).kernels}
+    for row in rows:
+        row["seconds"], row["share"] = found[row["kernel"]].seconds, found[row["kernel"]].share
+    rows.sort(key=lambda row: -row["seconds"])
+
+
+def _head(known: Mapping[str, Any]) -> list[str]:
+    lines = [
+        f"{kind:8}{value['name']}: {value['dtype']}[{', '.join(map(str, value['shape']))}]"
+        for kind, values in (("input", known["inputs"]), ("output", known["outputs"]))
+        for value in values
+    ]
+    parts = (f"{part} {size(known[f'{part}_bytes'])}" for part in ("weights", "arena", "code"))
+    return [*lines, f"memory  {', '.join(parts)}", f"target  {known['target']}", ""]
+
+
+def _shortened(text: str, limit: int = 48) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
