@@ -66,8 +66,8 @@ def store_arguments(named: Mapping[str, Any], folder: Path, key: str) -> StoredA
     for name, value in named.items():
         _check(name, value)
     arrays = list({id(a): a for value in named.values() for a in arrays_in(value)}.values())
-    spans = _merge([_span(array) for array in arrays])
-    views = {id(array): _view(array, spans) for array in arrays}
+    spans = merge_spans([span_of(array) for array in arrays])
+    views = {id(array): view_of(array, spans) for array in arrays}
     values = tuple(replace_arrays(value, lambda a: views[id(a)]) for value in named.values())
     paths = []
     for number, (low, high) in enumerate(spans):
@@ -113,13 +113,13 @@ def _check(name: str, value: Any) -> None:
     raise UsageError(f"argument '{name}' is a {type(value).__name__}", hint=hint)
 
 
-def _span(array: np.ndarray) -> tuple[int, int]:
+def span_of(array: np.ndarray) -> tuple[int, int]:
     """The addresses from the first byte to behind the last; a byte for an array without elements."""
     low, high = np.lib.array_utils.byte_bounds(array)
     return int(low), max(int(high), int(low) + 1) if array.size else int(low) + 1
 
 
-def _merge(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def merge_spans(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The spans, overlapping ones united."""
     merged: list[tuple[int, int]] = []
     for low, high in sorted(spans):
@@ -130,8 +130,8 @@ def _merge(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-def _view(array: np.ndarray, spans: list[tuple[int, int]]) -> View:
-    low, _ = _span(array)
+def view_of(array: np.ndarray, spans: list[tuple[int, int]]) -> View:
+    low, _ = span_of(array)
     number = next(i for i, (first, behind) in enumerate(spans) if first <= low < behind)
     address = int(array.__array_interface__["data"][0])
     return View(

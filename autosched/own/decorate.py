@@ -7,12 +7,14 @@ from typing import Any
 
 from autosched.errors import UsageError
 from autosched.own.function import AutotunedFunction
-from autosched.own.jit import unwrap
+from autosched.own.gpu.launching import LaunchRule
+from autosched.own.jit import is_cuda, unwrap
 from autosched.own.references import OwnCheck
-from autosched.own.signature import Signature
+from autosched.own.signature import Signature, check_key
 from autosched.own.space import make_space
 from autosched.own.workload import op_name
 from autosched.space import ConfigSpace, Constraint
+from autosched.target import Target
 
 
 def autotune(
@@ -25,8 +27,12 @@ def autotune(
     atol: float | None = None,
     example: Any = None,
     records: Any = None,
+    target: str | None = None,
+    grid: Any = None,
+    threads: Any = None,
+    shared: Any = None,
 ) -> Callable[[Callable[..., Any]], AutotunedFunction]:
-    """Decorator for a function of `numba.njit`, or a plain one: its knobs are chosen by what tuning has found.
+    """Decorator for a function of `numba.njit` or `numba.cuda.jit`, or a plain one: tuning chooses its knobs.
 
     space        candidates by the name of the knob: a parameter of the function, one of Numba's options (fastmath,
                  parallel, boundscheck, error_model), or threads; a `ConfigSpace`; "auto": what the source suggests
@@ -37,6 +43,9 @@ def autotune(
     rtol, atol   error allowed, as a share of the largest value and in all; None: what rounding makes of the dtypes
     example      arguments, or a function that gives them, for the command line
     records      database of its own, to look up in before the usual ones and to write to
+    target       "cuda" makes a plain function a kernel of `numba.cuda`; None: the CPU, or for a kernel the device here
+    grid, threads, shared  of a kernel: blocks, threads of a block, bytes of dynamic shared memory; numbers, tuples, or
+                 functions of knobs and arguments by their names. threads None: a knob `threads`
     The default of each knob is its parameter's default, else its first candidate. A call never tunes, unless
     AUTOSCHED_TUNE says so: `function.tune(arguments…)` does. Raises UsageError for what cannot be tuned.
     """
@@ -46,6 +55,17 @@ def autotune(
     def decorate(func: Callable[..., Any]) -> AutotunedFunction:
         inner, options = unwrap(func)
         name = op_name(inner)
+        if is_cuda(func) or is_cuda_target(target):
+            from autosched.own.gpu.decorate import make_kernel
+
+            options = {} if not is_cuda(func) else options
+            judged = OwnCheck(check, rtol, atol)
+            return make_kernel(
+                inner, options, space, constraints, LaunchRule(grid, threads, shared), target,
+                key=key, check=judged, example=example, records=records,
+            )  # fmt: skip
+        if given := [part for part, rule in (("grid", grid), ("threads", threads), ("shared", shared)) if rule]:
+            raise UsageError(f"{given[0]}= is for CUDA kernels", where=name, hint='decorate one, or say target="cuda"')
         if isinstance(space, str):
             from autosched.own.propose import propose
 
@@ -54,8 +74,7 @@ def autotune(
             knobs = space
         names = [k.name for k in knobs.knobs] if isinstance(knobs, ConfigSpace) else list(knobs)
         signature = Signature.of(inner, names, name)
-        if missing := [n for n in key or () if n not in signature.arguments or n == signature.rest]:
-            raise UsageError(f"'{missing[0]}' in key is no argument", where=name, hint=", ".join(signature.arguments))
+        check_key(key, signature, name)
         made = make_space(name, knobs, constraints, signature, options)
         judged = OwnCheck(check, rtol, atol)
         return AutotunedFunction(
@@ -63,3 +82,13 @@ def autotune(
         )
 
     return decorate
+
+
+def is_cuda_target(target: str | None) -> bool:
+    """Whether a target given to the decorator is a GPU's. Raises UsageError for another CPU than this one."""
+    if target is None:
+        return False
+    chosen = Target(target)
+    if chosen.is_cpu and chosen != Target("cpu"):
+        raise UsageError(f"functions of one's own are compiled for this CPU, not for '{target}'", hint='target="cuda"')
+    return chosen.backend == "cuda"

@@ -17,10 +17,13 @@ import numpy as np
 from autosched.own.specialise import definition, read_source
 
 
-def digest(func: Callable[..., Any], options: Mapping[str, Any]) -> str:
-    """12 hexadecimal digits of the function and the options that it is compiled with."""
+def digest(func: Callable[..., Any], options: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> str:
+    """12 hexadecimal digits of the function, the options that it is compiled with, and more values or functions."""
     parts = [repr(sorted((name, repr(value)) for name, value in options.items()))]
-    _add_function(func, parts, set())
+    seen: set[int] = set()
+    _add_function(func, parts, seen)
+    for name, value in (more or {}).items():
+        _add_value(name, value, parts, seen)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 

@@ -74,7 +74,7 @@ def token({positional}):
 
 def form(value: Any) -> Any:
     """What the table knows of an argument of any kind."""
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) or hasattr(type(value), "__cuda_array_interface__"):
         return value.dtype, value.shape
     if isinstance(value, tuple):
         return tuple(map(form, value))
@@ -83,7 +83,7 @@ def form(value: Any) -> Any:
 
 def _tokens(name: str, value: Any, key: Sequence[str] | None, exact: frozenset[str]) -> list[str]:
     """Python expressions that tell calls apart which need not have the same configuration."""
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) or hasattr(type(value), "__cuda_array_interface__"):
         has_shape = key is None or name in key or any(fact.startswith(f"{name}_") for fact in exact)
         return [f"{name}.dtype", f"{name}.shape" if has_shape else f"{name}.ndim"]
     if isinstance(value, tuple):

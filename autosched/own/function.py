@@ -13,10 +13,12 @@ from autosched.driver.settings import resolve_records, resolve_target, resolve_t
 from autosched.driver.tune.report import TuneReport
 from autosched.env import AUTOSCHED_TUNE
 from autosched.errors import UsageError
+from autosched.own.compiler import COMPILER
 from autosched.own.digest import digest
 from autosched.own.dispatch import UNSET, quick_call
 from autosched.own.jit import divide
 from autosched.own.references import OwnCheck
+from autosched.own.role import ROLE
 from autosched.own.signature import Signature
 from autosched.own.space import OwnSpace
 from autosched.own.specialise import read_source
@@ -38,6 +40,8 @@ class AutotunedFunction:
     space    knobs and constraints
     py_func  the Python function as it was written, knobs included
     """
+
+    compiler, role = COMPILER, ROLE  # what a builder and a runner do with it, as "module:class"
 
     def __init__(
         self,
@@ -69,7 +73,8 @@ class AutotunedFunction:
         quick, self._token = quick_call(
             self.signature, values, self.key, self.space.reads, self._table, current_stack, self._slow
         )
-        self.__class__ = type("AutotunedFunction", (AutotunedFunction,), {"__call__": quick, "__module__": __name__})
+        kind = type(self)
+        self.__class__ = type(kind.__name__, (kind,), {"__call__": quick, "__module__": kind.__module__})
         return self._slow(values, knobs)
 
     def __repr__(self) -> str:
@@ -209,6 +214,10 @@ class AutotunedFunction:
         workload = describe(self.space.name, named, self.key)
         name = str(workload).removeprefix("own/")
         return Task(workload, resolve_target(), func=sent, threads=self.threads(threads), name=name, cache="warm")
+
+    def host_values(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A call's arguments as they can be written to files."""
+        return values
 
     def sent_function(self, values: tuple[Any, ...]) -> SentFunction:
         """The function as it is sent to workers. Raises UsageError where it cannot be."""

@@ -11,7 +11,6 @@ from autosched.tuner.measure.runner import THREAD_KNOBS
 
 JIT_KNOBS: Mapping[str, Any] = {"fastmath": False, "parallel": False, "boundscheck": False, "error_model": "python"}
 _REFUSED = {
-    "CUDADispatcher": "CUDA kernels cannot be tuned yet: there is no CUDA back end",
     "DUFunc": "functions of numba.vectorize cannot be tuned: write the loop with numba.njit",
     "GUFunc": "functions of numba.guvectorize cannot be tuned: write the loop with numba.njit",
     "CFunc": "functions of numba.cfunc cannot be tuned: use numba.njit",
@@ -33,14 +32,21 @@ class Parts:
     threads: int | None
 
 
+def is_cuda(func: Any) -> bool:
+    """Whether a function was made a CUDA kernel by Numba."""
+    return "cuda" in type(func).__module__.split(".")
+
+
 def unwrap(func: Any) -> tuple[Callable[..., Any], dict[str, Any]]:
     """(the Python function, the options that it was jitted with) of a function, jitted or not.
 
     Raises UsageError for what cannot be tuned.
     """
     kind = type(func).__name__
-    if kind in _REFUSED or "cuda" in type(func).__module__:
-        raise UsageError(_REFUSED.get(kind, _REFUSED["CUDADispatcher"]), where=getattr(func, "__name__", kind))
+    if kind in _REFUSED:
+        raise UsageError(_REFUSED[kind], where=getattr(func, "__name__", kind))
+    if is_cuda(func) and not hasattr(func, "py_func"):
+        raise UsageError(f"a {kind} of numba.cuda cannot be tuned", hint="decorate a function of numba.cuda.jit")
     inner = getattr(func, "py_func", func)
     if not hasattr(inner, "__code__"):
         raise UsageError(f"a {kind} cannot be tuned", hint="decorate a Python function or one of numba.njit")

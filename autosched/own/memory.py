@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,11 @@ class Memory:
 
     def arguments(self, blocks: Sequence[np.ndarray]) -> tuple[Any, ...]:
         """The arguments as views of blocks."""
-        return tuple(replace_arrays(value, lambda view: view.of(list(blocks))) for value in self._tree)
+        return self.arguments_by(lambda view: view.of(list(blocks)))
+
+    def arguments_by(self, place: Callable[[Any], Any]) -> tuple[Any, ...]:
+        """The arguments with what a function makes of each view in the place of arrays."""
+        return tuple(replace_arrays(value, place) for value in self._tree)
 
     @property
     def originals(self) -> list[np.ndarray]:

@@ -37,14 +37,14 @@ class OwnReferences:
     """See `tuner.measure.reference.References`.
 
     named  the caller's arguments by name
+    role   what the runner's worker is: "module:class"
     """
 
-    role = ROLE
     most_extra = 0  # there are the caller's arguments, and no others
     spare: Literal["at once", "after a loss"] = "after a loss"  # each imports Numba
 
-    def __init__(self, named: Mapping[str, Any], default: Config, check: OwnCheck):
-        self._named, self._default, self._check = named, default, check
+    def __init__(self, named: Mapping[str, Any], default: Config, check: OwnCheck, role: str = ROLE):
+        self._named, self._default, self._check, self.role = named, default, check, role
         self.checked_against = "the default's results" if check.reference is None else "the reference in float64"
 
     def store(

@@ -67,9 +67,15 @@ class MakeExpected:
 class OwnRole(RunRole):
     """Serves MakeExpected beside what every runner serves."""
 
+    bench: type[OwnBench] = OwnBench
+
     def __init__(self) -> None:
         super().__init__()
-        warm_up()  # what the first candidate would wait for
+        self.warm_up()
+
+    def warm_up(self) -> None:
+        """Do what the first candidate would wait for."""
+        warm_up()
 
     @property
     def pool(self) -> None:
@@ -90,7 +96,7 @@ class OwnRole(RunRole):
         """Lay out a call's arguments with what is expected of them."""
         memory = Memory(reference.arguments)
         expected: Expected = pickle.loads(reference.expected.read_bytes())
-        return OwnBench(reference.sent, memory, expected, _tolerance(reference, memory), reference.checked_against)
+        return self.bench(reference.sent, memory, expected, _tolerance(reference, memory), reference.checked_against)
 
     def _make_expected(self, call: StoredCall) -> None:
         memory = Memory(call.arguments)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import Parameter
@@ -92,3 +92,9 @@ class Signature:
         names = [name for name in self.arguments if name != self.rest]
         more = [f"{self.rest}_{i}" for i in range(len(values) - len(names))]
         return dict(zip([*names, *more], values, strict=True))
+
+
+def check_key(key: Sequence[str] | None, signature: Signature, where: str) -> None:
+    """Raises UsageError for a name in a key that is no argument."""
+    if missing := [n for n in key or () if n not in signature.arguments or n == signature.rest]:
+        raise UsageError(f"'{missing[0]}' in key is no argument", where=where, hint=", ".join(signature.arguments))

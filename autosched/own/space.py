@@ -20,9 +20,18 @@ class OwnSpace:
 
     name         of the operator, which is the configurations' template too
     constraints  may name knobs, arguments that are numbers, texts or booleans, and of an array x: x_size, x_dim0, …
+    host_knobs   names of those that say how many of the host's threads a call uses
     """
 
-    def __init__(self, name: str, knobs: Sequence[Knob], constraints: Sequence[Constraint], values: Mapping[str, Any]):
+    def __init__(
+        self,
+        name: str,
+        knobs: Sequence[Knob],
+        constraints: Sequence[Constraint],
+        values: Mapping[str, Any],
+        host_knobs: Sequence[str] = THREAD_KNOBS,
+    ):
+        self.host_knobs = tuple(host_knobs)
         self.name, self.knobs, self.constraints, self.values = name, tuple(knobs), tuple(constraints), dict(values)
         names = {name for item in constraints for name in item.expression.names}
         self.reads = frozenset(names - {knob.name for knob in knobs} - set(values))
@@ -41,7 +50,7 @@ class OwnSpace:
         if missing := sorted(self.reads - set(known)):
             hint = f"there are {', '.join([*(k.name for k in self.knobs), *known])}"
             raise SpaceError(f"a constraint reads {missing[0]}", where=self.name, hint=hint)
-        knobs = [_limited(knob, threads) if knob.name in THREAD_KNOBS else knob for knob in self.knobs]
+        knobs = [_limited(knob, threads) if knob.name in self.host_knobs else knob for knob in self.knobs]
         values = {name: known[name] for name in {*self.values, *self.reads}}
         return ConfigSpace(self.name, knobs, self.constraints, values=values)
 
@@ -74,12 +83,21 @@ def _limited(knob: Knob, threads: int) -> Knob:
 
 
 def make_space(
-    name: str, space: Any, constraints: Sequence[str | Constraint], signature: Signature, options: Mapping[str, Any]
+    name: str,
+    space: Any,
+    constraints: Sequence[str | Constraint],
+    signature: Signature,
+    options: Mapping[str, Any],
+    *,
+    known: Mapping[str, Any] = JIT_KNOBS,
+    others: Sequence[str] = THREAD_KNOBS,
+    host_knobs: Sequence[str] = THREAD_KNOBS,
 ) -> OwnSpace:
     """The space of a function.
 
-    space  a mapping from names to candidates, or a ConfigSpace, whose name does not matter
-    Raises UsageError for what is neither, SpaceError for malformed candidates and constraints.
+    space   a mapping from names to candidates, or a ConfigSpace, whose name does not matter
+    known   options of Numba that may be knobs, with their defaults;  others  knobs that are no part of the code
+    Raises  UsageError for what is neither, SpaceError for malformed candidates and constraints.
     """
     values: Mapping[str, Any] = {}
     items = [constraint(item) if isinstance(item, str) else item for item in constraints]
@@ -92,7 +110,8 @@ def make_space(
         raise UsageError(f"space is a {type(space).__name__}", where=name, hint='give {"block": [16, 32]}, or "auto"')
     if not knobs:
         raise UsageError("the space has no knob", where=name, hint='give {"block": [16, 32]}, or "auto"')
-    return OwnSpace(name, [_with_default(knob, signature, options, name) for knob in knobs], items, values)
+    made = [_with_default(knob, signature, options, name, known, others) for knob in knobs]
+    return OwnSpace(name, made, items, values, host_knobs)
 
 
 def _knob(name: Any, candidates: Any) -> Knob:
@@ -101,16 +120,23 @@ def _knob(name: Any, candidates: Any) -> Knob:
     return Knob(str(name), tuple(value.item() if isinstance(value, np.generic) else value for value in candidates))
 
 
-def _with_default(knob: Knob, signature: Signature, options: Mapping[str, Any], where: str) -> Knob:
+def _with_default(
+    knob: Knob,
+    signature: Signature,
+    options: Mapping[str, Any],
+    where: str,
+    known: Mapping[str, Any],
+    others: Sequence[str],
+) -> Knob:
     """The knob with the default of its parameter, or of Numba's option, among its candidates."""
     if knob.name in signature.knobs:
         default = signature.knob_defaults.get(knob.name)
-    elif knob.name in JIT_KNOBS:
-        default = options.get(knob.name, JIT_KNOBS[knob.name])
-    elif knob.name in THREAD_KNOBS:
+    elif knob.name in known:
+        default = options.get(knob.name, known[knob.name])
+    elif knob.name in others:
         return knob
     else:
-        hint = f"knobs are parameters, Numba's options ({', '.join(JIT_KNOBS)}) and {', '.join(THREAD_KNOBS)}"
+        hint = f"knobs are parameters, Numba's options ({', '.join(known)}) and {', '.join(others) or 'no others'}"
         raise UsageError(f"'{knob.name}' is no parameter of the function", where=where, hint=hint)
     if default is None:
         return knob
@@ -138,5 +164,5 @@ class OwnSpaces:
         return {
             knob.name: tuple(sorted(v for v in knob.values if isinstance(v, int)))
             for knob in self._space.knobs
-            if knob.kind == "int" and knob.name not in THREAD_KNOBS
+            if knob.kind == "int" and knob.name not in self._space.host_knobs
         }

@@ -15,7 +15,6 @@ from autosched.driver.tune.tuning import Tuning
 from autosched.driver.tune.turns import TuningRun
 from autosched.env import AUTOSCHED_TUNE
 from autosched.errors import SpaceError, UsageError
-from autosched.own.compiler import COMPILER
 from autosched.own.references import OwnReferences
 from autosched.own.signature import Signature
 from autosched.own.space import OwnSpace, OwnSpaces
@@ -34,6 +33,8 @@ class Tunable(Protocol):
     space: OwnSpace
     signature: Signature
     check: Any
+    compiler: str
+    role: str
 
     @property
     def version(self) -> str: ...
@@ -46,6 +47,8 @@ class Tunable(Protocol):
     def task_for(self, values: tuple[Any, ...], threads: int | None = None, *, sent: Any = None) -> Task: ...
 
     def sent_function(self, values: tuple[Any, ...]) -> Any: ...
+
+    def host_values(self, values: tuple[Any, ...]) -> tuple[Any, ...]: ...
 
     def forget(self) -> None: ...
 
@@ -102,6 +105,7 @@ class OwnCall:
     task: Task
     space: ConfigSpace
     references: OwnReferences
+    compiler: str
 
     @staticmethod
     def of(function: Tunable, values: tuple[Any, ...], threads: int | None) -> OwnCall:
@@ -113,11 +117,13 @@ class OwnCall:
             )
         task = function.task_for(values, threads, sent=function.sent_function(values))
         check_runs_here(task.target)
-        return OwnCall(task, space, OwnReferences(function.signature.named(values), space.default, function.check))
+        named = function.signature.named(function.host_values(values))
+        references = OwnReferences(named, space.default, function.check, function.role)
+        return OwnCall(task, space, references, function.compiler)
 
     def open(self, target: Target, options: MeasureOptions, timeout: float = 20.0) -> LocalMeasurer:
         """Start the workers that measure it; `timeout` as in `AutotunedFunction.tune`."""
         limits = dataclasses.replace(
             options, build_timeout_s=max(timeout, options.build_timeout_s), run_timeout_s=timeout
         )
-        return LocalMeasurer(target, limits, compiler=COMPILER, references=self.references)
+        return LocalMeasurer(target, limits, compiler=self.compiler, references=self.references)

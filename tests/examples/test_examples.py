@@ -44,6 +44,14 @@ def test_own_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert largest_difference(text) < 1e-5
 
 
+def test_own_cuda_kernel(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("numba_cuda", reason="the CUDA packages are an extra")
+    from examples import own_cuda_kernel
+
+    own_cuda_kernel.main(["--emulate"])
+    assert "equal to NumPy: True" in capsys.readouterr().out
+
+
 def test_walkthrough(capsys: pytest.CaptureFixture[str]) -> None:
     walkthrough.main()
     text = capsys.readouterr().out

@@ -20,11 +20,16 @@ class Assembled:
     spill_bytes: Mapping[str, int]
 
 
-def assemble(ptx: str, arch: str) -> Assembled:
-    """Machine code for an architecture ("sm_90a"). Raises CodegenError with the assembler's log."""
+def assemble(ptx: str, arch: str, max_registers: int = 0) -> Assembled:
+    """Machine code for an architecture ("sm_90a"). Raises CodegenError with the assembler's log.
+
+    max_registers  of a thread; 0: as many as there are
+    """
     from cuda.bindings import nvjitlink
 
     options = [f"-arch={arch}", "-O3", "-verbose"]
+    if max_registers:
+        options.append(f"-maxrregcount={max_registers}")
     handle = nvjitlink.create(len(options), options)
     try:
         data = ptx.encode()

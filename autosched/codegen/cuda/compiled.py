@@ -10,6 +10,7 @@ from autosched.codegen.compiled import CompiledKernel
 from autosched.runtime.cuda.kernel import CudaKernel, Resources
 
 RESOURCES = "resources"  # the name of its features
+LINKED_MODULE = "\n; ---- linked to it ----\n"  # between the NVVM IR texts of one launch: a user's device functions
 
 # Patterns of PTX instructions, each at the beginning of a line.
 _LINE = r"^\s*(?:@!?%p\d+\s+)?"

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from numba import cuda, types
+from numba.cuda import dispatcher as numba_dispatcher
 from numba.cuda.compiler import compile_cuda, kernel_fixup
+from numba.cuda.core.compiler_lock import global_compiler_lock
 from numba.cuda.cudadrv import nvvm
 from numba.cuda.extending import intrinsic
 
@@ -17,6 +21,7 @@ from autosched.errors import CodegenError
 
 _FRONT_END_CC = (7, 5)  # the front end's code is the same for all architectures; libnvvm specialises it
 _LIBDEVICE_CALL = "__nv_"
+_FAST = {"ftz": True, "fma": True, "prec_div": False, "prec_sqrt": False}  # libnvvm's part of fastmath
 
 
 def tile_intrinsic(tile: DeviceTile) -> Any:
@@ -80,9 +85,61 @@ def _lower_kernel(function: Callable[..., None], symbol: str, pointers: int, bou
     return re.sub(r"@(\"?_ZN08NumbaEnv[^\s\"]*\"?) = common global", r"@\1 = internal global", text)
 
 
-def to_ptx(texts: Sequence[str], arch: str) -> str:
+def lower_user_kernel(
+    function: Callable[..., Any], arguments: Sequence[Any], symbol: str, bounds: Sequence[int], *, fastmath: bool
+) -> list[str]:
+    """The NVVM IR texts of a user's kernel, its entry called by a symbol, and of the device functions that it calls.
+
+    arguments  Numba's types
+    bounds     as `launch_bounds` of `numba.cuda.jit`; () for none
+    Raises     CodegenError with what Numba says
+    """
+    options = {"opt": 3, "fastmath": fastmath}
+    try:
+        with global_compiler_lock, _any_device():
+            result = compile_cuda(
+                function, types.void, tuple(arguments), cc=_FRONT_END_CC, fastmath=fastmath, nvvm_options=options
+            )
+    except Exception as error:  # of the user's function: Numba's errors have no common type
+        raise CodegenError(f"Numba does not compile {function.__name__}: {error}") from error
+    library, mangled = result.library, result.fndesc.llvm_func_name
+    kernel = library.get_function(mangled)
+    kernel_fixup(kernel, False)
+    if bounds:
+        nvvm.set_launch_bounds(kernel, tuple(bounds))
+    texts = [text.replace(f'"{mangled}"', mangled).replace(mangled, symbol) for text in library.llvm_strs]
+    return [re.sub(r"@(\"?_ZN08NumbaEnv[^\s\"]*\"?) = common global", r"@\1 = internal global", t) for t in texts]
+
+
+@contextlib.contextmanager
+def _any_device() -> Iterator[None]:
+    """Let device functions be compiled without a GPU: Numba asks the current one for its compute capability."""
+    kept = numba_dispatcher.get_current_device
+    numba_dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=_FRONT_END_CC)
+    try:
+        yield
+    finally:
+        numba_dispatcher.get_current_device = kept
+
+
+def parameter_plan(kind: Any) -> Any:
+    """What a kernel takes for an argument of one of Numba's types: "array", a dtype, or a tuple of those.
+
+    An array is seven words and more: two null pointers, elements, bytes of an element, the address, extents, strides.
+    Raises CodegenError for a type that no kernel takes.
+    """
+    if isinstance(kind, types.Array):
+        return "array"
+    if isinstance(kind, types.BaseTuple):
+        return tuple(parameter_plan(part) for part in kind)
+    if isinstance(kind, types.Boolean | types.Integer | types.Float | types.Complex):
+        return str(kind)
+    raise CodegenError(f"a CUDA kernel takes no argument of type {kind}", hint="give arrays and numbers")
+
+
+def to_ptx(texts: Sequence[str], arch: str, *, fastmath: bool = False) -> str:
     """PTX of NVVM IR texts as one module, for an architecture ("compute_90a"). Raises CodegenError with the log."""
-    unit = nvvm.CompilationUnit({"opt": 3, "arch": arch})
+    unit = nvvm.CompilationUnit({"opt": 3, "arch": arch} | (_FAST if fastmath else {}))
     for text in texts:
         unit.add_module(nvvm.llvm_replace(text).encode())
     try:

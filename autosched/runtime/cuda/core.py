@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import DeviceError, InvalidTypeError
-from autosched.runtime.cuda.driver import Memory, image_for
+from autosched.runtime.cuda.driver import Memory, Region, image_for
 from autosched.runtime.cuda.kernel import CudaKernel, Launch
 from autosched.target.cuda_host import cuda_device_count, has_cuda_driver
 
@@ -153,9 +153,10 @@ class CoreDriver:
         for attribute, value in wanted:
             self._call(self._cuda.cuKernelSetAttribute(attribute, value, entry.handle, self.index))
 
-    def launch(self, entry: Any, launch: Launch, addresses: Sequence[int]) -> None:
+    def launch(self, entry: Any, launch: Launch, arguments: Sequence[int | np.generic | Region]) -> None:
+        given = [argument.address if type(argument) is Region else argument for argument in arguments]
         with _clear():
-            self._core.launch(self._launch_stream(), self._config(launch), entry, *addresses)
+            self._core.launch(self._launch_stream(), self._config(launch), entry, *given)
 
     def _config(self, launch: Launch) -> Any:
         """A launch as cuda-core has it: with clusters, its grid counts these."""

@@ -10,6 +10,7 @@ import contextlib
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,6 +28,18 @@ class Memory(Protocol):
 
     @property
     def size_bytes(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Memory that a user's kernel is given: where there is a check of accesses, they have to stay in it.
+
+    item_bytes  of one element
+    """
+
+    address: int
+    size_bytes: int
+    item_bytes: int = 1
 
 
 class Driver(Protocol):
@@ -57,8 +70,8 @@ class Driver(Protocol):
     def load(self, kernel: CudaKernel) -> tuple[Any, ...]:
         """The entries of a kernel's launches. Raises DeviceError for machine code of other devices."""
 
-    def launch(self, entry: Any, launch: Launch, addresses: Sequence[int]) -> None:
-        """Run an entry on addresses of its arguments and scratch."""
+    def launch(self, entry: Any, launch: Launch, arguments: Sequence[int | np.generic | Region]) -> None:
+        """Run an entry on addresses of its arguments and scratch; a user's kernel on regions, words and numbers."""
 
     def synchronize(self) -> None:
         """Wait for all work. Raises DeviceError for what has failed meanwhile."""

@@ -22,7 +22,7 @@ from autosched.codegen.cuda.build import NEXT_MODULE
 from autosched.codegen.cuda.emulate.kernel import KERNEL_CHECKS
 from autosched.codegen.cuda.emulate.launch import Checks, Order, run_launch
 from autosched.errors import DeviceError
-from autosched.runtime.cuda.driver import image_for
+from autosched.runtime.cuda.driver import Region, image_for
 from autosched.runtime.cuda.kernel import CudaKernel, Launch
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -68,7 +68,7 @@ class EmulatorDriver:
         self.order, self.checks, self.memory_bytes = order, checks, memory_bytes
         self._blocks: weakref.WeakValueDictionary[int, EmulatedMemory] = weakref.WeakValueDictionary()
         self.n_launches = 0
-        self._captured: list[tuple[_Entry, Launch, tuple[int, ...]]] | None = None
+        self._captured: list[tuple[_Entry, Launch, tuple[Any, ...]]] | None = None
 
     def allocate(self, size_bytes: int) -> EmulatedMemory:
         free, total = self.free_bytes()
@@ -115,11 +115,38 @@ class EmulatorDriver:
             raise DeviceError(f"kernel '{kernel.name}' came without the LLVM IR that the emulator runs")
         return tuple(_Entry(kernel, text) for text in texts)
 
-    def launch(self, entry: Any, launch: Launch, addresses: Sequence[int]) -> None:
+    def launch(self, entry: Any, launch: Launch, arguments: Sequence[int | np.generic | Region]) -> None:
         if self._captured is not None:
-            self._captured.append((entry, launch, tuple(addresses)))
+            self._captured.append((entry, launch, tuple(arguments)))
             return
-        kernel: CudaKernel = entry.kernel
+        given = self._arguments(entry.kernel, arguments) if entry.kernel.args else self._as_given(arguments)
+        run_launch(
+            entry.text,
+            launch.symbol,
+            launch.grid,
+            launch.block,
+            launch.shared_bytes,
+            given,
+            order=self.order,
+            cluster=launch.cluster,
+            checks=self.checks,
+        )
+        self.n_launches += 1
+
+    def _as_given(self, arguments: Sequence[Any]) -> list[Any]:
+        """What a user's kernel is given, with regions as the memory that they are."""
+        given: list[Any] = []
+        for argument in arguments:
+            if isinstance(argument, Region):
+                view = self._view(argument.address, argument.size_bytes)
+                whole = argument.size_bytes % argument.item_bytes == 0
+                given.append(view.view(_CELLS.get(argument.item_bytes, np.uint8)) if whole else view)
+            else:
+                given.append(argument)
+        return given
+
+    def _arguments(self, kernel: CudaKernel, addresses: Sequence[Any]) -> list[Bytes | int]:
+        """The arguments of a kernel of ours and its scratch memory."""
         written = {a for a, arg in zip(addresses, kernel.args) if arg.role == "output"}
         arguments: list[Bytes | int] = []
         for address, arg in zip(addresses, kernel.args):
@@ -128,18 +155,7 @@ class EmulatorDriver:
             arguments.append(view)
         scratch = addresses[len(kernel.args)]
         arguments.append(self._view(scratch, kernel.scratch_bytes) if kernel.scratch_bytes else 0)
-        run_launch(
-            entry.text,
-            launch.symbol,
-            launch.grid,
-            launch.block,
-            launch.shared_bytes,
-            arguments,
-            order=self.order,
-            cluster=launch.cluster,
-            checks=self.checks,
-        )
-        self.n_launches += 1
+        return arguments
 
     def synchronize(self) -> None:
         """Launches have ended when `launch` returns."""
@@ -153,7 +169,7 @@ class EmulatorDriver:
 
     def capture(self, work: Callable[[], None]) -> Callable[[], None] | None:
         """What launches the same with the addresses of now, as a CUDA graph does."""
-        captured: list[tuple[_Entry, Launch, tuple[int, ...]]] = []
+        captured: list[tuple[_Entry, Launch, tuple[Any, ...]]] = []
         self._captured = captured
         try:
             work()

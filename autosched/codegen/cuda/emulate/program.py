@@ -14,6 +14,7 @@ from typing import Any
 
 from llvmlite import binding as llvm
 
+from autosched.codegen.cuda.compiled import LINKED_MODULE
 from autosched.codegen.cuda.emulate import layout as at
 from autosched.codegen.cuda.emulate.arithmetic import definition, library
 from autosched.codegen.cuda.emulate.emit import Body, runtime
@@ -91,8 +92,8 @@ def program_of(text: str, symbol: str) -> Program:
     return _PROGRAMS[key]
 
 
-def _prepare(text: str, symbol: str) -> Any:
-    """The module with everything inlined into the kernel and variables in registers."""
+def _parse(text: str, symbol: str) -> Any:
+    """One of the modules of a kernel, as the host's."""
     host = target_machine()
     text = re.sub(r'^target datalayout = ".*"$', f'target datalayout = "{host.target_data}"', text, flags=re.M)
     text = re.sub(r'^target triple = ".*"$', f'target triple = "{host.triple}"', text, flags=re.M)
@@ -116,6 +117,14 @@ def _prepare(text: str, symbol: str) -> Any:
         module.verify()
     except RuntimeError as error:
         raise CodegenError(f"LLVM does not read the kernel's code: {error}", where=symbol) from None
+    return module
+
+
+def _prepare(text: str, symbol: str) -> Any:
+    """The module with everything inlined into the kernel and variables in registers."""
+    module, *others = [_parse(part, symbol) for part in text.split(LINKED_MODULE)]
+    for other in others:
+        module.link_in(other)
     if symbol not in {function.name for function in module.functions if not function.is_declaration}:
         kernels = [function.name for function in module.functions if not function.is_declaration]
         raise CodegenError(f"the module has no kernel {symbol!r}", hint=f"it defines {', '.join(kernels) or 'nothing'}")
