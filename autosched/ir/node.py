@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 N = TypeVar("N")
 
@@ -49,6 +49,7 @@ class Node:
     """Base of all IR nodes."""
 
     __slots__ = ()
+    is_scalar: ClassVar[bool] = False  # a scalar expression: Python values that are shared are one node many times
 
     def same_as(self, other: object) -> bool:
         """Whether both are one object."""
@@ -140,11 +141,19 @@ def children(node: Node) -> list[Any]:
 
 
 def walk(node: Node) -> Iterator[Any]:
-    """The node and everything below it, parents first."""
+    """The node and everything below it, parents first.
+
+    A scalar expression that is shared is given once for each parent, what lies below it once.
+    """
     stack = [node]
+    entered: set[int] = set()
     while stack:
         top = stack.pop()
         yield top
+        if top.is_scalar:
+            if id(top) in entered:
+                continue
+            entered.add(id(top))
         below = children(top)
         below.reverse()
         stack += below

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ class _Matcher:
         self.right: dict[int, Any] = {}
         self.path: list[str] = []
         self.reason = ""
+        self.same: set[tuple[int, int]] = set()  # scalar expressions found equal: their variables are paired for good
 
     def fail(self, a: Any, b: Any) -> bool:
         if not self.reason:
@@ -76,6 +78,16 @@ class _Matcher:
     def nodes(self, a: Node, b: Node, defines: bool) -> bool:
         if type(a) is not type(b):
             return self.fail(a, b)
+        if not a.is_scalar:
+            return self.fields(a, b, defines)
+        if (id(a), id(b)) in self.same:
+            return True
+        if not self.fields(a, b, defines):
+            return False
+        self.same.add((id(a), id(b)))
+        return True
+
+    def fields(self, a: Node, b: Node, defines: bool) -> bool:
         if getattr(type(a), "is_variable", False):
             if id(a) in self.left or id(b) in self.right:
                 return (self.left.get(id(a)) is b and self.right.get(id(b)) is a) or self.fail(a, b)
@@ -111,42 +123,100 @@ def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> 
         raise InvalidValueError(f"StructuralEqual check failed {matcher.reason}")
 
 
-def _digest(x: Any, names: dict[int, int], out: list[str], labelled: bool) -> None:
-    if isinstance(x, IRModule):
-        for gv, function in x.functions_items():
-            out.append(gv.name)
-            names.setdefault(id(gv), len(names))
-            _digest(function, names, out, labelled)
-    elif isinstance(x, Node):
+MOST_TOKENS = 200_000  # of a form as a tree; longer ones have digests in place of what occurs again
+
+
+class _TooLong(Exception):
+    """A form has more than MOST_TOKENS."""
+
+
+class _Unnamed(Exception):
+    """An expression has a variable that has no number yet."""
+
+
+@dataclass
+class _Digester:
+    """Writes a form as tokens.
+
+    condensed  a scalar expression whose variables have all occurred before is one token, a digest of it. Whether it
+               is one depends on the form alone, not on which nodes are shared, and a shared node is looked at once.
+    """
+
+    labelled: bool
+    condensed: bool
+    names: dict[int, int] = field(default_factory=dict)
+    digests: dict[int, str] = field(default_factory=dict)
+
+    def write(self, x: Any, out: list[str], known_only: bool = False) -> None:
+        """The tokens of `x`. Raises _Unnamed for a new variable if `known_only`, _TooLong."""
+        if isinstance(x, IRModule):
+            for gv, function in x.functions_items():
+                out.append(gv.name)
+                self.names.setdefault(id(gv), len(self.names))
+                self.write(function, out, known_only)
+        elif isinstance(x, Node):
+            self.node(x, out, known_only)
+        elif isinstance(x, tuple | list):
+            out.append("[")
+            for v in x:
+                self.write(v, out, known_only)
+            out.append("]")
+        elif isinstance(x, Mapping):
+            out.append("{")
+            keys = list(x) if any(isinstance(k, Node) for k in x) else sorted(x, key=str)
+            for k in keys:
+                self.write(k, out, known_only)
+                self.write(x[k], out, known_only)
+            out.append("}")
+        elif isinstance(x, np.ndarray):
+            out.append(f"{x.dtype}{x.shape}{hashlib.sha256(np.ascontiguousarray(x).tobytes()).hexdigest()}")
+        else:
+            out.append(f"{type(x).__name__}:{x!r};")
+
+    def node(self, x: Node, out: list[str], known_only: bool) -> None:
         is_variable = getattr(type(x), "is_variable", False)
-        if is_variable and id(x) in names:
-            out.append(f"#{names[id(x)]}")
+        if is_variable and id(x) in self.names:
+            out.append(f"#{self.names[id(x)]}")
             return
-        out.append(type(x).__name__)
+        if is_variable and known_only:
+            raise _Unnamed
+        if x.is_scalar and not is_variable:
+            if not self.condensed:
+                if len(out) > MOST_TOKENS:
+                    raise _TooLong
+            elif known_only:
+                out.append(self.digest(x))
+                return
+            else:
+                try:
+                    out.append(self.digest(x))
+                    return
+                except _Unnamed:
+                    pass
         if is_variable:
-            names[id(x)] = len(names)
+            self.names[id(x)] = len(self.names)
+        self.fields(x, is_variable, out, known_only)
+
+    def fields(self, x: Node, is_variable: bool, out: list[str], known_only: bool) -> None:
+        out.append(type(x).__name__)
         out.append("(")
-        left_out = frozenset({"name"}) if is_variable else frozenset() if labelled else labels(type(x))
+        left_out = frozenset({"name"}) if is_variable else frozenset() if self.labelled else labels(type(x))
         for name, _ in form_fields(type(x)):
             if name not in left_out:
-                _digest(getattr(x, name), names, out, labelled)
+                self.write(getattr(x, name), out, known_only)
         out.append(")")
-    elif isinstance(x, tuple | list):
-        out.append("[")
-        for v in x:
-            _digest(v, names, out, labelled)
-        out.append("]")
-    elif isinstance(x, Mapping):
-        out.append("{")
-        keys = list(x) if any(isinstance(k, Node) for k in x) else sorted(x, key=str)
-        for k in keys:
-            _digest(k, names, out, labelled)
-            _digest(x[k], names, out, labelled)
-        out.append("}")
-    elif isinstance(x, np.ndarray):
-        out.append(f"{x.dtype}{x.shape}{hashlib.sha256(np.ascontiguousarray(x).tobytes()).hexdigest()}")
-    else:
-        out.append(f"{type(x).__name__}:{x!r};")
+
+    def digest(self, x: Node) -> str:
+        """One token for an expression all of whose variables have numbers, which stay what they are."""
+        if id(x) not in self.digests:
+            out: list[str] = []
+            self.fields(x, False, out, known_only=True)
+            self.digests[id(x)] = _sha256(out)
+        return self.digests[id(x)]
+
+
+def _sha256(tokens: list[str]) -> str:
+    return hashlib.sha256("\x1f".join(tokens).encode()).hexdigest()
 
 
 def structural_key(node: Any, *, labelled: bool = True) -> str:
@@ -154,9 +224,14 @@ def structural_key(node: Any, *, labelled: bool = True) -> str:
 
     labelled  count the names of blocks, which `structural_equal` does not look at but generated code shows
     """
-    out: list[str] = []
-    _digest(node, {}, out, labelled)
-    return hashlib.sha256("\x1f".join(out).encode()).hexdigest()
+    for condensed in (False, True):
+        out: list[str] = []
+        try:
+            _Digester(labelled, condensed).write(node, out)
+        except _TooLong:
+            continue
+        return _sha256(out)
+    raise AssertionError("a condensed form is never too long")
 
 
 def structural_hash(node: Any, map_free_vars: bool = False) -> int:

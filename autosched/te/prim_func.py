@@ -18,6 +18,7 @@ from autosched.tir.buffer import Buffer, BufferLoad, ProducerLoad
 from autosched.tir.expr import IntImm, PrimExpr, Var
 from autosched.tir.function import PrimFunc, make_root
 from autosched.tir.functor import replace_buffers, rewrite, substitute
+from autosched.tir.share import bind_shared
 from autosched.tir.simplify import Analyzer, fold
 from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, LoopKind, Stmt, seq
 
@@ -165,7 +166,7 @@ class _Builder:
         values = {a.var: iv.var for a, iv in zip(axes, iter_vars, strict=True)}
         outputs = [self.buffer_of(op.output(i)) for i in range(op.num_outputs)]
         at = tuple(iv.var for iv in iter_vars[: len(op.axis)])
-        bodies = [self.retype(self.loads(substitute(b, values))) for b in op.body]
+        bodies = [bind_shared(self.retype(self.loads(substitute(b, values)))) for b in op.body]
         first = bodies[0]
         if isinstance(first, Reduce):
             init, body = _reduction(first, outputs, at)

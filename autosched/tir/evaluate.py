@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -25,6 +25,7 @@ from autosched.tir.dtypes import is_float, is_int
 from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.intrinsics import NUMPY
+from autosched.tir.share import bind_shared_values
 from autosched.tir.simplify import Analyzer, Linear, form_key
 from autosched.tir.start_values import infinite_start
 from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, SeqStmt, Stmt
@@ -58,6 +59,7 @@ def evaluate(func: PrimFunc, inputs: Sequence[Array], sample: Sample | None = No
         raise InvalidValueError(
             f"expected {len(read_only)} inputs ({', '.join(b.name for b in read_only)}), got {len(inputs)}"
         )
+    blocks = [replace(b, body=bind_shared_values(b.body)) for b in blocks]
     arrays: dict[Buffer, Array] = {}
     for b, x in zip(read_only, inputs):
         if tuple(x.shape) != b.const_shape():

@@ -23,6 +23,7 @@ class PrimExpr(Node):
     """Base of all scalar expressions; `dtype` is a string such as "float32", "int64", "bool" or "handle"."""
 
     __slots__ = ()
+    is_scalar: ClassVar[bool] = True
     dtype: str
 
     def __add__(self, other: ExprLike) -> PrimExpr:
@@ -469,13 +470,21 @@ def const_int(x: Any) -> int | None:
 
 
 def _same(a: PrimExpr, b: PrimExpr) -> bool:
-    if a is b:
-        return True
-    if isinstance(a, IntImm | FloatImm) and isinstance(b, IntImm | FloatImm):
-        return a.value == b.value
-    if type(a) is type(b) and isinstance(a, BinaryOp) and isinstance(b, BinaryOp):
-        return _same(a.a, b.a) and _same(a.b, b.b)
-    return False
+    """Whether two expressions are the same arithmetic over the same nodes; each pair is compared once."""
+    pairs, seen = [(a, b)], set()
+    while pairs:
+        x, y = pairs.pop()
+        if x is y or (id(x), id(y)) in seen:
+            continue
+        seen.add((id(x), id(y)))
+        if isinstance(x, IntImm | FloatImm) and isinstance(y, IntImm | FloatImm):
+            if x.value != y.value:
+                return False
+        elif type(x) is type(y) and isinstance(x, BinaryOp) and isinstance(y, BinaryOp):
+            pairs += [(x.a, y.a), (x.b, y.b)]
+        else:
+            return False
+    return True
 
 
 _RANK = {"bool": 0, "uint8": 1, "int8": 2, "int16": 3, "int32": 4, "uint32": 5, "int64": 6, "uint64": 7}

@@ -16,19 +16,41 @@ N = TypeVar("N", bound=Node)
 def rewrite(node: N, f: Callable[[Any], Any]) -> N:
     """Rebuild bottom-up: `f` sees each node after its children and returns it or its replacement.
 
-    A buffer is a leaf: its shape is not entered, since rebuilding it would lose its identity.
+    A buffer is a leaf: its shape is not entered, since rebuilding it would lose its identity. A scalar expression that
+    is shared is rebuilt once and stays shared, so what `f` makes of it must not depend on where it stands.
     """
-    if isinstance(node, Buffer):
-        return f(node)  # type: ignore[no-any-return]
-    return f(map_children(node, lambda child: rewrite(child, f)))  # type: ignore[no-any-return]
+    made: dict[int, Any] = {}
+
+    def visit(x: Any) -> Any:
+        if not x.is_scalar:
+            return f(x if isinstance(x, Buffer) else map_children(x, visit))
+        new = made.get(id(x))
+        if new is None:
+            new = made[id(x)] = f(map_children(x, visit))
+        return new
+
+    return visit(node)  # type: ignore[no-any-return]
 
 
 def rewrite_down(node: N, f: Callable[[Any], Any]) -> N:
-    """Rebuild top-down: where `f` returns a node, it stands (its children are not visited); on None, descend."""
-    new = f(node)
-    if new is None and isinstance(node, Buffer):
-        return node
-    return new if new is not None else map_children(node, lambda child: rewrite_down(child, f))
+    """Rebuild top-down: where `f` returns a node, it stands (its children are not visited); on None, descend.
+
+    A scalar expression that is shared is rebuilt once and stays shared.
+    """
+    made: dict[int, Any] = {}
+
+    def visit(x: Any) -> Any:
+        known = made.get(id(x)) if x.is_scalar else None
+        if known is not None:
+            return known
+        new = f(x)
+        if new is None:
+            new = x if isinstance(x, Buffer) else map_children(x, visit)
+        if x.is_scalar:
+            made[id(x)] = new
+        return new
+
+    return visit(node)  # type: ignore[no-any-return]
 
 
 def substitute(node: N, values: Mapping[Var, PrimExpr]) -> N:

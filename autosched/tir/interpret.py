@@ -22,6 +22,7 @@ from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.intrinsics import NUMPY
 from autosched.tir.match import inline_matches
+from autosched.tir.share import bind_shared_values
 from autosched.tir.stmt import (
     Allocate,
     AssertStmt,
@@ -61,7 +62,7 @@ def interpret(func: PrimFunc, arrays: Mapping[str, Any] | Sequence[Any], *, back
             frame_values[id(buffer)] = array
         else:
             frame_values[id(param)] = array
-    run = compiler.stmt(func.body)
+    run = compiler.stmt(bind_shared_values(func.body))
     frame: Frame = [None] * len(compiler.slots)
     for key, value in frame_values.items():
         if key in compiler.slots:

@@ -58,27 +58,61 @@ def _operands(x: Any) -> tuple[Any, ...]:
     return (x.a,) if isinstance(x, E.Not) else (x.value,)
 
 
+class FormKey:
+    """The form of an operation: what it is, then the keys of its operands.
+
+    The hash is kept, and keys found equal share their parts, so a form with shared parts is compared in linear time.
+    """
+
+    __slots__ = ("_hash", "parts")
+
+    def __init__(self, parts: tuple[Any, ...]):
+        self.parts, self._hash = parts, hash(parts)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FormKey) or self._hash != other._hash:
+            return False
+        if self.parts is other.parts:
+            return True
+        if self.parts != other.parts:
+            return False
+        other.parts = self.parts
+        return True
+
+
 def form_key(x: PrimExpr) -> Any:
     """A hashable key; equal for expressions of one form over the same variables and buffers."""
+    return _form_key(x, {})
+
+
+def _form_key(x: PrimExpr, known: dict[int, FormKey]) -> Any:
+    parts: tuple[Any, ...]
     match x:
         case Var():
             return id(x)
         case IntImm() | E.FloatImm() | E.StringImm():
             return (x.value, x.dtype)
         case E.BinaryOp():
-            return (type(x).__name__, form_key(x.a), form_key(x.b))
+            parts, operands = (type(x).__name__,), (x.a, x.b)
         case E.Cast():
-            return ("Cast", x.dtype, form_key(x.value))
+            parts, operands = ("Cast", x.dtype), (x.value,)
         case E.Not():
-            return ("Not", form_key(x.a))
+            parts, operands = ("Not",), (x.a,)
         case E.Select():
-            return ("Select", form_key(x.condition), form_key(x.true_value), form_key(x.false_value))
+            parts, operands = ("Select",), (x.condition, x.true_value, x.false_value)
         case E.Call():
-            return ("Call", x.op, x.dtype, *map(form_key, x.args))
+            parts, operands = ("Call", x.op, x.dtype), x.args
         case BufferLoad():
-            return ("Load", id(x.buffer), *map(form_key, x.indices))
+            parts, operands = ("Load", id(x.buffer)), x.indices
         case _:
             return ("id", id(x))
+    found = known.get(id(x))
+    if found is None:
+        found = known[id(x)] = FormKey((*parts, *(_form_key(operand, known) for operand in operands)))
+    return found
 
 
 @dataclass
@@ -135,6 +169,7 @@ class Analyzer:
         self.bounds: dict[Var, Bound] = {}
         self.trust_checks = trust_checks  # `check_index` is in range: for proofs; folding would drop it
         self.keep_units = keep_units  # a variable of one value stays a variable (its value is still known to proofs)
+        self._known: dict[tuple[str, int], tuple[PrimExpr, Any]] | None = None  # while a question is being answered
         for var, r in (ranges or {}).items():
             self.bind(var, r)
 
@@ -180,13 +215,30 @@ class Analyzer:
             high = most if high is None else min(high, most)
         self.bounds[atom] = (low, high)
 
+    def _once(self, what: str, x: PrimExpr, answer: Callable[[PrimExpr], Any]) -> Any:
+        """`answer(x)`, found once for each node while the outermost question is answered: then no range changes.
+
+        The nodes are kept, so that their ids stay their own.
+        """
+        if self._known is None:
+            self._known = {}
+            try:
+                return answer(x)
+            finally:
+                self._known = None
+        found = self._known.get((what, id(x)))
+        if found is None:
+            found = self._known[what, id(x)] = x, answer(x)
+        return found[1]
+
     # --- bounds ---------------------------------------------------------------------------------------------------
 
     def bound(self, x: PrimExpr | int) -> Bound:
         """Inclusive lower and upper bound of an integer expression, None where unknown."""
         if isinstance(x, int):
             return x, x
-        return self._linear_bound(self.linear(x))
+        result: Bound = self._once("bound", x, lambda x: self._linear_bound(self.linear(x)))
+        return result
 
     def _linear_bound(self, linear: Linear) -> Bound:
         low: int | None = linear.const
@@ -200,10 +252,13 @@ class Analyzer:
         return low, high
 
     def _atom_bound(self, x: PrimExpr) -> Bound:
+        if isinstance(x, Var):
+            return self.bounds.get(x, (0, None) if isinstance(x, E.SizeVar) else (None, None))
+        result: Bound = self._once("atom", x, self._bound_of_atom)
+        return result
+
+    def _bound_of_atom(self, x: PrimExpr) -> Bound:
         match x:
-            case Var():
-                default = (0, None) if isinstance(x, E.SizeVar) else (None, None)
-                return self.bounds.get(x, default)
             case E.FloorMod(b=IntImm(value=c)) if c > 0:
                 low, high = self.bound(x.a)
                 inside = low is not None and low >= 0 and high is not None
@@ -240,7 +295,13 @@ class Analyzer:
     # --- canonical form -------------------------------------------------------------------------------------------
 
     def linear(self, x: PrimExpr) -> Linear:
-        """The canonical linear form of an integer expression."""
+        """The canonical linear form of an integer expression, the caller's own to change."""
+        if isinstance(x, IntImm | Var):
+            return self._linear(x)
+        found: Linear = self._once("linear", x, self._linear)
+        return Linear(found.const, dict(found.terms))
+
+    def _linear(self, x: PrimExpr) -> Linear:
         match x:
             case IntImm():
                 return Linear(x.value)
@@ -358,6 +419,10 @@ class Analyzer:
         """An equal expression, simpler where the ranges allow; `x` itself where nothing changed."""
         if isinstance(x, IntImm | E.FloatImm | E.StringImm):
             return x
+        result: PrimExpr = self._once("simplify", x, self._simplified)
+        return result
+
+    def _simplified(self, x: PrimExpr) -> PrimExpr:
         if isinstance(x, E.CmpOp) and not isinstance(x, E.And | E.Or) and is_int(x.a.dtype):
             return self._compare(x)
         if is_int(x.dtype) and x.dtype != "bool":

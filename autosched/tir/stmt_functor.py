@@ -43,10 +43,18 @@ def post_order_visit(stmt: Any, fvisit: Visit) -> None:
 
 
 def pre_order_visit(stmt: Any, fvisit: Callable[[Any], bool]) -> None:
-    """Call `fvisit` on nodes, parents first; where it returns False, what lies below is left out."""
+    """Call `fvisit` on nodes, parents first; where it returns False, what lies below is left out.
+
+    A shared expression is visited once.
+    """
+    seen: set[int] = set()
 
     def visit(node: Any) -> None:
-        if isinstance(node, Buffer) or fvisit(node) is False:
+        if isinstance(node, Buffer) or id(node) in seen:
+            return
+        if isinstance(node, PrimExpr):
+            seen.add(id(node))
+        if fvisit(node) is False:
             return
         for child in children(node):
             visit(child)
@@ -65,10 +73,16 @@ def ir_transform(
     Raises       ValueError for a name that no node has
     """
     kinds = None if only_enable is None else tuple(_kind(name) for name in only_enable)
+    made: dict[int, Any] = {}  # a shared expression is rebuilt once
 
     def visit(node: Any) -> Any:
-        if isinstance(node, Buffer):
-            return node
+        if not isinstance(node, PrimExpr):
+            return node if isinstance(node, Buffer) else changed(node)
+        if id(node) not in made:
+            made[id(node)] = changed(node)
+        return made[id(node)]
+
+    def changed(node: Any) -> Any:
         asked = isinstance(node, Stmt | PrimExpr) if kinds is None else isinstance(node, kinds)
         if asked and preorder is not None and (found := preorder(node)) is not None:
             return _statement(node, found)

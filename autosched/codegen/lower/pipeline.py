@@ -11,6 +11,7 @@ from autosched.codegen.lower.partition import partition_loops
 from autosched.codegen.lower.prefetch_next import spread_prefetches
 from autosched.codegen.lower.tidy import tidy
 from autosched.tir.function import PrimFunc
+from autosched.tir.share import bind_shared_values
 from autosched.tir.start_values import start_at_infinity
 from autosched.tir.stmt import BlockRealize
 
@@ -24,7 +25,7 @@ def lower_func(func: PrimFunc, *, partition: bool = True) -> PrimFunc:
     """
     if not isinstance(func.body, BlockRealize):
         return func
-    body, buffers = dissolve_blocks(lower_inits(func.body))
+    body, buffers = dissolve_blocks(lower_inits(bind_shared_values(func.body)))
     body = spread_prefetches(start_at_infinity(body))
     body = compact_buffers(tidy(guard_reductions(body)), buffers, buffer_alignments(func.body))
     body = tidy(body)

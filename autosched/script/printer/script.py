@@ -17,8 +17,10 @@ from autosched.script.printer.options import Options
 from autosched.script.printer.tir_buffer import region
 from autosched.script.printer.tir_expr import expr, is_expression
 from autosched.script.printer.tir_func import write_prim_func
-from autosched.script.printer.tir_stmt import StmtWriter
+from autosched.script.printer.tir_stmt import MOST_NODES, StmtWriter
+from autosched.tir.expr import PrimExpr
 from autosched.tir.function import PrimFunc
+from autosched.tir.share import bind_shared
 from autosched.tir.stmt import BufferRegion, MatchBufferRegion, Stmt
 
 
@@ -52,7 +54,7 @@ def _text(node: Any, chosen: Options) -> str:
     elif isinstance(node, GlobalVar):
         ctx.line(repr(node))
     elif is_expression(node) or not _is_relax(node):
-        ctx.line(expr(ctx, node))
+        ctx.line(expr(ctx, bind_shared(node, MOST_NODES) if isinstance(node, PrimExpr) else node))
     else:
         _write_relax(ctx, node)
     text = marks.render(ctx.lines, numbers=chosen.print_line_numbers, context=chosen.num_context_lines)

@@ -14,12 +14,15 @@ from autosched.tir import expr as E
 from autosched.tir import stmt as S
 from autosched.tir.buffer import Buffer
 from autosched.tir.functor import uses
+from autosched.tir.share import bind_shared
 from autosched.tir.stmt import For, LoopKind, SeqStmt, Stmt
 
 LOOPS = {
     LoopKind.SERIAL: "serial", LoopKind.PARALLEL: "parallel", LoopKind.VECTORIZED: "vectorized",
     LoopKind.UNROLLED: "unroll", LoopKind.THREAD_BINDING: "thread_binding",
 }  # fmt: skip
+
+MOST_NODES = 4096  # of a value as a tree: in larger ones shared parts are bound to names
 
 
 class StmtWriter:
@@ -49,7 +52,7 @@ class StmtWriter:
             self.write(s, last=last and i == len(stmt.seq) - 1)
 
     def _store(self, stmt: S.BufferStore, _: bool) -> None:
-        value = expr(self.ctx, stmt.value)
+        value = expr(self.ctx, bind_shared(stmt.value, MOST_NODES))
         self.ctx.line(f"{access(self.ctx, stmt.buffer, stmt.indices)} = {value}", stmt)
 
     def _evaluate(self, stmt: S.Evaluate, _: bool) -> None:
