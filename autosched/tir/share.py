@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from autosched.ir.node import children, map_children
 from autosched.tir import expr as E
@@ -22,6 +22,7 @@ from autosched.tir.functor import rewrite
 from autosched.tir.inlined_size import MAX_INLINED
 from autosched.tir.stmt import BufferStore, Stmt
 
+S = TypeVar("S", bound=Stmt)
 _LEAVES = (Var, E.IntImm, E.FloatImm, E.StringImm, BufferLoad, ProducerLoad, Reduce)
 
 
@@ -35,7 +36,7 @@ def bind_shared(value: PrimExpr, limit: int = MAX_INLINED) -> PrimExpr:
     return _bound(value, {}) if _is_larger(value, limit) else value
 
 
-def bind_shared_values(stmt: Stmt) -> Stmt:
+def bind_shared_values(stmt: S) -> S:
     """A statement with what its stores share bound; the stored element itself, of an update, is read outside."""
 
     def step(x: Any) -> Any:

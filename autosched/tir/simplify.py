@@ -90,6 +90,7 @@ def form_key(x: PrimExpr) -> Any:
 
 def _form_key(x: PrimExpr, known: dict[int, FormKey]) -> Any:
     parts: tuple[Any, ...]
+    operands: tuple[PrimExpr, ...]
     match x:
         case Var():
             return id(x)
