@@ -23,6 +23,7 @@ from autosched.target import Target
 from autosched.te import Tensor, create_prim_func
 from autosched.templates import apply_config, default_config, space_for
 from autosched.tir import PrimFunc
+from autosched.topi.attention import attention
 
 ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120")
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "cuda-static.md"
@@ -48,6 +49,11 @@ def _conv(channels: int, size: int, out: int, kernel: int, stride: int, groups: 
     return create_prim_func([data, weight, topi.relu(made)])
 
 
+def _attention(m: int, t: int, d: int, dtype: str = "float32", causal: str | None = None) -> PrimFunc:
+    q, k, v = (_tensor(1, n, 12, d, dtype=dtype, name=name) for n, name in ((m, "q"), (t, "k"), (t, "v")))
+    return create_prim_func([q, k, v, attention(q, k, v, None, d**-0.5, causal)])
+
+
 def _of(shape: Sequence[int], compute: Callable[[Tensor], Tensor], dtype: str = "float32") -> PrimFunc:
     x = _tensor(*shape, dtype=dtype)
     return create_prim_func([x, compute(x)])
@@ -59,6 +65,10 @@ CASES: dict[str, Callable[[], PrimFunc]] = {
     "matmul 1024 float16": lambda: _dense(1024, 1024, 1024, "float16"),
     "tensor cores 1024 float16": lambda: _dense(1024, 1024, 1024, "float16"),
     "matmul 1x768x3072": lambda: _dense(1, 768, 3072),
+    "attention 1024 d64": lambda: _attention(1024, 1024, 64),
+    "attention 512 d128 causal": lambda: _attention(512, 512, 128, causal="TopLeft"),
+    "attention 77x300 d40": lambda: _attention(77, 300, 40),
+    "attention 1x2048 d64 float16": lambda: _attention(1, 2048, 64, "float16"),
     "conv 3x3 56x56 64-64": lambda: _conv(64, 56, 64, 3, 1),
     "conv 3x3 s2 56x56 64-128": lambda: _conv(64, 56, 128, 3, 2),
     "conv 1x1 14x14 256-1024": lambda: _conv(256, 14, 1024, 1, 1),

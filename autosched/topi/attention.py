@@ -108,4 +108,4 @@ def _masked(x: Any, i: Any, j: Any, rows: Any, columns: Any, causal: str | None,
     seen = j <= last
     if window is not None:
         seen = te.all(seen, j > last - window)
-    return E.select(seen, x, te.min_value(x.dtype) if x.dtype != "float32" else E.const(float("-inf"), x.dtype))
+    return E.select(seen, x, E.const(float("-inf"), x.dtype))

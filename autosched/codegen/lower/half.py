@@ -40,13 +40,13 @@ def widen_sums(body: Stmt, buffers: Iterable[Buffer]) -> tuple[Stmt, dict[Buffer
         if isinstance(x, BufferLoad) and x.buffer in wide:
             return E.Cast(BufferLoad(wide[x.buffer], x.indices), x.dtype)
         if isinstance(x, BufferStore) and x.buffer in wide:
-            return BufferStore(wide[x.buffer], _wide(x.value, set(wide.values())), x.indices)
+            return BufferStore(wide[x.buffer], widened(x.value, set(wide.values())), x.indices)
         return x
 
     return rewrite(body, step), wide
 
 
-def _wide(e: PrimExpr, sums: set[Buffer]) -> PrimExpr:
+def widened(e: PrimExpr, sums: set[Buffer]) -> PrimExpr:
     """An expression of halves in float32, rounded nowhere but in its operands."""
     if e.dtype not in HALVES:
         return E.cast(WIDE, e)
@@ -56,13 +56,13 @@ def _wide(e: PrimExpr, sums: set[Buffer]) -> PrimExpr:
         case FloatImm():
             return FloatImm(e.value, WIDE)
         case E.BinaryOp():
-            return type(e)(_wide(e.a, sums), _wide(e.b, sums))
+            return type(e)(widened(e.a, sums), widened(e.b, sums))
         case E.Select():
-            return E.Select(e.condition, _wide(e.true_value, sums), _wide(e.false_value, sums))
+            return E.Select(e.condition, widened(e.true_value, sums), widened(e.false_value, sums))
         case Call(op="if_then_else"):
-            return Call(e.op, (e.args[0], *(_wide(a, sums) for a in e.args[1:])), WIDE)
+            return Call(e.op, (e.args[0], *(widened(a, sums) for a in e.args[1:])), WIDE)
         case Call():
-            return Call(e.op, tuple(_wide(a, sums) if a.dtype in HALVES else a for a in e.args), WIDE)
+            return Call(e.op, tuple(widened(a, sums) if a.dtype in HALVES else a for a in e.args), WIDE)
     return E.cast(WIDE, e)
 
 

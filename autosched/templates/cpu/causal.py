@@ -9,31 +9,15 @@ What the diagonal crosses is computed whole and masked, so that the results stay
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from autosched.ir.node import walk
-from autosched.tir import Block, BufferStore, FloatImm, PrimExpr, PrimFunc, Select, Var, as_int, const
+from autosched.tir import PrimExpr, PrimFunc, Var, as_int, const
 from autosched.tir import expr as E
 from autosched.tir.functor import rewrite, substitute
-from autosched.tir.simplify import Analyzer, split_conditions
 from autosched.tir.stmt import BlockRealize, For, IfThenElse
-
-
-def causal_shift(block: Block) -> int | None:
-    """The c for which a block of scores [batch, head, i, j] hides (sets to -inf) all keys j > i + c; None for no c."""
-    value = block.body.value if isinstance(block.body, BufferStore) else None
-    if not isinstance(value, Select) or not isinstance(value.false_value, FloatImm) or len(block.iter_vars) != 4:
-        return None
-    i, j = (iv.var for iv in block.iter_vars[2:])
-    for condition in split_conditions(value.condition) if value.false_value.value == -math.inf else ():
-        if isinstance(condition, E.LE | E.LT):
-            shift = Analyzer().linear(E.sub(E.sub(condition.b, i), E.sub(condition.a, j)))
-            if not shift.terms:
-                return shift.const - isinstance(condition, E.LT)
-    return None
 
 
 @dataclass(frozen=True)

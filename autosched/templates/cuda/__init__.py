@@ -2,6 +2,7 @@
 
 from autosched.target import Target
 from autosched.templates.base import Template
+from autosched.templates.cuda.attention import AttentionPass
 from autosched.templates.cuda.conv2d import Conv2d
 from autosched.templates.cuda.elementwise import Elementwise
 from autosched.templates.cuda.matmul import Matmul
@@ -11,6 +12,7 @@ from autosched.templates.cuda.transpose import Transpose
 from autosched.templates.cuda.tensor_matmul import TensorMatmul
 
 TEMPLATES: tuple[Template, ...] = (
+    AttentionPass(),
     TensorMatmul(),
     Matmul(),
     Conv2d(),

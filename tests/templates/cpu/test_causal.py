@@ -12,8 +12,8 @@ from autosched.relax import op
 from autosched.runtime import Module
 from autosched.target import Target
 from autosched.templates import apply_config, default_config
+from autosched.templates.attention_form import causal_shift
 from autosched.templates.classify import blocks_of
-from autosched.templates.cpu.causal import causal_shift
 from autosched.tir.expr import select
 from autosched.tir.stmt import IfThenElse
 from tests.relax.transform.graphs import graph

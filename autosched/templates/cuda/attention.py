@@ -1,0 +1,315 @@
+"""Attention without scores in memory, on the cores of an SM: softmax(q kᵀ * scale + bias) v in one pass over the keys.
+
+for head in blockIdx.y, tile of queries in blockIdx.x:
+    query_shared = q of the tile
+    for tile of keys, as far as a query sees them:
+        key_shared, value_shared = k and v of the tile                        # copied by all threads of the block
+        scores[:, :] = query_shared * key_shared                              # a register tile for each thread
+        largest, total, weighted rescaled for a larger score                  # rows shared by threads of x
+        weights_shared = exp(scores - largest)
+        weighted[:, :] += weights_shared * value_shared
+    out = epilogue(weighted / total)
+"""
+
+from __future__ import annotations
+
+from autosched.codegen.lower.cross_thread import LANES
+from autosched.space import Config, ConfigSpace, load_space
+from autosched.target import Target
+from autosched.templates.base import Anchor, Applied
+from autosched.templates.cuda.flash import WIDE, Flash, fill, find_flash, padded, safe, seen
+from autosched.templates.cuda.nests import block, bound, copy_tile, index, lanes, loop, unrolled, with_statements
+from autosched.templates.cuda.threads import BLOCK_X, BLOCK_Y, THREAD_X, THREAD_Y, power_of_two_above
+from autosched.tir import PrimFunc
+from autosched.tir import expr as E
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.dtypes import item_bytes
+from autosched.tir.expr import Call, IntImm, PrimExpr, StringImm, Var
+from autosched.tir.schedule import Schedule
+from autosched.tir.stmt import BufferStore, IfThenElse, Stmt, seq
+
+VECTOR = 4  # float32 of one access
+DTYPES = ("float32", "float16", "bfloat16")
+MOST_ELEMENTS = 256  # of a key or value: more do not fit registers and shared memory
+
+
+class AttentionPass:
+    """Scaled dot-product attention on the cores: float32, and what no tensor core takes."""
+
+    name = "attention"
+
+    def match(self, func: PrimFunc, target: Target) -> Anchor | None:
+        flash = find_flash(func)
+        if flash is None or flash.dtype not in DTYPES or max(flash.sizes["D"], flash.sizes["E"]) > MOST_ELEMENTS:
+            return None
+        sizes = {**flash.sizes, "bytes": item_bytes(flash.dtype)}
+        return Anchor(flash.found.scores.name_hint, "attention", sizes, flash)
+
+    def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
+        gpu = target.gpu
+        values = {**anchor.sizes, "warp": gpu.warp_size, "most_threads": gpu.max_threads_per_block}
+        values["shared_bytes"] = gpu.max_shared_memory_per_block
+        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+
+    def default(self, anchor: Anchor, target: Target) -> Config:
+        """16 x 16 threads with four queries each; fewer where there are few, or shared memory holds no more."""
+        s = anchor.sizes
+        threads_n, threads_m = 16, min(16, max(2, power_of_two_above(s["M"])))
+        rows = min(64, max(threads_m, power_of_two_above(s["M"])))
+        keys = 64 if max(s["D"], s["E"]) <= 64 else 32
+        while keys > threads_n and shared_bytes(s, rows, keys) > target.gpu.max_shared_memory_per_block:
+            keys //= 2
+        while rows > threads_m and shared_bytes(s, rows, keys) > target.gpu.max_shared_memory_per_block:
+            rows //= 2
+        knobs = {"rows": rows, "keys": keys, "threads_m": threads_m, "threads_n": threads_n}
+        return Config(self.name, knobs)
+
+    def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
+        flash = find_flash(func)
+        assert flash is not None, "apply is called on a function that matched"
+        body, buffers = _Writer(flash, config).function()
+        return Applied(
+            with_statements(func, body, buffers), (None,) * len(func.params), Schedule(func).trace.to_json_text()
+        )
+
+
+def shared_bytes(s: object, rows: int, keys: int) -> int:
+    """Bytes of a block's shared memory: the queries, a tile of keys and one of values, the weights."""
+    sizes: dict[str, int] = dict(s)  # type: ignore[call-overload]
+    depth, width = padded(sizes["D"], VECTOR) + VECTOR, padded(sizes["E"], 16 * VECTOR)
+    return sizes["bytes"] * ((rows + keys) * depth + keys * width) + 4 * rows * (keys + VECTOR)
+
+
+class _Writer:
+    """The statements of one configuration."""
+
+    def __init__(self, flash: Flash, config: Config):
+        self.flash, self.s = flash, flash.sizes
+        self.rows, self.keys = int(config["rows"]), int(config["keys"])
+        self.ty, self.tx = int(config["threads_m"]), int(config["threads_n"])
+        self.row_count, self.key_count = self.rows // self.ty, self.keys // self.tx
+        per_thread = -(-self.s["E"] // self.tx)
+        self.group = VECTOR if self.s["E"] % VECTOR == 0 and per_thread >= VECTOR else 1
+        self.groups = -(-self.s["E"] // (self.tx * self.group))
+        self.depth = padded(self.s["D"], VECTOR)
+        dtype, width = flash.dtype, self.groups * self.group * self.tx
+        self.query = _shared("query_shared", self.rows, self.depth, dtype)
+        self.key = _shared("key_shared", self.keys, self.depth, dtype)
+        self.value = _shared("value_shared", self.keys, width, dtype, padding=0)
+        self.weights = _shared("weights_shared", self.rows, self.keys, WIDE)
+        n, values = self.row_count, self.groups * self.group
+        self.scores = _local("scores", n, self.key_count)
+        self.weighted = _local("weighted", n, values)
+        self.largest, self.total = _local("largest", n), _local("total", n)
+        self.larger, self.factor, self.part = _local("larger", n), _local("factor", n), _local("part", n)
+        self.query_part, self.key_part = _local("query_part", n, VECTOR), _local("key_part", self.key_count, VECTOR)
+        self.weight_part, self.value_part = _local("weight_part", n, VECTOR), _local("value_part", values)
+        self.buffers = [b for b in vars(self).values() if isinstance(b, Buffer)]
+
+    def function(self) -> tuple[Stmt, list[Buffer]]:
+        """(the launch, the buffers between)."""
+        tiles = -(-self.s["M"] // self.rows)
+
+        def of_block(head: Var, tile: Var, ty: Var, tx: Var) -> Stmt:
+            # the last queries see most keys where the mask is causal: their blocks come first
+            order: PrimExpr = E.sub(index(tiles - 1), tile) if self.flash.shift is not None else tile
+            return self.tile(head, E.mul(order, index(self.rows)), ty, tx)
+
+        axes = ((BLOCK_Y, self.s["heads"]), (BLOCK_X, tiles), (THREAD_Y, self.ty), (THREAD_X, self.tx))
+        return bound(axes, of_block), self.buffers
+
+    def tile(self, head: Var, first: PrimExpr, ty: Var, tx: Var) -> Stmt:
+        """The queries from `first` on."""
+        flash, s, n = self.flash, self.s, self.row_count
+        threads = ((ty, self.ty), (tx, self.tx))
+        queries = fill(flash, flash.query, flash.of_scores(head), first, (s["M"], s["D"]))
+        vector = flash.query.vector(s["D"])
+        start = [
+            copy_tile(self.query, self.rows, self.depth, queries, threads, vector, not flash.query.is_contiguous),
+            unrolled("row", (n,), lambda i: seq(
+                _set(self.largest, (i,), E.const(float("-inf"), WIDE)), _set(self.total, (i,), _zero()))),
+            unrolled("row value", (n, self.groups * self.group), lambda i, e: _set(self.weighted, (i, e), _zero())),
+        ]  # fmt: skip
+        count = flash.key_tiles(E.add(first, index(self.rows - 1)), self.keys)
+        steps = loop("key_tile", count, lambda kt: self.step(head, first, E.mul(kt, index(self.keys)), ty, tx))
+        return block("attention", seq(*start, steps, self.end(head, first, ty, tx)))
+
+    def step(self, head: Var, first: PrimExpr, first_key: PrimExpr, ty: Var, tx: Var) -> Stmt:
+        """A tile of keys for all queries of the block."""
+        flash, s = self.flash, self.s
+        threads = ((ty, self.ty), (tx, self.tx))
+        key, value = flash.key, flash.value
+        keys = fill(flash, key, flash.of_scores(head), first_key, (s["T"], s["D"]))
+        values = fill(flash, value, flash.of_result(head), first_key, (s["T"], s["E"]))
+        width = self.groups * self.group * self.tx
+        return seq(
+            copy_tile(self.key, self.keys, self.depth, keys, threads, key.vector(s["D"]), not key.is_contiguous),
+            copy_tile(self.value, self.keys, width, values, threads, value.vector(s["E"]), not value.is_contiguous),
+            *self.products(ty, tx),
+            *self.softmax(head, first, first_key, ty, tx),
+            *self.sums(ty, tx),
+        )
+
+    def row(self, i: PrimExpr, ty: Var) -> PrimExpr:
+        """A thread's queries lie side by side."""
+        return E.add(E.mul(ty, index(self.row_count)), i)
+
+    def column(self, j: PrimExpr, tx: Var) -> PrimExpr:
+        """Neighbouring threads have neighbouring keys."""
+        return E.add(E.mul(j, index(self.tx)), tx)
+
+    def products(self, ty: Var, tx: Var) -> list[Stmt]:
+        """scores = query * key, four elements of both at a time."""
+        n, m = self.row_count, self.key_count
+
+        def part(d: Var) -> Stmt:
+            def take(target: Buffer, i: Var, source: Buffer, row: PrimExpr) -> Stmt:
+                return lanes(VECTOR, lambda lane: _set(
+                    target, (i, lane), E.cast(WIDE, _of(source, row, E.add(E.mul(d, VECTOR), lane)))))  # fmt: skip
+
+            return seq(
+                unrolled("row", (n,), lambda i: take(self.query_part, i, self.query, self.row(i, ty))),
+                unrolled("key", (m,), lambda j: take(self.key_part, j, self.key, self.column(j, tx))),
+                unrolled("d row key", (VECTOR, n, m), lambda k, i, j: _add(
+                    self.scores, (i, j), E.mul(_of(self.query_part, i, k), _of(self.key_part, j, k)))),
+            )  # fmt: skip
+
+        return [
+            unrolled("row key", (n, m), lambda i, j: _set(self.scores, (i, j), _zero())),
+            loop("d", self.depth // VECTOR, part),
+        ]
+
+    def softmax(self, head: Var, first: PrimExpr, first_key: PrimExpr, ty: Var, tx: Var) -> list[Stmt]:
+        """Scores to weights; the sums so far in terms of the largest score so far."""
+        n, m = self.row_count, self.key_count
+
+        def argument(i: Var, j: Var) -> Stmt:
+            column = E.add(first_key, self.column(j, tx))
+            row = E.add(first, self.row(i, ty))
+            made = self.flash.score(head, _inside(row, self.s["M"], self.rows), _inside(column, self.s["T"], self.keys),
+                                    _of(self.scores, i, j))  # fmt: skip
+            return _set(self.scores, (i, j), seen(self.flash, column, made, self.keys))
+
+        def rescale(i: Var) -> Stmt:
+            base = safe(_of(self.larger, i))
+            return seq(
+                _set(self.factor, (i,), _exp(E.sub(_of(self.largest, i), base))),
+                _set(self.largest, (i,), _of(self.larger, i)),
+                _set(self.larger, (i,), base),
+            )
+
+        return [
+            unrolled("row key", (n, m), argument),
+            unrolled("row", (n,), lambda i: _set(self.part, (i,), _of(self.scores, i, index(0)))),
+            unrolled("row key", (n, m), lambda i, j: _set(
+                self.part, (i,), E.maximum(_of(self.part, i), _of(self.scores, i, j)))),
+            unrolled("row", (n,), lambda i: _set(self.part, (i,), _lanes("max", _of(self.part, i), self.tx))),
+            unrolled("row", (n,), lambda i: _set(
+                self.larger, (i,), E.maximum(_of(self.largest, i), _of(self.part, i)))),
+            unrolled("row", (n,), rescale),
+            unrolled("row key", (n, m), lambda i, j: _set(
+                self.scores, (i, j), _exp(E.sub(_of(self.scores, i, j), _of(self.larger, i))))),
+            unrolled("row", (n,), lambda i: _set(self.total, (i,), E.mul(_of(self.total, i), _of(self.factor, i)))),
+            unrolled("row key", (n, m), lambda i, j: _add(self.total, (i,), _of(self.scores, i, j))),
+            unrolled("row key", (n, m), lambda i, j: BufferStore(
+                self.weights, _of(self.scores, i, j), (self.row(i, ty), self.column(j, tx)))),
+        ]  # fmt: skip
+
+    def sums(self, ty: Var, tx: Var) -> list[Stmt]:
+        """weighted = weighted * factor + weights * value, four keys at a time."""
+        n, values = self.row_count, self.groups * self.group
+
+        def part(t: Var) -> Stmt:
+            def key(k: PrimExpr) -> Stmt:
+                def take(g: Var) -> Stmt:
+                    return lanes(self.group, lambda lane: _set(
+                        self.value_part, (E.add(E.mul(g, self.group), lane),), E.cast(WIDE, BufferLoad(
+                            self.value, (E.add(E.mul(t, VECTOR), k), self.element(g, lane, tx))))))  # fmt: skip
+
+                return seq(
+                    unrolled("group", (self.groups,), take),
+                    unrolled("row value", (n, values), lambda i, e: _add(
+                        self.weighted, (i, e), E.mul(_of(self.weight_part, i, k), _of(self.value_part, e)))),
+                )  # fmt: skip
+
+            return seq(
+                unrolled("row", (n,), lambda i: lanes(VECTOR, lambda lane: _set(
+                    self.weight_part, (i, lane),
+                    BufferLoad(self.weights, (self.row(i, ty), E.add(E.mul(t, VECTOR), lane)))))),
+                unrolled("key", (VECTOR,), key),
+            )  # fmt: skip
+
+        return [
+            unrolled("row value", (n, values), lambda i, e: _set(
+                self.weighted, (i, e), E.mul(_of(self.weighted, i, e), _of(self.factor, i)))),
+            loop("t", self.keys // VECTOR, part),
+        ]  # fmt: skip
+
+    def element(self, g: PrimExpr, lane: PrimExpr, tx: Var) -> PrimExpr:
+        """Neighbouring threads have neighbouring groups of a value's elements."""
+        return E.add(E.mul(E.add(E.mul(g, self.tx), tx), self.group), lane)
+
+    def end(self, head: Var, first: PrimExpr, ty: Var, tx: Var) -> Stmt:
+        """The result, from the sums of all threads of a row."""
+        n, s = self.row_count, self.s
+
+        def store(i: Var, g: Var) -> Stmt:
+            row = E.add(first, self.row(i, ty))
+
+            def element(lane: PrimExpr) -> Stmt:
+                e = self.element(g, lane, tx)
+                sums = _of(self.weighted, i, E.add(E.mul(g, self.group), lane))
+                value, indices = self.flash.result(head, row, e, sums, _of(self.total, i))
+                return BufferStore(self.flash.out, value, indices)
+
+            stmt = lanes(self.group, element)
+            limits = []
+            if s["M"] % self.rows:
+                limits.append(E.compare(E.LT, row, index(s["M"])))
+            if s["E"] % (self.tx * self.group):
+                limits.append(E.compare(E.LT, self.element(g, index(0), tx), index(s["E"])))
+            return IfThenElse(E.all_of(*limits), stmt) if limits else stmt
+
+        return seq(
+            unrolled("row", (n,), lambda i: _set(self.total, (i,), _lanes("add", _of(self.total, i), self.tx))),
+            unrolled("row group", (n, self.groups), store),
+        )
+
+
+def _inside(at: PrimExpr, size: int, tile: int) -> PrimExpr:
+    """A position that is there: those beyond read what no one uses."""
+    return at if size % tile == 0 else E.minimum(at, index(size - 1))
+
+
+def _shared(name: str, rows: int, columns: int, dtype: str, padding: int = VECTOR) -> Buffer:
+    """A matrix in shared memory; rows that are `padding` elements apart begin in different banks."""
+    strides = (index(columns + padding), index(1)) if padding else ()
+    return Buffer(name, (index(rows), index(columns)), dtype, strides=strides, scope="shared")
+
+
+def _local(name: str, *shape: int) -> Buffer:
+    return Buffer(name, tuple(map(index, shape)), WIDE, scope="local")
+
+
+def _of(buffer: Buffer, *at: PrimExpr) -> BufferLoad:
+    return BufferLoad(buffer, at)
+
+
+def _set(buffer: Buffer, at: tuple[PrimExpr, ...], value: PrimExpr) -> Stmt:
+    return BufferStore(buffer, value, at)
+
+
+def _add(buffer: Buffer, at: tuple[PrimExpr, ...], value: PrimExpr) -> Stmt:
+    return BufferStore(buffer, E.add(BufferLoad(buffer, at), value), at)
+
+
+def _zero() -> PrimExpr:
+    return E.const(0.0, WIDE)
+
+
+def _exp(x: PrimExpr) -> PrimExpr:
+    return Call("exp", (x,), WIDE)
+
+
+def _lanes(op: str, x: PrimExpr, width: int) -> PrimExpr:
+    return Call(LANES, (StringImm(op), x, IntImm(width)), WIDE) if width > 1 else x

@@ -1,0 +1,224 @@
+"""Attention in one pass over the keys: what both templates of it read from a function.
+
+The softmax of a row is computed while its keys come by (Milakov, Gimelshein 2018; Dao 2023): with the largest score so
+far, the sum of exp(score - largest) and the sum of exp(score - largest) * value. A larger score rescales both sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from autosched.codegen.lower.half import widened
+from autosched.templates.attention_form import Attention, causal_shift, find_attention
+from autosched.templates.classify import blocks_of, contraction, extents, is_injective, reduced, spatial
+from autosched.templates.cuda.nests import element_of, index, value_at
+from autosched.templates.cuda.threads import MOST_GRID_YZ, VECTOR_BYTES
+from autosched.tir import PrimFunc
+from autosched.tir import expr as E
+from autosched.tir.axis import IterVar
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.dtypes import item_bytes
+from autosched.tir.expr import Add, Call, Max, PrimExpr, Sub
+from autosched.tir.inlined_size import too_large_to_inline
+from autosched.tir.stmt import Block, BufferStore
+
+WIDE = "float32"  # of scores and sums
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A matrix of a head as the function reads it: `rows` and `columns` are positions among `axes`."""
+
+    load: BufferLoad
+    axes: tuple[IterVar, ...]
+    rows: int
+    columns: int
+
+    def at(self, head: Mapping[int, PrimExpr], row: PrimExpr, column: PrimExpr) -> PrimExpr:
+        """The element; `head` gives the values of the other axes."""
+        values = [head.get(n, index(0)) for n in range(len(self.axes))]
+        values[self.rows], values[self.columns] = row, column
+        return element_of(self.load, self.axes, values)
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements of a row lie side by side."""
+        return self.load.indices[-1] is self.axes[self.columns].var
+
+    def vector(self, columns: int) -> int:
+        """The elements of a row that one access of 16 bytes takes; 1 where they are not at multiples of that."""
+        wide = max(1, VECTOR_BYTES // item_bytes(self.load.buffer.dtype))
+        while wide > 1 and (columns % wide or not self.is_contiguous):
+            wide //= 2
+        return wide
+
+
+@dataclass(frozen=True)
+class Flash:
+    """Attention of `heads` (all images together) with M queries, T keys, D and E elements of a key and a value.
+
+    shift   query i sees keys up to i + shift; None: all of them
+    """
+
+    found: Attention
+    blocks: Mapping[Buffer, Block]
+    query: Operand
+    key: Operand
+    value: Operand
+    out: Buffer
+    head_axes: tuple[int, int]  # of the result, where the scores have theirs
+    sizes: Mapping[str, int]
+    shift: int | None
+
+    def split_head(self, head: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+        """The first two indices of the scores."""
+        inner = extents(spatial(self.found.scores))[1]
+        return E.floordiv(head, inner), E.floormod(head, inner)
+
+    def of_scores(self, head: PrimExpr) -> dict[int, PrimExpr]:
+        """The values of the scores' first axes."""
+        return dict(enumerate(self.split_head(head)))
+
+    def of_result(self, head: PrimExpr) -> dict[int, PrimExpr]:
+        """The values of the result's axes that tell heads apart."""
+        return dict(zip(self.head_axes, self.split_head(head), strict=True))
+
+    def score(self, head: PrimExpr, row: PrimExpr, column: PrimExpr, product: BufferLoad) -> PrimExpr:
+        """The argument of the softmax, for the product of a query with a key; in float32."""
+        known = {self.found.scores.writes[0].buffer: lambda _: E.cast(self.dtype, product)}
+        argument = self.found.before[-1].writes[0].buffer
+        made = value_at(self.blocks, argument, (*self.split_head(head), row, column), known)
+        return widened(made, {product.buffer})
+
+    def result(
+        self, head: PrimExpr, row: PrimExpr, column: PrimExpr, weighted: BufferLoad, total: BufferLoad
+    ) -> tuple[PrimExpr, tuple[PrimExpr, ...]]:
+        """(an element of the result, its indices), for the sums of weighted values and of weights."""
+        values = self.of_result(head)
+        values[self.found.rows], values[self.found.columns] = row, column
+        indices = tuple(values[n] for n in range(4))
+        known = {
+            self.found.context.writes[0].buffer: lambda _: E.cast(self.dtype, weighted),
+            self.found.softmax[2].writes[0].buffer: lambda _: E.cast(self.dtype, total),
+        }
+        made = widened(value_at(self.blocks, self.out, indices, known), {weighted.buffer, total.buffer})
+        shape = [b.dtype for b in self.out.shape]
+        return E.cast(self.out.dtype, made), tuple(E.cast(t, i) for t, i in zip(shape, indices, strict=True))
+
+    @property
+    def dtype(self) -> str:
+        """The type of the result."""
+        return self.out.dtype
+
+    def last_key(self, last_row: PrimExpr) -> PrimExpr:
+        """The last key that a query sees, where the mask is causal."""
+        return E.add(last_row, index(self.shift or 0))
+
+    def key_tiles(self, last_row: PrimExpr, keys: int) -> PrimExpr:
+        """How many tiles of so many keys the queries up to a row see; below 1 where they see none."""
+        whole = index(-(-self.sizes["T"] // keys))
+        if self.shift is None:
+            return whole
+        seen = E.floordiv(E.add(self.last_key(last_row), keys), index(keys))
+        return E.minimum(whole, seen)
+
+
+def find_flash(func: PrimFunc) -> Flash | None:
+    """Attention whose softmax can be computed as the keys come by; None for any other function."""
+    found = find_attention(func)
+    if found is None or not _is_softmax(found) or too_large_to_inline(blocks_of(func)):
+        return None
+    outputs = [b for b in func.buffers if any(w.buffer is b for x in blocks_of(func) for w in x.writes)]
+    last = found.chain.after[-1] if found.chain.after else found.context
+    if outputs != [last.writes[0].buffer] or not all(is_injective(b) for b in (*found.before, *found.chain.after)):
+        return None
+    scores, context = contraction(found.scores), contraction(found.context)
+    if scores is None or context is None or {b.dtype for b in func.buffers if b.dtype != "bool"} != {outputs[0].dtype}:
+        return None
+    query = scores.a if scores.b is found.key else scores.b
+    power = found.softmax[1].writes[0].buffer
+    weights, values = (context.a, context.b) if context.a.buffer is power else (context.b, context.a)
+    out_axes = [iv.var for iv in spatial(found.context)]
+    heads = tuple(next((n for n, v in enumerate(out_axes) if v is i), -1) for i in weights.indices[:2])
+    if -1 in heads or len(query.indices) != 4 or len(values.indices) != 4:
+        return None
+    score_axes = (*spatial(found.scores), *reduced(found.scores))
+    value_axes = (*spatial(found.context), *reduced(found.context))
+    b, h, m, t = extents(spatial(found.scores))
+    (d,), e = extents(reduced(found.scores)), extents(spatial(found.context))[found.columns]
+    if b * h > MOST_GRID_YZ:
+        return None
+    return Flash(
+        found, {x.writes[0].buffer: x for x in (*found.before, *found.chain.after)}, Operand(query, score_axes, 2, 4),
+        Operand(found.key, score_axes, 3, 4), Operand(values, value_axes, 4, found.columns), outputs[0],
+        (heads[0], heads[1]), {"heads": b * h, "M": m, "T": t, "D": d, "E": e}, causal_shift(found.before[-1]),
+    )  # fmt: skip
+
+
+def _is_softmax(found: Attention) -> bool:
+    """Whether the three blocks are largest = max(x), power = exp(x - largest) and total = sum(power)."""
+    largest, power, total = (_stored(b) for b in found.softmax)
+    if largest is None or power is None or total is None:
+        return False
+    argument = found.before[-1].writes[0].buffer
+    made = [b.writes[0].buffer for b in found.softmax]
+    value = power.value
+    return (
+        _combines(largest, Max, argument)
+        and _combines(total, Add, made[1])
+        and isinstance(value, Call)
+        and value.op in ("exp", "tir.exp")
+        and isinstance(value.args[0], Sub)
+        and _reads(value.args[0].a, argument)
+        and _reads(value.args[0].b, made[0])
+    )
+
+
+def _stored(block: Block) -> BufferStore | None:
+    return block.body if isinstance(block.body, BufferStore) else None
+
+
+def _combines(store: BufferStore, kind: type[Max] | type[Add], source: Buffer) -> bool:
+    value = store.value
+    if not isinstance(value, kind):
+        return False
+    return any(_reads(x, store.buffer) and _reads(y, source) for x, y in ((value.a, value.b), (value.b, value.a)))
+
+
+def _reads(e: PrimExpr, buffer: Buffer) -> bool:
+    return isinstance(e, BufferLoad) and e.buffer is buffer
+
+
+def fill(
+    flash: Flash, operand: Operand, head: Mapping[int, PrimExpr], first: PrimExpr, limits: tuple[int, int]
+) -> Callable[[PrimExpr, PrimExpr], PrimExpr]:
+    """The elements of an operand from a row on, 0 outside of `limits` (rows, columns); in the operand's type."""
+    zero = E.const(0.0, operand.load.buffer.dtype)
+
+    def element(row: PrimExpr, column: PrimExpr) -> PrimExpr:
+        whole = E.add(first, row)
+        inside = E.all_of(E.compare(E.LT, whole, index(limits[0])), E.compare(E.LT, column, index(limits[1])))
+        load = operand.at(head, whole, column)
+        return Call("if_then_else", (inside, load, zero), zero.dtype)
+
+    return element
+
+
+def seen(flash: Flash, column: PrimExpr, score: PrimExpr, keys: int) -> PrimExpr:
+    """The score of a key, -inf where there is none: tiles of `keys` may reach beyond the last."""
+    if flash.sizes["T"] % keys == 0:
+        return score
+    hidden = E.const(float("-inf"), WIDE)
+    return E.Select(E.compare(E.LT, column, index(flash.sizes["T"])), score, hidden)
+
+
+def safe(largest: PrimExpr) -> PrimExpr:
+    """What is taken off scores: the largest, but 0 where all so far are -inf, whose powers are then 0."""
+    lowest = E.const(float("-inf"), WIDE)
+    return E.Select(E.compare(E.EQ, largest, lowest), E.const(0.0, WIDE), largest)
+
+
+def padded(size: int, step: int) -> int:
+    """The next multiple."""
+    return -(-size // step) * step
