@@ -22,7 +22,8 @@ import numpy as np
 import autosched
 from autosched.driver import load_model
 from autosched.driver.bench.programs import Program, autosched_program, peer_program
-from autosched.driver.bench.rounds import Timing, measure, median_interval
+from autosched.driver.bench.rounds import Timing, measure
+from autosched.tuner.measure.sampling import median_interval
 from benchmarks import torch_chains
 from benchmarks.machine import Table, describe, result_file, write
 from benchmarks.peers import save

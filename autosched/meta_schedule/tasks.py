@@ -10,19 +10,22 @@ from typing import Any
 
 from autosched import driver
 from autosched.driver.build.choose import make_task
+from autosched.driver.module_timer import ModuleTimer
 from autosched.driver.settings import resolve_target
 from autosched.errors import InvalidTypeError, InvalidValueError, TVMError, UsageError, refuse
 from autosched.ir import IRModule
 from autosched.meta_schedule.database import FAILED_S, Database, JSONDatabase, TuningRecord
-from autosched.meta_schedule.measure import ScheduleTimer
 from autosched.meta_schedule.options import RPCRunner, strategy_for
 from autosched.meta_schedule.refused import refuse_measuring
 from autosched.meta_schedule.space_generator import ScheduleFn, annotated, create
 from autosched.meta_schedule.workload import module_of
 from autosched.records import open_store
 from autosched.target import Target
+from autosched.task import Measurement
 from autosched.tir import PrimFunc
 from autosched.tir.expr import as_int
+
+TIMEOUT_S = 60.0  # for a schedule of a function's, from building to the last repeat
 
 
 @dataclass
@@ -118,7 +121,7 @@ def _tune(
     driver.tune(task, target, records=where, options=options)
     with open_store(where) as store:
         for record in store.trials(task):
-            seconds = list(record.measurement.times_s) if record.measurement.is_ok else [FAILED_S]
+            seconds = _seconds(record.measurement)
             trace = annotated(module, record.config).trace
             database.commit_tuning_record(TuningRecord(trace, workload, seconds, target, args_info(module["main"])))
 
@@ -129,15 +132,21 @@ def _replay(mod: IRModule, target: Target, generator: ScheduleFn, trials: int, d
     workload = database.commit_workload(module)
     info = args_info(module["main"])
     tried: set[str] = set()
-    with ScheduleTimer() as timer:
+    with ModuleTimer(TIMEOUT_S, number=3, repeat=3) as timer:
         for trial in range(trials):
             for sch in generator.generate_design_space(module, target, seed + trial):
                 text = str(sch.trace)
                 if text in tried:
                     continue
                 tried.add(text)
-                seconds = list(timer.seconds(sch.mod["main"], target))
+                scheduled = sch.mod["main"].with_attr("tir.is_scheduled", True)
+                seconds = _seconds(timer.time((scheduled, str(target))))
                 database.commit_tuning_record(TuningRecord(sch.trace, workload, seconds, target, info))
+
+
+def _seconds(measurement: Measurement) -> list[float]:
+    """What a record says of a measurement: seconds per call, or FAILED_S."""
+    return list(measurement.times_s) if measurement.is_ok else [FAILED_S]
 
 
 def as_task(x: Any, target: Any) -> ExtractedTask:

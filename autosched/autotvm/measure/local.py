@@ -9,15 +9,12 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from autosched import driver
 from autosched.autotvm.measure.types import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
 from autosched.autotvm.task.space import InstantiationError
+from autosched.driver.module_timer import ModuleTimer
 from autosched.errors import AutoschedError, InvalidValueError, TVMError, refuse
-from autosched.runtime import array, cpu, load_module
 from autosched.task import Status
-from autosched.tuner.measure.single import SingleWorker
 
 
 class Builder:
@@ -116,8 +113,10 @@ class LocalRunner(Runner):
         super().__init__(timeout, 1)
         self.number, self.repeat = number, repeat
         self.min_repeat_ms, self.cooldown_interval = min_repeat_ms, cooldown_interval
-        self.flush = "cache_flush_cpu_non_first_arg" if enable_cpu_cache_flush else ""
-        self._worker = SingleWorker(f"{__name__}:RunRole", timeout)
+        self._timer = ModuleTimer(
+            timeout, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms,
+            f_preproc="cache_flush_cpu_non_first_arg" if enable_cpu_cache_flush else "",
+        )  # fmt: skip
 
     def run(self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[BuildResult]) -> list[MeasureResult]:
         """Run what was built; an error is a result."""
@@ -125,43 +124,23 @@ class LocalRunner(Runner):
 
     def close(self) -> None:
         """End the process that measures; the next run starts another."""
-        self._worker.close()
+        self._timer.close()
 
     def _one(self, built: BuildResult) -> MeasureResult:
         start = time.time()
         if built.error is not None:
             return MeasureResult(built.error, built.error_no, built.time_cost, start)
-        options = {
-            "number": self.number, "repeat": self.repeat, "min_repeat_ms": self.min_repeat_ms, "f_preproc": self.flush,
-        }  # fmt: skip
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "candidate.so")
             built.module.save(path)
-            reply = self._worker.do((path, options))
-        if reply.status is not Status.OK:
-            number = MeasureErrorNo.RUN_TIMEOUT if reply.status is Status.TIMEOUT else MeasureErrorNo.RUNTIME_DEVICE
-            error = (reply.error, TVMError(reply.error.strip().rpartition("\n")[2] or str(reply.status)))
+            found = self._timer.time(path)
+        if not found.is_ok:
+            number = MeasureErrorNo.RUN_TIMEOUT if found.status is Status.TIMEOUT else MeasureErrorNo.RUNTIME_DEVICE
+            error = (found.error, TVMError(found.error.strip().rpartition("\n")[2] or str(found.status)))
             return MeasureResult(error, number, time.time() - start + built.time_cost, time.time())
-        costs = sorted(reply.value)[1:-1] if len(reply.value) > 2 else list(reply.value)
+        costs = sorted(found.times_s)[1:-1] if len(found.times_s) > 2 else list(found.times_s)
         time.sleep(self.cooldown_interval)
         return MeasureResult(tuple(costs), MeasureErrorNo.NO_ERROR, time.time() - start + built.time_cost, time.time())
-
-
-class RunRole:
-    """In the worker: loads a built module and times its entry on random arguments."""
-
-    failure = Status.RUN_ERROR
-
-    def learn(self, key: str, value: Any) -> None:
-        """Nothing is to be reported beforehand."""
-
-    def do(self, message: tuple[str, dict[str, Any]]) -> list[float]:
-        """Seconds of each repeat."""
-        path, options = message
-        module = load_module(path)
-        rng = np.random.default_rng(0)
-        args = [array(_random(rng, arg.shape, arg.dtype)) for arg in module.entry_func.args]
-        return list(module.time_evaluator(module.entry_name, cpu(), **options)(*args).results)
 
 
 class RPCRunner(LocalRunner):
@@ -177,12 +156,6 @@ class RPCRunner(LocalRunner):
     def run(self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[BuildResult]) -> list[MeasureResult]:
         """Raises TVMError always."""
         raise TVMError("AutoTVM's RPC tracker is not available", hint="tune on a cluster with autosched.tune")
-
-
-def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    if np.issubdtype(np.dtype(dtype), np.floating):
-        return rng.random(shape).astype(dtype)
-    return rng.integers(0, 2, shape).astype(dtype)
 
 
 def _error(error: Exception) -> tuple[Any, ...]:

@@ -20,6 +20,7 @@ from autosched.target import Target
 from autosched.templates.cpu.register_tile import choose_tile
 from autosched.tir import PrimFunc
 from autosched.tir.schedule import Schedule
+from autosched.tuner.measure.sampling import calls_per_repeat, time_calls
 
 STEPS = 256  # of the multiply-add kernel's reduction: its operands stay in the first-level cache
 READ_VECTORS = 8  # accumulators of the reading kernel
@@ -141,16 +142,11 @@ def _bytes_per_s(target: Target, threads: int, size_bytes: int) -> float:
 def _least_time(func: PrimFunc, target: Target, threads: int) -> float:
     """The least time of one call, of calls in rows of CALLS_S: too short for other programs to come in between."""
     program, buffers = load_function(func, target, threads)
-    program.run()
-    start = time.perf_counter()
-    program.run()
-    number = max(1, int(CALLS_S / max(time.perf_counter() - start, 1e-7)))
+    number = calls_per_repeat(program.run, CALLS_S)
     times: list[float] = []
     end = time.perf_counter() + MEASURE_S
     while time.perf_counter() < end or len(times) < 3:
-        start = time.perf_counter()
-        program.run(number)
-        times.append((time.perf_counter() - start) / number)
+        times.append(time_calls(program.run, number) / number)
     assert buffers, "the arrays live until here"
     return min(times)
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from autosched.driver.bench.programs import Program
+from autosched.tuner.measure.sampling import LEAST_ROUNDS, median_interval, ratio_of_rounds, take_turns
 
 SLICE_S = 0.02  # how long one program runs before the next has its turn
 WARM_UP_S = 0.3
-LEAST_ROUNDS = 6  # from here on an order statistic can be a 95 % interval of a median
 # Threads of other runtimes go on spinning after their work and would take a core from the next program: ONNX Runtime's
 # for 55 to 65 ms, OpenMP's for 10 to 200 ms.
 SETTLE_S, LONGEST_SETTLE_S = 0.012, 0.4  # the system counts the CPU time of running threads at ticks of up to 10 ms
@@ -69,22 +69,6 @@ class Timing:
         return float(np.mean(self.times_s > high + 3 * (high - low) + 0.01 * high))
 
 
-def median_interval(values: np.ndarray) -> tuple[float, float]:
-    """A 95 % interval of the median from order statistics, which supposes nothing of the distribution.
-
-    With fewer than LEAST_ROUNDS values it is the whole range, which then holds the median less often.
-    """
-    ordered = np.sort(values)
-    n = len(ordered)
-    below = 0  # how many values lie below the median with a probability of 2.5 %
-    if n > 50:
-        below = math.floor(n / 2 - 0.98 * math.sqrt(n))
-    else:
-        while sum(math.comb(n, i) for i in range(below + 2)) <= 0.025 * 2**n:
-            below += 1
-    return float(ordered[below]), float(ordered[n - 1 - below])
-
-
 def measure(
     programs: Sequence[Program],
     time_s: float,
@@ -102,26 +86,24 @@ def measure(
     found: list[list[np.ndarray]] = [[] for _ in programs]
     cpu, spent = [0.0] * len(programs), [0.0] * len(programs)
     counts = [0] * len(programs)
-    rng = random.Random(seed)
-    order = list(range(len(programs)))
 
     def is_done() -> bool:
         if runs is not None:
             return all(count >= runs for count in counts)
         return len(found[0]) >= LEAST_ROUNDS and all(s >= time_s for s in spent)
 
-    while not is_done():
-        rng.shuffle(order)
-        for i in order:
-            _settle(programs)
-            most = None if runs is None else max(1, min(runs - counts[i], -(-runs // LEAST_ROUNDS)))
-            begin, cpu_begin = time.perf_counter(), time.process_time()
-            with running(programs[i].others):
-                times = repeat(programs[i], SLICE_S, most)
-            cpu[i] += time.process_time() - cpu_begin
-            spent[i] += time.perf_counter() - begin
-            counts[i] += len(times)
-            found[i].append(times)
+    def turn(i: int) -> None:
+        _settle(programs)
+        most = None if runs is None else max(1, min(runs - counts[i], -(-runs // LEAST_ROUNDS)))
+        begin, cpu_begin = time.perf_counter(), time.process_time()
+        with running(programs[i].others):
+            times = repeat(programs[i], SLICE_S, most)
+        cpu[i] += time.process_time() - cpu_begin
+        spent[i] += time.perf_counter() - begin
+        counts[i] += len(times)
+        found[i].append(times)
+
+    take_turns(len(programs), turn, is_done, random.Random(seed))
     return [Timing(p, tuple(r), c / n / p.n_instances) for p, r, c, n in zip(programs, found, cpu, counts, strict=True)]
 
 
@@ -238,6 +220,5 @@ def _with_interval(value: float, half: float) -> str:
 
 def compare(first: Timing, second: Timing) -> Comparison:
     """Compare two programs of one `measure` round by round: what slowed both down cancels out."""
-    ratios: np.ndarray = second.round_medians_s / first.round_medians_s
-    low, high = median_interval(ratios)
-    return Comparison(first.program.name, second.program.name, float(np.median(ratios)), low, high)
+    ratio, low, high = ratio_of_rounds(second.round_medians_s.tolist(), first.round_medians_s.tolist())
+    return Comparison(first.program.name, second.program.name, ratio, low, high)

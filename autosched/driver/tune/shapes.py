@@ -28,7 +28,7 @@ from autosched.records.near import RANGE, sizes_of, what_must_agree
 from autosched.space import Config, use_spaces
 from autosched.task import Task
 from autosched.tuner.measure import LocalMeasurer, MeasureOptions, Measurer
-from autosched.tuner.measure.compare import Compared
+from autosched.tuner.measure.base import Compared
 
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 Load = Callable[[Shapes], IRModule]

@@ -11,7 +11,7 @@ from autosched.tuner.measure.base import MeasureOptions as MeasureOptions
 from autosched.tuner.measure.base import Measurer as Measurer
 from autosched.tuner.measure.base import Runner as Runner
 from autosched.tuner.measure.builder import LocalBuilder as LocalBuilder
-from autosched.tuner.measure.compare import Compared as Compared
+from autosched.tuner.measure.base import Compared as Compared
 from autosched.tuner.measure.local import LocalMeasurer as LocalMeasurer
 from autosched.tuner.measure.reference import make_reference as make_reference
 from autosched.tuner.measure.runner import LocalRunner as LocalRunner

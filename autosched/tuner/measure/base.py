@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -59,6 +60,11 @@ class MeasureOptions:
         """What is measured, "latency" or "throughput"."""
         return "latency" if self.companions is None else "throughput"
 
+    def facts(self, threads: int) -> dict[str, Any]:
+        """Give the fields of a measurement's `how` that these options decide, for a candidate on so many threads."""
+        beside = {} if self.companions is None else {"as": self.run_as, "companions": self.companions}
+        return {"threads": threads, "cache": self.cache, **beside}
+
     def __post_init__(self) -> None:
         for name in ("threads", "build_timeout_s", "run_timeout_s", "repeat_s", "min_repeats", "budget_s", "cut_ratio"):
             if getattr(self, name) <= 0:
@@ -82,9 +88,9 @@ class Compared:
 
     config: Any
     measurement: Measurement
-    ratio: float
-    low: float
-    high: float
+    ratio: float = math.inf
+    low: float = math.inf
+    high: float = math.inf
 
     @property
     def trial(self) -> Trial:

@@ -20,8 +20,7 @@ from autosched.task import ConfigLike, Measurement, Status
 from autosched.tuner.measure.base import Built, Candidate, CandidateError, Failed, MeasureOptions
 from autosched.tuner.measure.crew import Crew
 from autosched.tuner.measure.memory import choose_memory_limit
-from autosched.tuner.measure.numbering import Numbering
-from autosched.tuner.measure.process import Job
+from autosched.tuner.measure.process import Job, Numbering
 from autosched.tuner.measure.worker import Setup
 
 TEMPLATE_COMPILER = "autosched.tuner.measure.compiler:TemplateCompiler"

@@ -20,11 +20,11 @@ from autosched.errors import InvalidValueError
 from autosched.records.scratch import Scratch
 from autosched.target import Target
 from autosched.task import ConfigLike, Measurement, Task, Trial
-from autosched.tuner.measure.base import Ahead, Built, Candidate, Failed, Foresight, MeasureOptions
+from autosched.tuner.measure.base import Ahead, Built, Candidate, Compared, Failed, Foresight, MeasureOptions
 from autosched.tuner.measure.builder import TEMPLATE_COMPILER, LocalBuilder
-from autosched.tuner.measure.compare import Compared, facts, failed, judge
 from autosched.tuner.measure.reference import Evaluate, FuncReferences, References
 from autosched.tuner.measure.runner import LocalRunner, threads_of
+from autosched.tuner.measure.sampling import judge
 
 _EXTRA_SEEDS_S = 3.0  # what checking a finalist on further inputs may take
 
@@ -158,7 +158,7 @@ class LocalMeasurer:
             position = next(i for i, c in enumerate(candidates) if c is outcome.candidate)
             failure = outcome.measurement if isinstance(outcome, Failed) else self._check(runner, outcome, extra_seeds)
             if failure is not None:
-                results[position] = failed(configs[position], failure)
+                results[position] = Compared(configs[position], failure)
             elif isinstance(outcome, Built):
                 good[position] = outcome
         positions = sorted(good)
@@ -220,13 +220,13 @@ class LocalMeasurer:
         times = runner.interleave(built, rounds)
         if isinstance(times, Measurement):
             if len(built) == 1:
-                return [failed(configs[0], times)]
+                return [Compared(configs[0], times)]
             first, *others = built
             alone = self._interleave(runner, [first], rounds)
             if not alone[0].measurement.is_ok:
                 return [*alone, *self._interleave(runner, others, rounds)]
             if len(others) == 1:
-                return [*alone, failed(configs[1], times)]
+                return [*alone, Compared(configs[1], times)]
             return [*alone, *(self._interleave(runner, [first, other], rounds)[1] for other in others)]
-        how = [facts(threads_of(one, self.options), self.options) for one in built]
+        how = [self.options.facts(threads_of(one, self.options)) for one in built]
         return judge(configs, times, times[0], how, runner.references.checked_against)

@@ -15,14 +15,12 @@ from autosched.runtime.pool import ThreadPool, open_pool
 from autosched.target.host import host_cpu
 from autosched.task import Measurement, Status
 from autosched.tuner.measure.base import MeasureOptions
-from autosched.tuner.measure.compare import company
 from autosched.tuner.measure.reference import CHECKED_AGAINST as CHECKED_AGAINST
-from autosched.tuner.measure.sampling import calls_per_repeat, sample, time_calls
+from autosched.tuner.measure.sampling import LEAST_ROUNDS, calls_per_repeat, sample, take_turns, time_calls
 from autosched.tuner.measure.workbench import Workbench
 
 NATIVE = "native"
-_INTERLEAVE_S = 2.0  # kernels that are compared share so much time …
-_LEAST_ROUNDS = 6  # … where each has had its turn so often
+_INTERLEAVE_S = 2.0  # kernels that are compared share so much time, after LEAST_ROUNDS rounds
 _COLD_CACHES = 1.5  # the rotating copies together are so many times the last cache
 _LOOKS_S = 5e-3  # how often a companion looks whether it is to go on
 _FILLS_CACHES_S = 0.01  # a call that takes longer than this needs no other one before it to fill the caches
@@ -184,13 +182,11 @@ class RunRole:
         clock = clock_facts(throttled)
         bench.recheck(loaded, entry.packs, job.options)  # what works once may fail the next time: races, leftovers
         how = {
-            "threads": entry.threads,
-            "cache": job.options.cache,
+            **job.options.facts(entry.threads),
             "copies": len(loaded.sets),
             "number": found.number,
             "interval": round(found.interval, 5),
             **clock,
-            **company(job.options),
         }
         if found.was_cut:
             how["cut"] = True
@@ -229,15 +225,17 @@ def interleave(
     start = time.perf_counter()
     numbers = [calls_per_repeat(kernel.run, options.repeat_s) for kernel in kernels]
     times: list[list[float]] = [[] for _ in kernels]
-    order = list(range(len(kernels)))
-    for n in range(rounds):
-        if n >= _LEAST_ROUNDS and time.perf_counter() - start > _INTERLEAVE_S:
-            break
-        rng.shuffle(order)
-        for i in order:
-            if not times[i] or times[i][-1] < _FILLS_CACHES_S:
-                kernels[i].run(1)
-            times[i].append(time_calls(kernels[i].run, numbers[i]) / numbers[i])
+
+    def turn(i: int) -> None:
+        if not times[i] or times[i][-1] < _FILLS_CACHES_S:
+            kernels[i].run(1)
+        times[i].append(time_calls(kernels[i].run, numbers[i]) / numbers[i])
+
+    def is_done() -> bool:
+        n = len(times[0])
+        return n >= rounds or (n >= LEAST_ROUNDS and time.perf_counter() - start > _INTERLEAVE_S)
+
+    take_turns(len(kernels), turn, is_done, rng)
     return times
 
 

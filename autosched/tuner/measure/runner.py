@@ -17,8 +17,7 @@ from autosched.tuner.measure.base import Built, MeasureOptions
 from autosched.tuner.measure.companions import Companions
 from autosched.tuner.measure.crew import Crew
 from autosched.tuner.measure.memory import choose_memory_limit
-from autosched.tuner.measure.numbering import Numbering
-from autosched.tuner.measure.process import Job
+from autosched.tuner.measure.process import Job, Numbering
 from autosched.tuner.measure.reference import FuncReferences, References, Stored
 from autosched.tuner.measure.run_role import NATIVE, Entry, Interleave, Run
 from autosched.tuner.measure.worker import Reply, Setup

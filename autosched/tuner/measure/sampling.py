@@ -1,15 +1,21 @@
-"""How often a kernel is timed: until its median is known well enough, or it is clearly worse than the best."""
+"""How everything here is timed: repeats until a median is known well enough, turns in rounds, ratios with intervals."""
 
 from __future__ import annotations
 
+import functools
 import math
+import random
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from autosched.tuner.measure.base import MeasureOptions
+from autosched.task import Measurement, Status
+from autosched.tuner.measure.base import Compared, MeasureOptions
+from autosched.tuner.measure.reference import CHECKED_AGAINST
 
+LEAST_ROUNDS = 6  # from here on an order statistic can be a 95 % interval of a median
 _LEAST_REPEATS = 3
 _MOST_CALLS = 10_000_000
 _LONG_S = 0.02  # a repeat that takes so long and …
@@ -31,15 +37,41 @@ class Sample:
         return (high - low) / 2 / statistics.median(self.times_s)
 
 
-def median_interval(values: Sequence[float]) -> tuple[float, float]:
+def median_interval(values: Iterable[float]) -> tuple[float, float]:
     """Bound the median of what the values were drawn from, with 95 % confidence, whatever its distribution.
 
-    The interval lies between two order statistics: the number of values below the median is binomial, and 0.98 sqrt(n)
-    is 1.96 of its standard deviations. With fewer than 6 values it is all of them, and less sure.
+    The interval lies between two order statistics. With fewer than LEAST_ROUNDS values it is the whole range, and less
+    sure.
     """
     ordered = sorted(values)
-    skip = max(0, math.floor(len(ordered) / 2 - 0.98 * math.sqrt(len(ordered))))
-    return ordered[skip], ordered[len(ordered) - 1 - skip]
+    skip = _values_below(len(ordered))
+    return float(ordered[skip]), float(ordered[len(ordered) - 1 - skip])
+
+
+@functools.cache
+def _values_below(n: int) -> int:
+    """How many of n values lie below the median with a probability of 2.5 %; a normal distribution for many values."""
+    if n > 50:
+        return math.floor(n / 2 - 0.98 * math.sqrt(n))
+    below = 0
+    while sum(math.comb(n, i) for i in range(below + 2)) <= 0.025 * 2**n:
+        below += 1
+    return below
+
+
+def ratio_of_rounds(own: Iterable[float], baseline: Iterable[float]) -> tuple[float, float, float]:
+    """Give the median of the ratios round by round, and its interval: what slowed both down cancels out."""
+    ratios = [a / b for a, b in zip(own, baseline, strict=True)]
+    return statistics.median(ratios), *median_interval(ratios)
+
+
+def take_turns(number: int, turn: Callable[[int], object], is_done: Callable[[], bool], rng: random.Random) -> None:
+    """Call `turn` with 0, 1, … number - 1 in a new random order each round, until `is_done` between two rounds."""
+    order = list(range(number))
+    while not is_done():
+        rng.shuffle(order)
+        for i in order:
+            turn(i)
 
 
 def calls_per_repeat(run: Callable[[int], object], repeat_s: float) -> int:
@@ -83,3 +115,19 @@ def sample(run: Callable[[int], object], options: MeasureOptions, best_s: float 
         is_late = time.perf_counter() - start >= options.budget_s
         if is_late or (len(times) >= options.min_repeats and found.interval <= options.interval):
             return found
+
+
+def judge(
+    configs: Sequence[Any],
+    times: Sequence[Sequence[float]],
+    baseline: Sequence[float],
+    how: Sequence[dict[str, Any]],
+    checked_against: str = CHECKED_AGAINST,
+) -> list[Compared]:
+    """Make the result of rounds of times: times[i][round] of configs[i], and the baseline's."""
+    found = []
+    for config, own, facts in zip(configs, times, how, strict=True):
+        how_measured = {**facts, "interleaved": len(configs), "baseline_s": statistics.median(baseline)}
+        measurement = Measurement(Status.OK, tuple(own), checked_against, how=how_measured)
+        found.append(Compared(config, measurement, *ratio_of_rounds(own, baseline)))
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 
@@ -10,7 +9,8 @@ import numpy as np
 import pytest
 
 from autosched.driver.bench.programs import Program, start
-from autosched.driver.bench.rounds import LEAST_ROUNDS, Timing, compare, measure, median_interval, repeat, running
+from autosched.driver.bench.rounds import Timing, compare, measure, repeat, running
+from autosched.tuner.measure.sampling import LEAST_ROUNDS
 
 
 def timing(name: str, medians: list[float], noise: float = 0.0) -> Timing:
@@ -67,18 +67,6 @@ def test_a_number_of_runs_is_kept() -> None:
 def test_a_long_program_is_timed_from_its_first_run() -> None:
     log: list[str] = []
     assert len(repeat(sleeper("a", 0.03, log), 0.02)) == len(log) == 1
-
-
-def test_median_interval_covers_the_median_in_95_of_100_cases() -> None:
-    rng = np.random.default_rng(0)
-    for n in (6, 15, 200):
-        found = [median_interval(rng.exponential(size=n)) for _ in range(600)]
-        covered = np.mean([low <= math.log(2) <= high for low, high in found])
-        assert covered > 0.93
-        assert np.mean([high - low for low, high in found]) < 3
-    assert median_interval(np.arange(6.0)) == (0, 5)
-    assert median_interval(np.arange(9.0)) == (1, 7)
-    assert median_interval(np.array([3.0])) == (3, 3)
 
 
 def test_verdict_names_the_faster_one_and_its_interval() -> None:

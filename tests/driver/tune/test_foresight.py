@@ -22,7 +22,8 @@ from autosched.testing.tasks import matmul_task
 from autosched.tuner.cost_model import FEATURES
 from autosched.tuner.measure import Built, Candidate, ForeseeingMeasurer, LocalMeasurer, MeasureOptions
 from autosched.tuner.measure import Foresight as ForesightProtocol
-from autosched.tuner.measure.compare import Compared, judge
+from autosched.tuner.measure.base import Compared
+from autosched.tuner.measure.sampling import judge
 from autosched.tuner.scheduler import Turn
 from tests.driver.programs import matmul
 

@@ -18,7 +18,7 @@ from autosched.records import open_store
 from autosched.records.near import RANGE
 from autosched.task import Measurement, Status, Task, Trial
 from autosched.tuner.measure import MeasureOptions
-from autosched.tuner.measure.compare import Compared
+from autosched.tuner.measure.base import Compared
 from tests.cli.models import WEIGHT, dense_file
 
 

@@ -21,7 +21,7 @@ import autosched
 from autosched.driver import TuneOptions
 from autosched.task import Measurement, Status, Trial
 from autosched.tuner.measure import MeasureOptions
-from autosched.tuner.measure.compare import judge
+from autosched.tuner.measure.sampling import judge
 from tests.driver.programs import matmul
 
 class Quick:

@@ -15,8 +15,8 @@ from autosched.space import Config
 from autosched.target import Target
 from autosched.task import Measurement, Status, Task, Trial
 from autosched.tuner.measure import AheadMeasurer, LocalMeasurer, MeasureOptions
-from autosched.tuner.measure.base import Ahead
-from autosched.tuner.measure.compare import Compared, judge
+from autosched.tuner.measure.base import Ahead, Compared
+from autosched.tuner.measure.sampling import judge
 from tests.driver.programs import matmul
 
 pytestmark = pytest.mark.host(runs=True)

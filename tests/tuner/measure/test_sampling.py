@@ -6,9 +6,21 @@ from types import SimpleNamespace
 
 import pytest
 
+from autosched.task import Measurement, Status
 from autosched.tuner.measure import sampling
-from autosched.tuner.measure.base import MeasureOptions
-from autosched.tuner.measure.sampling import Sample, calls_per_repeat, median_interval, sample
+from autosched.tuner.measure.base import Compared, MeasureOptions
+from autosched.tuner.measure.sampling import (
+    LEAST_ROUNDS,
+    Sample,
+    calls_per_repeat,
+    judge,
+    median_interval,
+    sample,
+    take_turns,
+)
+from tests.tuner.measure.kernels import config
+
+HOW = {"threads": 1}
 
 
 class Machine:
@@ -69,12 +81,19 @@ def test_a_slow_kernel_is_timed_three_times(machine: type[Machine]) -> None:
 
 def test_the_interval_holds_the_median_19_times_of_20() -> None:
     rng = random.Random(1)
-    for n in (8, 20, 60):
-        hits = 0
-        for _ in range(2000):
-            low, high = median_interval([rng.expovariate(1.0) for _ in range(n)])
-            hits += low <= 0.6931 <= high
-        assert hits / 2000 > 0.93
+    for n in (LEAST_ROUNDS, 8, 11, 20, 60, 200):
+        found = [median_interval([rng.expovariate(1.0) for _ in range(n)]) for _ in range(4000)]
+        assert sum(low <= 0.6931 <= high for low, high in found) / len(found) > 0.94, n
+    assert median_interval(range(6)) == (0, 5)
+    assert median_interval(range(9)) == (1, 7)
+    assert median_interval([3.0]) == (3, 3)
+
+
+def test_all_take_turns_in_a_new_order_each_round() -> None:
+    log: list[int] = []
+    take_turns(4, log.append, lambda: len(log) == 80, random.Random(0))
+    rounds = [tuple(log[i : i + 4]) for i in range(0, 80, 4)]
+    assert all(sorted(one) == [0, 1, 2, 3] for one in rounds) and len(set(rounds)) > 10
 
 
 def test_an_interval_is_half_its_width() -> None:
@@ -86,3 +105,24 @@ def test_one_long_repeat_that_is_far_too_slow_is_enough(machine: type[Machine]) 
     assert len(sample(long.run, MeasureOptions(), 0.1).times_s) == 1 and long.calls == 2  # one to see how long it takes
     assert len(sample(machine(0.2).run, MeasureOptions(), 0.1).times_s) == 3
     assert len(sample(machine(3e-4).run, MeasureOptions(), 1e-4).times_s) == 3  # a moment's disturbance can do that
+
+
+def noisy(factor: float, seed: int, drift: list[float]) -> list[float]:
+    rng = random.Random(seed)
+    return [d * factor * (1 + abs(rng.gauss(0, 0.02))) for d in drift]
+
+
+def test_a_common_drift_does_not_hide_a_difference() -> None:
+    drift = [1e-3 * (1 + i / 20) for i in range(40)]  # the machine becomes three times slower meanwhile
+    times = [noisy(1.0, 1, drift), noisy(0.96, 2, drift), noisy(1.0, 3, drift)]
+    base, faster, same = judge([config("a"), config("b"), config("c")], times, times[0], [HOW] * 3)
+    assert base.ratio == 1 and not base.is_faster
+    assert faster.is_faster and faster.ratio == pytest.approx(0.96, abs=0.01)
+    assert not same.is_faster and same.low <= 1 <= same.high
+    assert faster.measurement.how == {"threads": 1, "interleaved": 3, "baseline_s": base.measurement.median_s}
+    assert faster.trial.config == config("b") and faster.trial.median_s == faster.measurement.median_s
+
+
+def test_a_failure_is_never_faster() -> None:
+    found = Compared(config("a"), Measurement(Status.CRASH, error="SIGSEGV"))
+    assert not found.is_faster and found.ratio == float("inf")

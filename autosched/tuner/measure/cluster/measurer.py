@@ -15,12 +15,11 @@ from typing import Any
 from autosched.errors import AutoschedError, UsageError
 from autosched.target import Target
 from autosched.task import ConfigLike, Measurement, Status, Task, Trial
-from autosched.tuner.measure.base import MeasureOptions
+from autosched.tuner.measure.base import Compared, MeasureOptions
 from autosched.tuner.measure.builder import TEMPLATE_COMPILER
 from autosched.tuner.measure.cluster import work
 from autosched.tuner.measure.cluster.device import BUILD, INFO, Device
 from autosched.tuner.measure.cluster.security import CONNECT_S, Access, check_access
-from autosched.tuner.measure.compare import Compared
 
 _LOOK_S = 1.0  # how often the workers are looked after while something is awaited
 

@@ -20,9 +20,8 @@ from autosched.records.record import host_id
 from autosched.runtime.kernel import Kernel
 from autosched.target import Target
 from autosched.task import Measurement, Task
-from autosched.tuner.measure.base import Built, Candidate, Failed, MeasureOptions
+from autosched.tuner.measure.base import Built, Candidate, Compared, Failed, MeasureOptions
 from autosched.tuner.measure.builder import LocalBuilder
-from autosched.tuner.measure.compare import Compared
 from autosched.tuner.measure.local import LocalMeasurer
 
 _MOST_STATIONS = 2  # set-ups (target, options) that are kept ready at the same time
