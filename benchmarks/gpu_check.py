@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from autosched.errors import AutoschedError, DeviceError
-from autosched.runtime.cuda.driver import driver_of, use_driver
+from autosched.runtime.cuda.devices import driver_of, use_driver
 from autosched.target.gpus import device_named, usual_arch
 from benchmarks.gpu_sections import SECTIONS, Bench, Row
 from benchmarks.machine import RESULTS, Table

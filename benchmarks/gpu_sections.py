@@ -21,7 +21,7 @@ from autosched import te, topi
 from autosched.errors import AutoschedError
 from autosched.records import FallbackContext
 from autosched.runtime import array, cuda
-from autosched.runtime.cuda.driver import driver_of
+from autosched.runtime.cuda.devices import driver_of
 from autosched.target import Target
 from autosched.te import create_prim_func
 from autosched.tir import PrimFunc

@@ -62,7 +62,7 @@ def main(argv: list[str] | None = None) -> None:
     with contextlib.ExitStack() as stack:
         if arguments.emulate:
             from autosched.codegen.cuda.emulate import EmulatorDriver
-            from autosched.runtime.cuda.driver import use_driver
+            from autosched.runtime.cuda.devices import use_driver
 
             stack.enter_context(use_driver(EmulatorDriver))
             x, out = np.random.default_rng(0).random((50, 70), np.float32), np.empty((70, 50), np.float32)

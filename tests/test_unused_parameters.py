@@ -57,7 +57,6 @@ ALLOWED = {
     "relax/transform/user_passes.py:function_pass(traceable)": "TVM's note for its own tuner of passes",
     "tir/transform.py:prim_func_pass(traceable)": "TVM's note for its own tuner of passes",
     "relay/parser.py:parse(source_name)": "messages show the line itself",
-    "runtime/cuda/dlpack.py:to_capsule(max_version)": "the unversioned form is what every version reads",
     "runtime/executable.py:Executable.export_library(fcompile)": "it compiles nothing",
     "runtime/module.py:Module.export_library(fcompile)": "it compiles nothing",
     "runtime/module.py:Module.export_library(workspace_dir)": "it compiles nothing",

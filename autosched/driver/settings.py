@@ -16,7 +16,8 @@ from autosched.env import AUTOSCHED_TARGET_AS, AUTOSCHED_TUNE
 from autosched.errors import DeviceError, ScheduleError, SpaceError, TargetError, UsageError
 from autosched.records import DispatchContext, FallbackContext, Record, default_reader
 from autosched.records.lookup import Lookup, Predictor
-from autosched.runtime.cuda.driver import choose_image, driver_of
+from autosched.runtime.cuda.devices import driver_of
+from autosched.runtime.cuda.kernel import choose_image
 from autosched.space import Config
 from autosched.target import Target, host_cpu
 from autosched.target.gpus import usual_arch

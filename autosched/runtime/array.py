@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import operator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from autosched.errors import AutoschedError, InvalidTypeError, InvalidValueError, ShapeError, WrongInputError
+from autosched.errors import AutoschedError, InvalidTypeError, InvalidValueError, ShapeError, TVMError, WrongInputError
 from autosched.runtime.device import CPU, CUDA, Device, cpu
+from autosched.runtime.dlpack import device_type_of
 from autosched.runtime.memory import empty_aligned
+from autosched.target.kinds import KINDS
 
 
 class NDArray:
@@ -181,9 +184,8 @@ def empty(
         raise WrongInputError(f"empty: unknown dtype '{dtype}'") from None
     if device.device_type == CPU:
         return NDArray(empty_aligned(extents, kind), device)
-    from autosched.runtime.backends import empty_on
-
-    return empty_on(device, extents, kind)
+    made: NDArray = arrays_on(device.device_type).empty_on(device, extents, kind)
+    return made
 
 
 class _Capsule:
@@ -207,14 +209,14 @@ def from_dlpack(source: Any) -> NDArray:
     """
     source = detached(source)
     if type(source).__name__ == "PyCapsule":
-        if is_on_cuda(source):
-            return _from_cuda(source)
+        if device_type_of(source) == CUDA:
+            return _share_from(CUDA, source)
         source = _Capsule(source)
     elif not hasattr(source, "__dlpack__"):
         raise InvalidTypeError(f"from_dlpack: {type(source).__name__} has no __dlpack__")
     try:
         if hasattr(source, "__dlpack_device__") and int(source.__dlpack_device__()[0]) == CUDA:
-            return _from_cuda(source.__dlpack__(stream=_stream_of(int(source.__dlpack_device__()[1]))))
+            return _share_from(CUDA, source)
         data = np.from_dlpack(source)
     except AutoschedError:
         raise
@@ -225,24 +227,17 @@ def from_dlpack(source: Any) -> NDArray:
     return NDArray(data)
 
 
-def is_on_cuda(capsule: Any) -> bool:
-    """Whether a DLPack capsule holds device memory."""
-    from autosched.runtime.cuda.dlpack import device_type
-
-    return device_type(capsule) == CUDA
-
-
-def _stream_of(index: int) -> int:
-    """The stream that a device's work is on now: who shares memory with us has to have written it by then."""
-    from autosched.runtime.cuda.driver import driver_of
-
-    return driver_of(index).stream_handle()
+def arrays_on(device_type: int) -> Any:
+    """The module `array` of the back end for a type of device; raises TVMError where no back end is for it."""
+    for kind in KINDS.values():
+        if kind.backend and kind.device_type == device_type:
+            return importlib.import_module(f"{__package__}.{kind.backend}.array")
+    raise TVMError(f"no array can be placed on {Device(device_type)}", hint="arrays live on cpu and cuda devices")
 
 
-def _from_cuda(capsule: Any) -> NDArray:
-    from autosched.runtime.cuda.dlpack import from_capsule
-
-    return from_capsule(capsule)
+def _share_from(device_type: int, source: Any) -> NDArray:
+    made: NDArray = arrays_on(device_type).from_dlpack(source)
+    return made
 
 
 def numpyasarray(source: np.ndarray) -> NDArray:

@@ -30,7 +30,7 @@ import numpy as np
 
 from autosched.errors import ArtifactError, InvalidTypeError
 from autosched.runtime.artifact_check import check_contents, check_kernel, check_sections, check_tensor
-from autosched.runtime.cuda.driver import device_rank
+from autosched.runtime.cuda.devices import device_rank
 from autosched.runtime.cuda.kernel import archs_of
 from autosched.runtime.graph import Graph
 from autosched.runtime.kernel import ABI_VERSION, Kernel

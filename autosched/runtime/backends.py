@@ -121,16 +121,3 @@ def _backend_of_device(device: Device) -> str:
 
     found = [kind.backend for kind in KINDS.values() if kind.backend and kind.device_type == device.device_type]
     return found[0] if found else "cpu"
-
-
-def empty_on(device: Device, shape: tuple[int, ...], dtype: Any) -> NDArray:
-    """An array on a device that is no CPU. Raises TVMError for a type of device that no back end is for."""
-    from autosched.target import KINDS
-
-    for kind in KINDS.values():
-        if kind.backend and kind.device_type == device.device_type:
-            made: NDArray = importlib.import_module(f"{__package__}.{kind.backend}.array").empty_on(
-                device, shape, dtype
-            )
-            return made
-    raise TVMError(f"no array can be placed on {device}", hint="arrays live on cpu and cuda devices")

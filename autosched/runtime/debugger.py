@@ -79,7 +79,7 @@ class GraphModuleDebug(GraphModule):
             raise InvalidTypeError(f"the debug executor takes a graph executor, not {type(module).__name__}")
         self.executor = self.module
         self.device = self.executor.device
-        found = layout_of(self.executor.executable)
+        found = layout_of(self.executor.executable.graph, self.executor.executable.manifest)
         self._text, self._values, self._spans = graph_json_str or found.text, found.values, found.spans
         self.graph: JsonGraph = parse_graph(self._text)
         if (len(self.graph.nodes), len(self.graph.shapes)) != (len(self._spans), len(self._values)):

@@ -56,7 +56,7 @@ class Device:
             return self.device_id == 0
         if self.device_type != CUDA:
             return False
-        from autosched.runtime.cuda.driver import is_replaced
+        from autosched.runtime.cuda.devices import is_replaced
 
         return is_replaced() or self.device_id < cuda_device_count()
 
@@ -66,7 +66,7 @@ class Device:
         stream  on a CUDA device: a handle or a stream object; None: the current one
         """
         if self.device_type == CUDA and self.exist:
-            from autosched.runtime.cuda.driver import driver_of
+            from autosched.runtime.cuda.devices import driver_of
 
             driver = driver_of(self.device_id)
             if stream is None:
@@ -85,7 +85,7 @@ class Device:
         """
         if self.device_type != CUDA:
             raise TVMError(f"{self} has no streams", hint="a CPU's work is finished when a call returns")
-        from autosched.runtime.cuda.driver import driver_of
+        from autosched.runtime.cuda.devices import driver_of
 
         return driver_of(self.device_id).on_stream(stream)
 

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,13 +16,12 @@ from autosched.runtime.artifact import Contents, export_path, load_contents, sav
 from autosched.runtime.device import Device
 from autosched.runtime.executor_pool import ExecutorPool
 from autosched.runtime.graph import Graph, Value, check_graph, graph_of_kernel
+from autosched.runtime.graph_executor import GraphExecutor
+from autosched.runtime.graph_json import constant_values, layout_of
 from autosched.runtime.kernel import Kernel
 from autosched.runtime.memory import as_aligned
+from autosched.runtime.module import Module
 from autosched.runtime.names import known_name
-
-if TYPE_CHECKING:
-    from autosched.runtime.graph_executor import GraphExecutor
-    from autosched.runtime.module import Module
 
 
 class Executable:
@@ -105,8 +104,6 @@ class Executable:
 
     def create_executor(self, device: Device | None = None, threads: int | None = None) -> GraphExecutor:
         """Make a graph executor with its own memory."""
-        from autosched.runtime.graph_executor import GraphExecutor
-
         return GraphExecutor(self, device, threads=threads)
 
     def __getitem__(self, name: str) -> Callable[..., GraphExecutor]:
@@ -138,16 +135,12 @@ class Executable:
 
     def get_graph_json(self) -> str:
         """Give the graph as TVM's graph JSON."""
-        from autosched.runtime.graph_json import write_graph
-
-        return write_graph(self)
+        return layout_of(self.graph, self.manifest).text
 
     graph_json = property(get_graph_json)
 
     def get_params(self) -> dict[str, NDArray]:
         """Give the constants by the names that the graph JSON calls them by."""
-        from autosched.runtime.graph_json import constant_values
-
         values = [self.graph.values[number] for number in constant_values(self.graph)]
         return {value.name: array(self.constants[value.storage.index]) for value in values}
 
@@ -155,8 +148,6 @@ class Executable:
 
     def get_lib(self) -> Module:
         """Give the kernels as a module, which `graph_executor.create` takes with the graph JSON."""
-        from autosched.runtime.module import Module
-
         names = {key: graph_of_kernel(kernel, key) for key, kernel in self.kernels.items()}
         kept = ("autosched", "target", "functions")
         manifest: dict[str, Any] = {name: value for name, value in self.manifest.items() if name in kept}

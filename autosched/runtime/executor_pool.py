@@ -5,13 +5,11 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autosched.errors import TVMError
+from autosched.runtime.graph_executor import GraphExecutor
 from autosched.runtime.locks import renew_after_fork
-
-if TYPE_CHECKING:
-    from autosched.runtime.graph_executor import GraphExecutor
 
 
 class ExecutorPool:

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,8 +22,8 @@ from autosched.errors import (
 from autosched.runtime.array import NDArray, array, as_numpy
 from autosched.runtime.backends import open_program
 from autosched.runtime.device import CPU, Device
-from autosched.runtime.executable import Executable
-from autosched.runtime.graph import Node
+from autosched.runtime.graph import Graph, Node, Value
+from autosched.runtime.kernel import Kernel
 from autosched.runtime.names import known_name
 from autosched.runtime.params import load_param_dict
 from autosched.runtime.timing import BenchmarkResult, measure
@@ -43,6 +43,25 @@ class NodeTime:
     seconds: float
 
 
+class Model(Protocol):
+    """What an executor runs; `Executable` is one."""
+
+    @property
+    def graph(self) -> Graph: ...
+    @property
+    def kernels(self) -> Mapping[str, Kernel]: ...
+    @property
+    def constants(self) -> tuple[np.ndarray, ...]: ...
+    @property
+    def native(self) -> bytes: ...
+    @property
+    def manifest(self) -> Mapping[str, Any]: ...
+    @property
+    def inputs(self) -> tuple[Value, ...]: ...
+    @property
+    def outputs(self) -> tuple[Value, ...]: ...
+
+
 class GraphExecutor:
     """A model's arena, inputs and outputs, and its program.
 
@@ -56,7 +75,7 @@ class GraphExecutor:
 
     def __init__(
         self,
-        executable: Executable,
+        executable: Model,
         device: Device | None = None,
         *,
         threads: int | None = None,

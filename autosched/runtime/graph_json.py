@@ -1,7 +1,7 @@
 """TVM's graph JSON: the text that says which function of a library computes what, and where values share memory.
 
 An executor reads it (`read_graph`) with a module of functions; a built model can be written as such a text
-(`write_graph`). Besides TVM's attributes we write "arena_offset" (a list of integers, which other readers skip): the
+(`layout_of`). Besides TVM's attributes we write "arena_offset" (a list of integers, which other readers skip): the
 exact places that our memory plan found, where values may lie inside of each other.
 """
 
@@ -11,13 +11,13 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from autosched.errors import InvalidTypeError, InvalidValueError
-from autosched.runtime.executable import Executable
 from autosched.runtime.graph import NOP, Graph, Node, Storage, Value
+from autosched.runtime.kernel import Kernel
 from autosched.runtime.memory import ALIGNMENT
 from autosched.runtime.module import Module
 
@@ -180,7 +180,17 @@ def _entry_attrs(pairs: Any, n_entries: int) -> tuple[Any, ...]:
 # Reading: a graph that the executor runs
 
 
-def read_graph(text: str, lib: Module) -> Executable:
+class ReadGraph(NamedTuple):
+    """A graph that was read, with what an `Executable` is made of besides."""
+
+    kernels: dict[str, Kernel]
+    graph: Graph
+    constants: tuple[np.ndarray, ...]
+    native: bytes
+    manifest: dict[str, Any]
+
+
+def read_graph(text: str, lib: Module) -> ReadGraph:
     """The program of a text over a library's functions.
 
     All inputs, weights too, are inputs of the program. Raises InvalidValueError (a TVMError) where the text is wrong,
@@ -194,7 +204,7 @@ def read_graph(text: str, lib: Module) -> Executable:
     lib = reader.lib
     kernels = {node.kernel: lib.kernels[node.kernel] for node in graph.nodes if node.kernel != NOP}
     manifest = {"graph_json": text, "graph_spans": [[span.start, span.stop] for span in reader.spans]}
-    return Executable(kernels, graph, lib.constants, lib.native, manifest)
+    return ReadGraph(kernels, graph, lib.constants, lib.native, manifest)
 
 
 class _Reader:
@@ -378,18 +388,16 @@ class JsonLayout:
     spans: tuple[range, ...]
 
 
-def write_graph(executable: Executable) -> str:
-    """A built model as TVM's graph JSON; its constants are inputs that come after the model's own."""
-    return layout_of(executable).text
+def layout_of(graph: Graph, manifest: Mapping[str, Any]) -> JsonLayout:
+    """A built model as TVM's graph JSON, written or the text that it was read from, and the places of its parts.
 
-
-def layout_of(executable: Executable) -> JsonLayout:
-    """A program's text, written or the one that it was read from, and the places of its parts."""
-    if "graph_json" in executable.manifest:
-        text = str(executable.manifest["graph_json"])
+    Constants are inputs that come after the model's own.
+    """
+    if "graph_json" in manifest:
+        text = str(manifest["graph_json"])
         entries = range(len(parse_graph(text).shapes))
-        return JsonLayout(text, tuple(entries), tuple(range(a, b) for a, b in executable.manifest["graph_spans"]))
-    writer = _Writer(executable.graph)
+        return JsonLayout(text, tuple(entries), tuple(range(a, b) for a, b in manifest["graph_spans"]))
+    writer = _Writer(graph)
     text = writer.text()
     return JsonLayout(text, tuple(writer.order), tuple(writer.spans))
 
@@ -494,5 +502,4 @@ __all__ = [
     "layout_of",
     "parse_graph",
     "read_graph",
-    "write_graph",
 ]

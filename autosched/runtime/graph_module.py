@@ -38,7 +38,7 @@ def create(graph_json_str: str, libmod: Module | Executable, device: Device | Se
     if n_rpc:
         raise TVMError("graphs do not run on remote devices", hint="create the executor in the server's process")
     library = libmod.get_lib() if isinstance(libmod, Executable) else libmod
-    return GraphModule(GraphExecutor(read_graph(graph_json_str, library), devices[0]))
+    return GraphModule(GraphExecutor(Executable(*read_graph(graph_json_str, library)), devices[0]))
 
 
 def get_device(libmod: Any, device: Any) -> tuple[list[Device], int, list[int]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from autosched.errors import ArtifactError
 from autosched.runtime.artifact import export_path, save_variants
-from autosched.runtime.cuda.driver import device_rank
+from autosched.runtime.cuda.devices import device_rank
 from autosched.runtime.cuda.kernel import CudaKernel
 from autosched.runtime.executable import Executable
 from autosched.target import host_cpu

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llvmlite import ir
 
 from autosched.codegen.cpu import math as vector_math
 from autosched.codegen.cpu.checks import emit_check_index
+from autosched.codegen.cpu.emitter import Emitter
 from autosched.codegen.cpu.types import I32, call_intrinsic, constant, element_of, lanes_of, suffix, value_type
 from autosched.errors import CodegenError
 from autosched.tir import expr as E
 from autosched.tir.checked_index import CHECK_INDEX
 from autosched.tir.dtypes import is_float, is_int
-
-if TYPE_CHECKING:
-    from autosched.codegen.cpu.values import ValueEmitter
 
 _LLVM = {
     "sqrt": "sqrt", "fabs": "fabs", "abs": "fabs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "round",
@@ -29,7 +27,7 @@ _LIBM = (
 )
 
 
-def emit_call(emitter: ValueEmitter, e: E.Call) -> Any:
+def emit_call(emitter: Emitter, e: E.Call) -> Any:
     """The value of a call. Raises CodegenError for a function that is not known."""
     if is_int(e.dtype) and e.op in (*_LIBM, "sqrt", "rsqrt", "sigmoid"):
         raise CodegenError(f"'{e.op}' is a function of floats, not of {e.dtype}", hint="cast its argument")
@@ -42,7 +40,7 @@ def emit_call(emitter: ValueEmitter, e: E.Call) -> Any:
     return emitter.apply(e.op, args)
 
 
-def apply_function(emitter: ValueEmitter, op: str, args: list[Any]) -> Any:
+def apply_function(emitter: Emitter, op: str, args: list[Any]) -> Any:
     """A function of LLVM values of one float type."""
     lanes = max(map(lanes_of, args))
     args = [emitter.both(a, args[max(range(len(args)), key=lambda i: lanes_of(args[i]))])[0] for a in args]
@@ -68,12 +66,12 @@ def apply_function(emitter: ValueEmitter, op: str, args: list[Any]) -> Any:
     raise CodegenError(f"no CPU code for the function '{op}'")
 
 
-def _through_float32(emitter: ValueEmitter, op: str, args: list[Any]) -> Any:
+def _through_float32(emitter: Emitter, op: str, args: list[Any]) -> Any:
     wide = [emitter.cast(a, "float16", "float32") for a in args]
     return emitter.cast(emitter.apply(op, wide), "float32", "float16")
 
 
-def _lane_by_lane(emitter: ValueEmitter, op: str, args: list[Any], lanes: int) -> Any:
+def _lane_by_lane(emitter: Emitter, op: str, args: list[Any], lanes: int) -> Any:
     b = emitter.builder
     kind = element_of(args[0].type)
     name = op + ("f" if isinstance(kind, ir.FloatType) else "")
@@ -86,7 +84,7 @@ def _lane_by_lane(emitter: ValueEmitter, op: str, args: list[Any], lanes: int) -
     return result
 
 
-def _power(emitter: ValueEmitter, e: E.Call) -> Any:
+def _power(emitter: Emitter, e: E.Call) -> Any:
     """pow; small constant exponents without a call."""
     exponent = e.args[1].value if isinstance(e.args[1], E.FloatImm | E.IntImm) else None
     if exponent is None or exponent not in (-1.0, -0.5, 0.5, 1.0, 2.0, 3.0, 4.0):
@@ -107,11 +105,11 @@ def _power(emitter: ValueEmitter, e: E.Call) -> Any:
     ]()
 
 
-def _fma(emitter: ValueEmitter, e: E.Call) -> Any:
+def _fma(emitter: Emitter, e: E.Call) -> Any:
     return emitter.fused(*(emitter.value(a) for a in e.args))
 
 
-def _is(emitter: ValueEmitter, e: E.Call) -> Any:
+def _is(emitter: Emitter, e: E.Call) -> Any:
     """isnan, isinf, isfinite."""
     b, x = emitter.builder, emitter.value(e.args[0])
     if not is_float(e.args[0].dtype):
@@ -123,7 +121,7 @@ def _is(emitter: ValueEmitter, e: E.Call) -> Any:
     return b.fcmp_ordered("==" if e.op == "isinf" else "<", size, infinity)
 
 
-def _bits(emitter: ValueEmitter, e: E.Call) -> Any:
+def _bits(emitter: Emitter, e: E.Call) -> Any:
     """Shifts and bitwise operations of integers."""
     b = emitter.builder
     if e.op == "bitwise_not":
@@ -135,7 +133,7 @@ def _bits(emitter: ValueEmitter, e: E.Call) -> Any:
     return table[e.op](x, y) if e.op in table else _shift(emitter, e, x, y)
 
 
-def _shift(emitter: ValueEmitter, e: E.Call, x: Any, y: Any) -> Any:
+def _shift(emitter: Emitter, e: E.Call, x: Any, y: Any) -> Any:
     """Shifts; by as many bits as there are, or more (or less than 0), all bits leave, as in NumPy."""
     b, width = emitter.builder, element_of(x.type).width
     keeps_sign = e.op == "shift_right" and e.dtype.startswith("int")
@@ -149,13 +147,13 @@ def _shift(emitter: ValueEmitter, e: E.Call, x: Any, y: Any) -> Any:
     return b.select(inside, shift(x, b.select(inside, y, constant(y.type, 0))), constant(x.type, 0))
 
 
-def _reinterpret(emitter: ValueEmitter, e: E.Call) -> Any:
+def _reinterpret(emitter: Emitter, e: E.Call) -> Any:
     """The bits of a value as another type of the same size."""
     x = emitter.value(e.args[0])
     return emitter.builder.bitcast(x, value_type(e.dtype, lanes_of(x)))
 
 
-def _round_bfloat16(emitter: ValueEmitter, e: E.Call) -> Any:
+def _round_bfloat16(emitter: Emitter, e: E.Call) -> Any:
     """A float32 to the 16 bits of the nearest bfloat16, of two the even one, as a uint32; a NaN stays one."""
     b, x = emitter.builder, emitter.value(e.args[0])
     bits = b.bitcast(x, value_type("uint32", lanes_of(x)))

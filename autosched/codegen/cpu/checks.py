@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
+from autosched.codegen.cpu.emitter import Emitter, Guard
 from autosched.codegen.cpu.text import show
 from autosched.codegen.cpu.types import I64, call_intrinsic, constant, lanes_of, splat, suffix
 from autosched.codegen.lower.phases import LoweredPhase
@@ -29,21 +30,8 @@ from autosched.tir.functor import free_vars, loads
 from autosched.tir.simplify import form_key
 from autosched.tir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt, While
 
-if TYPE_CHECKING:
-    from autosched.codegen.cpu.memory import MemoryEmitter
-    from autosched.codegen.cpu.tile import TileEmitter
-    from autosched.codegen.cpu.values import ValueEmitter
-
 WORD_BYTES = 8
 SELDOM = (1, 1 << 20)  # branch weights: a check that fails, and one that holds
-
-
-@dataclass(frozen=True, slots=True)
-class Guard:
-    """A dimension of an access that is seen to be in range while the kernel runs."""
-
-    axis: int
-    check: Check
 
 
 @dataclass(slots=True)
@@ -116,7 +104,7 @@ def check_of(call: E.Call) -> Check:
     return Check(what.value, as_int(call.args[1]), as_int(call.args[2]))
 
 
-def emit_guards(emitter: MemoryEmitter, indices: Indices) -> None:
+def emit_guards(emitter: Emitter, indices: Indices) -> None:
     """Leave the tile, and report it, where an access would leave its buffer."""
     for guard in emitter.guards[id(indices)][1]:
         at = emitter.index(indices[guard.axis])
@@ -129,7 +117,7 @@ def emit_guards(emitter: MemoryEmitter, indices: Indices) -> None:
         report(emitter, bad, value, emitter.checks[guard.check])
 
 
-def emit_check_index(emitter: ValueEmitter, call: E.Call) -> Any:
+def emit_check_index(emitter: Emitter, call: E.Call) -> Any:
     """The position, from the front; 0 where it is out of range, which is reported."""
     check, b = check_of(call), emitter.builder
     key = _key(emitter, call)
@@ -147,7 +135,7 @@ def emit_check_index(emitter: ValueEmitter, call: E.Call) -> Any:
     return safe if key is None else emitter.remember(key, safe)
 
 
-def _key(emitter: ValueEmitter, call: E.Call) -> Any:
+def _key(emitter: Emitter, call: E.Call) -> Any:
     """What a check is remembered by; None where something that it reads may change."""
     if not all(emitter.places[load.buffer].read_only for load in loads(call)):
         return None
@@ -160,7 +148,7 @@ def _key(emitter: ValueEmitter, call: E.Call) -> Any:
     return key if emitter.lanes == 1 and emitter.mask is None else (*key, emitter.lanes, emitter.mask_key())
 
 
-def hoist_checks(emitter: TileEmitter, loop: For) -> None:
+def hoist_checks(emitter: Emitter, loop: For) -> None:
     """Emit the checks before a loop that all of its iterations share, so that they run once."""
     if not emitter.checks or emitter.lanes != 1:
         return
@@ -187,7 +175,7 @@ def _always_checked(stmt: Any, bound: frozenset[Var] = frozenset()) -> Iterator[
             yield from _always_checked(child, bound)
 
 
-def report(emitter: MemoryEmitter, bad: Any, value: Any, number: int, index: Any = None) -> Any:
+def report(emitter: Emitter, bad: Any, value: Any, number: int, index: Any = None) -> Any:
     """Note a value that is out of range in a lane that takes part.
 
     index    what is used where all is well; gives it with 0 in the lanes that are out of range

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
+from autosched.codegen.cpu.emitter import Emitter
 from autosched.codegen.cpu.types import I32
 from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
@@ -16,14 +17,11 @@ from autosched.tir.functor import free_vars
 from autosched.tir.simplify import form_key
 from autosched.tir.stmt import BufferStore, For, LoopKind
 
-if TYPE_CHECKING:
-    from autosched.codegen.cpu.tile import TileEmitter
-
 _OPS = (E.Add, E.Mul, E.Max, E.Min)
 _LEAST = 4  # elements that are worth vectors
 
 
-def lane_reduction(emitter: TileEmitter, loop: For) -> BufferLoad | None:
+def lane_reduction(emitter: Emitter, loop: For) -> BufferLoad | None:
     """What a loop reduces into one element, where it is a row of a local buffer in whole vectors; else None."""
     body, count = loop.body, const_int(loop.extent)
     if loop.kind not in (LoopKind.SERIAL, LoopKind.UNROLLED) or emitter.lanes != 1 or not isinstance(body, BufferStore):
@@ -53,12 +51,12 @@ def lane_reduction(emitter: TileEmitter, loop: For) -> BufferLoad | None:
     return part if isinstance(at, Affine) and at.lane == 1 else None
 
 
-def _lanes(emitter: TileEmitter, part: BufferLoad, count: int) -> int:
+def _lanes(emitter: Emitter, part: BufferLoad, count: int) -> int:
     widest = emitter.isa.lanes(part.buffer.dtype)
     return widest if count >= widest else count & -count
 
 
-def emit_lane_reduction(emitter: TileEmitter, loop: For, part: BufferLoad) -> None:
+def emit_lane_reduction(emitter: Emitter, loop: For, part: BufferLoad) -> None:
     """Vectors combined pairwise, then halves of the last vector, then the element that was there before."""
     assert isinstance(loop.body, BufferStore), "lane_reduction looked"
     assert isinstance(loop.body.value, E.BinaryOp), "lane_reduction looked"
@@ -90,7 +88,7 @@ def emit_lane_reduction(emitter: TileEmitter, loop: For, part: BufferLoad) -> No
     emitter.store(loop.body.buffer, combine(emitter, kind, before, total), loop.body.indices)
 
 
-def combine(emitter: TileEmitter, kind: type[Any], x: Any, y: Any) -> Any:
+def combine(emitter: Emitter, kind: type[Any], x: Any, y: Any) -> Any:
     """One step of a reduction of floats: a number that is not one stays where it is the first operand."""
     b = emitter.builder
     if kind is E.Add:

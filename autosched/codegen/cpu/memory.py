@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
-from autosched.codegen.cpu.checks import Guard, emit_guards
-from autosched.codegen.cpu.index import Index, IndexEmitter, strides_of
+from autosched.codegen.cpu.checks import emit_guards
+from autosched.codegen.cpu.emitter import Emitter, Place
+from autosched.codegen.cpu.index import Index, strides_of
 from autosched.codegen.cpu.types import (
     I8,
     I32,
@@ -27,22 +27,11 @@ from autosched.codegen.cpu.types import (
     value_type,
 )  # fmt: skip
 from autosched.ir.node import walk
-from autosched.runtime.kernel import Check
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import FloorDiv, FloorMod, PrimExpr, Var, add, cast, const, const_int, mul
 from autosched.tir.stmt import Allocate
 
 ZERO_BYTES = 256  # of the constant that is read in place of padding: more than any vector has
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a buffer is: a pointer to its first element, its strides in elements, whether it is the tile's own."""
-
-    pointer: Any
-    strides: tuple[int, ...]
-    is_local: bool
-    read_only: bool
 
 
 @dataclass(slots=True)
@@ -61,22 +50,16 @@ class LaneUse:
         return any(a < d and c < b for a, b in self.left_out for c, d in self.used)
 
 
-class MemoryEmitter(IndexEmitter):
+class MemoryEmitter(Emitter):
     """Adds memory to the index arithmetic.
 
     unmasked  local buffers whose vectors may be stored whole, because nobody uses the lanes that a mask leaves out
     """
 
-    places: dict[Buffer, Place]
     entry: Any  # a builder at the end of the entry block's allocations
     slots: dict[int, tuple[Allocate, Place]]  # by the statement, which is kept so that its id stays its own
     lane_use: dict[Buffer, LaneUse]
     unmasked: frozenset[Buffer]
-    status: Any  # a pointer to the words of the kernel's checks, where the tile has some
-    checks: Mapping[Check, int]  # their numbers
-    guards: Mapping[
-        int, tuple[tuple[PrimExpr, ...], tuple[Guard, ...]]
-    ]  # accesses to check, by the id of their indices
     flat: dict[Any, PrimExpr]
     divided: dict[int, tuple[Any, list[Var] | None]]  # the variables of indices that are worth flattening
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autosched.codegen.cpu.affine import Affine
+from autosched.codegen.cpu.emitter import Emitter
 from autosched.codegen.cpu.types import item_bytes
 from autosched.ir.node import walk
 from autosched.tir import expr as E
@@ -13,15 +14,12 @@ from autosched.tir.expr import const_int
 from autosched.tir.functor import uses
 from autosched.tir.stmt import For, Stmt
 
-if TYPE_CHECKING:
-    from autosched.codegen.cpu.tile import TileEmitter
-
 _LINE_BYTES = 64
 _MOST_LINES = 16  # prefetched at once
 _MOST_OFFSETS = 4096
 
 
-def emit_prefetches(emitter: TileEmitter, loop: For, at: Affine) -> None:
+def emit_prefetches(emitter: Emitter, loop: For, at: Affine) -> None:
     """The annotation "prefetch": {buffer name: iterations ahead} of a loop, as code at the start of its body."""
     wanted = loop.annotations.get("prefetch")
     if not wanted:
@@ -34,7 +32,7 @@ def emit_prefetches(emitter: TileEmitter, loop: For, at: Affine) -> None:
     emitter.env[loop.loop_var] = at
 
 
-def _prefetch_lines(emitter: TileEmitter, load: BufferLoad, body: Stmt) -> None:
+def _prefetch_lines(emitter: Emitter, load: BufferLoad, body: Stmt) -> None:
     """The cache lines that one load touches over all inner loops of constant extent."""
     place = emitter.places.get(load.buffer)
     if place is None or place.is_local:

@@ -9,8 +9,9 @@ from typing import Any
 from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
-from autosched.codegen.cpu.checks import Guard, hoist_checks
+from autosched.codegen.cpu.checks import hoist_checks
 from autosched.codegen.cpu.cut import work
+from autosched.codegen.cpu.emitter import Guards
 from autosched.codegen.cpu.horizontal import emit_lane_reduction, lane_reduction
 from autosched.codegen.cpu.isa import Isa
 from autosched.codegen.cpu.math import FUNCTIONS
@@ -59,7 +60,7 @@ class Tile:
     analyzer: Analyzer
     no_alias: bool = True
     aliased: frozenset[int] = frozenset()  # positions of buffers that may be one of the others
-    guards: Mapping[int, tuple[tuple[PrimExpr, ...], tuple[Guard, ...]]] = field(default_factory=dict, kw_only=True)
+    guards: Guards = field(default_factory=dict, kw_only=True)
     checks: Mapping[Check, int] = field(
         default_factory=dict, kw_only=True
     )  # and their numbers; with some, one more argument

@@ -7,24 +7,22 @@ becomes 8 vectors of f(in), a transposition by shuffles, and 8 whole stores.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.checks import emit_guards
+from autosched.codegen.cpu.emitter import Emitter
 from autosched.codegen.cpu.types import I32, item_bytes, splat
 from autosched.tir.expr import const_int
 from autosched.tir.stmt import BufferStore, For, LoopKind
-
-if TYPE_CHECKING:
-    from autosched.codegen.cpu.tile import TileEmitter
 
 _ITEM_BYTES = 4
 _BLOCK = 4  # elements of 128 bits, within which unpacking works
 
 
-def square_lanes(emitter: TileEmitter, loop: For) -> int:
+def square_lanes(emitter: Emitter, loop: For) -> int:
     """Lanes of the squares in which an unrolled loop and the vectorised one in it can be turned; 0 where not."""
     inner = loop.body
     if loop.kind is not LoopKind.UNROLLED or emitter.lanes != 1 or not isinstance(inner, For):
@@ -45,7 +43,7 @@ def square_lanes(emitter: TileEmitter, loop: For) -> int:
     return lanes if along == 1 and across not in (None, 0, 1) else 0
 
 
-def _steps(emitter: TileEmitter, loop: For, inner: For, lanes: int) -> tuple[int | None, int | None]:
+def _steps(emitter: Emitter, loop: For, inner: For, lanes: int) -> tuple[int | None, int | None]:
     """How far the store moves per step of the vectorised and of the unrolled loop, where that is constant."""
     assert isinstance(inner.body, BufferStore), "the caller looked"
     place = emitter.places[inner.body.buffer]
@@ -60,7 +58,7 @@ def _steps(emitter: TileEmitter, loop: For, inner: For, lanes: int) -> tuple[int
     return found[0], found[1]
 
 
-def emit_squares(emitter: TileEmitter, loop: For, lanes: int) -> None:
+def emit_squares(emitter: Emitter, loop: For, lanes: int) -> None:
     """All squares of the two loops."""
     inner = loop.body
     assert isinstance(inner, For) and isinstance(inner.body, BufferStore), "square_lanes looked"

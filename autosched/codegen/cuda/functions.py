@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llvmlite import ir
 
+from autosched.codegen.cpu.emitter import Emitter
 from autosched.codegen.cpu.types import I32, call_intrinsic, constant, element_of, lanes_of, suffix
 from autosched.errors import CodegenError
-
-if TYPE_CHECKING:
-    from autosched.codegen.cuda.tile import DeviceEmitter
 
 _NVVM = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil"}
 _LIBDEVICE = {
@@ -25,7 +23,7 @@ _LIBDEVICE = {
 _THROUGH_DOUBLE = ("sin", "cos", "tan")
 
 
-def device_function(emitter: DeviceEmitter, op: str, args: list[Any]) -> Any:
+def device_function(emitter: Emitter, op: str, args: list[Any]) -> Any:
     """op(*args) of float32 or float64 values. Raises CodegenError for a function that is not known."""
     lanes = max(map(lanes_of, args))
     args = [a if lanes_of(a) == lanes else emitter.both(a, _like(args, lanes))[0] for a in args]
@@ -43,7 +41,7 @@ def _like(args: list[Any], lanes: int) -> Any:
     return next(a for a in args if lanes_of(a) == lanes)
 
 
-def _scalar(emitter: DeviceEmitter, op: str, args: list[Any]) -> Any:
+def _scalar(emitter: Emitter, op: str, args: list[Any]) -> Any:
     b, kind = emitter.builder, args[0].type
     if isinstance(kind, ir.IntType):
         raise CodegenError(f"'{op}' of integers", hint="cast the argument to float32")
@@ -62,7 +60,7 @@ def _scalar(emitter: DeviceEmitter, op: str, args: list[Any]) -> Any:
     raise CodegenError(f"no CUDA code for the function '{op}'")
 
 
-def _sigmoid(emitter: DeviceEmitter, x: Any) -> Any:
+def _sigmoid(emitter: Emitter, x: Any) -> Any:
     """1 / (1 + exp(-x)) of -|x|, so that small results are not lost in an overflow."""
     b, one = emitter.builder, constant(x.type, 1.0)
     power = _scalar(emitter, "exp", [b.fneg(_scalar(emitter, "fabs", [x]))])

@@ -15,9 +15,9 @@ from typing import Any
 from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
-from autosched.codegen.cpu.index import Index
+from autosched.codegen.cpu.emitter import Place
+from autosched.codegen.cpu.index import Index, strides_of
 from autosched.codegen.cpu.isa import Isa
-from autosched.codegen.cpu.memory import Place, strides_of
 from autosched.codegen.cpu.tile import Tile, TileEmitter
 from autosched.codegen.cpu.types import (
     BYTES,

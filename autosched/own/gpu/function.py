@@ -19,7 +19,7 @@ from autosched.own.gpu.values import host_copies, numba_types, stand_in
 from autosched.own.specialise import read_source
 from autosched.own.transfer import pack_function, place_of
 from autosched.own.workload import describe
-from autosched.runtime.cuda.driver import driver_of, first_capability, is_replaced
+from autosched.runtime.cuda.devices import driver_of, first_capability, is_replaced
 from autosched.space import Config, ConfigSpace
 from autosched.target import Target
 from autosched.target.gpus import usual_arch

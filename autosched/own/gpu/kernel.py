@@ -20,7 +20,8 @@ from autosched.own.gpu.values import Placed, flatten, numba_types
 from autosched.own.jit import Parts
 from autosched.own.specialise import specialise, specialise_text
 from autosched.own.transfer import SentFunction
-from autosched.runtime.cuda.driver import Driver, driver_of
+from autosched.runtime.cuda.devices import driver_of
+from autosched.runtime.cuda.driver import Driver
 from autosched.runtime.cuda.kernel import Launch
 from autosched.space import Config
 from autosched.target import Target

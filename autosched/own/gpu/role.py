@@ -12,7 +12,7 @@ from autosched.own.gpu.kernel import GpuCall, SentKernel
 from autosched.own.gpu.values import Placed
 from autosched.own.memory import Memory
 from autosched.own.role import OwnRole
-from autosched.runtime.cuda.driver import driver_of
+from autosched.runtime.cuda.devices import driver_of
 from autosched.task import Status
 from autosched.tuner.measure.base import CandidateError, MeasureOptions
 from autosched.tuner.measure.device import CALLS_PER_GRAPH, Guarded

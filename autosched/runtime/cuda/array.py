@@ -9,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
-from autosched.runtime.array import NDArray, as_numpy
-from autosched.runtime.cuda.driver import Driver, Memory, driver_of
+from autosched.runtime.array import NDArray, array, as_numpy
+from autosched.runtime.cuda.devices import driver_of
+from autosched.runtime.cuda.driver import Driver, Memory
 from autosched.runtime.device import Device
+from autosched.runtime.dlpack import take_capsule, to_capsule
 
 
 class DeviceArray(NDArray):
@@ -101,8 +103,6 @@ class DeviceArray(NDArray):
         return f"<autosched.NDArray shape={self.shape}, {self.device}>\n{self.numpy()!r}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from autosched.runtime.array import array
-
         return array, (self.numpy(), self.device)
 
     # Other libraries
@@ -119,10 +119,20 @@ class DeviceArray(NDArray):
             "stream": self.driver.stream_handle(),
         }
 
-    def __dlpack__(self, **options: Any) -> Any:
-        from autosched.runtime.cuda.dlpack import to_capsule
+    def __dlpack__(  # type: ignore[override]
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+    ) -> Any:
+        """A DLPack capsule that shares the memory.
 
-        return to_capsule(self, **options)
+        stream   the consumer's, which has to wait for our work: -1 says that it does so itself
+        Raises   InvalidValueError where another device or a copy is asked for.
+        """
+        del max_version  # the unversioned form is what every version reads
+        if copy or (dl_device is not None and tuple(map(int, dl_device)) != self.__dlpack_device__()):
+            raise InvalidValueError("an array on a device is shared where it lies", hint="copy it with copyto first")
+        if stream != -1 and (stream or 1) != self.driver.stream_handle():
+            self.driver.synchronize()  # the consumer's is another stream than the one that our work is on
+        return to_capsule(self, self.device)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.device.device_type, self.device.device_id
@@ -140,6 +150,14 @@ def empty_on(device: Device, shape: tuple[int, ...], dtype: str | np.dtype[Any])
     kind = np.dtype(dtype)
     memory = driver_of(device.device_id).allocate(math.prod(shape) * kind.itemsize)
     return DeviceArray(memory, shape, str(kind), device)
+
+
+def from_dlpack(source: Any) -> DeviceArray:
+    """Wrap another library's array, or a capsule; both share the memory. See `take_capsule` for what it raises."""
+    if type(source).__name__ != "PyCapsule":  # what shares memory with us has to have written it on our stream by then
+        driver = driver_of(int(source.__dlpack_device__()[1]))
+        source = source.__dlpack__(stream=driver.stream_handle())
+    return DeviceArray(*take_capsule(source))
 
 
 def from_interface(source: Any, device: Device) -> DeviceArray:

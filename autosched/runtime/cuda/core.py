@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import DeviceError, InvalidTypeError
-from autosched.runtime.cuda.driver import Memory, Region, image_for
-from autosched.runtime.cuda.kernel import CudaKernel, Launch
+from autosched.runtime.cuda.driver import Memory, Region
+from autosched.runtime.cuda.kernel import CudaKernel, Launch, image_for
 from autosched.target.cuda_host import cuda_device_count, has_cuda_driver
 
 STATIC_SHARED = 49152  # more dynamic shared memory than this has to be allowed for each entry

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 import shutil
 import subprocess
 import tempfile
@@ -229,3 +230,42 @@ def archs_of(images: Iterable[str], target: str, has_ptx: bool) -> tuple[str, ..
 def _extents(extents: Any) -> Extents:
     x, y, z = extents
     return int(x), int(y), int(z)
+
+
+_CUBIN, _PTX = re.compile(r"sm_(\d+)(\d)([af]?)"), re.compile(r"compute_(\d+)(\d)([af]?)")
+
+
+def choose_image(images: Mapping[str, bytes], capability: tuple[int, int]) -> str | None:
+    """The best of a kernel's images for a device: machine code of its own, of its family, then the newest PTX.
+
+    Machine code runs on later chips of the same major number; with the suffix "a" on its own chip alone, with "f" on
+    its family. None where nothing runs.
+    """
+    major, minor = capability
+    ranked: list[tuple[tuple[int, int, int], str]] = []
+    for arch in images:
+        if found := _CUBIN.fullmatch(arch):
+            its, suffix = (int(found[1]), int(found[2])), found[3]
+            if its == capability or (its[0] == major and its[1] < minor and suffix != "a"):
+                ranked.append(((2, its[1], 1 if suffix else 0), arch))
+        elif (found := _PTX.fullmatch(arch)) and (int(found[1]), int(found[2])) <= capability:
+            its, suffix = (int(found[1]), int(found[2])), found[3]
+            if not suffix or its == capability:
+                ranked.append(((1, its[0] * 10 + its[1], 1 if suffix else 0), arch))
+    return max(ranked)[1] if ranked else None
+
+
+def image_for(kernel: CudaKernel, device: str, capability: tuple[int, int]) -> tuple[str, bytes]:
+    """(architecture, image) of a kernel for a device.
+
+    Raises DeviceError naming what the kernel was built for.
+    """
+    chosen = choose_image(dict.fromkeys(kernel.archs, b""), capability)
+    if chosen is None:
+        here = f"sm_{capability[0]}{capability[1]}"
+        raise DeviceError(
+            f"kernel '{kernel.name}' was built for {', '.join(kernel.archs) or 'nothing'}, "
+            f"and {device} has compute capability {capability[0]}.{capability[1]}",
+            hint=f"build it for the target 'cuda -arch={here}'",
+        )
+    return chosen, kernel.images[chosen] if chosen in kernel.images else kernel.ptx.encode()

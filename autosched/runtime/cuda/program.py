@@ -17,7 +17,7 @@ import numpy as np
 from autosched.errors import ArtifactError, InvalidTypeError, InvalidValueError
 from autosched.runtime.array import NDArray
 from autosched.runtime.cuda.array import DeviceArray, empty_on
-from autosched.runtime.cuda.driver import driver_of
+from autosched.runtime.cuda.devices import driver_of
 from autosched.runtime.cuda.kernel import CudaKernel, Launch
 from autosched.runtime.device import Device
 from autosched.runtime.graph import NOP, Graph

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import DeviceError
-from autosched.runtime.cuda.driver import Driver, Memory, driver_of
+from autosched.runtime.cuda.devices import driver_of
+from autosched.runtime.cuda.driver import Driver, Memory
 from autosched.runtime.cuda.kernel import CudaKernel
 from autosched.runtime.cuda.program import as_cuda
 from autosched.runtime.kernel import ArgSpec

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autosched.own.gpu.role import GpuRole
-from autosched.runtime.cuda.driver import use_driver
+from autosched.runtime.cuda.devices import use_driver
 
 ROLE = f"{__name__}:EmulatedGpuRole"
 

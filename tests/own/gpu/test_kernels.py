@@ -11,7 +11,7 @@ import pytest
 
 import autosched
 from autosched.errors import CodegenError, DeviceError, InvalidValueError, UsageError
-from autosched.runtime.cuda.driver import use_driver
+from autosched.runtime.cuda.devices import use_driver
 from autosched.runtime.device import Device
 from autosched.task import Status
 

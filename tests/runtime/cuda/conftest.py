@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from autosched.runtime.cuda.driver import use_driver
+from autosched.runtime.cuda.devices import use_driver
 
 
 @pytest.fixture

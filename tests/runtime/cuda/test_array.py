@@ -11,7 +11,7 @@ import pytest
 from autosched.errors import DeviceError, InvalidTypeError, InvalidValueError, ShapeError, TVMError
 from autosched.runtime import array, cpu, cuda, empty, from_dlpack
 from autosched.runtime.cuda.array import DeviceArray, from_interface
-from autosched.runtime.cuda.driver import driver_of
+from autosched.runtime.cuda.devices import driver_of
 
 pytestmark = pytest.mark.usefixtures("emulated")
 X = np.arange(12, dtype="float32").reshape(3, 4)

@@ -9,7 +9,7 @@ import autosched
 from autosched import te
 from autosched.errors import DeviceError
 from autosched.runtime import array, cuda, from_dlpack
-from autosched.runtime.cuda.driver import driver_of
+from autosched.runtime.cuda.devices import driver_of
 from autosched.target.cuda_host import has_cuda_driver
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not has_cuda_driver(), reason="needs a CUDA device")]

@@ -7,7 +7,8 @@ import pytest
 from autosched.errors import DeviceError
 from autosched.runtime import cuda, empty
 from autosched.runtime.cuda.core import CoreDriver
-from autosched.runtime.cuda.driver import choose_image, driver_of, image_for
+from autosched.runtime.cuda.devices import driver_of
+from autosched.runtime.cuda.kernel import choose_image, image_for
 from autosched.runtime.kernel import pack_text
 from autosched.target import Target
 from autosched.target.cuda_host import has_cuda_driver

@@ -13,7 +13,7 @@ import autosched
 from autosched import te
 from autosched.errors import ArtifactError, DeviceError, InvalidTypeError, TVMError
 from autosched.runtime import Executable, array, cpu, cuda
-from autosched.runtime.cuda.driver import use_driver
+from autosched.runtime.cuda.devices import use_driver
 from autosched.runtime.variants import Variants
 from autosched.script import from_source
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autosched.runtime.cuda.driver import use_driver
+from autosched.runtime.cuda.devices import use_driver
 from autosched.tuner.measure.run_role import RunRole
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from autosched import te
 from autosched.errors import DeviceError
-from autosched.runtime.cuda.driver import use_driver
+from autosched.runtime.cuda.devices import use_driver
 from autosched.target import Target
 from autosched.task import Status
 from autosched.tir import PrimFunc
@@ -122,7 +122,7 @@ def test_results_that_nobody_wrote_are_none(kernels: dict[str, Any]) -> None:
 
 
 def test_guards() -> None:
-    from autosched.runtime.cuda.driver import driver_of
+    from autosched.runtime.cuda.devices import driver_of
 
     memory = Guarded(driver_of(0), 40)
     assert memory.guards_hold() and np.isnan(memory.read((10,), "float32")).all()

@@ -22,8 +22,8 @@ from autosched.codegen.cuda.build import NEXT_MODULE
 from autosched.codegen.cuda.emulate.kernel import KERNEL_CHECKS
 from autosched.codegen.cuda.emulate.launch import Checks, Order, run_launch
 from autosched.errors import DeviceError
-from autosched.runtime.cuda.driver import Region, image_for
-from autosched.runtime.cuda.kernel import CudaKernel, Launch
+from autosched.runtime.cuda.driver import Region
+from autosched.runtime.cuda.kernel import CudaKernel, Launch, image_for
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 _ALIGNMENT = 256  # as the driver's allocations have

@@ -13,7 +13,7 @@ from autosched.codegen.cuda.emulate import EmulationError, EmulatorDriver, Trace
 from autosched.errors import DeviceError, InvalidValueError
 from autosched.frontend import nn
 from autosched.ir import IRModule
-from autosched.runtime.cuda.driver import use_driver
+from autosched.runtime.cuda.devices import use_driver
 from autosched.runtime.graph_module import GraphModule
 from autosched.target import Target
 from autosched.te import create_prim_func

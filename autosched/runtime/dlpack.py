@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import InvalidTypeError, InvalidValueError
-from autosched.runtime.cuda.array import DeviceArray
 from autosched.runtime.device import CUDA, Device
 
 _NAME, _USED = b"dltensor", b"used_dltensor"
@@ -76,25 +75,14 @@ def _destroy_now(capsule: int) -> None:
 _give_back, _destroy = _Deleter(_give_back_now), _Destructor(_destroy_now)
 
 
-def to_capsule(
-    array: DeviceArray, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
-) -> Any:
-    """A DLPack capsule that shares an array's memory.
-
-    stream   the consumer's, which has to wait for our work: -1 says that it does so itself
-    Raises   InvalidValueError where another device or a copy is asked for.
-    """
-    del max_version  # the unversioned form is what every version reads
-    if copy or (dl_device is not None and tuple(map(int, dl_device)) != array.__dlpack_device__()):
-        raise InvalidValueError("an array on a device is shared where it lies", hint="copy it with copyto first")
-    if stream != -1 and (stream or 1) != array.driver.stream_handle():
-        array.driver.synchronize()  # the consumer's is another stream than the one that our work is on
+def to_capsule(array: Any, device: Device) -> Any:
+    """A DLPack capsule that shares the memory of an array on a GPU: of its `address`, `shape` and `dtype`."""
     kind = np.dtype(array.dtype)
     shape = (ctypes.c_int64 * max(array.ndim, 1))(*array.shape)
     managed = _Managed()
     managed.tensor = _DLTensor(
         data=array.address,
-        device=_DLDevice(CUDA, array.device.device_id),
+        device=_DLDevice(device.device_type, device.device_id),
         ndim=array.ndim,
         dtype=_DLDataType(_CODES[kind.kind], kind.itemsize * 8, 1),
         shape=ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64)),
@@ -106,7 +94,7 @@ def to_capsule(
     return _new(ctypes.addressof(managed), _NAME, _destroy)
 
 
-class _Taken:
+class Taken:
     """Another library's tensor, given back to it when nothing holds it any more."""
 
     def __init__(self, managed: Any, address: int, size_bytes: int):
@@ -117,7 +105,7 @@ class _Taken:
             self._managed.contents.deleter(self._managed)
 
 
-def device_type(capsule: Any) -> int:
+def device_type_of(capsule: Any) -> int:
     """DLPack's code of the device that an unused capsule's memory is on; 0 for anything else."""
     if not _is_valid(id(capsule), _NAME):
         return 0
@@ -125,8 +113,8 @@ def device_type(capsule: Any) -> int:
     return int(managed.contents.tensor.device.device_type)
 
 
-def from_capsule(capsule: Any) -> DeviceArray:
-    """Wrap a capsule of device memory; both share it, and the capsule is used up.
+def take_capsule(capsule: Any) -> tuple[Taken, tuple[int, ...], str, Device]:
+    """Take over a capsule of CUDA memory, which is used up; gives what owns the memory, shape, dtype and device.
 
     Raises InvalidTypeError for what is no unused capsule, InvalidValueError for what is not row-major or not on CUDA.
     """
@@ -146,8 +134,8 @@ def from_capsule(capsule: Any) -> DeviceArray:
         raise InvalidValueError("from_dlpack needs a row-major array", hint="copy it to a contiguous one first")
     _rename(capsule, _USED)
     size_bytes = math.prod(shape) * dtype.itemsize
-    memory = _Taken(managed, (tensor.data or 0) + int(tensor.byte_offset), size_bytes)
-    return DeviceArray(memory, shape, str(dtype), Device(CUDA, tensor.device.device_id))
+    memory = Taken(managed, (tensor.data or 0) + int(tensor.byte_offset), size_bytes)
+    return memory, shape, str(dtype), Device(CUDA, tensor.device.device_id)
 
 
 def _is_row_major(shape: tuple[int, ...], strides: list[int]) -> bool:

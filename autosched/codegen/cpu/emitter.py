@@ -1,0 +1,83 @@
+"""`Emitter`: what the parts of a tile's emitter use of each other, so that each part is a file that knows no other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from autosched.codegen.cpu.affine import Affine
+from autosched.codegen.cpu.index import Index, IndexEmitter
+from autosched.runtime.kernel import Check
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import PrimExpr
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a buffer is: a pointer to its first element, its strides in elements, whether it is the tile's own."""
+
+    pointer: Any
+    strides: tuple[int, ...]
+    is_local: bool
+    read_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A dimension of an access that is seen to be in range while the kernel runs."""
+
+    axis: int
+    check: Check
+
+
+Guards = Mapping[int, tuple[tuple[PrimExpr, ...], tuple[Guard, ...]]]  # by the id of an access's indices
+
+
+class Emitter(IndexEmitter):
+    """Index arithmetic, and the memory and values that `MemoryEmitter` and `ValueEmitter` implement."""
+
+    places: dict[Buffer, Place]
+    status: Any  # a pointer to the words of the kernel's checks, where the tile has some
+    checks: Mapping[Check, int]  # their numbers
+    guards: Guards  # accesses to check
+
+    def mask_key(self) -> Any:
+        """What a value under the present mask is remembered by."""
+        raise NotImplementedError
+
+    def any_lane(self) -> Any:
+        """Whether a lane takes part: an address may be valid only then."""
+        raise NotImplementedError
+
+    def offset(self, place: Place, indices: tuple[PrimExpr, ...]) -> Index:
+        """The distance in elements from the buffer's start."""
+        raise NotImplementedError
+
+    def store(self, buffer: Buffer, value: Any, indices: tuple[PrimExpr, ...]) -> None:
+        """Store the element, or one per lane."""
+        raise NotImplementedError
+
+    def store_row(self, buffer: Buffer, value: Any, at: Affine, align: int) -> None:
+        """Store a vector whose elements lie next to each other."""
+        raise NotImplementedError
+
+    def prefetch(self, place: Place, at: Affine) -> None:
+        """Ask for the cache line of an element, for reading, in all levels."""
+        raise NotImplementedError
+
+    def apply(self, op: str, args: list[Any]) -> Any:
+        """A function of LLVM values of one float type."""
+        raise NotImplementedError
+
+    def both(self, a: Any, b: Any) -> tuple[Any, Any]:
+        """Two values with equal lanes."""
+        raise NotImplementedError
+
+    def fused(self, a: Any, b: Any, c: Any) -> Any:
+        """a * b + c, rounded once where the CPU can."""
+        raise NotImplementedError
+
+    def cast(self, x: Any, source: str, target: str) -> Any:
+        """A value of one dtype as another."""
+        raise NotImplementedError
