@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 
 import click
 
+from autosched.errors import UsageError
 from autosched.version import __version__
 
 # name -> one line for `autosched --help`, so that listing the commands loads none of them
@@ -33,6 +35,8 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
+            if near := difflib.get_close_matches(cmd_name, COMMANDS, n=1):
+                raise UsageError(f"no command '{cmd_name}'", hint=f"did you mean '{near[0]}'?")
             return None
         command = importlib.import_module(f"autosched.cli.{cmd_name}").command
         assert isinstance(command, click.Command)

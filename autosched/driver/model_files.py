@@ -11,7 +11,7 @@ from typing import Any
 
 from autosched.driver.models import as_module
 from autosched.errors import AutoschedError, ScriptError, ShapeError, UsageError
-from autosched.frontend.model_name import is_object_name
+from autosched.frontend.model_name import is_object_name, object_name
 from autosched.ir import IRModule, walk
 from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import Function, Var
@@ -88,11 +88,11 @@ def read_script(path: Path) -> Any:
 
 
 def load_object(name: str) -> Any:
-    """The object that "package.module:object" names; the working folder is searched as Python does for scripts.
+    """The object that "package.module:object" or "file.py:object" names; the working folder is searched, too.
 
     Raises UsageError where there is none, or where importing its module fails.
     """
-    module_name, _, path = name.partition(":")
+    module_name, _, path = object_name(name).partition(":")
     with _working_folder():
         try:
             found: Any = importlib.import_module(module_name)

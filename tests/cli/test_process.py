@@ -163,3 +163,8 @@ def test_what_errors_and_logs_quote_steers_no_terminal(
     set_up_logging(0, "")
     logging.getLogger("autosched").warning("file %s", "x\x1b[31m")
     assert "file x\\x1b[31m" in capsys.readouterr().err
+
+
+def test_a_mistyped_command_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bild", "m.onnx"]) == 2
+    assert capsys.readouterr().err == "autosched: error: no command 'bild'; did you mean 'build'?\n"
