@@ -20,5 +20,10 @@ from autosched.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor, Ten
 from autosched.tir.expr import (
     all_of as all, any_of as any, const, floordiv, floormod, if_then_else, indexdiv, indexmod, truncdiv, truncmod,
 )  # fmt: skip
+from autosched.tir.index_map import IndexMap
+
+AXIS_SEPARATOR = (
+    IndexMap.AXIS_SEPARATOR
+)  # between indices of Stage.transform_layout: dimensions are not flattened across it
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -102,7 +102,7 @@ class Schedule:
         (stage,) = stages
         if not isinstance(stage.op, ComputeOp):
             raise InvalidValueError(f"cache_write: '{stage.op.name}' is an input")
-        if stage.relations:
+        if stage.relations or stage.layout:
             raise InvalidValueError(f"cache_write of '{stage.op.name}' comes before its axes are split or reordered")
         if len(tensors) != stage.op.num_outputs:
             raise InvalidValueError(f"cache_write takes all {stage.op.num_outputs} outputs of '{stage.op.name}'")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from autosched.errors import InvalidTypeError, InvalidValueError, ScheduleError, refuse
-from autosched.te.tensor import ComputeOp, Operation, Tensor
+from autosched.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from autosched.tir import expr as E
 from autosched.tir.axis import REDUCE, SPATIAL, IterVar, Range
 from autosched.tir.expr import PrimExpr, Var
+from autosched.tir.index_map import IndexMap
 from autosched.tir.simplify import Analyzer
 
 
@@ -90,12 +91,18 @@ class Stage:
         self.scope = "global"
         self.storage: list[tuple[IterVar, int, int]] = []
         self.intrins: list[tuple[IterVar, Any]] = []
+        self.layout: Callable[..., Any] | None = None  # from the result's indices to those that it is stored by
 
     @property
     def is_changed(self) -> bool:
         """Whether anything was asked for."""
         wishes = self.relations or self.kinds or self.binds or self.notes or self.storage or self.intrins
-        return bool(wishes) or self.placement[0] != "root" or self.op is not self.origin_op or self.scope != "global"
+        return (
+            bool(wishes or self.layout)
+            or self.placement[0] != "root"
+            or self.op is not self.origin_op
+            or self.scope != "global"
+        )
 
     def __repr__(self) -> str:
         return f"stage({self.op.name}, {', '.join(iv.var.name for iv in self.leaf_iter_vars)})"
@@ -278,6 +285,41 @@ class Stage:
     def storage_align(self, axis: IterVar, factor: int, offset: int) -> None:
         """Align the stride of an axis of the result."""
         self.storage.append((axis, int(factor), int(offset)))
+
+    def transform_layout(self, mapping_function: Callable[..., Any]) -> list[IterVar]:
+        """Store the result by other indices, and compute it in their order; gives the axes of the new loops.
+
+            s[B].transform_layout(lambda i, j: [i, j // 4, j % 4])   # stores B[i, j // 4, j % 4]
+
+        An input changes its layout alone and gives no axes. Arguments are given in the new layout. The mapping is a
+        bijection of the shape; `te.AXIS_SEPARATOR` may stand between its indices.
+        Raises ScheduleError where axes were split, fused or reordered before, or the mapping is no bijection.
+        """
+        where = f"stage {self.op.name}"
+        if not isinstance(self.op, ComputeOp | PlaceholderOp):
+            raise ScheduleError("transform_layout: only inputs and computes have layouts", where=where)
+        if self.layout is not None or len(self.leaf_iter_vars) != len(self.iter_vars) or self.relations:
+            raise ScheduleError("transform_layout comes before axes are split, fused, reordered or mapped", where=where)
+        shape = self.op.output(0).shape
+        dtype = shape[0].dtype if shape else "int32"
+        mapping, _ = IndexMap.from_func_with_separators(mapping_function, len(shape), dtype)
+        if mapping.ndim != len(shape):
+            raise ScheduleError(
+                f"transform_layout: {mapping} takes {mapping.ndim} indices of {len(shape)}", where=where
+            )
+        try:
+            mapping.inverse(shape)
+            extents = mapping.map_shape(shape)
+        except InvalidValueError as error:
+            raise ScheduleError(f"transform_layout: {error.message}", where=where, hint=error.hint) from None
+        self.layout = mapping_function
+        if isinstance(self.op, PlaceholderOp):
+            return []
+        new = [_axis(f"axis{i}", extent, SPATIAL) for i, extent in enumerate(extents)]
+        self.iter_vars = (*new, *self.op.reduce_axis)
+        self.leaf_iter_vars = list(self.iter_vars)
+        self.all_iter_vars += new
+        return new
 
     def double_buffer(self) -> None:
         """Note that the result may be held twice, so that filling one half overlaps with reading the other."""

@@ -48,6 +48,10 @@ def to_prim_func(
         if stage.placement[0] == "inline":
             loops.sch.compute_inline(loops.blocks[stage.op])
     kept = [stage for stage in stages if stage.placement[0] != "inline"]
+    names = {tensor.op: buffer.name for tensor, buffer in zip(interface, func.buffers, strict=True)}
+    for stage in schedule.stages:
+        if stage.layout is not None and stage.placement[0] != "inline":
+            loops.transform(stage, names)
     for stage in reversed(kept):
         loops.place(stage)
     for stage in kept:
@@ -148,6 +152,30 @@ class _Loops:
             )
 
         return rewrite(body, step)
+
+    def transform(self, stage: Stage, names: Mapping[Operation, str]) -> None:
+        """Change the layout of a stage's buffers, and let its block iterate over their new indices.
+
+        names  of the inputs' buffers
+        """
+        assert stage.layout is not None, "the caller looked"
+        mapping = stage.layout
+        if stage.op in self.blocks:
+            block, ndim = self.blocks[stage.op], len(stage.op.output(0).shape)
+            for index in range(stage.op.num_outputs):
+                self.sch.transform_layout(block, ("write", index), mapping)
+
+            def whole(*indices: Var) -> list[Any]:
+                own = mapping(*indices[:ndim])
+                own = list(own) if isinstance(own, list | tuple) else [own]
+                return [*(i for i in own if not isinstance(i, str)), *indices[ndim:]]
+
+            self.sch.transform_block_layout(block, whole)
+            return
+        readers = [op for op in self.blocks if stage.op in (t.op for t in op.input_tensors)]
+        if not readers:
+            raise ScheduleError(f"transform_layout: nothing reads '{stage.op.name}'")
+        self.sch.transform_layout(self.blocks[readers[0]], names[stage.op], mapping)
 
     def place(self, stage: Stage) -> None:
         """Move a stage's block to where it is computed, then change its loops; consumers come before producers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -206,3 +207,59 @@ def test_what_was_asked_of_an_axis_goes_with_it() -> None:
     s[c].parallel(c.op.axis[0])
     s[c].split(c.op.axis[0], 4)
     assert "parallel" not in str(autosched.lower(s, [a, b, c]))
+
+
+BLOCKED = (lambda i, j: [i, j // 4, j % 4], lambda x: x.reshape(30, 6, 4))
+TURNED = (lambda i, j: [j, i], lambda x: x.T)
+FLAT = (lambda i, j: i * 24 + j, lambda x: x.reshape(720))
+SEPARATED = (lambda i, j: [i, te.AXIS_SEPARATOR, j], lambda x: x)
+
+
+@pytest.mark.parametrize(("mapping", "moved"), [BLOCKED, TURNED, FLAT, SEPARATED])
+def test_the_layout_of_an_output(mapping: Callable[..., Any], moved: Callable[..., Any]) -> None:
+    a, b, c = product()
+    s = te.create_schedule(c.op)
+    axes = s[c].transform_layout(mapping)
+    assert [iv.dom.extent.value for iv in axes] == list(moved(np.zeros((30, 24))).shape)
+    assert s[c].leaf_iter_vars == [*axes, *c.op.reduce_axis]
+    s[c].reorder(c.op.reduce_axis[0], axes[-1])
+    out = np.zeros(moved(np.zeros((30, 24))).shape, np.float32)
+    autosched.build(s, [a, b, c], "llvm")(X, Y, out)
+    np.testing.assert_allclose(out, moved(X @ Y), rtol=1e-4)
+
+
+def test_the_layout_of_an_input_and_of_what_lies_between() -> None:
+    a = te.placeholder((30, 24), name="A")
+    doubled = te.compute((30, 24), lambda i, j: a[i, j] * 2.0, name="doubled")
+    out = te.compute((30, 24), lambda i, j: doubled[i, 23 - j] + 1.0, name="out")
+    s = te.create_schedule(out.op)
+    assert s[a].transform_layout(lambda i, j: [j, i]) == []
+    outer, middle, inner = s[doubled].transform_layout(lambda i, j: [j // 4, i, j % 4])
+    s[doubled].vectorize(inner)
+    s[doubled].compute_at(s[out], out.op.axis[0])
+    s[doubled].unroll(outer)
+    lowered = autosched.lower(s, [a, out], simple_mode=True)
+    assert "A_2" not in str(lowered) and middle.dom.extent.value == 30
+    found, x = np.zeros((30, 24), np.float32), np.ascontiguousarray(X[:, :24])
+    autosched.build(s, [a, out], "llvm")(np.ascontiguousarray(x.T), found)
+    np.testing.assert_allclose(found, x[:, ::-1] * 2 + 1, rtol=1e-6)
+
+
+def test_a_layout_that_is_refused() -> None:
+    _, _, c = product()
+    s = te.create_schedule(c.op)
+    with pytest.raises(ScheduleError, match="transform_layout"):
+        s[c].transform_layout(lambda i, j: [i, j // 5, j % 5])  # 24 is no multiple of 5
+    with pytest.raises(ScheduleError, match="transform_layout"):
+        s[c].transform_layout(lambda i, j: [i // 2, j])
+    with pytest.raises(ScheduleError, match="takes 1 indices of 2"):
+        s[c].transform_layout(lambda i: [i])
+    s[c].transform_layout(lambda i, j: [j, i])
+    with pytest.raises(ScheduleError, match="comes before"):
+        s[c].transform_layout(lambda i, j: [j, i])
+    with pytest.raises(ValueError, match="before its axes are split"):
+        s.cache_write(c, "local")
+    s = te.create_schedule(c.op)
+    s[c].split(c.op.axis[0], 4)
+    with pytest.raises(ScheduleError, match="comes before"):
+        s[c].transform_layout(lambda i, j: [j, i])
