@@ -29,6 +29,7 @@ from autosched.relax.transform import (
     LegalizeKernels,
     RemoveIdentity,
     SinkViews,
+    SplitConcats,
     UnpackResult,
     WidenHalves,
 )  # fmt: skip
@@ -47,7 +48,7 @@ def graph_passes(target: Target, oracle: LayoutOracle | None = None) -> tuple[Pa
     wide: tuple[Pass, ...] = (WidenHalves(halves), FoldConstant()) if halves else ()
     return (
         UnpackResult(), CanonicalizeBindings(), *wide, ExpandConvolutions(), FoldConstant(), RemoveIdentity(), SinkViews(), RemoveIdentity(),
-        FoldConstant(), DeadCodeElimination(), FoldBatchnormToConv2D(), EliminateCommonSubexpr(),
+        FoldConstant(), DeadCodeElimination(), FoldBatchnormToConv2D(), SplitConcats(), EliminateCommonSubexpr(),
         FuseAttention(), DeadCodeElimination(),
         *layouts, FlattenMeans(), FlattenRows(), SinkViews(), FoldConstant(),
         RemoveIdentity(), CanonicalizeBindings(), DeadCodeElimination(),

@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from autosched.errors import AutoschedError, InvalidTypeError
-from autosched.ir.module import IRModule
+from autosched.ir.module import GlobalVar, IRModule
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax.block_builder import BlockBuilder
-from autosched.relax.expr import Call, Constant, Expr, Function, Tuple, Var
+from autosched.relax.expr import Call, Constant, Expr, Function, PrimValue, ShapeExpr, StringImm, Tuple, Var
 from autosched.relax.op.call import call_tir
 from autosched.relax.op.registry import OpDef, definition_of
 from autosched.relax.rewrite import Rewriter
@@ -20,7 +20,7 @@ from autosched.relax.te_call import TECall, make_te_call
 from autosched.relax.transform.views import without_kernel
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import Var as SymbolicSize
-from autosched.tir.expr import const
+from autosched.tir.expr import const, const_int
 from autosched.tir.function import PrimFunc, shape_vars
 from autosched.tir.functor import rewrite
 from autosched.tir.stmt import Block
@@ -62,12 +62,48 @@ def bind_numbers(call: TECall) -> TECall:
     return call if func is call.func else TECall(func, tuple(args), call.out)
 
 
+class _NoForm(Exception):
+    """A call has an argument that no key is known for."""
+
+
+@dataclasses.dataclass
+class _CallForm:
+    """What the PrimFunc of a call depends on, besides the operator, and the tensors that the call takes."""
+
+    tensors: list[Expr] = dataclasses.field(default_factory=list)
+
+    def key(self, x: Any) -> Any:
+        """A hashable key of an argument or attribute. Raises _NoForm."""
+        if x is None or isinstance(x, bool | int | float | str):
+            return type(x).__name__, repr(x)
+        if isinstance(x, list | tuple):
+            return type(x).__name__, *map(self.key, x)
+        if isinstance(x, Tuple):
+            return "Tuple", *map(self.key, x.fields)
+        if isinstance(x, ShapeExpr):
+            return "shape", *(self.key(const_int(v)) for v in x.values)
+        if isinstance(x, PrimValue | StringImm):
+            return "value", self.key(getattr(x.value, "value", x.value))
+        if isinstance(x, Expr) and isinstance(x.struct_info, TensorStructInfo) and x.struct_info.is_static:
+            return self.tensor(x, x.struct_info)
+        raise _NoForm
+
+    def tensor(self, x: Expr, info: TensorStructInfo) -> Any:
+        for i, known in enumerate(self.tensors):
+            if known is x:
+                return "again", i
+        self.tensors.append(x)
+        number = x.data.tobytes() if isinstance(x, Constant) and _is_number(x) else None
+        return "tensor", info.dtype, info.static_shape, number
+
+
 class _Legalizer(Rewriter):
     def __init__(
         self, builder: BlockBuilder, rules: Mapping[str, LegalizeRule], skip: Collection[str], leave: Collection[Var]
     ):
         super().__init__()
         self.builder, self.rules, self.skip, self.leave = builder, rules, skip, leave
+        self.made: dict[Any, tuple[GlobalVar, tuple[int, ...]]] = {}  # by form: function, positions of its tensors
 
     def call(self, call: Call, var: Var) -> Expr:
         name = call.op_name
@@ -89,7 +125,18 @@ class _Legalizer(Rewriter):
         return all(t.shape is not None for t in tensor_infos(info))
 
     def legal(self, definition: OpDef, call: Call) -> Expr:
+        """The call of the operator's PrimFunc; calls of one form share it, and only the first one writes it."""
         assert definition.compute is not None, "the caller looked"
+        info = call.struct_info
+        out = list(info.fields) if isinstance(info, TupleStructInfo) else info
+        form = _CallForm()
+        try:
+            key: Any = (definition.op.name, form.key(list(call.args)), form.key(sorted(call.attrs.items())))
+        except _NoForm:
+            key = None
+        if key in self.made:
+            gvar, positions = self.made[key]
+            return call_tir(gvar, Tuple(tuple(form.tensors[i] for i in positions)), out)
         static = all(t.is_static for t in tensor_infos(call.struct_info))
         try:
             made = bind_numbers(make_te_call(definition.compute, call.args, call.attrs))
@@ -100,8 +147,8 @@ class _Legalizer(Rewriter):
         if not static and not _follow_from_inputs(made):
             return call
         gvar = self.builder.add_func(made.func, definition.legal_name)
-        info = call.struct_info
-        out = list(info.fields) if isinstance(info, TupleStructInfo) else info
+        if key is not None:
+            self.made[key] = gvar, tuple(next(i for i, x in enumerate(form.tensors) if x is a) for a in made.args)
         return call_tir(gvar, Tuple(made.args), out)
 
 

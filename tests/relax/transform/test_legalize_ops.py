@@ -1,10 +1,14 @@
+import importlib
+
 from autosched.ir import structural_equal
 from autosched.relax import op
+from autosched.relax.expr import Tuple, TupleGetItem
 from autosched.relax.op.call import call_tir
 from autosched.relax.transform import LegalizeKernels, LegalizeOps
 from autosched.tir import PrimFunc
 from tests.relax.transform.graphs import Weights, assert_same_results, calls, graph, small_network
 
+legalize_module = importlib.import_module("autosched.relax.transform.legalize_ops")
 W = Weights()
 
 
@@ -70,3 +74,22 @@ def test_a_view_between_moves_is_a_kernel():
     legal = LegalizeKernels()(graph({"x": (4, 6)}, shuffle))
     assert calls(legal) == ["transpose", "reshape", "transpose1", "reshape", "relu"]
     assert isinstance(legal["reshape"], PrimFunc)
+
+
+def test_calls_of_one_form_share_a_function_that_is_written_once(monkeypatch):
+    made = []
+    plain = legalize_module.make_te_call
+    monkeypatch.setattr(legalize_module, "make_te_call", lambda *a: made.append(a) or plain(*a))
+
+    def build(bb, x, y, z):
+        sums = [op.add(x, y), op.add(y, x), op.add(x, x), op.add(x, z), op.add(x, 2.0), op.add(y, 2.0), op.add(x, 3.0)]
+        pieces = [op.split(x, 2, axis=1), op.split(y, 2, axis=1), op.split(x, 3, axis=1)]
+        parts = [bb.emit(TupleGetItem(bb.emit(p), 1)) for p in pieces]
+        return (*sums, *parts, op.concat(Tuple((x, y, x)), axis=0), op.concat(Tuple((y, x, y)), axis=0))
+
+    module = graph({"x": (2, 6), "y": (2, 6), "z": (1, 6)}, build)
+    legal = LegalizeOps()(module)
+    assert_same_results(module, legal)
+    names = calls(legal)
+    assert [n for n in names if "add" in n] == ["add", "add", "add1", "add2", "add3", "add3", "add4"]
+    assert len(made) == len(set(names)) == 8
