@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from autosched.version import __version__
 
-GENERATOR = f"{__version__}+3"  # the number after + grows whenever equal input gives other code
+GENERATOR = f"{__version__}+4"  # the number after + grows whenever equal input gives other code

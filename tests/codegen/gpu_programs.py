@@ -119,4 +119,39 @@ def tensor_core_product(
     return s
 
 
+def warpgroup_product(
+    m: int, n: int, k: int, dtype: str = "float16", tile: tuple[int, int, int] = (128, 64, 64), groups: int = 2,
+    stages: int = 2, transposed: bool = False,
+) -> Schedule:  # fmt: skip
+    """D = A @ B + bias by warpgroups, fed by a warp that copies."""
+    rows, columns, depth = tile
+    total = "int32" if dtype == "int8" else "float32"
+    a = te.placeholder((m, k), dtype, name="A")
+    b = te.placeholder((n, k) if transposed else (k, n), dtype, name="B")
+    bias, axis = te.placeholder((n,), total, name="bias"), te.reduce_axis((0, k), "k")
+
+    def term(i, j):  # type: ignore[no-untyped-def]
+        other = b[j, axis] if transposed else b[axis, j]
+        return te.sum(a[i, axis].astype(total) * other.astype(total), axis=axis)
+
+    c = te.compute((m, n), term, name="C")
+    d = te.compute((m, n), lambda i, j: c[i, j] + bias[j], name="D")
+    s = Schedule(te.create_prim_func([a, b, bias, d]))
+    i, j = s.get_loops("D")
+    by, group, i1 = s.split(i, [None, groups, rows // groups])
+    bx, j1 = s.split(j, [None, columns])
+    s.reorder(by, bx, group, i1, j1)
+    for loop, axis_name in ((by, "blockIdx.y"), (bx, "blockIdx.x"), (group, "threadIdx.y")):
+        s.bind(loop, axis_name)
+    s.compute_at("C", group, preserve_unit_loops=True)
+    s.set_scope("C", 0, "wgmma.accumulator")
+    ii, jj, kk = s.get_loops("C")[-3:]
+    outer, inner = s.split(kk, [None, depth])
+    s.reorder(outer, ii, jj, inner)
+    for which in (0, 1):
+        s.compute_at(s.cache_read("C", which, "shared"), outer, preserve_unit_loops=True)
+    s.annotate(outer, "warp_specialized_stages", stages)
+    return s
+
+
 ITEM = {"float16": 2, "bfloat16": 2, "float32": 4, "int8": 1}

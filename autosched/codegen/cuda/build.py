@@ -31,6 +31,7 @@ from autosched.tir.stmt import For, LoopKind, Stmt
 
 NEXT_MODULE = "\n; ---- the next launch ----\n"  # between the NVVM IR texts of a kernel's launches
 LEAST = {"mma.sync": (8, 0), "cp.async": (8, 0), "cvt.rna.tf32": (8, 0)}  # compute capability of instructions
+ONLY_SM_90A = ("wgmma.",)
 MIN_BLOCKS = "min_blocks_per_sm"  # attribute of a function: it limits a thread's registers
 
 
@@ -48,7 +49,14 @@ class Generated:
     def launches(self) -> tuple[Launch, ...]:
         """How many threads run each entry."""
         return tuple(
-            Launch(symbol, launch.grid, launch.block, (1, 1, 1), launch.shared_bytes if launch.wants_dynamic else 0)
+            Launch(
+                symbol,
+                launch.grid,
+                launch.block,
+                (1, 1, 1),
+                launch.shared_bytes if launch.wants_dynamic else 0,
+                tuple(launch.tensor_maps.values()),
+            )
             for symbol, launch in zip(self.symbols, self.lowered.launches, strict=True)
         )
 
@@ -85,7 +93,7 @@ def generate(func: PrimFunc, name: str, header: str = "", check: GpuFacts | None
     names = {tile.name: tile_intrinsic(tile) for tile in writer.device_tiles}
     names["offset"] = offset
     bounds = [(launch.threads, int(func.attrs.get(MIN_BLOCKS, 0))) for launch in lowered.launches]
-    pointers = len(slots) + 1
+    pointers = [len(slots) + 1 + len(launch.tensor_maps) for launch in lowered.launches]
     texts = lower_kernels(source, functions, symbols, pointers, bounds, names, f"<autosched {name} {digest}>")
     return Generated(lowered, source, tuple(texts), tuple(symbols), scratch_bytes)
 
@@ -110,7 +118,7 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
     gpu = target.gpu
     args = arg_specs(func)
     made = generate(func, name, source_header(name, args, f"{target.kind.name} -arch={gpu.arch}", trace, config), gpu)
-    ptx, image, resources = _machine_code(made.texts, made.launches, gpu)
+    ptx, image, resources = _machine_code(made.texts, made.launches, len(args), gpu)
     kernel = CudaKernel(
         name=name,
         args=args,
@@ -144,24 +152,39 @@ def add_images(kernel: CudaKernel, archs: Sequence[str]) -> CudaKernel:
         if arch in images:
             continue
         if arch.startswith("compute_"):
-            images[arch] = to_ptx(texts, arch).encode() if texts else b""
+            _require(texts, gpu_facts(arch.replace("compute_", "sm_")))
+            maps = _tensor_maps(kernel.launches, len(kernel.args))
+            images[arch] = to_ptx(texts, arch, maps).encode() if texts else b""
         else:
-            images[arch] = _machine_code(texts, kernel.launches, gpu_facts(arch))[1]
+            images[arch] = _machine_code(texts, kernel.launches, len(kernel.args), gpu_facts(arch))[1]
     return dataclasses.replace(kernel, images=images)
 
 
-def _machine_code(texts: Sequence[str], launches: Sequence[Launch], gpu: GpuFacts) -> tuple[str, bytes, Resources]:
+def _tensor_maps(launches: Sequence[Launch], n_args: int) -> dict[str, range]:
+    """Which parameters of each entry are tensor maps: those behind the arguments and the scratch block."""
+    return {x.symbol: range(n_args + 1, n_args + 1 + len(x.tensor_maps)) for x in launches}
+
+
+def _require(texts: Sequence[str], gpu: GpuFacts) -> None:
+    """Refuse instructions that an architecture lacks."""
+    used = [name for name in LEAST if any(name in t for t in texts)]
+    missing = [name for name in used if gpu.compute_capability < LEAST[name]]
+    if any(name in t for t in texts for name in ONLY_SM_90A) and gpu.arch != "sm_90a":
+        missing += ["wgmma"]
+    if missing:
+        raise CodegenError(f"{gpu.arch} lacks instructions of the kernel: {', '.join(missing)}")
+
+
+def _machine_code(
+    texts: Sequence[str], launches: Sequence[Launch], n_args: int, gpu: GpuFacts
+) -> tuple[str, bytes, Resources]:
     """(PTX, cubin, what the launches use). Raises CodegenError for registers that do not suffice."""
     from autosched.codegen.cuda.numba_cuda import to_ptx
 
     if not texts:
         return "", b"", Resources(())
-    missing = [
-        name for name, least in LEAST.items() if gpu.compute_capability < least and any(name in t for t in texts)
-    ]
-    if missing:
-        raise CodegenError(f"{gpu.arch} lacks instructions of the kernel: {', '.join(missing)}")
-    ptx = to_ptx(texts, gpu.arch.replace("sm_", "compute_"))
+    _require(texts, gpu)
+    ptx = to_ptx(texts, gpu.arch.replace("sm_", "compute_"), _tensor_maps(launches, n_args))
     found = assemble(ptx, gpu.arch)
     return ptx, found.cubin, Resources(tuple(_resources(launch, found, gpu) for launch in launches))
 

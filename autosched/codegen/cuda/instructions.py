@@ -70,3 +70,96 @@ def cp_async_commit(builder: Any) -> None:
 def cp_async_wait(builder: Any, groups: int) -> None:
     """Wait until at most the last `groups` groups of this thread's copies are under way."""
     _assembly(builder, f"cp.async.wait_group {groups};", [], "~{memory}", [])
+
+
+# --- compute capability 9 ---------------------------------------------------------------------------------------------
+
+# kind: (k of an instruction and its types, what follows the operands: signs, and for 16 bits whether A and B run along
+# M and N)
+_GROUP_PRODUCTS = {
+    "f16": ("k16.f32.f16.f16", "1, 1, 0, {along}"),
+    "bf16": ("k16.f32.bf16.bf16", "1, 1, 0, {along}"),
+    "tf32": ("k8.f32.tf32.tf32", "1, 1"),
+    "s8": ("k32.s32.s8.s8", ""),
+}
+
+
+def wgmma(
+    builder: Any, kind: str, columns: int, c: Sequence[Any], a: Any, b: Any, b_along_n: bool,
+    products: Sequence[tuple[int, int, int]],
+) -> list[Any]:  # fmt: skip
+    """c + a * b by the four warps of a warpgroup, as one group of products that may still run when this returns.
+
+    c         sums of each thread: 4 for each 64 x 8 of the result, tiles of 64 rows one after the other
+    a, b      descriptors of the operands in shared memory
+    products  (tile of 64 rows, what is added to a, what is added to b) of each instruction, in units of 16 bytes
+    The group before it has ended.
+    """
+    name, rest = _GROUP_PRODUCTS[kind]
+    letter = "f" if c[0].type == F32 else "r"
+    n, per_tile = len(c), columns // 2
+    tail = f", {rest.format(along=int(b_along_n))}" if rest else ""
+    lines = ["{ .reg .pred p; .reg .b64 da, db; setp.ne.b32 p, 1, 0; wgmma.fence.sync.aligned;"]
+    for tile, from_a, from_b in products:
+        sums = ", ".join(f"${i}" for i in range(tile * per_tile, (tile + 1) * per_tile))
+        lines.append(f"add.s64 da, ${2 * n}, {from_a}; add.s64 db, ${2 * n + 1}, {from_b};")
+        lines.append(f"wgmma.mma_async.sync.aligned.m64n{columns}{name} {{{sums}}}, da, db, p{tail};")
+    lines.append("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 1; }")
+    return _tied(builder, " ".join(lines), letter, c, [a, b])
+
+
+def wgmma_wait(builder: Any, c: Sequence[Any]) -> list[Any]:
+    """The sums when all products have ended."""
+    return _tied(builder, "wgmma.wait_group.sync.aligned 0;", "f" if c[0].type == F32 else "r", c, [])
+
+
+def _tied(builder: Any, text: str, letter: str, c: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+    """An assembly that changes registers where they are."""
+    ties = [str(i) for i in range(len(c))]
+    constraints = ",".join([*[f"={letter}"] * len(c), *ties, *["l"] * len(others), "~{memory}"])
+    return _assembly(builder, text, [x.type for x in c], constraints, [*c, *others])
+
+
+def mbarrier_init(builder: Any, barrier: Any, count: int) -> None:
+    """Let a phase end when as many have arrived."""
+    _assembly(builder, f"mbarrier.init.shared::cta.b64 [$0], {count};", [], "r,~{memory}", [barrier])
+
+
+def mbarrier_fence(builder: Any) -> None:
+    """Let copies see mbarriers that this thread has initialised."""
+    _assembly(builder, "fence.mbarrier_init.release.cluster;", [], "~{memory}", [])
+
+
+def mbarrier_arrive(builder: Any, barrier: Any, condition: Any) -> None:
+    """Arrive where the condition (32 bits) is not 0; there is no branch, so that a warp stays together."""
+    text = "{ .reg .pred p; setp.ne.b32 p, $1, 0; @p mbarrier.arrive.release.cta.shared::cta.b64 _, [$0]; }"
+    _assembly(builder, text, [], "r,r,~{memory}", [barrier, condition])
+
+
+def mbarrier_expect(builder: Any, barrier: Any, count: int) -> None:
+    """Arrive, and let the phase end only when as many bytes have come."""
+    text = f"mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [$0], {count};"
+    _assembly(builder, text, [], "r,~{memory}", [barrier])
+
+
+def mbarrier_wait(builder: Any, barrier: Any, parity: Any) -> None:
+    """Wait until the phase of this parity has ended."""
+    text = (
+        "{ .reg .pred p; AGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1; @p bra DONE; bra AGAIN; DONE: }"
+    )
+    _assembly(builder, text, [], "r,r,~{memory}", [barrier, parity])
+
+
+def tensor_copy(builder: Any, target: Any, tensor_map: Any, at: Sequence[Any], barrier: Any) -> None:
+    """Begin to copy a box of a tensor to shared memory and tell an mbarrier of its bytes.
+
+    at  coordinates of its first element, the innermost first
+    """
+    rank = len(at)
+    coordinates = ", ".join(f"${3 + i}" for i in range(rank))
+    text = (
+        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        f"[$0], [$1, {{{coordinates}}}], [$2];"
+    )
+    constraints = ",".join(["r", "l", "r", *["r"] * rank, "~{memory}"])
+    _assembly(builder, text, [], constraints, [target, tensor_map, barrier, *at])

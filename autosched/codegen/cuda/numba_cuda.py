@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import linecache
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -52,7 +52,7 @@ def lower_kernels(
     source: str,
     functions: Sequence[str],
     symbols: Sequence[str],
-    pointers: int,
+    pointers: Sequence[int],
     bounds: Sequence[tuple[int, int]],
     names: dict[str, Any],
     file_name: str,
@@ -66,8 +66,8 @@ def lower_kernels(
     scope = dict(names, cuda=cuda, __name__="autosched.generated")
     exec(compile(source, file_name, "exec"), scope)
     return [
-        _lower_kernel(scope[function], symbol, pointers, bound)
-        for function, symbol, bound in zip(functions, symbols, bounds, strict=True)
+        _lower_kernel(scope[function], symbol, count, bound)
+        for function, symbol, count, bound in zip(functions, symbols, pointers, bounds, strict=True)
     ]
 
 
@@ -137,8 +137,13 @@ def parameter_plan(kind: Any) -> Any:
     raise CodegenError(f"a CUDA kernel takes no argument of type {kind}", hint="give arrays and numbers")
 
 
-def to_ptx(texts: Sequence[str], arch: str, *, fastmath: bool = False) -> str:
-    """PTX of NVVM IR texts as one module, for an architecture ("compute_90a"). Raises CodegenError with the log."""
+def to_ptx(
+    texts: Sequence[str], arch: str, by_value: Mapping[str, range] | None = None, *, fastmath: bool = False
+) -> str:
+    """PTX of NVVM IR texts as one module, for an architecture ("compute_90a"). Raises CodegenError with the log.
+
+    by_value  by symbol the parameters that are tensor maps themselves, which the IR knows as pointers to them
+    """
     unit = nvvm.CompilationUnit({"opt": 3, "arch": arch} | (_FAST if fastmath else {}))
     for text in texts:
         unit.add_module(nvvm.llvm_replace(text).encode())
@@ -146,9 +151,21 @@ def to_ptx(texts: Sequence[str], arch: str, *, fastmath: bool = False) -> str:
         unit.verify()
         if any(_LIBDEVICE_CALL in text for text in texts):
             unit.driver._binding.lazy_add_module_to_program(unit._handle, *_libdevice(), "libdevice")
-        return str(unit.compile().decode().strip("\x00").strip())
+        ptx = str(unit.compile().decode().strip("\x00").strip())
     except Exception as error:
         raise CodegenError(f"libnvvm refuses the code for {arch}: {unit.get_log() or error}") from error
+    for symbol, numbers in (by_value or {}).items():
+        for number in numbers:
+            ptx = _by_value(ptx, f"{symbol}_param_{number}")
+    return ptx
+
+
+def _by_value(ptx: str, parameter: str) -> str:
+    """Let a parameter be 128 bytes, and what was loaded from it be its address."""
+    name = re.escape(parameter)
+    ptx = re.sub(rf"\.param \.u64 (?:\.ptr \.align \d+ )?{name}\b", f".param .align 64 .b8 {parameter}[128]", ptx)
+    address = rf"mov.b64 \t\1, {parameter};\n\tcvta.param.u64 \t\1, \1;"
+    return re.sub(rf"ld\.param\.u64 \t(%\w+), \[{name}\];", address, ptx)
 
 
 def _libdevice() -> tuple[bytes, int]:

@@ -46,8 +46,8 @@ class LaunchWriter(Writer):
         self.launch, self.memory, self.left = launch, memory, left
         grid, block = (" x ".join(map(str, _trimmed(size))) for size in (launch.grid, launch.block))
         shared = f", {launch.shared_bytes} bytes of shared memory" if launch.shared_bytes else ""
-        parameters = [self.name_of(b) for b in self.slots]
-        self.line(0, f"def {symbol}({', '.join([*parameters, SCRATCH])}):  # {grid} blocks of {block} threads{shared}")
+        parameters = [*(self.name_of(b) for b in self.slots), SCRATCH, *(self.name_of(b) for b in launch.tensor_maps)]
+        self.line(0, f"def {symbol}({', '.join(parameters)}):  # {grid} blocks of {block} threads{shared}")
         used = outside_vars(launch.body)
         for axis in launch.axes:
             if axis.var in used:

@@ -37,10 +37,12 @@ from autosched.codegen.cpu.types import (
 from autosched.codegen.cuda.functions import device_function
 from autosched.codegen.cuda.instructions import cp_async, cp_async_commit, cp_async_wait, ldmatrix, mma, to_tf32
 from autosched.codegen.cuda.nvvm_builder import NvvmBuilder
+from autosched.codegen.cuda.warpgroup import emit_warpgroup
 from autosched.codegen.lower.barriers import SYNC
 from autosched.codegen.lower.cross_thread import COMBINE, WARP, is_lane_reduction
 from autosched.codegen.lower.fragments import LDMATRIX, MMA, TO_TF32
 from autosched.codegen.lower.software_pipeline import COMMIT, COPY, WAIT
+from autosched.codegen.lower.warpgroups import OPERATIONS
 from autosched.errors import CodegenError
 from autosched.ir.node import walk
 from autosched.tir import expr as E
@@ -53,6 +55,7 @@ from autosched.tir.stmt import Allocate, BufferStore, For, IfThenElse
 VECTOR_BYTES = 16  # the most that one instruction loads or stores
 SHARED_SPACE = 3  # the address space of a block's memory
 GLOBAL_SPACE = 1
+SHARED_ALIGNMENT = 1024  # of a block's memory: copies of boxes permute pieces by addresses
 ISA = Isa(8 * VECTOR_BYTES, has_fma=True, num_registers=255)
 
 
@@ -133,7 +136,7 @@ def shared_symbol(module: Any, symbol: str, size: int) -> Any:
     if found is None:
         kind = ir.ArrayType(I8, size)
         found = ir.GlobalVariable(module, kind, symbol, addrspace=SHARED_SPACE)
-        found.align = 128
+        found.align = SHARED_ALIGNMENT
         if size:
             found.linkage = "internal"
             found.initializer = ir.Constant(kind, ir.Undefined)
@@ -526,6 +529,9 @@ class DeviceEmitter(TileEmitter):
             return
         if isinstance(e, E.Call) and e.op in (MMA, LDMATRIX):
             self.tensor_core(e)
+            return
+        if isinstance(e, E.Call) and e.op in OPERATIONS:
+            emit_warpgroup(self, e)
             return
         if isinstance(e, E.Call) and e.op in (COPY, COMMIT, WAIT):
             self.asynchronous(e)

@@ -16,6 +16,8 @@ What a schedule may use (what templates are written with):
   several (arguments are at multiples of 16 bytes). Conditions that split a vector run its lanes one by one.
 - `storage_align`, `unroll`, `compute_at`, `reverse_compute_at`, `rfactor` as on a CPU. Sizes that a tile does not
   divide are guarded; guards that would only spare unused registers are dropped.
+- scope "wgmma.accumulator" with the annotation "warp_specialized_stages" of a loop, on sm_90a: products of warpgroups,
+  fed by a warp that only copies; see `warpgroups.py`.
 - scopes "wmma.matrix_a", "wmma.matrix_b" and "wmma.accumulator": tensor cores; see `fragments.py`.
 - annotations "software_pipeline_stage", "software_pipeline_order" and "software_pipeline_async_stages" of a loop: its
   statements work on different iterations; copies of 4, 8 or 16 bytes are asynchronous; see `software_pipeline.py`.
@@ -49,6 +51,7 @@ from autosched.codegen.lower.shared_memory import SCOPES, buffer_size, is_shared
 from autosched.codegen.lower.software_pipeline import pipeline_loops
 from autosched.codegen.lower.tidy import tidy
 from autosched.codegen.lower.vthreads import lower_vthreads
+from autosched.codegen.lower.warpgroups import lower_warpgroups
 from autosched.codegen.lower.zero_fill import zero_fill
 from autosched.errors import CodegenError
 from autosched.ir.node import walk
@@ -114,6 +117,7 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
         )
         whole = pipeline_loops(whole, {b.dtype: _item_bytes(b.dtype) for b in _used(whole)}, instructions)
         if instructions:
+            whole = lower_warpgroups(whole, launch, [became[b] for b in func.buffers])
             whole = lower_fragments(whole, launch)
         whole = partition_loops(whole, launch.analyzer(), launch.thread_vars)
         whole = unroll_register_loops(whole)
@@ -140,9 +144,16 @@ def _item_bytes(dtype: str) -> int:
 def _finish(launch: LoweredLaunch, body: Stmt) -> None:
     """Place shared memory and barriers."""
     shared = {b for b in _used(body) if is_shared(b)}
+    if launch.by_mbarrier and shared != launch.by_mbarrier:
+        raise CodegenError(
+            f"'{next(iter(shared - launch.by_mbarrier)).name}' is shared memory beside that of a loop whose copies a "
+            "warp of its own makes",
+            hint="compute what follows the product in registers",
+        )
     sizes = {b.dtype: _item_bytes(b.dtype) for b in shared}
     body, offsets, total = plan_shared(body, sizes)
-    ranges = {b: ("shared", at, at + buffer_size(b, sizes[b.dtype])) for b, at in offsets.items()}
+    guarded = {b: at for b, at in offsets.items() if b not in launch.by_mbarrier}
+    ranges = {b: ("shared", at, at + buffer_size(b, sizes[b.dtype])) for b, at in guarded.items()}
     launch.body = place_barriers(body, ranges, launch.thread_vars)
     launch.shared, launch.shared_bytes = offsets, total
     launch.wants_dynamic = total > STATIC_SHARED_BYTES

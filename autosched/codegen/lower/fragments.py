@@ -34,7 +34,8 @@ from autosched.tir.simplify import Analyzer, form_key, split_conditions
 from autosched.tir.stmt import Allocate, BufferStore, Evaluate, For, IfThenElse, LoopKind, Stmt, seq
 
 MATRIX_A, MATRIX_B, ACCUMULATOR = "wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator"
-SCOPES = (MATRIX_A, MATRIX_B, ACCUMULATOR)
+GROUP_ACCUMULATOR = "wgmma.accumulator"  # of a warpgroup, see `warpgroups.py`
+SCOPES = (MATRIX_A, MATRIX_B, ACCUMULATOR, GROUP_ACCUMULATOR)
 LANES = 32
 ROWS, COLUMNS = 16, 8  # of a tile of the result
 MMA, LDMATRIX, TO_TF32 = "mma_sync", "ldmatrix", "to_tf32"
@@ -44,7 +45,7 @@ _KINDS = {"float16": (2, "f16"), "uint16": (2, "bf16"), "float32": (1, "tf32"), 
 
 
 def is_fragment(buffer: Buffer) -> bool:
-    """Whether the lanes of a warp hold the buffer together."""
+    """Whether the lanes of a warp, or of a warpgroup, hold the buffer together."""
     return buffer.scope in SCOPES
 
 
@@ -53,6 +54,11 @@ def lower_fragments(body: Stmt, launch: LoweredLaunch) -> Stmt:
     buffers = {n.buffer for n in walk(body) if isinstance(n, BufferLoad | BufferStore) and is_fragment(n.buffer)}
     if not buffers:
         return body
+    if any(b.scope == GROUP_ACCUMULATOR for b in buffers):
+        raise CodegenError(
+            "a product of a warpgroup is not in a loop with copies of its own",
+            hint='annotate the loop over tiles of the reduction with "warp_specialized_stages"',
+        )
     lane = next((a for a in launch.axes if a.tag == "threadIdx.x"), None)
     if lane is None or lane.extent != LANES:
         raise CodegenError(
@@ -60,11 +66,11 @@ def lower_fragments(body: Stmt, launch: LoweredLaunch) -> Stmt:
             f"{1 if lane is None else lane.extent} instead of {LANES}",
             hint="bind warps to threadIdx.y, and a loop of 32 of the copies to threadIdx.x",
         )
-    return _Fragments(lane.var, launch.analyzer()).visit(body)
+    return Fragments(lane.var, launch.analyzer()).visit(body)
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class Place:
     """A fragment's registers in each lane, and the tiles that they make up."""
 
     registers: Buffer
@@ -75,7 +81,7 @@ class _Place:
 
 
 @dataclass(frozen=True, slots=True)
-class _Nest:
+class Nest:
     """Loops and conditions around one store."""
 
     loops: tuple[For, ...]
@@ -83,7 +89,7 @@ class _Nest:
     store: BufferStore
 
     @staticmethod
-    def of(stmt: Stmt) -> _Nest | None:
+    def of(stmt: Stmt) -> Nest | None:
         loops: list[For] = []
         conditions: list[PrimExpr] = []
         while True:
@@ -94,29 +100,38 @@ class _Nest:
                 conditions.extend(split_conditions(stmt.condition))
                 stmt = stmt.then_case
             elif isinstance(stmt, BufferStore):
-                return _Nest(tuple(loops), tuple(conditions), stmt)
+                return Nest(tuple(loops), tuple(conditions), stmt)
             else:
                 return None
 
 
 @dataclass(slots=True)
-class _Fragments:
+class Fragments:
+    """Turns the fragments of a launch into registers of each lane."""
+
     lane: Var
     analyzer: Analyzer
-    places: dict[Buffer, _Place] = field(default_factory=dict)
+    places: dict[Buffer, Place] = field(default_factory=dict)
+
+    accumulator = ACCUMULATOR
+    rows = ROWS  # of a tile of the result
+
+    def first_row(self) -> PrimExpr:
+        """The row of a tile that holds a lane's first element; it has another one eight rows below."""
+        return E.floordiv(self.lane, 4)
 
     def visit(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, Allocate) and is_fragment(stmt.buffer):
             place = self.declare(stmt.buffer, stmt.body)
             return Allocate(place.registers, self.visit(stmt.body))
-        nest = _Nest.of(stmt)
+        nest = Nest.of(stmt)
         if nest is not None and any(
             isinstance(n, BufferLoad | BufferStore) and is_fragment(n.buffer) for n in walk(stmt)
         ):
             return self.lower(nest)
         return map_children(stmt, lambda c: self.visit(c) if isinstance(c, Stmt) else c)
 
-    def declare(self, buffer: Buffer, body: Stmt) -> _Place:
+    def declare(self, buffer: Buffer, body: Stmt) -> Place:
         """The registers of a fragment of constant, whole tiles."""
         shape = [const_int(s) or 0 for s in buffer.shape]
         if len([s for s in shape if s != 1]) > 2 or len(shape) < 2 or any(s != 1 for s in shape[:-2]):
@@ -145,7 +160,7 @@ class _Fragments:
         # tiles of B that are neighbours in j lie side by side: one ldmatrix loads two of them
         order = (tiles[1], tiles[0]) if transposed else tiles
         registers = Buffer(buffer.name, (*(IntImm(n) for n in order), IntImm(words)), dtype, scope="local")
-        self.places[buffer] = _Place(registers, tiles, tile, per_word, transposed)
+        self.places[buffer] = Place(registers, tiles, tile, per_word, transposed)
         return self.places[buffer]
 
     def is_transposed(self, buffer: Buffer, body: Stmt) -> bool:
@@ -159,7 +174,7 @@ class _Fragments:
 
     # --- statements ---------------------------------------------------------------------------------------------
 
-    def lower(self, nest: _Nest) -> Stmt:
+    def lower(self, nest: Nest) -> Stmt:
         target, used = nest.store.buffer, [x for x in walk(nest.store.value) if isinstance(x, BufferLoad)]
         operands = [x for x in used if x.buffer.scope in (MATRIX_A, MATRIX_B)]
         for loop in nest.loops:
@@ -196,10 +211,10 @@ class _Fragments:
             values[var] = E.cast(var.dtype, digit if last else E.floormod(digit, extent))
         return values
 
-    def elements(self, nest: _Nest) -> Stmt:
+    def elements(self, nest: Nest) -> Stmt:
         """A store that reads or writes elements of an accumulator: each lane does its own."""
         touched = [x for x in (nest.store, *walk(nest.store.value)) if isinstance(x, BufferLoad | BufferStore)]
-        mine = [x for x in touched if x.buffer.scope == ACCUMULATOR]
+        mine = [x for x in touched if x.buffer.scope == self.accumulator]
         place, indices = self.places[mine[0].buffer], mine[0].indices
         if any(tuple(map(form_key, x.indices)) != tuple(map(form_key, indices)) for x in mine):
             raise CodegenError(f"a statement uses several elements of the accumulator '{mine[0].buffer.name}'")
@@ -210,14 +225,14 @@ class _Fragments:
         if others:
             raise CodegenError(f"loop '{others[0].loop_var.name}' repeats a statement on an accumulator")
         it, half, jt, pair = (Var(n, self.lane.dtype) for n in ("row_tile", "half", "column_tile", "pair"))
-        row = it * ROWS + half * 8 + E.floordiv(self.lane, 4)
+        row = it * self.rows + half * 8 + self.first_row()
         column = jt * COLUMNS + E.floormod(self.lane, 4) * 2 + pair
         values = {**self.solved(rows, row), **self.solved(columns, column)}
-        tiles = _tiles(n_rows, ROWS, first_row), _tiles(n_columns, COLUMNS, first_column)
+        tiles = whole_tiles(n_rows, self.rows, first_row), whole_tiles(n_columns, COLUMNS, first_column)
         at = (it + tiles[0][0], jt + tiles[1][0], half * 2 + pair)
 
         def step(x: object) -> object:
-            if isinstance(x, BufferLoad) and x.buffer.scope == ACCUMULATOR:
+            if isinstance(x, BufferLoad) and x.buffer.scope == self.accumulator:
                 return BufferLoad(self.places[x.buffer].registers, at)
             return x
 
@@ -233,10 +248,10 @@ class _Fragments:
             body = _loop(var, n, body)
         return body
 
-    def load(self, nest: _Nest) -> Stmt:
+    def load(self, nest: Nest) -> Stmt:
         """Fill the registers of an operand."""
         place = self.places[nest.store.buffer]
-        source = _stripped(nest.store.value)
+        source = stripped(nest.store.value)
         if nest.conditions or not isinstance(source, BufferLoad):
             raise CodegenError(
                 f"the fragment '{nest.store.buffer.name}' is loaded under a condition or from an expression",
@@ -264,7 +279,7 @@ class _Fragments:
         return _loop(at, n_along // 2 if pairs else n_along, _loop(kt, n_deep, parts))
 
     def matrices(
-        self, place: _Place, source: Buffer, element: Callable[[PrimExpr, PrimExpr], tuple[PrimExpr, ...]], is_b: bool,
+        self, place: Place, source: Buffer, element: Callable[[PrimExpr, PrimExpr], tuple[PrimExpr, ...]], is_b: bool,
         pairs: bool, at: Var, kt: Var,
     ) -> Stmt | None:  # fmt: skip
         """`ldmatrix` of one tile of A or one or two of B; None where the elements of a row do not lie side by side."""
@@ -308,7 +323,7 @@ class _Fragments:
             statements += self.rounded(place, where, count)
         return seq(*statements)
 
-    def rounded(self, place: _Place, where: tuple[PrimExpr, ...], count: int) -> list[Stmt]:
+    def rounded(self, place: Place, where: tuple[PrimExpr, ...], count: int) -> list[Stmt]:
         """float32 words rounded to tf32, which the instruction would cut off."""
         statements: list[Stmt] = []
         for w in range(count):
@@ -329,7 +344,7 @@ class _Fragments:
         return total
 
     def words(
-        self, place: _Place, source: Buffer, element: Callable[[PrimExpr, PrimExpr], tuple[PrimExpr, ...]], is_b: bool,
+        self, place: Place, source: Buffer, element: Callable[[PrimExpr, PrimExpr], tuple[PrimExpr, ...]], is_b: bool,
         at: Var, kt: Var, depth: int,
     ) -> Stmt:  # fmt: skip
         """The registers of one tile, made of single elements."""
@@ -354,7 +369,7 @@ class _Fragments:
             statements.append(BufferStore(place.registers, value, index))
         return seq(*statements)
 
-    def product(self, nest: _Nest, operands: list[BufferLoad]) -> Stmt:
+    def product(self, nest: Nest, operands: list[BufferLoad]) -> Stmt:
         """C += A * B, tile by tile."""
         store = nest.store
         by_scope = {x.buffer.scope: x for x in operands}
@@ -365,7 +380,7 @@ class _Fragments:
         factors = factors.value if isinstance(factors, E.Cast) else factors
         if (
             store.buffer.scope != ACCUMULATOR or not is_sum or not isinstance(factors, E.Mul) or nest.conditions
-            or {_stripped(factors.a), _stripped(factors.b)} != set(by_scope.values()) or len(by_scope) != 2
+            or {stripped(factors.a), stripped(factors.b)} != set(by_scope.values()) or len(by_scope) != 2
         ):  # fmt: skip
             raise CodegenError(
                 f"the statement on '{store.buffer.name}' is no product of fragments: C[i, j] += A[i, k] * B[k, j], "
@@ -386,9 +401,9 @@ class _Fragments:
         k_size = 8 * a_place.per_word
         it, jt, kt = (Var(n, self.lane.dtype) for n in ("row_tile", "column_tile", "step"))
         tiles = (
-            _tiles(rows[1], ROWS, rows[2]),
-            _tiles(columns[1], COLUMNS, columns[2]),
-            _tiles(depth[1], k_size, depth[2]),
+            whole_tiles(rows[1], ROWS, rows[2]),
+            whole_tiles(columns[1], COLUMNS, columns[2]),
+            whole_tiles(depth[1], k_size, depth[2]),
         )
         i, j, k = it + tiles[0][0], jt + tiles[1][0], kt + tiles[2][0]
         kind = _KINDS[a.buffer.dtype][1]
@@ -409,14 +424,14 @@ class _Fragments:
         return body
 
 
-def _tiles(count: int, size: int, first: int) -> tuple[int, int]:
+def whole_tiles(count: int, size: int, first: int) -> tuple[int, int]:
     """(first tile, number of tiles) of `count` elements from `first`."""
     if count % size or first % size:
         raise CodegenError(f"{count} elements from {first} are no whole tiles of {size}")
     return first // size, count // size
 
 
-def _stripped(e: PrimExpr) -> PrimExpr:
+def stripped(e: PrimExpr) -> PrimExpr:
     """The element that is multiplied, without conversions."""
     while True:
         if isinstance(e, E.Cast):

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from autosched.ir.node import map_children, walk
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferData, BufferLoad
-from autosched.tir.expr import Call, FloatImm, PrimExpr, Var
+from autosched.tir.expr import Call, FloatImm, IntImm, PrimExpr, Var
 from autosched.tir.functor import replace_buffers, rewrite
 from autosched.tir.stmt import Allocate, BufferStore, LetStmt, Stmt
 
 HALVES = ("float16", "bfloat16")
+IN_REGISTERS = ("local", "wmma.accumulator", "wgmma.accumulator")
 WIDE = "float32"
 BITS = "uint16"  # what bfloat16 is stored as
 
@@ -24,7 +26,7 @@ def widen_sums(body: Stmt, buffers: Iterable[Buffer]) -> tuple[Stmt, dict[Buffer
     Before:  C_local[i] = C_local[i] + A[i, k] * B[k]                    all float16
     After:   C_local[i] = C_local[i] + float32(A[i, k]) * float32(B[k])
     """
-    candidates = {b for b in buffers if b.scope in ("local", "wmma.accumulator") and b.dtype in HALVES}
+    candidates = {b for b in buffers if b.scope in IN_REGISTERS and b.dtype in HALVES}
     sums = {
         s.buffer
         for s in walk(body)
@@ -88,12 +90,25 @@ class _Narrow:
 
     def statement(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, BufferStore) and stmt.buffer in self.bits:
-            value = round_to_bits(self.expression(stmt.value))
+            copied = self.copied(stmt.value)
+            value = round_to_bits(self.expression(stmt.value)) if copied is None else copied
             return BufferStore(self.bits[stmt.buffer], value, tuple(map(self.expression, stmt.indices)))
         if isinstance(stmt, LetStmt) and stmt.var.dtype == "bfloat16":
             self.variables[stmt.var] = Var(stmt.var.name, WIDE)
             return LetStmt(self.variables[stmt.var], self.expression(stmt.value), self.statement(stmt.body))
         return map_children(stmt, self.child)
+
+    def copied(self, e: PrimExpr) -> PrimExpr | None:
+        """The bits of an element that is stored as it was loaded, or of one or 0; None where something is computed."""
+        if isinstance(e, BufferLoad) and e.buffer in self.bits:
+            return BufferLoad(self.bits[e.buffer], tuple(map(self.expression, e.indices)))
+        if isinstance(e, FloatImm) and e.value == 0 and math.copysign(1, e.value) > 0:
+            return IntImm(0, BITS)
+        if isinstance(e, Call) and e.op == "if_then_else":
+            sides = [self.copied(a) for a in e.args[1:]]
+            if not any(s is None for s in sides):
+                return Call(e.op, (self.expression(e.args[0]), *(s for s in sides if s is not None)), BITS)
+        return None
 
     def child(self, x: Any) -> Any:
         if isinstance(x, Buffer):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from autosched.errors import CodegenError
 from autosched.ir.node import map_children, walk
+from autosched.runtime.cuda.kernel import TensorMap
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import PrimExpr, Var, all_of, const_int
@@ -44,6 +45,10 @@ class LoweredLaunch:
     shared: Mapping[Buffer, int] = field(default_factory=dict)
     shared_bytes: int = 0
     wants_dynamic: bool = False  # a buffer of scope "shared.dyn" asks for memory that is sized at the launch
+    tensor_maps: dict[Buffer, TensorMap] = field(
+        default_factory=dict
+    )  # parameters, by what stands for them in the body
+    by_mbarrier: frozenset[Buffer] = frozenset()  # shared buffers whose accesses are ordered by mbarriers
 
     def _size(self, kind: str) -> tuple[int, int, int]:
         extents = {a.tag: a.extent for a in self.axes}

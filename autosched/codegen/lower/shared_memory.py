@@ -12,7 +12,8 @@ from autosched.tir.expr import const_int
 from autosched.tir.stmt import Allocate, BufferStore, For, Stmt
 
 SCOPES = ("shared", "shared.dyn")
-ALIGNMENT = 128  # of every buffer: swizzled tensor copies want it, vectors less
+ALIGNMENT = 1024  # of buffers that are multiples of it: boxes of tensors want it
+SMALL_ALIGNMENT = 128  # of others
 
 
 def is_shared(buffer: Buffer) -> bool:
@@ -93,14 +94,15 @@ def plan_shared(body: Stmt, item_bytes: Mapping[str, int]) -> tuple[Stmt, dict[B
         for start, end in taken:
             if at + sizes[buffer] <= start:
                 break
-            at = max(at, _aligned(end))
+            at = max(at, _aligned(end, sizes[buffer]))
         offsets[buffer] = at
         total = max(total, at + sizes[buffer])
     return _stripped(body), offsets, -(-total // 16) * 16
 
 
-def _aligned(at: int) -> int:
-    return -(-at // ALIGNMENT) * ALIGNMENT
+def _aligned(at: int, size: int) -> int:
+    alignment = SMALL_ALIGNMENT if size % ALIGNMENT else ALIGNMENT
+    return -(-at // alignment) * alignment
 
 
 def _stripped(stmt: Stmt) -> Stmt:

@@ -7,6 +7,7 @@ there by default is in order with our work.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -15,11 +16,12 @@ import numpy as np
 
 from autosched.errors import DeviceError, InvalidTypeError
 from autosched.runtime.cuda.driver import Memory, Region
-from autosched.runtime.cuda.kernel import CudaKernel, Launch, image_for
+from autosched.runtime.cuda.kernel import CudaKernel, Launch, TensorMap, image_for
 from autosched.target.cuda_host import cuda_device_count, has_cuda_driver
 
 STATIC_SHARED = 49152  # more dynamic shared memory than this has to be allowed for each entry
 PORTABLE_CLUSTER = 8  # so has a cluster of more blocks
+_KEPT_MAPS = 4096  # tensor maps of 128 bytes
 LEGACY_HANDLE = 1  # of the default stream, as the array interface and DLPack name it
 
 
@@ -55,6 +57,7 @@ class CoreDriver:
             self._keep_pool()
         self._streams = threading.local()
         self._loaded: dict[bytes, Any] = {}
+        self._maps: dict[tuple[TensorMap, int], Any] = {}
 
     def _keep_pool(self) -> None:
         """Let the pool keep what is freed, for the next allocations."""
@@ -155,6 +158,9 @@ class CoreDriver:
 
     def launch(self, entry: Any, launch: Launch, arguments: Sequence[int | np.generic | Region]) -> None:
         given = [argument.address if type(argument) is Region else argument for argument in arguments]
+        if launch.tensor_maps:
+            self._launch_with_maps(entry, launch, given)
+            return
         with _clear():
             self._core.launch(self._launch_stream(), self._config(launch), entry, *given)
 
@@ -166,6 +172,50 @@ class CoreDriver:
         return self._core.LaunchConfig(
             grid=clusters, cluster=launch.cluster, block=launch.block, shmem_size=launch.shared_bytes
         )
+
+    def _launch_with_maps(self, entry: Any, launch: Launch, addresses: Sequence[Any]) -> None:
+        """Tensor maps are parameters by value, which the bindings know better than cuda-core does."""
+        cuda = self._cuda
+        stream = self._launch_stream()
+        config = cuda.CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ = launch.grid
+        config.blockDimX, config.blockDimY, config.blockDimZ = launch.block
+        config.sharedMemBytes = launch.shared_bytes
+        config.hStream = cuda.CUstream(int(getattr(stream, "stream", stream).handle))
+        if launch.cluster != (1, 1, 1):
+            attribute = cuda.CUlaunchAttribute()
+            attribute.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+            size = attribute.value.clusterDim
+            size.x, size.y, size.z = launch.cluster
+            config.attrs, config.numAttrs = [attribute], 1
+        maps = [self._tensor_map(m, addresses[m.argument]) for m in launch.tensor_maps]
+        types = [ctypes.c_void_p] * len(addresses) + [None] * len(maps)
+        parameters = ((*addresses, *maps), tuple(types))
+        self._call(cuda.cuLaunchKernelEx(config, cuda.CUfunction(int(entry.handle)), parameters, 0))
+
+    def _tensor_map(self, wanted: TensorMap, address: int) -> Any:
+        """A tensor map for an array at an address; the last ones are kept."""
+        key = (wanted, address)
+        if key not in self._maps:
+            cuda = self._cuda
+            if len(self._maps) >= _KEPT_MAPS:
+                self._maps.clear()
+            self._maps[key] = self._call(
+                cuda.cuTensorMapEncodeTiled(
+                    getattr(cuda.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_UINT{8 * wanted.item_bytes}"),
+                    len(wanted.shape),
+                    address,
+                    [cuda.cuuint64_t(n) for n in reversed(wanted.shape)],
+                    [cuda.cuuint64_t(n) for n in reversed(wanted.strides_bytes)],
+                    [cuda.cuuint32_t(n) for n in reversed(wanted.box)],
+                    [cuda.cuuint32_t(1)] * len(wanted.shape),
+                    cuda.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+                    cuda.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
+                    cuda.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                    cuda.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+                )
+            )
+        return self._maps[key]
 
     def synchronize(self) -> None:
         self._use()

@@ -32,11 +32,38 @@ MOST_CLUSTER = 16
 MOST_SHARED = 1 << 20  # no device has a MiB of shared memory in an SM
 
 
+MOST_TENSOR_DIMS = 5
+MOST_BOX = 256  # elements of a box along one dimension
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMap:
+    """How a row-major argument is copied in boxes by the tensor memory accelerator; what is outside of it reads as 0.
+
+    argument    position among the kernel's arguments
+    item_bytes  of an element
+    shape, box  elements along each dimension, the innermost last; rows of a box have 128 bytes, whose 16-byte pieces
+                are permuted by the number of the row modulo 8
+    """
+
+    argument: int
+    item_bytes: int
+    shape: tuple[int, ...]
+    box: tuple[int, ...]
+
+    @property
+    def strides_bytes(self) -> tuple[int, ...]:
+        """Distances of neighbours along each dimension but the innermost."""
+        steps = [self.item_bytes * math.prod(self.shape[i + 1 :]) for i in range(len(self.shape))]
+        return tuple(steps[:-1])
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """One entry and how many threads run it; `shared_bytes` of a block are dynamic, asked for at launch.
 
-    grid     blocks in x, y, z;  block  threads of a block;  cluster  blocks that share their shared memory
+    grid         blocks in x, y, z;  block  threads of a block;  cluster  blocks that share their shared memory
+    tensor_maps  parameters of the entry behind the pointers, 128 bytes each, by value
     """
 
     symbol: str
@@ -44,6 +71,7 @@ class Launch:
     block: Extents
     cluster: Extents = (1, 1, 1)
     shared_bytes: int = 0
+    tensor_maps: tuple[TensorMap, ...] = ()
 
     @property
     def threads(self) -> int:
@@ -164,7 +192,8 @@ class CudaKernel(Kernel):
             "backend": self.backend,
             **self.shared_manifest(),
             "launches": [
-                [x.symbol, list(x.grid), list(x.block), list(x.cluster), x.shared_bytes] for x in self.launches
+                [x.symbol, list(x.grid), list(x.block), list(x.cluster), x.shared_bytes, *_written(x.tensor_maps)]
+                for x in self.launches
             ],
             "images": images,
             "resources": [
@@ -186,8 +215,8 @@ class CudaKernel(Kernel):
         return CudaKernel(
             **shared_fields(entry),
             launches=tuple(
-                Launch(str(symbol), _extents(grid), _extents(block), _extents(cluster), int(shared))
-                for symbol, grid, block, cluster, shared in entry["launches"]
+                Launch(str(symbol), _extents(grid), _extents(block), _extents(cluster), int(shared), _read(maps))
+                for symbol, grid, block, cluster, shared, *maps in entry["launches"]
             ),
             images=images,
             resources=Resources(
@@ -204,7 +233,10 @@ class CudaKernel(Kernel):
         check_count(f"scratch_bytes of {what}", entry["scratch_bytes"])
         for _, size, _ in entry["images"]:
             check_count(f"bytes of an image of {what}", size)
-        for _, grid, block, cluster, shared in entry["launches"]:
+        n_args = len(entry["args"])
+        for _, grid, block, cluster, shared, *maps in entry["launches"]:
+            for tensor_map in maps:
+                _check_map(tensor_map, n_args, f"a tensor map of {what}")
             for extents, most in ((grid, MOST_BLOCKS), (block, (MOST_THREADS,) * 3), (cluster, (MOST_CLUSTER,) * 3)):
                 for extent, limit in zip(extents, most, strict=True):
                     check_count(f"extent of a launch of {what}", extent, limit)
@@ -213,6 +245,30 @@ class CudaKernel(Kernel):
             if math.prod(block) > MOST_THREADS or math.prod(cluster) > MOST_CLUSTER:
                 raise ValueError(f"a launch of {what} has blocks of {block} threads in clusters of {cluster}")
             check_count(f"shared memory of {what}", shared, MOST_SHARED)
+
+
+def _written(maps: Iterable[TensorMap]) -> list[Any]:
+    return [[m.argument, m.item_bytes, list(m.shape), list(m.box)] for m in maps]
+
+
+def _read(maps: Iterable[Any]) -> tuple[TensorMap, ...]:
+    return tuple(
+        TensorMap(int(argument), int(item), tuple(map(int, shape)), tuple(map(int, box)))
+        for argument, item, shape, box in maps
+    )
+
+
+def _check_map(entry: Any, n_args: int, what: str) -> None:
+    argument, item, shape, box = entry
+    check_count(f"argument of {what}", argument, n_args - 1)
+    check_count(f"element size of {what}", item, 8)
+    if item not in (1, 2, 4, 8) or len(shape) != len(box) or not 2 <= len(shape) <= MOST_TENSOR_DIMS:
+        raise ValueError(f"{what} has elements of {item} bytes, the shape {shape} and boxes of {box}")
+    for size, extent in zip(shape, box, strict=True):
+        check_count(f"size of {what}", size, 1 << 32)
+        check_count(f"box of {what}", extent, MOST_BOX)
+        if not size or not extent:
+            raise ValueError(f"{what} is empty")
 
 
 def archs_of(images: Iterable[str], target: str, has_ptx: bool) -> tuple[str, ...]:

@@ -10,9 +10,11 @@ from autosched.templates.cuda.reduction import GeneralReduction
 from autosched.templates.cuda.rows import RowReduction
 from autosched.templates.cuda.transpose import Transpose
 from autosched.templates.cuda.tensor_matmul import TensorMatmul
+from autosched.templates.cuda.warpgroup_matmul import WarpgroupMatmul
 
 TEMPLATES: tuple[Template, ...] = (
     AttentionPass(),
+    WarpgroupMatmul(),
     TensorMatmul(),
     Matmul(),
     Conv2d(),

@@ -18,7 +18,16 @@ from autosched.tir.schedule.region import Box, touched
 from autosched.tir.schedule.tree import Tree
 from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, LoopKind, SeqStmt, Stmt, seq
 
-SCOPES = ("global", "local", "shared", "shared.dyn", "wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator")
+SCOPES = (
+    "global",
+    "local",
+    "shared",
+    "shared.dyn",
+    "wmma.matrix_a",
+    "wmma.matrix_b",
+    "wmma.accumulator",
+    "wgmma.accumulator",
+)
 
 
 def buffer_at(tree: Tree, name: str, which: int | str | Buffer, *, written: bool, action: str) -> Buffer:

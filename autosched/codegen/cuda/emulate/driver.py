@@ -129,6 +129,7 @@ class EmulatorDriver:
             given,
             order=self.order,
             cluster=launch.cluster,
+            tensor_maps=launch.tensor_maps,
             checks=self.checks,
         )
         self.n_launches += 1

@@ -99,6 +99,7 @@ def runtime(addresses: dict[str, int]) -> str:
         types = ", ".join("i64 " + argument for argument in arguments)
         return f"call i64 inttoptr (i64 {addresses[name]} to ptr)({types})"
 
+    box = ("%to", "%map", "%rank", "%c0", "%c1", "%c2", "%c3", "%c4", "%barrier", "%site")
     return f"""
 define internal void @emu.yield(ptr %ctx) alwaysinline {{
   %t = ptrtoint ptr %ctx to i64
@@ -157,6 +158,11 @@ define internal i64 @emu.mbarrier_test(ptr %ctx, i64 %a, i64 %parity, i64 %site)
 define internal i64 @emu.bulk_copy(ptr %ctx, i64 %to, i64 %from, i64 %count, i64 %barrier, i64 %site) alwaysinline {{
   %t = ptrtoint ptr %ctx to i64
   %r = {call("bulk_copy", "%t", "%to", "%from", "%count", "%barrier", "%site")}
+  ret i64 %r
+}}
+define internal i64 @emu.tensor_copy({", ".join(["ptr %ctx", *("i64 " + name for name in box)])}) alwaysinline {{
+  %t = ptrtoint ptr %ctx to i64
+  %r = {call("tensor_copy", "%t", *box)}
   ret i64 %r
 }}
 define void @emu.entry(ptr %ctx) noinline {{

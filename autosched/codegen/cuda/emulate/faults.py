@@ -174,6 +174,12 @@ def error_of(
                 where=where,
                 kind="descriptor",
             )
+        case at.F_TENSOR_MAP:
+            return EmulationError(
+                f"{place} copies a box of {fault.size} dimensions by what is no tensor map of such: {target}",
+                where=where,
+                kind="descriptor",
+            )
         case at.F_PARTIAL:
             return EmulationError(
                 f"{place} runs an instruction of a whole warp, but only lanes {fault.address:#010x} exist",

@@ -49,5 +49,6 @@ def run_kernel(
             order=order,
             trace=traces[k] if k < len(traces) else None,
             cluster=launch.cluster,
+            tensor_maps=launch.tensor_maps,
             checks=checks,
         )

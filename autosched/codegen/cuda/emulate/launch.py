@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from autosched.codegen.cuda.emulate.mbarrier import N_MBARRIERS
 from autosched.codegen.cuda.emulate.program import Program, program_of
 from autosched.codegen.cuda.emulate.trace import Trace
 from autosched.errors import InvalidValueError
+from autosched.runtime.cuda.kernel import TensorMap
 
 Order = Literal["late", "ahead"]
 Words = np.ndarray[Any, np.dtype[np.int64]]
@@ -52,6 +54,7 @@ def run_launch(
     trace: Trace | None = None,
     cluster: Sequence[int] = (1, 1, 1),
     checks: Checks = ALL_CHECKS,
+    tensor_maps: Sequence[TensorMap] = (),
 ) -> None:
     """Run one launch; the arrays are the device's memory and change in place.
 
@@ -61,10 +64,12 @@ def run_launch(
     order          "late": warps go on in turn, asynchronous copies happen when they are waited for; "ahead": the first
                    warp runs as far as it can, copies happen at once. A missing barrier or wait shows in one of them
     trace          collects accesses, for `Trace.report`
+    tensor_maps    further parameters, behind the arrays
 
     Raises EmulationError at the first fault, CodegenError for code that the emulator does not know.
     """
-    Launch(program_of(llvm_text, symbol), grid, block, shared_bytes, arrays, order, trace, cluster, checks).run()
+    program = program_of(llvm_text, symbol)
+    Launch(program, grid, block, shared_bytes, arrays, order, trace, cluster, checks, tensor_maps).run()
 
 
 def _three(sizes: Sequence[int], name: str) -> tuple[int, int, int]:
@@ -91,6 +96,7 @@ class Launch:
     trace: Trace | None
     cluster_sizes: Sequence[int]
     checks: Checks
+    tensor_maps: Sequence[TensorMap] = ()
     allocations: list[Allocation] = field(default_factory=list)
     kept: list[Any] = field(default_factory=list)  # arrays whose addresses the machine has
 
@@ -123,15 +129,18 @@ class Launch:
     def _parameters(self) -> None:
         """The table of arrays, and the words that the kernel takes for its parameters."""
         parameters = self.program.parameters
-        if len(self.arrays) != len(parameters):
+        if len(self.arrays) + len(self.tensor_maps) != len(parameters):
             raise InvalidValueError(
-                f"kernel {self.program.symbol} takes {len(parameters)} arguments, not {len(self.arrays)}"
+                f"kernel {self.program.symbol} takes {len(parameters)} arguments, not {len(self.arrays)} and "
+                f"{len(self.tensor_maps)} tensor maps"
             )
         records: list[list[int]] = []
         words: list[int] = []
         base = at.ARRAY_START
         seen: dict[int, int] = {}
-        for k, (value, parameter) in enumerate(zip(self.arrays, parameters)):
+        for k, parameter in enumerate(parameters):
+            is_map = k >= len(self.arrays)
+            value = self._tensor_map(self.tensor_maps[k - len(self.arrays)], words) if is_map else self.arrays[k]
             if not isinstance(value, np.ndarray):
                 words.append(_scalar_bits(value, parameter.type))
                 continue
@@ -166,6 +175,27 @@ class Launch:
         self.records = np.array(records, np.int64).reshape(-1, at.ARRAY_WORDS)
         self.words = np.array([word - (1 << 64) if word >= 1 << 63 else word for word in words], np.int64)
         self.kept += [self.records, self.words]
+
+    def _tensor_map(self, wanted: TensorMap, words: Sequence[int]) -> Words:
+        """What stands for a tensor map: 128 bytes and more that `mbarrier.tensor_copy` reads."""
+        array = self.arrays[wanted.argument]
+        rank, item = len(wanted.shape), wanted.item_bytes
+        if not isinstance(array, np.ndarray) or array.nbytes < item * math.prod(wanted.shape):
+            raise InvalidValueError(f"argument {wanted.argument} is no array of {wanted.shape}, as its tensor map says")
+        if any(step % 16 for step in wanted.strides_bytes) or wanted.box[-1] * item != at.MAP_ROW_BYTES:
+            raise InvalidValueError(f"no tensor map has rows of {wanted.shape[-1]} elements and boxes of {wanted.box}")
+        made = np.zeros(at.MAP_WORDS, np.int64)
+        made[[at.MAP_MAGIC, at.MAP_RANK, at.MAP_ITEM]] = at.TENSOR_MAP, rank, item
+        made[[at.MAP_BASE, at.MAP_HOST]] = words[wanted.argument], _address(array)
+        made[at.MAP_BYTES] = item * math.prod(wanted.box)
+        strides = (*wanted.strides_bytes, item)
+        for d in range(rank):
+            made[at.MAP_SIZES + 3 * d] = wanted.shape[rank - 1 - d]
+            made[at.MAP_STRIDES + 3 * d] = strides[rank - 1 - d]
+            made[at.MAP_BOX + 3 * d] = wanted.box[rank - 1 - d]
+        made.flags.writeable = False
+        self.kept.append(made)
+        return made
 
     def _memory(self) -> None:
         """What the blocks of one cluster need, used again by the next cluster."""

@@ -76,8 +76,16 @@ COPY_TARGET, COPY_SOURCE, COPY_BYTES, COPY_TAKEN, COPY_GROUP, COPY_SITE = 0, 1, 
 COPY_WORDS = 6
 
 # A bulk copy in flight: places in shared memory by offset, the mbarrier that it tells, who began it and when.
-BULK_TARGET, BULK_SOURCE, BULK_BYTES, BULK_BARRIER, BULK_EPOCH, BULK_WORDS = 0, 1, 2, 3, 4, 6
+# One of a box of a tensor has the map's address, else 0, and the coordinates of its first element, the innermost first.
+BULK_TARGET, BULK_SOURCE, BULK_BYTES, BULK_BARRIER, BULK_EPOCH, BULK_MAP, BULK_AT, BULK_WORDS = 0, 1, 2, 3, 4, 5, 6, 12
 BULK_CAPACITY = 1024
+
+# A tensor map, as the emulator writes it into its 128 bytes; dimensions from the innermost on.
+MAP_MAGIC, MAP_RANK, MAP_ITEM, MAP_BASE, MAP_HOST, MAP_BYTES = 0, 1, 2, 3, 4, 5  # BYTES of a box
+MAP_SIZES, MAP_STRIDES, MAP_BOX = 6, 7, 8  # of the innermost dimension; those of the next are 3 words further
+MAP_WORDS = 24
+MAP_ROW_BYTES = 128  # of a box
+TENSOR_MAP = 0x5445_4E53_4F52_0001
 
 TRACE_WORDS = 4  # site, thread (index << 32 | block), address, bytes | kind << 32
 
@@ -110,7 +118,7 @@ WRITE, ATOMIC, IN_SHARED, IN_GLOBAL, IN_LOCAL, ASYNC = 1, 2, 4, 8, 16, 32
 # Faults.
 F_OUTSIDE, F_MISALIGNED, F_RACE_WW, F_RACE_RW, F_RACE_WR, F_UNSET, F_PENDING, F_QUEUE = 1, 2, 3, 4, 5, 6, 7, 8
 F_EXITED, F_DIVERGED, F_READ_ONLY, F_TRAP, F_LOCAL, F_MASK, F_COUNT, F_PARTIAL = 9, 10, 11, 12, 13, 14, 15, 16
-F_MBARRIER, F_MANY_MBARRIERS, F_OVERFLOW, F_DESCRIPTOR = 17, 18, 19, 20
+F_MBARRIER, F_MANY_MBARRIERS, F_OVERFLOW, F_DESCRIPTOR, F_TENSOR_MAP = 17, 18, 19, 20, 21
 
 CELL_WORDS = 4  # 32-bit words known of each shared byte: who wrote it, and three of those who read it
 CLOCK_BITS = 18

@@ -1,4 +1,4 @@
-"""mbarriers, and the bulk copies that complete them. In the language of words.py.
+"""mbarriers, and the copies of rows and of boxes of tensors that complete them. In the language of words.py.
 
 The eight bytes of an mbarrier in shared memory hold, from the lowest bit: 20 bits of arrivals still expected in this
 phase, 20 bits of arrivals of every phase, 1 bit the phase's parity, 23 bits of bytes still expected, biased by half.
@@ -10,7 +10,16 @@ from __future__ import annotations
 from autosched.codegen.cuda.emulate import layout as at
 from autosched.codegen.cuda.emulate.clocks import know_row, pass_time, take_row
 from autosched.codegen.cuda.emulate.memory import _CELL, fail, find, put, word
-from autosched.codegen.cuda.emulate.words import copy_bytes, load32, load64, store8, store32, store64
+from autosched.codegen.cuda.emulate.words import (
+    copy_bytes,
+    load8,
+    load32,
+    load64,
+    sign_extend,
+    store8,
+    store32,
+    store64,
+)
 
 N_MBARRIERS = 128  # of a block
 _COUNT = (1 << 20) - 1
@@ -108,13 +117,21 @@ def mbarrier_test(thread: int, address: int, parity: int, site: int) -> int:
 
 def bulk_copy(thread: int, target: int, source: int, count: int, barrier: int, site: int) -> int:
     """Begin a copy from global to shared memory that tells an mbarrier of its bytes. Returns 1, or 0 after a fault."""
-    block = word(thread, at.BLOCK)
     from_host = find(thread, source, count, 16, at.IN_GLOBAL, site)
     if from_host == 0:
         return 0
     if count & 15:
         return fail(thread, at.F_MISALIGNED, target, count, site, 16)
-    host = find(thread, target, count, 16, at.IN_SHARED | at.WRITE | at.ASYNC, site)
+    return _begin(thread, target, from_host, count, 16, barrier, site, 0, 0, 0, 0, 0, 0)
+
+
+def _begin(
+    thread: int, target: int, source: int, count: int, align: int, barrier: int, site: int, tensor_map: int, at_0: int,
+    at_1: int, at_2: int, at_3: int, at_4: int,
+) -> int:  # fmt: skip
+    """Put a copy into the ring. Returns 1, or 0 after a fault."""
+    block = word(thread, at.BLOCK)
+    host = find(thread, target, count, align, at.IN_SHARED | at.WRITE | at.ASYNC, site)
     if host == 0:
         return 0
     told = _host_of(thread, barrier, at.WRITE | at.ATOMIC, site)
@@ -126,7 +143,13 @@ def bulk_copy(thread: int, target: int, source: int, count: int, barrier: int, s
         return fail(thread, at.F_QUEUE, target, count, site, at.BULK_CAPACITY)
     copy = word(owner, at.BULK) + last % at.BULK_CAPACITY * at.BULK_WORDS * 8
     put(copy, at.BULK_TARGET, host - word(owner, at.SHARED))
-    put(copy, at.BULK_SOURCE, from_host)
+    put(copy, at.BULK_SOURCE, source)
+    put(copy, at.BULK_MAP, tensor_map)
+    put(copy, at.BULK_AT, at_0)
+    put(copy, at.BULK_AT + 1, at_1)
+    put(copy, at.BULK_AT + 2, at_2)
+    put(copy, at.BULK_AT + 3, at_3)
+    put(copy, at.BULK_AT + 4, at_4)
     put(copy, at.BULK_BYTES, count)
     put(copy, at.BULK_BARRIER, told - word(owner, at.SHARED))
     put(copy, at.BULK_EPOCH, word(thread, at.INDEX) << at.CLOCK_BITS | word(thread, at.CLOCK))
@@ -137,6 +160,72 @@ def bulk_copy(thread: int, target: int, source: int, count: int, barrier: int, s
     return 1
 
 
+def _row_offset(tensor_map: int, coordinates: int, row: int) -> int:
+    """Where a row of a box begins, in bytes from where its tensor does, or -1 for one outside of the tensor."""
+    offset, rest = 0, row
+    for d in range(1, word(tensor_map, at.MAP_RANK)):
+        box = word(tensor_map, at.MAP_BOX + 3 * d)
+        place = word(coordinates, d) + rest % box
+        rest = rest // box
+        if place < 0 or place >= word(tensor_map, at.MAP_SIZES + 3 * d):
+            return -1
+        offset += place * word(tensor_map, at.MAP_STRIDES + 3 * d)
+    return offset
+
+
+def tensor_copy(
+    thread: int, target: int, tensor_map: int, rank: int, at_0: int, at_1: int, at_2: int, at_3: int, at_4: int,
+    barrier: int, site: int,
+) -> int:  # fmt: skip
+    """Begin a copy of a box of a tensor; what is outside of the tensor becomes 0. Returns 1, or 0 after a fault."""
+    place = find(thread, tensor_map, 128, 64, 0, site)
+    if place == 0:
+        return 0
+    if word(place, at.MAP_MAGIC) != at.TENSOR_MAP or word(place, at.MAP_RANK) != rank:
+        return fail(thread, at.F_TENSOR_MAP, tensor_map, rank, site, 0)
+    block = word(thread, at.BLOCK)
+    first = word(block, at.SCRATCH)
+    put(first, 0, sign_extend(at_0, 32))
+    put(first, 1, sign_extend(at_1, 32))
+    put(first, 2, sign_extend(at_2, 32))
+    put(first, 3, sign_extend(at_3, 32))
+    put(first, 4, sign_extend(at_4, 32))
+    count, item = word(place, at.MAP_BYTES), word(place, at.MAP_ITEM)
+    row_bytes = word(place, at.MAP_BOX) * item
+    start, end = word(first, 0), word(first, 0) + word(place, at.MAP_BOX)
+    if start < 0:
+        start = 0
+    if end > word(place, at.MAP_SIZES):
+        end = word(place, at.MAP_SIZES)
+    for row in range(count // row_bytes):
+        offset = _row_offset(place, first, row)
+        if offset >= 0 and start < end:
+            source = word(place, at.MAP_BASE) + offset + start * item
+            if find(thread, source, (end - start) * item, item, at.IN_GLOBAL, site) == 0:
+                return 0
+    return _begin(
+        thread, target, 0, count, 128, barrier, site, place, word(first, 0), word(first, 1), word(first, 2),
+        word(first, 3), word(first, 4),
+    )  # fmt: skip
+
+
+def _copy_box(shared: int, target: int, tensor_map: int, coordinates: int) -> int:
+    """Fill a box' place in shared memory, the 16-byte pieces of its rows permuted."""
+    item = word(tensor_map, at.MAP_ITEM)
+    row_bytes, size = word(tensor_map, at.MAP_BOX) * item, word(tensor_map, at.MAP_SIZES) * item
+    start = word(coordinates, 0) * item
+    for row in range(word(tensor_map, at.MAP_BYTES) // row_bytes):
+        offset = _row_offset(tensor_map, coordinates, row)
+        source = word(tensor_map, at.MAP_HOST) + offset + start
+        for piece in range(0, row_bytes, 16):
+            place = target + row * row_bytes + piece
+            place = place ^ (place >> 7 & 7) << 4
+            for k in range(piece, piece + 16):
+                inside = offset >= 0 and start + k >= 0 and start + k < size
+                store8(shared + place + k - piece, load8(source + k) if inside else 0)
+    return 0
+
+
 def end_bulk_copy(owner: int) -> int:
     """Carry out the oldest bulk copy in flight. Returns whether there was one."""
     first = word(owner, at.BULK_FIRST)
@@ -144,7 +233,10 @@ def end_bulk_copy(owner: int) -> int:
         return 0
     copy = word(owner, at.BULK) + first % at.BULK_CAPACITY * at.BULK_WORDS * 8
     target, count, epoch = word(copy, at.BULK_TARGET), word(copy, at.BULK_BYTES), word(copy, at.BULK_EPOCH)
-    copy_bytes(word(owner, at.SHARED) + target, word(copy, at.BULK_SOURCE), count)
+    if word(copy, at.BULK_MAP) != 0:
+        _copy_box(word(owner, at.SHARED), target, word(copy, at.BULK_MAP), copy + at.BULK_AT * 8)
+    else:
+        copy_bytes(word(owner, at.SHARED) + target, word(copy, at.BULK_SOURCE), count)
     for k in range(count):
         store8(word(owner, at.PENDING) + target + k, 0)
         store32(word(owner, at.SHADOW) + (target + k) * _CELL, epoch)
@@ -160,6 +252,6 @@ def end_bulk_copy(owner: int) -> int:
 
 
 FUNCTIONS = (
-    _owner_of, mbarrier_rows, _host_of, mbarrier_init, _advance, mbarrier_arrive, mbarrier_test, bulk_copy,
-    end_bulk_copy,
+    _owner_of, mbarrier_rows, _host_of, mbarrier_init, _advance, mbarrier_arrive, mbarrier_test, bulk_copy, _begin,
+    _row_offset, tensor_copy, _copy_box, end_bulk_copy,
 )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autosched.codegen.cuda.emulate import layout as at
-from autosched.codegen.cuda.emulate.ptx.parse import Immediate, Instruction
+from autosched.codegen.cuda.emulate.ptx.parse import Address, Immediate, Instruction
 from autosched.codegen.cuda.emulate.ptx.state import Assembly, only, ptx
 
 _CACHE = frozenset(("ca", "cg", "L2__64B", "L2__128B", "L2__256B"))
@@ -16,7 +16,9 @@ def _cp(state: Assembly, instruction: Instruction) -> None:
         raise state.refuse(f"instruction `{instruction.text}`")
     if parts[:2] == ("async", "mbarrier"):
         raise state.refuse(f"instruction `{instruction.text}`")
-    if parts[:2] == ("async", "bulk"):
+    if parts[:3] == ("async", "bulk", "tensor"):
+        _tensor(state, instruction)
+    elif parts[:2] == ("async", "bulk"):
         _bulk(state, instruction)
     elif parts == ("async", "commit_group"):
         body.store(at.GROUP, body.new(f"add i64 {body.load(at.GROUP)}, 1"))
@@ -39,7 +41,7 @@ _BULK = frozenset(("async", "bulk", "shared__cluster", "shared__cta", "global", 
 
 
 def _bulk(state: Assembly, instruction: Instruction) -> None:
-    """A copy of one row of bytes that an mbarrier is told of; tensors' copies need a map of the driver's making."""
+    """A copy of one row of bytes that an mbarrier is told of."""
     parts, body = only(state, instruction, _BULK), state.body
     if parts[2:] not in (
         ("shared__cluster", "global", "mbarrier__complete_tx__bytes"),
@@ -50,3 +52,25 @@ def _bulk(state: Assembly, instruction: Instruction) -> None:
     places = f"i64 {state.address(target)}, i64 {state.address(source)}, i64 {state.word(size)}"
     arguments = f"{places}, i64 {state.address(barrier)}, i64 {state.site}"
     body.check(body.new(f"call i64 @emu.bulk_copy(ptr %ctx, {arguments})"))
+
+
+_TENSOR = (
+    ("shared__cluster", "global", "mbarrier__complete_tx__bytes"),
+    ("shared__cluster", "global", "tile", "mbarrier__complete_tx__bytes"),
+    ("shared__cta", "global", "tile", "mbarrier__complete_tx__bytes"),
+)
+
+
+def _tensor(state: Assembly, instruction: Instruction) -> None:
+    """A copy of a box of a tensor, which a map describes, to shared memory."""
+    parts, body = instruction.opcode[4:], state.body
+    rank = int(parts[0][0]) if parts and parts[0] in ("1d", "2d", "3d", "4d", "5d") else 0
+    if not rank or parts[1:] not in _TENSOR or len(instruction.operands) != 3:
+        raise state.refuse(f"instruction `{instruction.text}`")
+    target, source, barrier = instruction.operands
+    if not isinstance(source, Address) or len(source.coordinates) != rank:
+        raise state.refuse(f"instruction `{instruction.text}`, for its coordinates")
+    coordinates = [state.word(c) for c in source.coordinates] + ["0"] * (5 - rank)
+    words = [state.address(target), state.address(source), str(rank), *coordinates, state.address(barrier)]
+    arguments = ", ".join(f"i64 {word}" for word in (*words, str(state.site)))
+    body.check(body.new(f"call i64 @emu.tensor_copy(ptr %ctx, {arguments})"))

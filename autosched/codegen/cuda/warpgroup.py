@@ -1,0 +1,141 @@
+"""Emits what `lower/warpgroups.py` leaves: mbarriers, copies of boxes of tensors, products of warpgroups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from autosched.codegen.cpu.types import I32, I64
+from autosched.codegen.cuda import instructions
+from autosched.codegen.lower.warpgroups import (
+    COLUMNS,
+    MBARRIER_ARRIVE,
+    MBARRIER_EXPECT,
+    MBARRIER_FENCE,
+    MBARRIER_INIT,
+    MBARRIER_WAIT,
+    ROWS,
+    SLAB_BYTES,
+    TENSOR_COPY,
+    WGMMA,
+    WGMMA_WAIT,
+)
+from autosched.tir import expr as E
+from autosched.tir.buffer import BufferLoad
+from autosched.tir.dtypes import item_bytes
+from autosched.tir.expr import as_int, const_int
+
+if TYPE_CHECKING:
+    from autosched.codegen.cuda.tile import DeviceEmitter
+
+_PATTERN_ROWS = 8  # rows after which the permutation of 16-byte pieces repeats
+_PERMUTED = 1 << 62  # of 128-byte rows, in a descriptor
+_STEP_BYTES = 32  # of a row along the reduction, for one instruction
+
+
+def emit_warpgroup(emitter: DeviceEmitter, e: E.Call) -> None:
+    """An operation of `lower.warpgroups.OPERATIONS`."""
+    b = emitter.builder
+    match e.op:
+        case _ if e.op == MBARRIER_FENCE:
+            instructions.mbarrier_fence(b)
+        case _ if e.op == MBARRIER_INIT:
+            instructions.mbarrier_init(b, _barrier(emitter, e.args[0]), as_int(e.args[1]))
+        case _ if e.op == MBARRIER_EXPECT:
+            instructions.mbarrier_expect(b, _barrier(emitter, e.args[0]), as_int(e.args[1]))
+        case _ if e.op == MBARRIER_ARRIVE:
+            instructions.mbarrier_arrive(b, _barrier(emitter, e.args[0]), b.zext(emitter.value(e.args[1]), I32))
+        case _ if e.op == MBARRIER_WAIT:
+            instructions.mbarrier_wait(b, _barrier(emitter, e.args[0]), _word(emitter, e.args[1]))
+            emitter.scopes = [{} for _ in emitter.scopes]  # what was loaded before is not what is there now
+        case _ if e.op == TENSOR_COPY:
+            _copy(emitter, e)
+        case _ if e.op == WGMMA:
+            _multiply(emitter, e)
+        case _:
+            assert e.op == WGMMA_WAIT, f"{e.op} is no operation of a warpgroup"
+            first = e.args[0]
+            assert isinstance(first, BufferLoad), "the first register"
+            pointers = emitter.registers(first, _count(first))
+            values = instructions.wgmma_wait(b, [b.load(p) for p in pointers])
+            for pointer, value in zip(pointers, values, strict=True):
+                b.store(value, pointer)
+
+
+def _count(first: BufferLoad) -> int:
+    """Registers of an accumulator."""
+    count = 1
+    for size in first.buffer.shape:
+        count *= as_int(size)
+    return count
+
+
+def _word(emitter: DeviceEmitter, e: E.PrimExpr) -> Any:
+    """An integer as 32 bits."""
+    value = emitter.value(e)
+    return value if value.type.width == 32 else emitter.builder.trunc(value, I32)
+
+
+def _barrier(emitter: DeviceEmitter, element: E.PrimExpr) -> Any:
+    assert isinstance(element, BufferLoad), "an mbarrier"
+    return emitter.shared_address(element, 8)
+
+
+def _address(emitter: DeviceEmitter, element: E.PrimExpr) -> Any:
+    """The address of a row of a shared buffer [stage, slab, row, element], as 32 bits."""
+    assert isinstance(element, BufferLoad), "the place of a row"
+    return emitter.shared_address(element, 16)
+
+
+def _copy(emitter: DeviceEmitter, e: E.Call) -> None:
+    target, source, barrier, *at = e.args
+    assert isinstance(source, BufferLoad), "a tensor map"
+    pointer = emitter.builder.ptrtoint(emitter.places[source.buffer].pointer, I64)
+    coordinates = [_word(emitter, i) for i in reversed(at)]
+    instructions.tensor_copy(
+        emitter.builder, _address(emitter, target), pointer, coordinates, _barrier(emitter, barrier)
+    )
+
+
+def _descriptor(emitter: DeviceEmitter, address: Any, leading_bytes: int) -> Any:
+    """What tells the instruction where an operand lies: address, distances in units of 16 bytes, permutation."""
+    b = emitter.builder
+    place = b.zext(b.lshr(b.and_(address, I32(0x3FFFF)), I32(4)), I64)
+    fixed = leading_bytes >> 4 << 16 | _PATTERN_ROWS * SLAB_BYTES >> 4 << 32 | _PERMUTED
+    return b.or_(place, I64(fixed))
+
+
+def _multiply(emitter: DeviceEmitter, e: E.Call) -> None:
+    kind, first, a, b, along = e.args
+    assert isinstance(kind, E.StringImm), "the name of the operands' type"
+    assert isinstance(first, BufferLoad) and isinstance(a, BufferLoad) and isinstance(b, BufferLoad), "operands"
+    tiles, columns = as_int(first.buffer.shape[0]), as_int(first.buffer.shape[1]) * COLUMNS
+    _, slabs, rows_a, span = (as_int(s) for s in a.buffer.shape)
+    _, _, rows_b, _ = (as_int(s) for s in b.buffer.shape)
+    steps = SLAB_BYTES // _STEP_BYTES
+    along_n = bool(const_int(along))
+    depth = _STEP_BYTES // item_bytes(a.buffer.dtype)  # of one instruction
+    from_a, from_b = [], []
+    for slab in range(slabs):
+        for step in range(steps):
+            from_a.append(slab * rows_a * SLAB_BYTES + step * _STEP_BYTES)
+            if along_n:  # rows are steps of the reduction
+                from_b.append((slab * span + step * depth) * SLAB_BYTES)
+            else:
+                from_b.append(slab * rows_b * SLAB_BYTES + step * _STEP_BYTES)
+    products = [
+        (tile, (tile * ROWS * SLAB_BYTES + x) >> 4, y >> 4) for x, y in zip(from_a, from_b, strict=True)
+        for tile in range(tiles)
+    ]  # fmt: skip
+    pointers = emitter.registers(first, _count(first))
+    values = instructions.wgmma(
+        emitter.builder,
+        kind.value,
+        columns,
+        [emitter.builder.load(p) for p in pointers],
+        _descriptor(emitter, _address(emitter, a), 16),
+        _descriptor(emitter, _address(emitter, b), rows_b * SLAB_BYTES if along_n else 16),
+        along_n,
+        products,
+    )
+    for pointer, value in zip(pointers, values, strict=True):
+        emitter.builder.store(value, pointer)

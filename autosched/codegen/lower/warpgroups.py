@@ -1,0 +1,432 @@
+"""Products of warpgroups (wgmma), fed by a warp that does nothing but copy boxes of tensors; for sm_90a.
+
+A schedule says it by a scope and an annotation. Nothing is bound to threadIdx.x, warpgroups are bound to threadIdx.y:
+
+    C  set_scope(…, "wgmma.accumulator")  float32 (int32 for int8); a warpgroup's part has a multiple of 64 rows and at
+                                          most 256 columns
+    A  cache_read(…, "shared")            compute_at the loop over tiles of the reduction, as it stands: [rows, k]
+    B  cache_read(…, "shared")            the same: [columns, k], or [k, columns] for 16-bit elements
+    annotate(k_tile, "warp_specialized_stages", stages)
+
+Before:  for k in n: (A_shared[…] = A[…]), (B_shared[…] = B[…]), (C[…] += A_shared[…] * B_shared[…])
+After:   if tx < 128 * warpgroups:
+             for k in n:
+                 mbarrier_wait(ready[k % stages], k // stages % 2)
+                 wgmma(C, A_shared[k % stages], B_shared[k % stages])         one product is left in flight
+                 mbarrier_arrive(free[(k - 1) % stages], tx % 32 == 0 and k > 0)
+             wgmma_wait(C)
+             … what follows …
+         elif tx == 128 * warpgroups:
+             for k in n:
+                 mbarrier_wait(free[k % stages], (k // stages + 1) % 2)
+                 mbarrier_expect(ready[k % stages], bytes)
+                 tensor_copy(A_shared[k % stages], A_map, …), tensor_copy(B_shared[k % stages], B_map, …)
+
+The innermost dimension of a tile is a multiple of 128 bytes. It lies in shared memory as slabs of 128 bytes a row,
+whose 16-byte pieces are permuted by the row's number: neither the copy nor the product meets a bank twice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from autosched.codegen.lower.barriers import barrier
+from autosched.codegen.lower.fragments import COLUMNS, GROUP_ACCUMULATOR, Fragments, Nest, Place, stripped, whole_tiles
+from autosched.codegen.lower.launches import LoweredLaunch, ThreadAxis
+from autosched.codegen.lower.partition import KEEP_WHOLE
+from autosched.codegen.lower.shared_memory import is_shared
+from autosched.codegen.lower.tidy import difference
+from autosched.errors import CodegenError
+from autosched.ir.node import FrozenDict, map_children, walk
+from autosched.runtime.cuda.kernel import MOST_BOX, TensorMap
+from autosched.tir import expr as E
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.expr import Call, IntImm, PrimExpr, StringImm, Var, const_int
+from autosched.tir.functor import free_vars, substitute
+from autosched.tir.simplify import Analyzer, Linear, split_conditions
+from autosched.tir.stmt import Allocate, Evaluate, For, IfThenElse, LoopKind, SeqStmt, Stmt, seq
+
+STAGES = "warp_specialized_stages"  # the annotation of a loop
+WGMMA, WGMMA_WAIT, TENSOR_COPY = "wgmma", "wgmma_wait", "tensor_copy"
+MBARRIER_INIT, MBARRIER_ARRIVE, MBARRIER_EXPECT, MBARRIER_WAIT, MBARRIER_FENCE = (
+    "mbarrier_init", "mbarrier_arrive", "mbarrier_expect", "mbarrier_wait", "mbarrier_fence",
+)  # fmt: skip
+OPERATIONS = (
+    WGMMA, WGMMA_WAIT, TENSOR_COPY, MBARRIER_INIT, MBARRIER_ARRIVE, MBARRIER_EXPECT, MBARRIER_WAIT, MBARRIER_FENCE,
+)  # fmt: skip
+GROUP, WARP, ROWS = 128, 32, 64  # threads of a warpgroup and of a warp, rows of one instruction
+SLAB_BYTES = 128  # of a row in shared memory
+MOST_COLUMNS = 256
+
+# by the element's dtype: (bytes, name of the instruction's operands)
+_KINDS = {"float16": (2, "f16"), "uint16": (2, "bf16"), "float32": (4, "tf32"), "int8": (1, "s8")}
+
+
+def lower_warpgroups(body: Stmt, launch: LoweredLaunch, arguments: Sequence[Buffer]) -> Stmt:
+    """The statement with an annotated loop shared between warps that copy and warps that multiply.
+
+    The launch gets its threads, tensor maps and the buffers that mbarriers guard. Raises CodegenError for what has no
+    such form.
+    """
+    loops = [n for n in walk(body) if isinstance(n, For) and STAGES in n.annotations]
+    if not loops:
+        return body
+    if len(loops) > 1:
+        raise CodegenError("a launch has several loops whose copies a warp of its own makes", hint="use one of them")
+    threads = [a for a in launch.axes if a.tag.startswith("threadIdx") and a.extent > 1]
+    if any(a.tag != "threadIdx.y" for a in threads):
+        raise CodegenError(
+            f"a loop with '{STAGES}' is in a launch with threads along {', '.join(a.tag for a in threads)}",
+            hint="bind warpgroups to threadIdx.y, and nothing to the other axes",
+        )
+    return _Specializer(launch, list(arguments), loops[0]).run(body)
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A box of an argument that becomes a shared buffer.
+
+    base  index of the box' first element
+    dims  the argument's dimensions that are the buffer's last two
+    """
+
+    target: Buffer
+    source: Buffer
+    base: tuple[PrimExpr, ...]
+    dims: tuple[int, int]
+
+
+class _Accumulators(Fragments):
+    """Registers of a warpgroup: lane 32 w + l holds rows 16 w + l / 4 and eight below of each 64."""
+
+    __slots__ = ()
+    accumulator = GROUP_ACCUMULATOR
+    rows = ROWS
+
+    def first_row(self) -> PrimExpr:
+        thread = E.floormod(self.lane, GROUP)
+        return E.floordiv(thread, WARP) * 16 + E.floordiv(E.floormod(self.lane, WARP), 4)
+
+    def declare(self, buffer: Buffer, body: Stmt) -> Place:
+        if buffer not in self.places:
+            raise CodegenError(f"the accumulator '{buffer.name}' is not computed in the loop with '{STAGES}'")
+        return self.places[buffer]
+
+
+@dataclass(slots=True)
+class _Specializer:
+    launch: LoweredLaunch
+    arguments: list[Buffer]
+    loop: For
+    analyzer: Analyzer = field(default_factory=Analyzer)
+    thread: Var = field(default_factory=lambda: Var("tx", "int32"))
+
+    def run(self, body: Stmt) -> Stmt:
+        group = next((a for a in self.launch.axes if a.tag == "threadIdx.y"), None)
+        groups = group.extent if group is not None else 1
+        threads = groups * GROUP
+        first = E.floordiv(self.thread, GROUP)
+        blocks = tuple(a for a in self.launch.axes if a.tag.startswith("block"))
+        self.launch.axes = (*blocks, ThreadAxis("threadIdx.x", self.thread, threads + WARP))
+        self.analyzer = self.launch.analyzer()
+        count, stages = const_int(self.loop.extent), int(self.loop.annotations[STAGES])
+        if count is None or const_int(self.loop.start) != 0 or stages < 1:
+            raise CodegenError(
+                f"the loop '{self.loop.loop_var.name}' with {stages} stages has no constant extent from 0"
+            )
+        stages = min(stages, count)
+        if stages < min(2, count):
+            raise CodegenError(
+                f"the loop '{self.loop.loop_var.name}' has one stage", hint="copies need two to run ahead"
+            )
+        around = [n for n in walk(body) if isinstance(n, For) and any(x is self.loop for x in walk(n.body))]
+        if around:
+            raise CodegenError(f"the loop '{self.loop.loop_var.name}' runs inside of '{around[0].loop_var.name}'")
+        shared, parts = _unwrapped(self.loop.body)
+        copies = [self.copy(part, group) for part in parts[:-1]]
+        if {c.target for c in copies} != set(shared) or len(copies) != 2:
+            raise CodegenError("the loop's statements are no two copies into shared buffers of its own and a product")
+        versions = {c.target: self.with_stages(c, stages) for c in copies}
+        ready, free = (Buffer(n, (IntImm(stages),), "uint64", scope="shared") for n in ("ready", "free"))
+        self.launch.by_mbarrier = frozenset((*versions.values(), ready, free))
+        var = self.loop.loop_var
+        stage, round_ = E.floormod(var, stages), E.floordiv(var, stages)
+
+        accumulators = _Accumulators(self.thread, self.analyzer)
+        product, result = self.product(parts[-1], copies, versions, stage, accumulators)
+        last = E.floormod(var + (stages - 1), stages)
+        is_first_lane = E.compare(E.EQ, E.floormod(self.thread, WARP), E.const(0, "int32"))
+        multiply = self.like_loop(
+            _call(MBARRIER_WAIT, BufferLoad(ready, (stage,)), E.floormod(round_, 2)),
+            product,
+            _call(
+                MBARRIER_ARRIVE,
+                BufferLoad(free, (last,)),
+                E.And(is_first_lane, E.compare(E.GT, var, E.const(0, var.dtype))),
+            ),
+        )
+        consumer = accumulators.visit(
+            _replaced(body, self.loop, seq(multiply, _call(WGMMA_WAIT, result)), {group.var: first} if group else {})
+        )
+        size = sum(_bytes(c.target) for c in copies)
+        fetch = self.like_loop(
+            _call(MBARRIER_WAIT, BufferLoad(free, (stage,)), E.floormod(round_ + 1, 2)),
+            _call(MBARRIER_EXPECT, BufferLoad(ready, (stage,)), IntImm(size)),
+            *(s for c in copies for s in self.boxes(c, versions[c.target], stage, ready)),
+        )
+        start = seq(
+            *(_call(MBARRIER_INIT, BufferLoad(ready, (IntImm(i),)), IntImm(1)) for i in range(stages)),
+            *(_call(MBARRIER_INIT, BufferLoad(free, (IntImm(i),)), IntImm(threads // WARP)) for i in range(stages)),
+            _call(MBARRIER_FENCE),
+        )
+        return seq(
+            IfThenElse(E.compare(E.EQ, self.thread, E.const(0, "int32")), start),
+            barrier(),
+            IfThenElse(
+                E.compare(E.LT, self.thread, E.const(threads, "int32")),
+                consumer,
+                IfThenElse(E.compare(E.EQ, self.thread, E.const(threads, "int32")), fetch),
+            ),
+        )
+
+    def like_loop(self, *parts: Stmt) -> Stmt:
+        """The loop with another body; its first iterations stay part of it."""
+        notes = {k: v for k, v in self.loop.annotations.items() if k != STAGES}
+        new = FrozenDict({**notes, KEEP_WHOLE: True})
+        return dataclasses.replace(self.loop, body=seq(*parts), kind=LoopKind.SERIAL, annotations=new)
+
+    # --- copies -------------------------------------------------------------------------------------------------
+
+    def copy(self, part: Stmt, group: ThreadAxis | None) -> _Copy:
+        """A statement of the loop as a copy of a box."""
+        nest = Nest.of(part)
+        if nest is None or not is_shared(nest.store.buffer):
+            raise CodegenError("a statement before the product is no copy into a shared buffer")
+        store, value = nest.store, nest.store.value
+        conditions = list(nest.conditions)
+        if isinstance(value, Call) and value.op == "if_then_else" and _is_zero(value.args[2]):
+            conditions += split_conditions(value.args[0])
+            value = value.args[1]
+        name = store.buffer.name
+        if not isinstance(value, BufferLoad) or value.buffer not in self.arguments:
+            raise CodegenError(
+                f"the shared buffer '{name}' is no plain copy of an argument",
+                hint="compute what feeds the product first",
+            )
+        zero = {x.loop_var: E.const(0, x.loop_var.dtype) for x in nest.loops}
+        base = tuple(self.analyzer.simplify(substitute(i, zero)) for i in value.indices)
+        wanted = [self.steps(i, zero) for i in store.indices[-2:]]
+        found = [self.steps(i, zero) for i in value.indices]
+        dims = [[d for d, x in enumerate(found) if w and x == w] for w in wanted]
+        rest = [d for d, x in enumerate(found) if x and all(d not in ds for ds in dims)]
+        sizes = [const_int(s) or 0 for s in store.buffer.shape]
+        covered = [1 + sum(c * (_extent(nest, v) - 1) for v, c in w.items()) for w in wanted]
+        if (
+            any(len(ds) != 1 for ds in dims) or rest or dims[1][0] != value.buffer.ndim - 1 or covered != sizes[-2:]
+            or any(s != 1 for s in sizes[:-2])
+        ):  # fmt: skip
+            raise CodegenError(
+                f"the copy into the shared buffer '{name}' is no box of '{value.buffer.name}'",
+                hint="leave its loops as compute_at makes them, and choose tiles that are no larger than the argument",
+            )
+        made = _Copy(store.buffer, value.buffer, base, (dims[0][0], dims[1][0]))
+        for c in conditions:
+            is_one_thread = isinstance(c, E.EQ) and group is not None and c.a is group.var
+            if not is_one_thread and not any(
+                self.is_bound(c, value.indices[d], value.buffer.shape[d]) for d in range(value.buffer.ndim)
+            ):
+                raise CodegenError(f"the copy into the shared buffer '{name}' has the condition {c}")
+        self.check_box(made)
+        return made
+
+    def steps(self, index: PrimExpr, zero: dict[Var, PrimExpr]) -> dict[Var, int]:
+        """How an index moves with each loop; other atoms with a loop in them are refused."""
+        found: dict[Var, int] = {}
+        for factor, atom in self.analyzer.linear(index).terms.values():
+            if isinstance(atom, Var) and atom in zero:
+                found[atom] = factor
+            elif free_vars(atom) & zero.keys():
+                raise CodegenError(f"the index {index} of a copy is no sum of loop variables")
+        return found
+
+    def is_bound(self, condition: PrimExpr, index: PrimExpr, size: PrimExpr) -> bool:
+        """Whether a condition says that an index is below a size."""
+        form = difference(condition, self.analyzer)
+        if form is None or const_int(size) is None:
+            return False
+        rest = Linear().add(form).add(self.analyzer.linear(index), -1)
+        return not rest.terms and rest.const == 1 - (const_int(size) or 0)
+
+    def check_box(self, c: _Copy) -> None:
+        item = _item_bytes(c.target)
+        outer, inner = (const_int(s) or 0 for s in c.target.shape[-2:])
+        shape = [const_int(s) or 0 for s in c.source.shape]
+        if inner * item % SLAB_BYTES or outer % 8 or outer > MOST_BOX or not 2 <= len(shape) <= 5:
+            raise CodegenError(
+                f"the shared buffer '{c.target.name}' of {outer} x {inner} elements is no box that one copy can bring",
+                hint=f"let rows have a multiple of {SLAB_BYTES} bytes, and tiles a multiple of 8, {MOST_BOX} at most",
+            )
+        if 0 in shape or shape[-1] * item % 16 or c.source.strides:
+            raise CodegenError(
+                f"rows of '{c.source.name}' do not begin at multiples of 16 bytes, as copies of boxes want it"
+            )
+
+    def with_stages(self, c: _Copy, stages: int) -> Buffer:
+        """The buffer as the copies leave it: stages, slabs of the innermost dimension, rows, elements of a row."""
+        outer, inner = (const_int(s) or 0 for s in c.target.shape[-2:])
+        span = SLAB_BYTES // _item_bytes(c.target)
+        shape = tuple(IntImm(n) for n in (stages, inner // span, outer, span))
+        return Buffer(c.target.name, shape, c.target.dtype, scope="shared.dyn")
+
+    def boxes(self, c: _Copy, target: Buffer, stage: PrimExpr, ready: Buffer) -> list[Stmt]:
+        """The copies of one iteration, a slab each."""
+        _, slabs, outer, span = (const_int(s) or 0 for s in target.shape)
+        rank = c.source.ndim
+        box = tuple(outer if d == c.dims[0] else span if d == c.dims[1] else 1 for d in range(rank))
+        shape = tuple(const_int(s) or 0 for s in c.source.shape)
+        wanted = TensorMap(self.arguments.index(c.source), _item_bytes(target), shape, box)
+        place = next((b for b, m in self.launch.tensor_maps.items() if m == wanted), None)
+        if place is None:
+            place = Buffer(f"{c.source.name}_map", (IntImm(128),), "uint8")
+            self.launch.tensor_maps[place] = wanted
+        made = []
+        for slab in range(slabs):
+            at = [E.add(i, slab * span) if d == c.dims[1] and slab else i for d, i in enumerate(c.base)]
+            zero = IntImm(0)
+            made.append(
+                _call(
+                    TENSOR_COPY,
+                    BufferLoad(target, (stage, IntImm(slab), zero, zero)),
+                    BufferLoad(place, (zero,)),
+                    BufferLoad(ready, (stage,)),
+                    *(E.cast("int32", i) for i in at),
+                )
+            )
+        return made
+
+    # --- the product --------------------------------------------------------------------------------------------
+
+    def product(
+        self, part: Stmt, copies: list[_Copy], versions: dict[Buffer, Buffer], stage: PrimExpr, acc: _Accumulators
+    ) -> tuple[Stmt, PrimExpr]:
+        """(the instructions of one iteration, the first register of the result)."""
+        nest = Nest.of(part)
+        store = nest.store if nest is not None else None
+        if nest is None or store is None or store.buffer.scope != GROUP_ACCUMULATOR:
+            raise CodegenError(f'the last statement of the loop computes no buffer of scope "{GROUP_ACCUMULATOR}"')
+        value = store.value
+        own = value.a if isinstance(value, E.Add) else None
+        factors = value.b if isinstance(value, E.Add) else value
+        factors = factors.value if isinstance(factors, E.Cast) else factors
+        sides = [stripped(f) for f in (factors.a, factors.b)] if isinstance(factors, E.Mul) else []
+        by_buffer = {x.buffer: x for x in sides if isinstance(x, BufferLoad)}
+        if not isinstance(own, BufferLoad) or own.buffer is not store.buffer or by_buffer.keys() != versions.keys():
+            raise CodegenError(f"the statement on '{store.buffer.name}' is no C[i, j] += A[i, k] * B[j, k]")
+        rows, columns = (free_vars(i) & {x.loop_var for x in nest.loops} for i in store.indices[-2:])
+        a = next((x for x in by_buffer.values() if free_vars(x.indices[-2]) & rows), None)
+        b = next((x for x in by_buffer.values() if x is not a), None)
+        if a is None or b is None or a.buffer.dtype != b.buffer.dtype or a.buffer.dtype not in _KINDS:
+            raise CodegenError(f"no warpgroup multiplies the operands of '{store.buffer.name}'")
+        along = bool(free_vars(b.indices[-1]) & columns)
+        if along and _item_bytes(b.buffer) != 2:
+            raise CodegenError(f"elements of '{b.buffer.name}' are to lie side by side along the reduction")
+        j, k = (b.indices[-1], b.indices[-2]) if along else (b.indices[-2], b.indices[-1])
+        for x, y in ((store.indices[-1], j), (a.indices[-1], k)):
+            if const_int(self.analyzer.simplify(E.sub(x, y))) != 0:
+                raise CodegenError(f"the indices {x} and {y} of a product of a warpgroup differ")
+        (_, n_rows, first_row), (_, n_columns, first), (_, depth, first_k) = (
+            acc.inverse(i, nest.loops) for i in (*store.indices[-2:], a.indices[-1])
+        )
+        whole_tiles(n_rows, ROWS, first_row)
+        if (
+            first
+            or first_k
+            or depth != const_int(a.buffer.shape[-1])
+            or n_columns != const_int(b.buffer.shape[-1 if along else -2])
+        ):
+            raise CodegenError(f"the product on '{store.buffer.name}' leaves parts of its operands out")
+        if n_columns % COLUMNS or n_columns > MOST_COLUMNS or (a.buffer.dtype == "int8" and n_columns % 16):
+            raise CodegenError(
+                f"no warpgroup multiplies {n_columns} columns at once", hint="use a multiple of 16 up to 256"
+            )
+        for c in nest.conditions:  # elements beyond the end of an argument are zeros
+            if not any(
+                self.is_bound(c, E.add(copy.base[d], load.indices[-2 + i]), copy.source.shape[d])
+                for copy in copies for load in (by_buffer[copy.target],) for i, d in enumerate(copy.dims)
+            ):  # fmt: skip
+                raise CodegenError(f"the product on '{store.buffer.name}' has the condition {c}")
+        registers = _declare(store.buffer, n_columns, acc)
+        row, zero = self.analyzer.simplify(E.sub(a.indices[-2], store.indices[-2])), IntImm(0)
+        result = BufferLoad(registers, (zero, zero, zero))
+        call = _call(
+            WGMMA,
+            StringImm(_KINDS[a.buffer.dtype][1]),
+            result,
+            BufferLoad(versions[a.buffer], (stage, zero, E.cast("int32", row), zero)),
+            BufferLoad(versions[b.buffer], (stage, zero, zero, zero)),
+            IntImm(int(along), "bool"),
+        )
+        return call, result
+
+
+def _call(op: str, *args: PrimExpr) -> Stmt:
+    return Evaluate(Call(op, args, "handle"))
+
+
+def _is_zero(e: PrimExpr) -> bool:
+    return isinstance(e, E.FloatImm | IntImm) and e.value == 0
+
+
+def _extent(nest: Nest, var: Var) -> int:
+    return next(const_int(x.extent) or 0 for x in nest.loops if x.loop_var is var)
+
+
+def _item_bytes(buffer: Buffer) -> int:
+    if buffer.dtype not in _KINDS:
+        raise CodegenError(f"no warpgroup multiplies {buffer.dtype} ('{buffer.name}')")
+    return _KINDS[buffer.dtype][0]
+
+
+def _bytes(buffer: Buffer) -> int:
+    outer, inner = (const_int(s) or 0 for s in buffer.shape[-2:])
+    return outer * inner * _item_bytes(buffer)
+
+
+def _unwrapped(stmt: Stmt) -> tuple[list[Buffer], Sequence[Stmt]]:
+    """The buffers allocated around a sequence, and its statements."""
+    buffers = []
+    while isinstance(stmt, Allocate):
+        buffers.append(stmt.buffer)
+        stmt = stmt.body
+    return buffers, stmt.seq if isinstance(stmt, SeqStmt) else (stmt,)
+
+
+def _replaced(stmt: Stmt, old: Stmt, new: Stmt, values: dict[Var, PrimExpr]) -> Stmt:
+    """The statement with another one in place of `old`, and other values of variables elsewhere."""
+
+    def visit(s: Stmt) -> Stmt:
+        if s is old:
+            return new
+        return map_children(s, lambda c: visit(c) if isinstance(c, Stmt) else c)
+
+    whole = visit(stmt)
+    return substitute(whole, values) if values else whole
+
+
+def _declare(buffer: Buffer, n_columns: int, acc: _Accumulators) -> Buffer:
+    """The registers of the accumulator in each thread."""
+    shape = [const_int(s) or 0 for s in buffer.shape]
+    rows, columns = shape[-2:]
+    if any(s != 1 for s in shape[:-2]) or rows % ROWS or columns != n_columns:
+        raise CodegenError(
+            f"the accumulator '{buffer.name}' is {rows} x {columns}, expected a multiple of {ROWS} rows",
+            hint="choose the tile of a warpgroup as a multiple of 64 rows",
+        )
+    if buffer.dtype not in ("float32", "int32"):
+        raise CodegenError(f"the accumulator '{buffer.name}' is {buffer.dtype}", hint="sum in float32 or int32")
+    tiles = rows // ROWS, columns // COLUMNS
+    registers = Buffer(buffer.name, (*(IntImm(n) for n in tiles), IntImm(4)), buffer.dtype, scope="local")
+    acc.places[buffer] = Place(registers, tiles, (ROWS, COLUMNS))
+    return registers

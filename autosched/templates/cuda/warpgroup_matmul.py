@@ -1,0 +1,113 @@
+"""Large matrix products of sm_90a: out[…, m, n] += a[…, m, k] * b[…, k, n] of 16-bit floats or 8-bit integers.
+
+for batch in blockIdx.z, m tile in blockIdx.y, n tile in blockIdx.x:
+    one warp:      for k tile: a_shared, b_shared = boxes of a and b, `stages` of them ahead
+    warpgroups:    for k tile: acc[rows of the warpgroup, :] += a_shared * b_shared
+                   out[rows of the warpgroup, n tile] = epilogue(acc)
+"""
+
+from __future__ import annotations
+
+import math
+
+from autosched.space import Config, ConfigSpace, load_space
+from autosched.target import Target
+from autosched.templates.base import Anchor, Applied
+from autosched.templates.chain import chain_around, schedule_epilogue
+from autosched.templates.classify import find_contraction, reduced, spatial
+from autosched.templates.cuda.threads import BLOCK_X, BLOCK_Y, BLOCK_Z, MOST_GRID_YZ, THREAD_Y, fused, read_index
+from autosched.templates.product import Operands, find_operands
+from autosched.tir import PrimFunc, as_int
+from autosched.tir.dtypes import item_bytes
+from autosched.tir.schedule import Schedule
+
+DTYPES = ("float16", "bfloat16", "int8")
+ARCH = "sm_90a"
+ROW_BYTES = 128  # of a tile along its innermost dimension
+BOX_BYTES = 16  # rows of arguments are multiples of this
+LEAST_TILE = 64
+LEAST_WORK = 1 << 27  # products; smaller ones have too few tiles to keep the device busy for long
+
+
+class WarpgroupMatmul:
+    """Dense layers and batched products of small types that are worth a block's whole shared memory."""
+
+    name = "warpgroup_matmul"
+
+    def match(self, func: PrimFunc, target: Target) -> Anchor | None:
+        c = find_contraction(func)
+        if target.gpu.arch != ARCH or c is None or not (operands := find_operands(func, c)):
+            return None
+        rows, columns = operands.rows, operands.columns
+        dtype, chain = rows.buffer.dtype, chain_around(func, c.block)
+        if chain is None or chain.before or dtype not in DTYPES or columns.buffer.dtype != dtype:
+            return None
+        (k_axis,) = reduced(c.block)
+        *batch, m, n = (as_int(iv.dom.extent) for iv in spatial(c.block))
+        m_var, n_var = (iv.var for iv in spatial(c.block)[-2:])
+        batches, k, item = math.prod(batch), as_int(k_axis.dom.extent), item_bytes(dtype)
+        if min(m, n) < LEAST_TILE or k * item <= ROW_BYTES or batches * m * n * k < LEAST_WORK:
+            return None
+        if batches > MOST_GRID_YZ or m > MOST_GRID_YZ or rows.buffer is columns.buffer or len(batch) > 3:
+            return None
+        if rows.indices[-1] is not k_axis.var or rows.indices[-2] is not m_var:
+            return None
+        if columns.indices[-1] is k_axis.var and columns.indices[-2] is n_var:
+            lies_along = "K"
+        elif columns.indices[-1] is n_var and columns.indices[-2] is k_axis.var and item == 2:
+            lies_along = "N"
+        else:
+            return None
+        if k * item % BOX_BYTES or (lies_along == "N" and n * item % BOX_BYTES):
+            return None
+        sizes = {"batch": batches, "M": m, "N": n, "K": k, "bytes": item, "along_n": int(lies_along == "N")}
+        return Anchor(c.block.name_hint, "matmul", sizes, (operands, chain))
+
+    def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
+        values = {**anchor.sizes, "shared_bytes": target.gpu.max_shared_memory_per_block}
+        return load_space("cuda", self.name, values).with_default(self.default(anchor, target))
+
+    def default(self, anchor: Anchor, target: Target) -> Config:
+        """The largest tile that still gives every SM work."""
+        batch, m, n, k = (anchor.sizes[s] for s in ("batch", "M", "N", "K"))
+        best = (64, 64, 1)
+        for rows, columns, groups in ((128, 256, 2), (128, 128, 2), (128, 64, 2), (64, 128, 1)):
+            tiles = batch * -(-m // rows) * -(-n // columns)
+            if rows <= m and columns <= n and tiles >= target.gpu.sm_count:
+                best = (rows, columns, groups)
+                break
+        rows, columns, groups = best
+        tile_bytes = (rows + columns) * ROW_BYTES
+        room = target.gpu.max_shared_memory_per_block - 1024
+        stages = min(8, room // tile_bytes, max(2, -(-k * anchor.sizes["bytes"] // ROW_BYTES)))
+        return Config(self.name, {"rows": rows, "columns": columns, "groups": groups, "lines": 1, "stages": stages})
+
+    def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
+        anchor = self.match(func, target)
+        assert anchor is not None, "apply is called on a function that matched"
+        operands, chain = anchor.details
+        sch = Schedule(func)
+        out = schedule_epilogue(sch, chain)
+        sch.set_scope(anchor.block, 0, "wgmma.accumulator")
+        _schedule(sch, anchor, operands, out, config)
+        return Applied(sch.func, (None,) * len(func.params), sch.trace.to_json_text())
+
+
+def _schedule(sch: Schedule, anchor: Anchor, operands: Operands, out: str, config: Config) -> None:
+    block = anchor.block
+    *batch, m, n = sch.get_loops(out)
+    m_tile, group, m_in = sch.split(m, [None, config["groups"], config["rows"] // config["groups"]])
+    n_tile, n_in = sch.split(n, [None, config["columns"]])
+    sch.reorder(*batch, m_tile, n_tile, group, m_in, n_in)
+    if batch:
+        sch.bind(fused(sch, batch, out), BLOCK_Z)
+    for loop, axis in ((m_tile, BLOCK_Y), (n_tile, BLOCK_X), (group, THREAD_Y)):
+        sch.bind(loop, axis)
+    sch.compute_at(block, group, True)
+    *_, m_in, n_in, k = sch.get_loops(block)
+    k_tile, k_in = sch.split(k, [None, config["lines"] * ROW_BYTES // anchor.sizes["bytes"]])
+    sch.reorder(k_tile, m_in, n_in, k_in)
+    for operand in (operands.rows, operands.columns):
+        copy = sch.cache_read(block, read_index(sch, block, operand.buffer.name), "shared")
+        sch.compute_at(copy, k_tile, True)
+    sch.annotate(k_tile, "warp_specialized_stages", config["stages"])
