@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from autosched.codegen.cpu.types import I32, I64
 from autosched.codegen.cuda import instructions
@@ -24,15 +24,24 @@ from autosched.tir.buffer import BufferLoad
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import as_int, const_int
 
-if TYPE_CHECKING:
-    from autosched.codegen.cuda.tile import DeviceEmitter
-
 _PATTERN_ROWS = 8  # rows after which the permutation of 16-byte pieces repeats
 _PERMUTED = 1 << 62  # of 128-byte rows, in a descriptor
 _STEP_BYTES = 32  # of a row along the reduction, for one instruction
 
 
-def emit_warpgroup(emitter: DeviceEmitter, e: E.Call) -> None:
+class Emitter(Protocol):
+    """What is needed of the emitter of a tile."""
+
+    builder: Any
+    scopes: list[Any]
+    places: dict[Any, Any]
+
+    def value(self, e: E.PrimExpr) -> Any: ...
+    def registers(self, first: E.PrimExpr, count: int) -> list[Any]: ...
+    def shared_address(self, element: BufferLoad, align: int) -> Any: ...
+
+
+def emit_warpgroup(emitter: Emitter, e: E.Call) -> None:
     """An operation of `lower.warpgroups.OPERATIONS`."""
     b = emitter.builder
     match e.op:
@@ -69,24 +78,24 @@ def _count(first: BufferLoad) -> int:
     return count
 
 
-def _word(emitter: DeviceEmitter, e: E.PrimExpr) -> Any:
+def _word(emitter: Emitter, e: E.PrimExpr) -> Any:
     """An integer as 32 bits."""
     value = emitter.value(e)
     return value if value.type.width == 32 else emitter.builder.trunc(value, I32)
 
 
-def _barrier(emitter: DeviceEmitter, element: E.PrimExpr) -> Any:
+def _barrier(emitter: Emitter, element: E.PrimExpr) -> Any:
     assert isinstance(element, BufferLoad), "an mbarrier"
     return emitter.shared_address(element, 8)
 
 
-def _address(emitter: DeviceEmitter, element: E.PrimExpr) -> Any:
+def _address(emitter: Emitter, element: E.PrimExpr) -> Any:
     """The address of a row of a shared buffer [stage, slab, row, element], as 32 bits."""
     assert isinstance(element, BufferLoad), "the place of a row"
     return emitter.shared_address(element, 16)
 
 
-def _copy(emitter: DeviceEmitter, e: E.Call) -> None:
+def _copy(emitter: Emitter, e: E.Call) -> None:
     target, source, barrier, *at = e.args
     assert isinstance(source, BufferLoad), "a tensor map"
     pointer = emitter.builder.ptrtoint(emitter.places[source.buffer].pointer, I64)
@@ -96,7 +105,7 @@ def _copy(emitter: DeviceEmitter, e: E.Call) -> None:
     )
 
 
-def _descriptor(emitter: DeviceEmitter, address: Any, leading_bytes: int) -> Any:
+def _descriptor(emitter: Emitter, address: Any, leading_bytes: int) -> Any:
     """What tells the instruction where an operand lies: address, distances in units of 16 bytes, permutation."""
     b = emitter.builder
     place = b.zext(b.lshr(b.and_(address, I32(0x3FFFF)), I32(4)), I64)
@@ -104,7 +113,7 @@ def _descriptor(emitter: DeviceEmitter, address: Any, leading_bytes: int) -> Any
     return b.or_(place, I64(fixed))
 
 
-def _multiply(emitter: DeviceEmitter, e: E.Call) -> None:
+def _multiply(emitter: Emitter, e: E.Call) -> None:
     kind, first, a, b, along = e.args
     assert isinstance(kind, E.StringImm), "the name of the operands' type"
     assert isinstance(first, BufferLoad) and isinstance(a, BufferLoad) and isinstance(b, BufferLoad), "operands"
