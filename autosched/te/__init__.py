@@ -22,8 +22,6 @@ from autosched.tir.expr import (
 )  # fmt: skip
 from autosched.tir.index_map import IndexMap
 
-AXIS_SEPARATOR = (
-    IndexMap.AXIS_SEPARATOR
-)  # between indices of Stage.transform_layout: dimensions are not flattened across it
+AXIS_SEPARATOR = IndexMap.AXIS_SEPARATOR  # among the indices of Stage.transform_layout
 
 __getattr__, __dir__ = lazy_names(__name__)

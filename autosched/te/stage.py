@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from autosched.errors import InvalidTypeError, InvalidValueError, ScheduleError, refuse
@@ -312,6 +313,8 @@ class Stage:
             extents = mapping.map_shape(shape)
         except InvalidValueError as error:
             raise ScheduleError(f"transform_layout: {error.message}", where=where, hint=error.hint) from None
+        if prod(map(E.as_int, extents)) != prod(map(E.as_int, shape)):
+            raise ScheduleError(f"transform_layout: {mapping} is no bijection of the shape", where=where)
         self.layout = mapping_function
         if isinstance(self.op, PlaceholderOp):
             return []
