@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from autosched.cli.common import Common, make_command
+from autosched.cli.late import build_late, tell
 from autosched.cli.model import Shapes, artifact_of, check_source, load_module
 from autosched.cli.output import Column, Table, milliseconds, percent, print_json, say, show
 from autosched.cli.paths import check_output
@@ -17,7 +18,7 @@ from autosched.cli.values import CPUS, SHAPES
 from autosched.cli.waiting import compiling
 from autosched.durations import step
 from autosched.env import AUTOSCHED_TUNE
-from autosched.errors import UsageError
+from autosched.errors import ImportModelError, UsageError
 
 if TYPE_CHECKING:
     from autosched.driver import BuildReport
@@ -105,7 +106,6 @@ def command(
     path = output or artifact_of(model)
     check_source(model)
     check_output(path, inputs=[model, *map(Path, common.db), *([locked] if locked else [])])
-    module = load_module(model, shapes, quiet=common.is_quiet)
     from autosched import driver
     from autosched.records import FallbackContext
 
@@ -119,6 +119,17 @@ def command(
         from autosched.driver.settings import resolve_records
 
         records = Pinned(resolve_records(records, like=like), pins)
+    try:
+        module = load_module(model, shapes, quiet=common.is_quiet)
+    except ImportModelError as error:
+        if mcpu or pins:
+            raise
+        options = {"records": records, "threads": common.threads, "accuracy": accuracy, "like": like, "run_as": run_as}
+        late = build_late(error, model, shapes, target=common.target, strict=strict, **options)
+        late.save(path)
+        tell(late, common)
+        say(f"written to {path}", quiet=common.is_quiet)
+        return
     built = {}
     for name, target in targets.items():
         with compiling(f"building {model.name}{f' for {name}' if mcpu else ''}", quiet=common.is_quiet):

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autosched.cli.common import Common
+from autosched.cli.late import build_late
 from autosched.cli.output import say
 from autosched.cli.paths import check_file, is_object
 from autosched.cli.waiting import Waiting, compiling
 from autosched.durations import step
-from autosched.errors import UsageError
+from autosched.errors import ImportModelError, UsageError
 
 if TYPE_CHECKING:
+    from autosched.driver.build.late import LateModel
     from autosched.ir import IRModule
     from autosched.runtime import Executable
 
@@ -71,8 +73,10 @@ def load_module(path: Path, shapes: Shapes | None, *, quiet: bool = False) -> IR
     return module
 
 
-def open_executable(path: Path, common: Common, shapes: Shapes | None = None, checks: bool = False) -> Executable:
-    """Load an artifact, or import and build a model with what the databases know.
+def open_executable(
+    path: Path, common: Common, shapes: Shapes | None = None, checks: bool = False
+) -> Executable | LateModel:
+    """Load an artifact, or import and build a model with what the databases know; a LateModel is one compiled at calls.
 
     An artifact is loaded without the compiler, unless its kernels are built again with all accesses checked.
     """
@@ -86,6 +90,9 @@ def open_executable(path: Path, common: Common, shapes: Shapes | None = None, ch
         if common.target != "cpu":
             raise UsageError("--target does not apply to an artifact", hint="build it again for another target")
         loaded = load(path)
+        if hasattr(loaded, "check_inputs") and not isinstance(loaded, Executable):
+            late: LateModel = loaded
+            return late
         if not isinstance(loaded, Executable):
             raise UsageError(f"{path} holds functions and no model", hint="call them from Python: autosched.load")
         if loaded.variants:
@@ -98,10 +105,14 @@ def open_executable(path: Path, common: Common, shapes: Shapes | None = None, ch
             assert isinstance(checked, Executable), "a model is built again as a model"
             return checked
         return loaded
-    module = load_module(path, shapes, quiet=common.is_quiet)
+    records = list(common.db) or None
+    try:
+        module = load_module(path, shapes, quiet=common.is_quiet)
+    except ImportModelError as error:
+        options: dict[str, Any] = {"target": common.target, "records": records, "threads": common.threads}
+        return build_late(error, path, shapes, checks=checks, **options)
     from autosched import driver
 
-    records = list(common.db) or None
     with compiling(f"building {path.name}", quiet=common.is_quiet):
         driver.tune_first(module, common.target, records=records, threads=common.threads)
         built: Executable = driver.build(

@@ -50,7 +50,13 @@ def show_profiles(
     if len(models) != 1:
         raise UsageError("--profile takes one model")
     (model,) = models
+    from autosched.runtime import Executable
+
     executable = open_executable(model, common, shapes)
+    if not isinstance(executable, Executable):
+        raise UsageError(
+            "a model that is compiled when it is called has no profile", hint="give all sizes with --shapes"
+        )
     with Waiting(f"profiling {model.name}", quiet=common.is_quiet):
         from autosched.driver.bench.profile import profile
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from autosched.cli import inputs
 from autosched.cli.common import Common, make_command
+from autosched.cli.late import run_late
 from autosched.cli.model import Shapes, check_model, open_executable
 from autosched.cli.output import Column, Table, count, say, show
 from autosched.cli.paths import check_output
@@ -75,12 +76,17 @@ def command(
     if output:
         given = [archive, check, *(Path(text.rpartition("=")[2]) for text in files)]
         check_output(output, inputs=[model, *filter(None, given)])
+    from autosched.runtime import Executable
+
     executable = open_executable(model, common, shapes, checks)
-    ranges = executable.manifest.get("input_ranges", {})
-    data = inputs.collect_inputs(
-        wanted_inputs(executable), archive=archive, files=files, fill=fill, seed=seed, ranges=ranges
-    )
-    outputs = run_once(executable, data, common.threads)
+    if isinstance(executable, Executable):
+        ranges = executable.manifest.get("input_ranges", {})
+        data = inputs.collect_inputs(
+            wanted_inputs(executable), archive=archive, files=files, fill=fill, seed=seed, ranges=ranges
+        )
+        outputs = run_once(executable, data, common.threads)
+    else:
+        outputs = run_late(executable, archive=archive, files=files, fill=fill, seed=seed)
     if output:
         inputs.write_arrays(output, outputs)
         say(f"{count(len(outputs), 'output')} written to {output}", quiet=common.is_quiet)

@@ -10,16 +10,16 @@ from autosched.driver.build.entry import build
 from autosched.driver.build.schedules import compile_functions, with_checks
 from autosched.driver.vm.relax_build import build_relax
 from autosched.errors import ArtifactError, AutoschedError, ScriptError, TargetError
+from autosched.frontend.onnx.model_file import parse_model
 from autosched.ir import IRModule
 from autosched.runtime import Executable, Module
 from autosched.runtime.artifact import Contents
-from autosched.runtime.relax_vm import VMExecutable
 from autosched.script.parser import from_source
 from autosched.target import Target
 from autosched.tir.serialize import from_json
 
 
-def rebuild(contents: Contents, *, checks: bool = False) -> Executable | Module | VMExecutable:
+def rebuild(contents: Contents, *, checks: bool = False) -> Any:
     """Compile every kernel again from the scheduled function that the artifact carries.
 
     Layouts, packed constants and schedules stay as they were, so the result is right; it may not be the fastest here.
@@ -63,9 +63,14 @@ def _target_here(manifest: Mapping[str, Any]) -> Target:
     return Target("cpu") if made_for.is_cpu else made_for
 
 
-def _build_source(contents: Contents) -> Module | VMExecutable:
+def _build_source(contents: Contents) -> Any:
     manifest = contents.info["manifest"]
     try:
+        if manifest["runs"] == "onnx":
+            if len(contents.constants) != 1:
+                raise ArtifactError("the artifact holds no model")
+            model = parse_model(contents.constants[0].tobytes(), "what the artifact holds")
+            return build(model, target=Target(manifest["target"]))
         module, target = from_source(manifest["source"]), Target(manifest["target"])
     except (ScriptError, TargetError) as error:
         raise ArtifactError(f"the artifact's text cannot be read: {error}") from None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from autosched.templates.accuracy import ACCURACIES
 from autosched.driver.build.functions import FunctionBuilder
 from autosched.driver.build.graph import build_graph, has_graph
+from autosched.driver.build.onnx_models import build_onnx, is_onnx
 from autosched.driver.model_files import Shapes, open_model
 from autosched.driver.models import join_targets
 from autosched.driver.build.choose import BuildReport
@@ -45,7 +47,8 @@ def build(
     """Compile with the best configurations known for this machine.
 
     what      a model's file or "package.module:object", onnx's ModelProto, torch's ExportedProgram, or an IRModule with a
-              relax `main`: gives an Executable; a schedule, a PrimFunc, tensors, or an IRModule of
+              relax `main`: gives an Executable (of an ONNX model whose sizes or values are known only when it is called,
+              a LateModel); a schedule, a PrimFunc, tensors, or an IRModule of
               PrimFuncs: gives a Module, called on arrays; a dictionary from targets to modules: all of them
     args      for a te schedule or tensors: the order of the function's arguments
     target    "cpu", an LLVM-style string, or a Target; else that of the `with` block, else this machine. A list of
@@ -71,6 +74,10 @@ def build(
         args, target = None, args
     if isinstance(what, Mapping) and not isinstance(what, IRModule):
         what, target = join_targets(what, target)
+    if is_onnx(what) and not isinstance(target, list | tuple):
+        chosen: dict[str, Any] = {"records": records, "threads": threads, "accuracy": accuracy, "like": like}
+        chosen |= {"strict": strict, "run_as": run_as, "indices": indices, "checks": checks, "params": params}
+        return build_onnx(what, resolve_target(target), partial(build, target=target, **chosen), shapes)
     if isinstance(target, list | tuple):
         options: dict[str, Any] = {"params": params, "records": records, "threads": threads, "accuracy": accuracy}
         options |= {"indices": indices, "checks": checks, "shapes": shapes}

@@ -26,7 +26,7 @@ def has_standard_function(op_type: str, opset: int) -> bool:
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
-def standard_function(node: onnx.NodeProto, opset: int, inputs: Sequence[Expr | None]) -> onnx.FunctionProto | None:
+def standard_function(node: onnx.NodeProto, opset: int, inputs: Sequence[Any]) -> onnx.FunctionProto | None:
     """The specification's definition of a node's operator for the types of its inputs; None where there is none."""
     import onnx
 
@@ -59,10 +59,14 @@ def _version(versions: Sequence[int], opset: int) -> int:
     return max((v for v in versions if v <= opset), default=min(versions))
 
 
-def _type_bytes(x: Expr | None) -> bytes:
+def _type_bytes(x: Any) -> bytes:
     from onnx import TypeProto, helper
 
-    info = x.struct_info if x is not None else None
+    value = getattr(x, "value", None)  # of what no kernel takes
+    if value is not None and value.dtype.kind != "O":
+        kind = helper.np_dtype_to_tensor_dtype(value.dtype)
+        return helper.make_tensor_type_proto(kind, value.shape).SerializeToString()  # type: ignore[no-any-return]
+    info = x.struct_info if isinstance(x, Expr) else None
     if not isinstance(info, TensorStructInfo):
         return TypeProto().SerializeToString()  # type: ignore[no-any-return]
     kind = helper.np_dtype_to_tensor_dtype(_numpy_dtype(info.dtype))
@@ -123,7 +127,7 @@ def _renamed(node: onnx.NodeProto, names: dict[str, str], prefix: str, attribute
 
     out = onnx.NodeProto()
     out.CopyFrom(node)
-    out.name = prefix + (node.name or node.op_type)
+    out.name = prefix + (node.name or next(filter(None, node.output), node.op_type))
     del out.input[:], out.output[:], out.attribute[:]
     out.input.extend(map(new, node.input))
     out.output.extend(map(new, node.output))

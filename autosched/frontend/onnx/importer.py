@@ -21,8 +21,9 @@ from autosched.frontend.onnx.functions import (
     renamed_body,
     standard_function,
 )
+from autosched.frontend.onnx.library import LibraryCall, has_library, run_library
 from autosched.frontend.onnx.model_file import Shapes, check_model, parse_model, parse_shapes, read_model
-from autosched.frontend.onnx.node import Node
+from autosched.frontend.onnx.node import KERNEL_DTYPES, Held, Node, NoKernelError, RunTimeError
 from autosched.frontend.onnx.old_opsets import updated
 from autosched.frontend.onnx.registry import CONVERTERS
 from autosched.ir.module import IRModule
@@ -66,8 +67,7 @@ def from_onnx(
     Raises ImportModelError listing all unsupported operators at once, naming the inputs of unknown shape, or the node
     that needs sizes which are symbols.
     """
-    import autosched.frontend.onnx.converters  # noqa: F401  (fills the table)
-
+    fill_tables()
     if isinstance(model, str | Path):
         model = read_model(model)
     elif isinstance(model, bytes):
@@ -76,10 +76,10 @@ def from_onnx(
         check_model(model)
     else:
         raise InvalidTypeError(f"from_onnx takes a ModelProto, its bytes or a path, not a {type(model).__name__}")
-    version, functions = opset or _opset(model), own_functions(model)
+    version, functions = opset or opset_of(model), own_functions(model)
     try:
-        _refuse_unsupported(model.graph, version, functions)
-        importer = _Importer(
+        refuse_unsupported(model.graph, version, functions)
+        importer = Importer(
             model.graph, version, functions, dtype_dict, keep_params_in_input, sanitize_input_names, symbolic
         )  # fmt: skip
         return importer.run(shape_dict or {})
@@ -89,7 +89,14 @@ def from_onnx(
         raise ImportModelError(f"the model's parts do not fit each other: {first_line(error)}") from error
 
 
-def _opset(model: onnx.ModelProto) -> int:
+def fill_tables() -> None:
+    """Import what registers itself."""
+    import autosched.frontend.onnx.converters
+    import autosched.frontend.onnx.numpy_functions  # noqa: F401
+
+
+def opset_of(model: onnx.ModelProto) -> int:
+    """The opset that a model's operators are from."""
     versions = [entry.version for entry in model.opset_import if entry.domain in OUR_DOMAINS]
     if not versions:  # operators of other domains only, or a file from before opsets
         return OPSETS.start if model.ir_version < 3 else OPSETS.stop - 1
@@ -98,10 +105,11 @@ def _opset(model: onnx.ModelProto) -> int:
     return int(versions[0])
 
 
-def _refuse_unsupported(graph: onnx.GraphProto, opset: int, functions: Functions) -> None:
+def refuse_unsupported(graph: onnx.GraphProto, opset: int, functions: Functions, libraries: bool = False) -> None:
+    """Raise NoKernelError naming all nodes that have no kernels (nor, with `libraries`, a library's function)."""
     missing: dict[str, list[str]] = {}
     for index, node in enumerate(graph.node):
-        if not _is_supported(node, opset, functions):
+        if not _is_supported(node, opset, functions) and not (libraries and has_library(node, opset)):
             op = node.op_type if node.domain in OUR_DOMAINS else f"{node.domain}.{node.op_type}"
             missing.setdefault(op, []).append(node_name(node, index))
     if missing:
@@ -109,14 +117,15 @@ def _refuse_unsupported(graph: onnx.GraphProto, opset: int, functions: Functions
         for op, names in sorted(missing.items()):
             shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
             parts.append(f"{op} ({shown})")
-        raise ImportModelError(f"operators that are not supported: {'; '.join(parts)}")
+        raise NoKernelError(f"operators that are not supported: {'; '.join(parts)}")
 
 
 def _is_supported(node: onnx.NodeProto, opset: int, functions: Functions) -> bool:
     if (node.domain, node.op_type) in functions:
         return True
-    ours = node.domain in OUR_DOMAINS
-    return ours and (node.op_type in CONVERTERS or has_standard_function(node.op_type, opset))
+    if node.domain not in OUR_DOMAINS:
+        return f"{node.domain}.{node.op_type}" in CONVERTERS
+    return node.op_type in CONVERTERS or has_standard_function(node.op_type, opset)
 
 
 def sort_nodes(nodes: Sequence[onnx.NodeProto], known: Iterable[str]) -> list[onnx.NodeProto]:
@@ -151,7 +160,9 @@ def node_name(node: onnx.NodeProto, index: int) -> str:
     return node.name or (node.output[0] if node.output else "") or f"{node.op_type}_{index}"
 
 
-class _Importer:
+class Importer:
+    """Nodes in order, each converted; see `from_onnx`."""
+
     def __init__(
         self,
         graph: onnx.GraphProto,
@@ -165,7 +176,7 @@ class _Importer:
         self.graph, self.opset, self.functions, self.dtypes = graph, opset, functions, dtypes
         self.keep_params, self.sanitize, self.symbolic = keep_params, sanitize, symbolic
         self.symbols: dict[str, SizeVar] = {}
-        self.values: dict[str, Expr] = {}
+        self.values: dict[str, Any] = {}  # expressions; None for what an optional leaves out
         self.names: dict[str, str] = {}
         self.params: list[tuple[Var, np.ndarray[Any, Any]]] = []
         self.builder = BlockBuilder()
@@ -178,14 +189,13 @@ class _Importer:
         inputs = self.inputs(shapes)
         with self.builder.function("main"):
             with self.builder.dataflow():
-                for index, node in enumerate(sort_nodes(self.graph.node, self.values)):
-                    self.node(node, node_name(node, index))
+                self.nodes()
                 results = [self.builder.emit_output(self.result(o.name), self.name(o.name)) for o in self.graph.output]
             params = [*inputs, *(v for v, _ in self.params)]
             self.builder.emit_func_output(results[0] if len(results) == 1 else Tuple(tuple(results)), params)
         for o in self.graph.output:
             if any(0 in _known(info) for info in tensor_infos(self.values[o.name].struct_info)):
-                raise ImportModelError(f"output '{o.name}' has no elements")
+                raise RunTimeError(f"output '{o.name}' has no elements")
         module = self.builder.get()
         main = module["main"].with_attr("num_input", len(inputs)) if self.keep_params else module["main"]
         if self.keep_params:
@@ -193,7 +203,19 @@ class _Importer:
         module["main"] = main
         return module
 
-    def initializer(self, name: str, array: np.ndarray[Any, Any]) -> Expr:
+    def nodes(self) -> None:
+        """Convert all nodes, each under a name of its own."""
+        names: set[str] = set()
+        for index, node in enumerate(sort_nodes(self.graph.node, self.values)):
+            name = node_name(node, index)
+            if name in names:
+                name = f"{name}_{index}"
+            names.add(name)
+            self.node(node, name)
+
+    def initializer(self, name: str, array: np.ndarray[Any, Any]) -> Expr | Held:
+        if not is_tensor(array):
+            return Held(array, is_known=True)
         if not self.keep_params or array.dtype.kind != "f":  # integers are shapes and positions: they stay constants
             return Constant(array)
         var = Var(self.name(name), TensorStructInfo(array.shape, str(array.dtype)))
@@ -212,33 +234,43 @@ class _Importer:
     def result(self, name: str) -> Expr:
         if name not in self.values:
             raise ImportModelError(f"output '{name}' is computed by no node")
-        return self.values[name]
+        found = self.values[name]
+        if not isinstance(found, Expr):
+            raise RunTimeError(f"output '{name}' is nothing that kernels give")
+        return found
 
     # --- inputs ------------------------------------------------------------------------------------------------------
 
     def inputs(self, shapes: Mapping[str, Sequence[int]]) -> list[Var]:
         declared = {v.name: v for v in self.graph.input if v.name not in self.values}
-        by_name = {name: tuple(shapes[name]) for name in shapes if name in declared}
-        ours = {n: self.name(n) for n in declared}
-        by_name |= {n: tuple(shapes[ours[n]]) for n in declared if n not in shapes and ours[n] in shapes}
-        known = {*declared, *ours.values()}
-        if unknown := [name for name in shapes if name not in known]:
-            raise ImportModelError(f"the model has no input {_quoted(unknown)}", hint=f"it has {_quoted(declared)}")
+        by_name = self.given_shapes(declared, shapes)
         sizes = {n: self.sizes(v, by_name.get(n)) for n, v in declared.items()}
         unclear = [(n, dims) for n, dims in sizes.items() if None in dims]
         if unclear:
-            raise ImportModelError(_ask_for_shapes(declared, unclear))
+            raise RunTimeError(_ask_for_shapes(declared, unclear))
         result = []
         for name, value in declared.items():
             shape = sizes[name]
             numbers = [d if isinstance(d, int) else None for d in shape]
             check_size(numbers, f"input '{name}'")
             if 0 in numbers:
-                raise ImportModelError(f"input '{name}' of shape {_times(numbers)} has no elements")
+                raise RunTimeError(f"input '{name}' of shape {_times(numbers)} has no elements")
             var = Var(self.name(name), TensorStructInfo(shape, self.dtype(value)))
             self.values[name] = var
             result.append(var)
         return result
+
+    def given_shapes(
+        self, declared: Mapping[str, onnx.ValueInfoProto], shapes: Mapping[str, Sequence[int]]
+    ) -> dict[str, tuple[int, ...]]:
+        """The shapes that were given, by the model's own names, and those that follow from shared dimensions."""
+        by_name = {name: tuple(shapes[name]) for name in shapes if name in declared}
+        ours = {n: self.name(n) for n in declared}
+        by_name |= {n: tuple(shapes[ours[n]]) for n in declared if n not in shapes and ours[n] in shapes}
+        known = {*declared, *ours.values()}
+        if unknown := [name for name in shapes if name not in known]:
+            raise ImportModelError(f"the model has no input {_quoted(unknown)}", hint=f"it has {_quoted(declared)}")
+        return shared_sizes(declared, by_name)
 
     def sizes(self, value: onnx.ValueInfoProto, given: tuple[Any, ...] | None) -> tuple[Any, ...]:
         """The dimensions of an input: numbers, symbols by name where these may stay, None where nobody says."""
@@ -266,9 +298,12 @@ class _Importer:
         kind = value.type.tensor_type.elem_type
         if kind:
             try:
-                return str(np.dtype(helper.tensor_dtype_to_np_dtype(kind)))
+                dtype = str(np.dtype(helper.tensor_dtype_to_np_dtype(kind)))
             except (KeyError, TypeError, ValueError):
                 raise ImportModelError(f"input '{value.name}' has the unknown element type {kind}") from None
+            if dtype not in KERNEL_DTYPES:
+                raise RunTimeError(f"input '{value.name}': there are no kernels for {dtype}")
+            return dtype
         default = self.dtypes if isinstance(self.dtypes, str) else (self.dtypes or {}).get(value.name)
         return default or "float32"
 
@@ -280,8 +315,43 @@ class _Importer:
         if missing:
             raise ImportModelError(f"input {missing[0]!r} is computed by no node before it", where=f"node '{name}'")
         inputs = [self.values[i] if i else None for i in proto.input]
-        if self.call(proto, name, opset, inputs):
+        try:
+            results = self.converted(proto, name, opset, inputs)
+        except NoKernelError as error:
+            if error.node is None:
+                error.node, error.opset = proto, opset
+            if error.node is not proto or any(not is_known(x) for x in inputs):
+                raise
+            arguments = [contents_of(x) for x in inputs]
+            results = tuple(map(as_constant, run_library(LibraryCall.of(proto, opset, name), arguments)))
+        if results is None:
             return
+        for index, output in enumerate(proto.output):
+            if not output:
+                continue
+            if index >= len(results):
+                if self.is_used(output):
+                    text = f"{proto.op_type}: output {index} ('{output}') is not supported"
+                    lacking = NoKernelError(text, where=f"node '{name}'")
+                    lacking.node, lacking.opset = proto, opset
+                    raise lacking
+                continue
+            self.define(output, results[index])
+            for info in (
+                ()
+                if results[index] is None or isinstance(results[index], Held)
+                else tensor_infos(self.values[output].struct_info)
+            ):
+                check_size(_known(info), f"output '{output}' of node '{name}'")
+
+    def define(self, output: str, value: Any) -> None:
+        """Give a value its name."""
+        self.values[output] = value
+
+    def converted(self, proto: onnx.NodeProto, name: str, opset: int, inputs: Sequence[Any]) -> tuple[Any, ...] | None:
+        """What a node gives; None where it was a call of a function, whose own nodes have given it."""
+        if self.call(proto, name, opset, inputs):
+            return None
         attrs = attributes_of(proto, opset, name)
         origin = Span(name, 0)
 
@@ -289,36 +359,27 @@ class _Importer:
             return self.bind(with_origin(expr, origin))
 
         node = Node(proto.op_type, name, opset, attrs, inputs, len(proto.output), bind, self.subgraph)
+        key = proto.op_type if proto.domain in OUR_DOMAINS else f"{proto.domain}.{proto.op_type}"
+        if key not in CONVERTERS:
+            raise node.no_kernel("there is no kernel for it")
         try:
-            result = CONVERTERS[proto.op_type](updated(node))
+            result = CONVERTERS[key](updated(node) if proto.domain in OUR_DOMAINS else node)
         except ImportModelError:
             raise
         except AutoschedError as error:
-            raise ImportModelError(
-                f"{proto.op_type}: {error.message}", where=f"node '{name}'", hint=error.hint
-            ) from error
+            kind = NoKernelError if isinstance(error, InvalidTypeError) else ImportModelError  # dtypes: a library's
+            raise kind(f"{proto.op_type}: {error.message}", where=f"node '{name}'", hint=error.hint) from error
         except UNFIT as error:  # sizes and values that no rule was written for
             text = f"{proto.op_type}: its inputs and attributes do not fit each other: {first_line(error)}"
             raise ImportModelError(text, where=f"node '{name}'") from error
-        outputs = result if isinstance(result, tuple) else (result,)
-        for index, output in enumerate(proto.output):
-            if not output:
-                continue
-            if index >= len(outputs):
-                if self.is_used(output):
-                    raise node.fail(f"output {index} ('{output}') is not supported")
-                continue
-            self.values[output] = node.emit(outputs[index])
-            for info in tensor_infos(self.values[output].struct_info):
-                check_size(_known(info), f"output '{output}' of node '{name}'")
+        results = result if isinstance(result, tuple) else (result,)
+        return tuple(node.emit(x) if isinstance(x, Expr) else x for x in results)
 
     def call(self, proto: onnx.NodeProto, name: str, opset: int, inputs: Sequence[Expr | None]) -> bool:
         """Inline a call of a function, the model's own or one of ONNX's specification; False for any other node."""
         function = self.functions.get((proto.domain, proto.op_type))
         if function is None and proto.domain in OUR_DOMAINS and proto.op_type not in CONVERTERS:
             function = standard_function(proto, opset, inputs)
-            if function is None:
-                raise ImportModelError(f"operator {proto.op_type} is not supported", where=f"node '{name}'")
         if function is None:
             return False
         versions = [entry.version for entry in function.opset_import if entry.domain in OUR_DOMAINS]
@@ -332,7 +393,8 @@ class _Importer:
         self.values |= {names[v.name]: x for v, x in zip(graph.input, arguments, strict=True)}
         for tensor in graph.initializer:
             names[tensor.name] = prefix + tensor.name
-            self.values[names[tensor.name]] = Constant(array_of(tensor, f"tensor '{tensor.name}'"))
+            array = array_of(tensor, f"tensor '{tensor.name}'")
+            self.values[names[tensor.name]] = Constant(array) if is_tensor(array) else Held(array, is_known=True)
         nodes = renamed_body(graph.node, names, prefix)
         names |= {old: new for a, b in zip(graph.node, nodes) for old, new in zip(a.output, b.output)}
         for node in sort_nodes(nodes, self.values):
@@ -340,10 +402,39 @@ class _Importer:
         return [self.result(names.get(output.name, output.name)) for output in graph.output]
 
     def bind(self, expr: Expr) -> Expr:
+        """Bind an expression to a variable of its own."""
         return expr if isinstance(expr, Var | Constant | Tuple) else self.builder.emit(expr)
 
     def is_used(self, output: str) -> bool:
         return any(output in inputs_of(n) for n in self.graph.node) or any(output == o.name for o in self.graph.output)
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether kernels can take an array."""
+    return isinstance(value, np.ndarray) and str(value.dtype) in KERNEL_DTYPES
+
+
+def is_known(x: Any) -> bool:
+    """Whether the contents of a node's input may be used at import."""
+    if isinstance(x, Tuple):
+        return all(map(is_known, x.fields))
+    return x is None or isinstance(x, Constant) or (isinstance(x, Held) and x.is_known)
+
+
+def contents_of(x: Any) -> Any:
+    """What a library takes for an input that is known."""
+    if isinstance(x, Tuple):
+        return [contents_of(field) for field in x.fields]
+    return x.data if isinstance(x, Constant) else x.value if isinstance(x, Held) else None
+
+
+def as_constant(value: Any) -> Any:
+    """What an importer takes for a value whose contents are known."""
+    if isinstance(value, list) and all(map(is_tensor, value)):
+        return Tuple(tuple(Constant(np.ascontiguousarray(item)) for item in value))
+    if value is None:
+        return None
+    return Constant(value) if is_tensor(value) else Held(value, is_known=True)
 
 
 def _known(info: TensorStructInfo) -> tuple[int | None, ...]:
@@ -351,11 +442,36 @@ def _known(info: TensorStructInfo) -> tuple[int | None, ...]:
     return () if info.shape is None else tuple(d if isinstance(d, int) else None for d in info.dims)
 
 
+def shared_sizes(
+    declared: Mapping[str, onnx.ValueInfoProto], given: Mapping[str, tuple[int, ...]]
+) -> dict[str, tuple[int, ...]]:
+    """Shapes by input: those given, and of inputs whose open dimensions all have names that these give sizes.
+
+    Raises ImportModelError where two inputs give one name two sizes.
+    """
+    named: dict[str, tuple[int, str]] = {}
+    for name, shape in given.items():
+        for dim, size in zip(declared[name].type.tensor_type.shape.dim, shape):
+            if dim.dim_param and isinstance(size, int):
+                known, first = named.setdefault(dim.dim_param, (size, name))
+                if known != size:
+                    text = f"inputs '{first}' and '{name}' share the dimension '{dim.dim_param}'"
+                    raise ImportModelError(f"{text}, which is {known} in one and {size} in the other")
+    result = dict(given)
+    for name, value in declared.items():
+        dims = value.type.tensor_type.shape.dim
+        if name not in given and any(d.dim_param in named for d in dims):
+            sizes = [d.dim_value if d.HasField("dim_value") else named.get(d.dim_param, (None,))[0] for d in dims]
+            if all(s is not None for s in sizes):
+                result[name] = tuple(s for s in sizes if s is not None)
+    return result
+
+
 def _dims(value: onnx.ValueInfoProto, given: tuple[int, ...] | None) -> tuple[int | None, ...]:
     """The dimensions of an input, None where nobody says; `given` fills what the model leaves open."""
     kind = value.type.tensor_type
     if not value.type.HasField("tensor_type"):
-        raise ImportModelError(f"input '{value.name}' is no tensor")
+        raise RunTimeError(f"input '{value.name}' is no tensor")
     if not kind.HasField("shape"):
         return given if given is not None else (None,)
     own = [d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None for d in kind.shape.dim]

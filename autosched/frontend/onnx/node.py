@@ -15,6 +15,44 @@ from autosched.relax.expr import Call, Constant, Expr, Tuple
 from autosched.relax.op.registry import definition_of, is_constant, python_argument
 from autosched.relax.struct_info import TensorStructInfo, tensor_infos
 
+KERNEL_DTYPES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("bfloat16", "float16", "float32", "float64"),
+)
+
+
+class RunTimeError(ImportModelError):
+    """What cannot be said at import, and can be when the model runs: sizes, values, operators without kernels."""
+
+
+class ValueNeededError(RunTimeError):
+    """A node needs the contents of a value that is computed when the model runs.
+
+    value  the expression
+    """
+
+    value: Expr | None = None
+
+
+class NoKernelError(RunTimeError):
+    """A node has no kernel for what it asks, or none at all: a library may compute it."""
+
+    node: Any = None  # the NodeProto
+    opset = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """A value that no kernel can take: texts, sequences of them, numbers of a dtype that kernels do not have.
+
+    value     as NumPy or Python has it
+    is_known  whether its contents may be used at import
+    """
+
+    value: Any
+    is_known: bool = False
+
+
 FOLD_LIMIT = 65536  # elements; larger constants are left to the constant-folding pass
 
 
@@ -36,6 +74,14 @@ def fold(call: Expr) -> Expr | None:
     return Constant(_compact(result))
 
 
+def empty(call: Expr) -> Constant | None:
+    """The constant that a call gives whose result has no elements."""
+    info = call.struct_info
+    if isinstance(call, Call) and isinstance(info, TensorStructInfo) and info.is_static and 0 in info.static_shape:
+        return Constant(np.zeros(info.static_shape, info.dtype))
+    return None
+
+
 def _compact(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return x if x.ndim == 0 else np.ascontiguousarray(x)
 
@@ -48,7 +94,7 @@ class Node:
     name: str
     opset: int
     attrs: Mapping[str, Any]
-    inputs: Sequence[Expr | None]
+    inputs: Sequence[Expr | Held | None]
     num_outputs: int
     bind: Callable[[Expr], Expr]
     import_subgraph: Callable[[Any, Sequence[Expr], str, int], list[Expr]]
@@ -56,6 +102,16 @@ class Node:
     def fail(self, message: str, hint: str | None = None) -> ImportModelError:
         """The error to raise for something that this node asks and we do not have."""
         return ImportModelError(f"{self.op_type}: {message}", where=f"node '{self.name}'", hint=hint)
+
+    def no_kernel(self, message: str) -> NoKernelError:
+        """The error to raise for something legal that a library has to compute."""
+        return NoKernelError(f"{self.op_type}: {message}", where=f"node '{self.name}'")
+
+    def needs(self, value: Expr, message: str) -> ValueNeededError:
+        """The error to raise for a value whose contents decide what is computed."""
+        error = ValueNeededError(f"{self.op_type}: {message}", where=f"node '{self.name}'")
+        error.value = value
+        return error
 
     def axis(self, axis: int, rank: int | None = None) -> int:
         """An axis counted from the front, of the first input or of so many. Raises ImportModelError out of range."""
@@ -70,8 +126,8 @@ class Node:
             raise self.fail(f"a constant of {size_bytes} bytes is not made at import")
 
     def emit(self, expr: Expr) -> Expr:
-        """Bind a value; what is constant and small is computed at once."""
-        return fold(expr) or self.bind(expr)
+        """Bind a value; what is constant and small is computed at once, and so is what has no elements."""
+        return empty(expr) or fold(expr) or self.bind(expr)
 
     def subgraph(self, name: str, arguments: Sequence[Expr] = (), step: int = 0) -> list[Expr]:
         """The outputs of a subgraph (an attribute) for these inputs; `step` tells one import of it from another."""
@@ -92,6 +148,8 @@ class Node:
         value = self.inputs[index] if index < len(self.inputs) else None
         if value is None:
             raise self.fail(f"input {index} is missing")
+        if isinstance(value, Held):
+            raise self.no_kernel(f"input {index} is nothing that kernels take")
         return value
 
     def info(self, index: int) -> TensorStructInfo:
@@ -104,7 +162,7 @@ class Node:
         """A constant input as an array. Raises ImportModelError where it is computed at run time."""
         value = self.input(index)
         if not isinstance(value, Constant):
-            raise self.fail(f"input {index} must be known when the model is imported")
+            raise self.needs(value, f"input {index} must be known when the model is imported")
         return value.data
 
     def integers(self, index: int) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ def transpose(node: Node) -> Expr:
 
 @converter("Concat")
 def concat(node: Node) -> Expr:
-    parts = [x for x in node.inputs if x is not None]
+    parts = [node.input(i) for i, x in enumerate(node.inputs) if x is not None]
     # parts without elements occur in exported shape computations
     parts = [x for x in parts if 0 not in getattr(x.struct_info, "static_shape", ())] or parts[:1]
     return parts[0] if len(parts) == 1 else op.concat(Tuple(tuple(parts)), axis=node.attr("axis", 1))
@@ -43,6 +44,8 @@ def split(node: Node) -> Any:
     else:
         if len(sizes) != node.num_outputs or sum(sizes) != dims[axis] or min(sizes, default=0) < 0:
             raise node.fail(f"sizes {list(sizes)} for {node.num_outputs} pieces of {dims[axis]} elements")
+        if 0 in sizes:
+            return _pieces(node, axis, sizes)
         parts = [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)]
     if node.num_outputs == 1:
         return node.input(0)
@@ -50,6 +53,17 @@ def split(node: Node) -> Any:
     if isinstance(pieces, Tuple):
         return tuple(pieces.fields)
     return tuple(TupleGetItem(pieces, i) for i in range(node.num_outputs))
+
+
+def _pieces(node: Node, axis: int, sizes: Sequence[int]) -> tuple[Expr, ...]:
+    """Pieces of which some have no elements."""
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    cuts = [{"begin": (a,), "end": (a + n,)} for a, n in zip(starts, sizes)]
+    whole = node.shape(0)[axis]
+    x = node.input(0)
+    return tuple(
+        x if n == whole and n else op.strided_slice(x, axes=(axis,), strides=(1,), **c) for n, c in zip(sizes, cuts)
+    )
 
 
 @converter("Slice")

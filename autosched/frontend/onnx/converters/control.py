@@ -26,9 +26,9 @@ def if_(node: Node) -> tuple[Expr, ...]:
     for yes, no in zip(node.subgraph("then_branch"), node.subgraph("else_branch"), strict=True):
         a, b = yes.struct_info, no.struct_info
         if not isinstance(a, TensorStructInfo) or not isinstance(b, TensorStructInfo):
-            raise node.fail("branches that give other things than tensors need a condition that is known at import")
+            raise node.needs(condition, "branches that give other things than tensors need a known condition")
         if a.static_shape != b.static_shape or a.dtype != b.dtype:
-            raise node.fail(f"its branches give {a} and {b}, and the condition is not known at import")
+            raise node.needs(condition, f"its branches give {a} and {b}, and the condition is not known at import")
         scalar = node.emit(op.reshape(condition, ())) if info_of(condition).ndim else condition
         results.append(op.where(scalar, yes, no))
     return tuple(results)
@@ -44,7 +44,7 @@ def loop(node: Node) -> tuple[Expr, ...]:
     step = 0
     while trips is None or step < trips:
         if not isinstance(going, Constant):
-            raise node.fail("whether it goes on must be known when the model is imported")
+            raise node.needs(going, "whether it goes on must be known when the model is imported")
         if not bool(going.data.reshape(-1)[0]):
             break
         if step >= MOST_STEPS:
@@ -55,7 +55,7 @@ def loop(node: Node) -> tuple[Expr, ...]:
             parts.append(result)
         step += 1
     if not step and scanned:
-        raise node.fail("it has no step, so the shapes of what it collects are not known")
+        raise node.no_kernel("it has no step, so the shapes of what it collects are not known")
     return (*state, *(_stacked(node, parts, 0) for parts in scanned))
 
 
@@ -63,7 +63,7 @@ def loop(node: Node) -> tuple[Expr, ...]:
 def scan(node: Node) -> tuple[Expr, ...]:
     """Steps written out, one for each slice along the scanned axis."""
     if node.opset < 9:
-        raise node.fail("Scan of opset 8 is not supported", hint="convert the model with onnx.version_converter")
+        raise node.no_kernel("Scan of opset 8")
     n_scanned, body = node.attr("num_scan_inputs"), node.attrs["body"]
     n_state = len(node.inputs) - n_scanned
     state = [node.input(i) for i in range(n_state)]

@@ -83,7 +83,7 @@ def _rank(node: Node) -> int:
     """The number of dimensions convolved over."""
     rank = len(node.shape(1)) - 2
     if rank not in (1, 2, 3) or node.info(0).ndim != rank + 2:
-        raise node.fail(f"convolution over {rank} dimensions is not supported")
+        raise node.no_kernel(f"convolution over {rank} dimensions")
     return rank
 
 

@@ -57,7 +57,7 @@ def _parse(node: Node, ranks: Sequence[int]) -> tuple[list[str], str]:
         if len(written[-1]) != rank:
             raise node.fail(f"'{term}' names {len(written[-1])} axes of a tensor with {rank}")
     if any(len(set(t)) != len(t) for t in written):
-        raise node.fail("a letter that an operand has twice is not supported")
+        raise node.no_kernel("a letter that an operand has twice is not supported")
     if not arrow:
         every = "".join(written)
         result = dots + "".join(sorted(c for c in set(every) if every.count(c) == 1 and c not in dots))

@@ -126,6 +126,8 @@ def clip(node: Node) -> Expr:
     else:
         low = node.number(1) if node.has(1) else float(limits.min)
         high = node.number(2) if node.has(2) else float(limits.max)
+    if low > high:  # all are `high`, but NaN
+        return op.minimum(op.maximum(node.input(0), constant(low, str(dtype))), constant(high, str(dtype)))
     if low == 0 and high >= float(limits.max):
         return op.nn.relu(node.input(0))
     return op.clip(node.input(0), low, high)
@@ -188,8 +190,9 @@ def identity(node: Node) -> Expr:
 
 
 @converter("Dropout")
-def dropout(node: Node) -> Expr:
-    """Nothing, at inference."""
-    if node.has(2) and node.number(2):
-        raise node.fail("training_mode=1 is not supported")
-    return node.input(0)
+def dropout(node: Node) -> tuple[Expr, Expr]:
+    """Nothing, at inference: the mask keeps all."""
+    x = node.input(0)
+    if node.has(2) and node.number(2) and (node.number(1) if node.has(1) else 0.5):
+        raise node.no_kernel("training_mode=1")
+    return x, Constant(np.ones(node.shape(0), np.bool_))

@@ -23,7 +23,7 @@ def gather_elements(node: Node) -> Expr:
 @converter("GatherND")
 def gather_nd(node: Node) -> Expr:
     if node.attr("batch_dims", 0):
-        raise node.fail("batch_dims is not supported")
+        raise node.no_kernel("batch_dims is not supported")
     return op.gather_nd(node.input(0), node.input(1))
 
 

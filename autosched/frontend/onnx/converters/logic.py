@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.frontend.onnx.node import Node
+from autosched.frontend.onnx.node import KERNEL_DTYPES, Node
 from autosched.frontend.onnx.registry import CONVERTERS, converter
 from autosched.relax import op
 from autosched.relax.expr import Expr
@@ -41,6 +41,8 @@ def cast(node: Node) -> Expr:
     from onnx import helper
 
     dtype = str(np.dtype(helper.tensor_dtype_to_np_dtype(node.attr("to"))))
+    if dtype not in KERNEL_DTYPES:
+        raise node.no_kernel(f"to {dtype}")
     return node.input(0) if dtype == node.info(0).dtype else op.astype(node.input(0), dtype)
 
 

@@ -77,15 +77,20 @@ def log_softmax(node: Node) -> Expr:
 
 
 @converter("LayerNormalization")
-def layer_norm(node: Node) -> Expr:
+def layer_norm(node: Node) -> Expr | tuple[Expr, ...]:
+    """The normalised tensor, and where they are asked for the mean and 1 / the deviation, in float32."""
     shape, dtype = node.shape(0), node.info(0).dtype
-    axis = node.attr("axis", -1) % len(shape)
-    own = shape[axis:]
+    axis = node.axis(node.attr("axis", -1))
+    own, axes, epsilon = shape[axis:], tuple(range(axis, len(shape))), node.attr("epsilon", 1e-5)
     gamma = _whole(node, node.input(1), own)
     beta = _whole(node, node.input(2), own) if node.has(2) else Constant(np.zeros(own, dtype))
-    return op.nn.layer_norm(
-        node.input(0), gamma, beta, axes=tuple(range(axis, len(shape))), epsilon=node.attr("epsilon", 1e-5)
-    )
+    whole = op.nn.layer_norm(node.input(0), gamma, beta, axes=axes, epsilon=epsilon)
+    if node.num_outputs < 2:
+        return whole
+    wide = node.input(0) if dtype in ("float32", "float64") else node.emit(op.astype(node.input(0), "float32"))
+    mean = node.emit(op.mean(wide, axis=axes, keepdims=True))
+    variance = node.emit(op.variance(wide, axis=axes, keepdims=True))
+    return whole, mean, op.rsqrt(op.add(variance, constant(epsilon, info_of(wide).dtype)))
 
 
 def _whole(node: Node, x: Expr, shape: tuple[int, ...]) -> Expr:
@@ -125,7 +130,7 @@ def hardmax(node: Node) -> Expr:
     x, shape = node.input(0), node.shape(0)
     axis = node.attr("axis", -1 if node.opset >= 13 else 1)
     if node.opset < 13 and axis % len(shape) != len(shape) - 1:
-        raise node.fail("before opset 13 only the last axis is supported")
+        raise node.no_kernel("before opset 13 only the last axis is supported")
     at = node.emit(op.argmax(x, axis=axis, keepdims=True))
     places = np.arange(shape[axis]).reshape([-1 if i == axis % len(shape) else 1 for i in range(len(shape))])
     return op.astype(op.equal(at, Constant(places)), node.info(0).dtype)

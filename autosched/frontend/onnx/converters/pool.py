@@ -18,7 +18,7 @@ def _pooled(node: Node, x: Expr, pool: Any, **more: Any) -> Expr:
     rank = len(shape) - 2
     kernel = list(node.attr("kernel_shape"))
     if rank not in (1, 2, 3) or len(kernel) != rank:
-        raise node.fail(f"a window of {len(kernel)} dimensions over {rank} is not supported")
+        raise node.no_kernel(f"a window of {len(kernel)} dimensions over {rank}")
     strides, dilations = list(node.attr("strides", [1] * rank)), list(node.attr("dilations", [1] * rank))
     pads = window_padding(node, shape[2:], kernel, strides, dilations)
     more["ceil_mode"] = bool(node.attr("ceil_mode", 0))

@@ -33,7 +33,7 @@ def _along(node: Node, x: Expr, value: Expr, axis: int, block: int = 0) -> Expr:
 
 def _require_whole(node: Node, dtype: str) -> None:
     if dtype not in WHOLE:
-        raise node.fail(f"quantised {dtype} is not supported", hint=f"there are {', '.join(WHOLE)}")
+        raise node.no_kernel(f"quantised {dtype} is not supported; there are {', '.join(WHOLE)}")
 
 
 def dequantized(node: Node, x: Expr, scale: Expr, zero: Expr | None, axis: int, block: int = 0) -> Expr:

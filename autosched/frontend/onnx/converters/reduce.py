@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from autosched.frontend.onnx.node import Node, constant
 from autosched.frontend.onnx.registry import CONVERTERS, converter
 from autosched.relax import op
-from autosched.relax.expr import Expr
+from autosched.relax.expr import Constant, Expr
 
 
 def _axes(node: Node) -> tuple[int, ...] | None:
@@ -21,29 +23,51 @@ def _axes(node: Node) -> tuple[int, ...] | None:
     return axes
 
 
-def reduction(definition: Any, before: Any = None, after: Any = None) -> Any:
-    """A converter: reduce before(x), then apply `after`."""
+def _lowest(dtype: np.dtype[Any]) -> Any:
+    return False if dtype.kind == "b" else -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
+
+
+def _highest(dtype: np.dtype[Any]) -> Any:
+    return True if dtype.kind == "b" else np.inf if dtype.kind == "f" else np.iinfo(dtype).max
+
+
+def _of_nothing(node: Node, axes: tuple[int, ...] | None, value: Any) -> Constant:
+    """The result of a reduction over dimensions without elements: its neutral element everywhere."""
+    shape, dtype, keep = node.shape(0), np.dtype(node.info(0).dtype), node.attr("keepdims", 1)
+    over = {node.axis(a) for a in range(len(shape)) if axes is None} or {node.axis(a) for a in axes or ()}
+    sizes = [1 if i in over else n for i, n in enumerate(shape) if keep or i not in over]
+    return Constant(np.full(sizes, value(dtype) if callable(value) else value, dtype))
+
+
+def reduction(definition: Any, before: Any = None, after: Any = None, nothing: Any = 0) -> Any:
+    """A converter: reduce before(x), then apply `after`; `nothing` is the result where there are no elements."""
 
     def convert(node: Node) -> Expr:
         axes, x = _axes(node), node.input(0)
+        if axes != () and 0 in node.shape(0):
+            return _of_nothing(node, axes, nothing)
+        dtype = node.info(0).dtype
+        if dtype == "bool" and axes != ():  # any and all
+            x = node.emit(op.astype(x, "uint8"))
         value = node.emit(before(x)) if before else x
         if axes != ():
             value = node.emit(definition(value, axis=axes, keepdims=bool(node.attr("keepdims", 1))))
-        return after(value) if after else value  # type: ignore[no-any-return]
+        value = after(value) if after else value
+        return op.astype(value, "bool") if dtype == "bool" and axes != () else value
 
     return convert
 
 
 CONVERTERS.update(
-    ReduceMean=reduction(op.mean),
+    ReduceMean=reduction(op.mean, nothing=np.nan),
     ReduceSum=reduction(op.sum),
-    ReduceMax=reduction(op.max),
-    ReduceMin=reduction(op.min),
-    ReduceProd=reduction(op.prod),
+    ReduceMax=reduction(op.max, nothing=_lowest),
+    ReduceMin=reduction(op.min, nothing=_highest),
+    ReduceProd=reduction(op.prod, nothing=1),
     ReduceL1=reduction(op.sum, before=op.abs),
     ReduceL2=reduction(op.sum, before=lambda x: op.multiply(x, x), after=op.sqrt),
     ReduceSumSquare=reduction(op.sum, before=lambda x: op.multiply(x, x)),
-    ReduceLogSum=reduction(op.sum, after=op.log),
+    ReduceLogSum=reduction(op.sum, after=op.log, nothing=-np.inf),
 )
 
 
@@ -53,6 +77,8 @@ def reduce_log_sum_exp(node: Node) -> Expr:
     axes, x, keep = _axes(node), node.input(0), bool(node.attr("keepdims", 1))
     if axes == ():
         return x
+    if 0 in node.shape(0):
+        return _of_nothing(node, axes, -np.inf)
     largest = node.emit(op.max(x, axis=axes, keepdims=True))
     rest = op.exp(op.subtract(x, largest))
     total = node.emit(op.add(largest, op.log(node.emit(op.sum(node.emit(rest), axis=axes, keepdims=True)))))

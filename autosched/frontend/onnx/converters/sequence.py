@@ -15,7 +15,7 @@ from autosched.relax.expr import Constant, Expr, Tuple
 def _items(node: Node, index: int = 0) -> list[Expr]:
     value = node.input(index)
     if not isinstance(value, Tuple):
-        raise node.fail(f"input {index} is no sequence that is made in the model")
+        raise node.no_kernel(f"input {index} is no sequence that is made in the model")
     return list(value.fields)
 
 
@@ -95,8 +95,9 @@ def split_to_sequence(node: Node) -> Expr:
 
 
 @converter("Optional")
-def optional(node: Node) -> Expr:
-    return node.input(0)
+def optional(node: Node) -> tuple[Expr | None]:
+    """The value, or nothing."""
+    return (node.input(0) if node.has(0) else None,)
 
 
 @converter("OptionalGetElement")

@@ -8,16 +8,19 @@ from typing import Any
 import numpy as np
 
 from autosched.frontend.onnx.contents import array_of, check_size
-from autosched.frontend.onnx.node import Node
+from autosched.frontend.onnx.node import KERNEL_DTYPES, Held, Node
 from autosched.frontend.onnx.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr
 
 
 @converter("Constant")
-def constant(node: Node) -> Expr:
+def constant(node: Node) -> Expr | Held:
     if "value" in node.attrs:
-        return Constant(array_of(node.attrs["value"], f"the value of node '{node.name}'"))
+        array = array_of(node.attrs["value"], f"the value of node '{node.name}'")
+        return Constant(array) if str(array.dtype) in KERNEL_DTYPES else Held(array, is_known=True)
+    for name in [n for n in ("value_string", "value_strings") if n in node.attrs]:
+        return Held(np.asarray(_texts(node.attrs[name]), object), is_known=True)
     for name, dtype in (
         ("value_float", "float32"),
         ("value_floats", "float32"),
@@ -26,7 +29,13 @@ def constant(node: Node) -> Expr:
     ):
         if name in node.attrs:
             return Constant(np.asarray(node.attrs[name], dtype))
-    raise node.fail(f"a constant of kind {sorted(node.attrs)} is not supported")
+    raise node.no_kernel(f"a constant of kind {sorted(node.attrs)} is not supported")
+
+
+def _texts(value: Any) -> Any:
+    return (
+        value.decode() if isinstance(value, bytes) else list(map(_texts, value)) if isinstance(value, list) else value
+    )
 
 
 @converter("ConstantOfShape")

@@ -9,14 +9,17 @@ import numpy as np
 from autosched.frontend.onnx.node import Node, constant
 from autosched.frontend.onnx.registry import converter
 from autosched.relax import op
-from autosched.relax.expr import Expr, ShapeExpr, TupleGetItem
+from autosched.relax.expr import Constant, Expr, ShapeExpr, TupleGetItem
 
 
 @converter("TopK")
 def topk(node: Node) -> tuple[Expr, ...]:
     k = node.integers(1)[0] if node.opset >= 10 else node.attr("k")
-    if k < 1:
+    if k < 0:
         raise node.fail(f"the {k} best")
+    if not k:
+        none = tuple(0 if i == node.axis(node.attr("axis", -1)) else d for i, d in enumerate(node.shape(0)))
+        return Constant(np.zeros(none, node.info(0).dtype)), Constant(np.zeros(none, np.int64))
     best = op.topk(
         node.input(0), k=int(k), axis=node.attr("axis", -1), largest=bool(node.attr("largest", 1)), dtype="int64"
     )
@@ -53,7 +56,7 @@ def resize(node: Node) -> Expr:
     scales: Any = [float(s) for s in node.array(position)] if node.has(position) and node.array(position).size else None
     sizes = [int(s) for s in node.integers(3)] if position == 2 and node.has(3) else None
     if node.attr("axes") is not None or len(shape) != 4 or node.attr("antialias", 0):
-        raise node.fail("only height and width of images [N, C, H, W] are resized, without antialias")
+        raise node.no_kernel("only height and width of images [N, C, H, W] are resized, without antialias")
     if sizes is None:
         if scales is None:
             raise node.fail("neither sizes nor scales are known")
@@ -63,13 +66,15 @@ def resize(node: Node) -> Expr:
     if len(sizes) != 4 or min(sizes) < 1:
         raise node.fail(f"images of {shape} to {sizes}")
     if tuple(sizes[:2]) != tuple(shape[:2]):
-        raise node.fail(f"only height and width are resized, not {shape} to {sizes}")
+        raise node.no_kernel(f"only height and width are resized, not {shape} to {sizes}")
     mode = node.attr("mode", "nearest")
     if mode not in ("nearest", "linear"):
-        raise node.fail(f"mode '{mode}' is not supported", hint="nearest and linear are")
+        raise node.no_kernel(f"mode '{mode}'")
     how = node.attr("coordinate_transformation_mode", "half_pixel" if position == 2 else "asymmetric")
     if how not in ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"):
-        raise node.fail(f"coordinate_transformation_mode '{how}' is not supported")
+        raise node.no_kernel(f"coordinate_transformation_mode '{how}'")
+    if how == "align_corners" and scales is not None and any(s * f != n for s, f, n in zip(shape, scales, sizes)):
+        raise node.no_kernel("scales that give no whole sizes, with align_corners")
     rounding = node.attr("nearest_mode", "round_prefer_floor" if position == 2 else "floor")
     return op.image.resize2d(
         node.input(0), ShapeExpr(tuple(sizes[2:])), layout="NCHW",

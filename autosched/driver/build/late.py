@@ -1,0 +1,232 @@
+"""ONNX models that are compiled when they are called: for the sizes of their inputs, and for values that decide.
+
+What is known of a call, the shapes of its inputs first, picks a stage (`frontend.onnx.stages`) that was compiled for it,
+or compiles it now; what the stage gives, and the contents of what it asks for, pick the next one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autosched.driver.build.sizes import BuiltSizes
+from autosched.driver.build.symbolic import refuse_to_compile
+from autosched.errors import ArtifactError, AutoschedError, InvalidTypeError, ShapeError, WrongInputError
+from autosched.frontend.onnx.functions import own_functions
+from autosched.frontend.onnx.importer import fill_tables, opset_of, refuse_unsupported
+from autosched.frontend.onnx.library import LibraryCall, run_library
+from autosched.frontend.onnx.model_inputs import ModelInput, model_inputs
+from autosched.frontend.onnx.stages import Fixed, Form, Kept, Made, Stage, import_stage
+from autosched.ir import IRModule
+from autosched.runtime import Executable
+from autosched.runtime.array import NDArray, array, as_numpy
+from autosched.runtime.artifact import Contents, save_contents
+from autosched.runtime.names import known_name
+
+if TYPE_CHECKING:
+    import onnx
+
+Build = Callable[[IRModule], Executable]
+MOST_STAGES = 10_000  # of one call: a loop whose condition stays true
+SHORT_BYTES = 256  # contents up to this size are part of a key as they are, longer ones by their hash
+
+
+@dataclass
+class _Step:
+    """A stage that was compiled, and those that came next, by what decided."""
+
+    stage: Stage
+    executable: Executable | None
+    known: tuple[str, ...]
+    following: BuiltSizes[_Step] = field(default_factory=BuiltSizes)
+
+
+class LateModel:
+    """A model whose course is known when it is called; several threads may call it.
+
+    model   the ModelProto, its external data with it
+    build   compiles a module
+    target  as JSON, for what is saved
+    """
+
+    def __init__(self, model: onnx.ModelProto, build: Build, target: str):
+        fill_tables()
+        self.model, self._build, self._target = model, build, target
+        self.inputs: tuple[ModelInput, ...] = model_inputs(model.graph)
+        self.output_names: tuple[str, ...] = tuple(o.name for o in model.graph.output)
+        self._opset, self._functions = opset_of(model), own_functions(model)
+        refuse_unsupported(model.graph, self._opset, self._functions, libraries=True)
+        self._first: BuiltSizes[_Step] = BuiltSizes()
+        self.steps: list[_Step] = []  # all that were made, for reports
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Run the model on inputs by position or name; gives arrays (texts as NumPy's objects), a tuple where there are
+        several outputs, lists for sequences.
+
+        Raises InvalidTypeError (TypeError) on a missing or unknown input or a wrong dtype, ShapeError on sizes that do
+        not fit each other; ImportModelError for what cannot be compiled for them.
+        """
+        results = tuple(map(_shown, self.run(self.check_inputs(args, named))))
+        return results[0] if len(results) == 1 else results
+
+    def check_inputs(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Inputs by name, as arrays of the model's types and sizes; see `__call__`."""
+        names = [value.name for value in self.inputs]
+        if len(args) > len(names):
+            raise InvalidTypeError(f"{len(args)} inputs instead of {len(names)}", hint=f"inputs are {', '.join(names)}")
+        given = dict(zip(names, args))
+        for own, value in named.items():
+            name = known_name(own, names)
+            if name not in names or name in given:
+                problem = "given twice" if name in given else "unknown"
+                raise InvalidTypeError(f"input '{name}' is {problem}", hint=f"inputs are {', '.join(names)}")
+            given[name] = value
+        sizes: dict[str, tuple[int, str]] = {}
+        result = {}
+        for declared in self.inputs:
+            if declared.name not in given and not declared.is_optional:
+                raise InvalidTypeError(f"input '{declared.name}' is missing", hint=f"inputs are {', '.join(names)}")
+            result[declared.name] = declared.check(_plain(given.get(declared.name)), sizes)
+        return result
+
+    def run(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The outputs for inputs by name, as NumPy has them."""
+        there = dict(values)
+        step = self._first.get(
+            tuple((name, _form_of(value)) for name, value in there.items()), lambda: self._make(there, ())
+        )
+        for _ in range(MOST_STAGES):
+            stage, made = step.stage, self._outputs(step, there)
+            if stage.results is not None:
+                return tuple(_filled(form, made, there) for form in stage.results)
+            there |= {name: _filled(form, made, there) for name, form in stage.gives.items()}
+            computed: dict[str, Any] = {}
+            for call, forms in stage.calls:
+                results = run_library(call, [_filled(form, made, there) for form in forms])
+                computed |= dict(zip(call.node.output, results))
+            there |= {name: value for name, value in computed.items() if name}
+            key = (tuple(_contents(there[name]) for name in stage.needs), tuple(map(_form_of, computed.values())))
+            known = (*step.known, *stage.needs)
+            step = step.following.get(key, lambda known=known: self._make(there, known))  # type: ignore[misc]
+        raise WrongInputError(f"the model has more than {MOST_STAGES} stages for these inputs")
+
+    def _outputs(self, step: _Step, there: Mapping[str, Any]) -> list[Any]:
+        if step.executable is None:
+            return []
+        results = step.executable(*(_item(there, name) for name in step.stage.inputs))
+        return [x.numpy() for x in (results if isinstance(results, tuple) else (results,))]
+
+    def _make(self, there: Mapping[str, Any], known: tuple[str, ...]) -> _Step:
+        """Import and compile the next stage for what is there."""
+        stage = import_stage(self.model.graph, self._opset, self._functions, there, known)
+        if stage.module is not None and self.steps:
+            refuse_to_compile(self.model.graph.name or "main", {})
+        step = _Step(stage, None if stage.module is None else self._build(stage.module), known)
+        self.steps.append(step)
+        return step
+
+    def prepare(self) -> None:
+        """Compile the first stages where all sizes are known, so that what is wrong is said before a call."""
+        if any(not value.is_static for value in self.inputs):
+            return
+        there = {value.name: value.example() for value in self.inputs}
+        self._first.get(tuple((name, _form_of(value)) for name, value in there.items()), lambda: self._make(there, ()))
+
+    @property
+    def calls(self) -> tuple[LibraryCall, ...]:
+        """The nodes that libraries compute, as far as they were met."""
+        return tuple({(c.name, c.op_name): c for step in self.steps for c, _ in step.stage.calls}.values())
+
+    @property
+    def executables(self) -> tuple[Executable, ...]:
+        """What was compiled, in order."""
+        return tuple(step.executable for step in self.steps if step.executable is not None)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model itself: where it is loaded, it is compiled when it is called.
+
+        Raises ArtifactError if the file cannot be written.
+        """
+        save_contents(self.contents(), Path(path))
+
+    def contents(self) -> Contents:
+        """What an artifact of it holds."""
+        try:
+            data = self.model.SerializeToString(deterministic=True)
+        except Exception as error:  # protobuf's: more than 2 GiB
+            raise ArtifactError(f"the model is too large to be saved: {type(error).__name__}") from error
+        manifest = {"source": "", "target": self._target, "runs": "onnx"}
+        model = np.frombuffer(data, np.uint8)
+        return Contents("source", {}, b"", {}, (model,), {"entry": "", "manifest": manifest})
+
+    def __repr__(self) -> str:
+        return f"<autosched.driver.LateModel of {', '.join(value.name for value in self.inputs)}>"
+
+
+def _plain(value: Any) -> Any:
+    """An input as an array, a list of arrays, or None."""
+    if value is None:
+        return None
+    if isinstance(value, list) and not all(isinstance(item, int | float | bool | str) for item in value):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.ndarray | np.generic | list | str):
+        found = np.asarray(value)
+        return found.astype(object) if found.dtype.kind in "US" else found
+    return as_numpy(value)
+
+
+def _item(there: Mapping[str, Any], name: str) -> Any:
+    """A value, or an item of a sequence ("name.3")."""
+    if name in there:
+        return there[name]
+    own, _, index = name.rpartition(".")
+    return there[own][int(index)]
+
+
+def _filled(form: Form, made: Sequence[Any], there: Mapping[str, Any]) -> Any:
+    match form:
+        case None:
+            return None
+        case Made(index):
+            return made[index]
+        case Kept(name):
+            return _item(there, name)
+        case Fixed(value):
+            return value
+        case fields:
+            return [_filled(f, made, there) for f in fields]
+
+
+def _form_of(value: Any) -> Hashable:
+    """What a stage is compiled for: shape and dtype, of each item of a sequence."""
+    if isinstance(value, list):
+        return tuple(map(_form_of, value))
+    return None if value is None else (value.shape, str(value.dtype))
+
+
+def _contents(value: Any) -> Hashable:
+    """A value's contents, to find what was compiled for them."""
+    if isinstance(value, list):
+        return tuple(map(_contents, value))
+    if value is None or value.dtype == object:
+        return None if value is None else (value.shape, tuple(value.reshape(-1).tolist()))
+    data = np.ascontiguousarray(value).tobytes()
+    return (value.shape, str(value.dtype), data if len(data) <= SHORT_BYTES else hashlib.sha256(data).digest())
+
+
+def _shown(value: Any) -> Any:
+    """An output as users get it."""
+    if isinstance(value, list):
+        return [_shown(item) for item in value]
+    if not isinstance(value, np.ndarray) or value.dtype == object or not _is_plain(value):
+        return value
+    return array(value)
+
+
+def _is_plain(value: np.ndarray[Any, Any]) -> bool:
+    return value.dtype.kind in "biuf" and value.size > 0

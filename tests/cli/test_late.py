@@ -1,0 +1,47 @@
+"""Models that are compiled when they are called, on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autosched.cli import main
+from tests.cli.models import refuse
+from tests.frontend.onnx_models import make, node
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """x [batch, 3] and z [batch, 3]: the positions at which their sum is not zero, and the sum."""
+    path = tmp_path / "m.onnx"
+    nodes = [node("Add", "x z", "y"), node("NonZero", "y", "n")]
+    path.write_bytes(make(nodes, {"x": ("batch", 3), "z": ("batch", 3)}, ["y", "n"]).SerializeToString())
+    return path
+
+
+def test_build_without_shapes_and_run(model: Path, tmp_path: Path, capsys: Capture) -> None:
+    assert main(["build", str(model)]) == 0
+    assert "compiled when it is called, for each size of batch" in capsys.readouterr().err
+    x = np.array([[1, 0, 2], [0, 0, 3]], "f4")
+    np.savez(tmp_path / "in.npz", x=x, z=x)
+    for what in (model.with_suffix(".asx"), model):
+        assert main(["run", str(what), "-i", str(tmp_path / "in.npz"), "-o", str(tmp_path / "out.npz")]) == 0
+        with np.load(tmp_path / "out.npz") as out:
+            np.testing.assert_array_equal(out["y"], 2 * x)
+            np.testing.assert_array_equal(out["n"], np.stack(np.nonzero(x)))
+    refuse(capsys, ["run", str(model)], "sizes of input 'x' are not known")
+    np.savez(tmp_path / "bad.npz", x=x, z=x[:1])
+    refuse(capsys, ["run", str(model), "-i", str(tmp_path / "bad.npz")], "share the dimension 'batch'", code=2)
+
+
+def test_the_shape_of_one_input_gives_those_that_share_it(model: Path, capsys: Capture) -> None:
+    assert main(["build", str(model), "--shapes", "x:2x3"]) == 0
+    assert "computed by a library: NonZero by NumPy (n_n)" in capsys.readouterr().err
+    assert main(["run", str(model), "--shapes", "x:2x3", "--fill", "ones"]) == 0
+    assert "2x6" in capsys.readouterr().out
+    refuse(capsys, ["build", str(model), "--shapes", "x:2x3,z:4x3"], "share the dimension 'batch'")
+    refuse(capsys, ["bench", str(model), "--shapes", "x:2x3"], "NonZero")

@@ -1,0 +1,196 @@
+"""ONNX models whose sizes or values are known only when they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import autosched
+from autosched.driver.build.late import LateModel
+from autosched.errors import ImportModelError, InvalidTypeError, ShapeError, WrongInputError
+from autosched.runtime import Executable
+
+FLOAT, INT64, STRING = TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING
+X = np.random.default_rng(0).standard_normal((2, 3, 4)).astype("f4")
+
+
+def model(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Mapping[str, tuple[int, Sequence[Any]]],
+    outputs: Sequence[str],
+    weights: Mapping[str, np.ndarray] | None = None,
+    opset: int = 18,
+) -> onnx.ModelProto:
+    graph = helper.make_graph(
+        list(nodes),
+        "g",
+        [helper.make_tensor_value_info(n, *t) for n, t in inputs.items()],
+        [helper.make_tensor_value_info(o, TensorProto.UNDEFINED, None) for o in outputs],
+        [numpy_helper.from_array(a, n) for n, a in (weights or {}).items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+
+
+def node(op: str, inputs: str, outputs: str, **attrs: Any) -> onnx.NodeProto:
+    return helper.make_node(op, inputs.split(), outputs.split(), **attrs)
+
+
+def numbers(result: Any) -> Any:
+    return result.numpy() if hasattr(result, "numpy") else result
+
+
+def late(*args: Any, **more: Any) -> LateModel:
+    built = autosched.build(model(*args, **more))
+    assert isinstance(built, LateModel)
+    return built
+
+
+def test_a_model_whose_course_is_known_is_built_at_once() -> None:
+    built = autosched.build(model([node("Relu", "x", "y")], {"x": (FLOAT, [2, 3, 4])}, ["y"]))
+    assert isinstance(built, Executable)
+    np.testing.assert_array_equal(built(X).numpy(), np.maximum(X, 0))
+
+
+def test_sizes_are_compiled_once_each_and_checked() -> None:
+    inputs = {"x": (FLOAT, ["batch", 3]), "z": (FLOAT, ["batch", None])}
+    built = late([node("Concat", "x z", "c", axis=1), node("Relu", "c", "y")], inputs, ["y"])
+    for batch, columns in ((2, 4), (5, 1), (2, 4)):
+        x, z = X[0, :1, :3].repeat(batch, 0), X[0, :1].repeat(batch, 0)[:, :columns]
+        np.testing.assert_array_equal(built(x, z).numpy(), np.maximum(np.hstack([x, z]), 0))
+    assert len(built.executables) == 2
+    with pytest.raises(ShapeError, match="share the dimension 'batch'"):
+        built(X[0, :2, :3], X[0, :1])
+    with pytest.raises(ShapeError, match="instead of"):
+        built(X[0], X[0])
+    with pytest.raises(InvalidTypeError, match="float64"):
+        built(X[0, :2, :3].astype("f8"), X[0, :2])
+    with pytest.raises(InvalidTypeError, match="'z' is missing"):
+        built(X[0, :2, :3])
+
+
+def test_axes_that_are_an_input() -> None:
+    nodes = [node("Relu", "x", "r"), node("ReduceSum", "r axes", "y")]
+    built = late(nodes, {"x": (FLOAT, [2, 3, 4]), "axes": (INT64, [1])}, ["y"])
+    for axis in (0, 2, 0):
+        np.testing.assert_allclose(
+            built(X, np.array([axis])).numpy(), np.maximum(X, 0).sum(axis, keepdims=True), rtol=1e-6
+        )
+    assert len(built.executables) == 2  # the contents are part of what is looked up
+    with pytest.raises(ImportModelError):
+        built(X, np.array([7]))
+
+
+def test_a_size_that_is_computed_from_an_input() -> None:
+    """The shape computation is folded; nothing but the last stage is compiled."""
+    nodes = [node("Mul", "n two", "m"), node("Concat", "m minus", "s", axis=0), node("Reshape", "x s", "y")]
+    weights = {"two": np.array([2], "i8"), "minus": np.array([-1], "i8")}
+    built = late(nodes, {"x": (FLOAT, [2, 3, 4]), "n": (INT64, [1])}, ["y"], weights)
+    np.testing.assert_array_equal(built(X, np.array([3])).numpy(), X.reshape(6, 4))
+    np.testing.assert_array_equal(built(X, np.array([1])).numpy(), X.reshape(2, 12))
+
+
+def test_sizes_that_follow_from_data() -> None:
+    nodes = [node("Exp", "x", "e"), node("Greater", "x zero", "c"), node("NonZero", "c", "n"),
+             node("Transpose", "n", "t"), node("GatherND", "e t", "g"), node("Neg", "g", "y")]  # fmt: skip
+    built = late(nodes, {"x": (FLOAT, [2, 3, 4])}, ["y", "n"], {"zero": np.zeros((), "f4")})
+    for x in (X, -X, X):
+        y, n = map(numbers, built(x))
+        np.testing.assert_allclose(y, -np.exp(x[x > 0]), rtol=1e-5)
+        np.testing.assert_array_equal(n, np.stack(np.nonzero(x > 0)))
+    y, n = map(numbers, built(-np.ones_like(X)))
+    assert y.shape == (0,) and n.shape == (3, 0)
+    assert [call.op_name for call in built.calls] == ["NonZero"]
+
+
+def test_a_loop_whose_end_is_data() -> None:
+    """x doubles until its sum is above 100."""
+    body = helper.make_graph(
+        [node("Add", "v v", "w"), node("ReduceSum", "w", "s", keepdims=0), node("Less", "s limit", "go_on")],
+        "body",
+        [helper.make_tensor_value_info("i", INT64, []), helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+         helper.make_tensor_value_info("v", FLOAT, [3])],
+        [helper.make_tensor_value_info("go_on", TensorProto.BOOL, []), helper.make_tensor_value_info("w", FLOAT, [3])],
+    )  # fmt: skip
+    nodes = [helper.make_node("Loop", ["", "true", "x"], ["y"], body=body)]
+    weights = {"true": np.array(True), "limit": np.array(100, "f4")}
+    built = late(nodes, {"x": (FLOAT, [3])}, ["y"], weights)
+    np.testing.assert_array_equal(built(np.array([1, 2, 3], "f4")).numpy(), np.array([32, 64, 96], "f4"))
+    np.testing.assert_array_equal(built(np.array([99, 2, 3], "f4")).numpy(), np.array([198, 4, 6], "f4"))
+
+
+def test_branches_of_different_shapes() -> None:
+    def branch(name: str, *nodes: onnx.NodeProto) -> onnx.GraphProto:
+        return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(f"{name}_y", FLOAT, None)])
+
+    yes = branch("yes", node("ReduceSum", "x", "yes_y", keepdims=0))
+    no = branch("no", node("Relu", "x", "no_y"))
+    nodes = [node("ReduceMax", "x", "m", keepdims=0), node("Greater", "m one", "c"),
+             helper.make_node("If", ["c"], ["y"], then_branch=yes, else_branch=no)]  # fmt: skip
+    built = late(nodes, {"x": (FLOAT, [2, 3, 4])}, ["y"], {"one": np.array(1, "f4")})
+    np.testing.assert_allclose(built(X).numpy(), X.sum(), rtol=1e-5)
+    np.testing.assert_array_equal(built(X / 10).numpy(), np.maximum(X / 10, 0))
+
+
+def test_tensors_without_elements() -> None:
+    nodes = [node("Relu", "x", "r"), node("Concat", "r z", "c", axis=0), node("MatMul", "t r", "p"),
+             node("ReduceMax", "x axes", "m")]  # fmt: skip
+    inputs = {"x": (FLOAT, [0, 3]), "z": (FLOAT, [2, 3]), "t": (FLOAT, [4, 0])}
+    built = late(nodes, inputs, ["r", "c", "p", "m"], {"axes": np.array([0], "i8")})
+    z = X[:, :, 0]
+    r, c, p, m = map(numbers, built(np.zeros((0, 3), "f4"), z, np.zeros((4, 0), "f4")))
+    assert r.shape == (0, 3) and r.dtype == np.float32
+    np.testing.assert_array_equal(c, z)
+    np.testing.assert_array_equal(p, np.zeros((4, 3), "f4"))
+    np.testing.assert_array_equal(m, np.full((1, 3), -np.inf, "f4"))
+
+
+def test_texts_and_sequences() -> None:
+    nodes = [node("StringConcat", "a b", "s"), node("SequenceConstruct", "x r", "q"), node("Relu", "x", "r")]
+    built = late(nodes, {"a": (STRING, [2]), "b": (STRING, [1]), "x": (FLOAT, [2, 3, 4])}, ["s", "q"], opset=20)
+    s, q = built(np.array(["p", "q"], object), ["z"], X)
+    assert s.tolist() == ["pz", "qz"]
+    assert isinstance(q, list)
+    for got, want in zip(q, (X, np.maximum(X, 0)), strict=True):
+        np.testing.assert_array_equal(got.numpy(), want)
+
+
+def test_weights_of_four_bits_are_read_at_import() -> None:
+    import ml_dtypes
+
+    w = np.arange(-6, 6).reshape(3, 4)
+    nodes = [node("DequantizeLinear", "w s", "d"), node("MatMul", "x d", "y")]
+    weights = {"w": w.astype(ml_dtypes.int4), "s": np.array(0.5, "f4")}
+    built = autosched.build(model(nodes, {"x": (FLOAT, [2, 3])}, ["y"], weights, opset=21))
+    assert isinstance(built, Executable)
+    np.testing.assert_allclose(built(X[:, :, 0]).numpy(), X[:, :, 0] @ (w * 0.5), rtol=1e-5, atol=1e-5)
+
+
+def test_a_saved_model_is_compiled_where_it_is_called(tmp_path: Path) -> None:
+    built = late([node("Relu", "x", "y")], {"x": (FLOAT, ["n", 3])}, ["y"])
+    built.save(tmp_path / "m.asx")
+    loaded = autosched.load(tmp_path / "m.asx")
+    np.testing.assert_array_equal(loaded(X[0, :, :3]).numpy(), np.maximum(X[0, :, :3], 0))
+
+
+def test_what_no_later_stage_can_do_is_refused() -> None:
+    with pytest.raises(ImportModelError, match="Nonsense"):
+        autosched.build(model([node("Nonsense", "x", "y")], {"x": (FLOAT, ["n"])}, ["y"]))
+    with pytest.raises(ImportModelError, match="Add: input 1 is tensor"):  # NumPy would convert one of them
+        autosched.build(model([node("Add", "x n", "y")], {"x": (FLOAT, [1]), "n": (INT64, [1])}, ["y"]))
+    built = late([node("StringSplit", "a", "y n")], {"a": (FLOAT, ["n"])}, ["y"], opset=20)
+    with pytest.raises(ImportModelError, match="StringSplit"):
+        built(X[0, 0])
+
+
+def test_a_library_that_fails_names_the_node() -> None:
+    weights = {"p": np.array(["("], object)}
+    nodes = [helper.make_node("RegexFullMatch", ["a"], ["y"], name="match", pattern="(")]
+    built = late(nodes, {"a": (STRING, ["n"])}, ["y"], weights, opset=20)
+    with pytest.raises(WrongInputError, match="node 'match'"):
+        built(np.array(["x"], object))
