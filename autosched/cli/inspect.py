@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from autosched.cli.common import Common, make_command
-from autosched.cli.model import Shapes, open_executable
+from autosched.cli.model import Shapes, open_whole
 from autosched.cli.output import Column, Table, milliseconds, percent, print_json, say, show, size
 from autosched.cli.paths import check_output
 from autosched.cli.values import SHAPES
@@ -69,7 +69,7 @@ def command(
         raise UsageError(f"--{code} is of one kernel", hint="name it with --kernel")
     if graph is not None:
         check_output(graph, inputs=[model])
-    executable = open_executable(model, common, shapes)
+    executable = open_whole(model, common, shapes)
     if name is not None and name not in executable.kernels:
         raise UsageError(f"no kernel '{name}'", hint=f"there are {', '.join(executable.kernels)}"[:300])
     if name is not None and code:

@@ -119,3 +119,14 @@ def open_executable(
             module, target=common.target, records=records, threads=common.threads, checks=checks
         )
     return built
+
+
+def open_whole(path: Path, common: Common, shapes: Shapes | None = None) -> Executable:
+    """`open_executable` for commands that look at kernels. Raises UsageError for what is compiled at its calls."""
+    from autosched.runtime import Executable
+
+    found = open_executable(path, common, shapes)
+    if not isinstance(found, Executable):
+        hint = "give all sizes with --shapes; values that come as inputs cannot be given"
+        raise UsageError(f"{path} is compiled when it is called: there are no kernels to look at", hint=hint)
+    return found

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from autosched.cli.common import Common
 from autosched.cli.export import export
-from autosched.cli.model import Shapes, open_executable
+from autosched.cli.model import Shapes, open_whole
 from autosched.cli.output import Column, Table, milliseconds, percent, print_json, say, show
 from autosched.cli.waiting import Waiting
 from autosched.errors import UsageError
@@ -50,13 +50,7 @@ def show_profiles(
     if len(models) != 1:
         raise UsageError("--profile takes one model")
     (model,) = models
-    from autosched.runtime import Executable
-
-    executable = open_executable(model, common, shapes)
-    if not isinstance(executable, Executable):
-        raise UsageError(
-            "a model that is compiled when it is called has no profile", hint="give all sizes with --shapes"
-        )
+    executable = open_whole(model, common, shapes)
     with Waiting(f"profiling {model.name}", quiet=common.is_quiet):
         from autosched.driver.bench.profile import profile
 

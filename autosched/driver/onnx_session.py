@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from autosched.driver.build.entry import build
+from autosched.driver.build.late import LateModel
 from autosched.driver.build.sizes import BuiltSizes
 from autosched.errors import InvalidTypeError, InvalidValueError, TargetError
 from autosched.frontend.onnx.model_file import parse_model, read_model
@@ -33,7 +34,7 @@ class NodeArg:
 class InferenceSession:
     """A model that runs as in ONNX Runtime: `InferenceSession("model.onnx").run(None, {"x": array})`.
 
-    A model of fixed sizes is built at once. One with symbolic sizes is built for each that a run brings, and the most
+    A model of fixed sizes is built at once. What depends on sizes or values of a run is built then, and the most
     recent ones are kept (AUTOSCHED_SYMBOLIC_SIZES).
 
     path_or_bytes  a file, its bytes, or a ModelProto
@@ -63,11 +64,12 @@ class InferenceSession:
         constants = {tensor.name for tensor in self._model.graph.initializer}
         self._inputs = [_node_arg(value) for value in self._model.graph.input if value.name not in constants]
         self._outputs = [_node_arg(value) for value in self._model.graph.output]
-        self._built: BuiltSizes[Executable] = BuiltSizes()
-        self._fixed = self._build(None) if all(_is_fixed(arg) for arg in self._inputs) else None
+        self._built: BuiltSizes[Executable | LateModel] = BuiltSizes()
+        at_once = self._options["target"] == "cpu" or all(_is_fixed(arg) for arg in self._inputs)
+        self._fixed = self._build(None) if at_once else None
 
-    def _build(self, shapes: Mapping[str, tuple[int, ...]] | None) -> Executable:
-        built: Executable = build(self._model, shapes=shapes, **self._options)
+    def _build(self, shapes: Mapping[str, tuple[int, ...]] | None) -> Executable | LateModel:
+        built: Executable | LateModel = build(self._model, shapes=shapes, **self._options)
         return built
 
     def get_inputs(self) -> list[NodeArg]:
@@ -98,14 +100,14 @@ class InferenceSession:
         if wrong := [*(n for n in names if n not in input_feed), *(n for n in input_feed if n not in names)]:
             problem = "missing" if wrong[0] in names else "unknown"
             raise InvalidTypeError(f"input '{wrong[0]}' is {problem}", hint=f"inputs are {', '.join(names)}")
-        arrays = [np.asarray(input_feed[name]) for name in names]
+        arrays = [_array(input_feed[name]) for name in names]
         executable = self._fixed
         if executable is None:
             shapes = {name: a.shape for name, a in zip(names, arrays, strict=True)}
             executable = self._built.get(tuple(shapes.items()), lambda: self._build(shapes))
         result = executable(*arrays)
         values = result if isinstance(result, tuple) else (result,)
-        by_name = {name: value.numpy() for name, value in zip(known, values, strict=True)}
+        by_name = {name: _numpy(value) for name, value in zip(known, values, strict=True)}
         return [by_name[name] for name in output_names or known]
 
 
@@ -113,9 +115,23 @@ def _node_arg(value: Any) -> NodeArg:
     """A ValueInfoProto as users of ONNX Runtime see it."""
     from onnx import TensorProto
 
+    if not value.type.HasField("tensor_type"):
+        return NodeArg(value.name, str(value.type.WhichOneof("value")).replace("_type", ""), ())
     tensor = value.type.tensor_type
     dims = (d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim)
     return NodeArg(value.name, f"tensor({TensorProto.DataType.Name(tensor.elem_type).lower()})", tuple(dims))
+
+
+def _array(value: Any) -> Any:
+    """An input as an array; sequences of them stay lists."""
+    return value if value is None or (isinstance(value, list) and any(map(np.ndim, value))) else np.asarray(value)
+
+
+def _numpy(value: Any) -> Any:
+    """An output as NumPy has it."""
+    if isinstance(value, list):
+        return [_numpy(item) for item in value]
+    return value.numpy() if hasattr(value, "numpy") else value
 
 
 def _is_fixed(arg: NodeArg) -> bool:
