@@ -39,16 +39,16 @@ class BasicBlock(nn.Module):
         return result
 
 
-def resnet18() -> nn.Module:
-    """ResNet-18 for 224x224 images, 1000 classes. Source: He et al. 2015, table 1."""
+def resnet18(width: int = 64, classes: int = 1000) -> nn.Module:
+    """ResNet-18 for 224x224 images; `width` channels behind the first layer. Source: He et al. 2015, table 1."""
     layers: list[nn.Module] = [
-        nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1),
+        nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(3, 2, 1),
     ]  # fmt: skip
-    channels_in = 64
-    for channels, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+    channels_in = width
+    for channels, stride in ((width, 1), (2 * width, 2), (4 * width, 2), (8 * width, 2)):
         layers += [BasicBlock(channels_in, channels, stride), BasicBlock(channels, channels, 1)]
         channels_in = channels
-    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000)]
+    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8 * width, classes)]
     return nn.Sequential(*layers)
 
 
@@ -73,18 +73,20 @@ class InvertedResidual(nn.Module):
         return x + out if self.residual else out
 
 
-def mobilenet_v2() -> nn.Module:
-    """MobileNetV2, width 1, for 224x224 images, 1000 classes. Source: Sandler et al. 2018, table 2."""
-    layers: list[nn.Module] = [nn.Conv2d(3, 32, 3, 2, 1, bias=False), nn.BatchNorm2d(32), nn.ReLU6()]
-    channels_in = 32
+def mobilenet_v2(divide: int = 1, classes: int = 1000) -> nn.Module:
+    """MobileNetV2 for 224x224 images, its channels divided by a number. Source: Sandler et al. 2018, table 2."""
+    first, last = 32 // divide, 1280 // divide
+    layers: list[nn.Module] = [nn.Conv2d(3, first, 3, 2, 1, bias=False), nn.BatchNorm2d(first), nn.ReLU6()]
+    channels_in = first
     for widen, channels, repeat, stride in (
         (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1),
     ):  # fmt: skip
+        channels = channels // divide
         for index in range(repeat):
             layers.append(InvertedResidual(channels_in, channels, stride if index == 0 else 1, widen))
             channels_in = channels
-    layers += [nn.Conv2d(320, 1280, 1, bias=False), nn.BatchNorm2d(1280), nn.ReLU6()]
-    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1280, 1000)]
+    layers += [nn.Conv2d(channels_in, last, 1, bias=False), nn.BatchNorm2d(last), nn.ReLU6()]
+    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(last, classes)]
     return nn.Sequential(*layers)
 
 

@@ -1,7 +1,8 @@
 """`make check-cuda`: every template for GPUs on every architecture, as far as that can be shown without a GPU.
 
 For each case the default and random configurations become machine code for each architecture, without stack frame and
-spills; the table of what came out is written to `benchmarks/results/cuda-static.md`.
+spills; the table of what came out is written to `benchmarks/results/cuda-static.md`. Then the kernels of whole networks at
+reduced sizes run on the emulator and, thread by thread, through the CPU.
 """
 
 from __future__ import annotations
@@ -133,8 +134,27 @@ def table(rows: Sequence[Row], archs: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def run_networks() -> tuple[str, int]:
+    """(a table of how many kernels of each network are right, the number that are not)."""
+    from tests.cuda_networks import DTYPES, NETWORKS, problems_of, tasks_of
+
+    lines = ["### Default kernels of networks at reduced sizes, on the emulator in two orders and through the CPU", ""]
+    lines += ["| network | dtype | kernels | wrong |", "|---|---|---|---|"]
+    n_wrong = 0
+    for name in NETWORKS:
+        for dtype in DTYPES:
+            tasks = tasks_of(name, dtype)
+            problems = [found for found in map(list, map(problems_of, tasks)) if found]
+            n_wrong += len(problems)
+            print(f"{name:20} {dtype:8} {len(tasks)} kernels, {len(problems)} wrong", flush=True)
+            for found in problems:
+                print(f"    {found[0]}", flush=True)
+            lines.append(f"| {name} | {dtype} | {len(tasks)} | {len(problems)} |")
+    return "\n".join(lines) + "\n", n_wrong
+
+
 def main() -> int:
-    """Run all cases; 1 where a configuration did not become machine code."""
+    """Run all cases; 1 where a configuration did not become machine code, or a network's kernel is wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.check_cuda", description=__doc__)
     parser.add_argument("--only", default="", help="only cases whose names hold one of these texts")
     parser.add_argument("--random", type=int, default=20, help="random configurations of each case")
@@ -147,11 +167,14 @@ def main() -> int:
         print(f"{name:28} {rows[-1].configs} configurations, {len(rows[-1].failures)} refused", flush=True)
         for failure in rows[-1].failures:
             print(f"    {failure}", flush=True)
-    text = table(rows, archs)
+    text, n_wrong = table(rows, archs), 0
+    if not args.only:
+        networks, n_wrong = run_networks()
+        text += "\n" + networks
     print(text)
     if args.save:
         RESULTS.write_text(text)
-    return 1 if any(r.failures for r in rows) else 0
+    return 1 if n_wrong or any(r.failures for r in rows) else 0
 
 
 if __name__ == "__main__":

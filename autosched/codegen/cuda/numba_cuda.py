@@ -144,6 +144,22 @@ def to_ptx(
 
     by_value  by symbol the parameters that are tensor maps themselves, which the IR knows as pointers to them
     """
+    try:
+        return _to_ptx(texts, arch, by_value, fastmath)
+    except CodegenError as error:
+        apart = [_HALF_ACCESS.sub(r"\1 volatile half\2, half addrspace(3)*", text) for text in texts]
+        if _UNSELECTED not in str(error) or apart == list(texts):
+            raise
+        return _to_ptx(apart, arch, by_value, fastmath)
+
+
+# Before sm_100 libnvvm joins neighbouring halves in shared memory to vectors that it then has no instruction for (nine
+# loads in a row, for instance). Volatile accesses it leaves alone.
+_UNSELECTED = "unsupported operation"
+_HALF_ACCESS = re.compile(r"(load|store) half( [^\s,]+)?, half addrspace\(3\)\*")
+
+
+def _to_ptx(texts: Sequence[str], arch: str, by_value: Mapping[str, range] | None, fastmath: bool) -> str:
     unit = nvvm.CompilationUnit({"opt": 3, "arch": arch} | (_FAST if fastmath else {}))
     for text in texts:
         unit.add_module(nvvm.llvm_replace(text).encode())
