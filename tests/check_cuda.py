@@ -1,7 +1,7 @@
 """`make check-cuda`: every template for GPUs on every architecture, as far as that can be shown without a GPU.
 
 For each case the default and random configurations become machine code for each architecture, without stack frame and
-spills; the table of what came out is written to `benchmarks/results/cuda-static.md`. Then the kernels of whole networks at
+spills; the table of what came out is written to `benchmarks/results/cuda-static.md`. Then the kernels of networks at
 reduced sizes run on the emulator and, thread by thread, through the CPU.
 """
 
