@@ -36,9 +36,24 @@ def abs(x: Any) -> PrimExpr:
 
 
 def power(x: Any, y: Any) -> PrimExpr:
-    """x to the power of y, as floats."""
+    """x to the power of y; of integers an integer, rounded towards zero and cut to the bits there are."""
     a, b = E.match_types(to_expr_like(x), to_expr_like(y))
-    return E.call("pow", a, b)
+    return E.call("pow", a, b) if is_float(a.dtype) else _whole_power(a, b)
+
+
+def _whole_power(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    """a ** b of integers by squares, for b below 64: larger powers of anything but 0, 1 and -1 do not fit."""
+    one, zero = E.const(1, a.dtype), E.const(0, a.dtype)
+    result, square = one, a
+    for bit in range(6):
+        is_set = E.compare(E.NE, E.bitwise("bitwise_and", b, E.const(1 << bit, b.dtype)), zero)
+        result, square = E.mul(result, E.select(is_set, square, one)), E.mul(square, square)
+    if b.dtype.startswith("u"):
+        return result
+    odd = E.compare(E.NE, E.bitwise("bitwise_and", b, one), zero)
+    unit = E.select(odd, a, one)  # of 1 and -1, whose inverse they are themselves
+    is_unit = E.any_of(E.compare(E.EQ, a, one), E.compare(E.EQ, a, E.const(-1, a.dtype)))
+    return E.select(E.compare(E.LT, b, zero), E.select(is_unit, unit, zero), result)
 
 
 def fma(a: Any, b: Any, c: Any) -> PrimExpr:
@@ -53,9 +68,9 @@ def ceildiv(x: Any, y: Any) -> PrimExpr:
 
 
 def fmod(x: Any, y: Any) -> PrimExpr:
-    """What is left of x / y rounded towards zero, as floats."""
+    """What is left of x / y rounded towards zero, exact, with the sign of x: of floats."""
     a, b = E.match_types(to_expr_like(x), to_expr_like(y))
-    return a - E.call("trunc", E.div(a, b)) * b
+    return E.call("fmod", a, b)
 
 
 pow = power

@@ -81,22 +81,7 @@ def floor_divide(x: Operand, y: Operand) -> Tensor:
 
 def power(x: Operand, y: Operand) -> Tensor:
     """x to the power y; of integers an integer, rounded towards zero and cut to the bits there are."""
-    return elementwise(lambda a, b: te.power(a, b) if is_float(a.dtype) else _whole_power(a, b), "T_power", x, y)
-
-
-def _whole_power(a: Any, b: Any) -> PrimExpr:
-    """a ** b of integers by squares, for b below 64: larger powers of anything but 0, 1 and -1 do not fit."""
-    one, zero = E.const(1, a.dtype), E.const(0, a.dtype)
-    result, square = one, a
-    for bit in range(6):
-        is_set = E.compare(E.NE, E.bitwise("bitwise_and", b, E.const(1 << bit, b.dtype)), zero)
-        result, square = E.mul(result, E.select(is_set, square, one)), E.mul(square, square)
-    if b.dtype.startswith("u"):
-        return result
-    odd = E.compare(E.NE, E.bitwise("bitwise_and", b, one), zero)
-    unit = E.select(odd, a, one)  # of 1 and -1, whose inverse they are themselves
-    is_unit = E.any_of(E.compare(E.EQ, a, one), E.compare(E.EQ, a, E.const(-1, a.dtype)))
-    return E.select(E.compare(E.LT, b, zero), E.select(is_unit, unit, zero), result)
+    return elementwise(te.power, "T_power", x, y)
 
 
 def _with_nan(pick: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:

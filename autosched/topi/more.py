@@ -9,7 +9,6 @@ from autosched import te
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
 from autosched.te import Tensor
 from autosched.tir import expr as E
-from autosched.tir.dtypes import is_int
 from autosched.tir.expr import PrimExpr, const_int
 from autosched.topi.broadcast import elementwise
 from autosched.topi.create import full, full_like
@@ -41,7 +40,7 @@ def elemwise_sum(xs: Sequence[Tensor]) -> Tensor:
 
 def mod(x: Any, y: Any) -> Tensor:
     """x % y with the sign of x, as C has it."""
-    return elementwise(lambda a, b: E.truncmod(a, b) if is_int(a.dtype) else E.call("fmod", a, b), "T_mod", x, y)
+    return elementwise(E.truncmod, "T_mod", x, y)
 
 
 def floor_mod(x: Any, y: Any) -> Tensor:

@@ -142,3 +142,30 @@ def test_remainders_of_infinite_divisors(name):
     with np.errstate(invalid="ignore"):
         want = OPERATORS[name].run_reference([a, b], {})
     np.testing.assert_array_equal(autosched.build(builder.get(), threads=1)(a, b).numpy(), want)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("name", ["mod", "floor_mod"])
+def test_remainders_of_huge_quotients(name, dtype):
+    """Exact, however far apart the two are: 1e30 % 3 has nothing to do with the rounded quotient."""
+    rng, kind = np.random.default_rng(0), np.finfo(dtype)
+    n = 2000
+    low, high = int(kind.minexp), int(kind.maxexp)
+    a, b = (np.ldexp(rng.uniform(1, 2, n), rng.integers(low - 5, high, n)).astype(dtype) for _ in range(2))
+    with np.errstate(over="ignore"):
+        near = b[: n // 2] * rng.integers(1, 2000, n // 2).astype(dtype)  # quotients next to whole numbers
+    a[: n // 2] = np.nextafter(near, rng.choice(np.array([-np.inf, np.inf, 0], dtype), n // 2))
+    a, b = (np.where(rng.random(n) < 0.5, v, -v) for v in (a, b))
+    a[:4], b[:4] = [1e4, -1e4, 65504, 0.0], [3, 3, -7, -2]
+    x, y = (relax.Var(v, relax.TensorStructInfo(a.shape, dtype)) for v in "xy")
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, y]):
+        with builder.dataflow():
+            out = builder.emit_output(OPERATORS[name](x, y))
+        builder.emit_func_output(out)
+    with np.errstate(all="ignore"):
+        want = OPERATORS[name].run_reference([a, b], {})
+    for target in (None, "llvm -mcpu=x86-64-v2")[: 1 if dtype == "float16" else 2]:  # v2 has no float16
+        got = autosched.build(builder.get(), target=target, threads=1)(a, b).numpy()
+        np.testing.assert_array_equal(got, want)
+        np.testing.assert_array_equal(np.signbit(got), np.signbit(want))

@@ -61,6 +61,8 @@ def apply_function(emitter: Emitter, op: str, args: list[Any]) -> Any:
         return emitter.builder.fmul(constant(kind, 0.5), emitter.apply("erfc", [x]))
     if op == "exp10":
         return emitter.apply("pow", [constant(kind, 10.0), args[0]])
+    if op == "fmod" and emitter.isa.has_fma and isinstance(element_of(kind), ir.FloatType | ir.DoubleType):
+        return _remainder(emitter, args, lanes)
     if op in _LIBM:
         return _lane_by_lane(emitter, op, args, lanes)
     raise CodegenError(f"no CPU code for the function '{op}'")
@@ -81,6 +83,39 @@ def _lane_by_lane(emitter: Emitter, op: str, args: list[Any], lanes: int) -> Any
     for lane in range(lanes):
         value = call_intrinsic(b, name, kind, [b.extract_element(a, I32(lane)) for a in args])
         result = b.insert_element(result, value, I32(lane))
+    return result
+
+
+def _remainder(emitter: Emitter, args: list[Any], lanes: int) -> Any:
+    """The exact remainder, with the dividend's sign, as C's fmod has it.
+
+    A quotient that is exact as a number takes a division and a fused multiply-add; libm is called where one is larger.
+    """
+    b, kind = emitter.builder, args[0].type
+    x, y = (emitter.apply("fabs", [a]) for a in args)
+    quotient = b.fdiv(x, y)
+    exact = constant(kind, float(2**23 if isinstance(element_of(kind), ir.FloatType) else 2**52))
+    small = b.fcmp_ordered("<", quotient, exact)
+    if lanes > 1:
+        bits = ir.IntType(lanes)
+        small = b.icmp_unsigned("==", b.bitcast(small, bits), bits((1 << lanes) - 1))
+    quick, slow, after = (b.function.append_basic_block(f"remainder.{n}") for n in ("quick", "libm", "end"))
+    b.cbranch(small, quick, slow)
+    b.position_at_end(quick)
+    whole = emitter.apply("trunc", [quotient])
+    rest = emitter.fused(b.fneg(whole), y, x)
+    below = b.fcmp_ordered("<", rest, constant(kind, 0.0))  # the quotient was rounded up to a whole number
+    rest = b.select(below, b.fadd(rest, y), rest)
+    near = emitter.apply("copysign", [rest, args[0]])
+    b.branch(after)
+    b.position_at_end(slow)
+    far = _lane_by_lane(emitter, "fmod", args, lanes)
+    b.branch(after)
+    slow_end = b.block
+    b.position_at_end(after)
+    result = b.phi(kind)
+    result.add_incoming(near, quick)
+    result.add_incoming(far, slow_end)
     return result
 
 

@@ -135,7 +135,13 @@ class ValueEmitter(MemoryEmitter):
                 case E.Min():
                     return b.select(b.fcmp_ordered("<", y, x), y, x)
                 case E.Mod():
-                    return b.frem(x, y)
+                    return self.remainder(x, y, e.dtype)
+                case E.FloorMod():
+                    rest, zero = self.remainder(x, y, e.dtype), constant(x.type, 0.0)
+                    flips = b.xor(b.fcmp_ordered("<", rest, zero), b.fcmp_ordered("<", y, zero))
+                    moved = b.select(flips, b.fadd(rest, y), rest)
+                    nothing = b.fcmp_ordered("==", rest, zero)
+                    return b.select(nothing, self.apply("copysign", [rest, y]), moved)
             raise CodegenError(f"no CPU code for {type(e).__name__} of floats")
         signed = is_signed(e.dtype)
         match e:
@@ -154,6 +160,13 @@ class ValueEmitter(MemoryEmitter):
                     return self.divide_unsigned(x, y, modulo)
                 return self.signed_division(x, y, isinstance(e, E.FloorDiv | E.FloorMod), modulo)
         raise CodegenError(f"no CPU code for {type(e).__name__}")
+
+    def remainder(self, x: Any, y: Any, dtype: str) -> Any:
+        """The exact remainder of floats, with the sign of x."""
+        if dtype != "float16":
+            return self.apply("fmod", [x, y])
+        wide = [self.cast(v, "float16", "float32") for v in (x, y)]
+        return self.cast(self.apply("fmod", wide), "float32", "float16")
 
     def divide_unsigned(self, x: Any, y: Any, modulo: bool) -> Any:
         """x / y or x % y; by 0 it is 0, as in NumPy."""

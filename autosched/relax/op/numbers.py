@@ -67,27 +67,6 @@ relu6 = _unary(
 )  # fmt: skip
 
 
-def _is_far(a: Any, b: Any) -> Any:
-    """Whether b is infinite and a is not."""
-    return te.all(E.Call("isinf", (b,), "bool"), E.Call("isfinite", (a,), "bool"))
-
-
-def _floor_mod(a: Any, b: Any) -> Any:
-    """The remainder with the sign of b; of a finite number and an infinite one it is one of the two."""
-    if not a.dtype.startswith("float"):
-        return te.floormod(a, b)
-    zero = te.const(0, a.dtype)
-    same_sign = te.any(E.compare(E.EQ, a, zero), E.compare(E.GT, a * b, zero))
-    return E.select(_is_far(a, b), E.select(same_sign, a, b), a - te.floor(a / b) * b)
-
-
-def _mod(a: Any, b: Any) -> Any:
-    """The remainder with the sign of a; of a finite number and an infinite one it is a."""
-    if not a.dtype.startswith("float"):
-        return te.truncmod(a, b)
-    return E.select(_is_far(a, b), a, a - te.trunc(a / b) * b)
-
-
 def _log_add_exp(a: Any, b: Any) -> Any:
     """log(exp(a) + exp(b)): of two equal numbers, infinities too, it is a + log(2)."""
     largest, difference = E.maximum(a, b), a - b
@@ -96,8 +75,8 @@ def _log_add_exp(a: Any, b: Any) -> Any:
 
 
 FLOATS = (((3, 5), (3, 5)), ((2, 1), (1, 3)))
-floor_mod = _binary("floor_mod", _floor_mod, np.mod, broadcast, (*FLOATS, INTS), 1, 9)
-mod = _binary("mod", _mod, np.fmod, broadcast, (*FLOATS, INTS), 1, 9)
+floor_mod = _binary("floor_mod", te.floormod, np.mod, broadcast, (*FLOATS, INTS), 1, 9)
+mod = _binary("mod", te.truncmod, np.fmod, broadcast, (*FLOATS, INTS), 1, 9)
 log_add_exp = _binary(
     "log_add_exp", _log_add_exp, np.logaddexp, lambda a, b: broadcast(float_same(a), b), FLOATS, -2, 2,
 )  # fmt: skip

@@ -70,10 +70,7 @@ def div(node: Node) -> Expr:
 def mod(node: Node) -> Expr:
     """The remainder: with the divisor's sign, or with `fmod` the dividend's."""
     x, y = node.input(0), node.input(1)
-    if not node.attr("fmod", 0):
-        return op.floor_mod(x, y)
-    remainder = node.emit(op.mod(op.abs(x), op.abs(y)))
-    return op.where(op.less(x, constant(0, node.info(0).dtype)), op.negative(remainder), remainder)
+    return op.mod(x, y) if node.attr("fmod", 0) else op.floor_mod(x, y)
 
 
 @converter("BitShift")
