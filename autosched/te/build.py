@@ -14,7 +14,7 @@ from autosched.te.tensor import ComputeOp, ExprOperators, PlaceholderOp, Tensor
 from autosched.tir import expr as E
 from autosched.tir.axis import REDUCE, SPATIAL, CommReducer, IterVar, Range, Reduce
 from autosched.tir.buffer import extents
-from autosched.tir.dtypes import check_dtype, is_float
+from autosched.tir.dtypes import check_dtype, is_float, largest_finite
 from autosched.tir.expr import PrimExpr, SizeVar, Var, to_expr
 
 Shape = Sequence[Any] | int | PrimExpr
@@ -176,11 +176,11 @@ def _tuple(x: Any) -> tuple[PrimExpr, ...]:
 
 def min_value(dtype: str) -> PrimExpr:
     """The smallest value of a dtype: for floats the largest negative finite one."""
-    return E.const(float(np.finfo(dtype).min) if is_float(dtype) else int(np.iinfo(dtype).min), dtype)
+    return E.const(-largest_finite(dtype) if is_float(dtype) else int(np.iinfo(dtype).min), dtype)
 
 
 def max_value(dtype: str) -> PrimExpr:
-    return E.const(float(np.finfo(dtype).max) if is_float(dtype) else int(np.iinfo(dtype).max), dtype)
+    return E.const(largest_finite(dtype) if is_float(dtype) else int(np.iinfo(dtype).max), dtype)
 
 
 sum = comm_reducer(lambda x, y: x + y, lambda t: E.const(0, t), name="sum")

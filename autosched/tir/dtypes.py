@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from autosched.errors import InvalidTypeError, InvalidValueError
 
 
@@ -21,6 +23,11 @@ def item_bytes(dtype: str) -> int:
     if dtype == "bool":
         return 1
     return int("".join(c for c in dtype if c.isdigit())) // 8
+
+
+def largest_finite(dtype: str) -> float:
+    """The largest finite value of a float type; its negative is the smallest."""
+    return (2.0 - 2.0**-7) * 2.0**127 if dtype == "bfloat16" else float(np.finfo(dtype).max)
 
 
 DTYPES = frozenset((

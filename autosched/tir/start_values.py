@@ -6,10 +6,9 @@ import dataclasses
 import math
 from typing import TypeVar
 
-import numpy as np
-
 from autosched.ir.node import Node, walk
 from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.dtypes import largest_finite
 from autosched.tir.expr import Call, FloatImm, Max, Min, PrimExpr
 from autosched.tir.functor import rewrite
 from autosched.tir.stmt import BufferStore
@@ -22,9 +21,9 @@ def infinite_start(update: PrimExpr, start: PrimExpr) -> PrimExpr:
 
     Functions start with finite numbers, as TVM's do, but the largest of nothing but -inf is -inf.
     """
-    if not isinstance(start, FloatImm) or not isinstance(update, Max | Min) or start.dtype == "bfloat16":
+    if not isinstance(start, FloatImm) or not isinstance(update, Max | Min):
         return start
-    last, sign = float(np.finfo(start.dtype).max), -1.0 if isinstance(update, Max) else 1.0
+    last, sign = largest_finite(start.dtype), -1.0 if isinstance(update, Max) else 1.0
     return FloatImm(sign * math.inf, start.dtype) if start.value == sign * last else start
 
 

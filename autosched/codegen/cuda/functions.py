@@ -19,6 +19,7 @@ _LIBDEVICE = {
         "log2", "log10", "log1p", "tanh", "erf", "erfc", "pow", "atan2", "fmod", "hypot", "expm1",
     )},
 }  # fmt: skip
+EXP2_APPROX = "exp2_approx"  # 2^x of float32 by one instruction: 2 units in the last place, 0 for tiny results
 # libdevice's reduction of large float32 arguments keeps a table on the stack, which costs all arguments
 _THROUGH_DOUBLE = ("sin", "cos", "tan")
 
@@ -48,6 +49,8 @@ def _scalar(emitter: Emitter, op: str, args: list[Any]) -> Any:
     if op in ("fabs", "abs"):
         bits = ir.IntType({"half": 16, "float": 32, "double": 64}[str(kind)])
         return b.bitcast(b.and_(b.bitcast(args[0], bits), bits((1 << bits.width - 1) - 1)), kind)
+    if op == EXP2_APPROX:
+        return call_intrinsic(b, "llvm.nvvm.ex2.approx.ftz.f", kind, args)
     if op in _NVVM:
         return call_intrinsic(b, f"llvm.{_NVVM[op]}.{suffix(kind)}", kind, args)
     if op == "sigmoid":

@@ -14,14 +14,22 @@ The product is C[i, j] += A[i, k] * B[k, j] (B may be indexed [j, k]), the tile 
     int8                32
 
 Every lane has some elements of a tile; element-wise statements on C run for those. Loads become `ldmatrix` where
-16 bytes lie side by side, else they are made of single loads.
+16 bytes lie side by side, else they are made of single loads. A product may read a part of A or B; A may also be filled
+from an accumulator, whose elements a lane has already.
+
+    R  "wmma.rows"                          float32, a value for each row of C: four lanes have the same
+
+`R[i] = max(R[i], C[i, j])` (or a sum, a product, a minimum) combines the elements of a row over its lanes by shuffles.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from autosched.codegen.lower.cross_thread import COMBINE
+from autosched.codegen.lower.cross_thread import LANES as COMBINED
 from autosched.codegen.lower.launches import LoweredLaunch
 from autosched.codegen.lower.shared_memory import constant_strides
 from autosched.errors import CodegenError
@@ -30,13 +38,16 @@ from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import Call, IntImm, PrimExpr, StringImm, Var, all_of, const_int
 from autosched.tir.functor import free_vars, rewrite, substitute
-from autosched.tir.simplify import Analyzer, form_key, split_conditions
+from autosched.tir.simplify import Analyzer, Linear, form_key, split_conditions
 from autosched.tir.stmt import Allocate, BufferStore, Evaluate, For, IfThenElse, LoopKind, Stmt, seq
 
 MATRIX_A, MATRIX_B, ACCUMULATOR = "wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator"
 GROUP_ACCUMULATOR = "wgmma.accumulator"  # of a warpgroup, see `warpgroups.py`
-SCOPES = (MATRIX_A, MATRIX_B, ACCUMULATOR, GROUP_ACCUMULATOR)
+ROW_VALUES = "wmma.rows"
+SCOPES = (MATRIX_A, MATRIX_B, ACCUMULATOR, GROUP_ACCUMULATOR, ROW_VALUES)
 LANES = 32
+ROW_LANES = 4  # lanes that have elements of one row
+_START = {"add": 0.0, "mul": 1.0, "max": -math.inf, "min": math.inf}
 ROWS, COLUMNS = 16, 8  # of a tile of the result
 MMA, LDMATRIX, TO_TF32 = "mma_sync", "ldmatrix", "to_tf32"
 
@@ -134,6 +145,8 @@ class Fragments:
     def declare(self, buffer: Buffer, body: Stmt) -> Place:
         """The registers of a fragment of constant, whole tiles."""
         shape = [const_int(s) or 0 for s in buffer.shape]
+        if buffer.scope == ROW_VALUES:
+            return self.declare_rows(buffer, shape)
         if len([s for s in shape if s != 1]) > 2 or len(shape) < 2 or any(s != 1 for s in shape[:-2]):
             raise CodegenError(f"the fragment '{buffer.name}' has the shape {shape}, expected a matrix")
         rows, columns = shape[-2:]
@@ -163,6 +176,18 @@ class Fragments:
         self.places[buffer] = Place(registers, tiles, tile, per_word, transposed)
         return self.places[buffer]
 
+    def declare_rows(self, buffer: Buffer, shape: Sequence[int]) -> Place:
+        """The registers of a value for each row: those of two rows of a tile in each lane."""
+        if buffer.dtype != "float32" or shape[-1] % ROWS or any(s != 1 for s in shape[:-1]):
+            raise CodegenError(
+                f"the rows' values '{buffer.name}' are {buffer.dtype} {list(shape)}",
+                hint=f"have a float32 for each row of a tile, a multiple of {ROWS} of them",
+            )
+        count = shape[-1] // ROWS
+        registers = Buffer(buffer.name, (IntImm(count), IntImm(2)), buffer.dtype, scope="local")
+        self.places[buffer] = Place(registers, (count, 1), (ROWS, 1))
+        return self.places[buffer]
+
     def is_transposed(self, buffer: Buffer, body: Stmt) -> bool:
         """Whether a second operand is indexed [j, k]: j is what the accumulator's last index runs over."""
         for store in (n for n in walk(body) if isinstance(n, BufferStore) and n.buffer.scope == ACCUMULATOR):
@@ -186,21 +211,40 @@ class Fragments:
             return self.load(nest)
         return self.elements(nest)
 
-    def inverse(self, index: PrimExpr, loops: Sequence[For]) -> tuple[Mapping[Var, tuple[int, int]], int, int]:
-        """(factor and extent of each loop in an index, values of the index, its constant); each value is had once."""
+    def parts(self, index: PrimExpr, loops: Sequence[For]) -> tuple[Mapping[Var, tuple[int, int]], int, Linear]:
+        """(factor and extent of each loop in an index, values of the index, the rest); each value is had once."""
         form = self.analyzer.linear(index)
         extents = {x.loop_var: const_int(x.extent) or 1 for x in loops}
         found: dict[Var, tuple[int, int]] = {}
-        for factor, atom in form.terms.values():
-            if not isinstance(atom, Var) or atom not in extents:
+        rest = Linear(form.const)
+        for key, (factor, atom) in form.terms.items():
+            if isinstance(atom, Var) and atom in extents:
+                found[atom] = (factor, extents[atom])
+            elif free_vars(atom) & extents.keys():
                 raise CodegenError(f"the index {index} of a fragment is no sum of loop variables")
-            found[atom] = (factor, extents[atom])
+            else:
+                rest.terms[key] = (factor, atom)
         count = 1
         for factor, extent in sorted(found.values()):
             if factor != count:
                 raise CodegenError(f"the index {index} of a fragment leaves elements out")
             count *= extent
-        return found, count, form.const
+        return found, count, rest
+
+    def inverse(self, index: PrimExpr, loops: Sequence[For]) -> tuple[Mapping[Var, tuple[int, int]], int, int]:
+        """The same for an index of these loops alone: the rest is a constant."""
+        found, count, rest = self.parts(index, loops)
+        if rest.terms:
+            raise CodegenError(f"the index {index} of a fragment is no sum of loop variables")
+        return found, count, rest.const
+
+    def tiles(self, count: int, size: int, rest: Linear) -> tuple[PrimExpr, int]:
+        """(first tile, number of tiles) of `count` elements from `rest` on."""
+        if count % size or rest.const % size or any(factor % size for factor, _ in rest.terms.values()):
+            raise CodegenError(f"{count} elements from {rest.build(self.lane.dtype)} are no whole tiles of {size}")
+        whole = Linear(rest.const // size)
+        whole.terms.update({key: (factor // size, atom) for key, (factor, atom) in rest.terms.items()})
+        return E.cast(self.lane.dtype, whole.build(self.lane.dtype)), count // size
 
     def solved(self, form: Mapping[Var, tuple[int, int]], at: PrimExpr) -> dict[Var, PrimExpr]:
         """The values of loop variables where an index is `at` more than its constant."""
@@ -212,53 +256,173 @@ class Fragments:
         return values
 
     def elements(self, nest: Nest) -> Stmt:
-        """A store that reads or writes elements of an accumulator: each lane does its own."""
+        """A store that reads or writes elements of an accumulator, or values of its rows: each lane does its own."""
         touched = [x for x in (nest.store, *walk(nest.store.value)) if isinstance(x, BufferLoad | BufferStore)]
         mine = [x for x in touched if x.buffer.scope == self.accumulator]
-        place, indices = self.places[mine[0].buffer], mine[0].indices
-        if any(tuple(map(form_key, x.indices)) != tuple(map(form_key, indices)) for x in mine):
-            raise CodegenError(f"a statement uses several elements of the accumulator '{mine[0].buffer.name}'")
-        (rows, n_rows, first_row), (columns, n_columns, first_column) = (
-            self.inverse(i, nest.loops) for i in indices[-2:]
+        of_rows = [x for x in touched if x.buffer.scope == ROW_VALUES]
+        first = (mine or of_rows)[0]
+        row_index = first.indices[-2] if mine else first.indices[-1]
+        if any(tuple(map(form_key, x.indices)) != tuple(map(form_key, first.indices)) for x in mine):
+            raise CodegenError(f"a statement uses several elements of the accumulator '{first.buffer.name}'")
+        if any(form_key(x.indices[-1]) != form_key(row_index) for x in of_rows):
+            raise CodegenError("a statement uses values of several rows of an accumulator")
+        rows, n_rows, first_row = self.parts(row_index, nest.loops)
+        columns, n_columns, first_column = (
+            self.parts(first.indices[-1], nest.loops) if mine else ({}, COLUMNS, Linear())
         )
         others = [x for x in nest.loops if x.loop_var not in rows and x.loop_var not in columns]
         if others:
             raise CodegenError(f"loop '{others[0].loop_var.name}' repeats a statement on an accumulator")
         it, half, jt, pair = (Var(n, self.lane.dtype) for n in ("row_tile", "half", "column_tile", "pair"))
         row = it * self.rows + half * 8 + self.first_row()
-        column = jt * COLUMNS + E.floormod(self.lane, 4) * 2 + pair
-        values = {**self.solved(rows, row), **self.solved(columns, column)}
-        tiles = whole_tiles(n_rows, self.rows, first_row), whole_tiles(n_columns, COLUMNS, first_column)
-        at = (it + tiles[0][0], jt + tiles[1][0], half * 2 + pair)
+        column = jt * COLUMNS + E.floormod(self.lane, ROW_LANES) * 2 + pair
+        values = {**self.solved(rows, row), **(self.solved(columns, column) if mine else {})}
+        conditions = [substitute(c, values) for c in nest.conditions]
+        if not is_fragment(nest.store.buffer):  # the loops may end within a tile: a condition has been built into them
+            for at, n, size in ((row, n_rows, self.rows), (column, n_columns, COLUMNS)):
+                if n % size:
+                    conditions.append(E.compare(E.LT, at, E.const(n, at.dtype)))
+            n_rows, n_columns = -(-n_rows // self.rows) * self.rows, -(-n_columns // COLUMNS) * COLUMNS
+            if not mine:  # the lanes of a row have the same
+                conditions.append(E.compare(E.EQ, E.floormod(self.lane, ROW_LANES), E.const(0, self.lane.dtype)))
+        row_tile, row_tiles = self.tiles(n_rows, self.rows, first_row)
+        column_tile, column_tiles = self.tiles(n_columns, COLUMNS, first_column)
+        element = (it + row_tile, jt + column_tile, half * 2 + pair)
+        of_row = (it + row_tile, half)
 
         def step(x: object) -> object:
-            if isinstance(x, BufferLoad) and x.buffer.scope == self.accumulator:
-                return BufferLoad(self.places[x.buffer].registers, at)
+            if isinstance(x, BufferLoad) and x.buffer.scope in (self.accumulator, ROW_VALUES):
+                return BufferLoad(
+                    self.places[x.buffer].registers, element if x.buffer.scope == self.accumulator else of_row
+                )
             return x
 
-        value = rewrite(nest.store.value, step)
-        store = BufferStore(nest.store.buffer, value, nest.store.indices)
-        if is_fragment(store.buffer):
-            store = BufferStore(place.registers, value, at)
+        def inner(body: Stmt) -> Stmt:
+            return _loop(jt, column_tiles, _loop(pair, 2, body, LoopKind.VECTORIZED))
+
+        def outer(body: Stmt) -> Stmt:
+            return _loop(it, row_tiles, _loop(half, 2, body))
+
+        store = nest.store
+        condition = all_of(*conditions) if conditions else None
+        if mine and store.buffer.scope == ROW_VALUES:
+            combined = self.row_reduction(store, lambda x: substitute(rewrite(x, step), values), condition, of_row)
+            return outer(combined(inner))
+        value = rewrite(store.value, step)
+        if store.buffer.scope == self.accumulator:
+            store = BufferStore(self.places[store.buffer].registers, value, element)
+        elif store.buffer.scope == ROW_VALUES:
+            store = BufferStore(self.places[store.buffer].registers, value, of_row)
+        else:
+            store = BufferStore(store.buffer, value, store.indices)
         body: Stmt = substitute(store, values)
-        if nest.conditions:
-            body = IfThenElse(substitute(all_of(*nest.conditions), values), body)
-        body = _loop(pair, 2, body, LoopKind.VECTORIZED)
-        for var, n in ((jt, tiles[1][1]), (half, 2), (it, tiles[0][1])):
-            body = _loop(var, n, body)
-        return body
+        if condition is not None:
+            body = IfThenElse(condition, body)
+        return outer(inner(body) if mine else body)
+
+    def row_reduction(
+        self, store: BufferStore, lowered: Callable[[PrimExpr], PrimExpr], condition: PrimExpr | None,
+        of_row: tuple[PrimExpr, ...],
+    ) -> Callable[[Callable[[Stmt], Stmt]], Stmt]:  # fmt: skip
+        """What combines the elements of a row: each lane its own, then those of a row theirs."""
+        value = store.value
+        name = next((n for n, kind in COMBINE.items() if isinstance(value, kind)), None)
+        if name is None or not isinstance(value, E.BinaryOp):
+            raise CodegenError(f"a row's elements are combined into '{store.buffer.name}' by none of {list(COMBINE)}")
+        own = [isinstance(x, BufferLoad) and x.buffer is store.buffer for x in (value.a, value.b)]
+        term = value.b if own[0] else value.a
+        if sum(own) != 1 or any(isinstance(x, BufferLoad) and x.buffer is store.buffer for x in walk(term)):
+            raise CodegenError(f"'{store.buffer.name}' is combined with itself")
+        part = Buffer(f"{store.buffer.name}_part", (IntImm(1),), store.buffer.dtype, scope="local")
+        at, start = (IntImm(0),), E.const(_START[name], store.buffer.dtype)
+        load, kind = BufferLoad(part, at), COMBINE[name]
+        update: Stmt = BufferStore(part, kind(load, lowered(term)), at)
+        if condition is not None:
+            update = IfThenElse(condition, update)
+        result = BufferLoad(self.places[store.buffer].registers, of_row)
+        together = Call(COMBINED, (StringImm(name), load, IntImm(ROW_LANES)), part.dtype)
+
+        def around(inner: Callable[[Stmt], Stmt]) -> Stmt:
+            # one element after the other: lanes of a vector cannot be added up in one register
+            body = inner(update)
+            assert isinstance(body, For) and isinstance(body.body, For), "loops over tiles and pairs"
+            pairs = replace(body.body, kind=LoopKind.UNROLLED)
+            return Allocate(part, seq(
+                BufferStore(part, start, at), replace(body, body=pairs), BufferStore(part, together, at),
+                BufferStore(result.buffer, kind(result, load), of_row),
+            ))  # fmt: skip
+
+        return around
+
+    def from_accumulator(self, nest: Nest, source: BufferLoad) -> Stmt:
+        """The registers of A from those of an accumulator: the lane that needs an element has it."""
+        place, values_place = self.places[nest.store.buffer], self.places[source.buffer]
+        bits = {"float16": "uint16", "uint16": "uint16"}.get(nest.store.buffer.dtype)
+        used = [x for x in walk(nest.store.value) if isinstance(x, BufferLoad) and is_fragment(x.buffer)]
+        same = all(
+            form_key(i) == form_key(j)
+            for x in used
+            for i, j in zip(x.indices[-2:], source.indices[-2:] if x.buffer is source.buffer else source.indices[-2:-1])
+        )
+        if nest.store.buffer.scope != MATRIX_A or bits is None or nest.conditions or not same:
+            raise CodegenError(
+                f"the fragment '{nest.store.buffer.name}' is filled from the accumulator '{source.buffer.name}'",
+                hint='that can be a 16-bit "wmma.matrix_a", with an element for each of the accumulator',
+            )
+        (rows, n_rows, row_rest), (steps, n_steps, step_rest) = (
+            self.parts(i, nest.loops) for i in nest.store.indices[-2:]
+        )
+        others = [self.parts(i, nest.loops) for i in source.indices[-2:]]
+        if [dict(rows), dict(steps)] != [dict(x[0]) for x in others]:
+            raise CodegenError(f"'{nest.store.buffer.name}' is filled from the accumulator in another order")
+        depth = 8 * place.per_word
+        it, kt = Var("row_tile", self.lane.dtype), Var("step", self.lane.dtype)
+        (row_tile, count), (step, n) = self.tiles(n_rows, ROWS, row_rest), self.tiles(n_steps, depth, step_rest)
+        row_from, _ = self.tiles(n_rows, ROWS, others[0][2])
+        column_from, _ = self.tiles(n_steps, COLUMNS, others[1][2])
+        statements: list[Stmt] = []
+        for w in range(4):
+            half, block = w % 2, w // 2
+            word: PrimExpr | None = None
+            for e in range(place.per_word):
+                at = (it + row_from, kt * place.per_word + (column_from + block), IntImm(half * 2 + e))
+                of_row = (it + row_from, IntImm(half))
+
+                def step_of(x: object, at: tuple[PrimExpr, ...] = at, of_row: tuple[PrimExpr, ...] = of_row) -> object:
+                    if isinstance(x, BufferLoad) and is_fragment(x.buffer):
+                        own = self.places[x.buffer].registers
+                        return BufferLoad(own, at if x.buffer.scope == ACCUMULATOR else of_row)
+                    return x
+
+                row = it * ROWS + (half * 8 + E.floordiv(self.lane, ROW_LANES))
+                k = kt * depth + (block * 8 + e + E.floormod(self.lane, ROW_LANES) * 2)
+                values = {**self.solved(rows, row), **self.solved(steps, k)}
+                value = substitute(rewrite(nest.store.value, step_of), values)
+                part = E.cast("uint32", value if value.dtype == bits else Call("reinterpret", (value,), bits))
+                part = part if e == 0 else E.bitwise("shift_left", part, E.const(16 * e, "uint32"))
+                word = part if word is None else E.bitwise("bitwise_or", word, part)
+            assert word is not None, "a word has elements"
+            statements.append(BufferStore(place.registers, word, (it + row_tile, kt + step, IntImm(w))))
+        assert values_place.tile == (ROWS, COLUMNS), "the source is an accumulator"
+        return _loop(it, count, _loop(kt, n, seq(*statements)))
 
     def load(self, nest: Nest) -> Stmt:
         """Fill the registers of an operand."""
         place = self.places[nest.store.buffer]
         source = stripped(nest.store.value)
+        accumulated = [x for x in walk(nest.store.value) if isinstance(x, BufferLoad) and x.buffer.scope == ACCUMULATOR]
+        if accumulated:
+            return self.from_accumulator(nest, accumulated[0])
         if nest.conditions or not isinstance(source, BufferLoad):
             raise CodegenError(
                 f"the fragment '{nest.store.buffer.name}' is loaded under a condition or from an expression",
                 hint="compute into shared memory, and choose tiles that divide the reduction",
             )
-        forms = [self.inverse(i, nest.loops) for i in nest.store.indices[-2:]]
-        if any(const or n != t * size for (_, n, const), t, size in zip(forms, place.tiles, place.tile, strict=True)):
+        forms = [self.parts(i, nest.loops) for i in nest.store.indices[-2:]]
+        if any(
+            rest.const or rest.terms or n != t * size
+            for (_, n, rest), t, size in zip(forms, place.tiles, place.tile, strict=True)
+        ):
             raise CodegenError(f"the fragment '{nest.store.buffer.name}' is filled in parts")
         is_b = nest.store.buffer.scope == MATRIX_B
         # `along` is the dimension that tiles of 8 or 16 rows run over, `deep` that of the reduction
@@ -390,22 +554,23 @@ class Fragments:
         a, b = by_scope[MATRIX_A], by_scope[MATRIX_B]
         c_place, a_place, b_place = (self.places[x] for x in (store.buffer, a.buffer, b.buffer))
         j_dim, k_dim = (-2, -1) if b_place.transposed else (-1, -2)
-        rows, columns, depth = (self.inverse(i, nest.loops) for i in (*store.indices[-2:], a.indices[-1]))
-        for x, y in (
-            (store.indices[-2], a.indices[-2]),
-            (store.indices[-1], b.indices[j_dim]),
-            (a.indices[-1], b.indices[k_dim]),
-        ):
+        rows, columns, a_depth, b_depth = (
+            self.parts(i, nest.loops) for i in (*store.indices[-2:], a.indices[-1], b.indices[k_dim])
+        )
+        for x, y in ((store.indices[-2], a.indices[-2]), (store.indices[-1], b.indices[j_dim])):
             if const_int(self.analyzer.simplify(E.sub(x, y))) != 0:
                 raise CodegenError(f"the indices {x} and {y} of a product of fragments differ")
+        if dict(a_depth[0]) != dict(b_depth[0]):
+            raise CodegenError(f"the indices {a.indices[-1]} and {b.indices[k_dim]} of a product of fragments differ")
         k_size = 8 * a_place.per_word
         it, jt, kt = (Var(n, self.lane.dtype) for n in ("row_tile", "column_tile", "step"))
         tiles = (
-            whole_tiles(rows[1], ROWS, rows[2]),
-            whole_tiles(columns[1], COLUMNS, columns[2]),
-            whole_tiles(depth[1], k_size, depth[2]),
+            self.tiles(rows[1], ROWS, rows[2]),
+            self.tiles(columns[1], COLUMNS, columns[2]),
+            self.tiles(a_depth[1], k_size, a_depth[2]),
         )
         i, j, k = it + tiles[0][0], jt + tiles[1][0], kt + tiles[2][0]
+        b_k = kt + self.tiles(b_depth[1], k_size, b_depth[2])[0]
         kind = _KINDS[a.buffer.dtype][1]
         zero = IntImm(0)
         call = Call(
@@ -414,7 +579,7 @@ class Fragments:
                 StringImm(kind),
                 BufferLoad(c_place.registers, (i, j, zero)),
                 BufferLoad(a_place.registers, (i, k, zero)),
-                BufferLoad(b_place.registers, (k, j, zero)),
+                BufferLoad(b_place.registers, (b_k, j, zero)),
             ),
             "handle",
         )

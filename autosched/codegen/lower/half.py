@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from autosched.ir.node import map_children, walk
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferData, BufferLoad
-from autosched.tir.expr import Call, FloatImm, IntImm, PrimExpr, Var
+from autosched.tir.expr import Call, FloatImm, PrimExpr, Var
 from autosched.tir.functor import replace_buffers, rewrite
 from autosched.tir.stmt import Allocate, BufferStore, LetStmt, Stmt
 
@@ -90,25 +89,25 @@ class _Narrow:
 
     def statement(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, BufferStore) and stmt.buffer in self.bits:
-            copied = self.copied(stmt.value)
-            value = round_to_bits(self.expression(stmt.value)) if copied is None else copied
+            value = self.bits_of(stmt.value)
             return BufferStore(self.bits[stmt.buffer], value, tuple(map(self.expression, stmt.indices)))
         if isinstance(stmt, LetStmt) and stmt.var.dtype == "bfloat16":
             self.variables[stmt.var] = Var(stmt.var.name, WIDE)
             return LetStmt(self.variables[stmt.var], self.expression(stmt.value), self.statement(stmt.body))
         return map_children(stmt, self.child)
 
-    def copied(self, e: PrimExpr) -> PrimExpr | None:
-        """The bits of an element that is stored as it was loaded, or of one or 0; None where something is computed."""
-        if isinstance(e, BufferLoad) and e.buffer in self.bits:
-            return BufferLoad(self.bits[e.buffer], tuple(map(self.expression, e.indices)))
-        if isinstance(e, FloatImm) and e.value == 0 and math.copysign(1, e.value) > 0:
-            return IntImm(0, BITS)
-        if isinstance(e, Call) and e.op == "if_then_else":
-            sides = [self.copied(a) for a in e.args[1:]]
-            if not any(s is None for s in sides):
-                return Call(e.op, (self.expression(e.args[0]), *(s for s in sides if s is not None)), BITS)
-        return None
+    def bits_of(self, e: PrimExpr) -> PrimExpr:
+        """The bits of a bfloat16: a copy is one of bits, without a way through float32."""
+        match e:
+            case BufferLoad() if e.buffer in self.bits:
+                return BufferLoad(self.bits[e.buffer], tuple(map(self.expression, e.indices)))
+            case Call(op="if_then_else"):
+                return Call(e.op, (self.expression(e.args[0]), *map(self.bits_of, e.args[1:])), BITS)
+            case FloatImm():
+                return E.const(_rounded_bits(e.value), BITS)
+            case E.Cast() if e.value.dtype != "bfloat16":
+                return round_to_bits(self.expression(e.value))
+        return round_to_bits(self.expression(e))
 
     def child(self, x: Any) -> Any:
         if isinstance(x, Buffer):
@@ -154,10 +153,14 @@ def round_to_bits(x: PrimExpr) -> PrimExpr:
 ROUND_BFLOAT16 = "round_bfloat16"  # a float32 to the 16 bits of the nearest bfloat16, as a uint32
 
 
-def _rounded(value: float) -> float:
+def _rounded_bits(value: float) -> int:
     import numpy as np
 
     bits = int(np.float32(value).view(np.uint32))
-    if value != value:
-        return value
-    return float(np.uint32(((bits + 0x7FFF + (bits >> 16 & 1)) >> 16) << 16).view(np.float32))
+    return 0x7FC0 if value != value else (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+
+
+def _rounded(value: float) -> float:
+    import numpy as np
+
+    return value if value != value else float(np.uint32(_rounded_bits(value) << 16).view(np.float32))

@@ -49,7 +49,7 @@ def pipeline_loops(stmt: Stmt, item_bytes: Mapping[str, int], can_wait: bool = T
 
 
 def _pipelined(loop: For, item_bytes: Mapping[str, int], can_wait: bool) -> Stmt:
-    count = const_int(loop.extent)
+    count = loop.extent
     buffers: list[Buffer] = []
     body = loop.body
     while isinstance(body, Allocate):
@@ -67,8 +67,8 @@ def _pipelined(loop: For, item_bytes: Mapping[str, int], can_wait: bool) -> Stmt
             f"{len(parts)} statements",
             hint="give each statement of the loop's body a stage from 0 and a place of its own",
         )
-    if count is None or const_int(loop.start) != 0:
-        raise CodegenError(f"the pipelined loop '{loop.loop_var.name}' has no constant extent from 0")
+    if const_int(loop.start) != 0 or any(isinstance(x, BufferLoad) for x in walk(count)):
+        raise CodegenError(f"the pipelined loop '{loop.loop_var.name}' does not begin at 0, or ends where data say")
     last = max(stages)
     versions = {b: n for b in buffers if is_shared(b) and (n := _versions(b, parts, stages)) > 1}
     wide = {b: _with_versions(b, n) for b, n in versions.items()}
@@ -88,13 +88,13 @@ def _pipelined(loop: For, item_bytes: Mapping[str, int], can_wait: bool) -> Stmt
         if stage:
             limits.append(E.compare(E.GE, var, E.const(stage, var.dtype)))
         if stage < last:
-            limits.append(E.compare(E.LT, var, E.const(count + stage, var.dtype)))
+            limits.append(E.compare(E.LT, var, E.add(count, stage)))
         new.append(guarded(all_of(*limits), part) if limits else part)
         to_commit.discard(i)
         if not to_commit and stage in asynchronous:
             new.append(_evaluate(COMMIT))
     notes = {k: v for k, v in loop.annotations.items() if k not in (STAGE, ORDER, ASYNC)}
-    extent = E.const(count + last, loop.extent.dtype)
+    extent = E.add(count, last)
     result: Stmt = dataclasses.replace(loop, extent=extent, body=seq(*new), annotations=FrozenDict(notes))
     for buffer in reversed(buffers):
         result = Allocate(wide.get(buffer, buffer), result)

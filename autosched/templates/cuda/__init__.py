@@ -9,10 +9,12 @@ from autosched.templates.cuda.matmul import Matmul
 from autosched.templates.cuda.reduction import GeneralReduction
 from autosched.templates.cuda.rows import RowReduction
 from autosched.templates.cuda.transpose import Transpose
+from autosched.templates.cuda.tensor_attention import TensorAttention
 from autosched.templates.cuda.tensor_matmul import TensorMatmul
 from autosched.templates.cuda.warpgroup_matmul import WarpgroupMatmul
 
 TEMPLATES: tuple[Template, ...] = (
+    TensorAttention(),
     AttentionPass(),
     WarpgroupMatmul(),
     TensorMatmul(),

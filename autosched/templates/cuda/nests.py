@@ -33,14 +33,19 @@ def loop(
     return For(var, index(0), count, kind, body(var), thread, FrozenDict(annotations or {}))
 
 
-def unrolled(names: str, extents: Sequence[int], body: Callable[..., Stmt]) -> Stmt:
-    """Nested loops without jumps; `names` are separated by blanks, `body` takes their variables."""
+def nested(names: str, extents: Sequence[int], body: Callable[..., Stmt], kind: LoopKind = LoopKind.SERIAL) -> Stmt:
+    """Loops inside of each other; `names` are separated by blanks, `body` takes their variables."""
     first, _, rest = names.partition(" ")
 
     def inner(var: Var) -> Stmt:
-        return unrolled(rest, extents[1:], lambda *others: body(var, *others)) if rest else body(var)
+        return nested(rest, extents[1:], lambda *others: body(var, *others), kind) if rest else body(var)
 
-    return loop(first, extents[0], inner, LoopKind.UNROLLED)
+    return loop(first, extents[0], inner, kind)
+
+
+def unrolled(names: str, extents: Sequence[int], body: Callable[..., Stmt]) -> Stmt:
+    """Nested loops without jumps."""
+    return nested(names, extents, body, LoopKind.UNROLLED)
 
 
 def bound(axes: Sequence[tuple[str, int]], body: Callable[..., Stmt]) -> Stmt:

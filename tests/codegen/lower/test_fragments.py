@@ -3,11 +3,20 @@
 import numpy as np
 import pytest
 
+from autosched.codegen import compile_func
+from autosched.codegen.cuda.emulate.kernel import run_kernel
 from autosched.codegen.lower.device import lower_device
 from autosched.errors import CodegenError
-from autosched.ir.node import walk
+from autosched.ir.node import FrozenDict, walk
+from autosched.target import Target
+from autosched.templates.cuda.nests import bound, nested, with_statements
 from autosched.testing.gpu import run_serially
 from autosched.tir import Call
+from autosched.tir import expr as E
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import IntImm, Var
+from autosched.tir.function import PrimFunc, make_root
+from autosched.tir.stmt import BufferStore, seq
 from tests.codegen.gpu_programs import tensor_core_product
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
@@ -83,3 +92,33 @@ def test_a_warp_has_32_lanes():
     s.bind(s.get_loops("B_shared")[-2], "vthread.x")
     with pytest.raises(CodegenError, match="the lanes of a matrix product are threadIdx.x"):
         lower_device(s.func)
+
+
+def rows_of_an_accumulator(combine):
+    """Out[i] = combination of the elements of row i of an accumulator that holds A."""
+    a, out = Buffer("A", (IntImm(16), IntImm(8))), Buffer("Out", (IntImm(16),))
+    acc = Buffer("acc", (IntImm(16), IntImm(8)), scope="wmma.accumulator")
+    rows = Buffer("rows", (IntImm(16),), scope="wmma.rows")
+
+    body = bound((("blockIdx.x", 1), ("threadIdx.x", 32)), lambda _, lane: seq(
+        nested("i j", (16, 8), lambda i, j: BufferStore(acc, a[i, j], (i, j))),
+        nested("i", (16,), lambda i: BufferStore(rows, E.const(1.0, "float32"), (i,))),
+        nested("i j", (16, 8), lambda i, j: BufferStore(rows, combine(rows[i], acc[i, j]), (i,))),
+        nested("i", (16,), lambda i: BufferStore(out, rows[i], (i,))),
+    ))  # fmt: skip
+    params = [Var(b.name, "handle") for b in (a, out)]
+    func = PrimFunc(tuple(params), FrozenDict(zip(params, (a, out), strict=True)), make_root(seq(), ()))
+    return with_statements(func, body, [acc, rows])
+
+
+@pytest.mark.parametrize("combine, reduce", [(E.add, np.add), (E.maximum, np.maximum), (E.minimum, np.minimum)])
+def test_rows_of_an_accumulator_are_combined(combine, reduce):
+    kernel = compile_func(rows_of_an_accumulator(combine), Target("cuda -arch=sm_90a"), name="rows").kernel
+    a, out = np.random.default_rng(0).standard_normal((16, 8)).astype("f"), np.zeros(16, "f")
+    run_kernel(kernel, [a, out])
+    np.testing.assert_allclose(out, reduce(reduce.reduce(a, 1), np.float32(1)), rtol=1e-6)
+
+
+def test_rows_that_are_combined_otherwise_are_refused():
+    with pytest.raises(CodegenError, match="by none of"):
+        lower_device(rows_of_an_accumulator(E.sub))

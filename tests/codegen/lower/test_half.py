@@ -7,7 +7,7 @@ from autosched import te
 from autosched.codegen.lower.device import lower_device
 from autosched.ir.node import walk
 from autosched.testing.gpu import run_serially
-from autosched.tir import Buffer, BufferStore
+from autosched.tir import Buffer, BufferStore, Call
 from autosched.tir.schedule import Schedule
 from tests.codegen.gpu_programs import elementwise, tiled_product
 
@@ -75,3 +75,15 @@ def test_bfloat16_elementwise():
     a, out = np.arange(100).astype(bfloat16), np.zeros(100, bfloat16)
     run_serially(elementwise((100,), 8, "bfloat16").func, a, out)
     np.testing.assert_array_equal(out, (a.astype("f") * 2 + 1).astype(bfloat16))
+
+
+def test_a_copy_of_bfloat16_is_one_of_bits():
+    x = te.placeholder((70,), "bfloat16", name="X")
+    s = Schedule(te.create_prim_func([x, te.compute((70,), lambda i: x[i], name="Y")]))
+    s.bind(s.get_loops("Y")[0], "threadIdx.x")
+    lowered = lower_device(s.func)
+    assert not any(isinstance(n, Call) for launch in lowered.launches for n in walk(launch.body))
+
+
+def test_the_least_bfloat16_begins_a_maximum():
+    assert te.min_value("bfloat16").value == float(np.finfo(np.float32).min) * (2 - 2**-7) / (2 - 2**-23)

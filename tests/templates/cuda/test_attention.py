@@ -10,6 +10,7 @@ import pytest
 
 from autosched import te
 from autosched.codegen import compile_func
+from autosched.codegen.cuda.emulate.trace import Trace
 from autosched.space import Config
 from autosched.target import Target
 from autosched.te import create_prim_func
@@ -20,6 +21,7 @@ from autosched.topi.attention import attention
 
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
 emulate = pytest.importorskip("autosched.codegen.cuda.emulate")
+ml_dtypes = pytest.importorskip("ml_dtypes")
 TARGET = Target("cuda -arch=sm_90a")
 SCALE = 0.3
 
@@ -126,3 +128,50 @@ def test_as_the_device_runs_it(order: str) -> None:
     out = np.zeros(func.buffers[-1].const_shape(), np.float32)
     emulate.run_kernel(kernel, [*inputs, out], order=order)
     np.testing.assert_allclose(out, case.expected(*inputs), rtol=1e-4, atol=1e-5)
+
+
+TENSOR_CASES = {
+    "odd": (Case(19, 45, 20, 13, dtype="bfloat16"), {"rows": 16, "keys": 32, "warps": 1, "stages": 2}),
+    "causal": (Case(40, 70, 16, causal="BottomRight", dtype="float16"), None),
+    "bias": (
+        Case(33, 40, 32, bias=(1, 2, 1, 40), layouts=("BHSD",) * 4, dtype="float16"),
+        {"rows": 32, "keys": 16, "warps": 1, "stages": 3},
+    ),
+    "hidden rows": (Case(40, 20, 16, causal="BottomRight", heads=1, dtype="float16"), None),
+}
+
+
+@pytest.mark.parametrize("name, order", [*zip(TENSOR_CASES, ("late", "ahead", "late", "ahead"), strict=True)])
+def test_on_tensor_cores(name: str, order: str) -> None:
+    case, knobs = TENSOR_CASES[name]
+    func = case.func()
+    config = default_config(func, TARGET) if knobs is None else Config("tensor_attention", knobs)
+    assert config.template == "tensor_attention"
+    kernel = compile_func(apply_config(func, config, TARGET).func, TARGET, name="a").kernel
+    assert "mma.sync" in kernel.ptx
+    assert kernel.scratch_bytes == 0
+    kind = np.dtype(getattr(ml_dtypes, case.dtype, case.dtype))
+    inputs = [x.astype(kind) for x in inputs_of(case, func)]
+    out = np.zeros(func.buffers[-1].const_shape(), kind)
+    raw = [x.view(np.uint16) if case.dtype == "bfloat16" else x for x in (*inputs, out)]
+    emulate.run_kernel(kernel, raw, order=order)
+    tolerance = 2e-2 if case.dtype == "bfloat16" else 3e-3
+    np.testing.assert_allclose(
+        out.astype("d"), case.expected(*(x.astype("d") for x in inputs)), rtol=tolerance, atol=tolerance
+    )
+
+
+def test_old_devices_have_the_cores_only() -> None:
+    func = Case(40, 40, 16, dtype="float16").func()
+    assert default_config(func, Target("cuda -arch=sm_75")).template == "attention"
+
+
+def test_shared_memory_is_read_without_bank_conflicts() -> None:
+    case = Case(64, 64, 64, heads=1, layouts=("BHSD",) * 4, dtype="float16")
+    func = case.func()
+    config = Config("tensor_attention", {"rows": 64, "keys": 64, "warps": 4, "stages": 2})
+    kernel = compile_func(apply_config(func, config, TARGET).func, TARGET, name="a").kernel
+    (trace,) = traces = [Trace()]
+    emulate.run_kernel(kernel, [np.zeros(b.const_shape(), np.float16) for b in func.buffers], traces=traces)
+    for use in trace.accesses():
+        assert use.efficiency == (1.0 if use.space == "shared" or not use.writes else 0.5), use

@@ -1,0 +1,294 @@
+"""Attention without scores in memory, on tensor cores: softmax(q kᵀ * scale + bias) v of 16-bit floats.
+
+for head in blockIdx.y, tile of queries in blockIdx.x, warp in threadIdx.y:
+    query = q of the warp                                                  # stays in registers
+    for tile of keys, as far as a query sees them:                         # copies run `stages` - 1 tiles ahead
+        key_shared, value_shared = k and v of the tile                     # asynchronously, by all threads
+        scores = query * key_shared                                        # mma.sync, float32
+        largest, total, weighted rescaled for a larger score               # rows shared by four lanes
+        weights = exp(scores - largest)                                    # registers of the next product
+        weighted += weights * value_shared
+    out = epilogue(weighted / total)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from autosched.codegen.cuda.functions import EXP2_APPROX
+from autosched.codegen.lower.fragments import ACCUMULATOR, MATRIX_A, MATRIX_B, ROW_VALUES
+from autosched.space import Config, ConfigSpace, load_space
+from autosched.target import Target
+from autosched.templates.base import Anchor, Applied
+from autosched.templates.cuda.flash import WIDE, Flash, Operand, fill, find_flash, padded, safe, seen
+from autosched.templates.cuda.nests import block, bound, copy_tile, index, loop, nested, with_statements
+from autosched.templates.cuda.threads import BLOCK_X, BLOCK_Y, THREAD_X, THREAD_Y
+from autosched.tir import PrimFunc
+from autosched.tir import expr as E
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.expr import Call, PrimExpr, Var
+from autosched.tir.schedule import Schedule
+from autosched.tir.stmt import BufferStore, IfThenElse, Stmt, seq
+
+DTYPES = ("float16", "bfloat16")
+LEAST_CAPABILITY = (8, 0)
+LANES, ROWS, STEP = 32, 16, 16  # of a warp; queries of an instruction; elements it adds up
+PADDING = 8  # elements between rows of shared memory: rows begin in different banks
+LOG2E = math.log2(math.e)
+MOST_REGISTERS = 176  # of fragments in a lane
+
+
+class TensorAttention:
+    """Scaled dot-product attention of float16 and bfloat16 with more than a few queries."""
+
+    name = "tensor_attention"
+
+    def match(self, func: PrimFunc, target: Target) -> Anchor | None:
+        if target.gpu.compute_capability < LEAST_CAPABILITY:
+            return None
+        flash = find_flash(func)
+        if flash is None or flash.dtype not in DTYPES:
+            return None
+        s = dict(flash.sizes) | {"DP": padded(flash.sizes["D"], STEP), "EP": padded(flash.sizes["E"], STEP)}
+        if registers(s, ROWS, 32, 1) > MOST_REGISTERS:
+            return None
+        return Anchor(flash.found.scores.name_hint, "attention", s, flash)
+
+    def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
+        gpu = target.gpu
+        values = {**anchor.sizes, "most_threads": gpu.max_threads_per_block}
+        values["shared_bytes"] = gpu.max_shared_memory_per_block
+        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+
+    def default(self, anchor: Anchor, target: Target) -> Config:
+        """Two instructions' rows a warp where registers suffice; fewer queries a block where SMs would be idle."""
+        s = anchor.sizes
+        rows, warps, keys = (128, 4, 64) if max(s["DP"], s["EP"]) <= 64 else (128, 8, 64)
+        while rows > ROWS and (rows >= 2 * s["M"] or 4 * s["heads"] * -(-s["M"] // rows) < 3 * target.gpu.sm_count):
+            rows //= 2
+        warps = min(warps, rows // ROWS)
+        while keys > STEP and (keys >= 2 * s["T"] or registers(s, rows, keys, warps) > MOST_REGISTERS):
+            keys //= 2
+        stages = 2 if s["T"] > keys else 1
+        while stages > 1 and shared_bytes(s, rows, keys, stages) > target.gpu.max_shared_memory_per_block:
+            stages -= 1
+        while keys > STEP and shared_bytes(s, rows, keys, stages) > target.gpu.max_shared_memory_per_block:
+            keys //= 2
+        return Config(self.name, {"rows": rows, "keys": keys, "warps": warps, "stages": stages})
+
+    def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
+        flash = find_flash(func)
+        assert flash is not None, "apply is called on a function that matched"
+        body, buffers = _Writer(flash, config).function()
+        trace = Schedule(func).trace.to_json_text()
+        return Applied(with_statements(func, body, buffers), (None,) * len(func.params), trace)
+
+
+def registers(s: Mapping[str, int], rows: int, keys: int, warps: int) -> int:
+    """Registers of a lane that hold the queries, scores and sums of a warp."""
+    per_warp = rows // warps
+    return per_warp * (s["DP"] // 2 + keys + s["EP"]) // LANES
+
+
+def shared_bytes(s: Mapping[str, int], rows: int, keys: int, stages: int) -> int:
+    """Bytes of a block's shared memory; the queries' place is used again by keys."""
+    tiles = stages * keys * (s["DP"] + s["EP"] + 2 * PADDING)
+    return 2 * max(tiles, rows * (s["DP"] + PADDING) + 128)
+
+
+class _Writer:
+    """The statements of one configuration."""
+
+    def __init__(self, flash: Flash, config: Config):
+        self.flash, self.s = flash, flash.sizes
+        self.rows, self.keys, self.warps = int(config["rows"]), int(config["keys"]), int(config["warps"])
+        self.stages = int(config["stages"])
+        self.depth, self.width = padded(self.s["D"], STEP), padded(self.s["E"], STEP)
+        self.own = self.rows // self.warps  # queries of a warp
+        dtype = flash.dtype
+        self.query_shared = _matrix("query_shared", self.rows, self.depth, dtype, "shared")
+        self.key_shared = _matrix("key_shared", self.keys, self.depth, dtype, "shared")
+        self.value_shared = _matrix("value_shared", self.keys, self.width, dtype, "shared")
+        self.query = _matrix("query", self.own, self.depth, dtype, MATRIX_A)
+        self.key = _matrix("key", self.keys, STEP, dtype, MATRIX_B)
+        self.scores = _matrix("scores", self.own, self.keys, WIDE, ACCUMULATOR)
+        self.weights = _matrix("weights", self.own, STEP, dtype, MATRIX_A)
+        self.value = _matrix("value", STEP, self.width, dtype, MATRIX_B)
+        self.weighted = _matrix("weighted", self.own, self.width, WIDE, ACCUMULATOR)
+        self.largest, self.total, self.larger, self.base, self.factor = (
+            Buffer(name, (index(self.own),), WIDE, scope=ROW_VALUES)
+            for name in ("largest", "total", "larger", "base", "factor")
+        )
+        self.buffers = [b for b in vars(self).values() if isinstance(b, Buffer)]
+
+    def function(self) -> tuple[Stmt, list[Buffer]]:
+        """(the launch, the buffers between)."""
+        tiles = -(-self.s["M"] // self.rows)
+
+        def of_block(head: Var, tile: Var, warp: Var, lane: Var) -> Stmt:
+            # the last queries see most keys where the mask is causal: their blocks come first
+            order: PrimExpr = E.sub(index(tiles - 1), tile) if self.flash.shift is not None else tile
+            return self.tile(head, E.mul(order, index(self.rows)), warp, lane)
+
+        axes = ((BLOCK_Y, self.s["heads"]), (BLOCK_X, tiles), (THREAD_Y, self.warps), (THREAD_X, LANES))
+        return bound(axes, of_block), self.buffers
+
+    def copy(
+        self, target: Buffer, operand: Operand, head: Mapping[int, PrimExpr], first: PrimExpr, sizes: tuple[int, int],
+        warp: Var, lane: Var,
+    ) -> Stmt:  # fmt: skip
+        """Rows of an operand to shared memory, 0 beyond `sizes`."""
+        rows, columns = (int(x.value) for x in target.shape)  # type: ignore[attr-defined]
+        values = fill(self.flash, operand, head, first, sizes)
+        threads = ((warp, self.warps), (lane, LANES))
+        vector = operand.vector(sizes[1])
+        return copy_tile(target, rows, columns, values, threads, vector, not operand.is_contiguous)
+
+    def tile(self, head: Var, first: PrimExpr, warp: Var, lane: Var) -> Stmt:
+        """The queries from `first` on; those of a warp begin `own` behind those of the one before."""
+        flash, s, own = self.flash, self.s, E.mul(warp, index(self.own))
+        count = flash.key_tiles(E.add(first, index(self.rows - 1)), self.keys)
+        notes: dict[str, object] = {}
+        if self.stages > 1:
+            notes["software_pipeline_stage"] = [0, 0, self.stages - 1]
+            notes["software_pipeline_order"] = [0, 1, 2]
+            notes["software_pipeline_async_stages"] = [0]
+
+        def step(kt: Var) -> Stmt:
+            first_key = E.mul(kt, index(self.keys))
+            return seq(
+                self.copy(self.key_shared, flash.key, flash.of_scores(head), first_key, (s["T"], s["D"]), warp, lane),
+                self.copy(
+                    self.value_shared, flash.value, flash.of_result(head), first_key, (s["T"], s["E"]), warp, lane
+                ),
+                *self.products(),
+                *self.softmax(head, E.add(first, own), first_key),
+                *self.sums(),
+            )
+
+        return block("attention", seq(
+            self.copy(self.query_shared, flash.query, flash.of_scores(head), first, (s["M"], s["D"]), warp, lane),
+            self.over("row d", (self.own, self.depth), lambda i, d: _set(
+                self.query, (i, d), BufferLoad(self.query_shared, (E.add(own, i), d)))),
+            self.over("row", (self.own,), lambda i: _set(self.largest, (i,), E.const(-math.inf, WIDE))),
+            self.over("row", (self.own,), lambda i: _set(self.total, (i,), _zero())),
+            self.over("row e", (self.own, self.width), lambda i, e: _set(self.weighted, (i, e), _zero())),
+            loop("key_tile", count, step, annotations=notes),
+            self.end(head, E.add(first, own)),
+        ))  # fmt: skip
+
+    def over(self, names: str, extents: tuple[int, ...], body: Callable[..., Stmt]) -> Stmt:
+        """A statement for each element of a fragment."""
+        return nested(names, extents, body)
+
+    def products(self) -> list[Stmt]:
+        """scores = query * key, a step of elements at a time."""
+
+        def step(d: Var) -> Stmt:
+            at = E.mul(d, index(STEP))
+            return seq(
+                self.over("key k", (self.keys, STEP), lambda j, k: _set(
+                    self.key, (j, k), BufferLoad(self.key_shared, (j, E.add(at, k))))),
+                self.over("row key k", (self.own, self.keys, STEP), lambda i, j, k: _add(
+                    self.scores, (i, j), E.mul(_wide(self.query, i, E.add(at, k)), _wide(self.key, j, k)))),
+            )  # fmt: skip
+
+        return [
+            self.over("row key", (self.own, self.keys), lambda i, j: _set(self.scores, (i, j), _zero())),
+            loop("d", self.depth // STEP, step),
+        ]
+
+    def softmax(self, head: Var, first: PrimExpr, first_key: PrimExpr) -> list[Stmt]:
+        """Scores to weights; the sums so far in terms of the largest score so far."""
+        s, whole = self.s, (self.own, self.keys)
+
+        def argument(i: Var, j: Var) -> Stmt:
+            row, column = E.add(first, i), E.add(first_key, j)
+            inside = (
+                row if s["M"] % self.rows == 0 else E.minimum(row, index(s["M"] - 1)),
+                column if s["T"] % self.keys == 0 else E.minimum(column, index(s["T"] - 1)),
+            )
+            made = self.flash.score(head, *inside, _of(self.scores, i, j))
+            return _set(self.scores, (i, j), seen(self.flash, column, made, self.keys))
+
+        def rows(target: Buffer, value: Callable[[Var], PrimExpr]) -> Stmt:
+            return self.over("row", (self.own,), lambda i: _set(target, (i,), value(i)))
+
+        return [
+            self.over("row key", whole, argument),
+            rows(self.larger, lambda i: _of(self.largest, i)),
+            self.over("row key", whole, lambda i, j: _set(
+                self.larger, (i,), E.maximum(_of(self.larger, i), _of(self.scores, i, j)))),
+            rows(self.base, lambda i: E.mul(safe(_of(self.larger, i)), E.const(LOG2E, WIDE))),
+            rows(self.factor, lambda i: self.power(self.largest, i, (i,))),
+            rows(self.largest, lambda i: _of(self.larger, i)),
+            self.over("row key", whole, lambda i, j: _set(self.scores, (i, j), self.power(self.scores, i, (i, j)))),
+            rows(self.total, lambda i: E.mul(_of(self.total, i), _of(self.factor, i))),
+            self.over("row key", whole, lambda i, j: _add(self.total, (i,), _of(self.scores, i, j))),
+            self.over("row e", (self.own, self.width), lambda i, e: _set(
+                self.weighted, (i, e), E.mul(_of(self.weighted, i, e), _of(self.factor, i)))),
+        ]  # fmt: skip
+
+    def power(self, buffer: Buffer, i: Var, at: tuple[PrimExpr, ...]) -> PrimExpr:
+        """exp(score - base); the base is scaled for powers of two already."""
+        scaled = E.sub(E.mul(_of(buffer, *at), E.const(LOG2E, WIDE)), _of(self.base, i))
+        return Call(EXP2_APPROX, (scaled,), WIDE)
+
+    def sums(self) -> list[Stmt]:
+        """weighted += weights * value, a step of keys at a time."""
+
+        def step(t: Var) -> Stmt:
+            at = E.mul(t, index(STEP))
+            return seq(
+                self.over("row k", (self.own, STEP), lambda i, k: _set(
+                    self.weights, (i, k), E.cast(self.flash.dtype, _of(self.scores, i, E.add(at, k))))),
+                self.over("k e", (STEP, self.width), lambda k, e: _set(
+                    self.value, (k, e), BufferLoad(self.value_shared, (E.add(at, k), e)))),
+                self.over("row e k", (self.own, self.width, STEP), lambda i, e, k: _add(
+                    self.weighted, (i, e), E.mul(_wide(self.weights, i, k), _wide(self.value, k, e)))),
+            )  # fmt: skip
+
+        return [loop("t", self.keys // STEP, step)]
+
+    def end(self, head: Var, first: PrimExpr) -> Stmt:
+        """The result, from both sums."""
+        s = self.s
+
+        def store(i: Var, e: Var) -> Stmt:
+            row = E.add(first, i)
+            value, indices = self.flash.result(head, row, e, _of(self.weighted, i, e), _of(self.total, i))
+            limits = []
+            if s["M"] % self.rows:
+                limits.append(E.compare(E.LT, row, index(s["M"])))
+            if s["E"] != self.width:
+                limits.append(E.compare(E.LT, e, index(s["E"])))
+            stmt = BufferStore(self.flash.out, value, indices)
+            return IfThenElse(E.all_of(*limits), stmt) if limits else stmt
+
+        return self.over("row e", (self.own, self.width), store)
+
+
+def _matrix(name: str, rows: int, columns: int, dtype: str, scope: str) -> Buffer:
+    strides = (index(columns + PADDING), index(1)) if scope == "shared" else ()
+    return Buffer(name, (index(rows), index(columns)), dtype, strides=strides, scope=scope)
+
+
+def _of(buffer: Buffer, *at: PrimExpr) -> BufferLoad:
+    return BufferLoad(buffer, at)
+
+
+def _wide(buffer: Buffer, *at: PrimExpr) -> PrimExpr:
+    return E.cast(WIDE, BufferLoad(buffer, at))
+
+
+def _set(buffer: Buffer, at: tuple[PrimExpr, ...], value: PrimExpr) -> Stmt:
+    return BufferStore(buffer, value, at)
+
+
+def _add(buffer: Buffer, at: tuple[PrimExpr, ...], value: PrimExpr) -> Stmt:
+    return BufferStore(buffer, E.add(BufferLoad(buffer, at), value), at)
+
+
+def _zero() -> PrimExpr:
+    return E.const(0.0, WIDE)
