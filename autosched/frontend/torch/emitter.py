@@ -15,6 +15,7 @@ from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import Constant, Expr, ShapeExpr
 from autosched.relax.rewrite import with_origin
 from autosched.relax.struct_info import TensorStructInfo, tensor_infos
+from autosched.tir.dtypes import is_float, item_bytes
 
 RANKS = {"bool": 0, "int": 1, "uint": 1, "float": 2, "bfloat": 2}  # of kinds, when dtypes meet
 DEFAULT_DTYPES = (("bool", bool), ("int64", int), ("float32", float))  # of Python numbers
@@ -24,13 +25,15 @@ DEFAULT_DTYPES = (("bool", bool), ("int64", int), ("float32", float))  # of Pyth
 class Emitter:
     """Binds expressions in the function that is being written.
 
-    node    the graph node at work, for messages
+    node    the name of the graph node at work, for messages
     dtypes  torch.dtype -> our name, filled by the importer, which has PyTorch at hand
+    source  the graph node itself, where its form matters
     """
 
     builder: BlockBuilder
     dtypes: dict[Any, str] = field(default_factory=dict)
     node: str = ""
+    source: Any = None
 
     def __call__(self, expr: Any) -> Any:
         """Bind a value."""
@@ -59,10 +62,18 @@ class Emitter:
         """Bind the tensor as another dtype; the same tensor where it has it."""
         return x if info_of(x).dtype == dtype else self(op.astype(x, dtype=dtype))
 
+    def as_float(self, x: Expr) -> Any:
+        """The tensor as floats: an integer one as float32."""
+        return x if is_float(info_of(x).dtype) else self.cast(x, "float32")
+
     def alike(self, a: Any, b: Any) -> tuple[Any, Any]:
         """Two operands, tensors or numbers, as tensors of the dtype that PyTorch computes them in."""
         dtype = common_dtype(a, b)
-        return tuple(self.cast(x, dtype) if isinstance(x, Expr) else constant(x, dtype) for x in (a, b))  # type: ignore[return-value]
+        return self.as_dtype(a, dtype), self.as_dtype(b, dtype)
+
+    def as_dtype(self, x: Any, dtype: str) -> Any:
+        """A tensor or number as a tensor of a dtype."""
+        return self.cast(x, dtype) if isinstance(x, Expr) else constant(x, dtype)
 
 
 def info_of(x: Expr) -> TensorStructInfo:
@@ -72,24 +83,47 @@ def info_of(x: Expr) -> TensorStructInfo:
 
 
 def constant(value: Any, dtype: str) -> Constant:
-    """A constant of a dtype."""
-    return Constant(np.asarray(value, dtype=dtype))
+    """A constant of a dtype; integers wrap."""
+    return Constant(np.asarray(value).astype(dtype))
 
 
 def _rank(dtype: str) -> int:
     return RANKS[dtype.rstrip("0123456789")]
 
 
+def promoted(a: str, b: str) -> str:
+    """The dtype that two tensors meet in: torch.promote_types."""
+    if a == b or not a or not b:
+        return a or b
+    if _rank(a) != _rank(b):
+        return max(a, b, key=_rank)
+    if {a, b} == {"float16", "bfloat16"}:
+        return "float32"
+    if "uint8" in (a, b) and "int8" in (a, b):
+        return "int16"
+    return max(a, b, key=item_bytes)
+
+
 def common_dtype(*values: Any) -> str:
-    """PyTorch's rule: the highest kind wins; among equal kinds the widest tensor; a number counts by its kind alone."""
-    tensors = [info_of(v).dtype for v in values if isinstance(v, Expr)]
-    numbers = [next(d for d, kind in DEFAULT_DTYPES if type(v) is kind) for v in values if not isinstance(v, Expr)]
-    highest = max(map(_rank, tensors), default=-1)
-    if any(_rank(n) > highest for n in numbers):
-        return max(numbers, key=_rank)
-    return max((d for d in tensors if _rank(d) == highest), key=lambda d: np.dtype(d).itemsize)
+    """torch.result_type: the highest kind wins; among equal kinds tensors win over 0-d ones, and these over numbers."""
+    tensors, scalars, numbers = "", "", ""
+    for v in values:
+        if not isinstance(v, Expr):
+            numbers = promoted(numbers, next(d for d, kind in DEFAULT_DTYPES if type(v) is kind))
+        elif info_of(v).ndim:
+            tensors = promoted(tensors, info_of(v).dtype)
+        else:
+            scalars = promoted(scalars, info_of(v).dtype)
+    return _over(tensors, _over(scalars, numbers))
+
+
+def _over(higher: str, lower: str) -> str:
+    """The dtype of more weight, unless the other is of a higher kind."""
+    if not higher or not lower:
+        return higher or lower
+    return higher if _rank(higher) >= _rank(lower) else promoted(higher, lower)
 
 
 def positive(axis: int, ndim: int) -> int:
-    """An axis counted from the front."""
-    return axis + ndim if axis < 0 else axis
+    """An axis counted from the front; the only axis of a 0-d tensor is 0."""
+    return axis + max(ndim, 1) if axis < 0 else axis

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from autosched.errors import ImportModelError, InvalidTypeError
+from autosched.frontend.torch.emitter import info_of
 from autosched.frontend.torch.graph import (
     CustomConverters,
     array_of,
@@ -17,6 +18,7 @@ from autosched.frontend.torch.graph import (
     refuse_unsupported,
     run_converter,
 )
+from autosched.frontend.torch.in_place import is_plain_write, writes
 from autosched.frontend.torch.registry import CONVERTERS
 from autosched.ir.module import IRModule
 from autosched.relax.expr import Constant, Expr, Tuple, Var
@@ -30,6 +32,12 @@ KEPT_WHOLE = (  # operators for which we have something better than their decomp
     "adaptive_avg_pool2d", "max_pool2d", "avg_pool2d", "dropout", "split", "chunk", "pad", "channel_shuffle",
     "pixel_shuffle", "elu", "leaky_relu", "softplus", "mish", "addmm", "stack", "unbind",
 )  # fmt: skip
+MAY_BE_VIEWS = (
+    "dropout",
+    "einsum",
+    "pad",
+    "channel_shuffle",
+)  # of what they take: kept whole they hide writes through them
 SIZES: Mapping[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "mod": operator.mod,
 }  # fmt: skip
@@ -72,14 +80,27 @@ def _decomposed(program: Any) -> Any:
     """The program with what we have no converter for taken apart, as far as PyTorch knows how."""
     import torch
 
-    if all(_is_known(n, {}) for n in program.graph.nodes):
+    if all(_is_known(n, {}) and (not writes(n) or is_plain_write(n)) for n in program.graph.nodes):
         return program
     table = torch.export.default_decompositions()
+    shares_memory = any(writes(n) and not is_plain_write(n) for n in program.graph.nodes)
     for op in list(table.keys()):
         name = operator_name(op)
-        if name in KEPT_WHOLE and name in CONVERTERS:
+        if name in KEPT_WHOLE and name in CONVERTERS and not (shares_memory and name in MAY_BE_VIEWS):
             del table[op]
-    return program.run_decompositions(table)
+    program = program.run_decompositions(table)
+    return _further_decomposed(program)
+
+
+def _further_decomposed(program: Any) -> Any:
+    """With what is left and unknown here taken apart by all rules that PyTorch has."""
+    from torch._decomp import decomposition_table
+
+    table: dict[Any, Any] = {}
+    for node in program.graph.nodes:
+        if not _is_known(node, {}) and node.target in decomposition_table:
+            table[node.target] = decomposition_table[node.target]
+    return program.run_decompositions(table) if table else program
 
 
 def _is_known(node: Any, custom: Mapping[Any, Any]) -> bool:
@@ -106,6 +127,11 @@ class _Importer:
             if not _is_known(node, self.custom):
                 missing.setdefault(str(node.target), []).append(node.name)
         refuse_unsupported(missing)
+        if writer := next((n for n in self.program.graph.nodes if writes(n) and not is_plain_write(n)), None):
+            raise ImportModelError(
+                f"{writer.target} changes a tensor in place", where=f"node '{writer.name}'",
+                hint="import with run_ep_decomposition=True",
+            )  # fmt: skip
         builder = self.emitter.builder
         self.placeholders()
         with builder.function("main"):
@@ -187,7 +213,7 @@ class _Importer:
         return False
 
     def call(self, node: Any) -> None:
-        self.emitter.node = node.name
+        self.emitter.node, self.emitter.source = node.name, node
         name = operator_name(node.target)
         if name in CHECKS or self.size(node, name):
             return
@@ -197,7 +223,31 @@ class _Importer:
             return
         args = map_arguments(tuple(node.args), self.values.__getitem__)
         kwargs = {k: map_arguments(v, self.values.__getitem__) for k, v in node.kwargs.items()}
-        self.values[node] = run_converter(self.emitter, name, args, _without_devices(kwargs))
+        value = run_converter(self.emitter, name, args, _without_devices(kwargs))
+        self.agrees(node, value)
+        self.values[node] = value
+        if writes(node):
+            self.rebind(node, value)
+
+    def rebind(self, node: Any, value: Any) -> None:
+        """Later readers of what a node wrote over see the new value."""
+        while writes(node):
+            node = node.args[0]
+            self.values[node] = value
+
+    def agrees(self, node: Any, value: Any) -> None:
+        """Raise ImportModelError where a result's dtype or sizes are not those that PyTorch noted for it."""
+        noted = node.meta.get("val")
+        pairs = zip(value, noted) if isinstance(value, tuple) and isinstance(noted, tuple | list) else [(value, noted)]
+        for ours, theirs in pairs:
+            if not isinstance(ours, Expr) or not hasattr(theirs, "dtype"):
+                continue
+            info = info_of(ours)
+            sizes = tuple(theirs.shape)
+            if info.dtype != self.emitter.dtype(theirs.dtype):
+                raise self.emitter.fail(f"{node.target} gives {theirs.dtype}, and {info.dtype} here")
+            if all(isinstance(s, int) for s in sizes) and info.is_static and info.static_shape != sizes:
+                raise self.emitter.fail(f"{node.target} gives the shape {sizes}, and {info.static_shape} here")
 
     def outputs(self) -> list[Expr]:
         """The user's outputs: what the program also gives (changed buffers) is left out."""

@@ -2,7 +2,7 @@
 
 from autosched.relax.op import image, nn
 from autosched.relax.op.arrange import (
-    collapse_sum_like, collapse_sum_to, flip, masked_fill, outer, repeat, scatter_elements, stack,
+    collapse_sum_like, collapse_sum_to, flip, masked_fill, outer, repeat, stack,
 )  # fmt: skip
 from autosched.relax.op.binary import (
     add,
@@ -31,6 +31,7 @@ from autosched.relax.op.create import arange, full, ones, zeros
 from autosched.relax.op.create_like import (
     eye, eye_like, full_like, one_hot, ones_like, tril, triu, zeros_like,
 )  # fmt: skip
+from autosched.relax.op.functions import atan2, exp2, expm1, floor_quotient, log1p, log2, log10
 from autosched.relax.op.indexing import gather_elements, gather_nd, take
 from autosched.relax.op.layout import layout_transform
 from autosched.relax.op.linear import matmul
@@ -51,6 +52,7 @@ from autosched.relax.op.numbers import (
 )  # fmt: skip
 from autosched.relax.op.reduce import argmax, argmin, max, mean, min, prod, std, sum, variance
 from autosched.relax.op.registry import OPERATORS, OpDef, Sample, define_op, definition_of, get_op, remake, sample
+from autosched.relax.op.scatter import scatter_elements, scatter_nd
 from autosched.relax.op.sort import argsort, cumprod, cumsum, sort, topk
 from autosched.relax.op.trigonometry import acos, acosh, asin, asinh, atan, atanh, cosh, sinh, tan
 from autosched.relax.op.unary import (

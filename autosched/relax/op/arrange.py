@@ -7,13 +7,10 @@ from typing import Any
 import numpy as np
 
 from autosched import te, topi
-from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
-from autosched.relax.op.indexing import along_axis, check_mode, positions_type, refuse_constants, resolve
+from autosched.errors import InvalidTypeError, ShapeError
 from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import axis_index, common_dtype, tensor
 from autosched.relax.struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo, same_dims
-from autosched.tir import expr as E
-from autosched.tir.checked_index import position
 from autosched.topi.shapes import axis_names, dims
 
 
@@ -154,69 +151,4 @@ masked_fill = define_op(
     compute=lambda x, mask, value: topi.where(mask, topi.full_like(x, value), x),
     reference=lambda x, mask, value: np.where(mask, np.asarray(value, x.dtype), x),
     samples=[sample((3, 4), ((3, 4), "bool"), value=-1.0)],
-)  # fmt: skip
-
-
-def _scatter_type(
-    data: StructInfo, indices: StructInfo, updates: StructInfo, axis: int, reduction: str, mode: str
-) -> TensorStructInfo:
-    t, i, u = tensor(data), positions_type(indices), tensor(updates)
-    a = axis_index(axis, t.ndim)
-    check_mode(mode)
-    if reduction not in _JOIN:
-        raise InvalidValueError(f"reduction '{reduction}'", hint=f"use one of {', '.join(_JOIN)}")
-    if t.ndim == i.ndim and t.is_static and i.is_static:
-        if any(n > m for d, (n, m) in enumerate(zip(i.static_shape, t.static_shape, strict=True)) if d != a):
-            raise ShapeError(f"positions of shape {i.static_shape} reach over data of shape {t.static_shape}")
-    if t.ndim != i.ndim or not same_dims(i.dims, u.dims):
-        raise ShapeError(f"positions of shape {i.dims} and values of shape {u.dims} for data of {t.ndim} dimensions")
-    common_dtype(t, u)
-    return t
-
-
-_JOIN: dict[str, Any] = {
-    "update": lambda old, new: new, "add": lambda old, new: old + new, "mul": lambda old, new: old * new,
-    "min": E.minimum, "max": E.maximum,
-}  # fmt: skip
-
-
-def _scatter_compute(data: Any, indices: Any, updates: Any, axis: int, reduction: str, mode: str) -> Any:
-    a, size = axis % data.ndim, int(data.shape[axis])
-    n, join = int(indices.shape[a]), _JOIN[reduction]
-
-    def element(*i: Any) -> Any:
-        value = data(*i)
-        if 0 in (int(s) for s in indices.shape):
-            return value
-        for k in range(n):  # in order: the last update wins
-            at = [E.IntImm(k, "int64") if d == a else v for d, v in enumerate(i)]
-            inside = [v < int(indices.shape[d]) for d, v in enumerate(i) if d != a]
-            safe = [
-                v if d == a else E.minimum(v, E.IntImm(int(indices.shape[d]) - 1, "int64")) for d, v in enumerate(at)
-            ]
-            target = position(indices(*safe), size, f"scatter along axis {a}", mode)
-            hit = te.all(E.compare(E.EQ, target, i[a]), *inside)
-            value = E.select(hit, join(value, updates(*safe)), value)
-        return value
-
-    return _compute(data.shape, element, "T_scatter")
-
-
-def _scatter(data: Any, indices: Any, updates: Any, axis: int, reduction: str, mode: str) -> Any:
-    out, indices = data.copy(), resolve(indices, data.shape[axis], mode)
-    steps = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
-    for place in np.ndindex(*indices.shape):
-        target = list(place)
-        target[axis] = indices[place]
-        at = tuple(target)
-        out[at] = updates[place] if reduction == "update" else steps[reduction](out[at], updates[place])
-    return out
-
-
-scatter_elements = define_op(
-    "scatter_elements", inputs=("data", "indices", "updates"),
-    attributes={"axis": 0, "reduction": "update", "mode": "raise"},
-    infer_type=_scatter_type, compute=_scatter_compute, reference=_scatter, validate=refuse_constants(along_axis),
-    samples=[sample((3, 4), ((2, 4), "int64"), (2, 4)), sample((5,), ((3,), "int64"), (3,), reduction="add"),
-        sample((5,), ((3,), "int64"), (3,), mode="clip", low=-9, high=9)],
 )  # fmt: skip

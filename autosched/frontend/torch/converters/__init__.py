@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from autosched.frontend.torch.converters import (
+    activation,
     attention,
     conv,
     create,
     elementwise,
     index,
     linear,
+    logic,
     norm,
     pool,
     reduce,
+    resize,
+    scatter,
     shape,
+    sort,
 )  # fmt: skip
 from autosched.frontend.torch.registry import CONVERTERS
 
 __all__ = [
-    "attention", "conv", "create", "elementwise", "index", "linear", "norm", "pool", "reduce", "shape",
-    "supported_operators",
+    "activation", "attention", "conv", "create", "elementwise", "index", "linear", "logic", "norm", "pool", "reduce",
+    "resize", "scatter", "shape", "sort", "supported_operators",
 ]  # fmt: skip
 
 

@@ -30,7 +30,7 @@ def attention(
     if dropout_p:
         raise t.fail(f"attention with dropout_p={dropout_p} is not supported")
     if enable_gqa:
-        raise t.fail("attention with enable_gqa is not supported")
+        key, value = (_repeated(t, x, t.shape(query)[-3]) for x in (key, value))
     shape, dtype = t.shape(query), info_of(query).dtype
     axes = list(range(len(shape)))
     axes[-1], axes[-2] = axes[-2], axes[-1]
@@ -43,6 +43,15 @@ def attention(
     if attn_mask is not None:
         scores = t(_masked(scores, attn_mask, dtype))
     return product(t, t(op.nn.softmax(scores, axis=-1)), value)
+
+
+def _repeated(t: Emitter, x: Expr, heads: int) -> Any:
+    """Keys or values [..., heads, tokens, dim] with each head as often as several queries share it."""
+    *lead, own, tokens, dim = t.shape(x)
+    if own == heads:
+        return x
+    wide = t.reshape(x, (*lead, own, 1, tokens, dim))
+    return t.reshape(t(op.broadcast_to(wide, (*lead, own, heads // own, tokens, dim))), (*lead, heads, tokens, dim))
 
 
 def _masked(scores: Expr, mask: Expr, dtype: str) -> Any:

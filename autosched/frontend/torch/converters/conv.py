@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from autosched.frontend.torch.emitter import Emitter
@@ -85,9 +85,63 @@ def convolution(
     output_padding: Any,
     groups: int,
 ) -> Any:
-    if transposed:
-        raise t.fail("transposed convolutions are not supported")
     dims = len(t.shape(weight)) - 2
-    if dims not in (1, 2):
-        raise t.fail(f"convolutions over {dims} dimensions are not supported")
-    return (conv1d if dims == 1 else conv2d)(t, input, weight, bias, stride, padding, dilation, groups)
+    if not transposed and dims < 3:
+        return (conv1d if dims == 1 else conv2d)(t, input, weight, bias, stride, padding, dilation, groups)
+    if not transposed:
+        return conv3d(t, input, weight, bias, stride, padding, dilation, groups)
+    return _transposed(t, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+@converter("conv3d")
+def conv3d(
+    t: Emitter,
+    input: Expr,
+    weight: Expr,
+    bias: Expr | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Any:
+    steps = several(dilation, 3)
+    if padding == "same":
+        pads = same_padding(t.shape(weight)[2:], steps)
+    else:
+        pads = [0] * 3 if padding == "valid" else several(padding, 3)
+    return _in_batches(
+        t, input, bias, 3,
+        lambda x: op.nn.conv3d(x, weight, strides=several(stride, 3), padding=pads, dilation=steps, groups=groups),
+    )  # fmt: skip
+
+
+@converter("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+def _transposed(
+    t: Emitter,
+    input: Expr,
+    weight: Expr,
+    bias: Expr | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Any:
+    dims = len(t.shape(weight)) - 2
+    definition = {1: op.nn.conv1d_transpose, 2: op.nn.conv2d_transpose, 3: op.nn.conv3d_transpose}[dims]
+    return _in_batches(
+        t, input, bias, dims,
+        lambda x: definition(
+            x, weight, strides=several(stride, dims), padding=several(padding, dims),
+            output_padding=several(output_padding, dims), dilation=several(dilation, dims), groups=groups,
+        ),
+    )  # fmt: skip
+
+
+def _in_batches(t: Emitter, x: Expr, bias: Expr | None, dims: int, run: Callable[[Any], Any]) -> Any:
+    """A convolution of a batch, or of one image without that dimension, and the bias of its channels."""
+    single = len(t.shape(x)) == dims + 1
+    result = t(run(t.reshape(x, (1, *t.shape(x))) if single else x))
+    if bias is not None:
+        result = t(op.add(result, t.reshape(bias, (1, t.shape(bias)[0], *(1,) * dims))))
+    return t.reshape(result, t.shape(result)[1:]) if single else result

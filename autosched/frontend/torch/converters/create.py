@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from autosched.frontend.torch.emitter import Emitter, info_of
 from autosched.frontend.torch.registry import converter
+from autosched.relax import op
 from autosched.relax.expr import Constant, Expr
 
 
@@ -20,7 +22,8 @@ def arange(t: Emitter, start: Any, end: Any = None, step: Any = 1, *, dtype: Any
     if end is None:
         start, end = 0, start
     whole = all(isinstance(v, int) for v in (start, end, step))
-    return Constant(np.arange(start, end, step).astype(_dtype(t, dtype, "int64" if whole else "float32")))
+    count = max(0, math.ceil((end - start) / step))
+    return Constant((start + np.arange(count) * step).astype(_dtype(t, dtype, "int64" if whole else "float32")))
 
 
 @converter("full")
@@ -66,18 +69,44 @@ def scalar_tensor(t: Emitter, value: Any, *, dtype: Any = None, **_: Any) -> Any
     return Constant(np.asarray(value, _dtype(t, dtype, kind)))
 
 
+@converter("empty", "empty_strided", "empty_permuted", "new_empty")
+def empty(t: Emitter, *args: Any, size: Any = None, dtype: Any = None, **_: Any) -> Any:
+    """Values that nobody may depend on: zeros."""
+    given = [a for a in args if not isinstance(a, Expr)]
+    default = info_of(args[0]).dtype if args and isinstance(args[0], Expr) else "float32"
+    return Constant(np.zeros(_sizes(tuple(given[:1])) if size is None else tuple(size), _dtype(t, dtype, default)))
+
+
+@converter("empty_like")
+def empty_like(t: Emitter, input: Expr, *, dtype: Any = None, **_: Any) -> Any:
+    return zeros_like(t, input, dtype=dtype)
+
+
+@converter("linspace")
+def linspace(t: Emitter, start: Any, end: Any, steps: int, *, dtype: Any = None, **_: Any) -> Any:
+    """Counted from both ends, as PyTorch does."""
+    kind = _dtype(t, dtype, "float32")
+    step, at, half = (end - start) / max(steps - 1, 1), np.arange(steps), steps // 2
+    values = np.where(at < half, start + step * at, end - step * (steps - 1 - at))
+    return Constant((np.asarray([start]) if steps == 1 else values).astype(kind))
+
+
+@converter("eye")
+def eye(t: Emitter, n: int, m: int | None = None, *, dtype: Any = None, **_: Any) -> Any:
+    return Constant(np.eye(n, m, dtype=_dtype(t, dtype, "float32")))
+
+
 @converter("tril")
 def tril(t: Emitter, input: Expr, diagonal: int = 0) -> Any:
-    return _triangle(t, np.tril, input, diagonal)
+    return _triangle(np.tril, op.tril, input, diagonal)
 
 
 @converter("triu")
 def triu(t: Emitter, input: Expr, diagonal: int = 0) -> Any:
-    return _triangle(t, np.triu, input, diagonal)
+    return _triangle(np.triu, op.triu, input, diagonal)
 
 
-def _triangle(t: Emitter, cut: Any, input: Expr, diagonal: int) -> Any:
-    """Of a constant: a mask."""
-    if not isinstance(input, Constant):
-        raise t.fail("tril and triu are supported for constants")
-    return Constant(np.ascontiguousarray(cut(input.data, diagonal)))
+def _triangle(cut: Any, definition: Any, input: Expr, diagonal: int) -> Any:
+    if isinstance(input, Constant):
+        return Constant(np.ascontiguousarray(cut(input.data, diagonal)))
+    return definition(input, k=diagonal)

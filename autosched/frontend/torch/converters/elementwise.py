@@ -1,62 +1,90 @@
-"""Element-wise operators."""
+"""Arithmetic, element by element."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from autosched.frontend.torch.emitter import Emitter, constant, info_of
+from autosched.frontend.torch.emitter import Emitter, common_dtype, constant, info_of
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Expr
+from autosched.tir.dtypes import is_float
 
-UNARY = {
-    "abs": op.abs, "ceil": op.ceil, "cos": op.cos, "erf": op.erf, "exp": op.exp, "floor": op.floor, "log": op.log,
-    "neg": op.negative, "round": op.round, "rsqrt": op.rsqrt, "sigmoid": op.sigmoid, "sign": op.sign, "sin": op.sin,
-    "sqrt": op.sqrt, "tanh": op.tanh,
+FLOATING = {  # of integers these are the functions of float32
+    "acos": op.acos, "acosh": op.acosh, "asin": op.asin, "asinh": op.asinh, "atan": op.atan, "atanh": op.atanh,
+    "cos": op.cos, "cosh": op.cosh, "erf": op.erf, "exp": op.exp, "exp2": op.exp2, "expm1": op.expm1, "log": op.log,
+    "log10": op.log10, "log1p": op.log1p, "log2": op.log2, "rsqrt": op.rsqrt, "sigmoid": op.sigmoid, "sin": op.sin,
+    "sinh": op.sinh, "sqrt": op.sqrt, "tan": op.tan, "tanh": op.tanh,
 }  # fmt: skip
-BINARY = {
-    "mul": op.multiply, "maximum": op.maximum, "minimum": op.minimum, "eq": op.equal, "ne": op.not_equal,
-    "lt": op.less, "le": op.less_equal, "gt": op.greater, "ge": op.greater_equal, "floor_divide": op.floor_divide,
-    "logical_and": op.logical_and, "logical_or": op.logical_or, "bitwise_and": op.logical_and,
-    "bitwise_or": op.logical_or,
-}  # fmt: skip
-FLOATING = {"cos", "erf", "exp", "log", "rsqrt", "sigmoid", "sin", "sqrt", "tanh"}
+ROUNDING = {"ceil": op.ceil, "floor": op.floor, "trunc": op.trunc, "fix": op.trunc}  # of integers the number itself
 
 
 def _register() -> None:
-    for name, definition in UNARY.items():
+    for name, definition in FLOATING.items():
 
-        def unary(t: Emitter, input: Expr, *, _op: Any = definition, _floating: bool = name in FLOATING) -> Any:
-            return _op(_as_float(t, input) if _floating else input)
+        def floating(t: Emitter, input: Expr, *, _op: Any = definition) -> Any:
+            return _op(t.as_float(input))
 
-        converter(name)(unary)
-    for name, definition in BINARY.items():
+        converter(name, *(["special_" + name] if name in ("exp2", "expm1", "log1p") else []))(floating)
+    for name, definition in ROUNDING.items():
 
-        def binary(t: Emitter, input: Any, other: Any, *, _op: Any = definition) -> Any:
-            return _op(*t.alike(input, other))
+        def whole(t: Emitter, input: Expr, *, _op: Any = definition) -> Any:
+            return _op(input) if is_float(info_of(input).dtype) else input
 
-        converter(name)(binary)
+        converter(name)(whole)
 
 
 _register()
 
 
-def _as_float(t: Emitter, x: Expr) -> Any:
-    return x if info_of(x).dtype.startswith("float") else t.cast(x, "float32")
+@converter("abs", "absolute")
+def abs_(t: Emitter, input: Expr) -> Any:
+    return input if info_of(input).dtype in ("bool", "uint8") else op.abs(input)
+
+
+@converter("neg", "negative")
+def neg(t: Emitter, input: Expr) -> Any:
+    if info_of(input).dtype == "uint8":
+        return op.subtract(constant(0, "uint8"), input)
+    return op.negative(input)
+
+
+@converter("sign", "sgn")
+def sign(t: Emitter, input: Expr) -> Any:
+    return input if info_of(input).dtype == "bool" else op.sign(input)
+
+
+@converter("round")
+def round_(t: Emitter, input: Expr, decimals: int = 0) -> Any:
+    """Halves to even; with decimals the number is scaled before and after, as PyTorch does."""
+    dtype = info_of(input).dtype
+    if not is_float(dtype):
+        return input
+    if not decimals:
+        return op.round(input)
+    ten = constant(10.0 ** abs(decimals), dtype)
+    first, second = (op.multiply, op.divide) if decimals > 0 else (op.divide, op.multiply)
+    return second(t(op.round(t(first(input, ten)))), ten)
+
+
+@converter("frac")
+def frac(t: Emitter, input: Expr) -> Any:
+    return op.subtract(input, op.trunc(input))
 
 
 @converter("add")
 def add(t: Emitter, input: Any, other: Any, alpha: Any = 1) -> Any:
-    if alpha != 1:
-        other = t(op.multiply(*t.alike(other, alpha)))
-    return op.add(*t.alike(input, other))
+    a, b = t.alike(input, other)
+    dtype = info_of(a).dtype
+    if dtype == "bool":
+        return op.logical_or(a, b) if alpha else a
+    return op.add(a, b if alpha == 1 else t(op.multiply(b, constant(alpha, dtype))))
 
 
 @converter("sub", "subtract")
 def sub(t: Emitter, input: Any, other: Any, alpha: Any = 1) -> Any:
-    if alpha != 1:
-        other = t(op.multiply(*t.alike(other, alpha)))
-    return op.subtract(*t.alike(input, other))
+    a, b = t.alike(input, other)
+    return op.subtract(a, b if alpha == 1 else t(op.multiply(b, constant(alpha, info_of(a).dtype))))
 
 
 @converter("rsub")
@@ -64,33 +92,73 @@ def rsub(t: Emitter, input: Any, other: Any, alpha: Any = 1) -> Any:
     return sub(t, other, input, alpha)
 
 
+@converter("mul", "multiply")
+def mul(t: Emitter, input: Any, other: Any) -> Any:
+    a, b = t.alike(input, other)
+    return op.logical_and(a, b) if info_of(a).dtype == "bool" else op.multiply(a, b)
+
+
+@converter("maximum")
+def maximum(t: Emitter, input: Any, other: Any) -> Any:
+    a, b = t.alike(input, other)
+    return op.logical_or(a, b) if info_of(a).dtype == "bool" else op.maximum(a, b)
+
+
+@converter("minimum")
+def minimum(t: Emitter, input: Any, other: Any) -> Any:
+    a, b = t.alike(input, other)
+    return op.logical_and(a, b) if info_of(a).dtype == "bool" else op.minimum(a, b)
+
+
 @converter("div", "truediv", "true_divide", "divide")
 def div(t: Emitter, input: Any, other: Any, rounding_mode: str | None = None) -> Any:
     a, b = t.alike(input, other)
+    if rounding_mode is None:
+        return op.divide(t.as_float(a), t.as_float(b))
+    a, b = (t.cast(x, "int8") if info_of(x).dtype == "bool" else x for x in (a, b))
+    floats = is_float(info_of(a).dtype)
     if rounding_mode == "floor":
-        return op.floor(op.divide(a, b)) if info_of(a).dtype.startswith("float") else op.floor_divide(a, b)
-    if rounding_mode is not None:
-        raise t.fail(f"div with rounding_mode='{rounding_mode}' is not supported")
-    return op.divide(_as_float(t, a), _as_float(t, b))
+        return op.floor_quotient(a, b) if floats else op.floor_divide(a, b)
+    return op.trunc(t(op.divide(a, b))) if floats else op.divide(a, b)
 
 
-@converter("floordiv")
+@converter("floordiv", "floor_divide")
 def floordiv(t: Emitter, input: Any, other: Any) -> Any:
     return div(t, input, other, rounding_mode="floor")
 
 
+@converter("fmod")
+def fmod(t: Emitter, input: Any, other: Any) -> Any:
+    return op.mod(*t.alike(input, other))
+
+
+@converter("remainder", "mod")
+def remainder(t: Emitter, input: Any, other: Any) -> Any:
+    return op.floor_mod(*t.alike(input, other))
+
+
 @converter("pow")
 def power(t: Emitter, input: Any, exponent: Any) -> Any:
-    if isinstance(exponent, int | float) and exponent == 2:
-        return op.multiply(input, input)
+    dtype = common_dtype(input, exponent)
+    if isinstance(exponent, int | float) and exponent in (1, 2, 3):
+        x = t.as_dtype(input, dtype)
+        square = x if exponent == 1 else t(op.multiply(x, x))
+        return op.multiply(square, x) if exponent == 3 else square
     if isinstance(exponent, int | float) and exponent == 0.5:
-        return op.sqrt(_as_float(t, input))
-    return op.power(*t.alike(input, exponent))
+        return op.sqrt(t.as_dtype(input, dtype))
+    return op.power(t.as_dtype(input, dtype), t.as_dtype(exponent, dtype))
+
+
+@converter("atan2", "arctan2")
+def atan2(t: Emitter, input: Any, other: Any) -> Any:
+    a, b = t.alike(input, other)
+    return op.atan2(t.as_float(a), t.as_float(b))
 
 
 @converter("reciprocal")
 def reciprocal(t: Emitter, input: Expr) -> Any:
-    return op.divide(constant(1.0, info_of(input).dtype), input)
+    x = t.as_float(input)
+    return op.divide(constant(1.0, info_of(x).dtype), x)
 
 
 @converter("square")
@@ -98,42 +166,37 @@ def square(t: Emitter, input: Expr) -> Any:
     return op.multiply(input, input)
 
 
-@converter("log1p")
-def log1p(t: Emitter, input: Expr) -> Any:
-    return op.log(op.add(input, constant(1.0, info_of(input).dtype)))
+@converter("addcmul")
+def addcmul(t: Emitter, input: Expr, tensor1: Expr, tensor2: Expr, *, value: Any = 1) -> Any:
+    product = t(mul(t, tensor1, tensor2))
+    return add(t, input, product, alpha=value)
 
 
-@converter("logical_not", "bitwise_not")
-def logical_not(t: Emitter, input: Expr) -> Any:
-    return op.logical_not(input)
+@converter("addcdiv")
+def addcdiv(t: Emitter, input: Expr, tensor1: Expr, tensor2: Expr, *, value: Any = 1) -> Any:
+    quotient = t(div(t, tensor1, tensor2))
+    return add(t, input, quotient, alpha=value)
 
 
-# --- activations -------------------------------------------------------------------------------------------------
-
-
-@converter("relu")
-def relu(t: Emitter, input: Expr, inplace: bool = False) -> Any:
-    return op.nn.relu(input)
-
-
-@converter("relu6")
-def relu6(t: Emitter, input: Expr, inplace: bool = False) -> Any:
-    return op.clip(input, min=0.0, max=6.0)
-
-
-@converter("hardtanh")
-def hardtanh(t: Emitter, input: Expr, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Any:
-    return op.clip(input, min=float(min_val), max=float(max_val))
+@converter("lerp")
+def lerp(t: Emitter, input: Expr, end: Expr, weight: Any) -> Any:
+    step = t(mul(t, t(sub(t, end, input)), weight))
+    return add(t, input, step)
 
 
 @converter("clamp", "clip")
 def clamp(t: Emitter, input: Expr, min: Any = None, max: Any = None) -> Any:
+    dtype = common_dtype(*(v for v in (input, min, max) if v is not None))
+    x: Any = t.cast(input, dtype)
     if isinstance(min, int | float) and isinstance(max, int | float):
-        return op.clip(input, min=float(min), max=float(max))
-    x: Any = input
+        return op.clip(x, min=_bound(min, dtype), max=_bound(max, dtype))
     if min is not None:
-        x = t(op.maximum(*t.alike(x, min)))
-    return x if max is None else op.minimum(*t.alike(x, max))
+        x = t(op.maximum(x, t.as_dtype(min, dtype)))
+    return x if max is None else op.minimum(x, t.as_dtype(max, dtype))
+
+
+def _bound(value: Any, dtype: str) -> Any:
+    return float(value) if is_float(dtype) else int(value)
 
 
 @converter("clamp_min")
@@ -144,100 +207,3 @@ def clamp_min(t: Emitter, input: Expr, min: Any) -> Any:
 @converter("clamp_max")
 def clamp_max(t: Emitter, input: Expr, max: Any) -> Any:
     return clamp(t, input, max=max)
-
-
-@converter("gelu")
-def gelu(t: Emitter, input: Expr, approximate: str = "none") -> Any:
-    return op.nn.gelu_tanh(input) if approximate == "tanh" else op.nn.gelu(input)
-
-
-@converter("silu")
-def silu(t: Emitter, input: Expr, inplace: bool = False) -> Any:
-    return op.nn.silu(input)
-
-
-@converter("leaky_relu")
-def leaky_relu(t: Emitter, input: Expr, negative_slope: float = 0.01, inplace: bool = False) -> Any:
-    return op.nn.leakyrelu(input, alpha=float(negative_slope))
-
-
-@converter("hardsigmoid")
-def hardsigmoid(t: Emitter, input: Expr, inplace: bool = False) -> Any:
-    return op.nn.hard_sigmoid(input, alpha=1.0 / 6.0, beta=0.5)
-
-
-@converter("hardswish")
-def hardswish(t: Emitter, input: Expr, inplace: bool = False) -> Any:
-    return op.multiply(input, t(op.nn.hard_sigmoid(input, alpha=1.0 / 6.0, beta=0.5)))
-
-
-@converter("elu")
-def elu(t: Emitter, input: Expr, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
-    dtype = info_of(input).dtype
-    if scale != 1 or input_scale != 1:
-        raise t.fail("elu with a scale is not supported")
-    zero = constant(0.0, dtype)
-    below = op.multiply(op.subtract(op.exp(op.minimum(input, zero)), constant(1.0, dtype)), constant(alpha, dtype))
-    return op.where(op.greater(input, zero), input, below)
-
-
-@converter("softplus")
-def softplus(t: Emitter, input: Expr, beta: float = 1.0, threshold: float = 20.0) -> Any:
-    dtype = info_of(input).dtype
-    scaled = t(op.multiply(input, constant(beta, dtype)))
-    small = t(op.log(op.add(op.exp(op.minimum(scaled, constant(threshold, dtype))), constant(1.0, dtype))))
-    soft = op.divide(small, constant(beta, dtype))
-    return op.where(op.greater(scaled, constant(threshold, dtype)), input, soft)
-
-
-@converter("mish")
-def mish(t: Emitter, input: Expr, inplace: bool = False) -> Any:
-    return op.multiply(input, op.tanh(t(softplus(t, input))))
-
-
-# --- choice and conversion ---------------------------------------------------------------------------------------
-
-
-@converter("where")
-def where(t: Emitter, condition: Expr, input: Any, other: Any) -> Any:
-    return op.where(condition, *t.alike(input, other))
-
-
-@converter("masked_fill")
-def masked_fill(t: Emitter, input: Expr, mask: Expr, value: Any) -> Any:
-    filled = value if isinstance(value, Expr) else constant(value, info_of(input).dtype)
-    return op.where(mask, filled, input)
-
-
-@converter("to", "_to_copy", "type_as", "type")
-def to(t: Emitter, input: Expr, *args: Any, dtype: Any = None, **_: Any) -> Any:
-    for value in args:
-        if isinstance(value, Expr):
-            dtype = info_of(value).dtype
-        elif value in t.dtypes:
-            dtype = value
-    return input if dtype is None else t.cast(input, t.dtype(dtype))
-
-
-@converter("float")
-def to_float(t: Emitter, input: Expr) -> Any:
-    return t.cast(input, "float32")
-
-
-@converter("long")
-def to_long(t: Emitter, input: Expr) -> Any:
-    return t.cast(input, "int64")
-
-
-@converter(
-    "contiguous", "clone", "detach", "alias", "lift_fresh_copy", "lift_fresh", "detach_copy", "requires_grad_",
-    "identity", "_assert_tensor_metadata",
-)  # fmt: skip
-def same(t: Emitter, input: Expr, *_: Any, **__: Any) -> Any:
-    return input
-
-
-@converter("dropout", "feature_dropout", "native_dropout", "dropout2d", "alpha_dropout")
-def dropout(t: Emitter, input: Expr, *_: Any, **__: Any) -> Any:
-    """Inference: nothing is dropped."""
-    return input

@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from autosched.frontend.torch.emitter import Emitter, positive
+import numpy as np
+
+from autosched.frontend.torch.emitter import Emitter, constant, info_of, positive
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
-from autosched.relax.expr import Expr
+from autosched.relax.expr import Constant, Expr
+
+
+def chosen(t: Emitter, x: Expr, axis: int, positions: Any) -> Any:
+    """The tensor's elements at positions known at import, whose shape replaces the axis."""
+    return t(op.take(x, constant(positions, "int64"), axis=axis))
 
 
 @converter("slice", "slice_copy")
@@ -30,9 +37,10 @@ def select(t: Emitter, input: Expr, dim: int, index: int) -> Any:
     return t.reshape(piece, (*shape[:axis], *shape[axis + 1 :]))
 
 
-@converter("narrow")
+@converter("narrow", "narrow_copy")
 def narrow(t: Emitter, input: Expr, dim: int, start: int, length: int) -> Any:
-    return slice_(t, input, dim, start, start + length)
+    first = positive(start, t.shape(input)[dim])
+    return slice_(t, input, dim, first, first + length)
 
 
 @converter("getitem")
@@ -40,9 +48,9 @@ def getitem(t: Emitter, input: Expr, index: Any) -> Any:
     """Python's subscripts: numbers, slices, None and ... ."""
     items = list(index) if isinstance(index, tuple | list) else [index]
     if any(isinstance(i, Expr) for i in items):
-        if len(items) > 1:
+        if any(not isinstance(i, Expr) for i in items):
             raise t.fail("subscripts that mix tensors and numbers are not supported")
-        return op.take(input, items[0], axis=0)
+        return index_tensor(t, input, items)
     if Ellipsis in items:
         at = items.index(Ellipsis)
         missing = len(t.shape(input)) - sum(i is not None and i is not Ellipsis for i in items)
@@ -77,18 +85,166 @@ def take_rows(t: Emitter, input: Expr, weight: Expr) -> Any:
 
 @converter("index_select")
 def index_select(t: Emitter, input: Expr, dim: int, index: Expr) -> Any:
-    return op.take(input, index, axis=positive(dim, len(t.shape(input))), mode="positive")
+    shape = t.shape(input)
+    if not shape:
+        return t.reshape(t(op.take(t.reshape(input, (1,)), index, axis=0, mode="positive")), ())
+    if not t.shape(index):
+        index = t.reshape(index, (1,))
+    return op.take(input, index, axis=positive(dim, len(shape)), mode="positive")
 
 
-@converter("index")
+def integer_positions(t: Emitter, indices: Sequence[Expr | None]) -> list[Expr | None]:
+    """The index tensors with masks replaced by the positions where they are true; these must be known at import."""
+    result: list[Expr | None] = []
+    for index in indices:
+        if index is None or info_of(index).dtype not in ("bool", "uint8"):
+            result.append(index)
+        elif isinstance(index, Constant):
+            result += [constant(p, "int64") for p in np.nonzero(index.data)]
+        else:
+            raise t.fail("an index by a mask that the model computes has a result of unknown size")
+    return result
+
+
+def stacked_positions(t: Emitter, used: Sequence[Expr]) -> tuple[tuple[int, ...], Any]:
+    """(shape of the indices broadcast against each other, their tensor with the vectors along the last dimension)."""
+    shape = np.broadcast_shapes(*(t.shape(i) for i in used))
+    if all(isinstance(i, Constant) for i in used):
+        arrays = np.broadcast_arrays(*(i.data for i in used if isinstance(i, Constant)))
+        return shape, constant(np.stack(arrays, -1), "int64")
+    parts = []
+    for index in used:
+        wide = t.cast(index, "int64")
+        wide = wide if t.shape(wide) == shape else t(op.broadcast_to(wide, shape))
+        parts.append(t.reshape(wide, (*shape, 1)))
+    return shape, t(op.concat(parts, axis=len(shape))) if len(parts) > 1 else parts[0]
+
+
+@converter("index", "_unsafe_index")
 def index_tensor(t: Emitter, input: Expr, indices: Sequence[Expr | None]) -> Any:
-    """One index tensor, in any dimension."""
-    used = [(axis, i) for axis, i in enumerate(indices) if i is not None]
-    if len(used) != 1:
-        raise t.fail("an index with several tensors is not supported")
-    return op.take(input, used[0][1], axis=used[0][0])
+    """Index tensors are broadcast against each other; their dimensions stand where they were, or first if apart."""
+    found = integer_positions(t, indices)
+    axes = [axis for axis, i in enumerate(found) if i is not None]
+    used = [i for i in found if i is not None]
+    if not used:
+        return input
+    if len(used) == 1:
+        return op.take(input, used[0], axis=axes[0])
+    ndim = len(t.shape(input))
+    rest = [a for a in range(ndim) if a not in axes]
+    front = input if axes == list(range(len(axes))) else t(op.permute_dims(input, axes=[*axes, *rest]))
+    shape, positions = stacked_positions(t, used)
+    result = t(op.gather_nd(front, positions))
+    lead = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
+    if not lead:
+        return result
+    width = len(shape)
+    order = [*range(width, width + lead), *range(width), *range(width + lead, width + len(rest))]
+    return op.permute_dims(result, axes=order)
+
+
+@converter("_unsafe_masked_index")
+def masked_index(t: Emitter, input: Expr, mask: Expr, indices: Sequence[Expr | None], fill: Any) -> Any:
+    """Elements where the mask holds, a number elsewhere; positions there may lie outside."""
+    limits = t.shape(input)
+    at: list[Expr | None] = []
+    for axis, index in enumerate(indices):
+        if index is None:
+            at.append(None)
+            continue
+        dtype = info_of(index).dtype
+        low = t(op.maximum(index, constant(0, dtype)))
+        at.append(t(op.minimum(low, constant(limits[axis] - 1, dtype))))
+    values = t(index_tensor(t, input, at))
+    return op.where(mask, values, constant(fill, info_of(input).dtype))
 
 
 @converter("gather")
 def gather(t: Emitter, input: Expr, dim: int, index: Expr, sparse_grad: bool = False) -> Any:
+    if not t.shape(input):
+        shape = t.shape(index)
+        return t.reshape(t(op.take(t.reshape(input, (1,)), t.reshape(index, (-1,)), axis=0, mode="positive")), shape)
+    if not t.shape(index):
+        index = t.reshape(index, (1,))
+        found = t(op.gather_elements(input, index, axis=0, mode="positive"))
+        return t.reshape(found, ())
     return op.gather_elements(input, index, axis=positive(dim, len(t.shape(input))), mode="positive")
+
+
+@converter("diagonal", "diagonal_copy")
+def diagonal(t: Emitter, input: Expr, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    shape = t.shape(input)
+    first, second = positive(dim1, len(shape)), positive(dim2, len(shape))
+    rest = [a for a in range(len(shape)) if a not in (first, second)]
+    n, m = shape[first], shape[second]
+    flat = t.reshape(
+        t(op.permute_dims(input, axes=[*rest, first, second])), (*(shape[a] for a in rest), n * m)
+    )  # fmt: skip
+    rows = np.arange(max(0, -offset), min(n, m - offset))
+    return chosen(t, flat, len(rest), rows * m + rows + offset)
+
+
+@converter("as_strided", "as_strided_copy")
+def as_strided(
+    t: Emitter, input: Expr, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Any:
+    """Of a tensor that lies in memory without gaps; other memory is not known here."""
+    value = t.source.args[0].meta.get("val") if t.source is not None and t.source.args else None
+    if value is None or not value.is_contiguous():
+        raise t.fail("as_strided of a tensor whose memory is not in order is not supported")
+    positions = np.full(tuple(size), storage_offset or 0, np.int64)
+    for axis, (n, step) in enumerate(zip(size, stride, strict=True)):
+        positions += (np.arange(n) * step).reshape([-1 if d == axis else 1 for d in range(len(size))])
+    return chosen(t, t.reshape(input, (-1,)), 0, positions)
+
+
+@converter("unfold", "unfold_copy")
+def unfold(t: Emitter, input: Expr, dimension: int, size: int, step: int) -> Any:
+    """Windows along a dimension; what is in a window becomes the last dimension."""
+    shape = t.shape(input)
+    if not shape:
+        return t.reshape(input, (1,) * size)
+    axis = positive(dimension, len(shape))
+    windows = np.arange((shape[axis] - size) // step + 1)[:, None] * step + np.arange(size)
+    taken = chosen(t, input, axis, windows)
+    order = [a for a in range(len(shape) + 1) if a != axis + 1]
+    return op.permute_dims(taken, axes=[*order, axis + 1])
+
+
+@converter("flip")
+def flip(t: Emitter, input: Expr, dims: Sequence[int]) -> Any:
+    x: Any = input
+    for d in dims if t.shape(input) else ():
+        x = t(op.flip(x, axis=positive(d, len(t.shape(input)))))
+    return x
+
+
+@converter("roll")
+def roll(t: Emitter, input: Expr, shifts: Any, dims: Any = ()) -> Any:
+    shifts, dims = ([v] if isinstance(v, int) else list(v) for v in (shifts, dims))
+    shape = t.shape(input)
+    x = input if dims else t.reshape(input, (-1,))
+    for shift, dim in zip(shifts, dims or [0], strict=True):
+        axis = positive(dim, len(t.shape(x)))
+        n = t.shape(x)[axis]
+        x = chosen(t, x, axis, (np.arange(n) - shift) % n)
+    return t.reshape(x, shape)
+
+
+@converter("nonzero", "masked_select", "nonzero_static")
+def of_unknown_size(t: Emitter, input: Expr, *_: Any, **__: Any) -> Any:
+    if isinstance(input, Constant) and not _:
+        return constant(np.argwhere(input.data), "int64")
+    raise t.fail("the size of the result depends on what the model computes, which is not supported")
+
+
+@converter("_local_scalar_dense", "item")
+def item(t: Emitter, input: Expr) -> Any:
+    if isinstance(input, Constant):
+        return input.data.item()
+    raise t.fail("a Python number that the model computes is not supported")
+
+
+@converter("rand", "randn", "randperm", "bernoulli", "rand_like", "randn_like", "randint", "multinomial", "normal")
+def random(t: Emitter, *_: Any, **__: Any) -> Any:
+    raise t.fail("random numbers are not supported", hint="make them outside and pass them as an input")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from autosched.frontend.torch.converters.index import diagonal
 from autosched.frontend.torch.emitter import Emitter, constant, info_of
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
@@ -21,7 +23,7 @@ def linear(t: Emitter, input: Expr, weight: Expr, bias: Expr | None = None) -> A
     return result if bias is None else op.add(result, bias)
 
 
-@converter("matmul", "mm", "bmm")
+@converter("matmul", "mm", "bmm", "mv", "dot")
 def matmul(t: Emitter, input: Expr, other: Expr) -> Any:
     return product(t, input, other)
 
@@ -29,9 +31,13 @@ def matmul(t: Emitter, input: Expr, other: Expr) -> Any:
 @converter("addmm", "baddbmm")
 def addmm(t: Emitter, input: Expr, mat1: Expr, mat2: Expr, *, beta: Any = 1, alpha: Any = 1) -> Any:
     dtype = info_of(mat1).dtype
+    if dtype.startswith(("int", "uint")):
+        alpha, beta = int(alpha), int(beta)
     result = product(t, mat1, mat2)
     if alpha != 1:
         result = t(op.multiply(result, constant(alpha, dtype)))
+    if beta == 0:  # what is not added may be NaN
+        return result
     if beta != 1:
         input = t(op.multiply(input, constant(beta, dtype)))
     return op.add(result, input)
@@ -39,42 +45,78 @@ def addmm(t: Emitter, input: Expr, mat1: Expr, mat2: Expr, *, beta: Any = 1, alp
 
 @converter("t")
 def transpose2d(t: Emitter, input: Expr) -> Any:
-    return op.permute_dims(input)
+    return op.permute_dims(input) if len(t.shape(input)) > 1 else input
 
 
 @converter("einsum")
-def einsum(t: Emitter, equation: str, *operands: Any) -> Any:
-    """Two operands whose letters are those of a (batched) matrix product."""
+def einsum(t: Emitter, equation: str, *operands: Any, **_: Any) -> Any:
+    """Operands are joined from left to right, each pair as a (batched) matrix product."""
     if len(operands) == 1 and isinstance(operands[0], list | tuple):
         operands = tuple(operands[0])
-    left, _, out = equation.replace(" ", "").partition("->")
-    terms = left.split(",")
-    if len(terms) != 2 or not out or len(operands) != 2 or any(len(set(s)) != len(s) for s in (*terms, out)):
-        raise t.fail(f"einsum '{equation}' is not supported", hint="two operands without repeated letters are")
-    a, b = terms
-    batch = [c for c in out if c in a and c in b]
+    values = list(operands)
+    terms, out = _letters(t, equation.replace(" ", ""), values)
+    for i, term in enumerate(terms):
+        values[i], terms[i] = _of_one(t, values[i], term, set(out).union(*terms[:i], *terms[i + 1 :]))
+    x, letters = values[0], terms[0]
+    for i in range(1, len(values)):
+        needed = set(out).union(*terms[i + 1 :])
+        x, letters = _joined(t, x, letters, values[i], terms[i], needed)
+    return _permuted(t, x, letters, list(out))
+
+
+def _letters(t: Emitter, equation: str, values: list[Any]) -> tuple[list[str], str]:
+    """(a letter for each dimension of each operand, those of the result); an ellipsis gets letters of its own."""
+    left, arrow, out = equation.partition("->")
+    terms, ranks = left.split(","), [len(t.shape(v)) for v in values]
+    if len(terms) != len(values):
+        raise t.fail(f"einsum '{equation}' of {len(values)} operands")
+    free = [c for c in map(chr, range(ord("A"), ord("z") + 1)) if c.isalpha() and c not in equation]
+    width = max((r - len(s) + 3 for s, r in zip(terms, ranks, strict=True) if "..." in s), default=0)
+    dots = free[:width]
+    full = []
+    for term, rank in zip(terms, ranks, strict=True):
+        own = rank - len(term) + 3
+        full.append(term.replace("...", "".join(dots[width - own :])))
+    if not arrow:
+        used = "".join(full)
+        out = "..." * ("..." in left) + "".join(sorted(c for c in set(used) - set(dots) if used.count(c) == 1))
+    return full, out.replace("...", "".join(dots))
+
+
+def _of_one(t: Emitter, x: Any, letters: str, needed: set[str]) -> tuple[Any, str]:
+    """An operand with diagonals for letters that repeat, and sums over those that nobody else has."""
+    for c in dict.fromkeys(letters):
+        while letters.count(c) > 1:
+            first, second = letters.index(c), letters.index(c, letters.index(c) + 1)
+            x = t(diagonal(t, x, 0, first, second))
+            letters = "".join(v for d, v in enumerate(letters) if d not in (first, second)) + c
+    alone = tuple(d for d, c in enumerate(letters) if c not in needed)
+    if alone:
+        x = t(op.sum(x, axis=alone))
+    return x, "".join(c for c in letters if c in needed)
+
+
+def _joined(t: Emitter, x: Any, a: str, y: Any, b: str, needed: set[str]) -> tuple[Any, str]:
+    """The product of two operands, summed over the letters that are not needed any more."""
+    batch = [c for c in a if c in b and c in needed]
     rows = [c for c in a if c not in b]
     columns = [c for c in b if c not in a]
-    inner = [c for c in a if c in b and c not in out]
-    if set(out) != {*batch, *rows, *columns}:
-        raise t.fail(f"einsum '{equation}' is not supported", hint="letters of one operand alone must be in the result")
-    sizes = dict(zip(a + b, (*t.shape(operands[0]), *t.shape(operands[1])), strict=True))
-
-    def extents(*groups: list[str]) -> list[int]:
-        result = []
-        for group in groups:
-            n = 1
-            for c in group:
-                n *= sizes[c]
-            result.append(n)
-        return result
-
+    inner = [c for c in a if c in b and c not in needed]
+    sizes = dict(zip(a, t.shape(x), strict=True))
+    for c, n in zip(b, t.shape(y), strict=True):
+        sizes[c] = max(n, sizes.get(c, 1))  # a dimension of 1 goes with any other
+    x = _widened(t, x, [sizes[c] for c in a])
+    y = _widened(t, y, [sizes[c] for c in b])
     lead = [sizes[c] for c in batch]
-    x = _arranged(t, operands[0], a, [*batch, *rows, *inner], [*lead, *extents(rows, inner)])
-    y = _arranged(t, operands[1], b, [*batch, *inner, *columns], [*lead, *extents(inner, columns)])
+    n_rows, n_columns, n_inner = (math.prod(sizes[c] for c in group) for group in (rows, columns, inner))
+    left = _arranged(t, x, a, [*batch, *rows, *inner], [*lead, n_rows, n_inner])
+    right = _arranged(t, y, b, [*batch, *inner, *columns], [*lead, n_inner, n_columns])
     natural = [*batch, *rows, *columns]
-    result = t.reshape(product(t, x, y), [sizes[c] for c in natural])
-    return _permuted(t, result, "".join(natural), list(out))
+    return t.reshape(product(t, left, right), [sizes[c] for c in natural]), "".join(natural)
+
+
+def _widened(t: Emitter, x: Any, shape: list[int]) -> Any:
+    return x if t.shape(x) == tuple(shape) else t(op.broadcast_to(x, tuple(shape)))
 
 
 def _permuted(t: Emitter, x: Any, letters: str, order: list[str]) -> Any:

@@ -50,6 +50,35 @@ def native_batch_norm(
     return (batch_norm(t, input, weight, bias, mean, var, eps=eps), None, None)
 
 
+@converter("_native_batch_norm_legit", "_native_batch_norm_legit_functional")
+def training_batch_norm(t: Emitter, input: Expr, weight: Any, bias: Any, *args: Any) -> Any:
+    """By the batch's own statistics: (result, mean, 1 / deviation). In the other mode running statistics are given."""
+    *running, training, _, eps = args
+    if running and not training:
+        return (batch_norm(t, input, weight, bias, *running, eps=eps), None, None)
+    if running:
+        raise t.fail(
+            "batch_norm that updates its statistics is not supported", hint="call model.eval() before exporting"
+        )
+    shape, dtype = t.shape(input), info_of(input).dtype
+    axes = tuple(d for d in range(len(shape)) if d != 1)
+    wide = (1, shape[1], *(1,) * (len(shape) - 2))
+    center, inverse = _statistics(t, input, axes, eps)
+    result = t(op.multiply(t(op.subtract(input, center)), inverse))
+    if weight is not None:
+        result = t(op.multiply(result, t.cast(t.reshape(weight, wide), dtype)))
+    if bias is not None:
+        result = t(op.add(result, t.cast(t.reshape(bias, wide), dtype)))
+    return (result, t.reshape(center, (shape[1],)), t.reshape(inverse, (shape[1],)))
+
+
+def _statistics(t: Emitter, x: Expr, axes: tuple[int, ...], eps: float) -> tuple[Any, Any]:
+    """(mean, 1 / deviation) over axes that stay with size 1."""
+    center = t(op.mean(x, axis=axes, keepdims=True))
+    spread = t(op.variance(x, axis=axes, keepdims=True))
+    return center, t(op.rsqrt(t(op.add(spread, constant(eps, info_of(x).dtype)))))
+
+
 @converter("layer_norm")
 def layer_norm(
     t: Emitter,
@@ -69,7 +98,9 @@ def layer_norm(
 
 @converter("native_layer_norm")
 def native_layer_norm(t: Emitter, input: Expr, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
-    return (layer_norm(t, input, normalized_shape, weight, bias, eps), None, None)
+    ndim = len(t.shape(input))
+    axes = tuple(range(ndim - len(normalized_shape), ndim))
+    return (layer_norm(t, input, normalized_shape, weight, bias, eps), *_statistics(t, input, axes, eps))
 
 
 @converter("group_norm")
@@ -97,7 +128,9 @@ def group_norm(
 def native_group_norm(
     t: Emitter, input: Expr, weight: Any, bias: Any, n: int, c: int, hxw: int, group: int, eps: float
 ) -> Any:
-    return (group_norm(t, input, group, weight, bias, eps), None, None)
+    grouped = t.reshape(input, (n, group, c * hxw // group))
+    center, inverse = (t.reshape(v, (n, group)) for v in _statistics(t, grouped, (2,), eps))
+    return (group_norm(t, input, group, weight, bias, eps), center, inverse)
 
 
 @converter("rms_norm")
@@ -111,10 +144,17 @@ def rms_norm(t: Emitter, input: Expr, normalized_shape: Any, weight: Expr | None
 
 
 @converter("softmax", "_softmax")
-def softmax(t: Emitter, input: Expr, dim: int = -1, *_: Any, **__: Any) -> Any:
-    return op.nn.softmax(input, axis=dim)
+def softmax(t: Emitter, input: Expr, dim: int = -1, dtype: Any = None, **_: Any) -> Any:
+    x = _logits(t, input, dtype)
+    return op.nn.softmax(x, axis=dim) if t.shape(x) else op.ones_like(x)
+
+
+def _logits(t: Emitter, x: Expr, dtype: Any) -> Any:
+    """What softmax is taken of; the decomposed form has a flag in the dtype's place."""
+    return x if dtype is None or isinstance(dtype, bool) else t.cast(x, t.dtype(dtype))
 
 
 @converter("log_softmax", "_log_softmax")
-def log_softmax(t: Emitter, input: Expr, dim: int = -1, *_: Any, **__: Any) -> Any:
-    return op.nn.log_softmax(input, axis=dim)
+def log_softmax(t: Emitter, input: Expr, dim: int = -1, dtype: Any = None, **_: Any) -> Any:
+    x = _logits(t, input, dtype)
+    return op.nn.log_softmax(x, axis=dim) if t.shape(x) else op.zeros_like(x)

@@ -2,50 +2,90 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from autosched.frontend.torch.emitter import Emitter, constant, info_of
+import numpy as np
+
+from autosched.frontend.torch.emitter import Emitter, constant, info_of, positive
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Expr
+from autosched.tir.dtypes import is_float
 
 
-def _axes(dim: Any) -> Any:
+def axes_of(t: Emitter, x: Expr, dim: Any) -> tuple[int, ...]:
+    """The dimensions that are meant; None and an empty list are all, and a 0-d tensor has none."""
+    ndim = len(t.shape(x))
     if dim is None or (isinstance(dim, list | tuple) and not dim):
-        return None
-    return tuple(dim) if isinstance(dim, list | tuple) else (dim,)
+        return tuple(range(ndim))
+    given = tuple(dim) if isinstance(dim, list | tuple) else (dim,)
+    return tuple(positive(d, ndim) for d in given) if ndim else ()
+
+
+def _reduced(t: Emitter, definition: Any, x: Expr, dim: Any, keepdim: bool) -> Any:
+    axes = axes_of(t, x, dim)
+    return definition(x, axis=axes, keepdims=keepdim) if axes else x
+
+
+def _summable(t: Emitter, x: Expr, dtype: Any) -> Any:
+    """The tensor in the dtype that it is summed in: integers as int64."""
+    if dtype is not None:
+        return t.cast(x, t.dtype(dtype))
+    return x if is_float(info_of(x).dtype) else t.cast(x, "int64")
 
 
 @converter("mean")
 def mean(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     x = input if dtype is None else t.cast(input, t.dtype(dtype))
-    return op.mean(x, axis=_axes(dim), keepdims=keepdim)
+    return _reduced(t, op.mean, x, dim, keepdim)
 
 
 @converter("sum")
 def sum_(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
-    x = input if dtype is None else t.cast(input, t.dtype(dtype))
-    if dtype is None and not info_of(x).dtype.startswith("float"):
-        x = t.cast(x, "int64")
-    return op.sum(x, axis=_axes(dim), keepdims=keepdim)
+    return _reduced(t, op.sum, _summable(t, input, dtype), dim, keepdim)
 
 
 @converter("prod")
 def prod(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
-    x = input if dtype is None else t.cast(input, t.dtype(dtype))
-    if dtype is None and not info_of(x).dtype.startswith("float"):
-        x = t.cast(x, "int64")
-    return op.prod(x, axis=_axes(dim), keepdims=keepdim)
+    return _reduced(t, op.prod, _summable(t, input, dtype), dim, keepdim)
+
+
+def _ordered(t: Emitter, definition: Any, x: Expr, dim: Any, keepdim: bool) -> Any:
+    """A largest or smallest element; of booleans by their numbers."""
+    if info_of(x).dtype != "bool":
+        return _reduced(t, definition, x, dim, keepdim)
+    return t.cast(t(_reduced(t, definition, t.cast(x, "int8"), dim, keepdim)), "bool")
 
 
 @converter("amax")
 def amax(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False) -> Any:
-    return op.max(input, axis=_axes(dim), keepdims=keepdim)
+    return _ordered(t, op.max, input, dim, keepdim)
 
 
 @converter("amin")
 def amin(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False) -> Any:
-    return op.min(input, axis=_axes(dim), keepdims=keepdim)
+    return _ordered(t, op.min, input, dim, keepdim)
+
+
+@converter("aminmax")
+def aminmax(t: Emitter, input: Expr, *, dim: Any = None, keepdim: bool = False) -> Any:
+    return (amin(t, input, dim, keepdim), amax(t, input, dim, keepdim))
+
+
+@converter("any")
+def any_(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False) -> Any:
+    return _truth(t, op.max, input, dim, keepdim)
+
+
+@converter("all")
+def all_(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False) -> Any:
+    return _truth(t, op.min, input, dim, keepdim)
+
+
+def _truth(t: Emitter, definition: Any, x: Expr, dim: Any, keepdim: bool) -> Any:
+    found = _ordered(t, definition, t.cast(x, "bool"), dim, keepdim)
+    return t.cast(found, "uint8") if info_of(x).dtype == "uint8" else found
 
 
 @converter("max")
@@ -54,8 +94,8 @@ def max_(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False) -> Any
     if isinstance(dim, Expr):
         return op.maximum(*t.alike(input, dim))
     if dim is None:
-        return op.max(input)
-    return (op.max(input, axis=_axes(dim), keepdims=keepdim), op.argmax(input, axis=dim, keepdims=keepdim))
+        return amax(t, input)
+    return (amax(t, input, dim, keepdim), argmax(t, input, dim, keepdim))
 
 
 @converter("min")
@@ -63,30 +103,99 @@ def min_(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False) -> Any
     if isinstance(dim, Expr):
         return op.minimum(*t.alike(input, dim))
     if dim is None:
-        return op.min(input)
-    return (op.min(input, axis=_axes(dim), keepdims=keepdim), op.argmin(input, axis=dim, keepdims=keepdim))
+        return amin(t, input)
+    return (amin(t, input, dim, keepdim), argmin(t, input, dim, keepdim))
+
+
+def _place(t: Emitter, definition: Any, x: Expr, dim: Any, keepdim: bool) -> Any:
+    ndim = len(t.shape(x))
+    if not ndim:
+        return constant(0, "int64")
+    number = t.cast(x, "int8") if info_of(x).dtype == "bool" else x
+    return definition(number, axis=None if dim is None else positive(dim, ndim), keepdims=keepdim)
 
 
 @converter("argmax")
 def argmax(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False) -> Any:
-    return op.argmax(input, axis=dim, keepdims=keepdim)
+    return _place(t, op.argmax, input, dim, keepdim)
 
 
 @converter("argmin")
 def argmin(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False) -> Any:
-    return op.argmin(input, axis=dim, keepdims=keepdim)
+    return _place(t, op.argmin, input, dim, keepdim)
 
 
 @converter("var")
 def var(t: Emitter, input: Expr, dim: Any = None, correction: Any = 1, keepdim: bool = False, **kwargs: Any) -> Any:
-    """The sample variance unless correction=0 (or unbiased=False)."""
-    if "unbiased" in kwargs:
-        correction = int(kwargs["unbiased"])
-    axes, shape = _axes(dim), t.shape(input)
+    """The sample variance unless correction=0 (or unbiased=False); `var.dim` has `unbiased` in that place."""
+    correction = kwargs.get("unbiased", correction)
+    if isinstance(dim, bool):  # var(x, unbiased)
+        dim, correction = None, dim
+    correction = 1 if correction is None else float(correction)
+    axes, shape, dtype = axes_of(t, input, dim), t.shape(input), info_of(input).dtype
+    count = math.prod(shape[d] for d in axes)
+    if not axes or count - correction <= 0:
+        whole = tuple(1 if d in axes else s for d, s in enumerate(shape) if keepdim or d not in axes)
+        if axes and count != 1:
+            raise t.fail(f"the variance of {count} numbers with correction {correction} is not supported")
+        return constant(np.full(whole, np.nan if correction else 0.0), dtype)
     result = op.variance(input, axis=axes, keepdims=keepdim)
-    count = 1
-    for d in range(len(shape)) if axes is None else axes:
-        count *= shape[d]
-    if not correction:
-        return result
-    return op.multiply(result, constant(count / (count - correction), info_of(input).dtype))
+    return result if not correction else op.multiply(result, constant(count / (count - correction), dtype))
+
+
+@converter("std")
+def std(t: Emitter, input: Expr, *args: Any, **kwargs: Any) -> Any:
+    return op.sqrt(t(var(t, input, *args, **kwargs)))
+
+
+@converter("var_mean")
+def var_mean(
+    t: Emitter, input: Expr, dim: Any = None, correction: Any = 1, keepdim: bool = False, **kwargs: Any
+) -> Any:
+    return (var(t, input, dim, correction, keepdim, **kwargs), mean(t, input, dim, keepdim))
+
+
+@converter("linalg_vector_norm")
+def vector_norm(t: Emitter, x: Expr, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """The root of the sum of powers; of order inf and -inf the largest and smallest, of 0 how many are not zero."""
+    value = x if dtype is None else t.cast(x, t.dtype(dtype))
+    size = t(op.abs(value))
+    kind = info_of(size).dtype
+    if ord in (math.inf, -math.inf):
+        return _reduced(t, op.max if ord > 0 else op.min, size, dim, keepdim)
+    if ord == 0:
+        return _reduced(t, op.sum, t.cast(t(op.not_equal(size, constant(0.0, kind))), kind), dim, keepdim)
+    if ord == 1:
+        return _reduced(t, op.sum, size, dim, keepdim)
+    if ord == 2:
+        return op.sqrt(t(_reduced(t, op.sum, t(op.multiply(size, size)), dim, keepdim)))
+    total = t(_reduced(t, op.sum, t(op.power(size, constant(ord, kind))), dim, keepdim))
+    return op.power(total, constant(1.0 / ord, kind))
+
+
+@converter("cumsum")
+def cumsum(t: Emitter, input: Expr, dim: int, *, dtype: Any = None) -> Any:
+    x = _summable(t, input, dtype)
+    return op.cumsum(x, axis=positive(dim, len(t.shape(x)))) if t.shape(x) else x
+
+
+@converter("cumprod")
+def cumprod(t: Emitter, input: Expr, dim: int, *, dtype: Any = None) -> Any:
+    x = _summable(t, input, dtype)
+    return op.cumprod(x, axis=positive(dim, len(t.shape(x)))) if t.shape(x) else x
+
+
+@converter("_cdist_forward")
+def cdist(t: Emitter, x1: Expr, x2: Expr, p: float, compute_mode: Any = None) -> Any:
+    """Distances [..., rows of x1, rows of x2]."""
+    a = t(op.expand_dims(x1, axis=len(t.shape(x1)) - 1))
+    b = t(op.expand_dims(x2, axis=len(t.shape(x2)) - 2))
+    return vector_norm(t, t(op.subtract(a, b)), p, -1)
+
+
+@converter("_pdist_forward")
+def pdist(t: Emitter, input: Expr, p: float = 2) -> Any:
+    """Distances of all pairs of rows, the first before the second."""
+    first, second = np.triu_indices(t.shape(input)[0], 1)
+    a, b = (t(op.take(input, constant(i, "int64"), axis=0)) for i in (first, second))
+    return vector_norm(t, t(op.subtract(a, b)), p, -1)

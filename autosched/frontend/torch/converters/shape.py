@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from autosched.frontend.torch.emitter import Emitter, common_dtype, positive
+import numpy as np
+
+from autosched.frontend.torch.emitter import Emitter, common_dtype, constant, info_of, positive
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Expr, ShapeExpr, TupleGetItem
@@ -19,7 +21,10 @@ def _numbers(args: tuple[Any, ...]) -> list[int]:
 
 @converter("view", "reshape", "_unsafe_view", "view_copy", "_reshape_copy")
 def view(t: Emitter, input: Expr, *args: Any, shape: Sequence[int] | None = None, size: Any = None) -> Any:
-    wanted = list(shape or size or _numbers(args))
+    if args and not isinstance(args[0], int | list | tuple) and args[0] in t.dtypes:
+        raise t.fail("a view of a tensor's memory as another dtype is not supported")
+    given = shape if shape is not None else size
+    wanted = list(given if given is not None else _numbers(args))
     total = math.prod(t.shape(input))
     if -1 in wanted:
         known = math.prod(d for d in wanted if d != -1)
@@ -48,13 +53,15 @@ def _filled(sizes: Sequence[int], total: int) -> list[int]:
 
 @converter("permute", "permute_copy")
 def permute(t: Emitter, input: Expr, *args: Any, dims: Any = None) -> Any:
-    axes = list(dims or _numbers(args))
-    return op.permute_dims(input, axes=[positive(a, len(axes)) for a in axes])
+    axes = list(dims if dims is not None else _numbers(args))
+    return op.permute_dims(input, axes=[positive(a, len(axes)) for a in axes]) if axes else input
 
 
 @converter("transpose", "transpose_copy", "swapaxes")
 def transpose(t: Emitter, input: Expr, dim0: int, dim1: int) -> Any:
     axes = list(range(len(t.shape(input))))
+    if not axes:
+        return input
     axes[dim0], axes[dim1] = axes[dim1], axes[dim0]
     return op.permute_dims(input, axes=axes)
 
@@ -74,7 +81,7 @@ def squeeze(t: Emitter, input: Expr, dim: Any = None) -> Any:
 
 @converter("expand", "expand_copy")
 def expand(t: Emitter, input: Expr, *args: Any, size: Any = None, implicit: bool = False) -> Any:
-    own, wanted = t.shape(input), list(size or _numbers(args))
+    own, wanted = t.shape(input), list(size if size is not None else _numbers(args))
     for back in range(1, len(own) + 1):
         if wanted[-back] == -1:
             wanted[-back] = own[-back]
@@ -88,15 +95,20 @@ def expand_as(t: Emitter, input: Expr, other: Expr) -> Any:
 
 @converter("repeat", "tile")
 def repeat(t: Emitter, input: Expr, *args: Any, repeats: Any = None, dims: Any = None) -> Any:
-    counts = list(repeats or dims or _numbers(args))
+    given = repeats if repeats is not None else dims
+    counts = list(given if given is not None else _numbers(args))
     shape = t.shape(input)
+    counts = [1] * (len(shape) - len(counts)) + counts
+    if not counts:
+        return input
     return op.tile(t.reshape(input, (*(1,) * (len(counts) - len(shape)), *shape)), repeats=counts)
 
 
 @converter("cat", "concat", "concatenate")
 def cat(t: Emitter, tensors: Sequence[Expr], dim: int = 0) -> Any:
     dtype = common_dtype(*tensors)
-    return op.concat([t.cast(x, dtype) for x in tensors], axis=dim)
+    parts = [x for x in tensors if t.shape(x) != (0,)] or list(tensors[:1])  # empty vectors go with any shape
+    return op.concat([t.cast(x, dtype) for x in parts], axis=dim) if len(parts) > 1 else t.cast(parts[0], dtype)
 
 
 @converter("stack")
@@ -111,6 +123,8 @@ def split(t: Emitter, input: Expr, split_size: Any = None, dim: int = 0, **kwarg
     sizes = kwargs.get("split_size_or_sections", kwargs.get("split_sizes", split_size))
     extent = t.shape(input)[dim]
     if isinstance(sizes, int):
+        if not sizes and not extent:
+            return (input,)
         cuts = list(range(sizes, extent, sizes))
     else:
         cuts, at = [], 0
@@ -138,24 +152,82 @@ def unbind(t: Emitter, input: Expr, dim: int = 0) -> Any:
 
 @converter("pad", "constant_pad_nd")
 def pad(t: Emitter, input: Expr, pad: Sequence[int], mode: Any = "constant", value: Any = None) -> Any:
-    """Widths come from the last dimension on; the decomposed form gives the value in the place of the mode."""
+    """Widths come from the last dimension on, negative ones cut; the decomposed form has the value for a mode."""
     if isinstance(mode, int | float):
         mode, value = "constant", mode
     if mode != "constant":
-        raise t.fail(f"pad with mode '{mode}' is not supported")
-    ndim = len(t.shape(input))
-    widths = [0] * (2 * ndim)
+        return continued(t, input, pad, mode)
+    ndim, shape = len(t.shape(input)), t.shape(input)
+    widths, begin, end = [0] * (2 * ndim), [0] * ndim, list(shape)
     for i in range(len(pad) // 2):
-        widths[2 * (ndim - 1 - i)], widths[2 * (ndim - 1 - i) + 1] = pad[2 * i], pad[2 * i + 1]
-    if any(w < 0 for w in widths):
-        raise t.fail("pad with negative widths is not supported")
-    return op.nn.pad(input, pad_width=widths, pad_value=float(value or 0.0))
+        d, before, after = ndim - 1 - i, pad[2 * i], pad[2 * i + 1]
+        widths[2 * d], widths[2 * d + 1] = max(before, 0), max(after, 0)
+        begin[d], end[d] = max(-before, 0), shape[d] - max(-after, 0)
+    x: Any = input
+    if (begin, tuple(end)) != ([0] * ndim, shape):
+        x = t(op.strided_slice(x, axes=list(range(ndim)), begin=begin, end=end))
+    if not any(widths):
+        return x
+    dtype = info_of(x).dtype
+    if dtype == "bool":
+        padded = t(op.nn.pad(t.cast(x, "int8"), pad_width=widths, pad_value=float(bool(value))))
+        return t.cast(padded, "bool")
+    return op.nn.pad(x, pad_width=widths, pad_value=float(value or 0.0))
+
+
+def continued(t: Emitter, x: Expr, pad: Sequence[int], mode: str) -> Any:
+    """Borders that repeat what is inside: mirrored, the last element, or from the other side."""
+    ndim = len(t.shape(x))
+    for i in range(len(pad) // 2):
+        d, before, after = ndim - 1 - i, pad[2 * i], pad[2 * i + 1]
+        n = t.shape(x)[d]
+        at = np.arange(-before, n + after)
+        if mode == "reflect":
+            at = np.where(at < 0, -at, at)
+            at = np.where(at >= n, 2 * (n - 1) - at, at)
+        elif mode == "circular":
+            at = at % n
+        elif mode == "replicate":
+            at = np.clip(at, 0, n - 1)
+        else:
+            raise t.fail(f"pad with mode '{mode}' is not supported")
+        if before or after:
+            x = t(op.take(x, constant(at, "int64"), axis=d))
+    return x
+
+
+@converter("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
+def reflection_pad(t: Emitter, input: Expr, padding: Sequence[int]) -> Any:
+    return continued(t, input, padding, "reflect")
+
+
+@converter("replication_pad1d", "replication_pad2d", "replication_pad3d")
+def replication_pad(t: Emitter, input: Expr, padding: Sequence[int]) -> Any:
+    return continued(t, input, padding, "replicate")
 
 
 @converter("size")
 def size(t: Emitter, input: Expr, dim: int | None = None) -> Any:
     """Known when the model is imported."""
     return t.shape(input) if dim is None else t.shape(input)[dim]
+
+
+@converter("sym_numel", "numel")
+def numel(t: Emitter, input: Expr) -> Any:
+    return math.prod(t.shape(input))
+
+
+@converter("sym_stride", "stride")
+def stride(t: Emitter, input: Expr, dim: int | None = None) -> Any:
+    """Of a tensor that lies in memory without gaps, as ours do."""
+    shape = t.shape(input)
+    steps = tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))
+    return steps if dim is None else steps[dim]
+
+
+@converter("sym_storage_offset")
+def storage_offset(t: Emitter, input: Expr) -> Any:
+    return 0
 
 
 @converter("channel_shuffle")

@@ -1,0 +1,96 @@
+"""Images of another size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from autosched.frontend.torch.converters.index import chosen
+from autosched.frontend.torch.emitter import Emitter
+from autosched.frontend.torch.registry import converter
+from autosched.relax import op
+from autosched.relax.expr import Expr, ShapeExpr
+from autosched.topi.resize import source_position
+
+
+def _sizes(old: Sequence[int], output_size: Any, scales: Any) -> tuple[list[int], list[float] | None]:
+    """(new sizes, factors where these are given)."""
+    if output_size is not None:
+        return [int(s) for s in output_size], None
+    return [int(n * s) for n, s in zip(old, scales, strict=True)], list(scales)
+
+
+def _nearest(old: int, new: int, factor: float | None, exact: bool) -> Any:
+    """PyTorch's source positions, in float32 as it computes them."""
+    scale = np.float32(1.0 / factor) if factor else np.float32(old) / np.float32(new)
+    at = np.arange(new, dtype=np.float32)
+    return np.minimum(np.floor((at + np.float32(0.5)) * scale if exact else at * scale).astype(np.int64), old - 1)
+
+
+def _ours(old: int, new: int, mode: str) -> Any:
+    m, d, s = map(np.float32, source_position(mode, old, new, new / old))
+    return np.clip(np.floor((np.arange(new, dtype=np.float32) + s) * m / d - s), 0, old - 1).astype(np.int64)
+
+
+def _resized_nearest(t: Emitter, x: Expr, output_size: Any, scales: Any, exact: bool = False) -> Any:
+    """By the nearest element in each dimension after the first two."""
+    old = t.shape(x)[2:]
+    new, factors = _sizes(old, output_size, scales)
+    if scales is not None and any(scales):
+        factors = list(scales)
+    lines = [_nearest(o, n, factors[d] if factors else None, exact) for d, (o, n) in enumerate(zip(old, new))]
+    mode = "half_pixel" if exact else "asymmetric"
+    if (
+        len(old) == 2
+        and not exact
+        and all(np.array_equal(a, _ours(o, n, mode)) for a, o, n in zip(lines, old, new, strict=True))
+    ):
+        return op.image.resize2d(
+            x, ShapeExpr(tuple(new)), layout="NCHW", method="nearest_neighbor",
+            coordinate_transformation_mode=mode, rounding_method="floor",
+        )  # fmt: skip
+    for d, positions in enumerate(lines):
+        if not np.array_equal(positions, np.arange(old[d])):
+            x = chosen(t, x, 2 + d, positions)
+    return x
+
+
+@converter("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
+def nearest(t: Emitter, input: Expr, output_size: Any, *scales: Any, **kwargs: Any) -> Any:
+    return _resized_nearest(t, input, output_size, _factors(scales, kwargs))
+
+
+@converter("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d")
+def nearest_exact(t: Emitter, input: Expr, output_size: Any, *scales: Any, **kwargs: Any) -> Any:
+    return _resized_nearest(t, input, output_size, _factors(scales, kwargs), exact=True)
+
+
+def _factors(scales: tuple[Any, ...], kwargs: Any) -> list[float] | None:
+    """Scale factors, given as a list (`.vec`) or one by one, by position or name."""
+    values = [
+        *scales,
+        *(kwargs[k] for k in ("scale_factors", "scales_d", "scales_h", "scales_w", "scales") if k in kwargs),
+    ]
+    if values and isinstance(values[0], list | tuple):
+        values = list(values[0])
+    return [float(v) for v in values] if values and all(v is not None for v in values) else None
+
+
+@converter("upsample_linear1d", "upsample_bilinear2d")
+def linear(t: Emitter, input: Expr, output_size: Any, align_corners: bool, *scales: Any, **kwargs: Any) -> Any:
+    shape = t.shape(input)
+    flat = len(shape) == 3
+    x = t.reshape(input, (*shape[:2], 1, shape[2])) if flat else input
+    old, factors = t.shape(x)[2:], _factors(scales, kwargs)
+    if flat:
+        output_size = None if output_size is None else [1, *output_size]
+        factors = None if factors is None else [1.0, *factors]
+    new, _ = _sizes(old, output_size, factors)
+    result = op.image.resize2d(
+        x, ShapeExpr(tuple(new)), layout="NCHW", method="linear",
+        coordinate_transformation_mode="align_corners" if align_corners else "half_pixel",
+        scales=None if factors is None or align_corners else tuple(factors),
+    )  # fmt: skip
+    return t.reshape(t(result), (*shape[:2], new[1])) if flat else result

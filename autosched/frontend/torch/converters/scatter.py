@@ -1,0 +1,205 @@
+"""Values written to chosen places."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from autosched.frontend.torch.converters.index import chosen, integer_positions, stacked_positions
+from autosched.frontend.torch.emitter import Emitter, constant, info_of, positive
+from autosched.frontend.torch.registry import converter
+from autosched.relax import op
+from autosched.relax.expr import Constant, Expr
+from autosched.tir.dtypes import INT_RANGES, is_float
+
+REDUCTIONS = {"add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max", "amin": "min"}
+
+
+def _placed(t: Emitter, data: Expr, dim: int, index: Expr, values: Expr, reduction: str) -> Any:
+    """scatter_elements; of booleans by their numbers, of 0-d tensors as vectors of one."""
+    shape, dtype = t.shape(data), info_of(data).dtype
+    if not shape:
+        data = t.reshape(data, (1,))
+    if len(t.shape(index)) != len(t.shape(data)):
+        index = t.reshape(index, (1,))
+    wanted = t.shape(index)
+    if len(t.shape(values)) != len(wanted):
+        values = t.reshape(values, wanted)
+    if t.shape(values) != wanted:
+        ndim = len(wanted)
+        values = t(op.strided_slice(values, axes=list(range(ndim)), begin=[0] * ndim, end=list(wanted)))
+    if dtype == "bool":
+        data, values = t.cast(data, "int8"), t.cast(values, "int8")
+    result = t(
+        op.scatter_elements(
+            data, t.cast(index, "int64"), values, axis=positive(dim, len(wanted)), reduction=reduction, mode="positive"
+        )
+    )
+    return t.reshape(t.cast(result, dtype), shape)
+
+
+@converter("scatter")
+def scatter(t: Emitter, input: Expr, dim: int, index: Expr, src: Any, reduce: str | None = None, **kwargs: Any) -> Any:
+    dtype = info_of(input).dtype
+    value = kwargs.get("value", src)
+    if not isinstance(value, Expr) or not t.shape(value) and t.shape(index):
+        scalar = t.as_dtype(value, dtype)
+        shape = t.shape(index) or (1,)
+        full = np.full(shape, scalar.data) if isinstance(scalar, Constant) else None
+        value = constant(full, dtype) if full is not None else t(op.broadcast_to(scalar, shape))
+    return _placed(t, input, dim, index, value, REDUCTIONS[reduce] if reduce else "update")
+
+
+@converter("scatter_add")
+def scatter_add(t: Emitter, input: Expr, dim: int, index: Expr, src: Expr) -> Any:
+    return _placed(t, input, dim, index, src, "add")
+
+
+@converter("scatter_reduce")
+def scatter_reduce(
+    t: Emitter, input: Expr, dim: int, index: Expr, src: Expr, reduce: str, *, include_self: bool = True
+) -> Any:
+    dtype = info_of(input).dtype
+    kind = "add" if reduce == "mean" else REDUCTIONS[reduce]
+    counts = None
+    if reduce == "mean" or not include_self:
+        zeros, ones = constant(np.zeros(t.shape(input)), "int64"), constant(np.ones(t.shape(index)), "int64")
+        counts = t(_placed(t, zeros, dim, index, ones, "add"))
+    base: Any = input
+    if not include_self:
+        hit = t(op.greater(counts, constant(0, "int64")))
+        base = t(op.where(hit, constant(_neutral(kind, dtype), dtype), input))
+    result = _placed(t, base, dim, index, src, kind)
+    if reduce != "mean":
+        return result
+    total = t(op.add(counts, constant(1, "int64"))) if include_self else counts
+    divisor = t.cast(t(op.maximum(total, constant(1, "int64"))), dtype)
+    return op.divide(result, divisor) if is_float(dtype) else op.floor_divide(result, divisor)
+
+
+def _neutral(kind: str, dtype: str) -> Any:
+    """What leaves any other value alone."""
+    if kind in ("add", "mul"):
+        return int(kind == "mul")
+    if is_float(dtype):
+        return math.inf if kind == "min" else -math.inf
+    low, high = INT_RANGES[dtype]
+    return high if kind == "min" else low
+
+
+@converter("index_put", "_unsafe_index_put", "_index_put_impl")
+def index_put(
+    t: Emitter,
+    input: Expr,
+    indices: Sequence[Expr | None],
+    values: Expr,
+    accumulate: bool = False,
+    unsafe: bool = False,
+) -> Any:
+    """The values at the places that `index` with the same indices would give."""
+    dtype, shape = info_of(input).dtype, t.shape(input)
+    values = t.cast(values, dtype)
+    masks = [i for i in indices if i is not None and info_of(i).dtype == "bool" and not isinstance(i, Constant)]
+    if masks:
+        if len(masks) != 1 or indices[0] is not masks[0] or math.prod(t.shape(values)) != 1 or len(indices) != 1:
+            raise t.fail("values put where a mask of the model holds must be one number")
+        mask_shape = t.shape(masks[0])
+        mask = t.reshape(masks[0], (*mask_shape, *(1,) * (len(shape) - len(mask_shape))))
+        number = t.reshape(values, ())
+        return op.where(mask, t(op.add(input, number)) if accumulate else number, input)
+    found = integer_positions(t, indices)
+    axes = [axis for axis, i in enumerate(found) if i is not None]
+    used = [i for i in found if i is not None]
+    rest = [a for a in range(len(shape)) if a not in axes]
+    width, positions = stacked_positions(t, used)
+    lead = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
+    wanted = (*(shape[a] for a in rest[:lead]), *width, *(shape[a] for a in rest[lead:]))
+    wide = values if t.shape(values) == wanted else t(op.broadcast_to(values, wanted))
+    if lead:  # the indices' dimensions first
+        n = len(width)
+        wide = t(op.permute_dims(wide, axes=[*range(lead, lead + n), *range(lead), *range(lead + n, len(wanted))]))
+    order = [*axes, *rest]
+    plain = order == list(range(len(shape)))
+    front = input if plain else t(op.permute_dims(input, axes=order))
+    if dtype == "bool":
+        front, wide = t.cast(front, "int8"), t.cast(wide, "int8")
+    result = t(op.scatter_nd(front, positions, wide, reduction="add" if accumulate else "update"))
+    result = t.cast(result, dtype)
+    return result if plain else op.permute_dims(result, axes=[order.index(a) for a in range(len(shape))])
+
+
+@converter("index_copy")
+def index_copy(t: Emitter, input: Expr, dim: int, index: Expr, source: Expr) -> Any:
+    axis = positive(dim, len(t.shape(input)))
+    return index_put(t, input, [*[None] * axis, index], source)
+
+
+@converter("index_add")
+def index_add(t: Emitter, input: Expr, dim: int, index: Expr, source: Expr, *, alpha: Any = 1) -> Any:
+    axis, dtype = positive(dim, len(t.shape(input))), info_of(input).dtype
+    scaled = source if alpha == 1 else t(op.multiply(source, constant(alpha, dtype)))
+    return index_put(t, input, [*[None] * axis, index], scaled, accumulate=True)
+
+
+@converter("index_fill")
+def index_fill(t: Emitter, input: Expr, dim: int, index: Expr, value: Any) -> Any:
+    axis = positive(dim, len(t.shape(input)))
+    return index_put(t, input, [*[None] * axis, index], t.as_dtype(value, info_of(input).dtype))
+
+
+@converter("slice_scatter")
+def slice_scatter(
+    t: Emitter, input: Expr, src: Expr, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Any:
+    shape = t.shape(input)
+    axis = positive(dim, len(shape))
+    n = shape[axis]
+    at = np.arange(n)[slice(start, end, step)]
+    source = t.cast(src, info_of(input).dtype)
+    if t.shape(source) != (*shape[:axis], len(at), *shape[axis + 1 :]):
+        source = t(op.broadcast_to(source, (*shape[:axis], len(at), *shape[axis + 1 :])))
+    if len(at) == n and step == 1:
+        return source
+    if step == 1 and len(at):
+        parts = [source]
+        if at[0]:
+            parts.insert(0, t(op.strided_slice(input, axes=[axis], begin=[0], end=[int(at[0])])))
+        if at[-1] + 1 < n:
+            parts.append(t(op.strided_slice(input, axes=[axis], begin=[int(at[-1]) + 1], end=[n])))
+        return op.concat(parts, axis=axis)
+    origin = np.arange(n)
+    origin[at] = n + np.arange(len(at))
+    return chosen(t, t(op.concat([input, source], axis=axis)), axis, origin)
+
+
+@converter("select_scatter")
+def select_scatter(t: Emitter, input: Expr, src: Expr, dim: int, index: int) -> Any:
+    shape = t.shape(input)
+    axis = positive(dim, len(shape))
+    at = positive(index, shape[axis])
+    piece = t.reshape(src, (*shape[:axis], 1, *shape[axis + 1 :]))
+    return slice_scatter(t, input, piece, axis, at, at + 1)
+
+
+@converter("diagonal_scatter")
+def diagonal_scatter(t: Emitter, input: Expr, src: Expr, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    shape = t.shape(input)
+    first, second = positive(dim1, len(shape)), positive(dim2, len(shape))
+    rows = np.arange(max(0, -offset), min(shape[first], shape[second] - offset))
+    rest = [a for a in range(len(shape)) if a not in (first, second)]
+    front = t(op.permute_dims(input, axes=[first, second, *rest]))
+    ndim = len(shape)
+    moved = t(op.permute_dims(src, axes=[ndim - 2, *range(ndim - 2)])) if rest else src
+    at = [constant(rows, "int64"), constant(rows + offset, "int64")]
+    placed = t(index_put(t, front, at, moved))
+    order = [first, second, *rest]
+    return op.permute_dims(placed, axes=[order.index(a) for a in range(ndim)])
+
+
+@converter("fill")
+def fill(t: Emitter, input: Expr, value: Any) -> Any:
+    scalar = t.as_dtype(value, info_of(input).dtype)
+    return scalar if not t.shape(input) else op.broadcast_to(scalar, t.shape(input))

@@ -1,0 +1,216 @@
+"""Values written to, or joined with, the elements that positions name."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from autosched import te
+from autosched.errors import InvalidValueError, ShapeError
+from autosched.relax.op.indexing import along_axis, check_mode, positions_type, refuse_constants, resolve
+from autosched.relax.op.registry import define_op, sample
+from autosched.relax.op.types import axis_index, common_dtype, tensor
+from autosched.relax.struct_info import StructInfo, TensorStructInfo, same_dims
+from autosched.tir import expr as E
+from autosched.tir.checked_index import position
+from autosched.topi.shapes import axis_names, dims
+
+MOST_UNROLLED = 8  # updates that are written out, one after the other
+_JOIN: dict[str, Any] = {
+    "update": lambda old, new: new, "add": lambda old, new: old + new, "mul": lambda old, new: old * new,
+    "min": E.minimum, "max": E.maximum,
+}  # fmt: skip
+_STEPS: dict[str, Any] = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
+
+
+def _compute(shape: Any, element: Any, name: str) -> Any:
+    return te.compute(dims(shape), element, name=name, varargs_names=axis_names(len(shape)))
+
+
+def _joined(reduction: str, hit: Any, value: Any, axis: Any) -> Any:
+    """All values that are hit joined with each other; what leaves a value alone where none is."""
+    dtype = value.dtype
+    match reduction:
+        case "add":
+            return te.sum(E.select(hit, value, E.const(0, dtype)), axis=axis)
+        case "mul":
+            return te.prod(E.select(hit, value, E.const(1, dtype)), axis=axis)
+        case "min":
+            return te.min(E.select(hit, value, te.max_value(dtype)), axis=axis)
+    return te.max(E.select(hit, value, te.min_value(dtype)), axis=axis)
+
+
+def _check_reduction(reduction: str) -> None:
+    if reduction not in _JOIN:
+        raise InvalidValueError(f"reduction '{reduction}'", hint=f"use one of {', '.join(_JOIN)}")
+
+
+# --- along one axis ------------------------------------------------------------------------------------------------
+
+
+def _elements_type(
+    data: StructInfo, indices: StructInfo, updates: StructInfo, axis: int, reduction: str, mode: str
+) -> TensorStructInfo:
+    t, i, u = tensor(data), positions_type(indices), tensor(updates)
+    a = axis_index(axis, t.ndim)
+    check_mode(mode)
+    _check_reduction(reduction)
+    if t.ndim == i.ndim and t.is_static and i.is_static:
+        if any(n > m for d, (n, m) in enumerate(zip(i.static_shape, t.static_shape, strict=True)) if d != a):
+            raise ShapeError(f"positions of shape {i.static_shape} reach over data of shape {t.static_shape}")
+    if t.ndim != i.ndim or not same_dims(i.dims, u.dims):
+        raise ShapeError(f"positions of shape {i.dims} and values of shape {u.dims} for data of {t.ndim} dimensions")
+    common_dtype(t, u)
+    return t
+
+
+def _scatter_compute(data: Any, indices: Any, updates: Any, axis: int, reduction: str, mode: str) -> Any:
+    a = axis % data.ndim
+    sizes = [int(s) for s in indices.shape]
+    size, n = int(data.shape[a]), sizes[a]
+    if 0 in sizes:
+        return _compute(data.shape, lambda *i: data(*i), "T_scatter")
+
+    def at(i: Any, k: Any) -> list[Any]:
+        """The place in `indices` of the k-th update along the axis, within its bounds."""
+        return [k if d == a else E.minimum(v, E.IntImm(sizes[d] - 1, "int64")) for d, v in enumerate(i)]
+
+    def is_hit(i: Any, k: Any) -> Any:
+        target = position(indices(*at(i, k)), size, f"scatter along axis {a}", mode)
+        inside = [v < sizes[d] for d, v in enumerate(i) if d != a and sizes[d] < int(data.shape[d])]
+        return te.all(E.compare(E.EQ, target, i[a]), *inside)
+
+    if n <= MOST_UNROLLED:
+
+        def element(*i: Any) -> Any:
+            value = data(*i)
+            for step in range(n):  # in order: the last update wins
+                k = E.IntImm(step, "int64")
+                value = E.select(is_hit(i, k), _JOIN[reduction](value, updates(*at(i, k))), value)
+            return value
+
+        return _compute(data.shape, element, "T_scatter")
+    k = te.reduce_axis((0, dims(indices.shape)[a]), "k")
+    if reduction == "update":
+        none = E.const(-1, "int64")
+        last = _compute(
+            data.shape, lambda *i: te.max(E.select(is_hit(i, k.var), E.cast("int64", k.var), none), axis=k), "T_last"
+        )
+
+        def chosen(*i: Any) -> Any:
+            step = last(*i)
+            return E.select(step < 0, data(*i), updates(*at(i, E.maximum(step, E.const(0, "int64")))))
+
+        return _compute(data.shape, chosen, "T_scatter")
+    joined = _compute(
+        data.shape, lambda *i: _joined(reduction, is_hit(i, k.var), updates(*at(i, k.var)), k), "T_joined"
+    )
+    return _compute(data.shape, lambda *i: _JOIN[reduction](data(*i), joined(*i)), "T_scatter")
+
+
+def _scatter(data: Any, indices: Any, updates: Any, axis: int, reduction: str, mode: str) -> Any:
+    out, indices = data.copy(), resolve(indices, data.shape[axis], mode)
+    for place in np.ndindex(*indices.shape):
+        target = list(place)
+        target[axis] = indices[place]
+        at = tuple(target)
+        out[at] = updates[place] if reduction == "update" else _STEPS[reduction](out[at], updates[place])
+    return out
+
+
+scatter_elements = define_op(
+    "scatter_elements", inputs=("data", "indices", "updates"),
+    attributes={"axis": 0, "reduction": "update", "mode": "raise"},
+    infer_type=_elements_type, compute=_scatter_compute, reference=_scatter, validate=refuse_constants(along_axis),
+    samples=[sample((3, 4), ((2, 4), "int64"), (2, 4)), sample((5,), ((3,), "int64"), (3,), reduction="add"),
+        sample((5,), ((3,), "int64"), (3,), mode="clip", low=-9, high=9),
+        sample((5, 3), ((11, 2), "int64"), (11, 2), low=0, high=5),
+        sample((5,), ((11,), "int64"), (11,), reduction="add", mode="clip", low=0, high=5)],
+)  # fmt: skip
+
+
+# --- by vectors of positions ---------------------------------------------------------------------------------------
+
+
+def _nd_type(data: StructInfo, indices: StructInfo, updates: StructInfo, reduction: str, mode: str) -> TensorStructInfo:
+    t, i, u = tensor(data), positions_type(indices), tensor(updates)
+    check_mode(mode)
+    _check_reduction(reduction)
+    depth = i.static_shape[-1]
+    if depth > t.ndim:
+        raise ShapeError(f"index vectors of {depth} for {t.ndim} dimensions")
+    wanted = (*i.dims[:-1], *t.dims[depth:])
+    if not same_dims(u.dims, wanted):
+        raise ShapeError(f"values of shape {u.dims} for positions of {i.dims} in {t.dims}; {wanted} is needed")
+    common_dtype(t, u)
+    return t
+
+
+def _nd_compute(data: Any, indices: Any, updates: Any, reduction: str, mode: str) -> Any:
+    shape, index_shape = [int(s) for s in data.shape], [int(s) for s in indices.shape]
+    depth, lead = index_shape[-1], index_shape[:-1]
+    n = math.prod(lead)
+    if n == 0:
+        return _compute(data.shape, lambda *i: data(*i), "T_scatter")
+
+    def place(k: Any) -> list[Any]:
+        """Where in `indices` the k-th vector is."""
+        found, rest = [], k
+        for size in reversed(lead):
+            found.append(E.floormod(rest, E.const(size, "int64")))
+            rest = E.floordiv(rest, E.const(size, "int64"))
+        return found[::-1]
+
+    def target(k: Any) -> Any:
+        at, total = place(k), E.const(0, "int64")
+        for d in range(depth):
+            here = position(indices(*at, d), shape[d], f"scatter along axis {d}", mode)
+            total = total * shape[d] + E.cast("int64", here)
+        return total
+
+    targets = _compute((n,), lambda k: target(E.cast("int64", k)), "T_targets")
+    k = te.reduce_axis((0, n), "k")
+
+    def is_hit(i: Any) -> Any:
+        flat: Any = E.const(0, "int64")
+        for d in range(depth):
+            flat = flat * shape[d] + E.cast("int64", i[d])
+        return E.compare(E.EQ, targets(k.var), flat)
+
+    def update(step: Any, i: Any) -> Any:
+        return updates(*place(E.cast("int64", step)), *i[depth:])
+
+    if reduction == "update":
+        none = E.const(-1, "int64")
+        last = _compute(
+            shape[:depth] or [1],
+            lambda *i: te.max(E.select(is_hit(i), E.cast("int64", k.var), none), axis=k), "T_last",
+        )  # fmt: skip
+
+        def chosen(*i: Any) -> Any:
+            step = last(*(i[:depth] or (0,)))
+            return E.select(step < 0, data(*i), update(E.maximum(step, E.const(0, "int64")), i))
+
+        return _compute(data.shape, chosen, "T_scatter")
+    joined = _compute(data.shape, lambda *i: _joined(reduction, is_hit(i), update(k.var, i), k), "T_joined")
+    return _compute(data.shape, lambda *i: _JOIN[reduction](data(*i), joined(*i)), "T_scatter")
+
+
+def _nd_reference(data: Any, indices: Any, updates: Any, reduction: str, mode: str) -> Any:
+    out = data.copy()
+    for place in np.ndindex(*indices.shape[:-1]):
+        at = tuple(int(resolve(v, data.shape[d], mode)) for d, v in enumerate(indices[place]))
+        out[at] = updates[place] if reduction == "update" else _STEPS[reduction](out[at], updates[place])
+    return out
+
+
+scatter_nd = define_op(
+    "scatter_nd", inputs=("data", "indices", "updates"), attributes={"reduction": "update", "mode": "raise"},
+    infer_type=_nd_type, compute=_nd_compute, reference=_nd_reference,
+    validate=refuse_constants(lambda ndim, attrs: None),
+    samples=[sample((4, 5), ((3, 2), "int64"), (3,)), sample((5, 2), ((2, 3, 1), "int64"), (2, 3, 2), low=0, high=5),
+        sample((3, 4), ((6, 2), "int64"), (6,), reduction="add", mode="clip", low=0, high=4),
+        sample((4, 3), ((6, 1), "int64"), (6, 3), reduction="max", mode="clip", low=0, high=4)],
+)  # fmt: skip

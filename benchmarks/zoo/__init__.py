@@ -1,0 +1,1 @@
+"""Networks of public packages, with random weights and small configurations: what users bring."""

@@ -1,0 +1,200 @@
+"""Operators whose meaning in PyTorch is easily missed, imported and compared with PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from autosched.errors import ImportModelError
+from autosched.frontend.torch import from_exported_program
+from autosched.relax import evaluate
+
+X = torch.tensor([[1.5, -2.0, 0.5, 7.0], [-7.25, 3.0, 2.0, -0.5]])
+N = torch.tensor([[5, -5, 7, -7], [3, 12, -1, 6]])
+M = torch.tensor([[3, 3, -3, -3], [2, -5, 7, 4]])
+AT = torch.tensor([[0, 1, 1], [1, 0, 1]])
+
+CASES: dict[str, tuple[Any, tuple[torch.Tensor, ...]]] = {
+    "bits of integers": (lambda x, y: ((x & y) | 8, x ^ y, ~x, x << 2, x >> 1), (N, M)),
+    "bits of truths": (lambda x, y: ((x > 0) & (y > 0), ~(x > 0), (x > 0) ^ (y > 0)), (N, M)),
+    "remainders of integers": (lambda x, y: (x % y, torch.fmod(x, y), x // y), (N, M)),
+    "quotients of integers": (lambda x, y: (x / y, torch.div(x, y, rounding_mode="trunc")), (N, M)),
+    "remainders": (lambda x, y: (x % y, torch.fmod(x, y), x // y, torch.div(x, y, rounding_mode="trunc")), (X, M)),
+    "a quotient that is rounded up": (lambda x: (x // 0.1, x % 0.1), (torch.tensor([1.0, 0.3, -1.0]),)),
+    "promotion": (lambda x, n: (n + 1.5, n * x, n.to(torch.int8) + n.to(torch.uint8), n + x.sum(), n**2.0), (X, N)),
+    "a 0-d tensor has no weight": (lambda n: n.to(torch.int16) + n.sum(), (N,)),
+    "sums": (lambda n: (n.to(torch.int8).sum(0), (n > 0).sum(), n.to(torch.uint8).cumsum(1), (n > 0).prod(1)), (N,)),
+    "any and all": (
+        lambda x: ((x > 0).any(1), x.any(), (x > 9).all(0, keepdim=True), torch.any(x > 3, dim=(0, 1))),
+        (X,),
+    ),
+    "norms": (lambda x: (torch.linalg.vector_norm(x, dim=1), torch.linalg.vector_norm(x, 1), x.norm(3)), (X,)),
+    "largest norms": (lambda x: (torch.linalg.vector_norm(x, torch.inf), torch.linalg.vector_norm(x, 0, dim=0)), (X,)),
+    "functions": (lambda x: (torch.expm1(x), x.abs().log2(), torch.atan2(x, x - 1), x.trunc(), x.frac()), (X,)),
+    "functions of integers": (lambda n: (n.exp(), n.abs().sqrt(), n.ceil(), n.sigmoid(), n.isnan()), (N,)),
+    "halves to even": (
+        lambda x: (x.round(), torch.round(x, decimals=1)),
+        (torch.tensor([0.5, 1.5, -2.5, 0.25, 0.35]),),
+    ),
+    "sort": (lambda x: (*x.sort(dim=1), *x.sort(dim=0, descending=True), x.argsort(1)), (X,)),
+    "topk": (lambda x: (*x.topk(2), *x.topk(1, dim=0, largest=False)), (X,)),
+    "index": (lambda x, i: (x[i, i], x[:, i], x[i, 1], x[..., None, i]), (X, AT)),
+    "index apart": (lambda x, i: x.reshape(2, 2, 2)[i, :, i], (X, AT)),
+    "gather": (lambda x, i: (x.gather(1, i), x.take_along_dim(i[:, :1], 0)), (X, AT)),
+    "put": (lambda x, i: (x.index_put((i, i), x[0, :3]), x.index_put((i,), x[0], accumulate=True)), (X, AT)),
+    "put by a mask": (lambda x: (torch.where(x > 0, x, 0.0), x.clone().masked_fill_(x < 0, 9), _put(x)), (X,)),
+    "scatter": (lambda x, i: (x.scatter(1, i, 5.0), x.scatter(1, i, x * 2), x.scatter_add(1, i, x)), (X, AT)),
+    "scatter reduce": (
+        lambda x, i: [
+            x.scatter_reduce(1, i, x, r, include_self=s) for r in ("sum", "amax", "mean") for s in (True, False)
+        ],
+        (X, AT),
+    ),
+    "in place": (lambda x: _in_place(x), (X,)),
+    "scatter slices": (lambda x: (x.slice_scatter(x[:, :2] * 3, 1, 0, 4, 2), x.select_scatter(x[0], 0, 1)), (X,)),
+    "windows": (
+        lambda x: (x.unfold(1, 3, 1), x.flip(0, 1), x.roll(1, 1), torch.diagonal(x, 1), x.tril(), x.triu(1)),
+        (X,),
+    ),
+    "strided": (lambda x: x.as_strided((2, 2), (2, 3), 1), (X,)),
+    "pads": (
+        lambda x: [F.pad(x[None], (2, 1), mode=m) for m in ("reflect", "replicate", "circular")] + [F.pad(x, (-1, 2))],
+        (X,),
+    ),
+    "einsum": (
+        lambda x: (
+            torch.einsum("ij,kj,k->i", x, x, x[:, 0]),
+            torch.einsum("...j->j...", x),
+            torch.einsum("ij,ij->", x, x),
+        ),
+        (X,),
+    ),
+    "distances": (lambda x: (torch.cdist(x, x + 1), F.pdist(x)), (X,)),
+    "repeated": (lambda x: (x.repeat_interleave(2, 1), x.repeat(2, 1), x.tile(2)), (X,)),
+    "softmax of another dtype": (lambda n: F.softmax(n, 1, dtype=torch.float32), (N,)),
+}
+
+IMAGE = torch.randn(1, 2, 5, 7, generator=torch.Generator().manual_seed(0))
+LAYERS: dict[str, Any] = {
+    "nearest": lambda x: (F.interpolate(x, scale_factor=2), F.interpolate(x, size=(3, 10))),
+    "bilinear": lambda x: (
+        F.interpolate(x, scale_factor=1.7, mode="bilinear"),
+        F.interpolate(x, size=(9, 4), mode="bilinear"),
+    ),
+    "bilinear by corners": lambda x: F.interpolate(x, size=(9, 4), mode="bilinear", align_corners=True),
+    "bicubic": lambda x: F.interpolate(x, size=(8, 9), mode="bicubic"),
+    "linear": lambda x: F.interpolate(x[0], size=11, mode="linear"),
+    "positions of pools": lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True, return_indices=True),
+    "pools of three dimensions": lambda x: (
+        F.max_pool3d(x, (1, 2, 2)),
+        F.avg_pool3d(x, (1, 2, 2)),
+        F.adaptive_avg_pool3d(x, (1, 3, 2)),
+    ),
+    "average pools": lambda x: (
+        F.avg_pool2d(x, 2, ceil_mode=True),
+        F.avg_pool2d(x, 2, divisor_override=3),
+        F.avg_pool1d(x[0], 3, 2, 1),
+    ),
+    "adaptive pools": lambda x: (F.adaptive_avg_pool2d(x, (2, 3)), F.adaptive_avg_pool1d(x[0], 4)),
+    "grid": lambda x: F.grid_sample(x, torch.linspace(-1.2, 1.2, 24).reshape(1, 3, 4, 2), align_corners=False),
+    "unfold": lambda x: F.fold(F.unfold(x, 2), (5, 7), 2),
+}
+
+
+def _in_place(x: torch.Tensor) -> torch.Tensor:
+    out = torch.zeros(2, 5)
+    out[:, 1:] = x
+    out[:, 0].fill_(3.0)
+    part = out.view(-1)
+    part.add_(1)
+    return out
+
+
+def _put(x: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    y[x > 1] = -1.0
+    return y
+
+
+class Function(nn.Module):
+    def __init__(self, function: Any):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor | None = None) -> Any:
+        return self.function(x) if y is None else self.function(x, y)
+
+
+def check(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+    expected = model(*inputs)
+    module = from_exported_program(torch.export.export(model, inputs))
+    result = evaluate(module, [x.numpy() for x in inputs])
+    expected = [expected] if isinstance(expected, torch.Tensor) else list(expected)
+    assert len(result) == len(expected)
+    for ours, theirs in zip(result, expected, strict=True):
+        assert str(np.asarray(ours).dtype) == str(theirs.detach().numpy().dtype)
+        np.testing.assert_allclose(ours, theirs.detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_functions(name):
+    function, inputs = CASES[name]
+    check(Function(function), inputs)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers(name):
+    check(Function(LAYERS[name]), (IMAGE,))
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_convolutions(dims):
+    torch.manual_seed(0)
+    plain = [nn.Conv1d, nn.Conv2d, nn.Conv3d][dims - 1](2, 4, 3, padding=1, stride=2, groups=2)
+    back = [nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d][dims - 1](4, 3, 3, stride=2, output_padding=1)
+    check(nn.Sequential(plain, back).eval(), (torch.randn(1, 2, *(4, 5, 6)[:dims]),))
+
+
+def test_shared_heads_of_attention():
+    q, kv = torch.randn(1, 4, 3, 8), torch.randn(1, 2, 3, 8)
+    check(Function(lambda a, b: F.scaled_dot_product_attention(a, b, b, enable_gqa=True)), (q, kv))
+
+
+@pytest.mark.parametrize("function", [lambda x: x[x > 0], lambda x: torch.rand(3) + x[0, :3]])
+def test_what_cannot_be_known_is_refused(function):
+    with pytest.raises((ImportModelError, torch._dynamo.exc.UserError)):
+        from_exported_program(torch.export.export(Function(function), (X,)))
+
+
+def test_writes_in_place_are_refused_where_they_stay():
+    program = torch.export.export(Function(_in_place), (X,))
+    with pytest.raises(ImportModelError, match="in place"):
+        from_exported_program(program, run_ep_decomposition=False)
+
+
+def test_plain_writes_need_no_decomposition():
+    def function(x):
+        y = x * 2
+        z = y.exp()
+        y.relu_()
+        return y.add_(z), y + 1, z
+
+    program = torch.export.export(Function(function), (X,))
+    assert any(str(n.target) == "aten.relu_.default" for n in program.graph.nodes)
+    check(Function(function), (X,))
+    from_exported_program(program, run_ep_decomposition=False)
+
+
+def test_writes_seen_through_views():
+    def function(x):
+        y = x * 2
+        turned = torch.einsum("ij->ji", y)
+        turned.relu_()
+        return y, turned.reshape(-1)
+
+    check(Function(function), (X,))
