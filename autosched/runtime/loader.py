@@ -8,6 +8,8 @@ import functools
 import hashlib
 import os
 import threading
+import weakref
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -41,9 +43,10 @@ class _Loaded:
 
 
 _lock = threading.Lock()
-# Code must stay mapped while any pointer to it may be called, so what is loaded stays until `unload_objects`.
-# Equal object code, known by its SHA-256, is loaded once.
+# Code must stay mapped while any pointer to it may be called, so what is loaded stays until its last user, who loaded
+# it, has unloaded it. Equal object code, known by its SHA-256, is loaded once.
 _loaded: dict[bytes, _Loaded] = {}
+_dropped: deque[bytes] = deque()  # keys of objects that have lost a user each
 # A child is forked while nobody loads: LLVM's own state would stay half changed in it, and the lock held.
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
@@ -102,7 +105,9 @@ def load_object_code(objects: Iterable[tuple[str, bytes]]) -> list[dict[str, int
         _loaded.update(_link({key: (check_object(code, name), code) for key, (name, code) in new.items()}))
         for key in keys:
             _loaded[key].users += 1
-        return [_loaded[key].addresses for key in keys]
+        tables = [_loaded[key].addresses for key in keys]
+        _unload_dropped()
+        return tables
 
 
 def unload_objects(kernels: Iterable[Kernel]) -> None:
@@ -110,14 +115,36 @@ def unload_objects(kernels: Iterable[Kernel]) -> None:
 
     Their functions may not be called any more. For processes that load thousands of kernels, such as a tuner's.
     """
+    _dropped.extend(hashlib.sha256(kernel.code).digest() for kernel in kernels)
     with _lock:
-        for kernel in kernels:
-            key = hashlib.sha256(kernel.code).digest()
-            found = _loaded.get(key)
-            if found is not None:
-                found.users -= 1
-                if found.users <= 0:
-                    del _loaded[key]  # the engine frees its memory with the last object that it owns
+        _unload_dropped()
+
+
+def unload_with(owner: object, kernels: Iterable[Kernel]) -> None:
+    """Unload kernels that `load_objects` loaded once `owner`, which alone calls their functions, is gone."""
+    keys = [hashlib.sha256(kernel.code).digest() for kernel in map(as_cpu, kernels) if kernel.phases]
+    weakref.finalize(owner, _drop, keys).atexit = False
+
+
+def _drop(keys: Iterable[bytes]) -> None:
+    """Unload from a finalizer, which may run anywhere, in the middle of a loading too: then the next one does it."""
+    _dropped.extend(keys)
+    if _lock.acquire(blocking=False):
+        try:
+            _unload_dropped()
+        finally:
+            _lock.release()
+
+
+def _unload_dropped() -> None:
+    """Count the users that are gone; an engine frees its memory with the last object that it owns."""
+    while _dropped:
+        key = _dropped.popleft()
+        found = _loaded.get(key)
+        if found is not None:
+            found.users -= 1
+            if found.users <= 0:
+                del _loaded[key]
 
 
 def _link(objects: Mapping[bytes, tuple[Symbols, bytes]]) -> dict[bytes, _Loaded]:

@@ -17,7 +17,7 @@ from autosched.runtime.cpu.kernel import as_cpu
 from autosched.runtime.faults import Faults
 from autosched.runtime.graph import NOP, Graph, Node
 from autosched.runtime.kernel import Kernel
-from autosched.runtime.loader import load_objects
+from autosched.runtime.loader import load_objects, unload_with
 from autosched.runtime.locks import renew_after_fork
 from autosched.runtime.memory import ALIGNMENT, empty_aligned, empty_block
 from autosched.runtime.pool import open_pool
@@ -51,7 +51,9 @@ class Program:
         self._places: dict[int, list[int]] = defaultdict(list)  # root value -> slots that hold its address
         self._buffers: dict[int, np.ndarray] = {}  # root value -> memory that `place` gave it
         self._views: dict[int, np.ndarray] = {}
-        self._fill_table(load_objects(called))
+        addresses = load_objects(called)
+        unload_with(self, called)
+        self._fill_table(addresses)
         for number, value in enumerate(graph.values):
             at = value.storage
             if at.kind == "const":

@@ -8,7 +8,7 @@ from autosched.errors import ArtifactError
 from autosched.runtime import load_objects, loader, unload_objects
 from autosched.runtime.cpu.kernel import CpuKernel, Phase
 from autosched.runtime.elf import read_symbols
-from autosched.runtime.loader import check_object, load_object_code
+from autosched.runtime.loader import check_object, load_object_code, unload_with
 from tests.runtime.kernels import add_kernel, double_kernel
 
 
@@ -97,3 +97,23 @@ def test_code_for_another_cpu_is_not_loaded():
     kernel = dataclasses.replace(double_kernel(3), features=("sse2", "imaginary"))
     with pytest.raises(ArtifactError, match="compiled for a CPU with imaginary, which this machine lacks"):
         load_objects([kernel])
+
+
+def test_code_is_unloaded_with_its_owner():
+    class Owner:
+        pass
+
+    code = _constant("owned", 6)
+    kernel = CpuKernel(name="k", phases=(Phase("owned", 1),), args=(), object_code=code)
+    before = len(loader._loaded)
+    first, second = Owner(), Owner()
+    for owner in (first, second):
+        addresses = load_objects([kernel, kernel])
+        unload_with(owner, [kernel, kernel])
+    del first, owner
+    assert _call(addresses["owned"]) == 6
+    with loader._lock:  # as in the middle of a loading: the next one does it
+        del second
+        assert len(loader._loaded) == before + 1
+    load_object_code([])
+    assert len(loader._loaded) == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import autosched
 from autosched import te
 from autosched.codegen import counters
 from autosched.errors import ArtifactError, ShapeError, UsageError
-from autosched.runtime import cpu
+from autosched.runtime import cpu, loader
 from autosched.runtime.artifact import save_source
 
 
@@ -99,3 +100,38 @@ def test_text_that_is_no_module_is_refused(text: str, target: str, tmp_path: Pat
     save_source(tmp_path / "m.asx", text, target, "module")
     with pytest.raises(ArtifactError, match="the artifact's text"):
         autosched.load(tmp_path / "m.asx")
+
+
+def mapped_code() -> int:
+    """Bytes of executable memory that no file stands behind."""
+    total = 0
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        place, rights, _, _, inode, *_ = line.split()
+        if "x" in rights and inode == "0":
+            start, end = (int(x, 16) for x in place.split("-"))
+            total += end - start
+    return total
+
+
+def test_machine_code_of_sizes_that_are_dropped_is_unmapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOSCHED_SYMBOLIC_SIZES", "2")
+    n = te.var("n")
+    a = te.placeholder((n,), name="A")
+    module = autosched.build(te.create_prim_func([a, te.compute(a.shape, lambda i: a[i] * 3, name="B")]), "llvm")
+
+    def call(size: int) -> None:
+        out = np.zeros(size, np.float32)
+        module(np.ones(size, np.float32), out)
+        assert (out == 3).all()
+
+    def used(first: int) -> tuple[int, int]:
+        for size in range(first, first + 6):
+            call(size)
+        gc.collect()
+        return len(loader._loaded), mapped_code()
+
+    (kernels, _), (later, code) = used(10), used(20)
+    assert later <= kernels
+    last, most = used(30)
+    assert last <= kernels and most <= code
+    call(10)
