@@ -74,6 +74,7 @@ def elementwise(shape: tuple[int, ...], vector: int = 4, dtype: str = "float32")
 def tensor_core_product(
     m: int, n: int, k: int, dtype: str = "float16", tile: tuple[int, int, int] = (64, 64, 32),
     warps: tuple[int, int] = (2, 2), step: int = 16, transposed: bool = False, pad: int = 8, stages: int = 0,
+    swizzle: bool = False,
 ) -> Schedule:  # fmt: skip
     """D = A @ B + bias by tensor cores: a tile for each block, through shared memory, a part of it for each warp."""
     (rows, columns, depth), (wm, wn) = tile, warps
@@ -105,7 +106,10 @@ def tensor_core_product(
         s.compute_at(fragment, middle, preserve_unit_loops=True)
         copy = s.cache_read(fragment, 0, "shared")
         s.compute_at(copy, outer, preserve_unit_loops=True)
-        s.storage_align(copy, 0, 0, 16 // ITEM[dtype] * 2, pad)
+        if swizzle:
+            s.storage_swizzle(copy, 0)
+        elif pad:
+            s.storage_align(copy, 0, 0, 16 // ITEM[dtype] * 2, pad)
         fused = s.fuse(*s.get_loops(copy)[-2:])
         vector = 16 // ITEM[dtype]
         _, z, y, x, v = s.split(fused, [None, wm, wn, 32, vector])

@@ -14,6 +14,7 @@ What a schedule may use (what templates are written with):
   themselves; `decompose_reduction` is not needed (start values are placed before the reduction).
 - `vectorize`: at most 128 bits at once; an access is one instruction where its address is proven to be aligned, else
   several (arguments are at multiples of 16 bytes). Conditions that split a vector run its lanes one by one.
+- `storage_swizzle` of a shared buffer whose rows are a power of two of 16 bytes: no eight rows meet in one bank.
 - `storage_align`, `unroll`, `compute_at`, `reverse_compute_at`, `rfactor` as on a CPU. Sizes that a tile does not
   divide are guarded; guards that would only spare unused registers are dropped.
 - scope "wgmma.accumulator" with the annotation "warp_specialized_stages" of a loop, on sm_90a: products of warpgroups,
@@ -49,6 +50,7 @@ from autosched.codegen.lower.partition import partition_loops
 from autosched.codegen.lower.register_tiles import IN_REGISTERS, drop_register_guards, unroll_register_loops
 from autosched.codegen.lower.shared_memory import SCOPES, buffer_size, is_shared, plan_shared
 from autosched.codegen.lower.software_pipeline import pipeline_loops
+from autosched.codegen.lower.swizzle import buffers_to_swizzle, swizzle, swizzled
 from autosched.codegen.lower.tidy import tidy
 from autosched.codegen.lower.vthreads import lower_vthreads
 from autosched.codegen.lower.warpgroups import lower_warpgroups
@@ -58,6 +60,7 @@ from autosched.ir.node import walk
 from autosched.tir.buffer import Buffer, BufferData, BufferLoad
 from autosched.tir.expr import PrimExpr, Var, const_int
 from autosched.tir.function import PrimFunc
+from autosched.tir.functor import replace_buffers
 from autosched.tir.stmt import BlockRealize, BufferStore, SeqStmt, Stmt
 
 MOST_REGISTER_BYTES = 1024  # of one buffer: a thread has 255 registers of 4 bytes
@@ -88,6 +91,9 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
     for change in (narrow_indices, widen_sums, lower_bfloat16):
         body, new = change(body, became.values())
         became = {old: new.get(b, b) for old, b in became.items()}
+    marked = {became[b]: swizzled(became[b]) for b in buffers_to_swizzle(func.body)}
+    body = replace_buffers(body, marked)
+    became = {old: marked.get(b, b) for old, b in became.items()}
     buffers = tuple(became[b] for b in buffers)
     alignments = {became.get(b, b): found for b, found in alignments.items()}
     launches = split_launches(body, frozenset(became.get(b, b) for b in outside))
@@ -119,6 +125,8 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
         if instructions:
             whole = lower_warpgroups(whole, launch, [became[b] for b in func.buffers])
             whole = lower_fragments(whole, launch)
+        if marked:
+            whole = swizzle(whole, launch.analyzer(), {b.dtype: _item_bytes(b.dtype) for b in _used(whole)})
         whole = partition_loops(whole, launch.analyzer(), launch.thread_vars)
         whole = unroll_register_loops(whole)
         _check_scratch(whole, sharing.left, launch)

@@ -17,15 +17,15 @@ from autosched.templates.base import Anchor, Applied
 from autosched.templates.chain import chain_around, schedule_epilogue
 from autosched.templates.classify import find_contraction, reduced, spatial
 from autosched.templates.cuda.threads import (
-    BLOCK_X,
-    BLOCK_Y,
     BLOCK_Z,
     MOST_GRID_YZ,
     THREAD_X,
     THREAD_Y,
     THREAD_Z,
     VECTOR_BYTES,
+    bind_tiles,
     fused,
+    group_of_tiles,
     read_index,
 )
 from autosched.templates.product import Operands, find_operands
@@ -90,11 +90,12 @@ class TensorMatmul:
             warps_n //= 2
         step = next(s for s in (64, 32, 16) if k % s == 0 and s % anchor.sizes["instruction"] == 0)
         stages = min(4, max(2, k // step))
-        tile_bytes = (rows + columns) * (step + VECTOR_BYTES) * anchor.sizes["bytes"]
+        tile_bytes = (rows + columns) * step * anchor.sizes["bytes"]
         while stages > 2 and stages * tile_bytes > target.gpu.max_shared_memory_per_block // 2:
             stages -= 1
         knobs = {"rows": rows, "columns": columns, "warps_m": warps_m, "warps_n": warps_n}
-        return Config(self.name, {**knobs, "step": step, "stages": stages})
+        group = group_of_tiles(-(-m // rows))
+        return Config(self.name, {**knobs, "step": step, "stages": stages, "swizzle": 1, "group": group})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         anchor = self.match(func, target)
@@ -115,8 +116,9 @@ def _schedule(sch: Schedule, anchor: Anchor, operands: Operands, out: str, confi
     sch.reorder(*batch, m_tile, n_tile, m_warp, n_warp, m_in, n_in)
     if batch:
         sch.bind(fused(sch, batch, out), BLOCK_Z)
-    for loop, axis in ((m_tile, BLOCK_Y), (n_tile, BLOCK_X), (m_warp, THREAD_Z), (n_warp, THREAD_Y)):
-        sch.bind(loop, axis)
+    bind_tiles(sch, m_tile, n_tile, config["group"])
+    sch.bind(m_warp, THREAD_Z)
+    sch.bind(n_warp, THREAD_Y)
     sch.compute_at(block, n_warp, True)
     *_, m_in, n_in, k = sch.get_loops(block)
     instruction = anchor.sizes["instruction"]
@@ -128,8 +130,10 @@ def _schedule(sch: Schedule, anchor: Anchor, operands: Operands, out: str, confi
         sch.compute_at(fragment, k_step, True)
         copy = sch.cache_read(fragment, 0, "shared")
         sch.compute_at(copy, k_tile, True)
-        # rows an odd number of 16 bytes apart: eight of them lie in different banks
-        sch.storage_align(copy, 0, operand.buffer.ndim - 2, 2 * vector, vector)
+        if config["swizzle"]:
+            sch.storage_swizzle(copy, 0)
+        else:  # rows an odd number of 16 bytes apart: eight of them lie in different banks
+            sch.storage_align(copy, 0, operand.buffer.ndim - 2, 2 * vector, vector)
         flat = sch.fuse(*sch.get_loops(copy)[-2:])
         _, z, y, x, lanes = sch.split(flat, [None, *warps, 32, vector])
         for loop, axis in ((z, THREAD_Z), (y, THREAD_Y), (x, THREAD_X)):

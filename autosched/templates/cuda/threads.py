@@ -48,6 +48,25 @@ def fused(sch: Schedule, loops: Sequence[LoopRV], block: str) -> LoopRV:
     return sch.fuse(*loops) if len(loops) > 1 else loops[0]
 
 
+def bind_tiles(sch: Schedule, m_tile: LoopRV, n_tile: LoopRV, group: int) -> None:
+    """Give neighbouring tiles of rows and columns to blocks that run at one time, so that they share what they read.
+
+    Blocks go through `group` tiles of rows, then through the next tile of columns; groups come one after the other.
+    """
+    if group == 1:
+        sch.bind(m_tile, BLOCK_Y)
+        sch.bind(n_tile, BLOCK_X)
+        return
+    far, near = sch.split(m_tile, [None, group])
+    sch.reorder(far, n_tile, near)
+    sch.bind(sch.fuse(far, n_tile, near), BLOCK_X)
+
+
+def group_of_tiles(count: int) -> int:
+    """How many tiles of rows neighbouring blocks take: 8 at most, and a part of all."""
+    return next(group for group in (8, 4, 2, 1) if count % group == 0)
+
+
 def bind_flat(sch: Schedule, loop: LoopRV, threads: int, vector: int = 1) -> LoopRV:
     """One loop over blocks of `threads` threads, each taking `vector` iterations in a row; the thread's loop."""
     if vector > 1:

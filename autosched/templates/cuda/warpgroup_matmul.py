@@ -15,7 +15,15 @@ from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.chain import chain_around, schedule_epilogue
 from autosched.templates.classify import find_contraction, reduced, spatial
-from autosched.templates.cuda.threads import BLOCK_X, BLOCK_Y, BLOCK_Z, MOST_GRID_YZ, THREAD_Y, fused, read_index
+from autosched.templates.cuda.threads import (
+    BLOCK_Z,
+    MOST_GRID_YZ,
+    THREAD_Y,
+    bind_tiles,
+    fused,
+    group_of_tiles,
+    read_index,
+)
 from autosched.templates.product import Operands, find_operands
 from autosched.tir import PrimFunc, as_int
 from autosched.tir.dtypes import item_bytes
@@ -80,7 +88,9 @@ class WarpgroupMatmul:
         tile_bytes = (rows + columns) * ROW_BYTES
         room = target.gpu.max_shared_memory_per_block - 1024
         stages = min(8, room // tile_bytes, max(2, -(-k * anchor.sizes["bytes"] // ROW_BYTES)))
-        return Config(self.name, {"rows": rows, "columns": columns, "groups": groups, "lines": 1, "stages": stages})
+        group = group_of_tiles(-(-m // rows))
+        knobs = {"rows": rows, "columns": columns, "groups": groups, "lines": 1, "stages": stages, "group": group}
+        return Config(self.name, knobs)
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         anchor = self.match(func, target)
@@ -96,14 +106,14 @@ class WarpgroupMatmul:
 def _schedule(sch: Schedule, anchor: Anchor, operands: Operands, out: str, config: Config) -> None:
     block = anchor.block
     *batch, m, n = sch.get_loops(out)
-    m_tile, group, m_in = sch.split(m, [None, config["groups"], config["rows"] // config["groups"]])
+    m_tile, warpgroup, m_in = sch.split(m, [None, config["groups"], config["rows"] // config["groups"]])
     n_tile, n_in = sch.split(n, [None, config["columns"]])
-    sch.reorder(*batch, m_tile, n_tile, group, m_in, n_in)
+    sch.reorder(*batch, m_tile, n_tile, warpgroup, m_in, n_in)
     if batch:
         sch.bind(fused(sch, batch, out), BLOCK_Z)
-    for loop, axis in ((m_tile, BLOCK_Y), (n_tile, BLOCK_X), (group, THREAD_Y)):
-        sch.bind(loop, axis)
-    sch.compute_at(block, group, True)
+    bind_tiles(sch, m_tile, n_tile, config["group"])
+    sch.bind(warpgroup, THREAD_Y)
+    sch.compute_at(block, warpgroup, True)
     *_, m_in, n_in, k = sch.get_loops(block)
     k_tile, k_in = sch.split(k, [None, config["lines"] * ROW_BYTES // anchor.sizes["bytes"]])
     sch.reorder(k_tile, m_in, n_in, k_in)

@@ -301,6 +301,17 @@ class Schedule(ScheduleSpecial):
         note = [position, axis % target.ndim, factor, offset]
         self.annotate(block, "buffer_dim_align", [*map(list, noted), note])
 
+    def storage_swizzle(self, block: BlockRV | str, buffer_index: int | str | Buffer) -> None:
+        """Ask for the 16-byte pieces of a shared buffer's rows to be permuted, so that columns lie in different banks.
+
+        The buffer is one that the block writes; its rows are a power of two of such pieces. Recorded as an annotation.
+        """
+        block = self._rv_of(block)
+        fn, name = self._block(block)
+        position = cache.position_of(self._tree(fn), name, buffer_index, written=True, action="storage_swizzle")
+        noted = self._tree(fn).block(name).annotations.get("buffer_swizzle", ())
+        self.annotate(block, "buffer_swizzle", [*map(int, noted), position])
+
     # --- reductions -----------------------------------------------------------------------------------------------
 
     def decompose_reduction(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:

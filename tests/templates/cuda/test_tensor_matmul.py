@@ -5,6 +5,7 @@ import pytest
 
 from autosched import te, topi
 from autosched.codegen import compile_func
+from autosched.space import Config
 from autosched.target import Target
 from autosched.te import create_prim_func
 from autosched.templates import apply_config, default_config, space_for
@@ -45,6 +46,21 @@ def test_float16(sizes):
     configs = [default_config(func, TARGET), *space_for(func, TARGET).sample(1, 2)]
     for config, order in zip([c for c in configs if c.template == "tensor_matmul"], ("late", "ahead"), strict=False):
         np.testing.assert_allclose(run(func, config, [a, b], order), expected, rtol=2e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize("swizzle", [0, 1])
+def test_groups_of_tiles_and_both_ways_around_conflicts(swizzle):
+    """Blocks go through four tiles of rows, of which there are three, before the next tile of columns."""
+    func, trace = product(70, 64, 104), emulate.Trace()
+    a, b = (np.random.default_rng(0).integers(-8, 8, x.const_shape()).astype("e") for x in func.buffers[:2])
+    knobs = {"rows": 32, "columns": 32, "warps_m": 2, "warps_n": 1, "step": 32, "stages": 2}
+    config = Config("tensor_matmul", {**knobs, "swizzle": swizzle, "group": 4})
+    kernel = compile_func(apply_config(func, config, TARGET).func, TARGET, use_cache=False).kernel
+    assert kernel.launches[0].grid == (16, 1, 1)
+    out = np.zeros((70, 104), "e")
+    emulate.run_kernel(kernel, [a, b, out], traces=[trace])
+    np.testing.assert_array_equal(out, np.maximum(a.astype("d") @ b, 0))
+    assert all(x.transactions == x.ideal for x in trace.accesses() if x.space == "shared")
 
 
 def test_int8():
