@@ -10,9 +10,8 @@ import click
 
 from autosched.cli.bench_own import bench_functions, functions_of
 from autosched.cli.common import Common, make_command
-from autosched.cli.export import export
 from autosched.cli.model import Shapes, check_model, is_built
-from autosched.cli.output import Column, Table, count, factor, milliseconds, say, show, size
+from autosched.cli.output import Column, Table, count, export, factor, milliseconds, say, show, size
 from autosched.cli.paths import check_output
 from autosched.cli.profile import show_profiles
 from autosched.cli.values import DURATION, PERCENTILES, SHAPES, SHARE, SWEEP, Count

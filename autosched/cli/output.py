@@ -8,10 +8,12 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, Any
 
 import click
 
+from autosched.errors import UsageError
 from autosched.printable import printable
 
 Row = Mapping[str, Any]
@@ -162,3 +164,16 @@ def clock(seconds: float) -> str:
     whole = max(0, round(seconds))
     hours, minutes = divmod(whole // 60, 60)
     return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
+
+
+def export(table: Table, files: Mapping[str, Path], document: Mapping[str, Any]) -> None:
+    """Write a table to files by their form ("csv", "markdown"); "json" gets the whole document. Raises UsageError."""
+    for form, path in files.items():
+        try:
+            with open(path, "w", encoding="utf-8") as out:
+                if form == "json":
+                    json.dump(document, out, indent=2, default=str)
+                else:
+                    show(table, form, out)
+        except OSError as error:
+            raise UsageError(f"cannot write {path}: {error.strerror or error}") from None

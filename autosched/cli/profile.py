@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from autosched.cli.common import Common
-from autosched.cli.export import export
 from autosched.cli.model import Shapes, open_whole
-from autosched.cli.output import Column, Table, milliseconds, percent, print_json, say, show
+from autosched.cli.output import Column, Table, export, milliseconds, percent, print_json, say, show
 from autosched.cli.waiting import Waiting
 from autosched.errors import UsageError
 

@@ -12,6 +12,9 @@ from autosched.errors import TargetError
 from autosched.runtime.kernel import Kernel
 from autosched.target import Target
 from autosched.tir.function import PrimFunc
+from autosched.version import __version__
+
+GENERATOR = f"{__version__}+4"  # the number after + grows whenever equal input gives other code
 
 
 class CodegenBackend(Protocol):

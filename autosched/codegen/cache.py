@@ -10,9 +10,8 @@ import re
 import zlib
 from pathlib import Path
 
-from autosched.codegen.backends import codegen_backend
+from autosched.codegen.backends import GENERATOR, codegen_backend
 from autosched.codegen.compiled import CompiledKernel
-from autosched.codegen.generator import GENERATOR
 from autosched.errors import AutoschedError
 from autosched.ir.structural import structural_key
 from autosched.runtime.cache import kernel_cache

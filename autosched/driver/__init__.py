@@ -10,4 +10,4 @@ from autosched.driver.build.choose import BuildReport
 from autosched.driver.tune.task_list import list_tasks
 from autosched.driver.tasks import extract_tasks
 from autosched.driver.tune.entry import TuneOptions, TuneReport, tune
-from autosched.driver.tune.first import tune_first
+from autosched.driver.tune.entry import tune_first

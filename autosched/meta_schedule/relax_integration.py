@@ -14,7 +14,7 @@ from autosched.ir import IRModule
 from autosched.ir.transform import Pass, PassContext, graph_pass
 from autosched.meta_schedule.context import TuneContext
 from autosched.meta_schedule.database import Database, JSONDatabase
-from autosched.meta_schedule.refused import refuse_measuring
+from autosched.meta_schedule.options import refuse_measuring
 from autosched.meta_schedule.tasks import ExtractedTask, open_database, tune_tasks
 from autosched.meta_schedule.workload import form_of, module_of
 from autosched.relax.expr import Call, Function

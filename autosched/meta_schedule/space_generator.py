@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autosched.errors import InvalidTypeError, InvalidValueError, refuse
-from autosched.meta_schedule.refused import refuse_rules
+from autosched.meta_schedule.options import refuse_rules
 from autosched.meta_schedule.workload import module_of
 from autosched.space import Config
 from autosched.target import Target

@@ -15,8 +15,7 @@ from autosched.driver.settings import resolve_target
 from autosched.errors import InvalidTypeError, InvalidValueError, TVMError, UsageError, refuse
 from autosched.ir import IRModule
 from autosched.meta_schedule.database import FAILED_S, Database, JSONDatabase, TuningRecord
-from autosched.meta_schedule.options import RPCRunner, strategy_for
-from autosched.meta_schedule.refused import refuse_measuring
+from autosched.meta_schedule.options import RPCRunner, refuse_measuring, strategy_for
 from autosched.meta_schedule.space_generator import ScheduleFn, annotated, create
 from autosched.meta_schedule.workload import module_of
 from autosched.records import open_store

@@ -7,7 +7,7 @@ from typing import Any
 from autosched.errors import InvalidTypeError, UsageError, refuse
 from autosched.ir import IRModule
 from autosched.meta_schedule.database import Database
-from autosched.meta_schedule.refused import refuse_measuring
+from autosched.meta_schedule.options import refuse_measuring
 from autosched.meta_schedule.tasks import ExtractedTask, tune_tasks
 from autosched.meta_schedule.workload import module_of
 from autosched.target import Target

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import ArtifactError
-from autosched.runtime.counts import LARGEST, check_count
 from autosched.runtime.graph import Graph, check_graph
-from autosched.runtime.kernel import Kernel, kernel_class
+from autosched.runtime.kernel import LARGEST, Kernel, check_count, kernel_class
 
 KINDS = ("graph", "module", "source")
 _MOST_THREADS = 4096

@@ -19,10 +19,9 @@ import numpy as np
 from autosched.errors import ArtifactError, InvalidTypeError, NameNotFoundError, ShapeError, TVMError
 from autosched.runtime.array import NDArray, array, as_numpy, empty
 from autosched.runtime.artifact_check import check_read_graph, check_tensor, machine_bytes
-from autosched.runtime.counts import check_count
 from autosched.runtime.executable import Executable
 from autosched.runtime.graph import Graph
-from autosched.runtime.kernel import Kernel
+from autosched.runtime.kernel import Kernel, check_count
 from autosched.runtime.module import Module
 from autosched.runtime.params import load_param_dict, save_param_dict
 from autosched.runtime.registry import get_global_func

@@ -1,5 +1,6 @@
 """The kernel cache and compiling many kernels."""
 
+import gc
 import subprocess
 import sys
 
@@ -8,7 +9,7 @@ import pytest
 
 from autosched import te
 from autosched.codegen import compile_func, compile_funcs, counters
-from autosched.codegen.compile import Request
+from autosched.codegen.compile import PATIENT, Request, patient_collector
 from autosched.env import child_environment
 from autosched.errors import CodegenError, TargetError
 from autosched.runtime.cache import kernel_cache
@@ -151,3 +152,49 @@ def test_a_helper_that_nobody_takes_is_ended():
     pool.close_spares()
     assert helper._process.returncode is not None
     assert pool.take_spare() is None
+
+
+@pytest.fixture(autouse=True)
+def usual():
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+
+
+def test_it_waits_longer_inside_and_as_before_afterwards():
+    before = gc.get_threshold()
+    with patient_collector():
+        assert gc.get_threshold() == PATIENT
+        with patient_collector():
+            assert gc.get_threshold() == PATIENT
+        assert gc.get_threshold() == PATIENT
+    assert gc.get_threshold() == before
+
+
+def test_it_is_put_back_after_an_error():
+    before = gc.get_threshold()
+    with pytest.raises(ZeroDivisionError), patient_collector():
+        1 / 0  # noqa: B018
+    assert gc.get_threshold() == before
+
+
+@pytest.mark.parametrize("chosen", [(0, 10, 10), (10**9, 10, 10)])
+def test_a_collector_that_is_off_or_more_patient_stays_so(chosen):
+    gc.set_threshold(*chosen)
+    with patient_collector():
+        assert gc.get_threshold() == chosen
+    assert gc.get_threshold() == chosen
+
+
+def test_compiling_lets_it_wait(monkeypatch):
+    from autosched.codegen import compile_func
+    from autosched.codegen.cpu import build
+    from tests.codegen.test_compile import scale
+
+    found = []
+    compile_uncached = build.compile_uncached
+    monkeypatch.setattr(
+        build, "compile_uncached", lambda *args: (found.append(gc.get_threshold()), compile_uncached(*args))[1]
+    )
+    compile_func(scale(9.0), "cpu", name="scale", use_cache=False)
+    assert found == [PATIENT]

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from autosched.codegen import compile_func, lower_func
-from autosched.codegen.cpu.isa import Isa
+from autosched.codegen.cpu.types import Isa
 from autosched.tir.interpret import interpret
 from tests.codegen.programs import run
 from tests.codegen.random_programs import PROGRAMS, random_schedule

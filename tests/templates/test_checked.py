@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from autosched.codegen import compile_func
-from autosched.codegen.cpu.isa import Isa
 from autosched.codegen.cpu.order import order_unrolled
+from autosched.codegen.cpu.types import Isa
 from autosched.codegen.lower import lower_func, split_phases
 from autosched.codegen.lower.prove import unproved
 from autosched.codegen.native import native_object

@@ -2,7 +2,7 @@
 
 from autosched.autotvm.task import dispatcher as dispatcher
 from autosched.autotvm.task import space as space
-from autosched.autotvm.task.args import args_to_workload, deserialize_args, serialize_args
+from autosched.autotvm.task.task import args_to_workload, deserialize_args, serialize_args
 from autosched.autotvm.task.dispatcher import (
     ApplyConfig, ApplyFixedConfig, ApplyGraphBest, ApplyHistoryBest, DispatchContext, EmptyContext, FallbackContext,
     clear_fallback_cache,

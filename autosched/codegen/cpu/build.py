@@ -7,12 +7,12 @@ import math
 import re
 from typing import Any
 
+from autosched.codegen.backends import GENERATOR
 from autosched.codegen.cpu.checks import Checks
 from autosched.codegen.cpu.compiled import CompiledCpuKernel
-from autosched.codegen.cpu.isa import Isa
 from autosched.codegen.cpu.order import order_unrolled
 from autosched.codegen.cpu.source import Scratch, Writer, align_bytes
-from autosched.codegen.generator import GENERATOR
+from autosched.codegen.cpu.types import Isa
 from autosched.codegen.lower import lower_func, split_phases
 from autosched.codegen.lower.flops import count_flops
 from autosched.errors import CodegenError

@@ -7,8 +7,7 @@ from typing import Any
 from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
-from autosched.codegen.cpu.isa import Isa
-from autosched.codegen.cpu.types import I1, I32, I64, call_intrinsic, constant, element_of, lanes_of, splat, suffix
+from autosched.codegen.cpu.types import I1, I32, I64, Isa, call_intrinsic, constant, element_of, lanes_of, splat, suffix
 from autosched.errors import CodegenError
 from autosched.ir.node import walk
 from autosched.tir import expr as E

@@ -8,8 +8,8 @@ from typing import Any
 from numba import types
 from numba.extending import intrinsic
 
-from autosched.codegen.cpu.isa import Isa
 from autosched.codegen.cpu.tile import Tile, define_tile
+from autosched.codegen.cpu.types import Isa
 
 
 @intrinsic

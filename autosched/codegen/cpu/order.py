@@ -12,7 +12,7 @@ import itertools
 import math
 from dataclasses import dataclass
 
-from autosched.codegen.cpu.isa import Isa
+from autosched.codegen.cpu.types import Isa
 from autosched.ir.node import map_children, walk
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.expr import PrimExpr, Var, const_int

@@ -13,11 +13,10 @@ from autosched.codegen.cpu.checks import hoist_checks
 from autosched.codegen.cpu.cut import work
 from autosched.codegen.cpu.emitter import Guards
 from autosched.codegen.cpu.horizontal import emit_lane_reduction, lane_reduction
-from autosched.codegen.cpu.isa import Isa
 from autosched.codegen.cpu.math import FUNCTIONS
 from autosched.codegen.cpu.prefetch import emit_prefetches
 from autosched.codegen.cpu.transpose import emit_squares, square_lanes
-from autosched.codegen.cpu.types import BYTES, I64, VOID, item_bytes, lanes_of, splat
+from autosched.codegen.cpu.types import BYTES, I64, VOID, Isa, item_bytes, lanes_of, splat
 from autosched.codegen.cpu.values import ValueEmitter
 from autosched.codegen.lower.loops import enter
 from autosched.errors import CodegenError

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
 
 from autosched.errors import CodegenError
+from autosched.target import Target
 
 I1, I8, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
 BYTES = I8.as_pointer()
@@ -96,3 +98,20 @@ def splat(builder: Any, value: Any, lanes: int) -> Any:
     return builder.shuffle_vector(
         one, ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(I32, lanes), [I32(0)] * lanes)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Isa:
+    """Vector width in bits, and whether a * b + c is one instruction."""
+
+    vector_bits: int
+    has_fma: bool
+    num_registers: int
+
+    @staticmethod
+    def of(target: Target) -> Isa:
+        return Isa(target.vector_bits, target.has_fma, target.num_registers)
+
+    def lanes(self, dtype: str) -> int:
+        """Values of a dtype in one vector register."""
+        return max(1, self.vector_bits // (8 * item_bytes(dtype)))

@@ -8,12 +8,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from autosched.codegen.backends import GENERATOR
 from autosched.codegen.cpu.build import arg_specs, source_header
 from autosched.codegen.cpu.source import Scratch, align_bytes, buffer_bytes
 from autosched.codegen.cuda.assembler import Assembled, assemble
 from autosched.codegen.cuda.compiled import CompiledCudaKernel
 from autosched.codegen.cuda.source import LaunchWriter
-from autosched.codegen.generator import GENERATOR
 from autosched.codegen.lower.device import LoweredDevice, lower_device
 from autosched.codegen.lower.flops import count_flops
 from autosched.codegen.lower.launches import LoweredLaunch

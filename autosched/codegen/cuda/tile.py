@@ -17,7 +17,6 @@ from llvmlite import ir
 from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.emitter import Place
 from autosched.codegen.cpu.index import Index, strides_of
-from autosched.codegen.cpu.isa import Isa
 from autosched.codegen.cpu.tile import Tile, TileEmitter
 from autosched.codegen.cpu.types import (
     BYTES,
@@ -25,6 +24,7 @@ from autosched.codegen.cpu.types import (
     I32,
     I64,
     VOID,
+    Isa,
     call_intrinsic,
     constant,
     is_signed,

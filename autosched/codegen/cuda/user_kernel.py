@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autosched.codegen.backends import GENERATOR
 from autosched.codegen.cuda.assembler import assemble
 from autosched.codegen.cuda.compiled import LINKED_MODULE
-from autosched.codegen.generator import GENERATOR
 from autosched.errors import CodegenError
 from autosched.runtime.cuda.kernel import CudaKernel, Launch, LaunchResources, Resources
 from autosched.runtime.kernel import pack_text

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 import numpy as np
-from autosched.codegen.collector import patient_collector
+from autosched.codegen.compile import patient_collector
 from autosched.codegen.native import native_for, order_native_object
 from autosched.codegen.pool import close_spares
 from autosched.templates.accuracy import with_accuracy

@@ -26,7 +26,7 @@ from autosched.frontend.nn.layers import (
     RMSNorm,
     SiLU,
 )
-from autosched.frontend.nn.sequential import Sequential
+from autosched.frontend.nn.core import Sequential
 
 __all__ = [
     "GELU", "Conv1D", "Conv2D", "Conv3D", "ConvTranspose1D", "Embedding", "GroupNorm", "Identity", "LayerNorm",

@@ -393,3 +393,10 @@ def unwrap(value: Any) -> Any:
 
 
 Method = Callable[..., Any]
+
+
+class Sequential(ModuleList):
+    """The result of each is the argument of the next."""
+
+    def __init__(self, *modules: Module):
+        super().__init__(modules)

@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from autosched.errors import ArtifactError
-from autosched.runtime.counts import check_count
-from autosched.runtime.kernel import Kernel, shared_fields
+from autosched.runtime.kernel import Kernel, check_count, shared_fields
 from autosched.target import Target
 
 

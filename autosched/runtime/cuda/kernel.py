@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from autosched.errors import ArtifactError, DeviceError
-from autosched.runtime.counts import check_count
-from autosched.runtime.kernel import Kernel, shared_fields, unpack_text
+from autosched.runtime.kernel import Kernel, check_count, shared_fields, unpack_text
 from autosched.target import Target
 
 Extents = tuple[int, int, int]  # in x, y and z

@@ -26,6 +26,6 @@ from autosched.tuner.cost_model.loop_features import loop_features as loop_featu
 from autosched.tuner.cost_model.target import Clipping as Clipping
 from autosched.tuner.cost_model.target import clip_log_times as clip_log_times
 from autosched.tuner.cost_model.target import expected_improvement as expected_improvement
-from autosched.tuner.cost_model.threads import one_thread as one_thread
+from autosched.tuner.cost_model.target import one_thread as one_thread
 from autosched.tuner.cost_model.trees import BoostedTrees as BoostedTrees
 from autosched.tuner.cost_model.trees import BoostOptions as BoostOptions

@@ -1,6 +1,6 @@
-from autosched.codegen.cpu.isa import Isa
 from autosched.codegen.cpu.order import order_unrolled
 from autosched.codegen.cpu.text import loop_lines
+from autosched.codegen.cpu.types import Isa
 from autosched.tir import BufferStore
 from tests.codegen.programs import buffer, loop
 

@@ -1,9 +1,11 @@
 import numpy as np
 
-from autosched.space import ConfigSpace
+from autosched.space import ConfigSpace, choice
 from autosched.testing.search import SearchSuite, measure_with_failures, run
 from autosched.testing.tasks import bowl_space
-from autosched.tuner.search.gaussian_process import GaussianProcessSearch
+from autosched.tuner.search.base import History
+from autosched.tuner.search.gaussian_process import SHARE, STALLED, GaussianProcessSearch, Variation
+from autosched.tuner.search.pool import Pool
 from autosched.tuner.search.random import RandomSearch
 
 
@@ -25,3 +27,46 @@ def test_avoids_what_failed() -> None:
     trials = run(GaussianProcessSearch(bowl_space((8, 8, 8), ""), seed=0), 80, measure=measure_with_failures)
     failed = [not trial.is_ok for trial in trials]
     assert any(failed[:8]) and np.mean(failed[8:]) < 0.15 and np.mean(failed[40:]) < 0.1
+
+
+SPACE = ConfigSpace("s", [choice("a", range(1, 9)), choice("b", range(1, 9)), choice("c", range(1, 9))])
+
+
+def stalled(n: int) -> tuple[Variation, History, Pool]:
+    """The best is all zeros, and `n` trials that are no better follow; of `a` only 3 was tried, of `b` only 5."""
+    pool = Pool(SPACE, np.random.default_rng(0), listed=0)
+    history = History(pool)
+    rows = np.array([[0, 0, 0], *([[3, 5, i % 8] for i in range(n)])], dtype=np.int32)
+    history.add(rows, [0.0] + [1.0] * n)
+    pool.take(rows)
+    return Variation(pool, history), history, pool
+
+
+def test_a_search_that_gets_on_is_left_alone() -> None:
+    variation, history, _ = stalled(STALLED - 1)
+    assert not len(variation.rows(8))
+    history.add(np.array([[1, 1, 1]], dtype=np.int32), [-1.0])
+    assert not len(variation.rows(8)) and variation.rows(8).shape == (0, 3)
+    pool = Pool(SPACE, np.random.default_rng(0), listed=0)
+    assert not len(Variation(pool, History(pool)).rows(8))  # nothing was measured
+
+
+def test_a_stalled_one_goes_round_the_best_where_least_was_tried() -> None:
+    variation, history, pool = stalled(STALLED)
+    seen: set[bytes] = set()
+    for _ in range(6):
+        rows = variation.rows(8)
+        assert len(rows) == 8 * SHARE
+        for row in rows:
+            (changed,) = np.flatnonzero(row)
+            assert (history.rows[:, changed] == row[changed]).sum() == 0 and changed != 2
+            assert row.tobytes() not in seen
+            seen.add(row.tobytes())
+        history.add(rows, [1.0] * len(rows))
+        pool.take(rows)
+    assert len(seen) == 12  # six other values of a, six of b
+
+
+def test_one_at_a_time_it_has_its_share_of_the_turns() -> None:
+    variation, *_ = stalled(STALLED)
+    assert sum(len(variation.rows(1)) for _ in range(40)) == 40 * SHARE

@@ -1,4 +1,4 @@
-from autosched.codegen.cpu.report import read_assembly
+from autosched.codegen.cpu.compiled import read_assembly
 
 LOOP = """
 kernel:
