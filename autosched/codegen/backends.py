@@ -21,9 +21,11 @@ class CodegenBackend(Protocol):
     """What `autosched.codegen.<name>` has.
 
     SOURCES  the back ends whose sub-packages of `autosched.codegen` this one is made of, itself among them
+    CHECKS   whether kernels can see that accesses stay inside of their buffers: `build(checks=True)`
     """
 
     SOURCES: tuple[str, ...]
+    CHECKS: bool
 
     def compile_uncached(self, func: PrimFunc, target: Target, name: str, trace: str, config: str) -> CompiledKernel:
         """Compile a scheduled function. Raises CodegenError for what no code exists for."""

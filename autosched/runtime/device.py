@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -67,12 +68,12 @@ class Device:
         """
         if self.device_type == CUDA and self.exist:
             from autosched.runtime.cuda.devices import driver_of
+            from autosched.runtime.cuda.pending import check_runs
 
             driver = driver_of(self.device_id)
-            if stream is None:
-                return driver.synchronize()
-            with driver.on_stream(stream):
+            with contextlib.nullcontext() if stream is None else driver.on_stream(stream):
                 driver.synchronize()
+            check_runs(self.device_id)
 
     def on_stream(self, stream: object) -> AbstractContextManager[None]:
         """Give this device its work on a caller's stream meanwhile.

@@ -7,9 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from autosched.errors import IndexOutOfRangeError
+from autosched.runtime.graph import Node
 from autosched.runtime.kernel import Check, Kernel
 
 WORDS = 2  # of each check: whether it failed, and the number that was out of range
+
+
+def node_place(node: Node) -> str:
+    """A node as messages name it."""
+    names = node.origin.split(", ") if node.origin else [node.name]
+    return f"node{'s' if len(names) > 1 else ''} {', '.join(repr(name) for name in names)}"
 
 
 class Faults:
@@ -26,9 +33,18 @@ class Faults:
         """Whether there is anything to look at."""
         return bool(self._where)
 
+    def offset(self, call: int) -> int:
+        """Where a call's words begin, in bytes."""
+        return int(self._first[call] * self._words.strides[0])
+
     def address(self, call: int) -> int:
         """The address of a call's words, which stay where they are."""
-        return int(self._words.ctypes.data) + self._first[call] * self._words.strides[0]
+        return int(self._words.ctypes.data) + self.offset(call)
+
+    @property
+    def words(self) -> np.ndarray:
+        """All words, row-major: those of a device are copied here before they are looked at."""
+        return self._words
 
     def check(self) -> None:
         """Raise IndexOutOfRangeError for the first check that failed, naming its node; the words are cleared."""

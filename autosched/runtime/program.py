@@ -14,8 +14,8 @@ from autosched.runtime import native_abi as abi
 from autosched.runtime.array import NDArray
 from autosched.runtime.backends import GraphProgram
 from autosched.runtime.cpu.kernel import as_cpu
-from autosched.runtime.faults import Faults
-from autosched.runtime.graph import NOP, Graph, Node
+from autosched.runtime.faults import Faults, node_place
+from autosched.runtime.graph import NOP, Graph
 from autosched.runtime.kernel import Kernel
 from autosched.runtime.loader import load_objects, unload_with
 from autosched.runtime.locks import renew_after_fork
@@ -71,7 +71,7 @@ class Program:
         self.row_nodes: list[int] = []  # the node that each row belongs to
         scratch = int(self._scratch.ctypes.data)
         checked = [node for node in self.graph.nodes if node.kernel != NOP and self.kernels[node.kernel].checks]
-        self.faults = Faults([(_place(node), self.kernels[node.kernel]) for node in checked])
+        self.faults = Faults([(node_place(node), self.kernels[node.kernel]) for node in checked])
         for node_number, node in enumerate(self.graph.nodes):
             if node.kernel == NOP:
                 continue
@@ -211,9 +211,3 @@ class Program:
         seconds = np.zeros(len(self.graph.nodes))
         np.add.at(seconds, np.array(self.row_nodes, np.intp), times[abi.TIMES_FIRST_ROW :] * (1e-9 / number))
         return seconds
-
-
-def _place(node: Node) -> str:
-    """A node as messages name it."""
-    names = node.origin.split(", ") if node.origin else [node.name]
-    return f"node{'s' if len(names) > 1 else ''} {', '.join(repr(name) for name in names)}"

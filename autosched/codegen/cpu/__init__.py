@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from autosched.tir.function import PrimFunc
 
 SOURCES = ("cpu",)
+CHECKS = True
 
 
 def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, config: str) -> CompiledKernel:

@@ -16,7 +16,7 @@ from llvmlite import ir
 from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.emitter import Emitter, Guard
 from autosched.codegen.cpu.text import show
-from autosched.codegen.cpu.types import I64, call_intrinsic, constant, lanes_of, splat, suffix
+from autosched.codegen.cpu.types import I64, constant, lanes_of, splat
 from autosched.codegen.lower.phases import LoweredPhase
 from autosched.codegen.lower.prove import Indices, unproved
 from autosched.errors import CodegenError
@@ -30,7 +30,6 @@ from autosched.tir.functor import free_vars, loads
 from autosched.tir.simplify import form_key
 from autosched.tir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt, While
 
-WORD_BYTES = 8
 SELDOM = (1, 1 << 20)  # branch weights: a check that fails, and one that holds
 
 
@@ -124,7 +123,7 @@ def emit_check_index(emitter: Emitter, call: E.Call) -> Any:
     known = None if key is None else emitter.known(key)
     if known is not None:
         return known
-    value = emitter.widen(emitter.value(call.args[0]), call.args[0].dtype)
+    value = _wide(emitter, emitter.value(call.args[0]), call.args[0].dtype)
     kind = value.type
     index = value
     if check.low < 0:
@@ -133,6 +132,13 @@ def emit_check_index(emitter: Emitter, call: E.Call) -> Any:
     bad = b.icmp_unsigned(">=", index, constant(kind, check.high))
     safe = report(emitter, bad, value, emitter.checks[check], index)
     return safe if key is None else emitter.remember(key, safe)
+
+
+def _wide(emitter: Emitter, value: Any, dtype: str = "int64") -> Any:
+    """An integer in 64 bits, whatever the type of indices is: no number out of range becomes one in range."""
+    if isinstance(value, ir.Constant) and lanes_of(value) == 1:
+        return I64(int(value.constant))
+    return emitter.resize(value, I64, dtype.startswith("int"))
 
 
 def _key(emitter: Emitter, call: E.Call) -> Any:
@@ -187,7 +193,7 @@ def report(emitter: Emitter, bad: Any, value: Any, number: int, index: Any = Non
         bad, value = splat(b, bad, lanes), splat(b, value, lanes)
         mask = emitter.mask_vector()
         counts = bad if mask is None else b.and_(bad, mask)
-        anything = call_intrinsic(b, f"llvm.vector.reduce.or.{suffix(bad.type)}", ir.IntType(1), [counts])
+        anything = emitter.any_of(counts)
     else:
         counts = bad
         anything = bad if emitter.mask is None or isinstance(emitter.mask, int) else b.and_(bad, emitter.any_lane())
@@ -196,12 +202,9 @@ def report(emitter: Emitter, bad: Any, value: Any, number: int, index: Any = Non
     b.cbranch(anything, wrong, fine).set_weights(SELDOM)
     b.position_at_end(wrong)
     if lanes > 1:
-        bits = b.bitcast(counts, ir.IntType(lanes))
-        first = call_intrinsic(b, f"llvm.cttz.i{lanes}", bits.type, [bits, ir.IntType(1)(0)])
-        value = b.extract_element(value, b.zext(first, I64) if lanes < I64.width else first)
-    for word, content in ((2 * number, I64(1)), (2 * number + 1, value)):
-        place = b.gep(emitter.status, [I64(word)], inbounds=True)
-        b.store_atomic(content, place, "monotonic", WORD_BYTES)  # workers may report at once
+        value = emitter.first_of(counts, value)
+    for word, content in ((2 * number, I64(1)), (2 * number + 1, _wide(emitter, value))):
+        emitter.note(word, content)
     if index is None:
         b.ret_void()
         b.position_at_end(fine)

@@ -46,6 +46,18 @@ class Emitter(IndexEmitter):
         """What a value under the present mask is remembered by."""
         raise NotImplementedError
 
+    def any_of(self, truths: Any) -> Any:
+        """Whether one of a vector's lanes is true."""
+        raise NotImplementedError
+
+    def first_of(self, truths: Any, values: Any) -> Any:
+        """The value in the first lane that is true."""
+        raise NotImplementedError
+
+    def note(self, word: int, content: Any) -> None:
+        """Write one of the words of the kernel's checks; others may write it at once."""
+        raise NotImplementedError
+
     def any_lane(self) -> Any:
         """Whether a lane takes part: an address may be valid only then."""
         raise NotImplementedError

@@ -11,6 +11,7 @@ from autosched.codegen.cpu.calls import apply_function, emit_call
 from autosched.codegen.cpu.memory import MemoryEmitter
 from autosched.codegen.cpu.types import (
     I1,
+    I64,
     call_intrinsic,
     constant,
     is_signed,
@@ -26,6 +27,7 @@ from autosched.tir.buffer import BufferLoad
 from autosched.tir.dtypes import is_float, is_int
 from autosched.tir.expr import PrimExpr
 
+WORD_BYTES = 8  # of a check's words
 _COMPARE = {E.EQ: "==", E.NE: "!=", E.LT: "<", E.LE: "<=", E.GT: ">", E.GE: ">="}
 
 
@@ -174,6 +176,21 @@ class ValueEmitter(MemoryEmitter):
         none = b.icmp_unsigned("==", y, zero)
         divisor = b.select(none, constant(x.type, 1), y)
         return b.urem(x, divisor) if modulo else b.select(none, zero, b.udiv(x, divisor))
+
+    # --- checks -------------------------------------------------------------------------------------------------
+
+    def any_of(self, truths: Any) -> Any:
+        return call_intrinsic(self.builder, f"llvm.vector.reduce.or.{suffix(truths.type)}", I1, [truths])
+
+    def first_of(self, truths: Any, values: Any) -> Any:
+        b, lanes = self.builder, lanes_of(truths)
+        bits = b.bitcast(truths, ir.IntType(lanes))
+        first = call_intrinsic(b, f"llvm.cttz.i{lanes}", bits.type, [bits, I1(0)])
+        return b.extract_element(values, b.zext(first, I64) if lanes < I64.width else first)
+
+    def note(self, word: int, content: Any) -> None:
+        place = self.builder.gep(self.status, [I64(word)], inbounds=True)
+        self.builder.store_atomic(content, place, "monotonic", WORD_BYTES)
 
     # --- truth --------------------------------------------------------------------------------------------------
 

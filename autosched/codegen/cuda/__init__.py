@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from autosched.tir.function import PrimFunc
 
 SOURCES = ("cuda", "cpu")  # the emitter of tiles derives from the CPU's
+CHECKS = True
 _PACKAGES = ("numba-cuda", "llvmlite", "nvidia-nvvm", "nvidia-nvjitlink")
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from autosched.codegen.backends import GENERATOR
 from autosched.codegen.cpu.build import arg_specs, source_header
+from autosched.codegen.cpu.checks import Checks
 from autosched.codegen.cpu.source import Scratch, align_bytes, buffer_bytes
 from autosched.codegen.cuda.assembler import Assembled, assemble
 from autosched.codegen.cuda.compiled import CompiledCudaKernel
@@ -17,14 +18,16 @@ from autosched.codegen.cuda.source import LaunchWriter
 from autosched.codegen.lower.device import LoweredDevice, lower_device
 from autosched.codegen.lower.flops import count_flops
 from autosched.codegen.lower.launches import LoweredLaunch
+from autosched.codegen.lower.phases import LoweredPhase
 from autosched.errors import CodegenError
 from autosched.runtime.cuda.kernel import MOST_BLOCKS, CudaKernel, Launch, LaunchResources, Resources
-from autosched.runtime.kernel import pack_text
+from autosched.runtime.kernel import ArgSpec, Check, pack_text
 from autosched.target import Target
 from autosched.target.gpus import GpuFacts
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer
-from autosched.tir.checked_index import clip_positions
+from autosched.tir.checked_index import CHECKED
+from autosched.tir.expr import Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.in_place import overwritable
 from autosched.tir.stmt import For, LoopKind, Stmt
@@ -44,6 +47,7 @@ class Generated:
     texts: tuple[str, ...]
     symbols: tuple[str, ...]
     scratch_bytes: int
+    checks: tuple[Check, ...] = ()
 
     @property
     def launches(self) -> tuple[Launch, ...]:
@@ -71,7 +75,7 @@ def generate(func: PrimFunc, name: str, header: str = "", check: GpuFacts | None
 
     if len(func.buffers) != len(func.params):
         raise CodegenError(f"'{name}' has scalar parameters", hint="pass scalars as buffers of shape ()")
-    lowered = lower_device(clip_positions(func))  # a launch reports nothing: positions out of range mean the nearest
+    lowered = lower_device(func)
     for launch in lowered.launches if check is not None else ():
         _check_launch(launch, check)  # type: ignore[arg-type]
     python_name = re.sub(r"\W", "_", name)
@@ -83,7 +87,9 @@ def generate(func: PrimFunc, name: str, header: str = "", check: GpuFacts | None
         left[buffer] = scratch_bytes
         scratch_bytes += align_bytes(buffer_bytes(buffer))
     no_alias = bool(func.attrs.get("tir.noalias", True))
-    writer = LaunchWriter(python_name, slots, Scratch(), no_alias, in_place)
+    checks = _guards(lowered) if func.attrs.get(CHECKED) else Checks()
+    writer = LaunchWriter(python_name, slots, Scratch(), no_alias, in_place, checks)
+    writer.reports = bool(checks.guards) or any(checks.of(launch.body) for launch in lowered.launches)
     functions = [f"{python_name}_l{i}" for i in range(len(lowered.launches))]
     for launch, function in zip(lowered.launches, functions, strict=True):
         writer.write(launch, function, f"{function}_shared", left)
@@ -93,9 +99,20 @@ def generate(func: PrimFunc, name: str, header: str = "", check: GpuFacts | None
     names = {tile.name: tile_intrinsic(tile) for tile in writer.device_tiles}
     names["offset"] = offset
     bounds = [(launch.threads, int(func.attrs.get(MIN_BLOCKS, 0))) for launch in lowered.launches]
-    pointers = [len(slots) + 1 + len(launch.tensor_maps) for launch in lowered.launches]
+    pointers = [len(slots) + 1 + writer.reports + len(launch.tensor_maps) for launch in lowered.launches]
     texts = lower_kernels(source, functions, symbols, pointers, bounds, names, f"<autosched {name} {digest}>")
-    return Generated(lowered, source, tuple(texts), tuple(symbols), scratch_bytes)
+    return Generated(lowered, source, tuple(texts), tuple(symbols), scratch_bytes, tuple(checks.numbers))
+
+
+def _guards(lowered: LoweredDevice) -> Checks:
+    """Guards for the accesses that are not proved to stay inside. Raises CodegenError for what surely leaves."""
+    return Checks.needed([LoweredPhase(launch.body, *_axes(launch)) for launch in lowered.launches])
+
+
+def _axes(launch: LoweredLaunch) -> tuple[tuple[Var, ...], tuple[int, ...], tuple[int, ...]]:
+    """The variables of the threads, how many values each takes, and its first one."""
+    axes = launch.axes
+    return tuple(a.var for a in axes), tuple(a.extent for a in axes), (0,) * len(axes)
 
 
 def _check_launch(launch: LoweredLaunch, gpu: GpuFacts) -> None:
@@ -118,7 +135,7 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
     gpu = target.gpu
     args = arg_specs(func)
     made = generate(func, name, source_header(name, args, f"{target.kind.name} -arch={gpu.arch}", trace, config), gpu)
-    ptx, image, resources = _machine_code(made.texts, made.launches, len(args), gpu)
+    ptx, image, resources = _machine_code(made.texts, made.launches, _pointers(args, made.checks), gpu)
     kernel = CudaKernel(
         name=name,
         args=args,
@@ -130,6 +147,7 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
         flops=int(func.attrs.get("flops", 0)) or sum(map(_count_flops, made.lowered.launches)),
         generator=GENERATOR,
         llvm_packed=pack_text(NEXT_MODULE.join(made.texts)),
+        checks=made.checks,
         launches=made.launches,
         images={gpu.arch: image},
         resources=resources,
@@ -153,16 +171,22 @@ def add_images(kernel: CudaKernel, archs: Sequence[str]) -> CudaKernel:
             continue
         if arch.startswith("compute_"):
             _require(texts, gpu_facts(arch.replace("compute_", "sm_")))
-            maps = _tensor_maps(kernel.launches, len(kernel.args))
+            maps = _tensor_maps(kernel.launches, _pointers(kernel.args, kernel.checks))
             images[arch] = to_ptx(texts, arch, maps).encode() if texts else b""
         else:
-            images[arch] = _machine_code(texts, kernel.launches, len(kernel.args), gpu_facts(arch))[1]
+            pointers = _pointers(kernel.args, kernel.checks)
+            images[arch] = _machine_code(texts, kernel.launches, pointers, gpu_facts(arch))[1]
     return dataclasses.replace(kernel, images=images)
 
 
-def _tensor_maps(launches: Sequence[Launch], n_args: int) -> dict[str, range]:
-    """Which parameters of each entry are tensor maps: those behind the arguments and the scratch block."""
-    return {x.symbol: range(n_args + 1, n_args + 1 + len(x.tensor_maps)) for x in launches}
+def _pointers(args: Sequence[ArgSpec], checks: Sequence[Check]) -> int:
+    """How many addresses each entry takes: arguments, the scratch block, the words of the checks."""
+    return len(args) + 1 + bool(checks)
+
+
+def _tensor_maps(launches: Sequence[Launch], pointers: int) -> dict[str, range]:
+    """Which parameters of each entry are tensor maps: those behind the addresses."""
+    return {x.symbol: range(pointers, pointers + len(x.tensor_maps)) for x in launches}
 
 
 def _require(texts: Sequence[str], gpu: GpuFacts) -> None:
@@ -176,7 +200,7 @@ def _require(texts: Sequence[str], gpu: GpuFacts) -> None:
 
 
 def _machine_code(
-    texts: Sequence[str], launches: Sequence[Launch], n_args: int, gpu: GpuFacts
+    texts: Sequence[str], launches: Sequence[Launch], pointers: int, gpu: GpuFacts
 ) -> tuple[str, bytes, Resources]:
     """(PTX, cubin, what the launches use). Raises CodegenError for registers that do not suffice."""
     from autosched.codegen.cuda.numba_cuda import to_ptx
@@ -184,7 +208,7 @@ def _machine_code(
     if not texts:
         return "", b"", Resources(())
     _require(texts, gpu)
-    ptx = to_ptx(texts, gpu.arch.replace("sm_", "compute_"), _tensor_maps(launches, n_args))
+    ptx = to_ptx(texts, gpu.arch.replace("sm_", "compute_"), _tensor_maps(launches, pointers))
     found = assemble(ptx, gpu.arch)
     return ptx, found.cubin, Resources(tuple(_resources(launch, found, gpu) for launch in launches))
 

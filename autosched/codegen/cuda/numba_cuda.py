@@ -26,13 +26,15 @@ _FAST = {"ftz": True, "fma": True, "prec_div": False, "prec_sqrt": False}  # lib
 
 def tile_intrinsic(tile: DeviceTile) -> Any:
     """The function that generated source calls to run a tile: (buffers…, variables…) -> nothing."""
-    signature = types.void(*[types.voidptr] * len(tile.buffers), *[types.int32] * len(tile.variables))
+    status = ["status"] if tile.checks else []
+    kinds = [types.voidptr] * len(tile.buffers) + [types.int32] * len(tile.variables) + [types.voidptr] * len(status)
+    signature = types.void(*kinds)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         builder.call(define_device_tile(builder.module, tile), args)
         return context.get_dummy_value()
 
-    parameters = [f"p{i}" for i in range(len(tile.buffers))] + [f"v{i}" for i in range(len(tile.variables))]
+    parameters = [f"p{i}" for i in range(len(tile.buffers))] + [f"v{i}" for i in range(len(tile.variables))] + status
     scope: dict[str, Any] = {"signature": signature, "codegen": codegen}
     exec(f"def {tile.name}({', '.join(['typingctx', *parameters])}):\n    return signature, codegen", scope)
     return intrinsic(scope[tile.name])

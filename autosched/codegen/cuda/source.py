@@ -17,15 +17,24 @@ from autosched.codegen.cpu.cut import outside_buffers, outside_vars
 from autosched.codegen.cpu.source import Writer, widen
 from autosched.codegen.cpu.text import loop_lines
 from autosched.codegen.cuda.tile import DeviceTile
-from autosched.codegen.lower.barriers import is_barrier
+from autosched.codegen.lower.barriers import SYNC, is_barrier
+from autosched.codegen.lower.cross_thread import LANES
+from autosched.codegen.lower.fragments import LDMATRIX, MMA
 from autosched.codegen.lower.launches import LoweredLaunch
 from autosched.codegen.lower.shared_memory import is_shared
+from autosched.codegen.lower.software_pipeline import COMMIT, COPY, WAIT
+from autosched.codegen.lower.warpgroups import OPERATIONS
+from autosched.errors import CodegenError
+from autosched.ir.node import walk
 from autosched.ir.structural import structural_key
-from autosched.tir.buffer import Buffer
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.expr import Call
 from autosched.tir.simplify import Analyzer
-from autosched.tir.stmt import Stmt
+from autosched.tir.stmt import BufferStore, Stmt
 
 SCRATCH = "scratch"
+CHECKS = "checks"
+TOGETHER = frozenset({SYNC, LANES, MMA, LDMATRIX, COPY, COMMIT, WAIT, *OPERATIONS})
 
 
 @dataclass(slots=True)
@@ -35,6 +44,7 @@ class LaunchWriter(Writer):
     launch: LoweredLaunch | None = None
     memory: str = ""
     left: Mapping[Buffer, int] = field(default_factory=dict)  # offsets of buffers that live between launches
+    reports: bool = False  # the kernel has checks: each launch takes the address of their words
 
     @property
     def device_tiles(self) -> list[DeviceTile]:
@@ -46,7 +56,8 @@ class LaunchWriter(Writer):
         self.launch, self.memory, self.left = launch, memory, left
         grid, block = (" x ".join(map(str, _trimmed(size))) for size in (launch.grid, launch.block))
         shared = f", {launch.shared_bytes} bytes of shared memory" if launch.shared_bytes else ""
-        parameters = [*(self.name_of(b) for b in self.slots), SCRATCH, *(self.name_of(b) for b in launch.tensor_maps)]
+        maps = [self.name_of(b) for b in launch.tensor_maps]
+        parameters = [*(self.name_of(b) for b in self.slots), SCRATCH, *([CHECKS] if self.reports else []), *maps]
         self.line(0, f"def {symbol}({', '.join(parameters)}):  # {grid} blocks of {block} threads{shared}")
         used = outside_vars(launch.body)
         for axis in launch.axes:
@@ -77,6 +88,11 @@ class LaunchWriter(Writer):
         aliased = self.aliased(buffers)
         form = structural_key((buffers, variables, tuple(shared), stmt))
         key = f"{self.memory} {sorted(aliased)} {[*shared.values()]} {form}"
+        checks = self.checks.of(stmt)
+        if self.checks.guards:
+            accesses = (n for n in walk(stmt) if isinstance(n, BufferLoad | BufferStore))
+            key = f"{key} {[self.checks.guards_of(n) for n in accesses]}"
+            self._can_stop(stmt)
         name = self.keys.get(key)
         if name is None:
             name = self.keys[key] = self.tile_name(stmt)
@@ -93,13 +109,28 @@ class LaunchWriter(Writer):
                 self.memory,
                 static_bytes,
                 self.launch.block,
+                checks=checks,
+                guards=self.checks.guards,
             )
         else:
             widen(self.tiles[name], variables, a)
         for text in loop_lines(stmt):
             self.line(depth, f"# {text}")
         arguments = [self.name_of(b) for b in buffers] + [self.name_of(v) for v in variables]
+        if self.tiles[name].checks:
+            arguments.append(CHECKS)
         self.line(depth, f"{name}({', '.join(arguments)})")
+
+    def _can_stop(self, stmt: Stmt) -> None:
+        """Refuse guards, which end a thread's tile, beside what the threads of a warp or block do together."""
+        guarded = any(self.checks.guards_of(n) for n in walk(stmt) if isinstance(n, BufferLoad | BufferStore))
+        together = [n.op for n in walk(stmt) if isinstance(n, Call) and n.op in TOGETHER]
+        if guarded and together:
+            raise CodegenError(
+                f"an access is not proved to stay inside of its buffer, and no check can stand beside '{together[0]}', "
+                "which threads do together",
+                hint="build without checks=True, or with another schedule",
+            )
 
 
 def _trimmed(size: tuple[int, int, int]) -> tuple[int, ...]:

@@ -83,12 +83,13 @@ def define_device_tile(module: Any, tile: DeviceTile) -> Any:
     found = module.globals.get(tile.name)
     if found is not None:
         return found
-    kinds = [BYTES] * len(tile.buffers) + [I32] * len(tile.variables)
+    status = [BYTES] if tile.checks else []
+    kinds = [BYTES] * len(tile.buffers) + [I32] * len(tile.variables) + status
     function = ir.Function(module, ir.FunctionType(VOID, kinds), tile.name)
     function.linkage = "internal"
     for attribute in ("alwaysinline", "nounwind"):
         function.attributes.add(attribute)
-    names = [f"{b.name}.p" for b in tile.buffers] + [v.name for v in tile.variables]
+    names = [f"{b.name}.p" for b in tile.buffers] + [v.name for v in tile.variables] + ["status"] * len(status)
     for i, (argument, name) in enumerate(zip(function.args, names, strict=True)):
         argument.name = name
         if tile.no_alias and i < len(tile.buffers) and i not in tile.aliased:
@@ -111,13 +112,13 @@ def _emit_body(function: Any, tile: DeviceTile, index_type: Any) -> None:
     body = function.append_basic_block("body")
     emitter = DeviceEmitter(NvvmBuilder(body), ISA, tile.analyzer)
     emitter.index_type, emitter.block = index_type, tile.block
-    emitter.checks, emitter.status = {}, None
     emitter.places, emitter.loop_facts, emitter.lane_use = {}, {}, {}
     emitter.flat, emitter.divided, emitter.slots, emitter.unmasked = {}, {}, {}, frozenset()
-    emitter.checks, emitter.guards, emitter.status = {}, {}, None  # positions in GPU kernels are clipped, not reported
     emitter.entry = NvvmBuilder(entry)
     written = {n.buffer for n in walk(tile.stmt) if isinstance(n, BufferStore)}
     arguments = list(function.args)
+    emitter.checks, emitter.guards = tile.checks, tile.guards
+    emitter.status = emitter.builder.bitcast(arguments.pop(), I64.as_pointer()) if tile.checks else None
     for i, buffer in enumerate(tile.buffers):
         read_only = buffer not in written and i not in tile.aliased
         emitter.declare(buffer, arguments.pop(0), read_only)
@@ -150,6 +151,23 @@ class DeviceEmitter(TileEmitter):
 
     builder: Any
     block: tuple[int, int, int]  # threads of a block
+
+    # --- checks -------------------------------------------------------------------------------------------------
+
+    def any_of(self, truths: Any) -> Any:
+        lanes = [self.builder.extract_element(truths, I32(lane)) for lane in range(lanes_of(truths))]
+        return functools.reduce(self.builder.or_, lanes)
+
+    def first_of(self, truths: Any, values: Any) -> Any:
+        b, first = self.builder, None
+        for lane in reversed(range(lanes_of(truths))):
+            value = b.extract_element(values, I32(lane))
+            first = value if first is None else b.select(b.extract_element(truths, I32(lane)), value, first)
+        return first
+
+    def note(self, word: int, content: Any) -> None:
+        place = self.builder.gep(self.status, [I64(word)], inbounds=True)
+        self.builder.atomic_rmw("xchg", place, content, "monotonic")
 
     # --- memory -------------------------------------------------------------------------------------------------
 

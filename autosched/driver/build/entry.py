@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from autosched.codegen.backends import codegen_backend
 from autosched.templates.accuracy import ACCURACIES
 from autosched.driver.build.functions import FunctionBuilder
 from autosched.driver.build.graph import build_graph, has_graph
@@ -90,7 +91,7 @@ def build(
     check_symbols(module, unnamed="main")
     chosen_target = resolve_target(target)
     n_threads = resolve_threads(threads, chosen_target)
-    if checks and not chosen_target.is_cpu:
+    if checks and not codegen_backend(chosen_target.backend).CHECKS:
         raise TargetError(f"checks=True: kernels for {chosen_target.kind.name} have none", hint="build for the target cpu")
     if run_as not in RUN_AS:
         raise UsageError(f"run_as '{run_as}'", hint=f"use one of {', '.join(RUN_AS)}")

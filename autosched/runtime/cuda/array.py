@@ -12,6 +12,7 @@ from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
 from autosched.runtime.array import NDArray, array, as_numpy
 from autosched.runtime.cuda.devices import driver_of
 from autosched.runtime.cuda.driver import Driver, Memory
+from autosched.runtime.cuda.pending import check_runs
 from autosched.runtime.device import Device
 from autosched.runtime.dlpack import take_capsule, to_capsule
 
@@ -62,9 +63,13 @@ class DeviceArray(NDArray):
         raise InvalidTypeError(f"an array on {self.device} has no view on the host", hint="use a.numpy(), a copy")
 
     def numpy(self) -> np.ndarray:
-        """Give a NumPy copy, after all work that was given to the device before."""
+        """Give a NumPy copy, after all work that was given to the device before.
+
+        Raises IndexOutOfRangeError where one of the device's kernels has met a position out of range.
+        """
         data = np.empty(self._shape, self._dtype)
         self.driver.copy_out(data, self.address)
+        check_runs(self.device.device_id)
         return data
 
     asnumpy = numpy

@@ -2,7 +2,8 @@
 
 Every entry has the same signature: one pointer for each argument of the kernel in order (inputs, then outputs), and
 then one pointer to the scratch block: `scratch_bytes` of device memory for what lives between launches, null where
-that is 0. The launches of a call run in order on one stream.
+that is 0. A kernel with checks takes one more, of the words that a CPU's kernel has: two for each check. The launches
+of a call run in order on one stream.
 """
 
 from __future__ import annotations

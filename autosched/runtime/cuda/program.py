@@ -19,7 +19,9 @@ from autosched.runtime.array import NDArray
 from autosched.runtime.cuda.array import DeviceArray, empty_on
 from autosched.runtime.cuda.devices import driver_of
 from autosched.runtime.cuda.kernel import CudaKernel, Launch
+from autosched.runtime.cuda.pending import check_runs, note_run
 from autosched.runtime.device import Device
+from autosched.runtime.faults import Faults, node_place
 from autosched.runtime.graph import NOP, Graph
 from autosched.runtime.kernel import Kernel
 from autosched.runtime.locks import renew_after_fork
@@ -35,6 +37,7 @@ class _Step:
     launch: Launch
     values: tuple[int, ...]  # by their roots
     node: int
+    checks: tuple[int, ...]  # the address of the words of its kernel's checks, where it has some
 
 
 class CudaProgram:
@@ -61,12 +64,20 @@ class CudaProgram:
         self._addresses: dict[int, int] = {}  # of values that own their storage
         self._arrays: dict[int, DeviceArray] = {}
         self._steps: list[_Step] = []
+        checked = [n for n in graph.nodes if n.kernel != NOP and called[n.kernel].checks]
+        self.faults = Faults([(node_place(n), called[n.kernel]) for n in checked])
+        self._words = self.driver.allocate(self.faults.words.nbytes) if self.faults else None
+        if self._words is not None:
+            self.driver.fill(self._words.address, 0, self.faults.words.nbytes)
         for number, node in enumerate(graph.nodes):
             if node.kernel != NOP:
                 kernel, numbers = called[node.kernel], (iter(node.inputs), iter(node.outputs))
                 values = tuple(graph.root(next(numbers[arg.role == "output"])) for arg in kernel.args)
+                words: tuple[int, ...] = ()
+                if self._words is not None and kernel.checks:
+                    words = (self._words.address + self.faults.offset(checked.index(node)),)
                 for entry, launch in zip(entries[node.kernel], kernel.launches, strict=True):
-                    self._steps.append(_Step(entry, launch, values, number))
+                    self._steps.append(_Step(entry, launch, values, number, words))
         self._place_all(constants)
         self._captured: Any = None
         self._has_run = False
@@ -149,7 +160,20 @@ class CudaProgram:
         scratch = self._scratch.address if self._scratch is not None else 0
         addresses = self._addresses
         for step in steps:
-            self.driver.launch(step.entry, step.launch, [*(addresses[v] for v in step.values), scratch])
+            given = [*(addresses[v] for v in step.values), scratch, *step.checks]
+            self.driver.launch(step.entry, step.launch, given)
+        if self.faults:
+            note_run(self.device.device_id, self)
+
+    def check(self) -> None:
+        """Raise IndexOutOfRangeError for what a run has met out of range; waits for the device's work."""
+        if self._words is None:
+            return
+        with self.lock:
+            self.driver.copy_out(self.faults.words, self._words.address)
+            if np.count_nonzero(self.faults.words):
+                self.driver.fill(self._words.address, 0, self.faults.words.nbytes)
+            self.faults.check()
 
     def run(self, number: int = 1) -> int:
         """Give the device `number` runs to do; gives the threads of the host that were used."""
@@ -159,6 +183,8 @@ class CudaProgram:
                     self._captured = self.driver.capture(lambda: self._launch(self._steps)) or False
                 if self._captured:
                     self._captured()
+                    if self.faults:
+                        note_run(self.device.device_id, self)
                 else:
                     self._launch(self._steps)
                     self._has_run = True
@@ -169,11 +195,14 @@ class CudaProgram:
         with self.lock:
             first = self.driver.record()
             self.run(number)
-            return self.driver.seconds_between(first, self.driver.record())
+            seconds = self.driver.seconds_between(first, self.driver.record())
+        check_runs(self.device.device_id)
+        return seconds
 
     def synchronize(self) -> None:
-        """Wait until the device has finished."""
+        """Wait until the device has finished. Raises IndexOutOfRangeError for what kernels have met out of range."""
         self.driver.synchronize()
+        check_runs(self.device.device_id)
 
     def run_nodes(self, nodes: range, number: int = 1) -> None:
         """Run some of the graph's nodes, which follow each other, `number` times on what is in memory now."""
@@ -196,6 +225,7 @@ class CudaProgram:
                     marks.append(self.driver.record())
                 for node, first, last in zip(by_node, marks, marks[1:], strict=False):
                     seconds[node] += self.driver.seconds_between(first, last) / number
+        check_runs(self.device.device_id)
         return seconds
 
 

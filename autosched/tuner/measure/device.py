@@ -19,6 +19,7 @@ from autosched.runtime.cuda.devices import driver_of
 from autosched.runtime.cuda.driver import Driver, Memory
 from autosched.runtime.cuda.kernel import CudaKernel
 from autosched.runtime.cuda.program import as_cuda
+from autosched.runtime.faults import WORDS
 from autosched.runtime.kernel import ArgSpec
 from autosched.target import Target
 from autosched.task import Status
@@ -89,7 +90,8 @@ class DeviceLoaded:
         self._entries = driver.load(kernel)
         self.scratch = Guarded(driver, kernel.scratch_bytes)
         places = (inputs_then_outputs(kernel, inputs, outputs), self.scratch.address if kernel.scratch_bytes else 0)
-        self._addresses = [*places[0], places[1]]
+        self._words = Guarded(driver, WORDS * 8 * len(kernel.checks)) if kernel.checks else None  # written, never read
+        self._addresses = [*places[0], places[1], *([self._words.address] if self._words is not None else [])]
         self._graph: Any = None
 
     def _call(self, number: int) -> None:

@@ -156,6 +156,8 @@ class EmulatorDriver:
             arguments.append(view)
         scratch = addresses[len(kernel.args)]
         arguments.append(self._view(scratch, kernel.scratch_bytes) if kernel.scratch_bytes else 0)
+        if kernel.checks:
+            arguments.append(self._view(addresses[len(kernel.args) + 1], 16 * len(kernel.checks)).view(np.uint64))
         return arguments
 
     def synchronize(self) -> None:
