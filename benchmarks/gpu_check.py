@@ -48,11 +48,10 @@ def run_section(name: str, bench: Bench, out: Path, limit_s: float) -> None:
                 _write(file, name, Row(case.name, note="left out: no time"))
                 continue
             try:
-                rows = case.run(bench)
+                for row in case.run(bench):
+                    _write(file, name, row)
             except AutoschedError as error:
-                rows = [Row(case.name, note=f"{type(error).__name__}: {error.line[:200]}")]
-            for row in rows:
-                _write(file, name, row)
+                _write(file, name, Row(case.name, note=f"{type(error).__name__}: {error.line[:200]}"))
 
 
 def _write(file: Any, section: str, row: Row) -> None:

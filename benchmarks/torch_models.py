@@ -52,6 +52,41 @@ def resnet18(width: int = 64, classes: int = 1000) -> nn.Module:
     return nn.Sequential(*layers)
 
 
+class Bottleneck(nn.Module):
+    """1x1, 3x3 and 1x1 convolutions and a shortcut. Source: He et al. 2015, figure 5."""
+
+    def __init__(self, channels_in: int, channels: int, stride: int):
+        super().__init__()
+        inner = channels // 4
+        self.layers = nn.Sequential(
+            nn.Conv2d(channels_in, inner, 1, bias=False), nn.BatchNorm2d(inner), nn.ReLU(),
+            nn.Conv2d(inner, inner, 3, stride, 1, bias=False), nn.BatchNorm2d(inner), nn.ReLU(),
+            nn.Conv2d(inner, channels, 1, bias=False), nn.BatchNorm2d(channels),
+        )  # fmt: skip
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or channels_in != channels:
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(channels_in, channels, 1, stride, bias=False), nn.BatchNorm2d(channels)
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = (self.layers(x) + self.shortcut(x)).relu()
+        return out
+
+
+def resnet50() -> nn.Module:
+    """ResNet-50 for 224x224 images, 1000 classes, strides in the 3x3 convolutions. Source: He et al. 2015, table 1."""
+    layers: list[nn.Module] = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
+    layers.append(nn.MaxPool2d(3, 2, 1))
+    channels_in = 64
+    for channels, repeat, stride in ((256, 3, 1), (512, 4, 2), (1024, 6, 2), (2048, 3, 2)):
+        for index in range(repeat):
+            layers.append(Bottleneck(channels_in, channels, stride if index == 0 else 1))
+            channels_in = channels
+    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000)]
+    return nn.Sequential(*layers)
+
+
 class InvertedResidual(nn.Module):
     """Widen by 1x1, depthwise 3x3, narrow by 1x1. Source: Sandler et al. 2018, table 1."""
 
@@ -126,6 +161,7 @@ def bert(layers: int = 4, hidden: int = 768, heads: int = 12) -> nn.Module:
 MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "mlp": (mlp, (784,)),
     "resnet18": (resnet18, (3, 224, 224)),
+    "resnet50": (resnet50, (3, 224, 224)),
     "mobilenet_v2": (mobilenet_v2, (3, 224, 224)),
     "bert": (bert, (128, 768)),
 }
