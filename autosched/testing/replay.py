@@ -190,12 +190,14 @@ def summarise(
     seeds: Sequence[int],
     source: Recording | None = None,
     until_optimum: bool = False,
+    hints: Sequence[Hint] = (),
 ) -> Summary:
     """Replay with every seed and average; `source` is the same kernel's recording on another device.
 
+    hints          further ones that the strategy gets
     until_optimum  end a run there: the scores are the same, failures and seconds are counted until then
     """
-    hints = (TrialsHint(source.trials_for(recording.name)),) if source is not None else ()
+    hints = (*hints, *((TrialsHint(source.trials_for(recording.name)),) if source is not None else ()))
     goal = 1.0 if until_optimum else None
     runs = [
         replay(recording, strategy, budget=budget, batch=batch, seed=seed, hints=hints, goal=goal) for seed in seeds
