@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from autosched.frontend.onnx.contents import schema_of
+from autosched.frontend.onnx.contents import attributes_of, schema_of
 from autosched.relax.expr import Expr
 from autosched.relax.struct_info import TensorStructInfo
 
@@ -39,10 +39,22 @@ def standard_function(node: onnx.NodeProto, opset: int, inputs: Sequence[Any]) -
         return _with_defaults(onnx.FunctionProto.FromString(data), schema)
     if schema.has_context_dependent_function:
         version = _version(schema.context_dependent_function_opset_versions, opset)
+        attributes_of(node, opset, node.name)  # onnx's own code crashes where something is missing, or of another type
+        if not all(x is None or is_tensor_like(x) for x in inputs):
+            return None
         types = [_type_bytes(x) for x in inputs]
         data = schema.get_context_dependent_function_with_opset_version(version, node.SerializeToString(), types)
         return _with_defaults(onnx.FunctionProto.FromString(data), schema) if data else None
     return None
+
+
+def is_tensor_like(x: Any) -> bool:
+    """Whether an input's element type and shape are known."""
+    info = x.struct_info if isinstance(x, Expr) else None
+    value = getattr(x, "value", None)
+    return (isinstance(info, TensorStructInfo) and info.is_static) or getattr(
+        getattr(value, "dtype", None), "kind", "O"
+    ) != "O"
 
 
 def _with_defaults(function: onnx.FunctionProto, schema: Any) -> onnx.FunctionProto:

@@ -52,7 +52,7 @@ class ModelInput:
             kind = "a sequence: give a list of arrays" if self.is_sequence else "a tensor, not a list of arrays"
             raise InvalidTypeError(f"input '{self.name}' is {kind}")
         for item in value if self.is_sequence else [value]:
-            self._check_tensor(item, sizes)
+            self._check_tensor(item, {} if self.is_sequence else sizes)  # items of a sequence may differ
         return value
 
     def _check_tensor(self, value: np.ndarray[Any, Any], sizes: dict[str, tuple[int, str]]) -> None:

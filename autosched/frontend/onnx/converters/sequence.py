@@ -94,6 +94,19 @@ def split_to_sequence(node: Node) -> Expr:
     return Tuple(tuple(parts))
 
 
+@converter("SequenceMap")
+def sequence_map(node: Node) -> tuple[Expr, ...]:
+    """The body for each item of the first sequence, and of those others that are sequences."""
+    count = len(_items(node))
+    sources = [node.input(i) for i in range(len(node.inputs))]
+    if any(isinstance(x, Tuple) and len(x.fields) != count for x in sources):
+        raise node.fail("its sequences are not equally long")
+    steps = [
+        node.subgraph("body", [x.fields[i] if isinstance(x, Tuple) else x for x in sources], i) for i in range(count)
+    ]
+    return tuple(Tuple(tuple(step[k] for step in steps)) for k in range(node.num_outputs))
+
+
 @converter("Optional")
 def optional(node: Node) -> tuple[Expr | None]:
     """The value, or nothing."""
