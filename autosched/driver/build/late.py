@@ -206,6 +206,8 @@ def _form_of(value: Any) -> Hashable:
     """What a stage is compiled for: shape and dtype, of each item of a sequence."""
     if isinstance(value, list):
         return tuple(map(_form_of, value))
+    if isinstance(value, dict):
+        return "map"
     return None if value is None else (value.shape, str(value.dtype))
 
 

@@ -36,7 +36,7 @@ def build_onnx(
 
     model = with_sizes(read_model(what) if isinstance(what, str | Path) else what, shapes or {})
     try:
-        if all(output.type.HasField("tensor_type") for output in model.graph.output) or not target.is_cpu:
+        if all(o.type.WhichOneof("value") in (None, "tensor_type") for o in model.graph.output) or not target.is_cpu:
             module = from_onnx(model, symbolic=False)
             if not (target.is_cpu and _has_bfloat16(module)):
                 return build(module)

@@ -12,6 +12,7 @@ from autosched.relax.struct_info import TensorStructInfo
 if TYPE_CHECKING:
     import onnx
 
+CLASSIFIERS = ("LinearClassifier", "TreeEnsembleClassifier")
 Functions = Mapping[tuple[str, str], Any]  # (domain, name) -> FunctionProto
 
 
@@ -169,3 +170,31 @@ def _rename_graph(graph: onnx.GraphProto, names: dict[str, str], prefix: str, at
         output.name = inside.get(output.name, output.name)
     del graph.node[:]
     graph.node.extend(nodes)
+
+
+def split_labels(node: onnx.NodeProto, name: str) -> list[onnx.NodeProto] | None:
+    """A classifier whose labels are texts as two nodes: one gives positions, the other names them; else None."""
+    from onnx import helper
+
+    texts = {a.name: list(a.strings) for a in node.attribute if a.name == "classlabels_strings" and a.strings}
+    if not texts or node.op_type not in CLASSIFIERS:
+        return None
+    labels = texts["classlabels_strings"]
+    kind = "classlabels_int64s" if node.op_type == "TreeEnsembleClassifier" else "classlabels_ints"
+    first = type(node)()
+    first.CopyFrom(node)
+    first.name = name
+    kept = [
+        a for a in node.attribute if a.name not in ("classlabels_strings", "classlabels_int64s", "classlabels_ints")
+    ]
+    del first.attribute[:]
+    first.attribute.extend(kept)
+    first.attribute.append(helper.make_attribute(kind, list(range(len(labels)))))
+    first.output[0] = f"{name}/position"
+    if not node.output[0]:
+        return [first]
+    attrs = {"keys_int64s": list(range(len(labels))), "values_strings": labels}
+    second = helper.make_node(
+        "LabelEncoder", [first.output[0]], [node.output[0]], f"{name}/label", domain="ai.onnx.ml", **attrs
+    )
+    return [first, second]

@@ -19,6 +19,7 @@ from autosched.frontend.onnx.functions import (
     inputs_of,
     own_functions,
     renamed_body,
+    split_labels,
     standard_function,
 )
 from autosched.frontend.onnx.library import LibraryCall, has_library, run_library
@@ -377,6 +378,11 @@ class Importer:
 
     def call(self, proto: onnx.NodeProto, name: str, opset: int, inputs: Sequence[Expr | None]) -> bool:
         """Inline a call of a function, the model's own or one of ONNX's specification; False for any other node."""
+        split = split_labels(proto, name) if proto.domain == "ai.onnx.ml" else None
+        for node in split or ():
+            self.node(node, node.name, opset)
+        if split:
+            return True
         function = self.functions.get((proto.domain, proto.op_type))
         if function is None and proto.domain in OUR_DOMAINS and proto.op_type not in CONVERTERS:
             function = standard_function(proto, opset, inputs)

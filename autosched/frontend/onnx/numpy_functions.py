@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from autosched.errors import WrongInputError
+from autosched.frontend.onnx.contents import array_of
 from autosched.frontend.onnx.library import LibraryCall, library
 
 Array = np.ndarray[Any, Any]
@@ -41,3 +43,199 @@ def size(call: LibraryCall, x: Array) -> Array:
 def identity(call: LibraryCall, x: Any) -> Any:
     """The value itself, a sequence or nothing too."""
     return (x,)
+
+
+@library("ai.onnx.ml.LabelEncoder")
+def label_encoder(call: LibraryCall, x: Array) -> Array:
+    """Each element's value, or the default; NaN is a key like others."""
+    keys, values = _column(call, "keys"), _column(call, "values")
+    names = {"f": ("default_float", -0.0), "i": ("default_int64", -1), "O": ("default_string", "_Unused")}
+    tensor = call.attributes.get("default_tensor")
+    name, usual = names.get(values.dtype.kind, ("", 0))
+    default = tensor_array(tensor).reshape(-1)[0] if tensor is not None else call.attributes.get(name, usual)
+    result = np.full(x.size, default, values.dtype)
+    table = {_key(k): v for k, v in zip(keys.tolist(), values.tolist(), strict=True)}
+    for i, element in enumerate(x.reshape(-1).tolist()):
+        if (key := _key(element)) in table:
+            result[i] = table[key]
+    return result.reshape(x.shape)
+
+
+def _key(value: Any) -> Any:
+    return "NaN of numbers" if isinstance(value, float) and np.isnan(value) else value
+
+
+def _column(call: LibraryCall, part: str) -> Array:
+    """Keys or values, whatever their type."""
+    if (tensor := call.attributes.get(f"{part}_tensor")) is not None:
+        found = tensor_array(tensor)
+        return found.astype(object) if found.dtype.kind in "USO" else found
+    for name, dtype in (("int64s", np.int64), ("floats", np.float32), ("strings", object)):
+        if given := call.attributes.get(f"{part}_{name}"):
+            return np.array([_text(v) for v in given], dtype)
+    raise WrongInputError(f"it has no {part}")
+
+
+def tensor_array(tensor: Any) -> Array:
+    """A tensor attribute as an array."""
+    return array_of(tensor, "a tensor of a node")
+
+
+def _text(value: Any) -> Any:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+@library("ai.onnx.ml.OneHotEncoder")
+def one_hot_encoder(call: LibraryCall, x: Array) -> Array:
+    """A one where the element is the category."""
+    categories = call.attributes.get("cats_int64s") or [_text(c) for c in call.attributes.get("cats_strings", ())]
+    result = np.stack([x == c for c in categories], axis=-1)
+    if not call.attributes.get("zeros", 1) and not result.any(axis=-1).all():
+        raise WrongInputError("an element is of no category", where=f"node '{call.name}'")
+    return result.astype(np.float32)
+
+
+@library("ai.onnx.ml.CategoryMapper")
+def category_mapper(call: LibraryCall, x: Array) -> Array:
+    """Integers for texts, or texts for integers."""
+    texts, numbers = [_text(t) for t in call.attributes["cats_strings"]], call.attributes["cats_int64s"]
+    if x.dtype == object:
+        table: dict[Any, Any] = dict(zip(texts, numbers, strict=True))
+        default: Any = call.attributes.get("default_int64", -1)
+    else:
+        table = dict(zip(numbers, texts, strict=True))
+        default = call.attributes.get("default_string", "_Unused")
+    found = [table.get(v, default) for v in x.reshape(-1).tolist()]
+    return np.array(found, np.int64 if x.dtype == object else object).reshape(x.shape)
+
+
+@library("ai.onnx.ml.ZipMap")
+def zip_map(call: LibraryCall, x: Array) -> Any:
+    """A dictionary from labels to scores for each row."""
+    labels = call.attributes.get("classlabels_int64s") or [_text(t) for t in call.attributes["classlabels_strings"]]
+    rows = x.reshape(1, -1) if x.ndim == 1 else x
+    if rows.shape[1] != len(labels):
+        raise WrongInputError(f"{rows.shape[1]} scores for {len(labels)} labels", where=f"node '{call.name}'")
+    return ([dict(zip(labels, row.tolist(), strict=True)) for row in rows],)
+
+
+@library("ai.onnx.ml.SVMClassifier")
+def svm_classifier(call: LibraryCall, x: Array) -> tuple[Array, Array]:
+    """The label and the scores of each row: votes of pairs of classes, or with Platt's probabilities those."""
+    attrs, x = call.attributes, x.astype(np.float64)
+    texts = [_text(t) for t in attrs.get("classlabels_strings", ())]
+    labels = np.array(texts, object) if texts else np.asarray(attrs.get("classlabels_ints", ()), np.int64)
+    rho, coefficients = np.asarray(attrs["rho"]), np.asarray(attrs["coefficients"])
+    how, sizes = attrs.get("post_transform", "NONE"), attrs.get("vectors_per_class", ())
+    if how not in ("NONE", "LOGISTIC", "SOFTMAX"):
+        raise WrongInputError(f"post_transform '{how}'", where=f"node '{call.name}'")
+    if not len(sizes):  # linear: one row of coefficients for each class
+        scores = x @ coefficients.reshape(len(labels), -1).T + rho[0]
+        return _chosen(labels, scores.argmax(axis=1)), _after(scores, how)
+    n, starts = len(sizes), np.cumsum([0, *sizes])
+    values = _svm_kernel(call, x, np.asarray(attrs["support_vectors"]).reshape(starts[-1], -1))
+    weights = coefficients.reshape(-1, starts[-1])
+    pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
+    scores, votes = np.empty((len(x), len(pairs))), np.zeros((len(x), n), np.int64)
+    for at, (i, j) in enumerate(pairs):
+        own, other = slice(starts[i], starts[i + 1]), slice(starts[j], starts[j + 1])
+        scores[:, at] = values[:, own] @ weights[j - 1, own] + values[:, other] @ weights[i, other] + rho[at]
+        votes[:, i] += scores[:, at] > 0
+        votes[:, j] += scores[:, at] <= 0
+    if attrs.get("prob_a"):
+        a, b = np.asarray(attrs["prob_a"]), np.asarray(attrs["prob_b"])
+        shares = _coupled(np.clip(1 / (1 + np.exp(scores * a + b)), 1e-7, 1 - 1e-7), pairs, n)
+        return _chosen(labels, shares.argmax(axis=1)), _after(shares, how)
+    if n == 2:
+        both = np.hstack([-scores, scores])
+        return _chosen(labels, votes.argmax(axis=1)), _after(both, how)
+    return _chosen(labels, votes.argmax(axis=1)), _after(scores, how)
+
+
+def _chosen(labels: Array, at: Array) -> Array:
+    return labels[at] if len(labels) else at.astype(np.int64)
+
+
+def _after(scores: Array, how: str) -> Array:
+    if how == "LOGISTIC":
+        scores = 1 / (1 + np.exp(-scores))
+    elif how == "SOFTMAX":
+        scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+        scores /= scores.sum(axis=1, keepdims=True)
+    return scores.astype(np.float32)
+
+
+def _svm_kernel(call: LibraryCall, x: Array, vectors: Array) -> Array:
+    """[rows, vectors]"""
+    kind = call.attributes.get("kernel_type", "LINEAR")
+    gamma, coef0, degree = (*call.attributes.get("kernel_params", ()), 0.0, 0.0, 0.0)[:3]
+    products = x @ vectors.T
+    if kind == "RBF":
+        distance = np.stack([np.square(x - v).sum(axis=1) for v in vectors], axis=1)
+        return np.asarray(np.exp(-gamma * distance))
+    if kind == "SIGMOID":
+        return np.asarray(np.tanh(gamma * products + coef0))
+    return np.asarray((gamma * products + coef0) ** degree if kind == "POLY" else products)
+
+
+def _coupled(pairwise: Array, pairs: list[tuple[int, int]], n: int) -> Array:
+    """Class probabilities from those of pairs. Source: Wu, Lin, Weng 2004, the second approach, as in libsvm."""
+    rows = len(pairwise)
+    r = np.zeros((rows, n, n))
+    for at, (i, j) in enumerate(pairs):
+        r[:, i, j], r[:, j, i] = pairwise[:, at], 1 - pairwise[:, at]
+    q = -r * r.transpose(0, 2, 1)
+    for t in range(n):
+        q[:, t, t] = (r[:, :, t] ** 2).sum(axis=1)
+    p = np.full((rows, n), 1 / n)
+    for _ in range(max(100, n)):
+        qp = np.einsum("ntj,nj->nt", q, p)
+        pqp = (p * qp).sum(axis=1)
+        going = np.abs(qp - pqp[:, None]).max(axis=1) >= 0.005 / n
+        if not going.any():
+            break
+        for t in range(n):
+            step = np.where(going, (pqp - qp[:, t]) / q[:, t, t], 0)
+            p[:, t] += step
+            pqp = (pqp + step * (step * q[:, t, t] + 2 * qp[:, t])) / (1 + step) ** 2
+            qp = (qp + step[:, None] * q[:, t]) / (1 + step)[:, None]
+            p /= (1 + step)[:, None]
+    return p
+
+
+@library("NonMaxSuppression")
+def non_max_suppression(
+    call: LibraryCall, boxes: Array, scores: Array, most: Any = None, overlap: Any = None, least: Any = None
+) -> Array:
+    """[kept, 3]: image, class and box, the best first; a box goes that overlaps a better one of its class too much."""
+    count = int(most.reshape(-1)[0]) if most is not None else 0
+    limit = float(overlap.reshape(-1)[0]) if overlap is not None else 0.0
+    found: list[tuple[int, int, int]] = []
+    for image in range(scores.shape[0] if count > 0 else 0):
+        y1, x1, y2, x2 = _corners(boxes[image].astype(np.float32), call.attributes.get("center_point_box", 0))
+        area = (y2 - y1) * (x2 - x1)
+        for kind in range(scores.shape[1]):
+            own = scores[image, kind]
+            order = np.argsort(-own, kind="stable")
+            order = order[own[order] > least.reshape(-1)[0]] if least is not None else order
+            kept = 0
+            while order.size and kept < count:
+                best, order = order[0], order[1:]
+                found.append((image, kind, int(best)))
+                kept += 1
+                height = np.minimum(y2[order], y2[best]) - np.maximum(y1[order], y1[best])
+                width = np.minimum(x2[order], x2[best]) - np.maximum(x1[order], x1[best])
+                shared = np.maximum(height, 0) * np.maximum(width, 0)
+                union = area[order] + area[best] - shared
+                share = np.where(union > 0, shared / np.where(union > 0, union, 1), 0)
+                order = order[share <= limit]
+    return np.array(found, np.int64).reshape(-1, 3)
+
+
+def _corners(boxes: Array, is_centre: int) -> tuple[Array, Array, Array, Array]:
+    """(y1, x1, y2, x2) with y1 <= y2 and x1 <= x2."""
+    if is_centre:
+        x, y, w, h = boxes.T
+        return y - h / 2, x - w / 2, y + h / 2, x + w / 2
+    a, b, c, d = boxes.T
+    return np.minimum(a, c), np.minimum(b, d), np.maximum(a, c), np.maximum(b, d)

@@ -11,6 +11,7 @@ from autosched.frontend.onnx.converters import (
     index,
     linear,
     logic,
+    ml,
     norm,
     pool,
     quantize,
@@ -20,6 +21,7 @@ from autosched.frontend.onnx.converters import (
     sequence,
     shape,
     sort,
+    trees,
 )
 from autosched.frontend.onnx.registry import CONVERTERS
 
@@ -33,12 +35,13 @@ __all__ = [
         "index",
         "linear",
         "logic",
+        "ml",
         "norm",
         "pool",
         "quantize",
         "recurrent",
     ),
-    *("reduce", "scatter", "sequence", "shape", "sort"),
+    *("reduce", "scatter", "sequence", "shape", "sort", "trees"),
     "supported_operators",
 ]
 

@@ -12,6 +12,7 @@ from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, Tuple
 from autosched.relax.struct_info import TensorStructInfo
 
+GROUP = 16  # parts that are joined at once
 MOST_STEPS = 1024  # of a loop that is written out
 
 
@@ -94,4 +95,10 @@ def scan(node: Node) -> tuple[Expr, ...]:
 
 
 def _stacked(node: Node, parts: Sequence[Expr], axis: int) -> Expr:
-    return node.emit(op.stack(Tuple(tuple(parts)), axis=axis))
+    """The parts along a new axis; many of them in groups, as each of a group makes its kernel's expressions deeper."""
+    groups = [parts[i : i + GROUP] for i in range(0, len(parts), GROUP)]
+    joined = [node.emit(op.stack(Tuple(tuple(group)), axis=axis)) for group in groups]
+    while len(joined) > 1:
+        groups = [joined[i : i + GROUP] for i in range(0, len(joined), GROUP)]
+        joined = [node.emit(op.concat(Tuple(tuple(g)), axis=axis)) if len(g) > 1 else g[0] for g in groups]
+    return joined[0]
