@@ -15,7 +15,7 @@ ALL_CORES := -n auto --dist loadfile --no-loadscope-reorder
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help demo test test-all check-avx512 check-cuda gpu-check conformance bench bench-kernels bench-models bench-more bench-records bench-tune lint format \
-        dist clean
+        dist docs clean
 .DELETE_ON_ERROR:
 
 help:
@@ -30,6 +30,7 @@ help:
 	@echo "make bench-tune  tuning: trials a second, a network's time over ten minutes of tuning; ARGS='--minutes 1'"
 	@echo "make lint      ruff and mypy"
 	@echo "make format    lays the code out as make lint wants it"
+	@echo "make docs      the documentation as a site, in site/"
 	@echo "make dist      wheel and sdist, tried in a clean environment"
 
 $(BIN)/python:
@@ -106,5 +107,8 @@ dist: $(VENV)/.installed-dist
 	$(BIN)/python -m build $(if $(wildcard $(BIN)/uv),--installer uv) --outdir dist .
 	$(BIN)/python .ci/try_dist.py dist
 
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m mkdocs build --strict --quiet
+
 clean:
-	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -106,6 +106,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "tar": "autosched.contrib.tar",
         "utils": "autosched.contrib.utils",
     },
+    "autosched.frontend": {name: f"autosched.frontend.{name}" for name in ("nn", "onnx", "torch")},
     "autosched.ir": {
         "PrimExpr": "autosched.tir.expr:PrimExpr",
         "Range": "autosched.tir.construct:RangeConstructor",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from autosched.frontend.onnx.node import RunTimeError
 
 def build_onnx_file(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None, **options: Any) -> Any:
     """`build_onnx` of a file; `options` as of `build`."""
-    return build_onnx(path, resolve_target(options.get("target")), partial(build, **options), shapes)
+    return build_onnx(path, resolve_target(options.get("target")), lambda module: build(module, **options), shapes)
 
 
 def can_wait(error: Exception) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -170,7 +171,7 @@ def device(dev: object, index: int = 0) -> Device:
     return Device(_NAMES[words[0]], index)
 
 
-def _maker(name: str):  # type: ignore[no-untyped-def]
+def _maker(name: str) -> Callable[..., Device]:
     def make(index: int = 0) -> Device:
         if not hasattr(index, "__index__"):
             raise InvalidTypeError(f"{name}: the index is a {type(index).__name__}, not an int")

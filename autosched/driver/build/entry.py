@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, overload
 
 from autosched.codegen.backends import codegen_backend
 from autosched.templates.accuracy import ACCURACIES
 from autosched.driver.build.functions import FunctionBuilder
 from autosched.driver.build.graph import build_graph, has_graph
+from autosched.driver.build.late import LateModel
 from autosched.driver.build.onnx_models import build_onnx, is_onnx
 from autosched.driver.model_files import Shapes, open_model
 from autosched.driver.models import join_targets
@@ -25,6 +26,48 @@ from autosched.runtime.variants import Variants
 from autosched.target import Target
 
 
+@overload
+def build(
+    what: str | Path,
+    args: None = ...,
+    target: str | Target | None = ...,
+    target_host: Any = ...,
+    runtime: Any = ...,
+    name: str | None = ...,
+    binds: Mapping[Any, Any] | None = ...,
+    *,
+    params: Mapping[str, Any] | None = ...,
+    records: Any = ...,
+    threads: int | None = ...,
+    accuracy: str = ...,
+    like: str | None = ...,
+    strict: bool = ...,
+    run_as: str = ...,
+    indices: str = ...,
+    checks: bool = ...,
+    shapes: Shapes | None = ...,
+) -> Executable | LateModel: ...
+@overload
+def build(
+    what: Any,
+    args: Sequence[Any] | None = ...,
+    target: Any = ...,
+    target_host: Any = ...,
+    runtime: Any = ...,
+    name: str | None = ...,
+    binds: Mapping[Any, Any] | None = ...,
+    *,
+    params: Mapping[str, Any] | None = ...,
+    records: Any = ...,
+    threads: int | None = ...,
+    accuracy: str = ...,
+    like: str | None = ...,
+    strict: bool = ...,
+    run_as: str = ...,
+    indices: str = ...,
+    checks: bool = ...,
+    shapes: Shapes | None = ...,
+) -> Any: ...
 def build(
     what: Any,
     args: Sequence[Any] | None = None,
@@ -78,7 +121,7 @@ def build(
     if is_onnx(what) and not isinstance(target, list | tuple):
         chosen: dict[str, Any] = {"records": records, "threads": threads, "accuracy": accuracy, "like": like}
         chosen |= {"strict": strict, "run_as": run_as, "indices": indices, "checks": checks, "params": params}
-        return build_onnx(what, resolve_target(target), partial(build, target=target, **chosen), shapes)
+        return build_onnx(what, resolve_target(target), lambda module: build(module, target=target, **chosen), shapes)
     if isinstance(target, list | tuple):
         options: dict[str, Any] = {"params": params, "records": records, "threads": threads, "accuracy": accuracy}
         options |= {"indices": indices, "checks": checks, "shapes": shapes}

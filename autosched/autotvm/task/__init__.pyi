@@ -1,0 +1,24 @@
+# Made by `python -m tests.stubs` from the file beside it and autosched/public_names.py.
+from autosched.autotvm.task import dispatcher as dispatcher
+from autosched.autotvm.task import space as space
+from autosched.autotvm.task.dispatcher import ApplyConfig as ApplyConfig
+from autosched.autotvm.task.dispatcher import ApplyFixedConfig as ApplyFixedConfig
+from autosched.autotvm.task.dispatcher import ApplyGraphBest as ApplyGraphBest
+from autosched.autotvm.task.dispatcher import ApplyHistoryBest as ApplyHistoryBest
+from autosched.autotvm.task.dispatcher import DispatchContext as DispatchContext
+from autosched.autotvm.task.dispatcher import EmptyContext as EmptyContext
+from autosched.autotvm.task.dispatcher import FallbackContext as FallbackContext
+from autosched.autotvm.task.dispatcher import clear_fallback_cache as clear_fallback_cache
+from autosched.autotvm.task.extract import extract_from_multiple_program as extract_from_multiple_program
+from autosched.autotvm.task.extract import extract_from_program as extract_from_program
+from autosched.autotvm.task.flop import compute_flop as compute_flop
+from autosched.autotvm.task.space import ConfigEntity as ConfigEntity
+from autosched.autotvm.task.space import ConfigSpace as ConfigSpace
+from autosched.autotvm.task.space import FallbackConfigEntity as FallbackConfigEntity
+from autosched.autotvm.task.task import Task as Task
+from autosched.autotvm.task.task import args_to_workload as args_to_workload
+from autosched.autotvm.task.task import create as create
+from autosched.autotvm.task.task import deserialize_args as deserialize_args
+from autosched.autotvm.task.task import get_config as get_config
+from autosched.autotvm.task.task import serialize_args as serialize_args
+from autosched.autotvm.task.task import template as template

@@ -1,0 +1,23 @@
+# Made by `python -m tests.stubs` from the file beside it and autosched/public_names.py.
+from autosched.meta_schedule import database as database
+from autosched.meta_schedule import relax_integration as relax_integration
+from autosched.meta_schedule import space_generator as space_generator
+from autosched.meta_schedule import tir_integration as tir_integration
+from autosched.meta_schedule.context import MeasureCandidate as MeasureCandidate
+from autosched.meta_schedule.context import TuneContext as TuneContext
+from autosched.meta_schedule.database import Database as Database
+from autosched.meta_schedule.database import JSONDatabase as JSONDatabase
+from autosched.meta_schedule.database import MemoryDatabase as MemoryDatabase
+from autosched.meta_schedule.database import TuningRecord as TuningRecord
+from autosched.meta_schedule.database import Workload as Workload
+from autosched.meta_schedule.options import builder as builder
+from autosched.meta_schedule.options import cost_model as cost_model
+from autosched.meta_schedule.options import runner as runner
+from autosched.meta_schedule.options import search_strategy as search_strategy
+from autosched.meta_schedule.relax_integration import compile_relax as compile_relax
+from autosched.meta_schedule.relax_integration import extract_tasks as extract_tasks
+from autosched.meta_schedule.relax_integration import tune_relax as tune_relax
+from autosched.meta_schedule.tasks import ExtractedTask as ExtractedTask
+from autosched.meta_schedule.tasks import tune_tasks as tune_tasks
+from autosched.meta_schedule.tir_integration import compile_tir as compile_tir
+from autosched.meta_schedule.tir_integration import tune_tir as tune_tir

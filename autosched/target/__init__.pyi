@@ -1,0 +1,26 @@
+# Made by `python -m tests.stubs` from the file beside it and autosched/public_names.py.
+from autosched.target.constructors import arm_cpu as arm_cpu
+from autosched.target.constructors import create as create
+from autosched.target.constructors import cuda as cuda
+from autosched.target.constructors import intel_graphics as intel_graphics
+from autosched.target.constructors import mali as mali
+from autosched.target.constructors import rocm as rocm
+from autosched.target.constructors import vta as vta
+from autosched.target.cpus import LEVELS as LEVELS
+from autosched.target.cpus import known_cpus as known_cpus
+from autosched.target.fingerprint import CpuFingerprint as CpuFingerprint
+from autosched.target.fingerprint import Fingerprint as Fingerprint
+from autosched.target.fingerprint import GpuFingerprint as GpuFingerprint
+from autosched.target.gpus import GpuFacts as GpuFacts
+from autosched.target.gpus import gpu_facts as gpu_facts
+from autosched.target.gpus import known_archs as known_archs
+from autosched.target.host import CacheSizes as CacheSizes
+from autosched.target.host import HostCpu as HostCpu
+from autosched.target.host import detect_cpu as detect_cpu
+from autosched.target.host import host_cpu as host_cpu
+from autosched.target.kinds import KINDS as KINDS
+from autosched.target.kinds import TargetKind as TargetKind
+from autosched.target.target import Target as Target
+from autosched.target.threads import ThreadLimits as ThreadLimits
+from autosched.target.threads import choose_threads as choose_threads
+from autosched.target.threads import thread_limits as thread_limits

@@ -1,0 +1,24 @@
+"""The stubs of the public packages say what the packages hold."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+from tests.stubs import packages, path_of, stub
+
+
+@pytest.mark.parametrize("package", list(packages()))
+def test_the_stub_is_what_the_package_gives(package: str) -> None:
+    assert path_of(package).is_file(), "run python -m tests.stubs"
+    assert path_of(package).read_text(encoding="utf-8") == stub(package), "run python -m tests.stubs"
+
+
+def test_each_name_of_the_main_package_s_stub_is_there() -> None:
+    text = stub("autosched")
+    assert text is not None
+    package = importlib.import_module("autosched")
+    names = [line.rpartition(" as ")[2].strip() for line in text.splitlines() if " as " in line]
+    assert len(names) > 50
+    assert [name for name in names if not {name, name.removeprefix("_")} & {*dir(package)}] == []
