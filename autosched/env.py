@@ -167,6 +167,15 @@ AUTOSCHED_NUM_THREADS = switch(
     parse=_not_negative,
     allowed="a number, 0 for automatic",
 )
+AUTOSCHED_ASSEMBLER_SECONDS = switch(
+    "AUTOSCHED_ASSEMBLER_SECONDS",
+    120,
+    "how long NVIDIA's assembler may take for a kernel before the kernel is given up",
+    Kind.SETTING,
+    parse=_positive,
+    allowed="a positive number",
+)
+
 AUTOSCHED_AFFINITY: Switch[str | tuple[int, ...]] = switch(
     "AUTOSCHED_AFFINITY",
     "auto",

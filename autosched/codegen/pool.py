@@ -194,12 +194,17 @@ def close_spares() -> None:
 
 
 def _start() -> subprocess.Popen[bytes]:
-    """A helper that finds the package where this process found it."""
+    """A helper."""
+    return start_process("autosched.codegen.worker")
+
+
+def start_process(module: str) -> subprocess.Popen[bytes]:
+    """A Python process that runs a module, with pipes, and finds the package where this process found it."""
     environment = child_environment()
     paths = [
         str(Path(__file__).parents[2]),
         *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)),
     ]
     environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
-    command = [sys.executable, "-m", "autosched.codegen.worker"]
+    command = [sys.executable, "-m", module]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)

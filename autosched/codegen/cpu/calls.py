@@ -65,7 +65,7 @@ def apply_function(emitter: Emitter, op: str, args: list[Any]) -> Any:
         return _remainder(emitter, args, lanes)
     if op in _LIBM:
         return _lane_by_lane(emitter, op, args, lanes)
-    raise CodegenError(f"no CPU code for the function '{op}'")
+    raise CodegenError(f"no code for the function '{op}'")
 
 
 def _through_float32(emitter: Emitter, op: str, args: list[Any]) -> Any:

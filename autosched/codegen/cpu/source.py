@@ -185,7 +185,7 @@ class Writer:
             case While() | Evaluate():
                 self.tile(stmt, depth, a)
             case _:
-                raise CodegenError(f"no CPU code for {type(stmt).__name__} outside of a tile")
+                raise CodegenError(f"no code for {type(stmt).__name__} outside of a tile")
 
     def loop(self, loop: For, depth: int, a: Analyzer) -> None:
         start, extent = const_int(loop.start), const_int(loop.extent)

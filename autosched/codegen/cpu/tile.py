@@ -147,7 +147,7 @@ class TileEmitter(ValueEmitter):
             case While():
                 self.emit_while(stmt)
             case _:
-                raise CodegenError(f"no CPU code for {type(stmt).__name__}: lower the function first")
+                raise CodegenError(f"no code for {type(stmt).__name__}: lower the function first")
 
     def emit_effect(self, e: PrimExpr) -> None:
         """`prefetch(buffer[…])` asks for a cache line; other expressions have no effect.

@@ -31,7 +31,7 @@ def value_type(dtype: str, lanes: int = 1) -> Any:
     elif dtype in _INT_BITS:
         element = ir.IntType(_INT_BITS[dtype])
     else:
-        raise CodegenError(f"no CPU code for values of dtype '{dtype}'", hint="cast to float32, float16 or an integer")
+        raise CodegenError(f"no code for values of dtype '{dtype}'", hint="cast to float32, float16 or an integer")
     return element if lanes == 1 else ir.VectorType(element, lanes)
 
 

@@ -71,7 +71,7 @@ class ValueEmitter(MemoryEmitter):
                 return self.value(e.args[0])
             case E.Call():
                 return self.call(e)
-        raise CodegenError(f"no CPU code for {type(e).__name__} expressions")
+        raise CodegenError(f"no code for {type(e).__name__} expressions")
 
     def call(self, e: E.Call) -> Any:
         """The value of a function's call."""
@@ -144,7 +144,7 @@ class ValueEmitter(MemoryEmitter):
                     moved = b.select(flips, b.fadd(rest, y), rest)
                     nothing = b.fcmp_ordered("==", rest, zero)
                     return b.select(nothing, self.apply("copysign", [rest, y]), moved)
-            raise CodegenError(f"no CPU code for {type(e).__name__} of floats")
+            raise CodegenError(f"no code for {type(e).__name__} of floats")
         signed = is_signed(e.dtype)
         match e:
             case E.Add():
@@ -161,7 +161,7 @@ class ValueEmitter(MemoryEmitter):
                 if not signed:
                     return self.divide_unsigned(x, y, modulo)
                 return self.signed_division(x, y, isinstance(e, E.FloorDiv | E.FloorMod), modulo)
-        raise CodegenError(f"no CPU code for {type(e).__name__}")
+        raise CodegenError(f"no code for {type(e).__name__}")
 
     def remainder(self, x: Any, y: Any, dtype: str) -> Any:
         """The exact remainder of floats, with the sign of x."""
