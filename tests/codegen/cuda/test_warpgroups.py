@@ -90,3 +90,12 @@ def test_what_has_no_code(sizes, options, message):
 def test_only_one_architecture_has_the_instructions():
     with pytest.raises(CodegenError, match="sm_90 lacks instructions of the kernel: wgmma"):
         compile_func(warpgroup_product(128, 64, 256).func, "cuda -arch=sm_90", use_cache=False)
+
+
+def test_sums_that_are_used_too_early_are_refused(monkeypatch):
+    """The assembler would let each product wait for the one before."""
+    from autosched.codegen.cuda import instructions
+
+    monkeypatch.setattr(instructions, "wgmma_wait", lambda builder, sums: list(sums))
+    with pytest.raises(CodegenError, match="would wait for each other"):
+        compile_func(warpgroup_product(128, 64, 256).func, "cuda -arch=sm_90a", use_cache=False)
