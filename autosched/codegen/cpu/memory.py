@@ -19,7 +19,6 @@ from autosched.codegen.cpu.types import (
     VOID,
     call_intrinsic,
     constant,
-    item_bytes,
     lanes_of,
     memory_type,
     splat,
@@ -28,6 +27,7 @@ from autosched.codegen.cpu.types import (
 )  # fmt: skip
 from autosched.ir.node import walk
 from autosched.tir.buffer import Buffer
+from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import FloorDiv, FloorMod, PrimExpr, Var, add, cast, const, const_int, mul
 from autosched.tir.stmt import Allocate
 

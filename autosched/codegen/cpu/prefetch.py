@@ -6,10 +6,10 @@ from typing import Any
 
 from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.emitter import Emitter
-from autosched.codegen.cpu.types import item_bytes
 from autosched.ir.node import walk
 from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
+from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import const_int
 from autosched.tir.functor import uses
 from autosched.tir.stmt import For, Stmt

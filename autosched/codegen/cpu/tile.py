@@ -16,7 +16,7 @@ from autosched.codegen.cpu.horizontal import emit_lane_reduction, lane_reduction
 from autosched.codegen.cpu.math import FUNCTIONS
 from autosched.codegen.cpu.prefetch import emit_prefetches
 from autosched.codegen.cpu.transpose import emit_squares, square_lanes
-from autosched.codegen.cpu.types import BYTES, I64, VOID, Isa, item_bytes, lanes_of, splat
+from autosched.codegen.cpu.types import BYTES, I64, VOID, Isa, lanes_of, splat
 from autosched.codegen.cpu.values import ValueEmitter
 from autosched.codegen.lower.loops import enter
 from autosched.errors import CodegenError
@@ -24,6 +24,7 @@ from autosched.ir.node import walk
 from autosched.runtime.kernel import Check
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import PrimExpr, Var, const_int
 from autosched.tir.simplify import Analyzer, split_conditions
 from autosched.tir.stmt import (

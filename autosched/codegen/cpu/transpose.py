@@ -14,7 +14,8 @@ from llvmlite import ir
 from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.checks import emit_guards
 from autosched.codegen.cpu.emitter import Emitter
-from autosched.codegen.cpu.types import I32, item_bytes, splat
+from autosched.codegen.cpu.types import I32, splat
+from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import const_int
 from autosched.tir.stmt import BufferStore, For, LoopKind
 

@@ -9,14 +9,13 @@ from llvmlite import ir
 
 from autosched.errors import CodegenError
 from autosched.target import Target
+from autosched.tir.dtypes import item_bytes
 
 I1, I8, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
 BYTES = I8.as_pointer()
 VOID = ir.VoidType()
 
-_FLOATS: dict[str, tuple[Any, int, str]] = {
-    "float16": (ir.HalfType(), 2, "f16"), "float32": (ir.FloatType(), 4, "f32"), "float64": (ir.DoubleType(), 8, "f64"),
-}  # fmt: skip
+_FLOATS: dict[str, Any] = {"float16": ir.HalfType(), "float32": ir.FloatType(), "float64": ir.DoubleType()}
 _INT_BITS = {
     f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64)
 }  # fmt: skip
@@ -27,7 +26,7 @@ def value_type(dtype: str, lanes: int = 1) -> Any:
     if dtype == "bool":
         element: Any = I1
     elif dtype in _FLOATS:
-        element = _FLOATS[dtype][0]
+        element = _FLOATS[dtype]
     elif dtype in _INT_BITS:
         element = ir.IntType(_INT_BITS[dtype])
     else:
@@ -38,13 +37,6 @@ def value_type(dtype: str, lanes: int = 1) -> Any:
 def memory_type(dtype: str, lanes: int = 1) -> Any:
     """The type in memory: bool is a byte."""
     return value_type("uint8" if dtype == "bool" else dtype, lanes)
-
-
-def item_bytes(dtype: str) -> int:
-    """Bytes of one element in memory."""
-    if dtype == "bool":
-        return 1
-    return _FLOATS[dtype][1] if dtype in _FLOATS else _INT_BITS[dtype] // 8
 
 
 def is_signed(dtype: str) -> bool:

@@ -28,7 +28,6 @@ from autosched.codegen.cpu.types import (
     call_intrinsic,
     constant,
     is_signed,
-    item_bytes,
     lanes_of,
     memory_type,
     splat,
@@ -47,7 +46,7 @@ from autosched.errors import CodegenError
 from autosched.ir.node import walk
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
-from autosched.tir.dtypes import is_float, is_int
+from autosched.tir.dtypes import is_float, is_int, item_bytes
 from autosched.tir.expr import PrimExpr, const_int
 from autosched.tir.simplify import form_key
 from autosched.tir.stmt import Allocate, BufferStore, For, IfThenElse

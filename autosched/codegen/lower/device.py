@@ -58,6 +58,7 @@ from autosched.codegen.lower.zero_fill import zero_fill
 from autosched.errors import CodegenError
 from autosched.ir.node import walk
 from autosched.tir.buffer import Buffer, BufferData, BufferLoad
+from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import PrimExpr, Var, const_int
 from autosched.tir.function import PrimFunc
 from autosched.tir.functor import replace_buffers
@@ -121,12 +122,12 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
         whole = zero_fill(
             whole, launch.analyzer(), {a.var: a.extent for a in launch.axes if a.var in launch.thread_vars}
         )
-        whole = pipeline_loops(whole, {b.dtype: _item_bytes(b.dtype) for b in _used(whole)}, instructions)
+        whole = pipeline_loops(whole, {b.dtype: item_bytes(b.dtype) for b in _used(whole)}, instructions)
         if instructions:
             whole = lower_warpgroups(whole, launch, [became[b] for b in func.buffers])
             whole = lower_fragments(whole, launch)
         if marked:
-            whole = swizzle(whole, launch.analyzer(), {b.dtype: _item_bytes(b.dtype) for b in _used(whole)})
+            whole = swizzle(whole, launch.analyzer(), {b.dtype: item_bytes(b.dtype) for b in _used(whole)})
         whole = partition_loops(whole, launch.analyzer(), launch.thread_vars)
         whole = unroll_register_loops(whole)
         _check_scratch(whole, sharing.left, launch)
@@ -145,10 +146,6 @@ def _used(stmt: Stmt) -> list[Buffer]:
     return [n.buffer for n in walk(stmt) if isinstance(n, BufferLoad | BufferStore | BufferData)]
 
 
-def _item_bytes(dtype: str) -> int:
-    return {"bool": 1, "bfloat16": 2}.get(dtype) or np.dtype(dtype).itemsize
-
-
 def _finish(launch: LoweredLaunch, body: Stmt) -> None:
     """Place shared memory and barriers."""
     shared = {b for b in _used(body) if is_shared(b)}
@@ -158,7 +155,7 @@ def _finish(launch: LoweredLaunch, body: Stmt) -> None:
             "warp of its own makes",
             hint="compute what follows the product in registers",
         )
-    sizes = {b.dtype: _item_bytes(b.dtype) for b in shared}
+    sizes = {b.dtype: item_bytes(b.dtype) for b in shared}
     body, offsets, total = plan_shared(body, sizes)
     guarded = {b: at for b, at in offsets.items() if b not in launch.by_mbarrier}
     ranges = {b: ("shared", at, at + buffer_size(b, sizes[b.dtype])) for b, at in guarded.items()}
@@ -217,7 +214,7 @@ class _DeviceSharing(Sharing):
 
 
 def _bytes(shape: Sequence[PrimExpr], dtype: str) -> int:
-    return int(np.prod([const_int(s) or 1 for s in shape], dtype=np.int64)) * _item_bytes(dtype)
+    return int(np.prod([const_int(s) or 1 for s in shape], dtype=np.int64)) * item_bytes(dtype)
 
 
 def _check_scratch(body: Stmt, left: list[Buffer], launch: LoweredLaunch) -> None:

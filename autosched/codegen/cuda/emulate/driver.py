@@ -24,6 +24,7 @@ from autosched.codegen.cuda.emulate.launch import Checks, Order, run_launch
 from autosched.errors import DeviceError
 from autosched.runtime.cuda.driver import Region
 from autosched.runtime.cuda.kernel import CudaKernel, Launch, image_for
+from autosched.tir.dtypes import item_bytes
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 _ALIGNMENT = 256  # as the driver's allocations have
@@ -151,7 +152,7 @@ class EmulatorDriver:
         written = {a for a, arg in zip(addresses, kernel.args) if arg.role == "output"}
         arguments: list[Bytes | int] = []
         for address, arg in zip(addresses, kernel.args):
-            view = self._view(address, arg.size_bytes).view(_CELLS[_item_bytes(arg.dtype)])
+            view = self._view(address, arg.size_bytes).view(_CELLS[item_bytes(arg.dtype)])
             view.flags.writeable = address in written
             arguments.append(view)
         scratch = addresses[len(kernel.args)]
@@ -196,7 +197,3 @@ class EmulatorDriver:
 
 
 _CELLS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-
-
-def _item_bytes(dtype: str) -> int:
-    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize

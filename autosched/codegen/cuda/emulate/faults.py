@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,98 +96,62 @@ class Fault:
     other: int
 
 
+_RACE = "race: {{place}} {} what {{other}} {} without a synchronisation between them: {{target}}"
+_BARRIER = "a barrier is missing between the two"
+# per code what is said, the kind in a word, and what to do about it
+_TEXTS: Mapping[int, tuple[str, str, str | None]] = {
+    at.F_OUTSIDE: ("{access}: out of bounds", "bounds", None),
+    at.F_LOCAL: ("{access}: out of bounds", "bounds", None),
+    at.F_MISALIGNED: ("{access}, whose address is not a multiple of {number}", "alignment", None),
+    at.F_READ_ONLY: ("{access}, which is read-only", "read-only", None),
+    at.F_RACE_WW: (_RACE.format("writes", "wrote"), "race", _BARRIER),
+    at.F_RACE_RW: (_RACE.format("writes", "read"), "race", _BARRIER),
+    at.F_RACE_WR: (_RACE.format("reads", "wrote"), "race", _BARRIER),
+    at.F_UNSET: ("{place} reads what nobody wrote: {target}", "unset", None),
+    at.F_PENDING: (
+        "{place} touches what an asynchronous copy of {other} may still be writing: {target}", "pending",
+        "wait for the copy's group before, and let a barrier tell the other threads",
+    ),
+    at.F_QUEUE: ("{place} has {number} asynchronous copies in flight", "queue", None),
+    at.F_EXITED: ("{place} waits for lanes {address:#010x}, of which {other} has already ended", "exited", None),
+    at.F_MASK: ("{place} is not in the mask {address:#010x} that it gives", "mask", None),
+    at.F_DIVERGED: (
+        "{place} comes to barrier {address} at another instruction than {other} of its warp", "diverged",
+        "a barrier has to be outside conditions that split a warp",
+    ),
+    at.F_COUNT: ("{place} comes to barrier {address} of {size} threads, others wait for {number}", "barrier", None),
+    at.F_MBARRIER: (
+        "{place} uses an mbarrier that is not initialised, or arrives once too often: {target}", "mbarrier", None,
+    ),
+    at.F_MANY_MBARRIERS: ("{place} initialises more than {number} mbarriers", "mbarrier", None),
+    at.F_DESCRIPTOR: (
+        "{place} gives the matrix descriptor {unsigned:#x} of a layout that is not known", "descriptor", None,
+    ),
+    at.F_TENSOR_MAP: (
+        "{place} copies a box of {size} dimensions by what is no tensor map of such: {target}", "descriptor", None,
+    ),
+    at.F_PARTIAL: (
+        "{place} runs an instruction of a whole warp, but only lanes {address:#010x} exist", "partial",
+        "let the block's size be a multiple of 32",
+    ),
+}  # fmt: skip
+_STOPPED = "{place} stopped", "trap", "the kernel ran into a trap or into unreachable code"
+
+
 def error_of(
     fault: Fault, place: Place, other: str, program: Program, allocations: tuple[Allocation, ...], shared_bytes: int
 ) -> EmulationError:
     """The error of a fault; `other` names the thread that it collided with."""
-    where = site_words(program, fault.site)
+    text, kind, hint = _TEXTS.get(fault.code, _STOPPED)
     target = describe(fault.address, allocations, program, shared_bytes)
-    access = f"{place} accesses {fault.size} bytes in {target}"
-    match fault.code:
-        case at.F_OUTSIDE | at.F_LOCAL:
-            return EmulationError(f"{access}: out of bounds", where=where, kind="bounds")
-        case at.F_MISALIGNED:
-            return EmulationError(
-                f"{access}, whose address is not a multiple of {fault.other}", where=where, kind="alignment"
-            )
-        case at.F_READ_ONLY:
-            return EmulationError(f"{access}, which is read-only", where=where, kind="read-only")
-        case at.F_RACE_WW | at.F_RACE_RW | at.F_RACE_WR:
-            verbs = {
-                at.F_RACE_WW: ("writes", "wrote"),
-                at.F_RACE_RW: ("writes", "read"),
-                at.F_RACE_WR: ("reads", "wrote"),
-            }
-            now, before = verbs[fault.code]
-            return EmulationError(
-                f"race: {place} {now} what {other} {before} without a synchronisation between them: {target}",
-                where=where,
-                hint="a barrier is missing between the two",
-                kind="race",
-            )
-        case at.F_UNSET:
-            return EmulationError(f"{place} reads what nobody wrote: {target}", where=where, kind="unset")
-        case at.F_PENDING:
-            return EmulationError(
-                f"{place} touches what an asynchronous copy of {other} may still be writing: {target}",
-                where=where,
-                hint="wait for the copy's group before, and let a barrier tell the other threads",
-                kind="pending",
-            )
-        case at.F_QUEUE:
-            return EmulationError(f"{place} has {fault.other} asynchronous copies in flight", where=where, kind="queue")
-        case at.F_EXITED:
-            return EmulationError(
-                f"{place} waits for lanes {fault.address:#010x}, of which {other} has already ended",
-                where=where,
-                kind="exited",
-            )
-        case at.F_MASK:
-            return EmulationError(
-                f"{place} is not in the mask {fault.address:#010x} that it gives", where=where, kind="mask"
-            )
-        case at.F_DIVERGED:
-            return EmulationError(
-                f"{place} comes to barrier {fault.address} at another instruction than {other} of its warp",
-                where=where,
-                hint="a barrier has to be outside conditions that split a warp",
-                kind="diverged",
-            )
-        case at.F_COUNT:
-            return EmulationError(
-                f"{place} comes to barrier {fault.address} of {fault.size} threads, others wait for {fault.other}",
-                where=where,
-                kind="barrier",
-            )
-        case at.F_MBARRIER:
-            return EmulationError(
-                f"{place} uses an mbarrier that is not initialised, or arrives once too often: {target}",
-                where=where,
-                kind="mbarrier",
-            )
-        case at.F_MANY_MBARRIERS:
-            return EmulationError(
-                f"{place} initialises more than {fault.other} mbarriers", where=where, kind="mbarrier"
-            )
-        case at.F_DESCRIPTOR:
-            return EmulationError(
-                f"{place} gives the matrix descriptor {fault.address & (1 << 64) - 1:#x} of a layout that is not known",
-                where=where,
-                kind="descriptor",
-            )
-        case at.F_TENSOR_MAP:
-            return EmulationError(
-                f"{place} copies a box of {fault.size} dimensions by what is no tensor map of such: {target}",
-                where=where,
-                kind="descriptor",
-            )
-        case at.F_PARTIAL:
-            return EmulationError(
-                f"{place} runs an instruction of a whole warp, but only lanes {fault.address:#010x} exist",
-                where=where,
-                hint="let the block's size be a multiple of 32",
-                kind="partial",
-            )
-    return EmulationError(
-        f"{place} stopped", where=where, hint="the kernel ran into a trap or into unreachable code", kind="trap"
+    message = text.format(
+        access=f"{place} accesses {fault.size} bytes in {target}",
+        place=place,
+        other=other,
+        target=target,
+        address=fault.address,
+        unsigned=fault.address & (1 << 64) - 1,
+        size=fault.size,
+        number=fault.other,
     )
+    return EmulationError(message, where=site_words(program, fault.site), hint=hint, kind=kind)

@@ -4,36 +4,9 @@ from __future__ import annotations
 
 from autosched.codegen.cuda.emulate.ptx.parse import Instruction, Operand, Pair, Register
 from autosched.codegen.cuda.emulate.ptx.state import Assembly, only, ptx
-from autosched.codegen.cuda.emulate.ptx.types import is_type, llvm_float, width
+from autosched.codegen.cuda.emulate.ptx.types import COMMON, is_type, llvm_float, width
 
-_TYPES = frozenset(
-    [
-        "pred",
-        "b8",
-        "b16",
-        "b32",
-        "b64",
-        "u8",
-        "u16",
-        "u32",
-        "u64",
-        "s8",
-        "s16",
-        "s32",
-        "s64",
-        "f16",
-        "f32",
-        "f64",
-        "bf16",
-        "tf32",
-        "f16x2",
-        "bf16x2",
-        "e4m3",
-        "e5m2",
-        "e4m3x2",
-        "e5m2x2",
-    ]
-)
+_TYPES = COMMON | {"tf32", "e4m3", "e5m2", "e4m3x2", "e5m2x2"}
 
 
 def _type(state: Assembly, instruction: Instruction) -> str:

@@ -7,32 +7,9 @@ from autosched.codegen.cuda.emulate.intrinsics import combine
 from autosched.codegen.cuda.emulate.ptx.arithmetic import pack, unpack
 from autosched.codegen.cuda.emulate.ptx.parse import Instruction, Register, Vector
 from autosched.codegen.cuda.emulate.ptx.state import Assembly, only, ptx
-from autosched.codegen.cuda.emulate.ptx.types import llvm_float, width
+from autosched.codegen.cuda.emulate.ptx.types import COMMON, llvm_float, width
 
-_TYPES = frozenset(
-    [
-        "pred",
-        "b8",
-        "b16",
-        "b32",
-        "b64",
-        "b128",
-        "u8",
-        "u16",
-        "u32",
-        "u64",
-        "s8",
-        "s16",
-        "s32",
-        "s64",
-        "f16",
-        "f32",
-        "f64",
-        "bf16",
-        "f16x2",
-        "bf16x2",
-    ]
-)
+_TYPES = COMMON | {"b128"}
 _SPACES = {"global": at.IN_GLOBAL, "shared": at.IN_SHARED, "shared__cta": at.IN_SHARED, "shared__cluster": at.IN_SHARED}
 _SPACES |= {"local": at.IN_LOCAL, "const": 0}
 _CACHE = frozenset(

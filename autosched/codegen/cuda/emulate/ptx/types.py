@@ -19,6 +19,13 @@ _SPECIAL = {
 }
 
 
+# the types that most instructions take
+COMMON = frozenset((
+    "pred", "b8", "b16", "b32", "b64", "u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "f16", "f32", "f64",
+    "bf16", "f16x2", "bf16x2",
+))  # fmt: skip
+
+
 def width(kind: str) -> int:
     """Bits of a PTX type.
 
