@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.errors import AutoschedError, InvalidTypeError, InvalidValueError, ShapeError, TVMError, WrongInputError
+from autosched.runtime.bfloat16 import NAME as BFLOAT16
 from autosched.runtime.device import CPU, CUDA, Device, cpu
 from autosched.runtime.dlpack import device_type_of
 from autosched.runtime.memory import empty_aligned
@@ -134,7 +135,7 @@ def as_numpy(source: object, what: str = "array") -> np.ndarray:
         raise InvalidValueError(f"{what}: {error}") from None
     except (TypeError, RuntimeError) as error:  # tensors that are sparse, conjugated, on no device, …
         raise InvalidTypeError(f"{what}: {_first_line(error)}") from None
-    if data.dtype.kind not in "biuf":
+    if data.dtype.kind not in "biuf" and data.dtype.name != BFLOAT16:
         raise InvalidTypeError(f"{what}: {type(source).__name__} is no array of numbers")
     return data
 

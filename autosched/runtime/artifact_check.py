@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import ArtifactError
+from autosched.runtime.bfloat16 import NAME as BFLOAT16
+from autosched.runtime.bfloat16 import know_dtype
 from autosched.runtime.graph import Graph, check_graph
 from autosched.runtime.kernel import LARGEST, Kernel, check_count, kernel_class
 
@@ -36,10 +38,12 @@ def check_sections(sections: Sequence[Mapping[str, Any]], size_bytes: int, align
 def check_tensor(what: str, dtype: str, shape: Sequence[int]) -> None:
     """See that a tensor has a plain dtype and a size that can be. Raises ValueError."""
     try:
+        know_dtype(dtype)
         kind = np.dtype(dtype)
     except TypeError:
         raise ValueError(f"{what} has dtype {dtype!r}") from None
-    if kind.kind not in _DTYPE_KINDS or kind.fields or kind.subdtype:
+    plain = kind.kind in _DTYPE_KINDS or dtype == BFLOAT16
+    if not plain or kind.fields or kind.subdtype:
         raise ValueError(f"{what} has dtype {dtype!r}")
     for extent in shape:
         check_count(f"extent of {what}", extent)

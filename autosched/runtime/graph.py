@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import ArtifactError
+from autosched.runtime.bfloat16 import know_dtype
 from autosched.runtime.kernel import Kernel
 from autosched.runtime.memory import ALIGNMENT
 
@@ -38,6 +39,9 @@ class Value:
     shape: tuple[int, ...]
     dtype: str
     storage: Storage
+
+    def __post_init__(self) -> None:
+        know_dtype(self.dtype)
 
     @property
     def size_bytes(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from dataclasses import replace
 from typing import Any
 
 from autosched.codegen.backends import GENERATOR
@@ -15,12 +16,14 @@ from autosched.codegen.cpu.source import Scratch, Writer, align_bytes
 from autosched.codegen.cpu.types import Isa
 from autosched.codegen.lower import lower_func, split_phases
 from autosched.codegen.lower.flops import count_flops
+from autosched.codegen.lower.half import lower_bfloat16
 from autosched.errors import CodegenError
-from autosched.ir.node import walk
+from autosched.ir.node import FrozenDict, walk
 from autosched.runtime.cpu.kernel import CpuKernel, Phase
 from autosched.runtime.kernel import ArgSpec, pack_text
 from autosched.runtime.loader import check_object
 from autosched.target import Target
+from autosched.tir.buffer import Buffer
 from autosched.tir.checked_index import CHECKED
 from autosched.tir.expr import const_int
 from autosched.tir.function import PrimFunc
@@ -36,7 +39,7 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
     if len(func.buffers) != len(func.params):
         raise CodegenError(f"'{name}' has scalar parameters", hint="pass scalars as buffers of shape ()")
     isa = Isa.of(target)
-    lowered = lower_func(func)
+    lowered, stored_as = without_bfloat16(lower_func(func))
     lowered = lowered.with_body(order_unrolled(lowered.body, isa))
     phases, shared = split_phases(lowered)
     check_strides(lowered)
@@ -45,8 +48,8 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
     for buffer in shared:
         scratch.share(buffer)
     python_name = re.sub(r"\W", "_", name)
-    args = arg_specs(lowered)
-    in_place = frozenset((func.buffers[i], func.buffers[o]) for i, o in overwritable(func))
+    args = tuple(replace(a, dtype=b.dtype) for a, b in zip(arg_specs(lowered), func.buffers, strict=True))
+    in_place = frozenset((stored_as[func.buffers[i]], stored_as[func.buffers[o]]) for i, o in overwritable(func))
     writer = Writer(python_name, lowered.buffers, scratch, bool(func.attrs.get("tir.noalias", True)), in_place, checks)
     symbols = [f"{python_name}_p{i}" for i in range(len(phases))]
     for phase, symbol in zip(phases, symbols, strict=True):
@@ -84,6 +87,16 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
         llvm_packed=pack_text(text),
     )
     return CompiledCpuKernel(kernel)
+
+
+def without_bfloat16(func: PrimFunc) -> tuple[PrimFunc, dict[Buffer, Buffer]]:
+    """(the lowered function with bfloat16 as its bits, what each of its arguments' buffers became)."""
+    body, bits = lower_bfloat16(func.body, func.buffers)
+    became = {b: bits.get(b, b) for b in func.buffers}
+    if not bits:
+        return func, became
+    buffers = FrozenDict({p: became[b] for p, b in func.buffer_map.items()})
+    return replace(func, buffer_map=buffers, body=body), became
 
 
 def check_strides(func: PrimFunc) -> None:

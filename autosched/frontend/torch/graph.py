@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from autosched.frontend.torch.emitter import Emitter
 from autosched.frontend.torch.registry import CONVERTERS
 from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import Expr
+from autosched.runtime.bfloat16 import know_dtype
 
 CustomConverters = Mapping[Any, Callable[[Any, Any], Any]]
 # What converters raise for arguments that no exporter writes: a number where a tensor belongs, no such axis.
@@ -29,13 +31,23 @@ def make_emitter() -> Emitter:
 
     import autosched.frontend.torch.converters  # noqa: F401  (fills the table)
 
-    return Emitter(BlockBuilder(), {getattr(torch, name): name for name in SUPPORTED_DTYPES})
+    names = (*SUPPORTED_DTYPES, "bfloat16") if find_spec("ml_dtypes") else SUPPORTED_DTYPES
+    for name in names:
+        know_dtype(name)
+    return Emitter(BlockBuilder(), {getattr(torch, name): name for name in names})
 
 
 def array_of(tensor: Any, name: str) -> np.ndarray[Any, Any]:
     """A tensor's values. Raises ImportModelError for a dtype that NumPy lacks."""
+    import torch
+
     try:
-        return np.ascontiguousarray(tensor.detach().cpu().numpy()).reshape(tuple(tensor.shape))
+        plain = tensor.detach().cpu()
+        if plain.dtype is torch.bfloat16:  # NumPy takes its bits
+            know_dtype("bfloat16")
+            bits = plain.contiguous().view(torch.int16).numpy()
+            return bits.view(np.dtype("bfloat16")).reshape(tuple(tensor.shape))
+        return np.ascontiguousarray(plain.numpy()).reshape(tuple(tensor.shape))
     except TypeError:
         raise ImportModelError(f"tensor '{name}' is {tensor.dtype}, which is not supported") from None
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
 from autosched.relax.struct_info import Dim, StructInfo, TensorStructInfo, same_dim
+from autosched.tir.dtypes import is_float
 
 
 def tensor(t: StructInfo, what: str = "the argument") -> TensorStructInfo:
@@ -24,7 +25,7 @@ def same(x: StructInfo, **_: Any) -> TensorStructInfo:
 def float_same(x: StructInfo, **_: Any) -> TensorStructInfo:
     """The argument's type, which must be of floating point."""
     t = tensor(x)
-    if not t.dtype.startswith("float"):
+    if not is_float(t.dtype):
         raise InvalidTypeError(f"needs a floating-point tensor, got {t.dtype}", hint="cast it with astype")
     return t
 

@@ -61,7 +61,7 @@ class BlockedRewriter(Rewriter):
         super().__init__()
         self.forms: dict[Var, Form] = {}  # the variables that hold blocked values
         self.plain_of: dict[Var, Expr] = {}
-        self.blocked_of: dict[tuple[Var, int], Var] = {}
+        self.blocked_of: dict[tuple[Expr, int], Var] = {}
 
     def form(self, x: Any) -> Form | None:
         """The form of a blocked value; None for a plain one."""
@@ -97,7 +97,7 @@ class BlockedRewriter(Rewriter):
 
     def blocked(self, x: Expr, block: int) -> Var:
         """A plain or blocked value [N, C, H, W] in blocks of `block`, its channels padded with what is harmless."""
-        assert isinstance(x, Var), "constants are blocked by `operand`"
+        assert isinstance(x, Var | Constant), "a value that is converted has a name or is known"
         old = self.form(x)
         if old is not None and old.block == block:
             return x
@@ -108,15 +108,16 @@ class BlockedRewriter(Rewriter):
                 self.plain_of[new] = x
         return self.blocked_of[x, block]
 
-    def _convert(self, x: Var, old: Form | None, block: int) -> Var:
+    def _convert(self, x: Var | Constant, old: Form | None, block: int) -> Var:
+        name = x.name if isinstance(x, Var) else "const"
         if old is not None:
             form = Form(block, old.channels)
-            return self.bind(op.layout_transform(x, old.layout, form.layout, old.channels), form, x.name)
+            return self.bind(op.layout_transform(x, old.layout, form.layout, old.channels), form, name)
         n, c, h, w = shape_of(x)
         form = Form(block, c)
         if h == w == 1 and c % block == 0:
-            return self.bind(op.reshape(x, ShapeExpr((n, c // block, 1, 1, block))), form, x.name)
-        return self.bind(op.layout_transform(x, "NCHW", form.layout, 0), form, x.name)
+            return self.bind(op.reshape(x, ShapeExpr((n, c // block, 1, 1, block))), form, name)
+        return self.bind(op.layout_transform(x, "NCHW", form.layout, 0), form, name)
 
     def operand(self, x: Expr, form: Form, padding: float = 0.0) -> Expr | None:
         """A value that is broadcast against a blocked one of `form`, as [.., C / c or 1, .., .., c or 1].

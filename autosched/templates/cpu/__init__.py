@@ -24,7 +24,7 @@ TEMPLATES: tuple[Template, ...] = (
     Elementwise(),
 )
 
-WIDENED = ("float16",)  # no CPU that is met computes with them
+WIDENED = ("float16", "bfloat16")  # no CPU that is met computes with them
 MIN_BLOCK = 8  # channels in a block where vectors are shorter
 
 

@@ -12,10 +12,12 @@ from autosched.frontend.torch.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, TupleGetItem
 
+EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+
 
 def filled(shape: tuple[int, ...], value: float, dtype: str) -> Constant:
     """A constant of one value."""
-    return Constant(np.full(shape, value, dtype))
+    return Constant(np.full(shape, value, np.dtype(dtype)))
 
 
 @converter("batch_norm")
@@ -137,7 +139,7 @@ def native_group_norm(
 def rms_norm(t: Emitter, input: Expr, normalized_shape: Any, weight: Expr | None = None, eps: Any = None) -> Any:
     dtype, ndim = info_of(input).dtype, len(t.shape(input))
     axes = tuple(range(ndim - len(normalized_shape), ndim))
-    epsilon = float(np.finfo(dtype).eps) if eps is None else eps
+    epsilon = EPSILON[dtype] if eps is None else eps
     mean = t(op.mean(op.multiply(input, input), axis=axes, keepdims=True))
     scaled = t(op.multiply(input, op.rsqrt(op.add(mean, constant(epsilon, dtype)))))
     return scaled if weight is None else op.multiply(scaled, weight)
