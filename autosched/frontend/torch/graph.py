@@ -46,7 +46,8 @@ def array_of(tensor: Any, name: str) -> np.ndarray[Any, Any]:
         if plain.dtype is torch.bfloat16:  # NumPy takes its bits
             know_dtype("bfloat16")
             bits = plain.contiguous().view(torch.int16).numpy()
-            return bits.view(np.dtype("bfloat16")).reshape(tuple(tensor.shape))
+            halves: np.ndarray[Any, Any] = bits.view(np.dtype("bfloat16")).reshape(tuple(tensor.shape))
+            return halves
         return np.ascontiguousarray(plain.numpy()).reshape(tuple(tensor.shape))
     except TypeError:
         raise ImportModelError(f"tensor '{name}' is {tensor.dtype}, which is not supported") from None

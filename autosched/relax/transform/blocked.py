@@ -99,7 +99,7 @@ class BlockedRewriter(Rewriter):
         """A plain or blocked value [N, C, H, W] in blocks of `block`, its channels padded with what is harmless."""
         assert isinstance(x, Var | Constant), "a value that is converted has a name or is known"
         old = self.form(x)
-        if old is not None and old.block == block:
+        if isinstance(x, Var) and old is not None and old.block == block:
             return x
         if (x, block) not in self.blocked_of:
             new = self._convert(x, old, block)
