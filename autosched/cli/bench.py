@@ -37,7 +37,13 @@ RUNTIMES = ("onnxruntime", "openvino", "torch")
 @click.option("--time", "time_s", type=DURATION, default="5s", show_default=True, help="Measuring time for each row.")
 @click.option("--runs", type=Count(min=1), metavar="N", help="Make N runs for each row, instead of --time.")
 @click.option("--warmup", type=DURATION, help="Run so long before measuring (default: until it gets no faster).")
-@click.option("--percentiles", type=PERCENTILES, default="50,90,99", show_default=True, help="Of the runs' times.")
+@click.option(
+    "--percentiles",
+    type=PERCENTILES,
+    default="50,90,99",
+    show_default=True,
+    help="Percentiles of the runs' times to show.",
+)
 @click.option(
     "--sweep",
     type=SWEEP,
@@ -45,9 +51,7 @@ RUNTIMES = ("onnxruntime", "openvino", "torch")
     help="Repeat for numbers: threads=1,2 or batch=1,8 (dynamic first dimensions).",
 )
 @click.option("--shapes", type=SHAPES, help='Shapes of dynamic inputs: "x:1x3x224x224".')
-@click.option(
-    "--inputs", type=click.Path(path_type=Path), metavar="FILE", help="Arguments of one's own function: .npz."
-)
+@click.option("--inputs", type=click.Path(path_type=Path), metavar="FILE", help="Arguments of your own function: .npz.")
 @click.option(
     "--as",
     "run_as",

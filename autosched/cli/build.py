@@ -48,7 +48,11 @@ REPORT_COLUMNS = (
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write (default: MODEL with .asx).")
 @click.option("--no-db", is_flag=True, help="Use every template's default; look nothing up.")
-@click.option("--locked", type=click.Path(path_type=Path), help="Use exactly what `autosched logs lock` has written.")
+@click.option(
+    "--locked",
+    type=click.Path(path_type=Path),
+    help="Use exactly the configurations in a file of `autosched logs lock`.",
+)
 @click.option(
     "--like", metavar="DEVICE", help="Use records of such devices too: a family (x86-64-v4), a name, a target."
 )
@@ -58,7 +62,7 @@ REPORT_COLUMNS = (
     nargs=2,
     multiple=True,
     metavar="TASK CONFIG",
-    help="Use this configuration for kernels whose workload holds TASK; repeatable.",
+    help="Use this configuration for kernels whose workload contains TASK; repeatable.",
 )
 @click.option(
     "--mcpu", type=CPUS, metavar="CPU,…", help="Compile for these CPUs; of several, a machine loads what it can run."

@@ -49,8 +49,8 @@ def common_options() -> list[click.Parameter]:
         click.Option(
             ["-f", "--format"], type=click.Choice(FORMATS), default="table", show_default=True, help="Form of tables."
         ),
-        click.Option(["-v", "--verbose"], count=True, help="Say more; twice for debugging."),
-        click.Option(["-q", "--quiet"], is_flag=True, help="Say nothing but results and errors."),
+        click.Option(["-v", "--verbose"], count=True, help="Print more; twice for debugging."),
+        click.Option(["-q", "--quiet"], is_flag=True, help="Print results and errors only."),
         click.Option(["--debug"], is_flag=True, help="Show tracebacks of errors."),
     ]
 

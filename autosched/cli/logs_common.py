@@ -118,8 +118,8 @@ def with_filter(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--status", metavar="STATUS", callback=check_status, help="Only this outcome: ok, timeout, …"),
         click.option("--template", default="", metavar="NAME", help="Only configurations of this template."),
         click.option("--op", default="", metavar="NAME", help="Only this operator: conv2d, dense, …"),
-        click.option("--since", type=SINCE, help="Only what was measured since: 2h, 3d, 2026-01-31."),
-        click.option("--where", type=WHERE, help='Only what fulfils it: "op=conv2d and target=cpu and ms>2".'),
+        click.option("--since", type=SINCE, help="Only records measured since: 2h, 3d, 2026-01-31."),
+        click.option("--where", type=WHERE, help='Only records that match: "op=conv2d and target=cpu and ms>2".'),
     ):
         decorated = option(decorated)
     return decorated

@@ -42,7 +42,7 @@ COLUMNS = (
 )
 @click.argument("what", metavar="MODEL|TASK")
 @click.option("--shapes", type=SHAPES, help='Shapes of dynamic inputs: "x:1x3x224x224".')
-@click.option("--like", metavar="DEVICE", help="As `autosched build --like` would have it.")
+@click.option("--like", metavar="DEVICE", help="As in `autosched build --like`.")
 def explain(common: Common, what: str, shapes: Shapes | None, like: str | None) -> None:
     """Show which record each kernel of a model would use, the rejected ones with reasons, and what tuning may gain.
 

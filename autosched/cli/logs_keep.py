@@ -142,7 +142,7 @@ PRUNE_COLUMNS = (
 @make_command("prune", example="autosched logs prune --keep 20 --db tuned.db\nautosched logs prune --size 50M")
 @click.option("--keep", type=Count(min=0), metavar="N", help="Keep the N fastest of each task.")
 @click.option("--size", "cap", type=Parsed("size", parse_size), help="Make the file no larger: 50M.")
-@click.option("--dry-run", is_flag=True, help="Only tell what would be deleted.")
+@click.option("--dry-run", is_flag=True, help="Print what would be deleted, and delete nothing.")
 def prune(common: Common, keep: int | None, cap: int | None, dry_run: bool) -> int:
     """Delete what has lost: failures and the slowest first. Winners and defaults always stay.
 

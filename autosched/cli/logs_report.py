@@ -33,7 +33,12 @@ COLUMNS = (Column("file", "file"), Column("n_tasks", "tasks", right=True), Colum
 @click.option("--model", type=click.Path(path_type=Path), help="Weigh tasks by this model, and show kernels' sources.")
 @click.option("--shapes", type=SHAPES, help='With --model: shapes of dynamic inputs, "x:1x3x224x224".')
 @click.option(
-    "--sources", type=Count(min=0), metavar="N", default=3, show_default=True, help="With --model: of so many tasks."
+    "--sources",
+    type=Count(min=0),
+    metavar="N",
+    default=3,
+    show_default=True,
+    help="With --model: number of tasks whose kernels are shown.",
 )
 @click.option("--roofline/--no-roofline", default=True, help="Measure this machine's peaks, if they are not known.")
 @with_filter

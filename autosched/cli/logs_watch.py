@@ -32,7 +32,7 @@ COLUMNS = (
 @make_command("watch", example="autosched logs watch --db tuned.db\nautosched logs watch --once -f json")
 @click.option("--every", type=DURATION, default="2s", show_default=True, help="How often to look.")
 @click.option("--for", "duration", type=DURATION, help="Stop after this time; without it, Ctrl-C does.")
-@click.option("--once", is_flag=True, help="Show how it stands and end.")
+@click.option("--once", is_flag=True, help="Print the current state and exit.")
 def watch(common: Common, every: float, duration: float | None, once: bool) -> None:
     """Show the tuning that wrote to the database last, and follow it.
 

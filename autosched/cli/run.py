@@ -40,9 +40,7 @@ autosched run model.asx --input x=image.npy --check expected.npz
 @click.option(
     "--check", type=click.Path(path_type=Path), help="Compare outputs with this .npz; exit code 4 if they differ."
 )
-@click.option(
-    "--checks", is_flag=True, help="See that every access of every kernel stays inside of its buffer; this is slow."
-)
+@click.option("--checks", is_flag=True, help="Check that every access of every kernel stays inside its buffer; slow.")
 @click.option(
     "--rtol",
     type=click.FloatRange(min=0),

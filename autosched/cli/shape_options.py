@@ -33,9 +33,11 @@ def with_shapes(function: Callable[..., Any]) -> Callable[..., Any]:
     run.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
     decorated: Callable[..., Any] = run
     for option in (
-        click.option("--max-shapes", type=SHAPES, help="Of a range of shapes the largest."),
-        click.option("--opt-shapes", type=SHAPES, help="Between --min-shapes and --max-shapes one that matters most."),
-        click.option("--min-shapes", type=SHAPES, help="Of a range of shapes the least."),
+        click.option("--max-shapes", type=SHAPES, help="The largest shapes of a range."),
+        click.option(
+            "--opt-shapes", type=SHAPES, help="The most important shapes between --min-shapes and --max-shapes."
+        ),
+        click.option("--min-shapes", type=SHAPES, help="The smallest shapes of a range."),
         click.option(
             "--shapes", type=RANGES, help='Shapes of dynamic inputs: "x:1x3x224x224"; ranges: "x:1..512x784".'
         ),

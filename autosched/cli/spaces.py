@@ -49,7 +49,9 @@ KNOB_COLUMNS = (
 
 
 @make_command("list", example="autosched spaces list --spaces my_spaces")
-@click.option("--spaces", type=click.Path(path_type=Path), metavar="DIR", help="Spaces that come before the project's.")
+@click.option(
+    "--spaces", type=click.Path(path_type=Path), metavar="DIR", help="Search spaces that come before the project's."
+)
 def list_command(common: Common, spaces: Path | None) -> int:
     """List the templates that have a search space, and the files that are used."""
     from autosched.space import check_space_file, find_space, list_spaces, use_spaces
@@ -63,7 +65,9 @@ def list_command(common: Common, spaces: Path | None) -> int:
 @make_command("show", example='autosched spaces show matmul --workload "M=128 N=256 K=784 batch=1"')
 @click.argument("template")
 @click.option("--workload", metavar="TEXT", help='Sizes of the loops: "M=128 N=256 K=784".')
-@click.option("--spaces", type=click.Path(path_type=Path), metavar="DIR", help="Spaces that come before the project's.")
+@click.option(
+    "--spaces", type=click.Path(path_type=Path), metavar="DIR", help="Search spaces that come before the project's."
+)
 def show_command(common: Common, template: str, workload: str | None, spaces: Path | None) -> int:
     """Show the knobs of TEMPLATE with their candidates, its constraints, and how many configurations are valid.
 

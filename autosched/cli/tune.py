@@ -41,7 +41,7 @@ autosched tune --all --budget 30m
     "--inputs",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Arguments of a function of one's own: .npz by the names of its parameters.",
+    help="Arguments of your own function: .npz by the names of its parameters.",
 )
 @click.option("--on", metavar="ADDRESS", help="Measure on the workers of this dask scheduler: tcp://host:8786.")
 @with_access

@@ -78,8 +78,8 @@ OPTIONS = (
         show_default=True,
         help="How kernels find their weights: cold as in a model, or warm as in a loop of calls.",
     ),
-    click.option("--cold", is_flag=True, help="Learn nothing from records of other workloads, devices and versions."),
-    click.option("--fresh", is_flag=True, help="Begin a new budget even if an earlier run was killed before it ended."),
+    click.option("--cold", is_flag=True, help="Ignore records of other workloads, devices and versions."),
+    click.option("--fresh", is_flag=True, help="Start a new budget even if an earlier run was killed before it ended."),
     click.option(
         "--verify",
         type=click.Choice(("model", "task")),

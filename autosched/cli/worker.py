@@ -22,7 +22,7 @@ autosched tune model.onnx --on tcp://127.0.0.1:8786
 @click.argument("address")
 @click.option("--builders", type=Count(min=1), metavar="N", help="Compile so many at a time (default: one a core).")
 @click.option("--no-device", is_flag=True, help="Compile only, measure nothing here.")
-@click.option("--name", help="What the scheduler calls this worker.")
+@click.option("--name", help="Name of this worker in the scheduler.")
 @with_access
 def command(
     common: Common,

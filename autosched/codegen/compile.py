@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from autosched.codegen import cache, counters
 from autosched.codegen.backends import codegen_backend
 from autosched.codegen.compiled import CompiledKernel
-from autosched.codegen.numba_switch import check_numba
+from autosched.codegen.native.build import check_numba
 from autosched.codegen.pool import map_in_processes
 from autosched.target import Target
 from autosched.target.threads import choose_threads

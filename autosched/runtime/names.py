@@ -13,5 +13,5 @@ def identifier(name: str) -> str:
 
 
 def known_name(name: str, known: Container[str]) -> str:
-    """The known name that is meant: itself, or what an importer made of it; a stranger is returned as it is."""
+    """The known name that is meant: itself, or what an importer made of it; an unknown name is returned unchanged."""
     return name if name in known or identifier(name) not in known else identifier(name)

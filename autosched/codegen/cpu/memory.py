@@ -142,8 +142,8 @@ class MemoryEmitter(Emitter):
     def address(self, place: Place, at: Affine) -> Any:
         """A pointer to the element, which does not depend on the lane.
 
-        LLVM is not told that pointers stay inside of local arrays, whose size it sees: lanes that a condition leaves
-        out may lie outside.
+        Addresses in local arrays are not marked `inbounds`: lanes that a condition leaves out may lie outside, and LLVM
+        sees the array's size.
         """
         pointer, inbounds = place.pointer, not place.is_local
         if at.terms:

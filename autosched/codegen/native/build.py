@@ -11,12 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from autosched.codegen import pool
-from autosched.codegen.numba_switch import check_numba
+from autosched.env import NUMBA_DISABLE_JIT
+from autosched.errors import UsageError
 from autosched.runtime import native_abi
 from autosched.runtime.cache import kernel_cache
 from autosched.runtime.loader import check_object
 from autosched.runtime.native_abi import NATIVE_ABI_VERSION, RUN_SYMBOL, WORKER_SYMBOL
 from autosched.target import Target
+
+
+def check_numba() -> None:
+    """See that Numba may compile. Raises UsageError where NUMBA_DISABLE_JIT forbids it."""
+    if NUMBA_DISABLE_JIT.get():
+        raise UsageError(
+            "NUMBA_DISABLE_JIT is set, so that Numba compiles nothing and no kernel can be built", hint="unset it"
+        )
 
 
 @functools.cache

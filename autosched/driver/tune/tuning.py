@@ -35,7 +35,7 @@ LATELY = 40  # trials that the noise is taken from
 
 
 class LateSearch:
-    """A `Search` that `make` gives when it is first asked; trials that came before are told then."""
+    """A `Search` that `make` gives when it is first asked; it then gets the trials that came before."""
 
     def __init__(self, make: Callable[[], Search]):
         self._make = make

@@ -143,10 +143,10 @@ def cache_read(
         raise ScheduleError(f"cache_read: block '{name}' writes '{buffer.name}' as well", where=where_block(tree, name))
     writers = tree.writers.get(buffer, [])
     readers = [r for r in tree.readers[buffer] if not consumers or r == name or r in consumers]
-    strangers = [c for c in consumers if c not in tree.readers[buffer]]
-    if strangers:
+    unrelated = [c for c in consumers if c not in tree.readers[buffer]]
+    if unrelated:
         raise ScheduleError(
-            f"cache_read: block '{strangers[0]}' does not read '{buffer.name}'", where=where_block(tree, name)
+            f"cache_read: block '{unrelated[0]}' does not read '{buffer.name}'", where=where_block(tree, name)
         )
     readers = [r for r in readers if r not in writers]
     if writers and max(map(tree.position, writers)) > min(map(tree.position, readers)):
@@ -172,10 +172,10 @@ def cache_read(
 def _one_scope(tree: Tree, name: str, users: Sequence[str], action: str) -> BlockRealize:
     """The block around all users of a buffer. Raises ScheduleError where they stand in different ones."""
     scope = tree.scope_of(tree.realizes[name])
-    stranger = next((n for n in users if tree.scope_of(tree.realizes[n]) is not scope), None)
-    if stranger is not None:
+    other = next((n for n in users if tree.scope_of(tree.realizes[n]) is not scope), None)
+    if other is not None:
         raise ScheduleError(
-            f"{action}: block '{stranger}' uses the buffer as well and stands in another block",
+            f"{action}: block '{other}' uses the buffer as well and stands in another block",
             where=where_block(tree, name),
         )  # fmt: skip
     return scope
@@ -201,10 +201,10 @@ def cache_write(
     buffer = buffer_at(tree, name, which, written=True, action="cache_write")
     require_complete_or_reduction(tree, name, "cache_write")
     readers = tree.readers.get(buffer, [])
-    strangers = [c for c in consumers if c not in readers]
-    if strangers:
+    unrelated = [c for c in consumers if c not in readers]
+    if unrelated:
         raise ScheduleError(
-            f"cache_write: block '{strangers[0]}' does not read '{buffer.name}'", where=where_block(tree, name)
+            f"cache_write: block '{unrelated[0]}' does not read '{buffer.name}'", where=where_block(tree, name)
         )
     copy = Buffer(tree.unique_buffer_name(f"{buffer.name}_{scope}"), buffer.shape, buffer.dtype, scope=scope)
     users = [tree.realizes[n] for n in (name, *readers)]

@@ -26,7 +26,7 @@ CHANCES = 2  # how often a configuration is proposed whose trial was lost
 
 
 class Search(Protocol):
-    """A strategy: asked for configurations, told what became of them."""
+    """A strategy: `ask` gives configurations, `tell` takes their outcomes."""
 
     def ask(self, n: int) -> Sequence[Config]:
         """Up to `n` new configurations; none when the space is exhausted."""

@@ -41,7 +41,7 @@ _BULK = frozenset(("async", "bulk", "shared__cluster", "shared__cta", "global", 
 
 
 def _bulk(state: Assembly, instruction: Instruction) -> None:
-    """A copy of one row of bytes that an mbarrier is told of."""
+    """A copy of one row of bytes that an mbarrier counts."""
     parts, body = only(state, instruction, _BULK), state.body
     if parts[2:] not in (
         ("shared__cluster", "global", "mbarrier__complete_tx__bytes"),
