@@ -330,7 +330,7 @@ class Importer:
         for index, output in enumerate(proto.output):
             if not output:
                 continue
-            if index >= len(results):
+            if index >= len(results) or (results[index] is None and proto.domain == "com.microsoft"):
                 if self.is_used(output):
                     text = f"{proto.op_type}: output {index} ('{output}') is not supported"
                     lacking = NoKernelError(text, where=f"node '{name}'")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from autosched.frontend.onnx.converters import (
     arrange,
+    contrib,
+    contrib_attention,
     control,
     conv,
     einsum,
@@ -28,6 +30,8 @@ from autosched.frontend.onnx.registry import CONVERTERS
 __all__ = [
     *(
         "arrange",
+        "contrib",
+        "contrib_attention",
         "control",
         "conv",
         "einsum",

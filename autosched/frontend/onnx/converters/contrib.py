@@ -1,0 +1,301 @@
+"""Operators of `com.microsoft` that exporters and ONNX Runtime's optimiser write: fused activations and norms, packed
+weights, quantised arithmetic. What a node asks beyond what is here is refused by name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from autosched.frontend.onnx.converters.conv import conv
+from autosched.frontend.onnx.converters.quantize import (
+    dequantize_linear,
+    dequantized,
+    matmul_integer,
+    quantize_linear,
+    quantized,
+)
+from autosched.frontend.onnx.node import Node, constant, info_of
+from autosched.frontend.onnx.registry import CONVERTERS, converter
+from autosched.relax import op
+from autosched.relax.expr import Constant, Expr, ShapeExpr, Tuple
+
+DOMAIN = "com.microsoft."
+
+
+def only(node: Node, inputs: Sequence[int], attrs: Sequence[str] = ()) -> None:
+    """Refuse other inputs than these, and other attributes (but those that say 0, "" or nothing).
+
+    Raises ImportModelError.
+    """
+    more = [i for i, x in enumerate(node.inputs) if x is not None and i not in inputs]
+    if more:
+        raise node.fail(f"input {more[0]} is not supported")
+    known = {*attrs, "accuracy_level"}
+    if strange := [n for n, v in node.attrs.items() if n not in known and v not in (0, "", -1, None)]:
+        raise node.fail(f"attribute {strange[0]}={node.attrs[strange[0]]!r} is not supported")
+
+
+@converter(DOMAIN + "Gelu")
+def gelu(node: Node) -> Expr:
+    only(node, [0])
+    return op.nn.gelu(node.input(0))
+
+
+@converter(DOMAIN + "FastGelu")
+def fast_gelu(node: Node) -> Expr:
+    only(node, [0, 1])
+    x = node.emit(op.add(node.input(0), node.input(1))) if node.has(1) else node.input(0)
+    return op.nn.gelu_tanh(x)
+
+
+@converter(DOMAIN + "BiasGelu")
+def bias_gelu(node: Node) -> Expr:
+    only(node, [0, 1])
+    return op.nn.gelu(node.emit(op.add(node.input(0), node.input(1))))
+
+
+@converter(DOMAIN + "QuickGelu")
+def quick_gelu(node: Node) -> Expr:
+    only(node, [0], ["alpha"])
+    x = node.input(0)
+    return op.multiply(x, op.sigmoid(op.multiply(x, constant(node.attr("alpha", 1.702), node.info(0).dtype))))
+
+
+@converter(DOMAIN + "FusedMatMul", DOMAIN + "TransposeMatMul")
+def fused_matmul(node: Node) -> Expr:
+    """alpha * A' B'"""
+    only(node, [0, 1], ["alpha", "transA", "transB"])
+    sides = []
+    for index, name in ((0, "transA"), (1, "transB")):
+        x, rank = node.input(index), node.info(index).ndim
+        turned = bool(node.attr(name, 0)) and rank > 1
+        sides.append(node.emit(op.permute_dims(x, axes=[*range(rank - 2), rank - 1, rank - 2])) if turned else x)
+    product = node.emit(op.matmul(*sides))
+    alpha = node.attr("alpha", 1.0)
+    return product if alpha == 1.0 else op.multiply(product, constant(alpha, info_of(product).dtype))
+
+
+ACTIVATIONS = {"Relu": op.nn.relu, "Sigmoid": op.sigmoid, "Tanh": op.tanh}
+
+
+@converter(DOMAIN + "FusedConv")
+def fused_conv(node: Node) -> Expr:
+    """A convolution, a sum where there is a fourth input, and an activation."""
+    kind, params = node.attr("activation", ""), list(node.attr("activation_params", ()))
+    value = node.emit(conv(node))
+    if node.has(3):
+        value = node.emit(op.add(value, node.input(3)))
+    if kind in ("", *ACTIVATIONS):
+        return ACTIVATIONS[kind](value) if kind else value
+    if kind == "LeakyRelu" and params:
+        return op.nn.leakyrelu(value, alpha=params[0])
+    if kind == "Clip" and len(params) == 2:
+        return op.clip(value, *params)
+    raise node.fail(f"activation '{kind}' is not supported")
+
+
+def _normed(node: Node, x: Expr, gamma: Expr, beta: Expr | None, epsilon: float) -> Expr:
+    axis = info_of(x).ndim - 1
+    bias = beta if beta is not None else Constant(np.zeros(info_of(gamma).static_shape, info_of(gamma).dtype))
+    return node.emit(op.nn.layer_norm(x, gamma, bias, axes=(axis,), epsilon=epsilon))
+
+
+def _sum_with_skip(node: Node, bias: int) -> Expr:
+    total = node.emit(op.add(node.input(0), node.input(1)))
+    return node.emit(op.add(total, node.input(bias))) if node.has(bias) else total
+
+
+@converter(DOMAIN + "SkipLayerNormalization")
+def skip_layer_norm(node: Node) -> tuple[Any, ...]:
+    """The normalised sum of input, skip and bias; the sum is the fourth output."""
+    only(node, [0, 1, 2, 3, 4], ["epsilon"])
+    total = _sum_with_skip(node, 4)
+    beta = node.input(3) if node.has(3) else None
+    return _with_sum(node, _normed(node, total, node.input(2), beta, node.attr("epsilon", 1e-12)), total)
+
+
+@converter(DOMAIN + "SkipSimplifiedLayerNormalization")
+def skip_rms_norm(node: Node) -> tuple[Any, ...]:
+    only(node, [0, 1, 2, 3], ["epsilon"])
+    total = _sum_with_skip(node, 3)
+    axis = info_of(total).ndim - 1
+    whole = op.nn.rms_norm(total, node.input(2), axes=(axis,), epsilon=node.attr("epsilon", 1e-12))
+    return _with_sum(node, node.emit(whole), total)
+
+
+def _with_sum(node: Node, result: Expr, total: Expr) -> tuple[Any, ...]:
+    if node.num_outputs in (2, 3):
+        raise node.fail("mean and deviation as outputs are not supported")
+    return (result, None, None, total) if node.num_outputs > 3 else (result,)
+
+
+@converter(DOMAIN + "EmbedLayerNormalization")
+def embed_layer_norm(node: Node) -> tuple[Any, ...]:
+    """Word, position and segment embeddings, their sum normalised; how many positions the mask leaves."""
+    only(node, [0, 1, 2, 3, 4, 5, 6, 7, 8], ["epsilon"])
+    batch, length = node.shape(0)
+    total = node.emit(op.take(node.input(2), node.input(0), axis=0))
+    where = node.input(8) if node.has(8) else Constant(np.arange(length, dtype=np.int64).reshape(1, -1))
+    total = node.emit(op.add(total, op.take(node.input(3), where, axis=0)))
+    if node.has(1):
+        total = node.emit(op.add(total, op.take(node.input(4), node.input(1), axis=0)))
+    result = _normed(node, total, node.input(5), node.input(6), node.attr("epsilon", 1e-12))
+    count: Expr = Constant(np.zeros(batch, np.int32))
+    if node.has(7):
+        count = op.sum(node.emit(op.astype(node.input(7), "int32")), axis=1)
+    return result, count, total
+
+
+@converter(DOMAIN + "MatMulNBits")
+def matmul_n_bits(node: Node) -> Expr:
+    """A times weights of 2, 4 or 8 bits in blocks, each with a scale: the weights are unpacked at import."""
+    only(node, [0, 1, 2, 3, 5], ["K", "N", "bits", "block_size"])
+    k, n, bits, block = (node.attr(name) for name in ("K", "N", "bits", "block_size"))
+    bits = 4 if bits is None else bits
+    if bits not in (2, 4, 8) or not block or min(k, n) < 1:
+        raise node.fail(f"{bits} bits in blocks of {block}")
+    per_byte, blocks = 8 // bits, -(-k // block)
+    packed, scales = node.array(1), node.array(2)
+
+    def unpacked(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        parts = [(values >> (bits * i)) & ((1 << bits) - 1) for i in range(per_byte)]
+        return np.stack(parts, axis=-1).reshape(*values.shape[:-1], -1)
+
+    node.require_small(4 * n * blocks * block)
+    whole = unpacked(packed.reshape(n, blocks, -1))[..., :block].astype(np.float32)
+    zero: Any = np.float32(1 << (bits - 1))
+    if node.has(3):
+        zeros = node.array(3)
+        given = unpacked(zeros.reshape(n, -1))[:, :blocks] if zeros.dtype == np.uint8 else zeros.reshape(n, blocks)
+        zero = given.astype(np.float32)[..., None]
+    weights = ((whole - zero) * scales.astype(np.float32).reshape(n, blocks, 1)).reshape(n, -1)[:, :k]
+    dtype = node.info(0).dtype
+    result = node.emit(op.matmul(node.input(0), Constant(np.ascontiguousarray(weights.T).astype(dtype))))
+    return op.add(result, node.input(5)) if node.has(5) else result
+
+
+CONVERTERS.update({DOMAIN + "QuantizeLinear": quantize_linear, DOMAIN + "DequantizeLinear": dequantize_linear})
+
+
+def _real(node: Node, first: int) -> Expr:
+    """The quantised input at `first`, whose scale and zero point follow."""
+    zero = node.input(first + 2) if node.has(first + 2) else None
+    return dequantized(node, node.input(first), node.input(first + 1), zero, 0)
+
+
+def _whole(node: Node, value: Expr, scale: int, dtype: str) -> Expr:
+    """A value quantised by the scale at that input and the zero point behind it."""
+    zero = node.input(scale + 1) if node.has(scale + 1) else None
+    return quantized(node, value, node.input(scale), zero, dtype, 0)
+
+
+@converter(DOMAIN + "QLinearAdd", DOMAIN + "QLinearMul")
+def qlinear_binary(node: Node) -> Expr:
+    only(node, range(8))
+    combine = op.add if node.op_type.endswith("Add") else op.multiply
+    return _whole(node, node.emit(combine(_real(node, 0), _real(node, 3))), 6, node.info(0).dtype)
+
+
+@converter(DOMAIN + "QLinearSigmoid", DOMAIN + "QLinearLeakyRelu")
+def qlinear_unary(node: Node) -> Expr:
+    only(node, range(5), ["alpha"])
+    x = _real(node, 0)
+    is_sigmoid = node.op_type.endswith("Sigmoid")
+    y = op.sigmoid(x) if is_sigmoid else op.nn.leakyrelu(x, alpha=node.attr("alpha", 0.01))
+    return _whole(node, node.emit(y), 3, node.info(0).dtype)
+
+
+@converter(DOMAIN + "QLinearGlobalAveragePool")
+def qlinear_mean(node: Node) -> Expr:
+    only(node, range(5))
+    axes = tuple(range(2, node.info(0).ndim))
+    return _whole(node, node.emit(op.mean(_real(node, 0), axis=axes, keepdims=True)), 3, node.info(0).dtype)
+
+
+@converter(DOMAIN + "QLinearConcat")
+def qlinear_concat(node: Node) -> Expr:
+    parts = tuple(_real(node, i) for i in range(2, len(node.inputs), 3))
+    whole = node.emit(op.concat(Tuple(parts), axis=node.attr("axis")))
+    return _whole(node, whole, 0, node.info(2).dtype)
+
+
+@converter(DOMAIN + "MatMulIntegerToFloat")
+def matmul_integer_to_float(node: Node) -> Expr:
+    """An exact integer product, times both scales."""
+    only(node, range(7))
+    order = [node.inputs[i] if i < len(node.inputs) else None for i in (0, 1, 4, 5)]
+    product = node.emit(matmul_integer(_as(node, order)))
+    scale = node.emit(op.multiply(node.input(2), node.input(3)))
+    result = node.emit(op.multiply(op.astype(product, info_of(scale).dtype), scale))
+    return op.add(result, node.input(6)) if node.has(6) else result
+
+
+@converter(DOMAIN + "DynamicQuantizeMatMul")
+def dynamic_quantize_matmul(node: Node) -> Expr:
+    """A quantised to eight bits by its own range, times quantised B, as real numbers."""
+    only(node, range(5))
+    x = node.input(0)
+    low = op.minimum(node.emit(op.min(x)), constant(0, "float32"))
+    high = op.maximum(node.emit(op.max(x)), constant(0, "float32"))
+    scale = node.emit(op.divide(op.subtract(high, low), constant(255, "float32")))
+    scale = node.emit(op.where(op.equal(scale, constant(0, "float32")), constant(1, "float32"), scale))
+    zero = node.emit(op.astype(op.clip(op.round(op.divide(op.negative(low), scale)), 0.0, 255.0), "uint8"))
+    whole = quantized(node, x, scale, zero, "uint8", 0)
+    product = node.emit(
+        matmul_integer(_as(node, [whole, node.input(1), zero, node.inputs[3] if node.has(3) else None]))
+    )
+    both = node.emit(op.multiply(scale, node.input(2)))
+    result = node.emit(op.multiply(op.astype(product, "float32"), both))
+    return op.add(result, node.input(4)) if node.has(4) else result
+
+
+def _as(node: Node, inputs: Sequence[Any]) -> Node:
+    """The node with other inputs."""
+    import dataclasses
+
+    return dataclasses.replace(node, inputs=list(inputs))
+
+
+@converter(DOMAIN + "RotaryEmbedding")
+def rotary_embedding(node: Node) -> Expr:
+    """Pairs of each head's elements turned by the angle of their position; [B, S, H * D] or [B, H, S, D]."""
+    only(node, [0, 1, 2, 3], ["interleaved", "num_heads"])
+    x, shape = node.input(0), node.shape(0)
+    half = node.shape(2)[1]
+    heads = node.attr("num_heads", 0)
+    if len(shape) == 3:
+        size = shape[2] // heads if heads else 2 * half
+        x = node.emit(op.reshape(x, ShapeExpr((shape[0], shape[1], shape[2] // size, size))))
+        x = node.emit(op.permute_dims(x, axes=[0, 2, 1, 3]))
+    if info_of(x).static_shape[3] != 2 * half:
+        raise node.fail("a part of each head only is not supported")
+    at, length = node.input(1), info_of(x).static_shape[2]
+    if math.prod(node.shape(1)) == 1:
+        steps = Constant(np.arange(length, dtype=np.int64).reshape(1, -1))
+        at = node.emit(op.add(op.reshape(at, ShapeExpr((1, 1))), steps))
+    angles = [node.emit(op.expand_dims(op.take(node.input(i), at, axis=0), axis=1)) for i in (2, 3)]
+    turned = turn(node, x, angles[0], angles[1], bool(node.attr("interleaved", 0)))
+    return turned if len(shape) == 4 else op.reshape(
+        node.emit(op.permute_dims(turned, axes=[0, 2, 1, 3])), ShapeExpr(shape)
+    )  # fmt: skip
+
+
+def turn(node: Node, x: Expr, cos: Expr, sin: Expr, interleaved: bool) -> Expr:
+    """[B, H, S, D] with pairs of elements turned; cos and sin broadcast to [B, H, S, D / 2]."""
+    b, h, s, d = info_of(x).static_shape
+    shape = (b, h, s, d // 2, 2) if interleaved else (b, h, s, 2, d // 2)
+    axis = 4 if interleaved else 3
+    pairs = node.emit(op.reshape(x, ShapeExpr(shape)))
+
+    def part(i: int) -> Expr:
+        cut = node.emit(op.strided_slice(pairs, axes=(axis,), begin=(i,), end=(i + 1,), strides=(1,)))
+        return node.emit(op.squeeze(cut, axis=(axis,)))
+
+    a, c = part(0), part(1)
+    first = node.emit(op.subtract(op.multiply(a, cos), op.multiply(c, sin)))
+    second = node.emit(op.add(op.multiply(a, sin), op.multiply(c, cos)))
+    return node.emit(op.reshape(node.emit(op.stack(Tuple((first, second)), axis=axis)), ShapeExpr((b, h, s, d))))

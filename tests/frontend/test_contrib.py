@@ -1,0 +1,170 @@
+"""Operators of `com.microsoft`, against ONNX Runtime, whose they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from autosched import relax
+from autosched.errors import ImportModelError
+from autosched.frontend.onnx import from_onnx
+
+RNG = np.random.default_rng(0)
+
+
+def draw(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype("f4")
+
+
+def model(op: str, inputs: list[Any], outputs: int, **attrs: Any) -> onnx.ModelProto:
+    """Floats are inputs, all other arrays initialisers, None left out."""
+    names = ["" if x is None else f"x{i}" for i, x in enumerate(inputs)]
+    given = {n: x for n, x in zip(names, inputs) if n}
+    graph = helper.make_graph(
+        [helper.make_node(op, names, [f"y{i}" for i in range(outputs)], domain="com.microsoft", name="n", **attrs)],
+        "g",
+        [helper.make_tensor_value_info(n, 1, x.shape) for n, x in given.items() if x.dtype == np.float32],
+        [onnx.ValueInfoProto(name=f"y{i}") for i in range(outputs)],
+        [numpy_helper.from_array(x, n) for n, x in given.items() if x.dtype != np.float32],
+    )
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=8)
+
+
+def check(op: str, inputs: list[Any], outputs: int = 1, tolerance: float = 1e-4, **attrs: Any) -> None:
+    import onnxruntime
+
+    made = model(op, inputs, outputs, **attrs)
+    feeds = {f"x{i}": x for i, x in enumerate(inputs) if x is not None and x.dtype == np.float32}
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    wanted = onnxruntime.InferenceSession(made.SerializeToString(), options).run(None, feeds)
+    got = relax.evaluate(from_onnx(made), feeds)
+    for g, w in zip(got if isinstance(got, tuple) else (got,), wanted, strict=True):
+        assert g.shape == w.shape and g.dtype == w.dtype
+        np.testing.assert_allclose(g.astype("f8"), w.astype("f8"), rtol=tolerance, atol=tolerance)
+
+
+def refuse(part: str, op: str, inputs: list[Any], outputs: int = 1, **attrs: Any) -> None:
+    with pytest.raises(ImportModelError, match=part):
+        from_onnx(model(op, inputs, outputs, **attrs))
+
+
+def test_activations() -> None:
+    x, bias = draw(2, 3, 8), draw(8)
+    check("Gelu", [x])
+    check("FastGelu", [x])
+    check("FastGelu", [x, bias])
+    check("BiasGelu", [x, bias])
+    check("QuickGelu", [x], alpha=1.5)
+
+
+def test_products() -> None:
+    check("FusedMatMul", [draw(2, 4, 3), draw(2, 5, 4)], transA=1, transB=1, alpha=0.5)
+    refuse("transBatchA", "FusedMatMul", [draw(2, 4, 3), draw(2, 5, 4)], transBatchA=1)
+    x, w = draw(1, 3, 6, 6), draw(4, 3, 3, 3)
+    check("FusedConv", [x, w, draw(4)], activation="Relu", pads=[1, 1, 1, 1], kernel_shape=[3, 3])
+    check("FusedConv", [x, w], activation="LeakyRelu", activation_params=[0.2], kernel_shape=[3, 3])
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("zeros", [False, True])
+def test_weights_in_blocks(bits: int, zeros: bool) -> None:
+    k, n, block = 48, 5, 16
+    packed = RNG.integers(0, 256, (n, k // block, block * bits // 8)).astype("u1")
+    points = RNG.integers(0, 256, (n * -(-(k // block) * bits // 8),)).astype("u1") if zeros else None
+    made = model("MatMulNBits", [draw(3, k), packed, None, points], 1, K=k, N=n, bits=bits, block_size=block)
+    scales = (RNG.random((n * (k // block),)) * 0.1).astype("f4")
+    made.graph.initializer.append(numpy_helper.from_array(scales, "x2"))
+    made.graph.node[0].input[2] = "x2"
+    import onnxruntime
+
+    x = draw(3, k)
+    (wanted,) = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x0": x})
+    np.testing.assert_allclose(relax.evaluate(from_onnx(made), {"x0": x}), wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_norms() -> None:
+    x, skip, gamma, beta, bias = draw(2, 3, 8), draw(2, 3, 8), draw(8), draw(8), draw(8)
+    check("SkipLayerNormalization", [x, skip, gamma, beta, bias], epsilon=1e-5)
+    check("SkipLayerNormalization", [x, skip, gamma], epsilon=1e-5)
+    check("SkipSimplifiedLayerNormalization", [x, skip, gamma, bias], epsilon=1e-5)
+    ids, kinds = RNG.integers(0, 11, (2, 4)).astype("i4"), RNG.integers(0, 2, (2, 4)).astype("i4")
+    mask = np.array([[1, 1, 0, 0], [1, 1, 1, 1]], "i4")
+    tables = [draw(11, 8), draw(6, 8), draw(2, 8)]
+    check("EmbedLayerNormalization", [ids, kinds, *tables, gamma, beta, mask], 2, epsilon=1e-5)
+
+
+def test_a_sum_as_the_fourth_output() -> None:
+    refuse("output 1", "SkipLayerNormalization", [draw(2, 3, 8), draw(2, 3, 8), draw(8)], 4)
+    made = model("SkipLayerNormalization", [draw(2, 3, 8), draw(2, 3, 8), draw(8)], 4)
+    made.graph.node[0].output[1] = made.graph.node[0].output[2] = ""
+    del made.graph.output[1:3]
+    x = {f"x{i}": draw(*s) for i, s in enumerate([(2, 3, 8), (2, 3, 8), (8,)])}
+    np.testing.assert_allclose(relax.evaluate(from_onnx(made), x)[1], x["x0"] + x["x1"])
+
+
+def test_attention() -> None:
+    x, weights, bias = draw(2, 5, 8), draw(8, 24), draw(24)
+    check("Attention", [x, weights, bias], num_heads=2)
+    check("Attention", [x, weights, bias], num_heads=2, unidirectional=1, scale=0.3)
+    mask = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], "i4")
+    check("Attention", [x, weights, bias, mask], num_heads=4)
+    check("Attention", [x, weights, bias, np.array([3, 5], "i4")], num_heads=4)
+    check("Attention", [x, weights, bias, None, None, draw(1, 2, 5, 5)], num_heads=2)
+    refuse("input 4", "Attention", [x, weights, bias, None, draw(2, 2, 2, 3, 4)], num_heads=2)
+
+
+def test_multi_head_attention() -> None:
+    q, k, v, bias = draw(2, 3, 8), draw(2, 5, 8), draw(2, 5, 8), draw(24)
+    check("MultiHeadAttention", [q, k, v], num_heads=2)
+    check("MultiHeadAttention", [q, k, v, bias, None, draw(1, 1, 3, 5)], num_heads=4, scale=0.2)
+    mask = np.array([[1, 1, 1, 1, 0], [1, 1, 0, 1, 1]], "i4")
+    check("MultiHeadAttention", [q, k, v, None, mask], num_heads=2)
+    past = [draw(2, 2, 4, 4), draw(2, 2, 4, 4)]
+    check("MultiHeadAttention", [q, k[:, :3], v[:, :3], None, None, None, *past], 3, num_heads=2)
+
+
+@pytest.mark.parametrize("past", [0, 3])
+@pytest.mark.parametrize("rotary", [0, 1])
+def test_group_query_attention(past: int, rotary: int) -> None:
+    new = 4 if not past else 1
+    q, k, v = draw(1, new, 64), draw(1, new, 32), draw(1, new, 32)
+    caches = [draw(1, 2, past, 16), draw(1, 2, past, 16)]
+    total = np.array(past + new, "i4")
+    tables = [draw(16, 8), draw(16, 8)] if rotary else []
+    inputs = [q, k, v, *caches, np.array([past + new - 1], "i4"), total, *tables]
+    if past:
+        check("GroupQueryAttention", inputs, 3, num_heads=4, kv_num_heads=2, do_rotary=rotary)
+    else:
+        inputs[3] = inputs[4] = None
+        check("GroupQueryAttention", inputs, 3, num_heads=4, kv_num_heads=2, do_rotary=rotary, local_window_size=2)
+        inputs[5] = np.array([new], "i4")
+        refuse("different lengths", "GroupQueryAttention", inputs, 3, num_heads=4, kv_num_heads=2)
+
+
+@pytest.mark.parametrize("interleaved", [0, 1])
+def test_rotary_embedding(interleaved: int) -> None:
+    tables, at = [draw(9, 4), draw(9, 4)], RNG.integers(0, 9, (2, 3))
+    check("RotaryEmbedding", [draw(2, 3, 16), at, *tables], interleaved=interleaved)
+    check("RotaryEmbedding", [draw(2, 2, 3, 8), np.array([2]), *tables], interleaved=interleaved)
+
+
+def test_quantised_arithmetic() -> None:
+    a, b = (RNG.integers(0, 256, (2, 3, 4, 4)).astype("u1") for _ in range(2))
+    scale = [numpy_helper.to_array(helper.make_tensor("s", 1, [], [x])) for x in (0.02, 0.03, 0.05)]
+    zero = [np.array(z, "u1") for z in (120, 130, 128)]
+    both = [a, scale[0], zero[0], b, scale[1], zero[1], scale[2], zero[2]]
+    check("QLinearAdd", both)
+    check("QLinearMul", both, tolerance=1)
+    check("QLinearSigmoid", [a, scale[0], zero[0], scale[1], zero[1]], tolerance=1)
+    check("QLinearGlobalAveragePool", [a, scale[0], zero[0], scale[1], zero[1]], tolerance=1)
+    check("QLinearConcat", [scale[2], zero[2], a, scale[0], zero[0], b, scale[1], zero[1]], axis=1)
+    x, w = draw(3, 6), RNG.integers(0, 256, (6, 5)).astype("u1")
+    check("DynamicQuantizeMatMul", [x, w, scale[0], zero[0], draw(5)], tolerance=1e-3)
+    whole = RNG.integers(0, 256, (3, 6)).astype("u1")
+    check("MatMulIntegerToFloat", [whole, w, scale[0], scale[1], zero[0], zero[1]])
