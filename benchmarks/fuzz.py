@@ -1,22 +1,33 @@
 """Random graphs against NumPy, with every access of every kernel checked.
 
-    python -m benchmarks.fuzz --graphs 10000 --first 0 [--unchecked]
+    python -m benchmarks.fuzz --graphs 10000 --first 0 [--workers 2] [--unchecked]
 
-Prints each seed whose result is wrong, that crashes the compiler, or whose position out of range is not reported (or
-reported where there is none), and a last line with the counts. The exit code is 1 where there is such a seed.
+Prints each seed whose result is wrong, that crashes the compiler or the process, that takes longer than a minute, or
+whose position out of range is not reported (or reported where there is none), and a last line with the counts. The exit
+code is 1 where there is such a seed.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import gc
+import multiprocessing
 import sys
 import time
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from typing import Any
 
 import numpy as np
 
 import autosched
 from autosched.errors import IndexOutOfRangeError
+from autosched.target import host_cpu
 from autosched.testing.random_graphs import RandomGraph, random_graph
+
+HANG_S = 60.0  # a graph takes a fifth of a second
+COLLECTED = 50  # graphs between two collections of cycles: at every chance they take a sixth of the time
 
 
 def check(graph: RandomGraph, checks: bool) -> str:
@@ -38,6 +49,92 @@ def check(graph: RandomGraph, checks: bool) -> str:
     return ""
 
 
+def outcome(seed: int, checks: bool) -> tuple[int, bool, str]:
+    """(seed, whether the graph has a position out of range, what is wrong with it)."""
+    is_bad = False
+    try:
+        graph = random_graph(seed)
+        is_bad = graph.bad_index is not None
+        return seed, is_bad, check(graph, checks)
+    except Exception as error:
+        return seed, is_bad, f"{type(error).__name__}: {error}"
+
+
+def _work(seeds: Sequence[int], checks: bool, current: Any, results: Connection) -> None:
+    """A worker's life: graph after graph; `current` is the one that it is at."""
+    gc.disable()
+    for n, seed in enumerate(seeds):
+        current.value = seed
+        results.send(outcome(seed, checks))
+        if n % COLLECTED == 0:
+            gc.collect()
+            gc.freeze()  # what imports have left
+    results.close()
+
+
+class _Worker:
+    """A process that goes through seeds; another takes over behind a graph that ends it."""
+
+    def __init__(self, seeds: Sequence[int], checks: bool):
+        self.checks = checks
+        self.start(seeds)
+
+    def start(self, seeds: Sequence[int]) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.left = list(seeds)
+        self.current = context.Value(ctypes.c_int64, -1)
+        self.results, theirs = context.Pipe(duplex=False)
+        self.process = context.Process(target=_work, args=(self.left, self.checks, self.current, theirs), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.heard = time.perf_counter()
+
+    def take(self) -> tuple[int, bool, str] | None:
+        """The next result, or what has become of the graph that has ended the process; None at the end."""
+        self.heard = time.perf_counter()
+        try:
+            found: tuple[int, bool, str] = self.results.recv()
+            self.left.remove(found[0])
+            return found
+        except EOFError:
+            self.process.join()
+            return self.lost(f"the process ended with code {self.process.exitcode}") if self.left else None
+
+    def lost(self, what: str) -> tuple[int, bool, str]:
+        """The graph that the worker was at is wrong; the others go on in a new process."""
+        self.process.kill()
+        self.process.join()
+        seed = self.current.value if self.current.value in self.left else self.left[0]
+        self.left.remove(seed)
+        self.start(self.left)
+        return seed, False, what
+
+
+def outcomes(seeds: Sequence[int], checks: bool, n_workers: int) -> Iterator[tuple[int, bool, str]]:
+    """What becomes of each seed, as it comes; with no workers in this process."""
+    if n_workers == 0:
+        yield from (outcome(seed, checks) for seed in seeds)
+        return
+    workers = [_Worker(seeds[i::n_workers], checks) for i in range(min(n_workers, len(seeds)))]
+    try:
+        while workers:
+            ready = wait([w.results for w in workers], timeout=1.0)
+            for worker in list(workers):
+                if worker.results in ready:
+                    found = worker.take()
+                    if found is None:
+                        workers.remove(worker)
+                    else:
+                        yield found
+                elif time.perf_counter() - worker.heard > HANG_S:
+                    worker.heard = time.perf_counter()
+                    yield worker.lost(f"no end within {HANG_S:.0f} s")
+    finally:
+        for worker in workers:
+            worker.process.kill()
+            worker.process.join()
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the graphs and print what is wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -45,22 +142,19 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--unchecked", action="store_true", help="build as users do, without checks of all accesses")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
+    parser.add_argument("--workers", type=int, default=host_cpu().cores, help="processes; 0: in this one")
     options = parser.parse_args(argv)
     wrong = done = bad = 0
     start = time.perf_counter()
-    for seed in range(options.first, options.first + options.graphs):
-        if time.perf_counter() - start > options.seconds:
-            break
-        try:
-            graph = random_graph(seed)
-            bad += graph.bad_index is not None
-            problem = check(graph, not options.unchecked)
-        except Exception as error:
-            problem = f"{type(error).__name__}: {error}"
+    seeds = range(options.first, options.first + options.graphs)
+    for seed, is_bad, problem in outcomes(seeds, not options.unchecked, options.workers):
         done += 1
+        bad += is_bad
         if problem:
             wrong += 1
             print(f"seed {seed}: {problem}", flush=True)
+        if time.perf_counter() - start > options.seconds:
+            break
     print(f"{done} graphs, {bad} with a position out of range, {wrong} wrong, {time.perf_counter() - start:.0f} s")
     return 1 if wrong else 0
 

@@ -1,12 +1,13 @@
 """Throughput of one model in several processes side by side, against one process.
 
-    python -m benchmarks.processes squeezenet
+    python -m benchmarks.processes squeezenet resnet18 --write
     python -m benchmarks.processes resnet18 --combinations 1x1,2x1,4x1,1x2,2x2 --seconds 5
 
 A combination is PROCESSESxTHREADS. All processes load one artifact, run it once, wait for each other and count the runs
-that they finish within the same seconds. The last column is the throughput against one process with as many threads,
-divided by the number of processes: 1 where they do not disturb each other. Combinations take turns, so that a machine
-that drifts, drifts for all.
+that they finish within the same seconds. The third column is the throughput against one process with as many threads:
+with enough cores, the number of processes. The last is that divided by the number of processes: 1 where they do not
+disturb each other. Combinations take turns, so that a machine that drifts, drifts for all. The table is printed, and
+written to benchmarks/results/ with --write.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -24,26 +26,35 @@ import numpy as np
 
 import autosched
 from autosched.frontend.onnx import from_onnx
-from benchmarks.machine import Table, describe
+from autosched.target import Target
+from benchmarks.machine import RESULTS, Table, write
 from benchmarks.models import NAMES, get_model
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("model", choices=NAMES)
+    parser.add_argument("models", nargs="+", choices=NAMES)
     parser.add_argument("--combinations", default="1x1,2x1,4x1,1x2,2x2", type=_combinations)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each turn")
     parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--write", action="store_true", help="write the tables to benchmarks/results/")
     options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.asx"
-        autosched.build(from_onnx(get_model(options.model)), target="cpu").save(path)
-        found: dict[tuple[int, int], list[float]] = {combination: [] for combination in options.combinations}
-        for _ in range(options.turns):
-            for combination, rates in found.items():
-                rates.append(measure(path, *combination, options.seconds))
-    print(make_table(options.model, found).markdown())
+    tables = []
+    for model in options.models:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.asx"
+            autosched.build(from_onnx(get_model(model)), target="cpu").save(path)
+            found: dict[tuple[int, int], list[float]] = {combination: [] for combination in options.combinations}
+            for _ in range(options.turns):
+                for combination, rates in found.items():
+                    rates.append(measure(path, *combination, options.seconds))
+        tables.append(make_table(model, found))
+        print(tables[-1].markdown(), flush=True)
+    if options.write:
+        isa_level = Target("cpu").fingerprint().isa_level
+        command = f"python -m benchmarks.processes {' '.join(sys.argv[1:] if arguments is None else arguments)}"
+        write(RESULTS / f"processes-{isa_level}.md", command, tables)
 
 
 def _combinations(text: str) -> list[tuple[int, int]]:
@@ -81,14 +92,19 @@ def _run(path: Path, threads: int, seconds: float, ready: Any, counts: Any) -> N
 
 def make_table(model: str, found: dict[tuple[int, int], list[float]]) -> Table:
     """Medians of the turns, with the ratio to one process of as many threads where that was measured."""
-    table = Table(f"{model}: processes side by side", ("processes × threads", "runs/s", "each against one alone"))
+    columns = ("processes × threads", "runs/s", "all against one alone", "each against one alone")
+    table = Table(f"{model}: processes side by side", columns)
     for (processes, threads), rates in found.items():
         alone = found.get((1, threads))
-        ratios = [rate / one / processes for rate, one in zip(rates, alone or (), strict=False)]
-        shown = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})" if ratios else ""
-        table.rows.append((f"{processes} × {threads}", f"{statistics.median(rates):.1f}", shown))
-    table.notes.append(describe())
+        ratios = [rate / one for rate, one in zip(rates, alone or (), strict=False)]
+        row = (f"{processes} × {threads}", f"{statistics.median(rates):.1f}")
+        table.rows.append((*row, _spread(ratios), _spread([ratio / processes for ratio in ratios])))
     return table
+
+
+def _spread(ratios: Sequence[float]) -> str:
+    """The median, least and largest of ratios."""
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})" if ratios else ""
 
 
 if __name__ == "__main__":

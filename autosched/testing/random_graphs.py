@@ -83,6 +83,12 @@ class _Maker:
         self.truth[var] = value
         self.values.append((var, value))
 
+    def is_spread(self, x: Any) -> bool:
+        """Whether each innermost row has numbers apart: what divides by their deviation magnifies no rounding."""
+        value = self.truth[x]
+        with np.errstate(all="ignore"):
+            return bool(value.shape and np.all(value.std(-1) > 1e-2 * max(1.0, np.abs(value).max(initial=0))))
+
     def pick(self, fits: Callable[[tuple[int, ...]], bool] = lambda shape: True) -> Any:
         """A value made before whose shape fits; None where there is none."""
         found = [v for v, value in self.values if fits(value.shape)]
@@ -99,9 +105,14 @@ class _Maker:
             self.bad_index = None  # the positions are not used
 
 
+_UNARY = (
+    *("nn.relu", "tanh", "sigmoid", "abs", "negative", "erf", "sin", "nn.silu", "nn.gelu", "nn.gelu_tanh", "nn.relu6"),
+    *("nn.leakyrelu", "nn.hard_sigmoid", "nn.selu", "nn.softplus", "atan", "asinh"),
+)
+
+
 def _unary(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
-    name = m.random.choice(["nn.relu", "tanh", "sigmoid", "abs", "negative", "erf", "sin", "nn.silu"])
-    return get_op(name)(x)
+    return get_op(m.random.choice(_UNARY))(x)
 
 
 def _binary(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
@@ -121,7 +132,10 @@ def _reduce(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _softmax(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
-    return get_op("nn.softmax")(x, axis=-1) if shape else None
+    if not shape:
+        return None
+    name = m.random.choice(["nn.softmax", "nn.softmax", "nn.log_softmax"])
+    return get_op(name)(x, axis=m.random.choice([-1, m.random.randrange(len(shape))]))
 
 
 def _matmul(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
@@ -179,6 +193,9 @@ def _scatter(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
     return get_op("scatter_elements")(x, m.positions(places, shape[axis], "raise"), m.floats(places), axis=axis)
 
 
+_IMAGES = ("nn.conv2d_transpose", "image.resize2d", "nn.adaptive_avg_pool2d")
+
+
 def _image(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
     """A convolution or pooling of what is made an image first."""
     size = int(np.prod(shape))
@@ -192,11 +209,113 @@ def _image(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
     kernel, stride, pad = m.random.randint(1, 3), m.random.randint(1, 2), m.random.randint(0, 1)
     if min(height, width) + 2 * pad < kernel or pad >= kernel:
         return None
-    name = m.random.choice(["nn.conv2d", "nn.conv2d", "nn.max_pool2d", "nn.avg_pool2d"])
+    name = m.random.choice(["nn.conv2d", "nn.conv2d", "nn.max_pool2d", "nn.avg_pool2d", *_IMAGES])
+    if name == "nn.conv2d_transpose":
+        weight = m.floats((2, m.random.randint(1, 7), kernel, kernel))
+        return get_op(name)(image, weight, strides=stride) if kernel >= stride else None
+    if name == "image.resize2d":
+        return get_op(name)(image, (m.random.randint(1, 9), m.random.randint(1, 9)))
+    if name == "nn.adaptive_avg_pool2d":
+        return get_op(name)(image, output_size=(m.random.randint(1, height), m.random.randint(1, width)))
     if name == "nn.conv2d":
         weight = m.floats((m.random.randint(1, 17), 2, kernel, kernel))
         return get_op(name)(image, weight, strides=stride, padding=pad)
     return get_op(name)(image, (kernel, kernel), strides=stride, padding=pad)
+
+
+def _rows(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+    """What looks at the whole innermost row."""
+    if not shape or shape[-1] < 2 or not m.is_spread(x):
+        return None
+    name = m.random.choice(["nn.layer_norm", "nn.rms_norm", "variance", "std"])
+    if name == "nn.layer_norm":
+        return get_op(name)(x, m.floats(shape[-1:]), m.floats(shape[-1:]), axes=-1)
+    if name == "nn.rms_norm":
+        return get_op(name)(x, m.floats(shape[-1:]))
+    return get_op(name)(x, axis=-1, keepdims=m.random.random() < 0.5)
+
+
+def _arrange(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+    """Elements elsewhere, or more often."""
+    if not shape:
+        return None
+    name = m.random.choice(["flip", "tile", "repeat", "nn.pad", "stack", "broadcast_to", "tril", "triu"])
+    axis = m.random.randrange(len(shape))
+    if name == "flip":
+        return get_op(name)(x, axis=axis)
+    if name == "tile":
+        return get_op(name)(x, repeats=[m.random.randint(1, 3) for _ in shape])
+    if name == "repeat":
+        return get_op(name)(x, repeats=m.random.randint(1, 3), axis=axis)
+    if name == "nn.pad":
+        return get_op(name)(x, pad_width=[m.random.randint(0, 3) for _ in range(2 * len(shape))], pad_value=0.5)
+    if name == "stack":
+        return get_op(name)(Tuple((x, m.floats(shape))), axis=axis)
+    if name == "broadcast_to":
+        return get_op(name)(x, (m.random.randint(1, 4), *shape))
+    return get_op(name)(x, k=m.random.randint(-2, 2)) if len(shape) > 1 else None
+
+
+def _cumulative(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+    return (
+        get_op("cumsum")(x, axis=m.random.randrange(len(shape)), exclusive=m.random.random() < 0.3) if shape else None
+    )
+
+
+def _choice(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+    """Elements chosen by a condition on inputs alone, whose values are exact."""
+    mask = m.numbers.random(shape) < 0.5
+    if m.random.random() < 0.5:
+        return get_op("masked_fill")(x, m.param(mask), value=-1.5)
+    return get_op("where")(m.param(mask), x, m.floats(shape))
+
+
+def _gather_nd(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+    if not shape or 0 in shape:
+        return None
+    return get_op("gather_nd")(x, m.positions((m.random.randint(1, 7), 1), shape[0], "raise"))
+
+
+def _scatter_nd(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+    if not shape or 0 in shape:
+        return None
+    n, reduction = m.random.randint(1, 7), m.random.choice(["add", "max", "min"])
+    return get_op("scatter_nd")(
+        x, m.positions((n, 1), shape[0], "raise"), m.floats((n, *shape[1:])), reduction=reduction
+    )
+
+
+def _topk(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+    if not shape or not 1 <= shape[-1] <= 64:
+        return None
+    return get_op("topk")(x, k=m.random.randint(1, shape[-1]), ret_type="values", largest=m.random.random() < 0.5)
+
+
+def _sequence(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+    """A convolution along one dimension, or its transpose, of what is made a sequence of two channels first."""
+    size = int(np.prod(shape))
+    if size < 8 or size % 2:
+        return None
+    m.emit(get_op("reshape")(x, (1, 2, size // 2)))
+    signal = m.values[-1][0]
+    kernel, stride, pad = m.random.randint(1, 4), m.random.randint(1, 3), m.random.randint(0, 1)
+    if m.random.random() < 0.5:
+        weight = m.floats((m.random.randint(1, 9), 2, kernel))
+        return (
+            get_op("nn.conv1d")(signal, weight, strides=stride, padding=pad) if size // 2 + 2 * pad >= kernel else None
+        )
+    weight = m.floats((2, m.random.randint(1, 5), kernel))
+    return get_op("nn.conv1d_transpose")(signal, weight, strides=stride) if kernel >= stride else None
+
+
+def _attention(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+    size = int(np.prod(shape))
+    if not size or np.abs(m.truth[x]).max() > 50:  # large scores round to others
+        return None
+    width = m.random.choice([d for d in range(1, min(size, 32) + 1) if size % d == 0])
+    m.emit(get_op("reshape")(x, (1, size // width, 1, width)))
+    keys = m.random.randint(1, 12)
+    return get_op("nn.attention")(m.values[-1][0], m.floats((1, keys, 1, width)), m.floats((1, keys, 1, 5)))
 
 
 def _sort(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
@@ -205,7 +324,8 @@ def _sort(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
 
 _STEPS = (
     *(_unary, _unary, _unary, _binary, _binary, _binary, _reduce, _softmax, _matmul, _matmul, _reshape, _permute),
-    *(_slice, _concat, _take, _take, _gather, _scatter, _image, _image, _sort),
+    *(_slice, _concat, _take, _take, _gather, _scatter, _image, _image, _sort, _rows, _arrange, _arrange, _cumulative),
+    *(_choice, _gather_nd, _scatter_nd, _topk, _sequence, _attention),
 )
 
 

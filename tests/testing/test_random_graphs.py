@@ -3,7 +3,7 @@
 import pytest
 
 from autosched.testing.random_graphs import random_graph
-from benchmarks.fuzz import check, main
+from benchmarks.fuzz import _Worker, check, main
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -26,5 +26,33 @@ def test_a_wrong_expectation_is_seen():
 
 
 def test_the_command_counts(capsys):
-    assert main(["--graphs", "1", "--first", "3", "--unchecked"]) == 0
+    assert main(["--graphs", "1", "--first", "3", "--unchecked", "--workers", "0"]) == 0
     assert capsys.readouterr().out.startswith("1 graphs, ")
+
+
+def test_all_operators_are_drawn():
+    """Of each kind of step, within some hundred graphs, one is taken."""
+    taken = set()
+    for seed in range(300):
+        graph = random_graph(seed, most_steps=3)
+        taken |= {getattr(b.value, "op_name", "").removeprefix("relax.") for b in graph.module["main"].bindings()}
+    assert {
+        "nn.layer_norm",
+        "tile",
+        "nn.pad",
+        "cumsum",
+        "where",
+        "gather_nd",
+        "scatter_nd",
+        "topk",
+        "nn.conv1d",
+    } <= taken
+    assert {"nn.attention", "nn.conv2d_transpose", "image.resize2d", "nn.gelu", "nn.log_softmax", "flip"} <= taken
+
+
+def test_a_graph_that_ends_its_process_is_named_and_the_others_go_on():
+    worker = _Worker([1, 2], checks=False)
+    worker.process.kill()
+    assert worker.take() == (1, False, "the process ended with code -9")
+    assert worker.take() == (2, False, "")
+    assert worker.take() is None
