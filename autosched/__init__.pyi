@@ -37,6 +37,7 @@ from autosched.driver import tune as tune
 from autosched.driver.vm.relax_build import compile_any as _compile
 from autosched.errors import AutoschedError as AutoschedError
 from autosched.errors import TVMError as TVMError
+from autosched.extensions import load_extension as load_extension
 from autosched.ir import IRModule as IRModule
 from autosched.ir import instrument as instrument
 from autosched.ir import transform as transform
@@ -45,6 +46,7 @@ from autosched.own.function import AutotunedFunction as AutotunedFunction
 from autosched.records import ApplyConfig as ApplyConfig
 from autosched.records import ApplyHistoryBest as ApplyHistoryBest
 from autosched.records import FallbackContext as FallbackContext
+from autosched.relax.op.registry import define_op as _register_operator
 from autosched.relay import parser as parser
 from autosched.runtime import BenchmarkResult as BenchmarkResult
 from autosched.runtime import Executable as Executable
@@ -72,8 +74,10 @@ from autosched.runtime.registry import register_func as _register_global_func
 from autosched.runtime.registry import register_func as register_func
 from autosched.runtime.values import convert as convert
 from autosched.target import Target as Target
+from autosched.templates.registry import register_template as register_template
 from autosched.tir import arith as _sym
 from autosched.tir import arith as arith
+from autosched.tuner.search.registry import register_strategy as register_strategy
 from autosched.version import __version__ as __version__
 _ffi = __ffi
 compile = _compile
@@ -82,6 +86,7 @@ ffi = _ffi
 nd = _nd
 onnx = _onnx
 register_global_func = _register_global_func
+register_operator = _register_operator
 s_tir = _s_tir
 sym = _sym
 tirx = _tirx

@@ -39,6 +39,10 @@ class Switch(Generic[T]):
     parse: Callable[[str], T]
     allowed: str = field(default="", compare=False)  # what may stand there, for messages and documents
 
+    def hand_on(self, text: str) -> None:
+        """Set the variable for this process and those that it starts."""
+        os.environ[self.name] = text
+
     def get(self) -> T:
         """Give the value that holds now; the default where the variable is unset or empty.
 
@@ -150,6 +154,14 @@ AUTOSCHED_CACHE_DIR = switch(
     Kind.SETTING,
     parse=str,
     allowed="a folder path",
+)
+AUTOSCHED_EXTENSIONS = switch(
+    "AUTOSCHED_EXTENSIONS",
+    (),
+    "modules that register templates, strategies, operators or converters, beside those of installed packages",
+    Kind.SETTING,
+    parse=lambda text: tuple(name.strip() for name in text.split(",") if name.strip()),
+    allowed="names of modules, separated by commas",
 )
 AUTOSCHED_CACHE_LIMIT_MB = switch(
     "AUTOSCHED_CACHE_LIMIT_MB",

@@ -51,6 +51,11 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "nd": "autosched.runtime.ndarray",
         "onnx": "autosched.driver.onnx_session",
         **{name: f"autosched.runtime.ndarray:{name}" for name in _DEVICES},
+        # extensions by other packages
+        "load_extension": "autosched.extensions:load_extension",
+        "register_template": "autosched.templates.registry:register_template",
+        "register_strategy": "autosched.tuner.search.registry:register_strategy",
+        "register_operator": "autosched.relax.op.registry:define_op",
         # errors
         "AutoschedError": "autosched.errors:AutoschedError",
         "TVMError": "autosched.errors:TVMError",

@@ -36,10 +36,10 @@ class SearchFlags:
     def options(self, threads: int | None) -> TuneOptions:
         """The options of `driver.tune`. Raises UsageError for a strategy that does not exist."""
         from autosched.driver import TuneOptions
-        from autosched.tuner.search.registry import STRATEGIES
+        from autosched.tuner.search.registry import strategies
 
-        if self.strategy not in ("auto", *STRATEGIES):
-            raise UsageError(f"no strategy '{self.strategy}'", hint=f"there are auto, {', '.join(STRATEGIES)}")
+        if self.strategy not in ("auto", *strategies()):
+            raise UsageError(f"no strategy '{self.strategy}'", hint=f"there are auto, {', '.join(strategies())}")
         return TuneOptions(
             budget_s=self.budget,
             trials=self.trials,

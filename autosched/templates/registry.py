@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import Any
 
-from autosched.errors import InvalidValueError, TargetError
+from autosched.errors import InvalidTypeError, InvalidValueError, TargetError
+from autosched.extensions import load_extensions
 from autosched.space import Config, ConfigSpace
 from autosched.space.union_space import union
 from autosched.target import Target
@@ -16,15 +17,40 @@ from autosched.templates.base import Anchor, Applied, Estimates, Template
 from autosched.templates.thread_knob import split_threads
 from autosched.tir import PrimFunc
 
+_registered: dict[str, tuple[Template, ...]] = {}  # by back end
+
+
+def register_template(template: Template, backend: str = "cpu") -> Template:
+    """Add a template of another package (see `extensions`): it is asked before those that a back end has.
+
+    Its records carry its name and its `version`, so it keeps both as long as its knobs mean the same.
+    Raises  InvalidValueError for a name that is taken, InvalidTypeError for what is no template, TargetError.
+    """
+    for method in ("match", "space", "default", "apply"):
+        if not callable(getattr(template, method, None)):
+            raise InvalidTypeError(f"a template needs a method {method}", hint="see autosched.templates.base.Template")
+    name = getattr(template, "name", None)
+    if not isinstance(name, str) or not name.isidentifier():
+        raise InvalidTypeError(f"a template's name is an identifier, not {name!r}")
+    there = (*_registered.get(backend, ()), *_package(backend).TEMPLATES)
+    if name in [other.name for other in there]:
+        raise InvalidValueError(f"there is a template '{name}' for {backend} already")
+    _registered[backend] = (template, *_registered.get(backend, ()))
+    all_templates.cache_clear()
+    templates_for.cache_clear()
+    return template
+
 
 @cache
 def all_templates(backend: str) -> tuple[Template, ...]:
     """The templates of a back end ("cpu"): special ones first, the one that takes everything last.
 
-    They are what its package `autosched.templates.<backend>` calls TEMPLATES. Raises TargetError where there is none.
+    Those of other packages come before what its own package `autosched.templates.<backend>` calls TEMPLATES.
+    Raises TargetError where there is none.
     """
+    load_extensions()
     found: tuple[Template, ...] = _package(backend).TEMPLATES
-    return found
+    return (*_registered.get(backend, ()), *found)
 
 
 def layout_blocks(target: Target) -> tuple[int, ...]:

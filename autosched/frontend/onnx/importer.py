@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autosched.errors import AutoschedError, ImportModelError, InvalidTypeError
+from autosched.extensions import load_extensions
 from autosched.frontend.onnx.contents import array_of, attributes_of, check_size, first_line
 from autosched.frontend.onnx.functions import (
     Functions,
@@ -91,9 +92,11 @@ def from_onnx(
 
 
 def fill_tables() -> None:
-    """Import what registers itself."""
+    """Import what registers itself, extensions last."""
     import autosched.frontend.onnx.converters
     import autosched.frontend.onnx.numpy_functions  # noqa: F401
+
+    load_extensions()
 
 
 def opset_of(model: onnx.ModelProto) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from autosched.errors import InvalidValueError
+
 if TYPE_CHECKING:
     from autosched.frontend.onnx.node import Node
 
@@ -20,7 +22,8 @@ def converter(*names: str) -> Callable[[Converter], Converter]:
 
     def register(function: Converter) -> Converter:
         for name in names:
-            assert name not in CONVERTERS, f"two converters for {name}"
+            if name in CONVERTERS:
+                raise InvalidValueError(f"there is a converter for {name} already")
             CONVERTERS[name] = function
         return function
 

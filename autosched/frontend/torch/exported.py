@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from autosched.errors import ImportModelError, InvalidTypeError
+from autosched.extensions import load_extensions
 from autosched.frontend.torch.emitter import info_of
 from autosched.frontend.torch.graph import (
     CustomConverters,
@@ -66,6 +67,8 @@ def from_exported_program(
     import torch
 
     import autosched.frontend.torch.converters  # noqa: F401  (fills the table, by which operators are kept whole)
+
+    load_extensions()
 
     if not isinstance(exported_program, torch.export.ExportedProgram):
         raise InvalidTypeError(

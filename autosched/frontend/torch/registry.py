@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from autosched.errors import InvalidValueError
+
 Converter = Callable[..., Any]
 CONVERTERS: dict[str, Converter] = {}
 
@@ -18,7 +20,8 @@ def converter(*names: str) -> Callable[[Converter], Converter]:
 
     def register(function: Converter) -> Converter:
         for name in names:
-            assert name not in CONVERTERS, f"two converters for {name}"
+            if name in CONVERTERS:
+                raise InvalidValueError(f"there is a converter for {name} already")
             CONVERTERS[name] = function
         return function
 

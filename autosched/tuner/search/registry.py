@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from autosched.errors import InvalidValueError
+from autosched.errors import InvalidTypeError, InvalidValueError
+from autosched.extensions import load_extensions
 from autosched.space import ConfigSpace
 from autosched.tuner.cost_model import Hint
 from autosched.tuner.search.base import BaseSearch
@@ -23,7 +24,26 @@ STRATEGIES = {
     "optuna-cmaes": "autosched.tuner.search.optuna_samplers:CmaEsSearch",
     "optuna-gp": "autosched.tuner.search.optuna_samplers:OptunaGpSearch",
 }
+_registered: dict[str, type[BaseSearch]] = {}
 AUTO = "gp"  # what replay on recorded spaces measured as the best
+
+
+def register_strategy(name: str, kind: type[BaseSearch]) -> None:
+    """Add a strategy of another package (see `extensions`): a subclass of BaseSearch.
+
+    Raises InvalidValueError for a name that is taken, InvalidTypeError for what is no strategy.
+    """
+    if not (isinstance(kind, type) and issubclass(kind, BaseSearch)):
+        raise InvalidTypeError(f"strategy '{name}': {kind!r} is no subclass of BaseSearch")
+    if name == "auto" or name in STRATEGIES or name in _registered:
+        raise InvalidValueError(f"there is a strategy '{name}' already")
+    _registered[name] = kind
+
+
+def strategies() -> tuple[str, ...]:
+    """The names that `make_search` takes beside "auto"."""
+    load_extensions()
+    return (*STRATEGIES, *_registered)
 
 
 def make_search(
@@ -36,10 +56,14 @@ def make_search(
     Raises  InvalidValueError for an unknown name, UsageError where the strategy needs a package that is not there.
     """
     known = _choose(space, budget) if name == "auto" else name
-    if known not in STRATEGIES:
-        raise InvalidValueError(f"no strategy '{name}'", hint=f"there are auto, {', '.join(STRATEGIES)}")
-    module, _, attribute = STRATEGIES[known].partition(":")
-    kind: Any = getattr(import_module(module), attribute)
+    if known in STRATEGIES:
+        module, _, attribute = STRATEGIES[known].partition(":")
+        kind: Any = getattr(import_module(module), attribute)
+    else:
+        load_extensions()
+        if known not in _registered:
+            raise InvalidValueError(f"no strategy '{name}'", hint=f"there are auto, {', '.join(strategies())}")
+        kind = _registered[known]
     search: BaseSearch = kind(space, seed=seed, hints=hints)
     return search
 
