@@ -155,12 +155,18 @@ AUTOSCHED_CACHE_DIR = switch(
     parse=str,
     allowed="a folder path",
 )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
 AUTOSCHED_EXTENSIONS = switch(
     "AUTOSCHED_EXTENSIONS",
-    (),
+    _names(""),
     "modules that register templates, strategies, operators or converters, beside those of installed packages",
     Kind.SETTING,
-    parse=lambda text: tuple(name.strip() for name in text.split(",") if name.strip()),
+    parse=_names,
     allowed="names of modules, separated by commas",
 )
 AUTOSCHED_CACHE_LIMIT_MB = switch(
