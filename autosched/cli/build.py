@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from autosched.cli.common import Common, make_command
-from autosched.cli.late import build_late, tell
-from autosched.cli.model import Shapes, artifact_of, check_source, load_module
+from autosched.cli.late import build_late, symbols, tell
+from autosched.cli.model import artifact_of, check_source, load_module
 from autosched.cli.output import Column, Table, milliseconds, percent, print_json, say, show
 from autosched.cli.paths import check_output
-from autosched.cli.values import CPUS, SHAPES
+from autosched.cli.values import CPUS, RANGES
 from autosched.cli.waiting import compiling
 from autosched.durations import step
 from autosched.env import AUTOSCHED_TUNE
 from autosched.errors import ImportModelError, UsageError
+
+Ranges = Mapping[str, tuple[int | range, ...]]
 
 if TYPE_CHECKING:
     from autosched.driver import BuildReport
@@ -76,7 +78,9 @@ REPORT_COLUMNS = (
     help="Which records come first: measured alone, or beside other instances.",
 )
 @click.option("--strict", is_flag=True, help="Fail where a kernel has no trusted record (exit code 1).")
-@click.option("--shapes", type=SHAPES, help='Shapes of dynamic inputs: "x:1x3x224x224".')
+@click.option(
+    "--shapes", type=RANGES, help='Shapes of dynamic inputs: "x:1x3x224x224"; bounds of a batch: "x:1..512x784".'
+)
 @click.option(
     "--accuracy", type=click.Choice(["fast", "strict"]), default="fast", show_default=True, help="strict: no Winograd."
 )
@@ -91,7 +95,7 @@ def command(
     mcpu: tuple[str, ...] | None,
     run_as: str,
     strict: bool,
-    shapes: Shapes | None,
+    shapes: Ranges | None,
     accuracy: str,
 ) -> None:
     """Compile MODEL with the best configurations known for this machine.
@@ -123,11 +127,19 @@ def command(
         from autosched.driver.settings import resolve_records
 
         records = Pinned(resolve_records(records, like=like), pins)
+    fixed, ranged = driver.split_ranges(shapes)
+    is_onnx = model.suffix.lower() == ".onnx"
+    module, error = None, None
     try:
-        module = load_module(model, shapes, quiet=common.is_quiet)
-    except ImportModelError as error:
+        if not (is_onnx and ranged):
+            module = load_module(model, fixed, quiet=common.is_quiet, symbolic=not is_onnx)
+    except ImportModelError as found:
         if mcpu or pins:
             raise
+        error = found
+    if module is None:
+        if mcpu or pins:
+            raise UsageError("--mcpu and --pin take models of fixed sizes", hint="give numbers in --shapes")
         options = {"records": records, "threads": common.threads, "accuracy": accuracy, "like": like, "run_as": run_as}
         late = build_late(error, model, shapes, target=common.target, strict=strict, **options)
         late.save(path)
@@ -137,7 +149,8 @@ def command(
     built = {}
     for name, target in targets.items():
         with compiling(f"building {model.name}{f' for {name}' if mcpu else ''}", quiet=common.is_quiet):
-            driver.tune_first(module, target, records=records, threads=common.threads)
+            if not symbols(module):
+                driver.tune_first(module, target, records=records, threads=common.threads)
             built[name] = driver.build(
                 module,
                 target=target,
@@ -147,6 +160,7 @@ def command(
                 like=like,
                 strict=strict,
                 run_as=run_as,
+                shapes=ranged or None,
             )
     if pins:
         records.check_used()
@@ -159,6 +173,8 @@ def command(
         is_silent = knows_better or common.is_quiet
         advice = "" if is_silent else _advice(common, model, report.rows, like, targets[name])
         say(f"{name}: " * bool(name) + report.summary + advice, quiet=common.is_quiet)
+    if symbols(module):
+        tell(next(iter(built.values())), common)
     say(f"written to {path}", quiet=common.is_quiet)
 
 

@@ -15,25 +15,43 @@ from autosched.errors import ImportModelError, UsageError
 
 if TYPE_CHECKING:
     from autosched.driver.build.late import LateModel
+    from autosched.ir import IRModule
 
-Shapes = Mapping[str, tuple[int, ...]]
+Ranges = Mapping[str, tuple[int | range, ...]]
 
 
-def build_late(error: ImportModelError, path: Path, shapes: Shapes | None, **options: Any) -> LateModel:
-    """The model whose import ended with this error, to be compiled when it is called.
+def symbols(module: IRModule) -> list[str]:
+    """The sizes of inputs that are not known."""
+    from autosched.relax.transform.bind_symbolic import symbolic_dims
+
+    return [size.name for size in symbolic_dims(module["main"])]
+
+
+def build_late(error: ImportModelError | None, path: Path, shapes: Ranges | None, **options: Any) -> LateModel:
+    """The model whose import ended with this error, if any: built for all sizes of a batch, or when it is called.
 
     Raises the error where that would not help.
     """
     from autosched.driver import build_onnx_file, can_wait
 
-    if path.suffix.lower() != ".onnx" or not can_wait(error):
+    if error is not None and (path.suffix.lower() != ".onnx" or not can_wait(error)):
         raise error
     late: LateModel = build_onnx_file(path, shapes, **options)
     return late
 
 
-def tell(late: LateModel, common: Common) -> None:
+def tell(late: Any, common: Common) -> None:
     """Say what is compiled when, and what libraries compute."""
+    from autosched.runtime.dynamic import DynamicExecutable
+
+    if isinstance(late, DynamicExecutable):
+        size = late.form.size
+        bounds = f" from {size.low} to {size.high}" if size.high is not None else ""
+        say(f"compiled once for every size of '{size.name}'{bounds}", quiet=common.is_quiet)
+        return
+    if reason := getattr(late, "reason", ""):
+        say(f"compiled when it is called, for each size: {reason}", quiet=common.is_quiet)
+        return
     open_dims = dict.fromkeys(str(d or "?") for i in late.inputs for d in i.dims or ("?",) if not isinstance(d, int))
     sizes = f", for each size of {', '.join(open_dims)}" if open_dims else ""
     rest = f"{count(len(late.executables), 'part')} compiled now, the rest" if late.executables else "compiled"
@@ -53,6 +71,8 @@ def run_late(
 
     Raises UsageError for inputs of unknown size that no file gives, and for outputs that are no arrays of numbers.
     """
+    if hasattr(late, "form"):
+        return _run_dynamic(late, archive, files, fill, seed)
     given = inputs.read_arrays(archive, {i.name: None for i in late.inputs}) if archive else {}
     for text in files:
         name, _, path = text.rpartition("=")
@@ -69,6 +89,29 @@ def run_late(
     if strange := [n for n, x in zip(late.output_names, results) if not _is_array(x)]:
         raise UsageError(f"output '{strange[0]}' is no array of numbers", hint="call the model from Python")
     return dict(zip(late.output_names, results, strict=True))
+
+
+def _run_dynamic(
+    model: Any, archive: Path | None, files: Sequence[str], fill: str | None, seed: int
+) -> dict[str, np.ndarray]:
+    """Run a model for a batch of any size: that of the files, else the least."""
+    form = model.form
+    numbers = {form.values[number].name: number for number in form.inputs}
+    given = inputs.read_arrays(archive, dict.fromkeys(numbers)) if archive else {}
+    for text in files:
+        name, _, path = text.rpartition("=")
+        given |= inputs.read_arrays(Path(path), {name: None}) if name else {}
+    missing = [name for name in numbers if name not in given]
+    if missing and fill is None and (archive or files):
+        raise UsageError(f"no data for input '{missing[0]}'", hint="give it, or use --fill random")
+    parts = form.parts_of({numbers[name]: np.shape(array) for name, array in given.items() if name in numbers})
+    for name in missing:
+        spec, limit = form.values[numbers[name]], model.manifest.get("input_ranges", {}).get(name, inputs.SMALL)
+        shape = form.shape_at(numbers[name], parts)
+        given[name] = inputs.make_array(name, shape, spec.dtype, fill or "random", seed, limit)
+    results = model(**given)
+    outputs = results if isinstance(results, tuple) else (results,)
+    return {form.values[n].name: array.numpy() for n, array in zip(form.outputs, outputs, strict=True)}
 
 
 def _is_array(value: Any) -> bool:

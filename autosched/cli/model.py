@@ -58,8 +58,11 @@ def check_source(path: Path) -> None:
         raise UsageError(f"{path} is built already", hint="give the model that it was built from")
 
 
-def load_module(path: Path, shapes: Shapes | None, *, quiet: bool = False) -> IRModule:
-    """Import a model. Raises ImportModelError or UsageError with what is wrong."""
+def load_module(path: Path, shapes: Shapes | None, *, quiet: bool = False, symbolic: bool = False) -> IRModule:
+    """Import a model, whose sizes may stay symbols where `symbolic` says so.
+
+    Raises ImportModelError or UsageError with what is wrong.
+    """
     check_source(path)
     if is_object(path):
         from autosched.cli.own import refuse_function
@@ -69,7 +72,7 @@ def load_module(path: Path, shapes: Shapes | None, *, quiet: bool = False) -> IR
         from autosched import driver
 
         with step("driver/model_files.py", f"import {path.name}"):
-            module: IRModule = driver.load_model(path, shapes)
+            module: IRModule = driver.load_model(path, shapes, symbolic=symbolic)
     return module
 
 

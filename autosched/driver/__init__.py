@@ -4,7 +4,7 @@ from autosched.driver.bench.entry import BenchReport, bench
 from autosched.driver.build.entry import build, build_report
 from autosched.driver.build.lower import lower
 from autosched.driver.onnx_files import build_onnx_file, can_wait
-from autosched.driver.model_files import load_model
+from autosched.driver.model_files import load_model, split_ranges
 from autosched.driver.rebuild import rebuild
 from autosched.driver.build.choose import BuildReport
 from autosched.driver.tune.task_list import list_tasks

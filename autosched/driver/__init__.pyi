@@ -6,6 +6,7 @@ from autosched.driver.build.entry import build as build
 from autosched.driver.build.entry import build_report as build_report
 from autosched.driver.build.lower import lower as lower
 from autosched.driver.model_files import load_model as load_model
+from autosched.driver.model_files import split_ranges as split_ranges
 from autosched.driver.onnx_files import build_onnx_file as build_onnx_file
 from autosched.driver.onnx_files import can_wait as can_wait
 from autosched.driver.rebuild import rebuild as rebuild

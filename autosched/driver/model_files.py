@@ -27,48 +27,52 @@ from autosched.tir.expr import const_int
 SCRIPT_SUFFIXES = (".py", ".tvm", ".tvmscript")
 KNOWN = "models are .onnx and .pt2 files, files of TVMScript text (.py, .tvm), and package.module:object"
 Shapes = Mapping[str, tuple[int, ...]]
+Ranges = Mapping[str, tuple[int | range, ...]]
 
 
-def load_model(path: str | Path, shapes: Shapes | None = None) -> IRModule:
+def load_model(path: str | Path, shapes: Shapes | None = None, *, symbolic: bool = False) -> IRModule:
     """Import a model: a file, or an object that a Python module holds ("package.module:object").
 
-    shapes  fixes dynamic inputs
+    shapes    fixes dynamic inputs
+    symbolic  sizes that are not fixed may stay symbols; else they are refused
     Raises  UsageError for what is no model, ImportModelError for a file that cannot be imported, ScriptError for a
             script that is not legal
     """
     if is_object_name(str(path)):
-        return as_model(load_object(str(path)), shapes, str(path))
+        return as_model(load_object(str(path)), shapes, str(path), symbolic=symbolic)
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix == ".onnx":
         from autosched.frontend.onnx import load_model_file
 
-        return load_model_file(path, shapes)
+        return load_model_file(path, shapes, symbolic=symbolic)
     if suffix == ".pt2":
         from autosched.frontend.torch import load_program_file
 
-        return as_model(load_program_file(path), shapes, path.name)
+        return as_model(load_program_file(path), shapes, path.name, symbolic=symbolic)
     if suffix in SCRIPT_SUFFIXES:
-        return as_model(read_script(path), shapes, path.name)
+        return as_model(read_script(path), shapes, path.name, symbolic=symbolic)
     raise UsageError(f"cannot import '{path.name}'", hint=KNOWN)
 
 
 def open_model(
-    what: Any, args: Sequence[Any] | None = None, name: str | None = None, shapes: Shapes | None = None
-) -> IRModule:
+    what: Any, args: Sequence[Any] | None = None, name: str | None = None, shapes: Shapes | None = None,
+    *, symbolic: bool = False,
+) -> IRModule:  # fmt: skip
     """An IRModule from a model's file, "package.module:object", or what `as_module` takes with `args` and `name`.
 
-    shapes  fixes dynamic inputs of a model
+    shapes    fixes dynamic inputs of a model
+    symbolic  sizes of a model that are not fixed may stay symbols; else they are refused in files
     Raises  as `load_model` and `as_module`; UsageError for `shapes` of what is no model.
     """
     if isinstance(what, str | Path):
-        return load_model(what, shapes)
+        return load_model(what, shapes, symbolic=symbolic)
     if is_onnx_model(what):
         from autosched.frontend.onnx import from_onnx
 
         return from_onnx(what, shape_dict=shapes)
     module = as_module(what, args, name)
-    return module if shapes is None else as_model(module, shapes)
+    return module if shapes is None else as_model(module, shapes, symbolic=symbolic)
 
 
 def is_onnx_model(what: Any) -> bool:
@@ -120,7 +124,7 @@ def _working_folder() -> Any:
         sys.path.remove(folder)
 
 
-def as_model(what: Any, shapes: Shapes | None = None, name: str = "the model") -> IRModule:
+def as_model(what: Any, shapes: Shapes | None = None, name: str = "the model", *, symbolic: bool = False) -> IRModule:
     """A module whose `main` is a graph function.
 
     A single PrimFunc becomes the only call of `main`; a single graph function of another name becomes `main`.
@@ -140,7 +144,7 @@ def as_model(what: Any, shapes: Shapes | None = None, name: str = "the model") -
         functions = {gv: f for gv, f in module.functions.items() if gv.name != old}
         module = module.with_functions(functions)
         module["main"] = function.with_attr("global_symbol", "main")
-    return _with_shapes(module, shapes or {})
+    return _with_shapes(module, shapes or {}, symbolic)
 
 
 def is_public(function: Function) -> bool:
@@ -173,7 +177,47 @@ def _around_prim_func(module: IRModule, name: str) -> IRModule:
     return builder.get()
 
 
-def _with_shapes(module: IRModule, shapes: Shapes) -> IRModule:
+def split_ranges(shapes: Ranges | None) -> tuple[dict[str, tuple[int, ...]] | None, Ranges]:
+    """(the shapes that are fixed, None where none are given; those with ranges)."""
+    ranged = {n: shape for n, shape in (shapes or {}).items() if any(isinstance(d, range) for d in shape)}
+    fixed = {
+        n: tuple(int(d) for d in s if not isinstance(d, range)) for n, s in (shapes or {}).items() if n not in ranged
+    }
+    return fixed or None, ranged
+
+
+def with_bounds(module: IRModule, ranged: Ranges) -> tuple[IRModule, dict[str, tuple[int, int]]]:
+    """(the module with the sizes that stand beside ranges bound, the least and largest value of other symbols by name).
+
+    Raises UsageError for an unknown input, ShapeError for a range where the model has no symbol of its own.
+    """
+    bounds: dict[str, tuple[int, int]] = {}
+    values: dict[TirVar, int] = {}
+    main = module["main"]
+    for name, shape in ranged.items():
+        info = next((p.struct_info for p in main.params if p.name == name), None)
+        if info is None:
+            raise UsageError(f"main has no input '{name}'", hint=f"there are {', '.join(p.name for p in main.params)}")
+        if not isinstance(info, TensorStructInfo) or info.shape is None or info.ndim != len(shape):
+            raise ShapeError(f"input '{name}' is {info}, and not of {len(shape)} dimensions")
+        for d, size in zip(info.shape, shape, strict=True):
+            if not isinstance(size, range):
+                known = values.setdefault(d, int(size)) if isinstance(d, TirVar) else const_int(d)
+                if known != size:
+                    raise ShapeError(f"input '{name}' is {info}, and has {size} where that is {d}")
+            elif not isinstance(d, TirVar):
+                raise ShapeError(
+                    f"input '{name}' is {info}: its dimension {d} is no size that a range can be given for"
+                )
+            elif bounds.setdefault(d.name, (size[0], size[-1])) != (size[0], size[-1]):
+                raise ShapeError(f"input '{name}' bounds '{d.name}' otherwise than another input does")
+    if not values:
+        return module, bounds
+    bound = bind_function(main, values)
+    return module.with_functions({**module.functions, module.get_global_var("main"): bound}), bounds
+
+
+def _with_shapes(module: IRModule, shapes: Shapes, symbolic: bool) -> IRModule:
     """The module with the symbols of `main` bound as `shapes` says."""
     main = module["main"]
     params = {p.name: p for p in main.params}
@@ -190,7 +234,7 @@ def _with_shapes(module: IRModule, shapes: Shapes) -> IRModule:
                 known = values.setdefault(d, size)
             if known != size:
                 raise ShapeError(f"input '{name}' is {info}, and not of shape {shape}")
-    if missing := [v.name for v in symbolic_dims(main) if v not in values]:
+    if not symbolic and (missing := [v.name for v in symbolic_dims(main) if v not in values]):
         raise UsageError(f"the size of '{missing[0]}' is not known", hint="give the shapes of the inputs")
     if not values:
         return module

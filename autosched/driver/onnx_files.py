@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from autosched.driver.build.entry import build
 from autosched.driver.build.onnx_models import build_onnx
+from autosched.driver.model_files import Ranges
 from autosched.driver.settings import resolve_target
 from autosched.frontend.onnx.node import RunTimeError
 
 
-def build_onnx_file(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None, **options: Any) -> Any:
+def build_onnx_file(path: Path, shapes: Ranges | None = None, **options: Any) -> Any:
     """`build_onnx` of a file; `options` as of `build`."""
-    return build_onnx(path, resolve_target(options.get("target")), lambda module: build(module, **options), shapes)
+    return build_onnx(path, resolve_target(options.get("target")), partial(build, **options), shapes)
 
 
 def can_wait(error: Exception) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from autosched.codegen.native import native_for
@@ -14,6 +15,7 @@ from autosched.frontend.onnx.model_file import parse_model
 from autosched.ir import IRModule
 from autosched.runtime import Executable, Module
 from autosched.runtime.artifact import Contents
+from autosched.runtime.dynamic import DynamicExecutable
 from autosched.script.parser import from_source
 from autosched.target import Target
 from autosched.tir.serialize import from_json
@@ -44,6 +46,11 @@ def rebuild(contents: Contents, *, checks: bool = False) -> Any:
     if contents.kind == "graph":
         params = tuple(contents.info["params"])
         return Executable(kernels, contents.graphs["main"], contents.constants, native_for(target), manifest, params)
+    if contents.kind == "dynamic":
+        again = replace(
+            contents, kernels=kernels, native=native_for(target), info={**contents.info, "manifest": manifest}
+        )
+        return DynamicExecutable.from_contents(again)
     return Module(
         kernels,
         native_for(target),
@@ -78,5 +85,4 @@ def _build_source(contents: Contents) -> Any:
         raise ArtifactError("the artifact's text is no module")
     if manifest["runs"] == "vm":
         return build_relax(module, target)
-    built: Module = build(module, target=target)
-    return built
+    return build(module, target=target)

@@ -204,6 +204,12 @@ class TensorStructInfo(StructInfo):
         return self.dims  # type: ignore[return-value]
 
     @property
+    def batch_shape(self) -> tuple[Any, ...]:
+        """The shape as integers but for its first dimension, which may be symbolic. Raises ShapeError as above."""
+        first = self.dims[:1]
+        return (*first, *TensorStructInfo(self.dims[1:], self.dtype).static_shape)
+
+    @property
     def concrete_shape(self) -> tuple[int, ...]:
         """TVM's older spelling of `static_shape`."""
         return self.static_shape

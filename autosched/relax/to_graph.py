@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,13 +14,16 @@ from autosched.relax.op.call import is_call_tir, tir_inputs, tir_target
 from autosched.relax.struct_info import TensorStructInfo, tensor_infos
 from autosched.relax.transform.views import is_concat, is_slice, is_view, part_offsets, slice_offset
 from autosched.runtime.graph import NOP, Graph, Node, Storage, Value
+from autosched.runtime.memory_plan import Lifetime, plan_memory
 from autosched.tir import PrimFunc
 from autosched.tir.in_place import overwritable
 
 UNPLACED = Storage("arena", -1)
 
 
-class _Builder:
+class GraphBuilder:
+    """Collects values and nodes of `main` in order; `build` places them."""
+
     def __init__(self, main: Function, kernels: Mapping[str, PrimFunc]):
         self.main = main
         self.pairs = {name: overwritable(f) for name, f in kernels.items()}
@@ -136,7 +138,14 @@ class _Builder:
         old = self.values[number]
         self.values[number] = Value(old.name, old.shape, old.dtype, storage)
 
-    def graph(self) -> Graph:
+    def build(self) -> Graph:
+        """The graph, with every value in its place."""
+        inputs, outputs = self.collect()
+        arena_bytes = self.plan()
+        return Graph(tuple(self.values), tuple(self.nodes), inputs, outputs, arena_bytes)
+
+    def collect(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Number all values; gives the inputs and the outputs."""
         inputs = []
         for position, p in enumerate(self.main.params):
             assert isinstance(p.struct_info, TensorStructInfo), "parameters are tensors"
@@ -149,11 +158,10 @@ class _Builder:
         for position, number in enumerate(outputs):
             if self.values[self.root(number)].storage is UNPLACED:
                 self.place(self.root(number), Storage("output", position))
-        arena_bytes = self.plan()
-        return Graph(tuple(self.values), tuple(self.nodes), tuple(inputs), outputs, arena_bytes)
+        return tuple(inputs), outputs
 
-    def plan(self) -> int:
-        """Give every value without a place one in the arena; the arena's size."""
+    def lives(self) -> dict[int, tuple[int, int]]:
+        """The values that want memory of their own in the arena, with the first and last node that use each."""
         first: dict[int, int] = {}
         last: dict[int, int] = {}
         for step, node in enumerate(self.nodes):
@@ -164,15 +172,22 @@ class _Builder:
                     last[owner] = step
         for step, node in enumerate(self.nodes):
             self.overwrite(step, node, last)
-        waiting = [n for n, v in enumerate(self.values) if v.storage is UNPLACED]
-        owners = [n for n in waiting if n not in self.inside]
-        lives = [Lifetime(self.values[n].size_bytes, first[n], last[n]) for n in owners]
-        offsets, size = plan_memory(lives)
-        begin = dict(zip(owners, offsets, strict=True))
-        for n in waiting:
+        owners = [n for n, v in enumerate(self.values) if v.storage is UNPLACED and n not in self.inside]
+        return {n: (first[n], last[n]) for n in owners}
+
+    def plan(self) -> int:
+        """Give every value without a place one in the arena; the arena's size."""
+        lives = self.lives()
+        offsets, size = plan_memory([Lifetime(self.values[n].size_bytes, *life) for n, life in lives.items()])
+        begin = dict(zip(lives, offsets, strict=True))
+        for n in [n for n, v in enumerate(self.values) if v.storage is UNPLACED]:
             owner, offset = self.owner(n)
             self.place(n, Storage("arena", begin[owner] + offset))
         return size
+
+    def same_size(self, a: int, b: int) -> bool:
+        """Whether two values take equally many bytes."""
+        return self.values[a].size_bytes == self.values[b].size_bytes
 
     def overwrite(self, step: int, node: Node, last: dict[int, int]) -> None:
         """Let a kernel write over an input that nobody reads afterwards, where its loops allow that."""
@@ -181,7 +196,7 @@ class _Builder:
             old, offset = self.owner(node.inputs[i])
             if any(self.values[n].storage is not UNPLACED for n in (new, old)) or new in self.inside or offset:
                 continue
-            if self.values[old].size_bytes != self.values[new].size_bytes or last[old] != step:
+            if not self.same_size(old, new) or last[old] != step:
                 continue
             readers = [j for j, number in enumerate(node.inputs) if self.owner(number)[0] == old]
             if all((j, o) in self.pairs[node.kernel] for j in readers):
@@ -203,57 +218,7 @@ def to_graph(module: IRModule) -> tuple[Graph, tuple[np.ndarray[Any, Any], ...],
     """
     main = module["main"]
     kernels = {gv.name: f for gv, f in module.functions_items() if isinstance(f, PrimFunc)}
-    builder = _Builder(main, kernels)
-    graph = builder.graph()
+    builder = GraphBuilder(main, kernels)
+    graph = builder.build()
     count = main.attrs.get("num_input", len(main.params))
     return graph, tuple(builder.constants), tuple(p.name for p in main.params[count:])
-
-
-ALIGNMENT = 64
-
-
-@dataclass(frozen=True)
-class Lifetime:
-    """A value of `size_bytes` that is written by step `first` and last read by step `last`."""
-
-    size_bytes: int
-    first: int
-    last: int
-
-    def overlaps(self, other: Lifetime) -> bool:
-        return self.first <= other.last and other.first <= self.last
-
-
-def align(size_bytes: int) -> int:
-    """The next multiple of the alignment."""
-    return -(-size_bytes // ALIGNMENT) * ALIGNMENT
-
-
-def plan_memory(values: Sequence[Lifetime]) -> tuple[tuple[int, ...], int]:
-    """(offset of each value, size of the arena): values alive at the same step do not overlap.
-
-    Large values are placed first, each into the smallest gap that holds it: best fit.
-    """
-    offsets = [0] * len(values)
-    placed: list[int] = []
-    end = 0
-    for i in sorted(range(len(values)), key=lambda i: (-values[i].size_bytes, values[i].first)):
-        taken = sorted(
-            (offsets[j], offsets[j] + align(values[j].size_bytes)) for j in placed if values[i].overlaps(values[j])
-        )
-        offsets[i] = _best_gap(taken, align(values[i].size_bytes))
-        placed.append(i)
-        end = max(end, offsets[i] + align(values[i].size_bytes))
-    return tuple(offsets), end
-
-
-def _best_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
-    """The start of the smallest gap of at least `size` bytes between the taken ranges, or their end."""
-    best: tuple[int, int] | None = None
-    position = 0
-    for start, stop in taken:
-        gap = start - position
-        if gap >= size and (best is None or gap < best[0]):
-            best = (gap, position)
-        position = max(position, stop)
-    return best[1] if best else position

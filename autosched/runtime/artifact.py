@@ -51,8 +51,9 @@ _ABI = [ABI_VERSION, NATIVE_ABI_VERSION]
 class Contents:
     """What an artifact holds.
 
-    kind  "graph" (an Executable, its graph is graphs["main"]), "module", or "source" (the text of functions that are
-          compiled when their sizes are known, in the manifest)
+    kind  "graph" (an Executable, its graph is graphs["main"]), "dynamic" (a DynamicExecutable, its graph's form is in
+          `info`), "module", or "source" (the text of functions that are compiled when their sizes are known, in the
+          manifest)
     info  JSON values of the maker: versions, the build report, what it takes to build the kernels again
     variant   which one this is of several in its file, "" where there is one;  variants  all of them
     """

@@ -15,7 +15,7 @@ from autosched.runtime.bfloat16 import know_dtype
 from autosched.runtime.graph import Graph, check_graph
 from autosched.runtime.kernel import LARGEST, Kernel, check_count, kernel_class
 
-KINDS = ("graph", "module", "source")
+KINDS = ("graph", "module", "source", "dynamic")
 _MOST_THREADS = 4096
 _ARENA_SLACK = 1 << 20
 _DTYPE_KINDS = "biuf"  # no Python objects, no records, no texts

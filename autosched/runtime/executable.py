@@ -53,7 +53,7 @@ class Executable:
         self.kernels, self.graph, self.native = dict(kernels), graph, native
         self.constants = tuple(as_aligned(constant) for constant in constants)
         self.manifest, self.param_names = dict(manifest or {}), params
-        self._executors = ExecutorPool(os.cpu_count() or 1)
+        self._executors: ExecutorPool[GraphExecutor] = ExecutorPool(os.cpu_count() or 1)
 
     @property
     def inputs(self) -> tuple[Value, ...]:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from autosched.errors import TVMError
 from autosched.runtime.graph_executor import GraphExecutor
 from autosched.runtime.locks import renew_after_fork
 
+E = TypeVar("E")
 
-class ExecutorPool:
+
+class ExecutorPool(Generic[E]):
     """Executors that are lent to one caller at a time; as many as callers came at once, at most `most`."""
 
     def __init__(self, most: int):
         self._most = most
-        self._idle: list[GraphExecutor] = []  # the one that was used last is lent first: its memory is in the caches
+        self._idle: list[E] = []  # the one that was used last is lent first: its memory is in the caches
         self._made = self._waiting = 0
         self.renew_locks()
         renew_after_fork(self)
@@ -27,14 +29,14 @@ class ExecutorPool:
         self._changed = threading.Condition(threading.Lock())
         self._waiting, self._made = 0, len(self._idle)
 
-    def take(self, make: Callable[[], GraphExecutor]) -> GraphExecutor:
+    def take(self, make: Callable[[], E]) -> E:
         """Lend an executor, a new one where none is idle; waits where all are lent. Raises what `make` raises."""
         try:
             return self._idle.pop()
         except IndexError:
             return self._wait_or_make(make)
 
-    def _wait_or_make(self, make: Callable[[], GraphExecutor]) -> GraphExecutor:
+    def _wait_or_make(self, make: Callable[[], E]) -> E:
         with self._changed:
             self._waiting += 1
             try:
@@ -53,7 +55,7 @@ class ExecutorPool:
                 self._changed.notify()
             raise
 
-    def give_back(self, executor: GraphExecutor) -> None:
+    def give_back(self, executor: E) -> None:
         """Take a lent executor back."""
         self._idle.append(executor)
         if self._waiting:

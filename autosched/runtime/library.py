@@ -12,6 +12,7 @@ from autosched.errors import ArtifactError, InvalidTypeError, InvalidValueError
 from autosched.lazy_names import hook
 from autosched.runtime.artifact import Contents, NeedsRebuildError, load_contents, source_contents
 from autosched.runtime.device import device
+from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.executable import Executable
 from autosched.runtime.module import Module
 from autosched.target import choose_threads
@@ -47,7 +48,7 @@ def from_source(script: str, target: str, runs: str) -> Any:
     return hook("rebuild")(source_contents(script, target, runs))
 
 
-def read_module(path: str | Path, *, mapped: bool = False) -> Module | Executable:
+def read_module(path: str | Path, *, mapped: bool = False) -> Module | Executable | DynamicExecutable:
     """Read an artifact, whatever its extension, without a compiler.
 
     Raises InvalidValueError (ValueError) if there is no such file, else as `artifact.load_contents`.
@@ -59,10 +60,12 @@ def read_module(path: str | Path, *, mapped: bool = False) -> Module | Executabl
     return module_of_contents(load_contents(Path(path), mapped=mapped))
 
 
-def module_of_contents(contents: Contents) -> Module | Executable:
+def module_of_contents(contents: Contents) -> Module | Executable | DynamicExecutable:
     """Make the Executable or Module that an artifact holds."""
     if contents.kind == "graph":
         return Executable.from_contents(contents)
+    if contents.kind == "dynamic":
+        return DynamicExecutable.from_contents(contents)
     return Module(
         contents.kernels,
         contents.native,

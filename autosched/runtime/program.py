@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -24,12 +24,36 @@ from autosched.runtime.pool import open_pool
 from autosched.runtime.team import most_threads_of
 
 
+class Memory:
+    """An arena and a scratch block that programs share; each grows when a program wants more of it."""
+
+    def __init__(self) -> None:
+        self._arena, self._scratch = empty_block(0), empty_block(0)
+
+    def arena(self, size_bytes: int) -> np.ndarray:
+        """The arena, of at least `size_bytes`. Programs made before keep the one that they have."""
+        if self._arena.nbytes < size_bytes:
+            self._arena = empty_block(size_bytes)
+        return self._arena
+
+    def scratch(self, size_bytes: int) -> np.ndarray:
+        """The scratch block, of at least `size_bytes`."""
+        if self._scratch.nbytes < size_bytes:
+            self._scratch = empty_block(size_bytes)
+        return self._scratch
+
+    def is_current(self, program: Program) -> bool:
+        """Whether a program uses these blocks, and not smaller ones of before."""
+        return program._arena is self._arena and program._scratch is self._scratch
+
+
 class Program:
     """The kernels of a graph with all addresses filled in; inputs' and outputs' addresses can be changed.
 
     graph, kernels, constants  checked by `check_graph`
     native                     object code of the native loop
     threads                    most threads that a kernel is split over
+    memory                     for the arena and scratch, where several programs that never run at once share it
     Several threads may call `run`: each run has the memory to itself. A child forked meanwhile may run it too.
     """
 
@@ -40,14 +64,16 @@ class Program:
         constants: tuple[np.ndarray, ...],
         native: bytes,
         threads: int,
+        memory: Memory | None = None,
     ):
         self.graph, self.kernels, self.threads = graph, kernels, threads
         self.renew_locks()
         renew_after_fork(self)
         self._pool = open_pool(native)
-        self._arena = empty_block(graph.arena_bytes)
+        memory = memory or Memory()
+        self._arena = memory.arena(graph.arena_bytes)
         called = [as_cpu(kernels[node.kernel]) for node in graph.nodes if node.kernel != NOP]
-        self._scratch = empty_block(max((kernel.scratch_size(threads) for kernel in called), default=0))
+        self._scratch = memory.scratch(max((kernel.scratch_size(threads) for kernel in called), default=0))
         self._places: dict[int, list[int]] = defaultdict(list)  # root value -> slots that hold its address
         self._buffers: dict[int, np.ndarray] = {}  # root value -> memory that `place` gave it
         self._views: dict[int, np.ndarray] = {}
@@ -82,6 +108,7 @@ class Program:
                 self._places[self.graph.root(number)].append(len(slots))
                 slots.append(0)
             slots.append(scratch)
+            slots += kernel.numbers
             if kernel.checks:
                 slots.append(self.faults.address(checked.index(node)))
             team = min(self.threads, node.threads or most_threads_of(kernel))
@@ -119,6 +146,12 @@ class Program:
         self._buffers[value] = memory
         self._views.clear()
         self.bind(value, int(memory.ctypes.data))
+
+    def forget(self, values: Iterable[int]) -> None:
+        """Let go of the memory that `place` gave values; they get other memory before the next run."""
+        for value in values:
+            self._buffers.pop(value, None)
+        self._views.clear()
 
     def allocate(self, value: int) -> None:
         """Give a value that owns its storage memory of its own, filled with zeros."""

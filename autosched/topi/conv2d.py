@@ -14,7 +14,7 @@ from autosched import te
 from autosched.errors import ShapeError
 from autosched.te import Tensor
 from autosched.tir.expr import const, if_then_else
-from autosched.topi.shapes import dims, int_shape
+from autosched.topi.shapes import batch_shape, dims, int_shape
 
 
 def channel_block(layout: str) -> int:
@@ -31,7 +31,7 @@ def pad_spatial(data: Tensor, padding: Sequence[int], value: float = 0.0, name: 
     top, left, bottom, right = padding
     if not any(padding):
         return data
-    shape = int_shape(data)
+    shape = batch_shape(data)
     height, width = shape[2], shape[3]
     grown = (shape[0], shape[1], height + top + bottom, width + left + right, *shape[4:])
 
@@ -49,9 +49,9 @@ def pad_spatial(data: Tensor, padding: Sequence[int], value: float = 0.0, name: 
 
 @dataclass(frozen=True)
 class Geometry:
-    """Sizes of one convolution, all integers."""
+    """Sizes of one convolution, all integers but for a batch of unknown size."""
 
-    batch: int
+    batch: Any
     channels_in: int
     channels_out: int
     groups: int
@@ -84,7 +84,7 @@ def out_size(size: int, kernel: int, stride: int, dilation: int, before: int, af
 
 
 def geometry(
-    data: Sequence[int], weight: Sequence[int], strides: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
+    data: Sequence[Any], weight: Sequence[int], strides: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
     groups: int, data_layout: str, out_layout: str,
 ) -> Geometry:  # fmt: skip
     """Check shapes against each other. Raises ShapeError saying what does not fit."""
@@ -133,7 +133,7 @@ def conv2d(
     returns  [N, O, OH, OW], or [N, O / c, OH, OW, c] for out_layout "NCHW{c}c"
     Raises   ShapeError where shapes, groups and blocks do not fit.
     """
-    g = geometry(int_shape(data), int_shape(weight), strides, padding, dilation, groups, data_layout, out_layout)
+    g = geometry(batch_shape(data), int_shape(weight), strides, padding, dilation, groups, data_layout, out_layout)
     padded = pad_spatial(data, padding)
     if g.is_depthwise:
         return _depthwise(padded, weight, g)
@@ -144,7 +144,7 @@ def conv2d(
 
 def _every_nth_pixel(data: Tensor, g: Geometry) -> Tensor:
     """The pixels that a 1x1 convolution with a stride reads, as a block of its own: the rest is a matrix product."""
-    shape = int_shape(data)
+    shape = batch_shape(data)
     y, x = g.strides
 
     def compute(n: Any, c: Any, row: Any, column: Any, *rest: Any) -> Any:

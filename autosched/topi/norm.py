@@ -8,7 +8,7 @@ from typing import Any
 from autosched import te
 from autosched.te import Tensor
 from autosched.tir import expr as E
-from autosched.tir.expr import IntImm
+from autosched.tir.expr import IntImm, as_int
 from autosched.topi.reduction import full_index, reduced_shape
 from autosched.topi.shapes import axis_names, dims, int_shape
 
@@ -51,7 +51,7 @@ def layer_norm(
     rest = dims(reduced_shape(shape, axes, False))
     count = 1
     for a in axes:
-        count *= int_shape(x)[a]
+        count *= as_int(x.shape[a])
 
     def over() -> list[Any]:
         return [te.reduce_axis((0, shape[a]), f"k{a}") for a in axes]
@@ -95,7 +95,7 @@ def rms_norm(x: Tensor, weight: Tensor, axes: Sequence[int], epsilon: float) -> 
     rest = dims(reduced_shape(shape, axes, False))
     count = 1
     for a in axes:
-        count *= int_shape(x)[a]
+        count *= as_int(x.shape[a])
     k = [te.reduce_axis((0, shape[a]), f"k{a}") for a in axes]
     names = axis_names(len(rest))
 

@@ -10,7 +10,7 @@ from autosched.errors import ShapeError
 from autosched.te import Tensor
 from autosched.tir import expr as E
 from autosched.topi.conv2d import pad_spatial
-from autosched.topi.shapes import axis_names, dims, int_shape
+from autosched.topi.shapes import axis_names, batch_shape, dims
 
 
 def pooled_size(size: int, kernel: int, stride: int, dilation: int, before: int, after: int, ceil_mode: bool) -> int:
@@ -32,9 +32,9 @@ def pooled_size(size: int, kernel: int, stride: int, dilation: int, before: int,
 def _windows(
     x: Tensor, pool_size: Sequence[int], strides: Sequence[int], dilation: Sequence[int], padding: Sequence[int],
     ceil_mode: bool, outside: float,
-) -> tuple[Tensor, tuple[int, ...]]:  # fmt: skip
+) -> tuple[Tensor, tuple[Any, ...]]:  # fmt: skip
     """The padded input, grown at the end so that every window lies inside it, and the result's shape."""
-    shape = int_shape(x)
+    shape = batch_shape(x)
     sizes, grown = [], list(padding)
     for i in (0, 1):
         size = shape[2 + i]
@@ -72,7 +72,7 @@ def avg_pool2d(
     """The mean of each window, over what lies in the image (or, with `count_include_pad`, in the padding as well)."""
     padded, shape = _windows(x, pool_size, strides, dilation, padding, ceil_mode, 0.0)
     ry, rx = _window_axes(pool_size)
-    size = int_shape(x)[2:4]
+    size = batch_shape(x)[2:4]
 
     def total(n: Any, c: Any, i: Any, j: Any, *rest: Any) -> Any:
         at = (i * strides[0] + ry * dilation[0], j * strides[1] + rx * dilation[1])
@@ -107,7 +107,7 @@ def adaptive_avg_pool2d(x: Tensor, output_size: Sequence[int]) -> Tensor:
 
     Window i of n over a size s reaches from floor(i s / n) to ceil((i + 1) s / n).
     """
-    shape = int_shape(x)
+    shape = batch_shape(x)
     size, result = shape[2:4], (*shape[:2], *output_size, *shape[4:])
     widest = [max(-(-(i + 1) * s // n) - i * s // n for i in range(n)) for s, n in zip(size, output_size, strict=True)]
     ry, rx = _window_axes(widest)

@@ -15,6 +15,15 @@ def int_shape(x: Tensor) -> tuple[int, ...]:
     return tuple(as_int(s) for s in x.shape)
 
 
+def batch_shape(x: Tensor) -> tuple[Any, ...]:
+    """The shape as integers but for its first dimension, which may be symbolic: images of a batch of any size.
+
+    Raises InvalidValueError where another dimension is symbolic.
+    """
+    first = x.shape[0]
+    return (as_int(first) if isinstance(first, IntImm) else first, *(as_int(s) for s in x.shape[1:]))
+
+
 def dims(shape: Sequence[Any]) -> tuple[Any, ...]:
     """A shape with its constants as int64, the index dtype of operator computes."""
     return tuple(

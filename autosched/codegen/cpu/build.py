@@ -12,7 +12,7 @@ from autosched.codegen.backends import GENERATOR
 from autosched.codegen.cpu.checks import Checks
 from autosched.codegen.cpu.compiled import CompiledCpuKernel
 from autosched.codegen.cpu.order import order_unrolled
-from autosched.codegen.cpu.source import Scratch, Writer, align_bytes
+from autosched.codegen.cpu.source import Scratch, Writer, align_bytes, exact_bytes
 from autosched.codegen.cpu.types import Isa
 from autosched.codegen.lower import lower_func, split_phases
 from autosched.codegen.lower.flops import count_flops
@@ -28,12 +28,13 @@ from autosched.tir.checked_index import CHECKED
 from autosched.tir.expr import const_int
 from autosched.tir.function import PrimFunc
 from autosched.tir.in_place import overwritable
+from autosched.tir.separable import BLOCKS
 from autosched.tir.stmt import BufferStore
 
 
 def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, config: str) -> CompiledCpuKernel:
     """Compile without looking into the cache. Raises CodegenError for what no CPU code exists for."""
-    from autosched.codegen.cpu.intrinsics import offset, tile_intrinsic
+    from autosched.codegen.cpu.intrinsics import number, offset, tile_intrinsic
     from autosched.codegen.cpu.machine import Machine, lower_source, optimise
 
     if len(func.buffers) != len(func.params):
@@ -50,18 +51,21 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
     python_name = re.sub(r"\W", "_", name)
     args = tuple(replace(a, dtype=b.dtype) for a, b in zip(arg_specs(lowered), func.buffers, strict=True))
     in_place = frozenset((stored_as[func.buffers[i]], stored_as[func.buffers[o]]) for i, o in overwritable(func))
-    writer = Writer(python_name, lowered.buffers, scratch, bool(func.attrs.get("tir.noalias", True)), in_place, checks)
+    blocks = block_arguments(lowered)
+    is_noalias = bool(func.attrs.get("tir.noalias", True))
+    writer = Writer(python_name, lowered.buffers, scratch, is_noalias, in_place, checks, blocks)
     symbols = [f"{python_name}_p{i}" for i in range(len(phases))]
     for phase, symbol in zip(phases, symbols, strict=True):
         writer.phase(phase, symbol)
     machine_text = f"{target.kind.name} -mcpu={target.mcpu}, vectors of {target.vector_bits} bits"
     shared_bytes, own_bytes = align_bytes(scratch.shared_bytes), align_bytes(scratch.own_bytes)
     body = "\n".join(writer.lines).replace("SHARED + worker * OWN", f"{shared_bytes} + worker * {own_bytes}")
+    body = body.replace("block * SHARED +", f"block * {shared_bytes} +")
     source = source_header(name, args, machine_text, trace, config) + "\n" + body.rstrip() + "\n"
     digest = hashlib.sha256("\x1f".join((source, target.to_json(), GENERATOR)).encode()).hexdigest()[:12]
     unique = [f"{python_name}_{digest}_p{i}" for i in range(len(phases))]
     names: dict[str, Any] = {tile.name: tile_intrinsic(tile, isa) for tile in writer.tiles.values()}
-    names["offset"] = offset
+    names |= {"offset": offset, "number": number}
     texts = lower_source(source, symbols, unique, names, f"<autosched {name} {digest}>") if phases else []
     machine = Machine.of(target)
     object_code, text = b"", ""
@@ -82,6 +86,8 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
         target=target.to_json(),
         features=tuple(sorted(target.features)),
         checks=tuple(writer.checks.numbers),
+        block=tuple(func.attrs.get(BLOCKS, ())),
+        numbers=() if blocks is None else (0, 1),
         flops=int(func.attrs.get("flops", 0)) or count_flops(lowered.body),
         generator=GENERATOR,
         llvm_packed=pack_text(text),
@@ -97,6 +103,20 @@ def without_bfloat16(func: PrimFunc) -> tuple[PrimFunc, dict[Buffer, Buffer]]:
         return func, became
     buffers = FrozenDict({p: became[b] for p, b in func.buffer_map.items()})
     return replace(func, buffer_map=buffers, body=body), became
+
+
+def block_arguments(func: PrimFunc) -> dict[Buffer, int] | None:
+    """For a function that computes one block of a batch: the arguments that hold something of each part, and how much.
+
+    Bytes a part; None for other functions. Raises CodegenError for an argument with strides of its own.
+    """
+    if (given := func.attrs.get(BLOCKS)) is None:
+        return None
+    n_parts, *positions = given
+    found = {func.buffers[i]: exact_bytes(func.buffers[i]) // n_parts for i in positions}
+    if strided := [buffer.name for buffer in found if buffer.strides]:
+        raise CodegenError(f"argument '{strided[0]}' of a kernel of blocks has strides of its own")
+    return found
 
 
 def check_strides(func: PrimFunc) -> None:

@@ -1,4 +1,4 @@
-"""Numba intrinsics of generated source: a call of a tile, and the address of a place in the scratch block."""
+"""Numba intrinsics of generated source: a call of a tile, the address of a place in a block, numbers in slots."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from autosched.codegen.cpu.tile import Tile, define_tile
-from autosched.codegen.cpu.types import Isa
+from autosched.codegen.cpu.types import I64, Isa
 
 
 @intrinsic
@@ -20,6 +20,16 @@ def offset(typingctx, pointer, count):  # type: ignore[no-untyped-def]
         return builder.gep(args[0], [args[1]], inbounds=True)
 
     return types.voidptr(types.voidptr, types.int64), codegen
+
+
+@intrinsic
+def number(typingctx, slot):  # type: ignore[no-untyped-def]
+    """A slot that holds a number instead of an address."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.ptrtoint(args[0], I64)
+
+    return types.int64(types.voidptr), codegen
 
 
 def tile_intrinsic(tile: Tile, isa: Isa) -> Any:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -46,6 +46,7 @@ from autosched.tir.stmt import (
 
 _INDENT = "    "
 _RESERVED = {"checks", "slots", "first", "last", "worker", "task", "offset", "range", "min", "max"}
+_BLOCK_NAMES = {"block", "first_part", "n_blocks", "piece", "number"}
 
 
 def align_bytes(size: int) -> int:
@@ -60,6 +61,12 @@ def buffer_bytes(buffer: Buffer) -> int:
         ends = (as_int(size) * as_int(stride) for size, stride in zip(buffer.shape, buffer.strides, strict=True))
         return align_bytes(max(ends) * item)
     return align_bytes(int(np.prod([as_int(s) for s in buffer.shape], dtype=np.int64)) * item)
+
+
+def exact_bytes(buffer: Buffer) -> int:
+    """Bytes of a row-major buffer of constant shape."""
+    item = 1 if buffer.dtype == "bool" else np.dtype(buffer.dtype).itemsize
+    return int(np.prod([as_int(s) for s in buffer.shape], dtype=np.int64)) * item
 
 
 @dataclass(slots=True)
@@ -85,13 +92,16 @@ class Writer:
     no_alias: bool = True
     in_place: frozenset[tuple[Buffer, Buffer]] = frozenset()  # (input, output) that may be the same memory
     checks: Checks = field(default_factory=Checks)
+    blocks: Mapping[Buffer, int] | None = None  # bytes that one part has of arguments; None: a kernel without blocks
     lines: list[str] = field(default_factory=list)
     tiles: dict[str, Tile] = field(default_factory=dict)
     names: dict[object, str] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)  # form of a tile -> its name
     own_used: int = 0
+    reserved: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
+        self.reserved = _RESERVED if self.blocks is None else _RESERVED | _BLOCK_NAMES
         for buffer in (*self.slots, *self.scratch.shared):
             self.name_of(buffer)
 
@@ -103,7 +113,7 @@ class Writer:
             base = re.sub(r"\W", "_", thing.name) or "x"
             if base[0].isdigit() or keyword.iskeyword(base):
                 base = f"_{base}"
-            taken = {*self.names.values(), *_RESERVED, *self.tiles}
+            taken = {*self.names.values(), *self.reserved, *self.tiles}
             name, n = base, 0
             while name in taken:
                 n += 1
@@ -123,13 +133,15 @@ class Writer:
     def phase(self, phase: LoweredPhase, symbol: str) -> None:
         """A function that runs tasks [first, last) of a phase."""
         count = "1 task" if phase.n_tasks == 1 else f"{phase.n_tasks} tasks"
+        count += "" if self.blocks is None else " a block"
         self.line(0, f"def {symbol}(slots, first, last, worker):  # {count}")
         self.own_used = 0
         pointers = len(self.lines)
         self.line(1, "for task in range(first, last):")
         analyzer = Analyzer()
         depth = 2
-        rest = "task"
+        rest = "task" if self.blocks is None or phase.n_tasks == 1 else "piece"
+        base = rest
         extents = list(phase.extents)
         for i, (var, start) in enumerate(zip(phase.task_vars, phase.starts, strict=True)):
             inner = int(np.prod(extents[i + 1 :], dtype=np.int64))
@@ -137,9 +149,11 @@ class Writer:
             if i > 0:
                 text = text if " " not in rest else f"({rest}) // {inner}" if inner > 1 else rest
             self.line(depth, f"{self.name_of(var)} = {text if start == 0 else f'{text} + {start}'}")
-            rest = f"task % {inner}"
+            rest = f"{base} % {inner}"
             analyzer.bind(var, (start, extents[i]))
         self.stmt(phase.body, depth, analyzer)
+        if self.blocks is not None:
+            self.lines[pointers + 1 : pointers + 1] = self.block_pointers(phase)
         self.lines[pointers:pointers] = self.pointers(phase.body)
         self.line(0, "")
 
@@ -147,14 +161,36 @@ class Writer:
         """The lines that fetch the addresses of the buffers that a phase uses."""
         used = outside_buffers(body)
         found = []
+        at_numbers = len(self.slots) + 1
+        if self.blocks is not None:
+            found += [
+                f"{_INDENT}{n} = number(slots[{at_numbers + i}])" for i, n in enumerate(("first_part", "n_blocks"))
+            ]
         for i, buffer in enumerate(self.slots):
-            if any(b is buffer for b in used):
+            if any(b is buffer for b in used) and buffer not in (self.blocks or ()):
                 found.append(f"{_INDENT}{self.name_of(buffer)} = slots[{i}]")
         for buffer, at in self.scratch.shared.items():
-            if any(b is buffer for b in used):
+            if any(b is buffer for b in used) and self.blocks is None:
                 found.append(f"{_INDENT}{self.name_of(buffer)} = offset(slots[{len(self.slots)}], {at})")
         if self.checks.of(body):
-            found.append(f"{_INDENT}checks = slots[{len(self.slots) + 1}]")
+            found.append(f"{_INDENT}checks = slots[{at_numbers + (0 if self.blocks is None else 2)}]")
+        return found
+
+    def block_pointers(self, phase: LoweredPhase) -> list[str]:
+        """The lines inside of the loop over tasks that find the block of a task, and its part of each argument."""
+        assert self.blocks is not None, "only kernels of blocks have them"
+        used, pad = outside_buffers(phase.body), 2 * _INDENT
+        found = [f"{pad}block = task"]
+        if phase.n_tasks != 1:
+            found = [f"{pad}block = task // {phase.n_tasks}", f"{pad}piece = task % {phase.n_tasks}"]
+        for i, buffer in enumerate(self.slots):
+            if buffer in self.blocks and any(b is buffer for b in used):
+                where = f"first_part * {self.blocks[buffer]} + block * {exact_bytes(buffer)}"
+                found.append(f"{pad}{self.name_of(buffer)} = offset(slots[{i}], {where})")
+        for buffer, at in self.scratch.shared.items():
+            if any(b is buffer for b in used):
+                where = f"offset(slots[{len(self.slots)}], block * SHARED + {at})"
+                found.append(f"{pad}{self.name_of(buffer)} = {where}")
         return found
 
     # --- statements ---------------------------------------------------------------------------------------------
@@ -204,7 +240,8 @@ class Writer:
         start = self.own_used
         self.own_used += size
         self.scratch.own_bytes = max(self.scratch.own_bytes, self.own_used)
-        where = f"offset(slots[{len(self.slots)}], SHARED + worker * OWN + {start})"
+        shared = "SHARED" if self.blocks is None else "n_blocks * SHARED"
+        where = f"offset(slots[{len(self.slots)}], {shared} + worker * OWN + {start})"
         self.line(depth, f"{self.name_of(stmt.buffer)} = {where}")
         self.stmt(stmt.body, depth, a)
         self.own_used = start
@@ -244,7 +281,7 @@ class Writer:
         target, extents = _main_store(stmt)
         base = re.sub(r"\W", "_", f"{target}_{extents or 'loop'}")
         name, n = base, 0
-        taken = {*self.tiles, *self.names.values(), *_RESERVED}
+        taken = {*self.tiles, *self.names.values(), *self.reserved}
         while name in taken or keyword.iskeyword(name):
             n += 1
             name = f"{base}_{chr(ord('a') + n)}" if n < 25 else f"{base}_{n}"

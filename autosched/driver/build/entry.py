@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from functools import partial
 from typing import Any, overload
 
 from autosched.codegen.backends import codegen_backend
@@ -12,7 +13,8 @@ from autosched.driver.build.functions import FunctionBuilder
 from autosched.driver.build.graph import build_graph, has_graph
 from autosched.driver.build.late import LateModel
 from autosched.driver.build.onnx_models import build_onnx, is_onnx
-from autosched.driver.model_files import Shapes, open_model
+from autosched.driver.build.sized import SizedModel, build_sized
+from autosched.driver.model_files import Ranges, open_model, split_ranges, with_bounds
 from autosched.driver.models import join_targets
 from autosched.driver.build.choose import BuildReport
 from autosched.driver.build.positions import with_positions
@@ -21,7 +23,9 @@ from autosched.driver.options import RUN_AS
 from autosched.errors import TargetError, UsageError, refuse
 from autosched.ir import IRModule
 from autosched.ir.module import check_symbols
+from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.runtime import Executable
+from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.variants import Variants
 from autosched.target import Target
 
@@ -45,8 +49,8 @@ def build(
     run_as: str = ...,
     indices: str = ...,
     checks: bool = ...,
-    shapes: Shapes | None = ...,
-) -> Executable | LateModel: ...
+    shapes: Ranges | None = ...,
+) -> Executable | DynamicExecutable | LateModel | SizedModel: ...
 @overload
 def build(
     what: Any,
@@ -66,7 +70,7 @@ def build(
     run_as: str = ...,
     indices: str = ...,
     checks: bool = ...,
-    shapes: Shapes | None = ...,
+    shapes: Ranges | None = ...,
 ) -> Any: ...
 def build(
     what: Any,
@@ -86,13 +90,14 @@ def build(
     run_as: str = "latency",
     indices: str = "raise",
     checks: bool = False,
-    shapes: Shapes | None = None,
+    shapes: Ranges | None = None,
 ) -> Any:
     """Compile with the best configurations known for this machine.
 
     what      a model's file or "package.module:object", onnx's ModelProto, torch's ExportedProgram, or an IRModule with a
               relax `main`: gives an Executable (of an ONNX model whose sizes or values are known only when it is called,
-              a LateModel); a schedule, a PrimFunc, tensors, or an IRModule of
+              a LateModel; of another one with symbolic sizes what `build_sized` gives); a schedule, a PrimFunc, tensors, or
+              an IRModule of
               PrimFuncs: gives a Module, called on arrays; a dictionary from targets to modules: all of them
     args      for a te schedule or tensors: the order of the function's arguments
     target    "cpu", an LLVM-style string, or a Target; else that of the `with` block, else this machine. A list of
@@ -108,7 +113,7 @@ def build(
     indices   positions out of range that a run meets: "raise" IndexOutOfRangeError, or "clip" them to the nearest ones
     checks    every access of every kernel is seen to stay inside of its buffer, which is slow: a run raises
               IndexOutOfRangeError that names the access, its index, the kernel and its configuration
-    shapes    fixes dynamic inputs of a model: {"x": (4, 784)}
+    shapes    fixes dynamic inputs of a model, {"x": (4, 784)}, or bounds them: {"x": (range(1, 513), 784)}
     Raises    TargetError, RecordError, UsageError for what cannot be used; ImportModelError for a file.
     """
     refuse("build", hint="leave it out: there is one", runtime=str(getattr(runtime, "name", runtime or "cpp")) != "cpp")
@@ -121,7 +126,7 @@ def build(
     if is_onnx(what) and not isinstance(target, list | tuple):
         chosen: dict[str, Any] = {"records": records, "threads": threads, "accuracy": accuracy, "like": like}
         chosen |= {"strict": strict, "run_as": run_as, "indices": indices, "checks": checks, "params": params}
-        return build_onnx(what, resolve_target(target), lambda module: build(module, target=target, **chosen), shapes)
+        return build_onnx(what, resolve_target(target), partial(build, target=target, **chosen), shapes)
     if isinstance(target, list | tuple):
         options: dict[str, Any] = {"params": params, "records": records, "threads": threads, "accuracy": accuracy}
         options |= {"indices": indices, "checks": checks, "shapes": shapes}
@@ -130,7 +135,8 @@ def build(
         target, _ = Target.canon_target_and_host(target, target_host)
     if accuracy not in ACCURACIES:
         raise UsageError(f"accuracy '{accuracy}'", hint=f"use one of {ACCURACIES}")
-    module = with_positions(open_model(what, args, name, shapes), indices)
+    fixed, ranged = split_ranges(shapes)
+    module = with_positions(open_model(what, args, name, fixed, symbolic=True), indices)
     check_symbols(module, unnamed="main")
     chosen_target = resolve_target(target)
     n_threads = resolve_threads(threads, chosen_target)
@@ -139,6 +145,10 @@ def build(
     if run_as not in RUN_AS:
         raise UsageError(f"run_as '{run_as}'", hint=f"use one of {', '.join(RUN_AS)}")
     reader = resolve_records(records, like=like, run_as="" if run_as == RUN_AS[0] else run_as, strict=strict)
+    if has_graph(module) and (ranged or symbolic_dims(module["main"])):
+        module, bounds = with_bounds(module, ranged)
+        if symbolic_dims(module["main"]):
+            return build_sized(module, chosen_target, reader, n_threads, params or {}, accuracy, checks, bounds)
     if has_graph(module):
         return build_graph(module, chosen_target, reader, n_threads, params or {}, accuracy, checks)
     if params:
@@ -160,6 +170,6 @@ def build_variants(what: Any, targets: Sequence[Any], **options: Any) -> Variant
     return Variants(built)
 
 
-def build_report(executable: Executable) -> BuildReport:
+def build_report(executable: Executable | DynamicExecutable | SizedModel) -> BuildReport:
     """The report of the build that made an executable."""
     return BuildReport(tuple(executable.manifest.get("report", ())), executable.compile_s)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from autosched.driver.model_files import is_onnx_model
-from autosched.driver.build.late import Build, LateModel
+from autosched.driver.build.late import LateModel
+from autosched.driver.model_files import Ranges, is_onnx_model, split_ranges
+from autosched.errors import ImportModelError, UsageError
 from autosched.ir import IRModule, walk
 from autosched.relax.expr import Var
 from autosched.relax.struct_info import tensor_infos
+from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.runtime import Executable
+from autosched.runtime.dynamic import DynamicExecutable
 from autosched.target import Target
 
 
@@ -21,31 +24,57 @@ def is_onnx(what: Any) -> bool:
 
 
 def build_onnx(
-    what: Any, target: Target, build: Build, shapes: Mapping[str, tuple[int, ...]] | None = None
-) -> Executable | LateModel:
-    """A model, built.
+    what: Any, target: Target, build: Callable[..., Any], shapes: Ranges | None = None
+) -> Executable | DynamicExecutable | LateModel:
+    """A model, built: one of which only a batch's size is open once for all sizes.
 
     build   compiles a module for the target
-    shapes  of inputs whose dimensions the model leaves open
-    Raises  ImportModelError for what can neither be compiled nor computed by a library
+    shapes  of inputs whose dimensions the model leaves open; ranges bound them
+    Raises  ImportModelError for what can neither be compiled nor computed by a library; UsageError for bounds of a
+            model that is compiled when it is called
     """
     from autosched.frontend.onnx.importer import from_onnx
     from autosched.frontend.onnx.model_file import read_model
     from autosched.frontend.onnx.model_inputs import with_sizes
     from autosched.frontend.onnx.node import RunTimeError
 
-    model = with_sizes(read_model(what) if isinstance(what, str | Path) else what, shapes or {})
+    fixed, ranged = split_ranges(shapes)
+    model = with_sizes(read_model(what) if isinstance(what, str | Path) else what, fixed or {})
     try:
+        made = _for_all_sizes(model, build, ranged) if target.is_cpu else "kernels of blocks are for CPUs"
+        if isinstance(made, DynamicExecutable):
+            return made
         if all(o.type.WhichOneof("value") in (None, "tensor_type") for o in model.graph.output) or not target.is_cpu:
             module = from_onnx(model, symbolic=False)
             if not (target.is_cpu and _has_bfloat16(module)):
-                return build(module)
+                built: Executable = build(module)
+                return built
     except RunTimeError:
         if not target.is_cpu:
             raise
+    if ranged:
+        raise UsageError(
+            f"the model is compiled for the sizes that it is called with, which have no bounds: {made}",
+            hint="leave the ranges out",
+        )
     late = LateModel(model, build, target.to_json())
     late.prepare()
     return late
+
+
+def _for_all_sizes(model: Any, build: Callable[..., Any], ranged: Ranges) -> DynamicExecutable | str:
+    """A model of which one size is open, built for all values of that; why not for others."""
+    from autosched.frontend.onnx.importer import from_onnx
+
+    try:
+        module = from_onnx(model)
+    except ImportModelError as error:
+        return error.line
+    symbols = symbolic_dims(module["main"])
+    if len(symbols) != 1:
+        return f"inputs depend on {', '.join(v.name for v in symbols) or 'nothing'}"
+    made = build(module, shapes=ranged or None)
+    return made if isinstance(made, DynamicExecutable) else str(made.reason)
 
 
 def _has_bfloat16(module: IRModule) -> bool:

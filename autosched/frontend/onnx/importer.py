@@ -523,4 +523,4 @@ def load_model_file(path: str | Path, shapes: Shapes | str | None = None, **opti
     of them at once) and for dimensions that nobody gave a size.
     """
     given = parse_shapes(shapes) if isinstance(shapes, str) else shapes
-    return from_onnx(read_model(path), shape_dict=given, symbolic=False, **options)
+    return from_onnx(read_model(path), shape_dict=given, **{"symbolic": False, **options})

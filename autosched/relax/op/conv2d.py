@@ -40,7 +40,7 @@ def _type(
     out_dtype: str | None,
 ) -> TensorStructInfo:
     d, w = tensor(data, "data"), tensor(weight, "weight")
-    g = geometry(d.static_shape, w.static_shape, strides, padding, dilation, groups, data_layout, out_layout)
+    g = geometry(d.batch_shape, w.static_shape, strides, padding, dilation, groups, data_layout, out_layout)
     dtype = out_dtype or common_dtype(d, w)
     if g.block_out:
         return TensorStructInfo((g.batch, g.channels_out // g.block_out, *g.out_size, g.block_out), dtype)

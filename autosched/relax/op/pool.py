@@ -47,7 +47,7 @@ def _type(
 ) -> TensorStructInfo:
     t = tensor(data)
     _check_layout(t, layout)
-    shape = t.static_shape
+    shape = t.batch_shape
     size = [
         pooled_size(shape[2 + i], pool_size[i], strides[i], dilation[i], padding[i], padding[2 + i], ceil_mode)
         for i in (0, 1)

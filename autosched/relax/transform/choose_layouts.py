@@ -17,6 +17,7 @@ from autosched.relax.expr import Call, Constant, DataflowVar, Expr, Function, If
 from autosched.relax.op.registry import definition_of, remake
 from autosched.relax.op.types import axis_index
 from autosched.relax.rewrite import map_functions
+from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.relax.transform.blocked import BlockedRewriter, Form, pad_channels, shape_of
 from autosched.relax.transform.layout_costs import LayoutCosts, LayoutOracle
 from autosched.relax.transform.layout_plan import plan_layouts
@@ -139,6 +140,8 @@ def choose_layouts(module: IRModule, block: Blocks = 16, oracle: LayoutOracle | 
     def blocked(function: Function) -> Function:
         if any(isinstance(b.value, If) for b in function.bindings()):
             return function  # a converted value would have to be made in both branches
+        if symbolic_dims(function):
+            return function  # the plan weighs sizes; kernels of blocks take plain layouts
         return _Layouts(plan_layouts(function, blocks, costs)).rewrite(function)
 
     return map_functions(module, blocked)

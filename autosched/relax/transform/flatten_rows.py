@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
+from typing import Any
 
 from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
@@ -10,7 +11,9 @@ from autosched.relax import op
 from autosched.relax.expr import Call, Expr, ShapeExpr, Var
 from autosched.relax.op.registry import definition_of, remake
 from autosched.relax.rewrite import Rewriter, map_functions
-from autosched.relax.transform.blocked import shape_of
+from autosched.relax.struct_info import TensorStructInfo
+from autosched.tir.expr import PrimExpr, const, const_int, mul
+from autosched.tir.simplify import Analyzer
 
 
 class _Flattener(Rewriter):
@@ -18,12 +21,25 @@ class _Flattener(Rewriter):
         definition = definition_of(call)
         if definition is None or definition.name != "matmul":
             return call
-        rows, matrix = map(shape_of, call.args)
-        if len(matrix) != 2 or len(rows) < 3 or math.prod(rows[:-2]) <= 1:
+        rows, matrix = _dims(call.args[0]), _dims(call.args[1])
+        if len(matrix) != 2 or len(rows) < 3 or const_int(_product(rows[:-2])) in (0, 1):
             return call
-        flat = self.emit(op.reshape(call.args[0], ShapeExpr((math.prod(rows[:-1]), rows[-1]))))
+        flat = self.emit(op.reshape(call.args[0], ShapeExpr((_product(rows[:-1]), rows[-1]))))
         product = self.emit(remake(call, [flat, call.args[1]]))
-        return op.reshape(product, ShapeExpr(shape_of(var)))
+        return op.reshape(product, ShapeExpr(_dims(var)))
+
+
+def _dims(x: Expr) -> tuple[Any, ...]:
+    """The shape of a tensor, symbolic or not; () for anything else or an unknown shape."""
+    info = x.struct_info
+    return tuple(info.shape) if isinstance(info, TensorStructInfo) and info.shape is not None else ()
+
+
+def _product(extents: Sequence[Any]) -> PrimExpr:
+    product: PrimExpr = const(1, "int64")
+    for extent in extents:
+        product = mul(product, extent)
+    return Analyzer().simplify(product)
 
 
 def flatten_rows(module: IRModule) -> IRModule:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from autosched.ir.module import IRModule
 from autosched.ir.node import walk
@@ -18,11 +19,14 @@ from autosched.relax.op.call import is_call_tir, tir_inputs, tir_target
 from autosched.relax.rewrite import used_vars, users
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.relax.transform.annotate_patterns import OpPattern, pattern_of
+from autosched.tir.expr import const, const_int
 from autosched.tir.function import PrimFunc
-from autosched.tir.functor import blocks
+from autosched.tir.functor import blocks, free_vars, substitute
 from autosched.tir.inlined_size import MAX_INLINED, ValueSize, inlined_size
+from autosched.tir.simplify import Analyzer, form_key
 from autosched.tir.stmt import For, LoopKind
 
+USUAL_SIZE = 64  # what a symbolic size is taken to be where it is asked which of two tensors is larger
 MAX_GROUP = 64  # calls in one kernel: code that nobody can read or compile is slower than memory
 
 
@@ -39,10 +43,19 @@ class Member:
     group: Group | None = None
 
     @property
-    def shape(self) -> tuple[int, ...] | None:
-        """The result's shape; None for several results."""
+    def shape(self) -> tuple[Any, ...] | None:
+        """The result's shape, symbolic sizes by their form: equal for equal shapes. None for several results."""
         info = self.var.struct_info
-        return info.static_shape if isinstance(info, TensorStructInfo) and info.is_static else None
+        if not isinstance(info, TensorStructInfo) or info.shape is None:
+            return None
+        return tuple(d if isinstance(d, int) else form_key(Analyzer().simplify(d)) for d in info.dims)
+
+    @property
+    def n_elements(self) -> int:
+        """The size of the result; see `_size`."""
+        info = self.var.struct_info
+        assert isinstance(info, TensorStructInfo), "it has a shape"
+        return _size(info)
 
     def reads(self, other: Member) -> bool:
         return any(v is other.var for a in tir_inputs(self.call) for v in used_vars(a))
@@ -167,18 +180,22 @@ def _grow_anchor(anchor: Member, parents: Mapping[Member, Member | None]) -> Non
         last = end
 
 
-def _size(shape: Sequence[int]) -> int:
+def _size(info: TensorStructInfo) -> int:
+    """How many elements a tensor has, where every symbolic size is USUAL_SIZE."""
     size = 1
-    for s in shape:
-        size *= s
+    for d in info.dims:
+        if not isinstance(d, int):
+            usual = substitute(d, {v: const(USUAL_SIZE, v.dtype) for v in free_vars(d)})
+            d = const_int(Analyzer().simplify(usual)) or USUAL_SIZE
+        size *= d
     return size
 
 
 def _computes_once(m: Member) -> bool:
     """Whether a call reads no element of its inputs more often than about once: not so for tile or broadcast_to."""
     infos = [v.struct_info for a in tir_inputs(m.call) for v in used_vars(a)]
-    read = sum(_size(i.static_shape) for i in infos if isinstance(i, TensorStructInfo))
-    return m.shape is not None and _size(m.shape) <= read
+    read = sum(_size(i) for i in infos if isinstance(i, TensorStructInfo) and i.shape is not None)
+    return m.shape is not None and m.n_elements <= read
 
 
 def _join_plain(m: Member, parents: Mapping[Member, Member | None]) -> None:
@@ -190,7 +207,7 @@ def _join_plain(m: Member, parents: Mapping[Member, Member | None]) -> None:
     for p in path:
         if p.pattern > OpPattern.INJECTIVE or p.shape is None or (p.group is not None and p.group.anchored):
             return
-        if _size(p.shape) > _size(m.shape) and not (p.pattern is OpPattern.INJECTIVE and _computes_once(p)):
+        if p.n_elements > m.n_elements and not (p.pattern is OpPattern.INJECTIVE and _computes_once(p)):
             return
     joined = {m, *path}
     for p in list(joined):

@@ -22,7 +22,7 @@ from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import Var as SymbolicSize
 from autosched.tir.expr import const, const_int
 from autosched.tir.function import PrimFunc, shape_vars
-from autosched.tir.functor import rewrite
+from autosched.tir.functor import free_vars, rewrite
 from autosched.tir.stmt import Block
 
 _log = logging.getLogger("autosched.relax")
@@ -81,7 +81,10 @@ class _CallForm:
         if isinstance(x, Tuple):
             return "Tuple", *map(self.key, x.fields)
         if isinstance(x, ShapeExpr):
-            return "shape", *(self.key(const_int(v)) for v in x.values)
+            sizes = [const_int(v) for v in x.values]
+            if None in sizes:
+                raise _NoForm
+            return "shape", *map(self.key, sizes)
         if isinstance(x, PrimValue | StringImm):
             return "value", self.key(getattr(x.value, "value", x.value))
         if isinstance(x, Expr) and isinstance(x.struct_info, TensorStructInfo) and x.struct_info.is_static:
@@ -99,9 +102,11 @@ class _CallForm:
 
 class _Legalizer(Rewriter):
     def __init__(
-        self, builder: BlockBuilder, rules: Mapping[str, LegalizeRule], skip: Collection[str], leave: Collection[Var]
-    ):
+        self, builder: BlockBuilder, rules: Mapping[str, LegalizeRule], skip: Collection[str], leave: Collection[Var],
+        open_sizes: bool = False,
+    ):  # fmt: skip
         super().__init__()
+        self.open_sizes = open_sizes
         self.builder, self.rules, self.skip, self.leave = builder, rules, skip, leave
         self.made: dict[Any, tuple[GlobalVar, tuple[int, ...]]] = {}  # by form: function, positions of its tensors
 
@@ -137,14 +142,16 @@ class _Legalizer(Rewriter):
         if key in self.made:
             gvar, positions = self.made[key]
             return call_tir(gvar, Tuple(tuple(form.tensors[i] for i in positions)), out)
-        static = all(t.is_static for t in tensor_infos(call.struct_info))
+        given = [a.struct_info for x in call.args for a in (x.fields if isinstance(x, Tuple) else (x,))]
+        infos = [*tensor_infos(call.struct_info), *(i for i in given if isinstance(i, TensorStructInfo))]
+        static = all(t.is_static for t in infos)
         try:
             made = bind_numbers(make_te_call(definition.compute, call.args, call.attrs))
         except (AutoschedError, TypeError, ValueError, AttributeError):
             if static:
                 raise
             return call  # its loops can only be written for sizes that are known
-        if not static and not _follow_from_inputs(made):
+        if not static and not _follow_from_inputs(made, self.open_sizes):
             return call
         gvar = self.builder.add_func(made.func, definition.legal_name)
         if key is not None:
@@ -152,9 +159,11 @@ class _Legalizer(Rewriter):
         return call_tir(gvar, Tuple(made.args), out)
 
 
-def _follow_from_inputs(call: TECall) -> bool:
-    """Whether every symbol in a PrimFunc's shapes is the size of a dimension of an input."""
+def _follow_from_inputs(call: TECall, open_sizes: bool) -> bool:
+    """Whether every symbol in a PrimFunc's shapes is the size of a dimension of an input, or a part of one."""
     inputs = call.func.buffers[: len(call.args)]
+    if open_sizes:
+        return set(shape_vars(call.func)) <= {v for b in inputs for d in b.shape for v in free_vars(d)}
     given = {d for buffer in inputs for d in buffer.shape if isinstance(d, SymbolicSize)}
     return set(shape_vars(call.func)) <= given
 
@@ -168,12 +177,14 @@ def legalize_ops(
     rules: Mapping[str, LegalizeRule] | None = None,
     skip_ops: Collection[str] = (),
     leave: Callable[[Function], Collection[Var]] = lambda _: (),
+    open_sizes: bool = False,
 ) -> IRModule:
     """Replace operators by `call_tir` of private PrimFuncs, equal ones shared.
 
     rules     by operator name: rule(builder, call) gives the new value
     skip_ops  operators that stay
     leave     gives the variables of a function whose calls stay
+    open_sizes  whether shapes such as [2 * n] are taken where no dimension is n: such kernels are not called alone
     """
     builder = BlockBuilder(module)
     if rules is not None and not isinstance(rules, Mapping):
@@ -183,7 +194,7 @@ def legalize_ops(
     legal: dict[Any, Function] = {}
     for gv, function in module.functions.items():
         if isinstance(function, Function):
-            legal[gv] = _Legalizer(builder, own, skip, leave(function)).rewrite(function)
+            legal[gv] = _Legalizer(builder, own, skip, leave(function), open_sizes).rewrite(function)
     if all(module[gv] is f for gv, f in legal.items()):
         return module
     result = builder.get()
@@ -218,4 +229,4 @@ def _warn_of_operators(module: IRModule) -> None:
 
 def LegalizeKernels() -> Pass:  # noqa: N802
     """LegalizeOps for a static graph: calls that need no kernel stay operators, see `views`."""
-    return graph_pass("LegalizeOps")(lambda module: legalize_ops(module, leave=without_kernel))
+    return graph_pass("LegalizeOps")(lambda module: legalize_ops(module, leave=without_kernel, open_sizes=True))

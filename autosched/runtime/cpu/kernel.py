@@ -6,16 +6,21 @@ function
     void body(void **slots, int64_t first, int64_t last, int64_t worker)      // runs pieces [first, last)
 
 `slots` holds the address of each argument in order (inputs, then outputs) and then the address of the scratch block:
-`scratch_bytes` shared by all workers and phases, after which worker w owns `scratch_bytes_per_worker` bytes. A kernel
-with checks gets one more address: two words for each check, of which it sets the first to 1 and the second to the
-number that is out of range, where there is one.
+`scratch_bytes` shared by all workers and phases, after which worker w owns `scratch_bytes_per_worker` bytes. Then come
+the kernel's `numbers`, sizes that are no part of its code. A kernel with checks gets one more address: two words for
+each check, of which it sets the first to 1 and the second to the number that is out of range, where there is one.
+
+A kernel of blocks has two numbers, `first` and `count`: its code computes one block, so many parts of a batch, and a
+call runs `count` blocks of which the first one begins at part `first`. Arguments that hold something of each part are
+addressed block by block; the others are the same for all.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from autosched.errors import ArtifactError
@@ -41,6 +46,8 @@ class CpuKernel(Kernel):
     object_code: bytes = field(repr=False)
     scratch_bytes_per_worker: int = 0  # a multiple of 64, as scratch_bytes, which workers and phases share
     features: tuple[str, ...] = ()  # instruction sets that the code needs, in LLVM's names
+    block: tuple[int, ...] = ()  # of a kernel of blocks: parts in a block, and which arguments hold something of each
+    numbers: tuple[int, ...] = ()  # what a call gives it: () or, for a kernel of blocks, (first, count)
 
     def __post_init__(self) -> None:
         sizes = self.scratch_bytes, self.scratch_bytes_per_worker
@@ -68,8 +75,15 @@ class CpuKernel(Kernel):
         """Give the bytes of the scratch block for a number of workers."""
         return self.scratch_bytes + threads * self.scratch_bytes_per_worker
 
+    def blocks(self, first: int, count: int) -> CpuKernel:
+        """A kernel of blocks as it runs `count` of them, beginning at part `first` of the batch."""
+        assert self.block, f"'{self.name}' is no kernel of blocks"
+        phases = tuple(Phase(phase.symbol, phase.n_tasks * count) for phase in self.phases)
+        return replace(self, phases=phases, scratch_bytes=self.scratch_bytes * count, numbers=(first, count))
+
     def to_manifest(self) -> dict[str, Any]:
         return {
+            **({"block": list(self.block)} if self.block else {}),
             **self.shared_manifest(),
             "phases": [[phase.symbol, phase.n_tasks] for phase in self.phases],
             "scratch_bytes_per_worker": self.scratch_bytes_per_worker,
@@ -85,6 +99,8 @@ class CpuKernel(Kernel):
             scratch_bytes_per_worker=int(entry["scratch_bytes_per_worker"]),
             object_code=code,
             features=tuple(str(name) for name in entry.get("features", ())),
+            block=tuple(int(n) for n in entry.get("block", ())),
+            numbers=(0, 1) if entry.get("block") else (),
         )
 
     @staticmethod
@@ -93,6 +109,12 @@ class CpuKernel(Kernel):
             check_count(f"{name} of {what}", entry[name])
             if entry[name] % 64:
                 raise ValueError(f"{name} of {what} is {entry[name]}, no multiple of 64")
+        for n_parts, *positions in [entry["block"]] if entry.get("block") else []:
+            check_count(f"parts in a block of {what}", n_parts)
+            for position in positions:
+                check_count(f"argument of {what}", position, len(entry["args"]) - 1)
+            if not n_parts or any(math.prod(entry["args"][position][3]) % n_parts for position in positions):
+                raise ValueError(f"blocks of {what} have {n_parts} parts, which its arguments do not divide into")
         for _, n_tasks in entry["phases"]:
             check_count(f"pieces of {what}", n_tasks)
 

@@ -1,7 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autosched.relax.to_graph import ALIGNMENT, Lifetime, align, plan_memory
+from autosched.runtime.memory import ALIGNMENT
+from autosched.runtime.memory_plan import Lifetime, align, plan_memory
 
 
 def test_memory_is_used_again():

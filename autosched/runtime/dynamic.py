@@ -1,0 +1,319 @@
+"""`DynamicExecutable`: a model built once that runs for every size of its batch, without compiling."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autosched.errors import ArtifactError, InvalidTypeError
+from autosched.runtime.array import NDArray, as_numpy
+from autosched.runtime.artifact import Contents, export_path, load_contents, save_contents
+from autosched.runtime.cpu.kernel import CpuKernel, as_cpu
+from autosched.runtime.executor_pool import ExecutorPool
+from autosched.runtime.graph import NOP, Graph, Node, check_graph
+from autosched.runtime.graph_form import GraphForm
+from autosched.runtime.kernel import ArgSpec, Kernel, check_count
+from autosched.runtime.memory import as_aligned, empty_aligned
+from autosched.runtime.names import known_name
+from autosched.runtime.program import Memory, Program
+from autosched.runtime.team import DEFAULT_LANES, most_threads
+from autosched.target import choose_threads
+
+MOST_PROGRAMS = 32  # sizes whose tables of addresses an executor keeps: some 50 KB each for a model of 100 kernels
+
+
+class DynamicExecutable:
+    """A built model whose batch is known when it is called; immutable.
+
+    kernels    by name: kernels of blocks and others
+    forms      by the names that nodes call them by: names of kernels of blocks, those of the largest blocks first
+    form       the graph
+    constants, native, manifest, params  as of an Executable
+    Raises     ArtifactError if these do not fit together.
+
+    A batch is divided into blocks: as many of the largest as it holds, of what is left as many of the next, and so on.
+    """
+
+    compile_s = 0.0
+
+    def __init__(
+        self,
+        kernels: Mapping[str, Kernel],
+        forms: Mapping[str, Sequence[str]],
+        form: GraphForm,
+        constants: tuple[np.ndarray, ...],
+        native: bytes,
+        manifest: Mapping[str, Any] | None = None,
+        params: tuple[str, ...] = (),
+    ):
+        self.kernels = {name: as_cpu(kernel) for name, kernel in kernels.items()}
+        self.forms = {name: tuple(blocks) for name, blocks in forms.items()}
+        self.form, self.native, self.constants = form, native, tuple(map(as_aligned, constants))
+        self.manifest, self.param_names = dict(manifest or {}), params
+        self._check_forms()
+        self.graph_at(form.size.low)
+        self._executors: ExecutorPool[DynamicExecutor] = ExecutorPool(os.cpu_count() or 1)
+
+    def _check_forms(self) -> None:
+        for name, blocks in self.forms.items():
+            sizes = [self.kernels[key].block[0] if self.kernels[key].block else 0 for key in blocks]
+            if not sizes or sizes != sorted(sizes, reverse=True) or sizes[-1] != 1:
+                raise ArtifactError(f"form '{name}' has blocks of {sizes} parts: the last ones have one part")
+            if len({_signature(self.kernels[key]) for key in blocks}) > 1:
+                raise ArtifactError(f"the kernels of form '{name}' take different arguments")
+
+    @property
+    def input_shapes(self) -> dict[str, str]:
+        """What each run is given: shapes with the size by its name."""
+        return {self.form.values[number].name: self.form.describe(number) for number in self.form.inputs}
+
+    def graph_at(self, n_parts: int) -> Graph:
+        """The static graph for a batch, its nodes calling forms. Raises ArtifactError where a kernel does not fit."""
+        graph = self.form.at(n_parts)
+        known: dict[str, Kernel] = {}
+        nodes = []
+        for number, node in enumerate(graph.nodes):  # as the graph's check sees it, a form is one kernel for this size
+            if node.kernel in self.forms:
+                given = [graph.values[v].shape for v in (*node.inputs, *node.outputs)]
+                known[f"{node.kernel}:{number}"] = _at(self.kernels[self.forms[node.kernel][-1]], n_parts, given)
+                node = replace(node, kernel=f"{node.kernel}:{number}")
+            nodes.append(node)
+        check_graph(replace(graph, nodes=tuple(nodes)), {**self.kernels, **known}, self.constants)
+        return graph
+
+    def plan(self, n_parts: int) -> tuple[Graph, dict[str, CpuKernel]]:
+        """(the static graph for a batch, whose nodes call kernels for some blocks each; these kernels)."""
+        graph = self.graph_at(n_parts)
+        kernels: dict[str, CpuKernel] = {}
+        nodes: list[Node] = []
+        lanes = int(self.manifest.get("lanes", DEFAULT_LANES))
+        for node in graph.nodes:
+            if node.kernel not in self.forms:
+                nodes.append(node)
+                if node.kernel != NOP:
+                    kernels[node.kernel] = self.kernels[node.kernel]
+                continue
+            first = 0
+            for key in self.forms[node.kernel]:
+                kernel = self.kernels[key]
+                count = (n_parts - first) // kernel.block[0]
+                if count:
+                    name = f"{key}@{first}"
+                    kernels[name] = kernel.blocks(first, count)
+                    size_bytes = sum(arg.size_bytes for arg in kernel.args)
+                    threads = most_threads(kernel.flops * count, size_bytes * count, lanes)
+                    nodes.append(replace(node, kernel=name, threads=threads))
+                first += count * kernel.block[0]
+        return replace(graph, nodes=tuple(nodes)), kernels
+
+    def __call__(self, *args: Any, **named: Any) -> NDArray | tuple[NDArray, ...]:
+        """Run the model on inputs by position or name; gives new arrays, a tuple where there are several outputs.
+
+        Several threads may call it at once: each call has memory of its own.
+        Raises InvalidTypeError (TypeError) on a missing, unknown or doubled input or a wrong dtype, ShapeError
+        (ValueError) on a wrong shape or a size out of its bounds.
+        """
+        arrays = self.check_inputs(args, named)
+        executor = self._executors.take(self.create_executor)
+        try:
+            results = executor.run(arrays)
+        finally:
+            self._executors.give_back(executor)
+        return results[0] if len(results) == 1 else results
+
+    def check_inputs(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[int, np.ndarray]:
+        """The arrays of the inputs by value, whose names and dtypes are the model's; see `__call__`."""
+        wanted = {self.form.values[number].name: number for number in self.form.inputs}
+        hint = f"inputs are {', '.join(f'{name}: {shape}' for name, shape in self.input_shapes.items())}"
+        if len(args) > len(wanted):
+            raise InvalidTypeError(f"{len(args)} inputs instead of {len(wanted)}", hint=hint)
+        given = dict(zip(wanted, args))
+        for own_name, value in named.items():
+            name = known_name(own_name, wanted)
+            if name not in wanted or name in given:
+                raise InvalidTypeError(f"input '{name}' is {'given twice' if name in given else 'unknown'}", hint=hint)
+            given[name] = value
+        if missing := [name for name in wanted if name not in given]:
+            raise InvalidTypeError(f"input '{missing[0]}' is missing", hint=hint)
+        arrays = {}
+        for name, value in given.items():
+            data = value.view() if isinstance(value, NDArray) else as_numpy(value)
+            if str(data.dtype) != self.form.values[wanted[name]].dtype:
+                dtype = self.form.values[wanted[name]].dtype
+                raise InvalidTypeError(f"input '{name}' has dtype {data.dtype} instead of {dtype}")
+            arrays[wanted[name]] = data
+        return arrays
+
+    def create_executor(self, threads: int | None = None) -> DynamicExecutor:
+        """Make an executor with memory of its own."""
+        return DynamicExecutor(self, choose_threads(threads))
+
+    @property
+    def source(self) -> str:
+        """The generated Numba source of all kernels."""
+        return "\n".join(kernel.source for kernel in self.kernels.values())
+
+    def save(self, path: str | Path) -> None:
+        """Write the artifact; `autosched.load` reads it.
+
+        Raises ArtifactError if the file cannot be written; then nothing is left of it.
+        """
+        save_contents(self.contents(), Path(path))
+
+    def export_library(self, path: str | Path) -> None:
+        """Write the artifact, whatever the extension. Raises as `export_path`."""
+        self.save(export_path(path))
+
+    def contents(self) -> Contents:
+        """What an artifact of it holds."""
+        forms = {name: list(blocks) for name, blocks in self.forms.items()}
+        info = {"manifest": self.manifest, "params": list(self.param_names), "forms": forms}
+        info["form"] = self.form.to_manifest()
+        return Contents("dynamic", self.kernels, self.native, {}, self.constants, info)
+
+    @staticmethod
+    def load(path: str | Path) -> DynamicExecutable:
+        """Read an artifact. Raises as `artifact.load_contents`, and ArtifactError if it holds no such model."""
+        contents = load_contents(Path(path))
+        if contents.kind != "dynamic":
+            raise ArtifactError(f"{path} holds no model for a batch of any size", hint="read it with autosched.load")
+        return DynamicExecutable.from_contents(contents)
+
+    @staticmethod
+    def from_contents(contents: Contents) -> DynamicExecutable:
+        """Make it of what an artifact holds. Raises ArtifactError where its parts do not fit."""
+        info = contents.info
+        try:
+            form = GraphForm.from_manifest(info["form"])
+            forms = {str(name): tuple(map(str, blocks)) for name, blocks in info["forms"].items()}
+            check_form(form)
+            return DynamicExecutable(
+                contents.kernels, forms, form, contents.constants, contents.native, info["manifest"],
+                tuple(map(str, info["params"])),
+            )  # fmt: skip
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            raise ArtifactError(f"the artifact is damaged: its form does not fit ({error})") from error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what it is made of."""
+        return DynamicExecutable.from_contents, (self.contents(),)
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{name}: {shape}" for name, shape in self.input_shapes.items())
+        return f"<autosched.runtime.DynamicExecutable({inputs}): {len(self.kernels)} kernels>"
+
+
+def check_form(form: GraphForm) -> None:
+    """See that what a file says of a form can be: its memory is planned by that. Raises ValueError."""
+    check_count("the least size", form.size.low)
+    check_count("the largest size", form.size.high or 0)
+    for value, axis in zip(form.values, form.axes, strict=True):
+        if not -1 <= axis < len(value.shape):
+            raise ValueError(f"value '{value.name}' grows along dimension {axis} of {len(value.shape)}")
+    named = [v for life in form.lives for v in life[:1]] + [v for pair in form.inside for v in pair]
+    for number in (*named, *form.inputs, *form.outputs):
+        check_count("number of a value", number, len(form.values) - 1)
+    lies = {number for number, *_ in form.lives}
+    owners = dict(form.inside)
+    for number, owner in form.inside:
+        if owner not in lies:
+            raise ValueError(f"value '{form.values[number].name}' lies in '{form.values[owner].name}'")
+    for number, value in enumerate(form.values):
+        if value.storage.kind == "alias":
+            check_count("number of a value", value.storage.index, number - 1)
+        if value.storage.kind == "arena" and number not in lies and number not in owners:
+            raise ValueError(f"value '{value.name}' has no memory")
+    lives = {number: (first, last) for number, first, last in form.lives}
+    graph = Graph(form.values, form.nodes, form.inputs, form.outputs, 0)
+    for index, node in enumerate(form.nodes):
+        for number in (*node.inputs, *node.outputs) if node.kernel != NOP else ():
+            check_count("number of a value", number, len(form.values) - 1)
+            owner = owners.get(graph.root(number), graph.root(number))
+            first, last = lives.get(owner, (index, index))
+            if not first <= index <= last:
+                raise ValueError(f"value '{form.values[owner].name}' is used by nodes outside of {first} to {last}")
+
+
+def _signature(kernel: CpuKernel) -> tuple[Any, ...]:
+    """What the kernels of a form have in common: arguments, those of a block by their bytes for one part."""
+    n_parts, *positions = kernel.block
+    return tuple(
+        (a.role, a.dtype, a.size_bytes // n_parts if i in positions else a.shape) for i, a in enumerate(kernel.args)
+    )
+
+
+def _at(kernel: CpuKernel, n_parts: int, shapes: Sequence[tuple[int, ...]]) -> CpuKernel:
+    """A kernel of blocks of one part with its arguments as for a batch: of the given shapes where bytes agree."""
+    args = []
+    for i, arg in enumerate(kernel.args):
+        wanted = ArgSpec(arg.name, arg.role, arg.dtype, shapes[i] if i < len(shapes) else ())
+        fits = i in kernel.block[1:] and wanted.size_bytes == arg.size_bytes * n_parts
+        args.append(wanted if fits else arg)
+    return replace(kernel, args=tuple(args))
+
+
+class DynamicExecutor:
+    """The memory of a model, and its programs for the sizes of late. One caller has it at a time.
+
+    Arena and scratch serve all sizes: they grow to what the largest needs, and stay.
+    """
+
+    def __init__(self, executable: DynamicExecutable, threads: int):
+        self.executable, self.threads = executable, threads
+        self._memory = Memory()
+        self._programs: OrderedDict[int, _Ready] = OrderedDict()
+        self._lock = threading.RLock()
+
+    def ready(self, n_parts: int) -> _Ready:
+        """The program for a batch of `n_parts`."""
+        found = self._programs.get(n_parts)
+        if found is not None and self._memory.is_current(found.program):
+            self._programs.move_to_end(n_parts)
+            return found
+        owner = self.executable
+        graph, kernels = owner.plan(n_parts)
+        made = _Ready.of(Program(graph, kernels, owner.constants, owner.native, self.threads, self._memory))
+        kept = {n: r for n, r in self._programs.items() if self._memory.is_current(r.program)}
+        self._programs = OrderedDict([*kept.items(), (n_parts, made)][-MOST_PROGRAMS:])
+        return made
+
+    def run(self, arrays: Mapping[int, np.ndarray]) -> tuple[NDArray, ...]:
+        """Run on arrays by value; gives new ones. Raises ShapeError as `GraphForm.parts_of`."""
+        n_parts = self.executable.form.parts_of({number: array.shape for number, array in arrays.items()})
+        with self._lock:
+            ready = self.ready(n_parts)
+            program = ready.program
+            for number, array in arrays.items():
+                program.place(number, as_aligned(array.copy() if number in ready.written else array))
+            for number in ready.outputs:
+                spec = program.graph.values[number]
+                program.place(number, empty_aligned(spec.shape, spec.dtype))
+            try:
+                program.run()
+                views = [(n, program.view(n)) for n in program.graph.outputs]
+            finally:
+                program.forget([*arrays, *ready.outputs])
+        is_new = [program.graph.root(n) in ready.outputs for n, _ in views]
+        return tuple(NDArray(view if new else view.copy()) for (_, view), new in zip(views, is_new, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A program, the values with new memory for each run, and those that its kernels write."""
+
+    program: Program
+    outputs: tuple[int, ...]
+    written: frozenset[int]
+
+    @staticmethod
+    def of(program: Program) -> _Ready:
+        graph = program.graph
+        outputs = [n for n in dict.fromkeys(map(graph.root, graph.outputs)) if graph.values[n].storage.kind == "output"]
+        return _Ready(program, tuple(outputs), frozenset(graph.root(v) for node in graph.nodes for v in node.outputs))

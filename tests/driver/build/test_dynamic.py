@@ -1,0 +1,297 @@
+"""Models for a batch of any size: built once, right at every size, without a compile after the build."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autosched
+from autosched import relax
+from autosched.codegen import counters
+from autosched.driver.build.sized import SizedModel
+from autosched.errors import InvalidTypeError, ShapeError, UsageError
+from autosched.ir import IRModule
+from autosched.relax.block_builder import BlockBuilder
+from autosched.relax.transform.bind_symbolic import BindSymbolicVars
+from autosched.runtime.dynamic import DynamicExecutable
+from autosched.tir.expr import Var
+
+OP, NN = relax.op, relax.op.nn
+RNG = np.random.default_rng(0)
+
+
+def weight(*shape: int) -> relax.Constant:
+    return relax.const((RNG.standard_normal(shape) * 0.1).astype("float32"))
+
+
+def model(shape: Any, body: Any, dtype: str = "float32") -> IRModule:
+    """A module whose `main` is `body`, called with the builder and one input."""
+    builder, x = BlockBuilder(), relax.Var("x", relax.TensorStructInfo(shape, dtype))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            out = builder.emit_output(body(builder, x))
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+def dense(builder: BlockBuilder, x: Any, n_in: int, n_out: int) -> Any:
+    return builder.emit(OP.add(builder.emit(OP.matmul(x, weight(n_in, n_out))), weight(n_out)))
+
+
+def mlp(builder: BlockBuilder, x: Any) -> Any:
+    hidden = builder.emit(NN.relu(dense(builder, x, 50, 64)))
+    return builder.emit(NN.softmax(dense(builder, hidden, 64, 10), -1))
+
+
+def n() -> Var:
+    return Var("n", "int64")
+
+
+@pytest.fixture(scope="module")
+def module() -> IRModule:
+    return model((n(), 50), mlp)
+
+
+@pytest.fixture(scope="module")
+def built(module: IRModule) -> DynamicExecutable:
+    made = autosched.build(module)
+    assert isinstance(made, DynamicExecutable)
+    return made
+
+
+def static(module: IRModule, size: int) -> Any:
+    return autosched.build(BindSymbolicVars({"n": size})(module))
+
+
+def run_at(built: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    x = RNG.standard_normal(shape).astype("float32")
+    return x, built(x).numpy()
+
+
+def test_every_size_equals_the_static_build_and_compiles_nothing(built: Any, module: IRModule) -> None:
+    expected = {size: static(module, size) for size in (1, 7, 130)}
+    before = counters.COMPILES.value
+    for size in (*expected, *RNG.integers(1, 300, 40).tolist(), *expected):
+        x, y = run_at(built, (size, 50))
+        assert y.shape == (size, 10)
+        if size in expected:
+            np.testing.assert_allclose(y, expected[size](x).numpy(), rtol=2e-5, atol=1e-6)
+        np.testing.assert_allclose(y.sum(-1), 1, rtol=1e-5)
+    assert counters.COMPILES.value == before
+
+
+def test_rows_of_a_large_batch_are_those_of_small_ones(built: Any) -> None:
+    x, y = run_at(built, (201, 50))
+    for part in (slice(0, 1), slice(100, 103), slice(190, 201)):
+        np.testing.assert_allclose(built(x[part]).numpy(), y[part], rtol=2e-5, atol=1e-6)
+
+
+def test_memory_is_that_of_the_largest_size(built: DynamicExecutable) -> None:
+    executor = built.create_executor()
+    number = built.form.inputs[0]
+
+    def run(size: int) -> tuple[int, int]:
+        executor.run({number: np.ones((size, 50), "float32")})
+        return executor._memory._arena.nbytes, len(executor._programs)
+
+    largest, _ = run(500)
+    assert all(run(size)[0] == largest for size in range(1, 60))
+    assert run(60)[1] <= 32
+    assert run(900)[0] > largest
+    assert len(executor._programs) == 1, "programs with the smaller arena are gone"
+
+
+def test_results_stay_what_they_are(built: Any) -> None:
+    x, first = run_at(built, (9, 50))
+    kept = built(x)
+    run_at(built, (9, 50))
+    np.testing.assert_array_equal(kept.numpy(), first)
+
+
+def test_shapes_that_do_not_fit_are_refused(built: Any) -> None:
+    with pytest.raises(ShapeError, match=r"'x' has shape \[3, 51\] instead of \[n, 50\]"):
+        built(np.ones((3, 51), "float32"))
+    with pytest.raises(ShapeError, match=r"'n' is 0, and the model is built for at least 1"):
+        built(np.ones((0, 50), "float32"))
+    with pytest.raises(InvalidTypeError, match="dtype float64 instead of float32"):
+        built(np.ones((3, 50)))
+    with pytest.raises(InvalidTypeError, match="'x' is missing"):
+        built()
+
+
+def test_bounds_are_checked(module: IRModule) -> None:
+    bounded = autosched.build(module, shapes={"x": (range(2, 65), 50)})
+    assert run_at(bounded, (64, 50))[1].shape == (64, 10)
+    for size in (1, 65):
+        with pytest.raises(ShapeError, match=f"'n' is {size}, and the model is built for 2 to 64"):
+            bounded(np.ones((size, 50), "float32"))
+    with pytest.raises(ShapeError, match="no size that a range can be given for"):
+        autosched.build(module, shapes={"x": (8, range(1, 51))})
+    with pytest.raises(UsageError, match="no input 'y'"):
+        autosched.build(module, shapes={"y": (range(1, 9), 50)})
+
+
+def test_a_saved_one_runs_without_the_compiler(built: DynamicExecutable, tmp_path: Path) -> None:
+    x, y = run_at(built, (37, 50))
+    built.save(tmp_path / "m.asx")
+    np.save(tmp_path / "x.npy", x)
+    code = f"""
+import sys, numpy as np
+from autosched.runtime.library import load
+model = load({str(tmp_path / "m.asx")!r})
+x = np.load({str(tmp_path / "x.npy")!r})
+out = [model(x[:n]).numpy() for n in (37, 5, 1, 37)]
+assert not [m for m in sys.modules if m.startswith(("numba", "autosched.codegen", "autosched.tir"))]
+np.save({str(tmp_path / "y.npy")!r}, out[-1])
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), y)
+
+
+def test_it_is_built_again_from_its_artifact(built: DynamicExecutable) -> None:
+    from autosched.driver.rebuild import rebuild
+
+    again = rebuild(built.contents())
+    x, y = run_at(built, (70, 50))
+    np.testing.assert_array_equal(again(x).numpy(), y)  # type: ignore[operator]
+
+
+def test_two_outputs_views_and_a_value_written_over() -> None:
+    def body(builder: BlockBuilder, x: Any) -> Any:
+        a = builder.emit(OP.exp(builder.emit(OP.reshape(x, (n_, 24)))))
+        b = builder.emit(OP.reshape(builder.emit(OP.sum(a, -1, keepdims=True)), (n_, 1)))
+        return relax.Tuple((builder.emit(OP.divide(a, b)), b))
+
+    n_ = n()
+    built = autosched.build(model((n_, 4, 6), body))
+    assert isinstance(built, DynamicExecutable)
+    for size in (1, 6, 65):
+        x = RNG.standard_normal((size, 4, 6)).astype("float32")
+        a, b = built(x)
+        e = np.exp(x.reshape(size, 24))
+        np.testing.assert_allclose(b.numpy(), e.sum(-1, keepdims=True), rtol=1e-5)
+        np.testing.assert_allclose(a.numpy(), e / e.sum(-1, keepdims=True), rtol=1e-5)
+
+
+def encoder(builder: BlockBuilder, x: Any, batch: Var, tokens: int, width: int, heads: int) -> Any:
+    """One layer of a BERT-like encoder."""
+
+    def split(y: Any) -> Any:
+        parts = builder.emit(OP.reshape(y, (batch, tokens, heads, width // heads)))
+        return builder.emit(OP.permute_dims(parts, (0, 2, 1, 3)))
+
+    def normed(y: Any) -> Any:
+        return builder.emit(NN.layer_norm(y, weight(width), weight(width), axes=[-1]))
+
+    q, k, v = (split(dense(builder, x, width, width)) for _ in range(3))
+    scores = builder.emit(OP.matmul(q, builder.emit(OP.permute_dims(k, (0, 1, 3, 2)))))
+    scaled = builder.emit(OP.multiply(scores, relax.const(np.float32((width // heads) ** -0.5))))
+    mixed = builder.emit(OP.matmul(builder.emit(NN.softmax(scaled, -1)), v))
+    joined = builder.emit(OP.reshape(builder.emit(OP.permute_dims(mixed, (0, 2, 1, 3))), (batch, tokens, width)))
+    x = normed(builder.emit(OP.add(x, dense(builder, joined, width, width))))
+    inner = builder.emit(NN.gelu(dense(builder, x, width, 2 * width)))
+    return normed(builder.emit(OP.add(x, dense(builder, inner, 2 * width, width))))
+
+
+def test_an_encoder_over_a_batch() -> None:
+    batch = n()
+    module = model((batch, 16, 32), lambda builder, x: encoder(builder, x, batch, 16, 32, 4))
+    built = autosched.build(module)
+    assert isinstance(built, DynamicExecutable), getattr(built, "reason", "")
+    before = counters.COMPILES.value
+    outputs = {size: run_at(built, (size, 16, 32)) for size in (1, 2, 5, 11)}
+    assert counters.COMPILES.value == before
+    for size in (2, 11):
+        x, y = outputs[size]
+        np.testing.assert_allclose(y, static(module, size)(x).numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_convolution_over_a_batch() -> None:
+    def body(builder: BlockBuilder, x: Any) -> Any:
+        y = builder.emit(NN.conv2d(x, weight(16, 3, 3, 3), padding=1))
+        y = builder.emit(NN.relu(builder.emit(NN.conv2d(y, weight(16, 16, 3, 3), strides=2))))
+        y = builder.emit(NN.max_pool2d(y, (2, 2), strides=(2, 2)))
+        return dense(builder, builder.emit(OP.reshape(y, (batch, 16 * 9))), 16 * 9, 5)
+
+    batch = n()
+    module = model((batch, 3, 14, 14), body)
+    built = autosched.build(module)
+    assert isinstance(built, DynamicExecutable), getattr(built, "reason", "")
+    for size in (1, 3, 20):
+        x, y = run_at(built, (size, 3, 14, 14))
+        np.testing.assert_allclose(y, static(module, size)(x).numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (lambda b, x: b.emit(OP.sum(x, 0)), "reduces over the batch"),
+        (lambda b, x: b.emit(OP.permute_dims(x, (1, 0))), "no one leading dimension"),
+        (lambda b, x: b.emit(OP.flip(x, 0)), "no kernel"),
+        (lambda b, x: b.emit(OP.mean(x)), "no kernel"),
+    ],
+)
+def test_what_needs_the_whole_batch_is_compiled_when_it_is_called(body: Any, why: str) -> None:
+    module = model((n(), 6), body)
+    built = autosched.build(module)
+    assert isinstance(built, SizedModel)
+    assert why in built.reason and built.manifest["compiled_when_called"] == built.reason
+    for size in (3, 8):
+        x, y = run_at(built, (size, 6))
+        np.testing.assert_allclose(y, static(module, size)(x).numpy(), rtol=1e-5, atol=1e-6)
+    with pytest.raises(ShapeError, match="extent 7 where 6 is 6"):
+        built(np.ones((3, 7), "float32"))
+
+
+SCRIPT = '''
+from tvm.script import ir as I, relax as R, tir as T
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 6), "float32")) -> R.Tensor(("n", 6), "float32"):
+        n = T.int64()
+        y: R.Tensor((n, 6), "float32") = R.nn.softmax(x, axis=-1)
+        return y
+'''
+
+
+def test_the_command_line_builds_and_runs_every_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from autosched.cli import main
+
+    (tmp_path / "m.py").write_text(SCRIPT)
+    assert main(["build", str(tmp_path / "m.py"), "--shapes", "x:1..8x6"]) == 0
+    output = capsys.readouterr()
+    assert "compiled once for every size of 'n' from 1 to 8" in output.out + output.err
+    for size, code in ((3, 0), (9, 2)):
+        np.savez(tmp_path / "in.npz", x=np.ones((size, 6), "float32"))
+        args = ["run", str(tmp_path / "m.asx"), "-i", str(tmp_path / "in.npz"), "-o", str(tmp_path / "out.npz")]
+        assert main(args) == code
+    np.testing.assert_allclose(next(iter(np.load(tmp_path / "out.npz").values())), np.full((3, 6), 1 / 6), rtol=1e-6)
+
+
+def test_an_onnx_model_over_a_batch() -> None:
+    onnx = pytest.importorskip("onnx")
+    helper, float32 = onnx.helper, onnx.TensorProto.FLOAT
+    weights = onnx.numpy_helper.from_array(RNG.standard_normal((6, 4)).astype("float32"), "w")
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Relu", ["h"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", float32, ["batch", 6])],
+        [helper.make_tensor_value_info("y", float32, ["batch", 4])],
+        [weights],
+    )
+    file = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    built = autosched.build(file, shapes={"x": (range(1, 33), 6)})
+    assert isinstance(built, DynamicExecutable)
+    before = counters.COMPILES.value
+    for size in (1, 17, 32):
+        assert run_at(built, (size, 6))[1].shape == (size, 4)
+    assert counters.COMPILES.value == before
+    with pytest.raises(ShapeError, match="'batch' is 33"):
+        built(np.ones((33, 6), "float32"))

@@ -1,0 +1,73 @@
+"""The graph of a batch of unknown size: shapes, bounds, and files that say what cannot be."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from autosched.errors import ShapeError
+from autosched.runtime.dynamic import check_form
+from autosched.runtime.graph import Node, Storage, Value
+from autosched.runtime.graph_form import GraphForm, SizeRange
+
+
+def form(**changes: Any) -> GraphForm:
+    """x [n, 4], mask [2 * n] -> a [n, 4] -> b [n, 4], which lies where a does -> y [n, 4]."""
+    fields: dict[str, Any] = {
+        "size": SizeRange("n", 1, 64),
+        "values": (
+            Value("x", (1, 4), "float32", Storage("input", 0)),
+            Value("mask", (2,), "float32", Storage("input", 1)),
+            Value("a", (1, 4), "float32", Storage("arena", -1)),
+            Value("b", (1, 4), "float32", Storage("arena", -1)),
+            Value("y", (1, 4), "float32", Storage("output", 0)),
+        ),
+        "axes": (0, 0, 0, 0, 0),
+        "lives": ((2, 0, 2),),
+        "inside": ((3, 2),),
+        "nodes": (Node("a", "f", (0, 1), (2,)), Node("b", "g", (2,), (3,)), Node("y", "g", (3,), (4,))),
+        "inputs": (0, 1),
+        "outputs": (4,),
+    }
+    return GraphForm(**{**fields, **changes})
+
+
+def test_shapes_grow_with_the_batch_and_memory_is_planned_for_it() -> None:
+    graph = form().at(7)
+    assert [v.shape for v in graph.values] == [(7, 4), (14,), (7, 4), (7, 4), (7, 4)]
+    assert graph.arena_bytes == 128 and graph.values[3].storage == graph.values[2].storage == Storage("arena", 0)
+    assert form().describe(1) == "[2*n]" and form().describe(0) == "[n, 4]"
+
+
+def test_the_size_follows_from_the_inputs() -> None:
+    assert form().parts_of({0: (7, 4), 1: (14,)}) == 7
+    with pytest.raises(ShapeError, match=r"'n' is 7 for input 'x' and 8 for input 'mask'"):
+        form().parts_of({0: (7, 4), 1: (16,)})
+    with pytest.raises(ShapeError, match=r"'mask' has shape \[15\] instead of \[2\*n\]"):
+        form().parts_of({0: (7, 4), 1: (15,)})
+    with pytest.raises(ShapeError, match="'n' is 65, and the model is built for 1 to 64"):
+        form().parts_of({0: (65, 4), 1: (130,)})
+
+
+def test_a_manifest_gives_the_form_again() -> None:
+    assert GraphForm.from_manifest(json.loads(json.dumps(form().to_manifest()))) == form()
+    check_form(form())
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"axes": (0, 0, 0, 0, 2)}, "grows along dimension 2"),
+        ({"lives": ((2, 0, 1),)}, "used by nodes outside of 0 to 1"),
+        ({"lives": ((9, 0, 2),)}, "number of a value is 9"),
+        ({"inside": ()}, "'b' has no memory"),
+        ({"inside": ((3, 1),)}, "lies in 'mask'"),
+        ({"inside": ((3, 3),)}, "lies in 'b'"),
+        ({"size": SizeRange("n", -1, 4)}, "the least size"),
+    ],
+)
+def test_a_form_that_cannot_be_is_refused(changes: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        check_form(form(**changes))
