@@ -198,9 +198,9 @@ def correctness(bench: Bench) -> Iterable[Case]:
         "transpose": (of((s(1000, 5), s(3000, 33)), lambda x: topi.transpose(x, (1, 0))), np.transpose),
         "conv2d": (conv_func(1, s(64, 4), s(56, 6), s(64, 5), 3, 1, "float32"), _conv),
         "conv2d float16": (conv_func(1, s(64, 4), s(56, 6), s(64, 5), 3, 1, "float16"), _conv),
-        "depthwise": (_depthwise_func(s(96, 3), s(56, 7)), lambda d, w: _conv_of(d, w)),
-        "max pool": (of((1, s(64, 2), s(56, 9), s(56, 7)), _pool), _pooled),
-        "attention": (_attention_func(s(1000, 9), s(64, 8), causal=True), _attend),
+        "depthwise": (depthwise_func(s(96, 3), s(56, 7)), lambda d, w: _conv_of(d, w)),
+        "max pool": (of((1, s(64, 2), s(56, 9), s(56, 7)), max_pool), _pooled),
+        "attention": (attention_func(s(1000, 9), s(64, 8), causal=True), _attend),
     }
     for name, (func, truth) in cases.items():
         yield Case(name, functools.partial(_check, name=name, func=func, truth=truth))
@@ -230,7 +230,7 @@ def _conv(data: np.ndarray, weight: np.ndarray) -> np.ndarray:
     return np.asarray(np.einsum("nchwij,ocij->nohw", windows, weight, optimize=True))
 
 
-def _depthwise_func(channels: int, size: int) -> PrimFunc:
+def depthwise_func(channels: int, size: int) -> PrimFunc:
     data, weight = te.placeholder((1, channels, size, size), name="d"), te.placeholder((channels, 1, 3, 3), name="w")
     return create_prim_func([data, weight, topi.nn.depthwise_conv2d_nchw(data, weight, 1, 1, 1)])
 
@@ -241,7 +241,7 @@ def _conv_of(data: np.ndarray, weight: np.ndarray) -> np.ndarray:
     return np.concatenate(parts, axis=1)
 
 
-def _pool(x: te.Tensor) -> te.Tensor:
+def max_pool(x: te.Tensor) -> te.Tensor:
     return topi.max_pool2d(x, (3, 3), (2, 2), (0, 0, 0, 0), (1, 1), False)
 
 
@@ -249,7 +249,7 @@ def _pooled(x: np.ndarray) -> np.ndarray:
     return np.lib.stride_tricks.sliding_window_view(x, (3, 3), (2, 3))[:, :, ::2, ::2].max((4, 5))
 
 
-def _attention_func(length: int, width: int, *, causal: bool) -> PrimFunc:
+def attention_func(length: int, width: int, *, causal: bool) -> PrimFunc:
     heads = 2
     q, k, v = (te.placeholder((1, heads, length, width), dtype="float16", name=x) for x in "qkv")
     made = topi.attention(q, k, v, None, width**-0.5, "TopLeft" if causal else None, layouts=("BHSD",) * 4)
@@ -372,20 +372,12 @@ def memory_bound(bench: Bench) -> Iterable[Case]:
     rows, width = s(8192, 8), s(4096, 64)
     yield Case("copy (the device's own)", functools.partial(_copy, size_bytes=4 * rows * width))
     shape, size = (rows, width), 4.0 * rows * width
+    yield _norm_case("LayerNorm", layer_norm_func(rows, width), width, 2 * size)
+    yield _norm_case("RMSNorm", rms_norm_func(rows, width), width, 2 * size)
     cases: dict[str, tuple[Callable[[Any], Any], Any, float]] = {
         "softmax": (lambda x: topi.softmax(x, -1), lambda t, x: t.softmax(x, -1), 2 * size),
         "gelu": (topi.gelu, lambda t, x: t.nn.functional.gelu(x), 2 * size),
         "transpose": (lambda x: topi.transpose(x, (1, 0)), lambda t, x: x.t().contiguous(), 2 * size),
-        "LayerNorm": (
-            lambda x: topi.layer_norm(x, _ones(width), _ones(width), (1,), 1e-5, True, True),
-            lambda t, x: t.nn.functional.layer_norm(x, (width,)),
-            2 * size,
-        ),
-        "RMSNorm": (
-            lambda x: topi.rms_norm(x, _ones(width), (1,), 1e-6),
-            lambda t, x: t.nn.functional.rms_norm(x, (width,)),
-            2 * size,
-        ),
         "x + relu(x)": (lambda x: topi.add(x, topi.relu(x)), lambda t, x: x + t.relu(x), 2 * size),
         "maximum of rows": (lambda x: topi.max(x, -1), lambda t, x: x.amax(-1), size),
         "mean of all": (lambda x: topi.mean(x), lambda t, x: x.mean(), size),
@@ -401,8 +393,24 @@ def memory_bound(bench: Bench) -> Iterable[Case]:
         yield Case(name, lambda b, n=name, f=func, p=peer, m=moved: against(b, n, f(), p, size_bytes=m))  # type: ignore[misc]
 
 
-def _ones(width: int) -> te.Tensor:
-    return topi.full((width,), "float32", 1.0)
+def layer_norm_func(rows: int, width: int) -> PrimFunc:
+    x, gamma, beta = (
+        te.placeholder(shape, name=n) for shape, n in (((rows, width), "x"), ((width,), "g"), ((width,), "b"))
+    )
+    return create_prim_func([x, gamma, beta, topi.layer_norm(x, gamma, beta, (1,), 1e-5, True, True)])
+
+
+def rms_norm_func(rows: int, width: int) -> PrimFunc:
+    x, weight = te.placeholder((rows, width), name="x"), te.placeholder((width,), name="w")
+    return create_prim_func([x, weight, topi.rms_norm(x, weight, (1,), 1e-6)])
+
+
+def _norm_case(name: str, func: PrimFunc, width: int, moved: float) -> Case:
+    def peer(torch: Any, tensors: list[Any]) -> Callable[[], Any]:
+        call = torch.nn.functional.layer_norm if name == "LayerNorm" else torch.nn.functional.rms_norm
+        return lambda: call(tensors[0], (width,), *tensors[1:])
+
+    return Case(name, lambda bench: against(bench, name, func, peer, size_bytes=moved))
 
 
 def _copy(bench: Bench, size_bytes: int) -> list[Row]:

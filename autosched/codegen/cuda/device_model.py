@@ -1,0 +1,135 @@
+"""How long a launch takes on a device, by what its threads execute: a model with few constants, all of them here.
+
+Each part of a multiprocessor is busy for so many cycles; the launch takes as long as the busiest part of the busiest
+multiprocessor, or as memory, or as the chain of waits that a block has. **Nothing of it was measured here**: rates and
+sizes are those of `GpuFacts`, latencies and widths of published measurements.
+
+Sources: Jia, Maggioni, Staiger, Scarpazza 2018, Dissecting the NVIDIA Volta GPU architecture via microbenchmarking; Luo
+et al. 2024, Benchmarking and Dissecting the Nvidia Hopper GPU Architecture (latencies); the CUDA C++ Programming Guide,
+"Throughput of Native Arithmetic Instructions".
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from autosched.codegen.cuda.emulate.counts import BlockCounts
+from autosched.runtime.cuda.kernel import Launch, LaunchResources
+from autosched.target.gpus import GpuFacts
+
+WARPS_PER_CYCLE = 4  # instructions that an SM issues
+SPECIAL_PER_CYCLE = 16.0  # lanes of exp2, rsqrt, …
+INTEGERS_PER_CYCLE = 64.0  # lanes
+HALVES = 2.0  # plain float16 operations, of the rate of float32
+SECTOR_BYTES = 32
+L1_SECTORS_PER_CYCLE = 4.0  # 128 bytes
+L2_BYTES_PER_CYCLE = 36.0  # of one SM, all SMs at work
+REACHED = 0.92  # of the data sheet's memory bandwidth
+MEMORY_LATENCY = 600.0  # cycles of a load that misses all caches
+BARRIER_LATENCY = 30.0  # cycles
+IN_FLIGHT = 8.0  # loads that a thread has under way where no barrier is between them
+LAUNCH_S = 1.5e-6  # a kernel of a graph after the one before
+
+
+_FLOATING = re.compile(r"^\s*(?:@!?%p\d+\s+)?(?:fma|mul|add|sub|min|max)\.(?:rn\.|rz\.|ftz\.|NaN\.)*(?:f|bf)\d")
+_TENSOR = re.compile(r"^\s*(?:mma|wgmma)\.\S*sync\S*m\d+n\d+k\d+")
+_INSTRUCTION = re.compile(r"^\s+(?:@!?%p\d+\s+)?[a-z]")
+_INTEGER = re.compile(r"^\s*(?:@!?%p\d+\s+)?(?:add|sub|mul|mad|shl|shr|and|or|xor|setp|selp|cvt)[.\w]*\.[sub]\d+")
+LEAST_HOT = 16  # operations of a basic block that counts as the kernel's inner loop
+
+
+def hot_loop(ptx: str, symbol: str) -> tuple[float, float] | None:
+    """(instructions, integer instructions) for each operation of the basic block with the most operations.
+
+    An operation is a floating-point or matrix instruction. None where no block has many: then the LLVM IR is counted.
+    """
+    text = ptx[ptx.index(symbol) :]
+    text = text[: text.index("\n}")]
+    best: tuple[int, list[str]] = (0, [])
+    for part in re.split(r"\n\$L\w+:", text):
+        lines = [line for line in part.split("\n") if _INSTRUCTION.match(line) and not line.lstrip().startswith("mov")]
+        operations = sum(bool(_FLOATING.match(line) or _TENSOR.match(line)) for line in lines)
+        if operations > best[0]:
+            best = operations, lines
+    n, lines = best
+    if n < LEAST_HOT:
+        return None
+    return len(lines) / n, sum(bool(_INTEGER.match(line)) for line in lines) / n
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Seconds of one launch, those of each part alone, and what the work is made of.
+
+    parts      by name: "issue", "arithmetic", "tensor", "shared", "L1", "L2", "memory", "latency"
+    waves      of blocks on the busiest multiprocessor
+    occupancy  resident threads over the most there can be
+    instructions  that are issued for each floating-point or matrix instruction
+    """
+
+    seconds: float
+    parts: Mapping[str, float]
+    waves: int
+    occupancy: float
+    instructions: float
+
+    @property
+    def limit(self) -> str:
+        """The part that takes longest."""
+        return max(self.parts, key=lambda name: self.parts[name])
+
+
+def predict(
+    counts: BlockCounts, launch: Launch, used: LaunchResources, gpu: GpuFacts, memory_bytes: int, ptx: str,
+    dtype: str = "float16",
+) -> Prediction:  # fmt: skip
+    """What a launch takes.
+
+    counts        of one of its blocks
+    memory_bytes  of the kernel's arrays: more comes from device memory only where the second cache does not hold it
+    ptx           of the launch's kernel: how libnvvm has unrolled its inner loop
+    dtype         of what tensor cores multiply
+    """
+    blocks = math.prod(launch.grid)
+    busiest = -(-blocks // gpu.sm_count)
+    resident = max(1, gpu.blocks_per_sm(launch.threads, used.registers, used.shared_bytes))
+    waves = -(-busiest // resident)
+    kinds = counts.kinds
+    lanes = gpu.rates["float32"]
+    operations = sum(kinds.get(name, 0) for name in ("float32", "float16", "bfloat16", "float64", "tensor"))
+    issued, integers = counts.instructions, kinds.get("integer", 0)
+    hot = hot_loop(ptx, launch.symbol)
+    if hot is not None and operations:
+        issued, integers = min(issued, round(hot[0] * operations)), min(integers, round(hot[1] * operations))
+    arithmetic = (
+        kinds.get("float32", 0) / lanes
+        + (kinds.get("float16", 0) + kinds.get("bfloat16", 0)) / (HALVES * lanes)
+        + kinds.get("float64", 0) / gpu.rates.get("float64", 2)
+        + kinds.get("special", 0) / SPECIAL_PER_CYCLE / 4  # one in four of a function's instructions is special
+    )
+    cycles = {
+        "issue": issued / gpu.warp_size / WARPS_PER_CYCLE,
+        "arithmetic": max(arithmetic, integers / INTEGERS_PER_CYCLE),
+        "tensor": counts.macs / gpu.rates[dtype] if counts.macs else 0.0,
+        "shared": float(counts.passes),
+        "L1": counts.sectors / L1_SECTORS_PER_CYCLE,
+        "L2": counts.sectors * SECTOR_BYTES / L2_BYTES_PER_CYCLE,
+    }
+    parts = {name: busiest * each / gpu.clock_hz for name, each in cycles.items()}
+    moved = counts.sectors * SECTOR_BYTES * blocks
+    parts["memory"] = min(memory_bytes, moved) / (REACHED * gpu.memory_bandwidth)
+    parts["latency"] = waves * _chain(counts) / gpu.clock_hz
+    return Prediction(LAUNCH_S + max(parts.values()), parts, waves, used.occupancy, issued / max(operations, 1))
+
+
+def _chain(counts: BlockCounts) -> float:
+    """Cycles that one block waits at least: for memory once between two barriers, less where copies run ahead."""
+    barriers = counts.kinds.get("barrier", 0) / counts.threads
+    if barriers >= 2:
+        waits = max(1.0, barriers / 2 / counts.depth)
+    else:
+        waits = max(1.0, counts.kinds.get("load", 0) / counts.threads / IN_FLIGHT)
+    return waits * MEMORY_LATENCY + barriers * BARRIER_LATENCY
