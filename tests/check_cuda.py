@@ -39,9 +39,11 @@ def _dense(m: int, k: int, n: int, dtype: str = "float32") -> PrimFunc:
     return create_prim_func([a, b, topi.relu(topi.matmul(a, b))])
 
 
-def _conv(channels: int, size: int, out: int, kernel: int, stride: int, groups: int = 1) -> PrimFunc:
-    data = _tensor(1, channels, size, size, name="data")
-    weight = _tensor(out, channels // groups, kernel, kernel, name="weight")
+def _conv(
+    channels: int, size: int, out: int, kernel: int, stride: int, groups: int = 1, dtype: str = "float32"
+) -> PrimFunc:
+    data = _tensor(1, channels, size, size, dtype=dtype, name="data")
+    weight = _tensor(out, channels // groups, kernel, kernel, dtype=dtype, name="weight")
     pad = kernel // 2
     if groups == 1:
         made = topi.nn.conv2d(data, weight, stride, pad, 1, "NCHW")
@@ -66,6 +68,12 @@ CASES: dict[str, Callable[[], PrimFunc]] = {
     "matmul 1024 float16": lambda: _dense(1024, 1024, 1024, "float16"),
     "tensor cores 1024 float16": lambda: _dense(1024, 1024, 1024, "float16"),
     "matmul 1x768x3072": lambda: _dense(1, 768, 3072),
+    "tensor cores conv 3x3 28x28 128-128 float16": lambda: _conv(128, 28, 128, 3, 1, dtype="float16"),
+    "tensor cores conv 1x1 s2 28x28 64-256 bfloat16": lambda: _conv(64, 28, 256, 1, 2, dtype="bfloat16"),
+    "tensor cores conv g4 3x3 14x14 128-128 float16": lambda: _conv(128, 14, 128, 3, 1, 4, "float16"),
+    "tensor cores 16x4096x512 float16": lambda: _dense(16, 4096, 512, "float16"),
+    "matmul 8x4096x512": lambda: _dense(8, 4096, 512),
+    "conv 3x3 7x7 512-512": lambda: _conv(512, 7, 512, 3, 1),
     "attention 1024 d64": lambda: _attention(1024, 1024, 64),
     "attention 512 d128 causal": lambda: _attention(512, 512, 128, causal="TopLeft"),
     "attention 77x300 d40": lambda: _attention(77, 300, 40),

@@ -3,6 +3,7 @@
 from autosched.target import Target
 from autosched.templates.base import Template
 from autosched.templates.cuda.attention import AttentionPass
+from autosched.templates.cuda.contraction import Contraction, TensorContraction
 from autosched.templates.cuda.conv2d import Conv2d
 from autosched.templates.cuda.elementwise import Elementwise
 from autosched.templates.cuda.matmul import Matmul
@@ -17,7 +18,9 @@ TEMPLATES: tuple[Template, ...] = (
     TensorAttention(),
     AttentionPass(),
     WarpgroupMatmul(),
+    TensorContraction(),
     TensorMatmul(),
+    Contraction(),
     Matmul(),
     Conv2d(),
     RowReduction(),

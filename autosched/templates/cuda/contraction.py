@@ -1,0 +1,313 @@
+"""Contractions as matrix products, on the cores of an SM or on tensor cores; long sums of few results in several parts.
+
+for part of k and group in blockIdx.z, m tile in blockIdx.y, n tile in blockIdx.x:
+    for k tile:
+        rows_shared, columns_shared = the operands' elements    # gathered by all threads of the block
+        for k: acc += rows_shared * columns_shared
+    out[m tile, n tile] = epilogue(acc)                                        # or product[part, …] = acc
+out = epilogue(sum of product[parts])                                          # a second launch, where there are parts
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from autosched.space import Config, ConfigSpace, load_space
+from autosched.target import Target
+from autosched.templates.base import Anchor, Applied
+from autosched.templates.cuda.product_form import (
+    COLUMNS,
+    PRODUCT,
+    RESULT,
+    ROWS,
+    TOTAL,
+    MatrixForm,
+    MatrixPack,
+    Shape,
+    find_matrix_form,
+    product_func,
+)
+from autosched.templates.cuda.threads import (
+    BLOCK_X,
+    BLOCK_Y,
+    BLOCK_Z,
+    MOST_GRID_YZ,
+    THREAD_X,
+    THREAD_Y,
+    THREAD_Z,
+    VECTOR_BYTES,
+    VTHREAD_X,
+    VTHREAD_Y,
+    bind_flat,
+    copy_together,
+    fused,
+    read_index,
+)
+from autosched.tir import PrimFunc, Var
+from autosched.tir.dtypes import item_bytes
+from autosched.tir.functor import free_vars
+from autosched.tir.schedule import BlockRV, LoopRV, Schedule
+
+BANKS, GROUP, WARP = 32, 4, 32
+STEPS = {"float16": 16, "bfloat16": 16, "int8": 32}  # terms of one instruction
+LEAST_CAPABILITY = (8, 0)
+LEAST_TERMS_OF_A_PART = 256
+SUM_THREADS = 256  # of the launch that adds up parts
+
+
+def wants_parts(s: Mapping[str, int], rows: int, columns: int, target: Target) -> int:
+    """Into how many parts a sum is cut so that every SM has work, where tiles have so many rows and columns."""
+    tiles = s["batch"] * -(-s["M"] // rows) * -(-s["N"] // columns)
+    parts = 1
+    while tiles * parts * 2 <= target.gpu.sm_count and s["K"] >= 2 * parts * LEAST_TERMS_OF_A_PART and parts < 16:
+        parts *= 2
+    return parts
+
+
+def _form_for(func: PrimFunc, smallest: tuple[int, int], target: Target) -> MatrixForm | None:
+    """The matrix form of what this module schedules: convolutions, and products with fewer tiles than SMs."""
+    form = find_matrix_form(func)
+    if form is None or not form.dtype:
+        return None
+    s = form.sizes
+    if s["batch"] * 16 > MOST_GRID_YZ or s["M"] > MOST_GRID_YZ or min(s["M"], s["N"], s["K"]) < 8:
+        return None
+    if form.is_matmul and wants_parts(s, *smallest, target) == 1:
+        return None
+    return form
+
+
+class TensorContraction:
+    """Convolutions, and long products of few results, of 16-bit floats or 8-bit integers."""
+
+    name = "tensor_contraction"
+
+    def match(self, func: PrimFunc, target: Target) -> Anchor | None:
+        if target.gpu.compute_capability < LEAST_CAPABILITY:
+            return None
+        form = _form_for(func, (32, 64), target)
+        if form is None or form.dtype not in STEPS or (form.whole and form.sizes["M"] < 16):
+            return None
+        sizes = {**form.sizes, "bytes": item_bytes(form.dtype), "instruction": STEPS[form.dtype]}
+        sizes["grouped"] = int(bool(form.whole))
+        return Anchor(form.chain.anchor.name_hint, "contraction", sizes, form)
+
+    def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
+        gpu = target.gpu
+        values = {**anchor.sizes, "most_threads": gpu.max_threads_per_block}
+        values["shared_bytes"] = gpu.max_shared_memory_per_block
+        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+
+    def default(self, anchor: Anchor, target: Target) -> Config:
+        """The largest tile that still gives every SM work; sums in parts where no tile does."""
+        s = anchor.sizes
+        best = (32, 32, 2, 2)
+        for rows, columns, warps_m, warps_n in ((128, 128, 2, 2), (64, 128, 2, 2), (64, 64, 2, 2), (32, 64, 2, 2)):
+            tiles = s["batch"] * -(-s["M"] // rows) * -(-s["N"] // columns)
+            if rows < 2 * s["M"] and columns < 2 * s["N"] and tiles >= target.gpu.sm_count:
+                best = (rows, columns, warps_m, warps_n)
+                break
+        rows, columns, warps_m, warps_n = best
+        while s["grouped"] and rows > s["M"]:
+            rows, warps_m = rows // 2, max(1, warps_m // 2)
+        while warps_m > 1 and rows // warps_m * (warps_m - 1) >= s["M"]:
+            warps_m //= 2
+        while warps_n > 1 and columns // warps_n * (warps_n - 1) >= s["N"]:
+            warps_n //= 2
+        splits = wants_parts(s, rows, columns, target)
+        knobs = {"rows": rows, "columns": columns, "warps_m": warps_m, "warps_n": warps_n}
+        return Config(self.name, {**knobs, "step": 32, "stages": 2 if s["K"] > 32 else 1, "splits": splits})
+
+    def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
+        form = find_matrix_form(func)
+        assert form is not None, "apply is called on a function that matched"
+        item = item_bytes(form.dtype)
+        # a fragment has no ragged edge within a warp
+        whole = max(form.sizes["M"], config["rows"]), max(form.sizes["N"], config["columns"])
+        made, packs, shape = _laid_out(func, form, config, whole, item != 2)
+        sch = Schedule(made)
+        result = _written(sch, shape)
+        _on_tensor_cores(sch, form, shape, result, config, STEPS[form.dtype], item)
+        _add_parts(sch, shape)
+        return Applied(sch.func, packs, sch.trace.to_json_text())
+
+
+class Contraction:
+    """Convolutions, and long products of few results, of types that tensor cores leave to the cores."""
+
+    name = "contraction"
+
+    def match(self, func: PrimFunc, target: Target) -> Anchor | None:
+        form = _form_for(func, (32, 32), target)
+        if form is None:
+            return None
+        sizes = {**form.sizes, "bytes": item_bytes(form.dtype)}
+        return Anchor(form.chain.anchor.name_hint, "contraction", sizes, form)
+
+    def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
+        gpu = target.gpu
+        values = {**anchor.sizes, "warp": gpu.warp_size, "most_threads": gpu.max_threads_per_block}
+        values["shared_bytes"] = gpu.max_shared_memory_per_block
+        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+
+    def default(self, anchor: Anchor, target: Target) -> Config:
+        """The largest tile that still gives every SM work; sums in parts where no tile does."""
+        s = anchor.sizes
+        best = (32, 32, 4, 4) if s["M"] > 16 else (16, 32, 2, 4)
+        for rows, columns, per_row, per_column in (
+            (128, 128, 8, 8), (64, 128, 8, 8), (64, 64, 4, 8), (32, 64, 4, 4),
+        ):  # fmt: skip
+            tiles = s["batch"] * -(-s["M"] // rows) * -(-s["N"] // columns)
+            if rows < 2 * s["M"] and columns < 2 * s["N"] and tiles >= target.gpu.sm_count:
+                best = (rows, columns, per_row, per_column)
+                break
+        rows, columns, per_row, per_column = best
+        splits = wants_parts(s, rows, columns, target)
+        knobs = {"rows": rows, "columns": columns, "per_row": per_row, "per_column": per_column}
+        return Config(self.name, {**knobs, "step": 16 if s["K"] >= 16 else 8, "splits": splits})
+
+    def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
+        form = find_matrix_form(func)
+        assert form is not None, "apply is called on a function that matched"
+        made, packs, shape = _laid_out(func, form, config, (form.sizes["M"], form.sizes["N"]), False)
+        sch = Schedule(made)
+        result = _written(sch, shape)
+        _on_cores(sch, shape, result, config, item_bytes(form.dtype))
+        _add_parts(sch, shape)
+        return Applied(sch.func, packs, sch.trace.to_json_text())
+
+
+def _laid_out(
+    func: PrimFunc, form: MatrixForm, config: Config, results: tuple[int, int], deep: bool
+) -> tuple[PrimFunc, tuple[MatrixPack | None, ...], Shape]:
+    """(the function as a matrix product, how arguments are packed, its layout)."""
+    whole = config["step"] * config["splits"]
+    depth = -(-form.sizes["K"] // whole) * whole
+    pack = form.packing(results[0], depth)
+    deep = deep or _runs_along(form, form.terms)
+    shape = Shape(*results, depth, config["splits"], pack is not None, deep)
+    packs = tuple(pack if pack is not None and b is form.row_operand.buffer else None for b in func.buffers)
+    return product_func(func, form, shape), packs, shape
+
+
+def _runs_along(form: MatrixForm, axes: tuple[tuple[Var, int], ...]) -> bool:
+    """Whether neighbours along the last of these axes lie side by side in the columns' operand."""
+    last = free_vars(form.column_operand.indices[-1])
+    return axes[-1][0] in last and form.columns[-1][0] not in last
+
+
+def _vector(form: MatrixForm, shape: Shape, name: str, item: int) -> int:
+    """Elements of an operand that one access takes: those of an argument along its last axis."""
+    if name == ROWS and shape.pack:
+        return VECTOR_BYTES // item
+    load = form.row_operand if name == ROWS else form.column_operand
+    axes = form.terms if name == ROWS or shape.deep else form.columns
+    wide = VECTOR_BYTES // item
+    if load.buffer in form.blocks or load.indices[-1] is not axes[-1][0]:
+        return 1
+    sizes = [axes[-1][1], load.buffer.const_shape()[-1]]
+    return math.gcd(wide, *sizes)
+
+
+def _written(sch: Schedule, shape: Shape) -> str:
+    """The block that writes a tile: the result, or the parts of sums."""
+    if shape.splits == 1:
+        return RESULT
+    copy = sch.get(sch.cache_write(PRODUCT, 0, "local"))
+    return str(copy.name_hint)
+
+
+def _on_tensor_cores(
+    sch: Schedule, form: MatrixForm, shape: Shape, out: str, config: Config, instruction: int, item: int
+) -> None:
+    warps = (config["warps_m"], config["warps_n"])
+    *batch, m, n = sch.get_loops(out)
+    m_tile, m_warp, m_in = sch.split(m, [None, warps[0], config["rows"] // warps[0]])
+    n_tile, n_warp, n_in = sch.split(n, [None, warps[1], config["columns"] // warps[1]])
+    sch.reorder(*batch, m_tile, n_tile, m_warp, n_warp, m_in, n_in)
+    sch.bind(fused(sch, batch, out), BLOCK_Z)
+    for loop, axis in ((m_tile, BLOCK_Y), (n_tile, BLOCK_X), (m_warp, THREAD_Z), (n_warp, THREAD_Y)):
+        sch.bind(loop, axis)
+    sch.set_scope(PRODUCT, 0, "wmma.accumulator")
+    sch.compute_at(PRODUCT, n_warp, True)
+    *_, m_in, n_in, k = sch.get_loops(PRODUCT)
+    k_tile, k_step, k_in = sch.split(k, [None, config["step"] // instruction, instruction])
+    sch.reorder(k_tile, k_step, m_in, n_in, k_in)
+    for name, scope in ((ROWS, "wmma.matrix_a"), (COLUMNS, "wmma.matrix_b")):
+        copy = _operand(sch, shape, name, scope, k_step)
+        sch.compute_at(copy, k_tile, True)
+        vector = VECTOR_BYTES // item
+        sch.storage_align(copy, 0, 1, 2 * vector, vector)
+        _share(sch, copy, (*warps, WARP), _vector(form, shape, name, item))
+    if config["stages"] > 1:
+        sch.annotate(k_tile, "software_pipeline_stage", [0, 0, config["stages"] - 1])
+        sch.annotate(k_tile, "software_pipeline_order", [0, 1, 2])
+        sch.annotate(k_tile, "software_pipeline_async_stages", [0])
+
+
+def _operand(sch: Schedule, shape: Shape, name: str, scope: str, at: LoopRV) -> BlockRV | str:
+    """Registers for an operand; the block that fills shared memory with it."""
+    if name == ROWS and shape.pack:
+        fragment = sch.cache_read(PRODUCT, read_index(sch, PRODUCT, "packed"), scope)
+        sch.compute_at(fragment, at, True)
+        return sch.cache_read(fragment, 0, "shared")
+    fragment = sch.cache_read(PRODUCT, read_index(sch, PRODUCT, name), scope)
+    sch.compute_at(fragment, at, True)
+    sch.set_scope(name, 0, "shared")
+    return name
+
+
+def _share(sch: Schedule, copy: BlockRV | str, threads: tuple[int, int, int], vector: int) -> None:
+    """Let all threads of a block copy a tile, neighbours reading neighbours, several elements at once."""
+    if vector == 1:
+        copy_together(sch, copy, 2, threads)
+        return
+    flat = sch.fuse(*sch.get_loops(copy)[-2:])
+    _, *inner, lanes = sch.split(flat, [None, *threads, vector])
+    for loop, axis in zip(inner, (THREAD_Z, THREAD_Y, THREAD_X), strict=True):
+        sch.bind(loop, axis)
+    sch.vectorize(lanes)
+
+
+def _on_cores(sch: Schedule, shape: Shape, out: str, config: Config, item: int) -> None:
+    *batch, m, n = sch.get_loops(out)
+    threads_m, threads_n = config["rows"] // config["per_row"], config["columns"] // config["per_column"]
+    group_m, group_n = math.gcd(config["per_row"], GROUP), math.gcd(config["per_column"], GROUP)
+    m_tile, m_far, m_thread, m_near = sch.split(m, [None, config["per_row"] // group_m, threads_m, group_m])
+    n_tile, n_far, n_thread, n_near = sch.split(n, [None, config["per_column"] // group_n, threads_n, group_n])
+    sch.reorder(*batch, m_tile, n_tile, m_far, n_far, m_thread, n_thread, m_near, n_near)
+    sch.bind(fused(sch, batch, out), BLOCK_Z)
+    for loop, axis in (
+        (m_tile, BLOCK_Y), (n_tile, BLOCK_X), (m_far, VTHREAD_Y), (n_far, VTHREAD_X), (m_thread, THREAD_Y),
+        (n_thread, THREAD_X),
+    ):  # fmt: skip
+        sch.bind(loop, axis)
+    sch.unroll(m_near)
+    sch.vectorize(n_near)
+    sch.set_scope(PRODUCT, 0, "local")
+    sch.compute_at(PRODUCT, n_thread, True)
+    *_, m_in, n_in, k = sch.get_loops(PRODUCT)
+    k_tile, k_in = sch.split(k, [None, config["step"]])
+    sch.reorder(k_tile, k_in, m_in, n_in)
+    sch.unroll(m_in)
+    sch.unroll(n_in)
+    for name, width, turned in ((ROWS, group_m, True), (COLUMNS, group_n, shape.deep)):
+        copy = _operand(sch, shape, name, "local", k_in)
+        if turned:  # threads read along the other axis: it becomes the innermost
+            sch.transform_layout(copy, ("write", 0), lambda g, i, k: (g, k, i))
+            sch.storage_align(copy, 0, 1, BANKS, VECTOR_BYTES // item)
+        fragment = sch.get_consumers(copy)[0]
+        if width > 1:
+            sch.vectorize(sch.get_loops(fragment)[-1])
+        sch.compute_at(copy, k_tile, True)
+        _share(sch, copy, (1, threads_m, threads_n), 1)
+
+
+def _add_parts(sch: Schedule, shape: Shape) -> None:
+    """The launch that adds up the parts of sums."""
+    if shape.splits == 1:
+        return
+    thread = bind_flat(sch, fused(sch, list(sch.get_loops(RESULT)), RESULT), SUM_THREADS)
+    sch.set_scope(TOTAL, 0, "local")
+    sch.compute_at(TOTAL, thread, True)

@@ -1,0 +1,180 @@
+"""Convolutions and long products as matrix products of gathered operands, on the emulator, against NumPy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from autosched import te, topi
+from autosched.codegen import compile_func
+from autosched.space import Config
+from autosched.target import Target
+from autosched.te import create_prim_func
+from autosched.templates import apply_config, default_config, space_for
+from autosched.templates.cuda.product_form import find_matrix_form
+from autosched.tir import PrimFunc
+from autosched.tir.interpret import interpret
+from autosched.topi.conv_nd import Spatial, conv_nd, conv_transpose_nd
+
+pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
+emulate = pytest.importorskip("autosched.codegen.cuda.emulate")
+TARGET = Target("cuda -arch=sm_90a")
+
+
+@dataclass(frozen=True)
+class Conv:
+    """A convolution of [2, c, *size] with o channels and a bias behind it."""
+
+    c: int
+    size: tuple[int, ...]
+    o: int
+    kernel: int
+    stride: int = 1
+    pad: int = 0
+    dilation: int = 1
+    groups: int = 1
+    transposed: bool = False
+    dtype: str = "float32"
+
+    def func(self) -> PrimFunc:
+        rank = len(self.size)
+        outer = (self.c, self.o // self.groups) if self.transposed else (self.o, self.c // self.groups)
+        data = te.placeholder((2, self.c, *self.size), self.dtype, name="D")
+        weight = te.placeholder((*outer, *[self.kernel] * rank), self.dtype, name="W")
+        bias = te.placeholder((self.o,), self.dtype, name="B")
+        g = Spatial((self.stride,) * rank, (self.pad,) * (2 * rank), (self.dilation,) * rank)
+        if self.transposed:
+            made = conv_transpose_nd(data, weight, g, (0,) * rank, self.groups)
+        else:
+            made = conv_nd(data, weight, g, self.groups)
+        out = te.compute(made.shape, lambda n, f, *p: made(n, f, *p) + bias(f), name="biased")
+        return create_prim_func([data, weight, bias, out])
+
+    def expected(self, x: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
+        rank = len(self.size)
+        stride, pads = self.stride, [(self.pad, self.pad)] * rank
+        if self.transposed:  # a convolution of data with zeros between, by the flipped window
+            spread = np.zeros((*x.shape[:2], *((n - 1) * stride + 1 for n in self.size)))
+            spread[(..., *[slice(None, None, stride)] * rank)] = x
+            w = w.reshape(self.groups, -1, *w.shape[1:]).swapaxes(1, 2)
+            w = np.flip(w.reshape(-1, *w.shape[2:]), tuple(range(2, 2 + rank)))
+            reach = (self.kernel - 1) * self.dilation - self.pad
+            x, stride, pads = spread, 1, [(reach, reach)] * rank
+        x = np.pad(x, ((0, 0), (0, 0), *pads))
+        reach, axes = (self.kernel - 1) * self.dilation + 1, tuple(range(2, 2 + rank))
+        windows = np.lib.stride_tricks.sliding_window_view(x, (reach,) * rank, axes)
+        windows = windows[(slice(None), slice(None), *[slice(None, None, stride)] * rank)]
+        windows = windows[(..., *[slice(None, None, self.dilation)] * rank)]
+        parts = []
+        for g in range(self.groups):
+            own = windows[:, g * self.c // self.groups : (g + 1) * self.c // self.groups]
+            weights = w[g * self.o // self.groups : (g + 1) * self.o // self.groups]
+            own = np.moveaxis(own, 1, 1 + rank).reshape(*own.shape[:1], *own.shape[2 : 2 + rank], -1)
+            parts.append(np.moveaxis(own @ weights.reshape(len(weights), -1).T, -1, 1))
+        return np.concatenate(parts, 1) + b.reshape(-1, *[1] * rank)
+
+
+def run(func: PrimFunc, config: Config, inputs: list[np.ndarray], order: str = "late") -> tuple[np.ndarray, object]:
+    """The result of a configuration on the emulated device, and its kernel."""
+    applied = apply_config(func, config, TARGET)
+    kernel = compile_func(applied.func, TARGET, name="contraction").kernel
+    given = [x if p is None else p.pack(x) for x, p in zip(inputs, applied.packs, strict=False)]
+    out = np.zeros(func.buffers[-1].const_shape(), func.buffers[-1].dtype)
+    emulate.run_kernel(kernel, [*given, out], order=order)
+    return out, kernel
+
+
+def drawn(func: PrimFunc) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    return [
+        rng.integers(-9, 9, b.const_shape()).astype(b.dtype)
+        if b.dtype == "int8"
+        else rng.standard_normal(b.const_shape()).astype(b.dtype)
+        for b in func.buffers[:-1]
+    ]
+
+
+CONVOLUTIONS = {
+    "strided": Conv(9, (9, 11), 24, 3, stride=2, pad=1, dtype="float16"),
+    "grouped, dilated": Conv(16, (9, 9), 32, 3, pad=2, dilation=2, groups=2, dtype="float16"),
+    "float32": Conv(10, (9, 7), 12, 3, pad=1),
+    "of a row": Conv(12, (20,), 16, 5, stride=2, pad=2),
+    "of a volume": Conv(4, (5, 6, 4), 8, 3, pad=1, dtype="float16"),
+    "transposed": Conv(8, (5, 6), 12, 3, stride=2, pad=1, transposed=True),
+    "transposed, grouped": Conv(16, (9,), 32, 4, stride=2, pad=1, groups=2, transposed=True, dtype="float16"),
+    "1x1": Conv(32, (4, 8), 24, 1, dtype="float16"),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions(name: str) -> None:
+    conv = CONVOLUTIONS[name]
+    func = conv.func()
+    config = default_config(func, TARGET)
+    on_tensor_cores = conv.dtype == "float16"
+    assert config.template == ("tensor_contraction" if on_tensor_cores else "contraction")
+    inputs = drawn(func)
+    out, kernel = run(func, config, inputs)
+    assert ("mma.sync" in kernel.ptx) == on_tensor_cores  # type: ignore[attr-defined]
+    tolerance = 2e-2 if on_tensor_cores else 1e-4
+    expected = conv.expected(*(x.astype("d") for x in inputs))
+    np.testing.assert_allclose(out.astype("d"), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", ["float32", "strided"])
+def test_drawn_configurations_in_parts(name: str) -> None:
+    conv = CONVOLUTIONS[name]
+    func = conv.func()
+    template = default_config(func, TARGET).template
+    found = [c for c in space_for(func, TARGET).sample(5, 40) if c.template == template][0]
+    config = Config(template, {**found.knobs, "step": 16, "splits": 2})
+    inputs = drawn(func)
+    out, kernel = run(func, config, inputs, "ahead")
+    assert len(kernel.launches) == 2  # type: ignore[attr-defined]
+    tolerance = 1e-4 if conv.dtype == "float32" else 2e-2
+    expected = conv.expected(*(x.astype("d") for x in inputs))
+    np.testing.assert_allclose(out.astype("d"), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_long_products_of_few_results_are_summed_in_parts(dtype: str) -> None:
+    a, b = te.placeholder((13, 1040), dtype, name="A"), te.placeholder((1040, 40), dtype, name="B")
+    func = create_prim_func([a, b, topi.nn.relu(topi.matmul(a, b))])
+    config = default_config(func, TARGET)
+    assert config["splits"] == 4
+    x, y = drawn(func)
+    results = [run(func, config, [x, y], order)[0] for order in ("late", "ahead")]
+    assert results[0].tobytes() == results[1].tobytes()  # parts are added up in their order
+    np.testing.assert_allclose(
+        results[0].astype("d"), np.maximum(x.astype("d") @ y.astype("d"), 0), rtol=1e-2, atol=0.1
+    )
+
+
+def test_large_products_have_templates_of_their_own() -> None:
+    a, b = te.placeholder((1024, 1024), name="A"), te.placeholder((1024, 1024), name="B")
+    assert default_config(create_prim_func([a, b, topi.matmul(a, b)]), TARGET).template == "matmul"
+
+
+def test_int8() -> None:
+    data, weight = te.placeholder((1, 24, 6, 6), "int8", name="D"), te.placeholder((16, 24, 3, 3), "int8", name="W")
+    func = create_prim_func([data, weight, topi.nn.conv2d(data, weight, 1, 1, 1, "NCHW", out_dtype="int32")])
+    config = default_config(func, TARGET)
+    assert config.template == "tensor_contraction"
+    x, w = drawn(func)
+    out, _ = run(func, config, [x, w])
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3))
+    np.testing.assert_array_equal(out, np.einsum("nchwij,ocij->nohw", windows.astype("i4"), w.astype("i4")))
+
+
+def test_a_weight_that_is_not_known_at_build_is_packed_by_a_function() -> None:
+    conv = CONVOLUTIONS["grouped, dilated"]
+    func = conv.func()
+    form = find_matrix_form(func)
+    assert form is not None
+    pack = form.packing(32, 80)
+    weight = drawn(func)[1]
+    packed = np.zeros(pack.packed_shape, np.float16)
+    interpret(pack.func("float16"), [weight, packed])
+    np.testing.assert_array_equal(packed, pack.pack(weight))
