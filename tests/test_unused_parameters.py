@@ -50,7 +50,7 @@ ALLOWED = {
     "meta_schedule/tasks.py:tune_tasks(builder)": TVM_CHOICE,
     "meta_schedule/tasks.py:tune_tasks(num_trials_per_iter)": TVM_CHOICE,
     "meta_schedule/tir_integration.py:tune_tir(num_tuning_cores)": TVM_CHOICE,
-    "own/usable.py:expected_gain(task)": "one of two rules that are called alike",
+    "own/space.py:expected_gain(task)": "one of two rules that are called alike",
     "relax/instrument.py:WellFormedInstrument.__init__(check_struct_info)": "types are always checked",
     "relax/pipeline.py:get_default_pipeline(target)": "there is one for all",
     "relax/transform/user_passes.py:dataflowblock_pass(traceable)": "TVM's note for its own tuner of passes",

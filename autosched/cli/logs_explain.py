@@ -120,7 +120,7 @@ def _of_model(
 
 def _of_own(own: AutotunedFunction, reader: RecordReader, threads: int | None, gains: Gains) -> list[dict[str, Any]]:
     """The records of a function with its example arguments."""
-    from autosched.own.usable import Usable
+    from autosched.own.space import Usable
     from autosched.records.explain import consider
 
     values = own.example_arguments()

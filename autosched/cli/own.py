@@ -93,7 +93,7 @@ def found_for(function: AutotunedFunction, values: tuple[Any, ...], common: Comm
     """
     from autosched.driver.settings import resolve_records
     from autosched.own.function import is_there
-    from autosched.own.usable import Usable, expected_gain
+    from autosched.own.space import Usable, expected_gain
 
     space = function.space_for(values, common.threads)
     sources = [where for where in common.db if is_there(where)] if common.db else function.sources or None

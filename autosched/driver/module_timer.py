@@ -1,7 +1,7 @@
 """Times built modules in a worker process, for the tuners of the compatibility layer.
 
-The workers are those of every measurement (`tuner.measure.crew`), the times those of TVM's `time_evaluator`. There is
-no reference to check the results against.
+The workers are those of every measurement (`tuner.measure.worker_pool`), the times those of TVM's `time_evaluator`.
+There is no reference to check the results against.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from autosched.target import Target
 from autosched.task import Measurement, Status
 from autosched.tir import PrimFunc
 from autosched.tuner.measure.base import CandidateError
-from autosched.tuner.measure.crew import Crew
 from autosched.tuner.measure.process import Job
 from autosched.tuner.measure.worker import Setup
+from autosched.tuner.measure.worker_pool import WorkerPool
 
 
 class ModuleRole:
@@ -67,7 +67,7 @@ class ModuleTimer:
 
     def __init__(self, timeout_s: float, **evaluator: Any):
         self._timeout_s, self._evaluator = timeout_s, evaluator
-        self.crew: Crew | None = None
+        self.pool: WorkerPool | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -79,10 +79,10 @@ class ModuleTimer:
 
     def time(self, source: str | tuple[PrimFunc, str]) -> Measurement:
         """Time a saved module, or a function that is built for a target in the worker; a failure is a measurement."""
-        if self.crew is None:
+        if self.pool is None:
             setup = Setup(f"{__name__}:{ModuleRole.__name__}", {}, None, os.getpid())
-            self.crew = Crew(setup, 1, self._timeout_s, Status.TIMEOUT, spare="after a loss")
-        ((_, reply),) = self.crew.run([Job((source, self._evaluator))])
+            self.pool = WorkerPool(setup, 1, self._timeout_s, Status.TIMEOUT, spare="after a loss")
+        ((_, reply),) = self.pool.run([Job((source, self._evaluator))])
         if reply.status is not Status.OK:
             return Measurement(reply.status, error=reply.error)
         found: Measurement = reply.value
@@ -90,6 +90,6 @@ class ModuleTimer:
 
     def close(self) -> None:
         """End the worker; the next module gets another."""
-        if self.crew is not None:
-            self.crew.close()
-            self.crew = None
+        if self.pool is not None:
+            self.pool.close()
+            self.pool = None

@@ -20,10 +20,9 @@ from autosched.own.jit import divide
 from autosched.own.references import OwnCheck
 from autosched.own.role import ROLE
 from autosched.own.signature import Signature
-from autosched.own.space import OwnSpace
+from autosched.own.space import OwnSpace, Usable, expected_gain
 from autosched.own.specialise import read_source
 from autosched.own.transfer import SentFunction, pack_function, pack_types, place_of
-from autosched.own.usable import Usable, expected_gain
 from autosched.own.workload import describe
 from autosched.records import DispatchContext, Found, Record, RecordReader, database_to_write, open_store
 from autosched.records.contexts import current_stack

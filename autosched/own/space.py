@@ -10,6 +10,7 @@ import numpy as np
 from autosched.errors import SpaceError, UsageError
 from autosched.own.jit import JIT_KNOBS
 from autosched.own.signature import Signature
+from autosched.records import Record
 from autosched.space import Config, ConfigSpace, Constraint, Knob, constraint
 from autosched.task import Task
 from autosched.tuner.measure.runner import THREAD_KNOBS
@@ -166,3 +167,27 @@ class OwnSpaces:
             for knob in self._space.knobs
             if knob.kind == "int" and knob.name not in self._space.host_knobs
         }
+
+
+REACH = 2.0  # distance at which nothing is left of what the neighbour has gained
+
+
+class Usable:
+    """Says why a recorded configuration cannot be used for a call, "" if it can (`records.found.Validator`).
+
+    versions  the function's digest, under its name
+    """
+
+    def __init__(self, space: ConfigSpace, versions: Mapping[str, str]):
+        self._space, self.versions = space, versions
+
+    def __call__(self, config: Config) -> str:
+        return self._space.why_not(config)
+
+
+def expected_gain(task: Task, record: Record, distance: float) -> float:
+    """How many times faster than the default a neighbour's winner is expected to be: less with its distance."""
+    gain = record.gain
+    if gain is None or record.is_default:
+        return 1.0
+    return float(gain ** max(0.0, 1.0 - distance / REACH))

@@ -17,9 +17,8 @@ from autosched.env import AUTOSCHED_TUNE
 from autosched.errors import SpaceError, UsageError
 from autosched.own.references import OwnReferences
 from autosched.own.signature import Signature
-from autosched.own.space import OwnSpace, OwnSpaces
+from autosched.own.space import OwnSpace, OwnSpaces, Usable, expected_gain
 from autosched.own.transfer import loading
-from autosched.own.usable import Usable, expected_gain
 from autosched.records import database_to_write, open_store
 from autosched.space import ConfigSpace
 from autosched.target import Target

@@ -11,8 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from autosched.errors import RecordError
-from autosched.records.leases import config_name, task_name
-from autosched.records.owner import is_gone
+from autosched.records.leases import config_name, is_gone, task_name
 from autosched.space import Config
 from autosched.task import Task
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,10 +13,31 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from autosched.records.clauses import JOINED, D, R, W, insert_into
-from autosched.records.owner import is_gone
+from autosched.records.record import host_id
 from autosched.records.schema import LEASES
 from autosched.space import Config
 from autosched.task import Status, Task
+
+
+def new_owner() -> str:
+    """A name that nobody else has, and that tells the machine and the process."""
+    return f"{uuid.uuid4().hex}-{host_id()}-{os.getpid()}"
+
+
+def is_gone(owner: str) -> bool:
+    """Whether an owner was a process of this machine that is no more; False where that cannot be known."""
+    _, _, place = owner.partition("-")
+    host, _, pid = place.rpartition("-")
+    if host != host_id() or not (pid.isascii() and pid.isdigit()):
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        return False
+    return False
+
 
 L = LEASES
 

@@ -23,7 +23,7 @@ from autosched.records.engine import check_schema, clear_errors, connect_file, c
 from autosched.records.found import Found, Validator, WinnerSource, miss
 from autosched.records.importing import read_log_rows
 from autosched.records.jsonl import LineError, ReadReport, read_rows, write_lines
-from autosched.records.owner import new_owner
+from autosched.records.leases import new_owner
 from autosched.records.places import file_of, shown
 from autosched.records.query import Coded, RecordFilter, TaskKey, TaskSummary, Won
 from autosched.records.record import Record, gain_of, read_fingerprint, read_workload

@@ -160,16 +160,16 @@ def test_a_candidate_that_crashes_costs_itself(task: autotvm.task.Task) -> None:
 
     results = runner.run([inp, inp], [built._replace(module=Broken()), built])
     assert results[0].error_no == autotvm.MeasureErrorNo.RUNTIME_DEVICE and results[1].error_no == 0
-    crew = runner._timer.crew
-    assert crew is not None
-    (worker,) = crew.workers
+    pool = runner._timer.pool
+    assert pool is not None
+    (worker,) = pool.workers
     os.kill(worker.pid, signal.SIGSEGV)
     worker._process.wait(10)
     (after,) = runner.run([inp], [built])
     assert after.error_no == 0 and after.costs[0] > 0
-    (hanging,) = crew.workers
+    (hanging,) = pool.workers
     assert hanging is not worker and hanging.pause()
-    crew._timeout_s = 0.3
+    pool._timeout_s = 0.3
     (late,) = runner.run([inp], [built])
     assert late.error_no == autotvm.MeasureErrorNo.RUN_TIMEOUT and "not finished after 0.3 s" in late.costs[0]
 

@@ -44,8 +44,8 @@ def test_what_cannot_be_built_is_a_failed_candidate(timer: ModuleTimer) -> None:
 
 @pytest.mark.slow
 def test_the_end_of_the_worker_costs_one_candidate(monkeypatch: pytest.MonkeyPatch, timer: ModuleTimer) -> None:
-    assert timer.time((plus_one(), "llvm")).is_ok and timer.crew is not None
-    (worker,) = timer.crew.workers
+    assert timer.time((plus_one(), "llvm")).is_ok and timer.pool is not None
+    (worker,) = timer.pool.workers
     start = worker.start
 
     def start_and_die(job: object) -> None:
@@ -55,7 +55,7 @@ def test_the_end_of_the_worker_costs_one_candidate(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(worker, "start", start_and_die)
     found = timer.time((plus_one(), "llvm"))
     assert found.is_ok or "SIGSEGV" in found.error  # a job that had not begun is done by the next worker
-    (other,) = timer.crew.workers
+    (other,) = timer.pool.workers
     assert other is not worker
     assert len(timer.time((plus_one(), "llvm")).times_s) == 3
 

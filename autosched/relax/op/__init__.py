@@ -54,7 +54,7 @@ from autosched.relax.op.reduce import argmax, argmin, max, mean, min, prod, std,
 from autosched.relax.op.registry import OPERATORS, OpDef, Sample, define_op, definition_of, get_op, remake, sample
 from autosched.relax.op.scatter import scatter_elements, scatter_nd
 from autosched.relax.op.sort import argsort, cumprod, cumsum, sort, topk
-from autosched.relax.op.trigonometry import acos, acosh, asin, asinh, atan, atanh, cosh, sinh, tan
+from autosched.relax.op.unary import acos, acosh, asin, asinh, atan, atanh, cosh, sinh, tan
 from autosched.relax.op.unary import (
     abs, astype, ceil, clip, cos, erf, exp, floor, identity, log, logical_not, negative, round, rsqrt, sigmoid, sign,
     sin, sqrt, tanh,

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from autosched import topi
+from autosched import te, topi
 from autosched.relax.op.registry import OpDef, define_op, sample
 from autosched.relax.op.types import float_same, same, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
+from autosched.tir import expr as E
 from autosched.tir.dtypes import check_dtype
+from autosched.topi.unary import elementwise
 
 SHAPES = ((3, 5), (1,), ())
 _c_erf = np.frompyfunc(math.erf, 1, 1)
@@ -129,3 +131,24 @@ hard_sigmoid = define_op(
     reference=lambda x, alpha, beta: np.clip(x * np.asarray(alpha, x.dtype) + np.asarray(beta, x.dtype), 0, 1),
     samples=[sample((3, 5), low=-4.0, high=4.0)],
 )
+
+
+def _of_each(scalar: Any) -> Any:
+    """The compute of a scalar function on each element."""
+    return lambda x: elementwise(x, scalar)
+
+
+def _library(name: str) -> Any:
+    """The C library's function: formulas with logarithms lose digits near 0 and overflow for large numbers."""
+    return _of_each(lambda v: E.call(name, v))
+
+
+tan = _float("tan", _of_each(te.tan), np.tan, -1.0, 1.0)
+asin = _float("asin", _of_each(te.asin), np.arcsin, -0.9, 0.9)
+acos = _float("acos", _of_each(te.acos), np.arccos, -0.9, 0.9)
+atan = _float("atan", _of_each(te.atan), np.arctan)
+sinh = _float("sinh", _of_each(te.sinh), np.sinh)
+cosh = _float("cosh", _of_each(te.cosh), np.cosh)
+asinh = _float("asinh", _library("asinh"), np.arcsinh, -9.0, 9.0)
+acosh = _float("acosh", _library("acosh"), np.arccosh, 1.5, 4.0)
+atanh = _float("atanh", _library("atanh"), np.arctanh, -0.9, 0.9)

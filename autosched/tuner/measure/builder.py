@@ -18,10 +18,10 @@ from autosched.runtime.kernel import Kernel
 from autosched.target import Target, choose_threads
 from autosched.task import ConfigLike, Measurement, Status
 from autosched.tuner.measure.base import Built, Candidate, CandidateError, Failed, MeasureOptions
-from autosched.tuner.measure.crew import Crew
 from autosched.tuner.measure.memory import choose_memory_limit
 from autosched.tuner.measure.process import Job, Numbering
 from autosched.tuner.measure.worker import Setup
+from autosched.tuner.measure.worker_pool import WorkerPool
 
 TEMPLATE_COMPILER = "autosched.tuner.measure.compiler:TemplateCompiler"
 
@@ -122,23 +122,23 @@ class LocalBuilder:
         self._setup = Setup(role, role_options, memory, os.getpid(), folder)
         size = options.builders or choose_threads()
         # Numba takes two seconds of a core to import and warm up, which a tuning without crashes need not pay for.
-        self._crew = Crew(self._setup, size, options.build_timeout_s, Status.BUILD_TIMEOUT, spare="after a loss")
+        self._pool = WorkerPool(self._setup, size, options.build_timeout_s, Status.BUILD_TIMEOUT, spare="after a loss")
         self._funcs = Numbering("func")
-        self._ahead: dict[tuple[str, ConfigLike], Job] = {}  # what the crew was given ahead
+        self._ahead: dict[tuple[str, ConfigLike], Job] = {}  # what the pool was given ahead
 
     @property
     def size(self) -> int:
         """Candidates that are compiled at the same time."""
-        return self._crew.size
+        return self._pool.size
 
     @property
-    def crew(self) -> Crew:
+    def pool(self) -> WorkerPool:
         """The workers."""
-        return self._crew
+        return self._pool
 
     def native_loop(self) -> bytes:
         """Give the object code of the native loop. Raises AutoschedError if it cannot be built."""
-        ((_, reply),) = self._crew.run([Job(_NativeLoop())])
+        ((_, reply),) = self._pool.run([Job(_NativeLoop())])
         if reply.status is not Status.OK:
             raise AutoschedError(f"the native loop cannot be built: {reply.error}")
         assert isinstance(reply.value, bytes), "the native loop is object code"
@@ -161,7 +161,7 @@ class LocalBuilder:
         jobs = [self._job(candidate, are_kept) for candidate in candidates]
         self._ahead.clear()
         coming = None if ahead is None else lambda: self._jobs_ahead(ahead())
-        for position, reply in self._crew.run(jobs, meanwhile, coming):
+        for position, reply in self._pool.run(jobs, meanwhile, coming):
             candidate = candidates[position]
             if reply.status is Status.OK:
                 kernel, packs, build_s, features = reply.value
@@ -171,7 +171,7 @@ class LocalBuilder:
 
     def close(self) -> None:
         """End the workers."""
-        self._crew.close()
+        self._pool.close()
 
     def _jobs_ahead(self, candidates: Sequence[Candidate]) -> Sequence[Job]:
         """The jobs of candidates that will probably be built next."""

@@ -65,7 +65,7 @@ class LocalMeasurer:
                 references=references or FuncReferences(evaluate),
                 limits_memory=self.target.is_cpu,
             )
-            self._builder.crew.wait_ready()
+            self._builder.pool.wait_ready()
             self._runner.wait_ready()
         except BaseException:
             self.close()
@@ -96,7 +96,7 @@ class LocalMeasurer:
     def process_ids(self) -> tuple[int, ...]:
         """The ids of the worker processes that there are."""
         builder, runner = self._parts()
-        return tuple(worker.pid for crew in (builder.crew, runner.crew) for worker in crew.workers if worker.is_alive)
+        return tuple(worker.pid for pool in (builder.pool, runner.pool) for worker in pool.workers if worker.is_alive)
 
     def measure(
         self,
@@ -133,8 +133,8 @@ class LocalMeasurer:
         is_checked  it has just been found right, while builders went on
         """
         builder, runner = self._parts()
-        runner.crew.refresh()
-        with builder.crew.paused(), runner.crew.paused(spares_only=True):
+        runner.pool.refresh()
+        with builder.pool.paused(), runner.pool.paused(spares_only=True):
             (measurement,) = runner.run([built], best_s, is_checked=is_checked)
         return measurement
 
@@ -163,14 +163,14 @@ class LocalMeasurer:
                 good[position] = outcome
         positions = sorted(good)
         if positions:
-            with builder.crew.paused(), runner.crew.paused(spares_only=True):
+            with builder.pool.paused(), runner.pool.paused(spares_only=True):
                 found = self._interleave(runner, [good[i] for i in positions], rounds)
             results.update(zip(positions, found, strict=True))
         return tuple(results[i] for i in range(len(configs)))
 
     def rest(self) -> None:
         """Wait until nothing is built ahead any more; what was is forgotten."""
-        self._parts()[0].crew.rest()
+        self._parts()[0].pool.rest()
 
     def _parts(self) -> tuple[LocalBuilder, LocalRunner]:
         if self._builder is None or self._runner is None:
@@ -187,8 +187,8 @@ class LocalMeasurer:
         ahead: Ahead | None = None,
     ) -> Iterator[Built | Failed]:
         """Build candidates; references are made and spares warm up meanwhile."""
-        builder.crew.refresh()
-        runner.crew.refresh()
+        builder.pool.refresh()
+        runner.pool.refresh()
 
         def prepare() -> None:
             for candidate in candidates[:1]:

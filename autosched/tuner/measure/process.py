@@ -33,7 +33,7 @@ _MEMORY_TEXTS = ("bad_alloc", "out of memory", "Cannot allocate memory", "Memory
 class Job:
     """A message for a worker, and what the worker must have learnt before, by key.
 
-    share  how many times the crew's time it may take
+    share  how many times the pool's time it may take
     """
 
     message: Any

@@ -83,7 +83,7 @@ class References(Protocol):
     role             "module:class" of the runner's RunRole
     checked_against  what results are compared with, in words
     most_extra       how many further sets of inputs there are, beside the first
-    spare            see `Crew`: "at once" where a runner starts quickly
+    spare            see `WorkerPool`: "at once" where a runner starts quickly
     """
 
     role: str

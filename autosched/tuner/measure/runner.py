@@ -15,12 +15,12 @@ from autosched.errors import AutoschedError
 from autosched.task import Measurement, Status, Task
 from autosched.tuner.measure.base import Built, MeasureOptions
 from autosched.tuner.measure.companions import Companions
-from autosched.tuner.measure.crew import Crew
 from autosched.tuner.measure.memory import choose_memory_limit
 from autosched.tuner.measure.process import Job, Numbering
 from autosched.tuner.measure.reference import FuncReferences, References, Stored
 from autosched.tuner.measure.run_role import NATIVE, Entry, Interleave, Run
 from autosched.tuner.measure.worker import Reply, Setup
+from autosched.tuner.measure.worker_pool import WorkerPool
 
 _ASKED_SHARE = 3  # a reference that the worker makes takes several runs
 THREAD_KNOBS = ("threads", "num_threads")
@@ -48,7 +48,7 @@ class LocalRunner:
         self._options, self._folder, self._references = options, folder, references or FuncReferences()
         memory = choose_memory_limit(options.memory_limit_bytes) if limits_memory else None
         self._setup = Setup(self._references.role, {}, memory, os.getpid(), str(folder))
-        self._crew = Crew(self._setup, 1, options.run_timeout_s, Status.TIMEOUT, spare=self._references.spare)
+        self._pool = WorkerPool(self._setup, 1, options.run_timeout_s, Status.TIMEOUT, spare=self._references.spare)
         self._companions = Companions(self._setup, options, folder)
         self._native_loop = functools.cache(native)
         self._funcs = Numbering("func")
@@ -58,14 +58,14 @@ class LocalRunner:
         self.reference_s = 0.0  # what making and storing the last reference took
 
     @property
-    def crew(self) -> Crew:
+    def pool(self) -> WorkerPool:
         """The worker and its spare."""
-        return self._crew
+        return self._pool
 
     def wait_ready(self) -> None:
         """Wait until kernels can be run, the native loop included. Raises AutoschedError if a worker cannot start."""
         self._native_loop()
-        self._crew.wait_ready()
+        self._pool.wait_ready()
 
     def prepare(self, task: Task, seed: int | None = None) -> str:
         """Make a task's reference if it is not there; gives its key.
@@ -124,7 +124,7 @@ class LocalRunner:
     def close(self) -> None:
         """End the workers and remove the files."""
         self._companions.close()
-        self._crew.close()
+        self._pool.close()
         for stored in self._stored.values():
             stored.remove()
         self._stored.clear()
@@ -145,7 +145,7 @@ class LocalRunner:
         return self._references
 
     def _ask(self, message: Any, needs: Mapping[str, Any]) -> Reply:
-        ((_, reply),) = self._crew.run([Job(message, needs, share=_ASKED_SHARE)])
+        ((_, reply),) = self._pool.run([Job(message, needs, share=_ASKED_SHARE)])
         return reply
 
     def _do(self, message: Run | Interleave, built: Built, seed: int | None, share: int = 1) -> Reply:
@@ -154,11 +154,11 @@ class LocalRunner:
         is_timed = isinstance(message, Interleave) or message.is_timed
         if is_timed and self._companions.are_new_to(key):  # nobody else runs a kernel that may crash or hang
             check = Run(self._entry(built), key, self._options, is_timed=False)
-            ((_, reply),) = self._crew.run([Job(check, needs, share)])
+            ((_, reply),) = self._pool.run([Job(check, needs, share)])
             if reply.status is not Status.OK:
                 return reply
         with self._companions.beside(self._entry(built), key, needs) if is_timed else contextlib.nullcontext():
-            ((_, reply),) = self._crew.run([Job(message, needs, share)])
+            ((_, reply),) = self._pool.run([Job(message, needs, share)])
         return reply
 
     def _key(self, built: Built, seed: int | None) -> str:

@@ -155,16 +155,16 @@ class SpoiltRole:
 def test_the_next_job_is_served_by_a_new_process(tmp_path: Path) -> None:
     import os
 
-    from autosched.tuner.measure.crew import Crew
     from autosched.tuner.measure.process import Job
     from autosched.tuner.measure.worker import Setup
+    from autosched.tuner.measure.worker_pool import WorkerPool
 
     setup = Setup(f"{__name__}:SpoiltRole", {}, None, os.getpid(), str(tmp_path))
-    crew = Crew(setup, 1, 60.0, Status.TIMEOUT, spare=False)
+    pool = WorkerPool(setup, 1, 60.0, Status.TIMEOUT, spare=False)
     try:
-        replies = dict(crew.run([Job("pid"), Job("fail"), Job("pid")]))
+        replies = dict(pool.run([Job("pid"), Job("fail"), Job("pid")]))
     finally:
-        crew.close()
+        pool.close()
     assert [replies[i].status for i in range(3)] == [Status.OK, Status.RUN_ERROR, Status.OK]
     assert "illegal memory access" in replies[1].error
     assert replies[0].value != replies[2].value

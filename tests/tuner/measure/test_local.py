@@ -190,7 +190,7 @@ def test_leaving_early_leaves_a_usable_measurer(measurer: LocalMeasurer) -> None
 def test_the_reference_is_made_while_candidates_are_built(measurer: LocalMeasurer) -> None:
     builder, busy = measurer.builder, list[int]()
     candidates = [Candidate(TASK, config("right"))]
-    (built,) = builder.build(candidates, meanwhile=lambda: busy.append(len(builder.crew._busy)))
+    (built,) = builder.build(candidates, meanwhile=lambda: busy.append(len(builder.pool._busy)))
     assert busy == [1] and isinstance(built, Built)
     with pytest.raises(ZeroDivisionError):
         list(builder.build(candidates, meanwhile=lambda: 1 // 0))
@@ -210,7 +210,7 @@ def test_a_worker_killed_by_the_system_ran_out_of_memory() -> None:
     trials: list[Trial] = []
     with open_measurer(MeasureOptions(builders=1, run_timeout_s=60)) as measurer:
         assert measure_one(measurer, "right").is_ok
-        worker = measurer._parts()[1].crew.workers[0]
+        worker = measurer._parts()[1].pool.workers[0]
         begin_s, deadline = processor_time(worker.pid), time.monotonic() + 60
         thread = threading.Thread(target=lambda: trials.extend(measurer.measure(TASK, [config("endless")])))
         thread.start()
@@ -304,11 +304,11 @@ def test_nothing_to_compare(measurer: LocalMeasurer) -> None:
 
 def test_workers_are_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
     with open_measurer() as measurer:
-        crew = measurer._parts()[1].crew
-        crew._most_jobs = 2
-        first = crew._workers[0].pid
+        pool = measurer._parts()[1].pool
+        pool._most_jobs = 2
+        first = pool._workers[0].pid
         trials = [measure_one(measurer, "right") for _ in range(4)]
-        assert all(trial.is_ok for trial in trials) and crew._workers[0].pid != first
+        assert all(trial.is_ok for trial in trials) and pool._workers[0].pid != first
 
 
 def test_the_configuration_travels(measurer: LocalMeasurer) -> None:

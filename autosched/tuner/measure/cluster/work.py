@@ -149,7 +149,7 @@ class Station:
         builder = self._take()
         try:
             with GATE.shared():
-                builder.crew.refresh()
+                builder.pool.refresh()
                 yield builder
         finally:
             self._idle.put(builder)
@@ -180,7 +180,7 @@ class Station:
             return self._idle.get_nowait()
         made = LocalBuilder(self._target, self._options, compiler=self._setup.compiler)
         self._more.append(made)
-        made.crew.wait_ready()
+        made.pool.wait_ready()
         return made
 
 

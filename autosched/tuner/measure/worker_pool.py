@@ -1,4 +1,4 @@
-"""A crew of worker processes of one role, with a warm spare for the one that dies."""
+"""A pool of worker processes of one role, with a warm spare for the one that dies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from autosched.tuner.measure.process import Job, WorkerProcess
 from autosched.tuner.measure.worker import Reply, Setup
 
 
-class Crew:
+class WorkerPool:
     """`size` workers and a spare; they start with the constructor and live until `close`.
 
     spare                      "at once" where a new process is cheap; "after a loss": the first one that dies is
@@ -66,7 +66,7 @@ class Crew:
 
         Workers grow: loaded machine code stays (50 KB a kernel), and Numba keeps what it has compiled.
         """
-        assert not self._is_closed, "the crew has been closed"
+        assert not self._is_closed, "the pool has been closed"
         old = next((i for i, worker in enumerate(self._workers) if worker.n_jobs >= self._most_jobs), None)
         if old is not None and old not in self._busy:
             self._replace(old)
@@ -94,7 +94,7 @@ class Crew:
         Workers go on with the next jobs while the caller looks at a reply. Leaving the iteration early ends the workers
         that are busy.
         """
-        assert not self._is_closed and not self._is_running, "a crew does one list of jobs at a time"
+        assert not self._is_closed and not self._is_running, "a pool does one list of jobs at a time"
         self._is_running = True
         left = {id(job): position for position, job in enumerate(jobs)}
         begun = {id(job) for job, _ in [*self._busy.values(), *self._found]}

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from autosched.records import open_store
-from autosched.records.owner import is_gone, new_owner
+from autosched.records.leases import is_gone, new_owner
 from autosched.space import Config
 from autosched.testing.tasks import matmul_task
 
 
 def test_who_is_gone() -> None:
     assert not is_gone(new_owner()) and new_owner() != new_owner()
-    code = "from autosched.records.owner import new_owner; print(new_owner())"
+    code = "from autosched.records.leases import new_owner; print(new_owner())"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
     assert is_gone(other) and len(other) <= 64
     for unknown in ("", "abc", "abc-def-1", f"{other}x", other.replace(other.split("-")[1], "0" * 12)):
