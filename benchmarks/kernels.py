@@ -21,7 +21,8 @@ import numpy as np
 
 import autosched
 from autosched.driver import load_model
-from autosched.driver.bench.programs import Program, autosched_program, peer_program
+from autosched.driver.bench.peers import peer_program
+from autosched.driver.bench.programs import Program, autosched_program
 from autosched.driver.bench.rounds import Timing, measure
 from autosched.tuner.measure.sampling import median_interval
 from benchmarks import torch_chains

@@ -30,12 +30,12 @@ from torch import Tensor, nn
 
 import autosched
 from autosched.driver import load_model
+from autosched.driver.bench.peers import peer_program
 from autosched.driver.bench.programs import (
     Program,
     autosched_program,
     input_specs,
     known_ranges,
-    peer_program,
     random_inputs,
 )
 from autosched.driver.bench.rounds import Timing, compare, measure

@@ -22,7 +22,8 @@ import onnx
 
 import autosched
 from autosched.driver import TuneOptions, load_model
-from autosched.driver.bench.programs import autosched_program, peer_program
+from autosched.driver.bench.peers import peer_program
+from autosched.driver.bench.programs import autosched_program
 from autosched.driver.bench.rounds import Timing, compare, measure
 from autosched.relax.evaluate import evaluate
 from autosched.runtime import Executable, GraphModule

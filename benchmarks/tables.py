@@ -9,7 +9,8 @@ from pathlib import Path
 
 import autosched
 from autosched.driver import TuneOptions, load_model
-from autosched.driver.bench.programs import autosched_program, input_specs, peer_program
+from autosched.driver.bench.peers import peer_program
+from autosched.driver.bench.programs import autosched_program, input_specs
 from autosched.driver.bench.rounds import Timing, measure
 from autosched.records import FallbackContext
 from autosched.runtime import Executable

@@ -18,7 +18,8 @@ from pathlib import Path
 import autosched
 from autosched import te
 from autosched.driver import TuneOptions, TuneReport, extract_tasks, load_model
-from autosched.driver.bench.programs import Program, peer_program
+from autosched.driver.bench.peers import peer_program
+from autosched.driver.bench.programs import Program
 from autosched.driver.bench.rounds import Comparison, Timing, compare, measure
 from autosched.driver.build.graph import prepare
 from autosched.driver.task_space import default_of

@@ -28,7 +28,7 @@ autosched bench model.asx --baseline old.json --fail-if +5%
 autosched bench model.asx --profile --trace trace.json
 autosched bench package.module:function --inputs x.npz
 """
-RUNTIMES = ("onnxruntime", "openvino", "torch")
+RUNTIMES = ("onnxruntime", "openvino", "torch", "onnxruntime-cuda", "torch-cuda", "torch-compile")
 
 
 @make_command("bench", example=EXAMPLE)

@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from autosched.driver.bench.programs import Program, Shapes, autosched_program, known_ranges, peer_program, start
+from autosched.driver.bench.peers import peer_program
+from autosched.driver.bench.programs import Program, Shapes, autosched_program, known_ranges, start
 from autosched.driver.bench.rounds import DRIFT_LIMIT, OUTLIER_LIMIT, Timing, compare, measure
 from autosched.driver.build.entry import build
 from autosched.driver.model_files import load_model

@@ -110,7 +110,8 @@ def autosched_program(name: str, executable: Executable, threads: int) -> Progra
     return Program(name, threads, run_to_the_end)
 
 
-def _fixed(shape: Sequence[Any], name: str, shapes: Shapes | None) -> tuple[int, ...]:
+def fixed_shape(shape: Sequence[Any], name: str, shapes: Shapes | None) -> tuple[int, ...]:
+    """The shape of an input, as `shapes` gives it or as the file does. Raises UsageError for one that is open."""
     if shapes and name in shapes:
         return tuple(shapes[name])
     if not all(isinstance(d, int) and d > 0 for d in shape):
@@ -118,17 +119,22 @@ def _fixed(shape: Sequence[Any], name: str, shapes: Shapes | None) -> tuple[int,
     return tuple(int(d) for d in shape)
 
 
+def session_specs(session: Any, shapes: Shapes | None) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Shape and dtype of each input of a session of ONNX Runtime by name."""
+    dtypes = {"tensor(float)": "float32", "tensor(double)": "float64"}
+    dtypes |= {f"tensor({name})": name for name in ("int64", "int32", "int8", "uint8", "bool", "float16")}
+    return {i.name: (fixed_shape(i.shape, i.name, shapes), dtypes.get(i.type, "float32")) for i in session.get_inputs()}
+
+
 def onnxruntime_program(path: Path, threads: int, shapes: Shapes | None, ranges: Ranges | None) -> Program:
     """The model in ONNX Runtime, with its inputs bound so that a run does no more than compute."""
-    ort = _import("onnxruntime")
+    ort = import_peer("onnxruntime")
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
     session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    dtypes = {"tensor(float)": "float32", "tensor(double)": "float64"}
-    dtypes |= {f"tensor({name})": name for name in ("int64", "int32", "int8", "uint8", "bool", "float16")}
-    specs = {i.name: (_fixed(i.shape, i.name, shapes), dtypes.get(i.type, "float32")) for i in session.get_inputs()}
+    specs = session_specs(session, shapes)
     binding = session.io_binding()
     kept = random_inputs(specs, ranges=ranges)
     for name, array in kept.items():
@@ -144,7 +150,7 @@ def onnxruntime_program(path: Path, threads: int, shapes: Shapes | None, ranges:
 
 def openvino_program(path: Path, threads: int, shapes: Shapes | None, ranges: Ranges | None) -> Program:
     """The model in OpenVINO, latency mode, float32."""
-    ov = _import("openvino")
+    ov = import_peer("openvino")
     core = ov.Core()
     model = core.read_model(str(path))
     if shapes:
@@ -160,7 +166,7 @@ def openvino_program(path: Path, threads: int, shapes: Shapes | None, ranges: Ra
 
 def torch_program(path: Path, threads: int, shapes: Shapes | None, ranges: Ranges | None) -> Program:
     """The imported graph, operator by operator, in eager PyTorch."""
-    torch = _import("torch")
+    torch = import_peer("torch")
     from autosched.driver.model_files import load_model
     from autosched.frontend.torch.network import TorchNetwork
     from autosched.relax.struct_info import tensor_infos
@@ -179,26 +185,8 @@ def torch_program(path: Path, threads: int, shapes: Shapes | None, ranges: Range
     return Program("torch", threads, run)
 
 
-PEERS: Mapping[str, Callable[[Path, int, Shapes | None, Ranges | None], Program]] = {
-    "onnxruntime": onnxruntime_program,
-    "openvino": openvino_program,
-    "torch": torch_program,
-}
-
-
-def peer_program(
-    name: str, path: Path, threads: int, shapes: Shapes | None = None, ranges: Ranges | None = None
-) -> Program:
-    """The model of an .onnx file in another runtime; `ranges` as in `random_inputs`.
-
-    Raises UsageError where that cannot be.
-    """
-    if name not in PEERS:
-        raise UsageError(f"{name} cannot run an .onnx file", hint=f"use --with {','.join(PEERS)}")
-    return PEERS[name](path, threads, shapes, ranges)
-
-
-def _import(package: str) -> Any:
+def import_peer(package: str) -> Any:
+    """A package of another runtime. Raises UsageError where it is not installed."""
     try:
         return importlib.import_module(package)
     except ImportError:

@@ -32,13 +32,14 @@ class _Step:
 class TorchNetwork:
     """A module's `main` in eager PyTorch: called on tensors, gives a tensor or a tuple of them.
 
+    device  where its constants are, and what it makes itself
     Raises  UsageError that lists all operators for which there is no rule.
     """
 
-    def __init__(self, module: IRModule):
+    def __init__(self, module: IRModule, device: str = "cpu"):
         import torch
 
-        self._torch = torch
+        self._torch, self._device = torch, device
         rules = _rules(torch)
         main = module["main"]
         self._params = main.params
@@ -67,7 +68,7 @@ class TorchNetwork:
         def argument(x: Any) -> Any:
             return lookup(x) if isinstance(x, TupleGetItem) else python_argument(x, lookup)
 
-        with self._torch.inference_mode():
+        with self._torch.inference_mode(), self._torch.device(self._device):
             for step in self._steps:
                 values[step.var] = step.run(*(argument(a) for a in step.args))
             result = argument(self._result)
@@ -75,7 +76,7 @@ class TorchNetwork:
 
     def _constant(self, x: Constant) -> Any:
         if id(x) not in self._constants:
-            self._constants[id(x)] = self._torch.from_numpy(np.array(x.data))
+            self._constants[id(x)] = self._torch.from_numpy(np.array(x.data)).to(self._device)
         return self._constants[id(x)]
 
 
