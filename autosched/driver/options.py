@@ -21,20 +21,21 @@ RUN_AS = ("latency", "throughput")
 class TuneOptions:
     """How to tune.
 
-    budget_s  seconds in all;   trials  measurements in all;   neither: until little gain is expected
-    until     stop when the expected further gain of the whole model is below this share; 0: never for that reason
+    budget_s  time limit in seconds
+    trials    limit of measurements, all tasks together
+    until     stop when the expected further gain of the whole model is below this share; 0: only at a limit
     threads   threads that the kernels may use
     strategy  how to search: "auto", "xgboost", "random", …
     tasks     indices of `list_tasks` to tune; None for all
     spaces    a folder of search spaces that come before the project's own
-    cache     "cold": weights as cold as a model finds them; "warm": as kernels find them that are called in a loop;
+    cache     state of the weights when a kernel is timed: "cold" as in a model, "warm" as in a loop of calls,
               "auto": cold for models, warm for everything else
     hints     learn from the records of other workloads, devices and versions
-    fresh     begin a new budget, even if an earlier tuning of these tasks was killed before its own was spent
-    session   what the name of the session begins with; "": a random word
-    verify    "model": winners are judged inside the built model as well; "task": each alone
-    run_as    "latency": one instance alone, on all threads; "throughput": on one thread, if nothing else is said, while
-              other instances run on the other cores; winners are then judged each alone
+    fresh     start a new budget, even if an earlier tuning of these tasks was killed before its budget was spent
+    session   prefix of the session's name; "": a random word
+    verify    "model": judge winners inside the built model as well; "task": judge each alone
+    run_as    "latency": measure one instance alone, on all threads; "throughput": measure on one thread by default,
+              while other instances run on the other cores, and judge winners each alone
     Raises    UsageError for an impossible value.
     """
 

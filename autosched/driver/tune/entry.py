@@ -45,19 +45,20 @@ def tune(
 ) -> TuneReport:
     """Tune every kernel of a model (a path, or what `build` takes), a PrimFunc, tensors or one task.
 
-    budget    how long in all: "90s", "10m", "1h30m", or seconds; it stands for `options.budget_s`
+    budget    time limit: "90s", "10m", "1h30m", or seconds; replaces `options.budget_s`
     shapes    sizes of the symbolic inputs of a model: {"x": (4, 784)}, or ranges of them,
-              {"x": (range(1, 513), 784)}. Of a range representative shapes are tuned, each with its share of the
-              budget; every winner is measured at each of them, few are kept, and a build at any shape of the range
-              uses what is best at the nearest one
+              {"x": (range(1, 513), 784)}. Representative shapes of a range are tuned, each with its share of the
+              budget. Every winner is measured at each of them, and few are kept. A build at any shape of the range
+              uses the best one at the nearest shape
     records   path or URL of the database to write to; None: the project's or the user's
-    progress  called with the report whenever something changed
+    progress  called with the report after every change
     measurer  opens what builds, checks and times candidates; None: workers on this machine
-    The default configuration is the first trial of every task and meets the best ones again at the end, interleaved:
-    one that does not beat it is not recorded as the winner. A model's winners are then judged inside the built model,
-    and what loses there is reverted. What the database holds is not measured again, and what is left of the budget of
-    a tuning that was killed is all that the same call spends.
-    Ctrl-C once: the batch in flight is finished and winners are named. Twice: it ends at once, reported trials kept.
+
+    The default configuration is the first trial of every task. At the end it is measured in turn with the best ones;
+    only a configuration that beats it is recorded as the winner. A model's winners are then judged inside the built
+    model, and losers are reverted. Configurations in the database are not measured again. After a tuning was killed,
+    the same call spends the rest of its budget.
+    Ctrl-C once finishes the batch and names winners. Ctrl-C twice ends at once; reported trials are kept.
     Raises as `build`, and RecordError for the database.
     """
     options = with_budget(options or TuneOptions(), budget).for_run_as()
