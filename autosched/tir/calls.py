@@ -6,15 +6,16 @@ from enum import IntEnum
 from typing import Any
 
 from autosched.errors import InvalidTypeError
+from autosched.tir.atomic import atomic_add
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtypes import check_dtype, is_float
 from autosched.tir.expr import Call, IntImm, PrimExpr, StringImm, bitwise, call, match_types, to_expr
 
 __all__ = [
-    "CallEffectKind", "address_of", "atan2", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "call_cpacked",
-    "call_extern", "call_intrin", "call_llvm_intrin", "call_llvm_pure_intrin", "call_packed", "call_pure_extern", "clz",
-    "copysign", "hypot", "infinity", "ldexp", "likely", "nextafter", "popcount", "reinterpret", "ret", "shift_left",
-    "shift_right",
+    "CallEffectKind", "address_of", "atan2", "atomic_add", "bitwise_and", "bitwise_not", "bitwise_or",
+    "bitwise_xor", "call_cpacked", "call_extern", "call_intrin", "call_llvm_intrin", "call_llvm_pure_intrin",
+    "call_packed", "call_pure_extern", "clz", "copysign", "hypot", "infinity", "ldexp", "likely", "nextafter",
+    "popcount", "reinterpret", "ret", "shift_left", "shift_right",
 ]  # fmt: skip
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, VerifyError
 from autosched.tir import expr as E
+from autosched.tir.atomic import ATOMIC_ADD, store_atomics
 from autosched.tir.axis import REDUCE
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.checked_index import CHECK_INDEX, evaluate_check
@@ -62,7 +63,7 @@ def interpret(func: PrimFunc, arrays: Mapping[str, Any] | Sequence[Any], *, back
             frame_values[id(buffer)] = array
         else:
             frame_values[id(param)] = array
-    run = compiler.stmt(bind_shared_values(func.body))
+    run = compiler.stmt(bind_shared_values(store_atomics(func).body))
     frame: Frame = [None] * len(compiler.slots)
     for key, value in frame_values.items():
         if key in compiler.slots:
@@ -246,6 +247,8 @@ class _Compiler:
             return lambda f: int(evaluate_check(args[0](f), x))
         if x.op in ("tvm_storage_sync", "prefetch"):
             return lambda f: 0
+        if x.op == ATOMIC_ADD:
+            return lambda f: args[0](f) + args[1](f)
         if x.op not in NUMPY:
             raise InvalidTypeError(f"the interpreter has no function '{x.op}'")
         function = NUMPY[x.op]

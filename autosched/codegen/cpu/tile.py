@@ -23,8 +23,9 @@ from autosched.errors import CodegenError
 from autosched.ir.node import walk
 from autosched.runtime.kernel import Check
 from autosched.tir import expr as E
+from autosched.tir.atomic import added
 from autosched.tir.buffer import Buffer, BufferLoad
-from autosched.tir.dtypes import item_bytes
+from autosched.tir.dtypes import is_float, item_bytes
 from autosched.tir.expr import PrimExpr, Var, const_int
 from autosched.tir.simplify import Analyzer, split_conditions
 from autosched.tir.stmt import (
@@ -119,6 +120,9 @@ class _LoopFacts:
     has_chains: bool
 
 
+ATOMIC_TYPES = ("float32", "float64", "int32", "uint32", "int64", "uint64")
+
+
 class TileEmitter(ValueEmitter):
     """Adds statements to values."""
 
@@ -129,6 +133,8 @@ class TileEmitter(ValueEmitter):
             case SeqStmt():
                 for s in stmt.seq:
                     self.emit(s)
+            case BufferStore() if (value := added(stmt)) is not None:
+                self.add_at_once(stmt, value)
             case BufferStore():
                 self.store(stmt.buffer, self.value(stmt.value), stmt.indices)
             case For():
@@ -149,6 +155,20 @@ class TileEmitter(ValueEmitter):
                 self.emit_while(stmt)
             case _:
                 raise CodegenError(f"no code for {type(stmt).__name__}: lower the function first")
+
+    def add_at_once(self, store: BufferStore, value: PrimExpr) -> None:
+        """Add to an element so that nothing is lost of what other workers add meanwhile."""
+        if self.lanes > 1:
+            raise CodegenError(
+                f"'{store.buffer.name}' is added to at once in a vectorised loop", hint="leave it serial"
+            )
+        if store.buffer.dtype not in ATOMIC_TYPES:
+            raise CodegenError(f"no {store.buffer.dtype} is added at once ('{store.buffer.name}')")
+        place = self.places[store.buffer]
+        at = self.offset(place, store.indices)
+        assert isinstance(at, Affine), "outside of vectors an offset is one number"
+        operation = "fadd" if is_float(store.buffer.dtype) else "add"
+        self.builder.atomic_rmw(operation, self.address(place, at), self.value(value), "monotonic")
 
     def emit_effect(self, e: PrimExpr) -> None:
         """`prefetch(buffer[…])` asks for a cache line; other expressions have no effect.

@@ -25,6 +25,7 @@ from autosched.runtime.kernel import ArgSpec, Check, pack_text
 from autosched.target import Target
 from autosched.target.gpus import GpuFacts
 from autosched.tir import expr as E
+from autosched.tir.atomic import store_atomics
 from autosched.tir.buffer import Buffer
 from autosched.tir.checked_index import CHECKED
 from autosched.tir.expr import Var
@@ -132,7 +133,7 @@ def _check_launch(launch: LoweredLaunch, gpu: GpuFacts) -> None:
 
 def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, config: str) -> CompiledCudaKernel:
     """Compile without looking into the cache. Raises CodegenError for what no CUDA code exists for."""
-    gpu = target.gpu
+    gpu, func = target.gpu, store_atomics(func)
     args = arg_specs(func)
     made = generate(func, name, source_header(name, args, f"{target.kind.name} -arch={gpu.arch}", trace, config), gpu)
     ptx, image, resources = _machine_code(made.texts, made.launches, _pointers(args, made.checks), gpu)

@@ -72,6 +72,21 @@ def cp_async_wait(builder: Any, groups: int) -> None:
     _assembly(builder, f"cp.async.wait_group {groups};", [], "~{memory}", [])
 
 
+# dtype: (type of the instruction, letter of its operand)
+ATOMIC_ADDS = {
+    "float32": ("f32", "f"), "float64": ("f64", "d"), "float16": ("noftz.f16", "h"), "int32": ("s32", "r"),
+    "uint32": ("u32", "r"), "int64": ("u64", "l"), "uint64": ("u64", "l"),
+}  # fmt: skip
+
+
+def atomic_add(builder: Any, dtype: str, is_shared: bool, address: Any, value: Any) -> None:
+    """Add to a place of shared memory (a 32-bit address) or device memory; what was there is not given."""
+    kind, letter = ATOMIC_ADDS[dtype]
+    space, width = ("shared", "r") if is_shared else ("global", "l")
+    text = f"red.{space}.add.{kind} [$0], $1;"
+    _assembly(builder, text, [], f"{width},{letter},~{{memory}}", [address, value])
+
+
 # --- compute capability 9 ---------------------------------------------------------------------------------------------
 
 # kind: (k of an instruction and its types, what follows the operands: signs, and for 16 bits whether A and B run along

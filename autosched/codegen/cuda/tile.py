@@ -34,7 +34,16 @@ from autosched.codegen.cpu.types import (
     value_type,
 )  # fmt: skip
 from autosched.codegen.cuda.functions import device_function
-from autosched.codegen.cuda.instructions import cp_async, cp_async_commit, cp_async_wait, ldmatrix, mma, to_tf32
+from autosched.codegen.cuda.instructions import (
+    ATOMIC_ADDS,
+    atomic_add,
+    cp_async,
+    cp_async_commit,
+    cp_async_wait,
+    ldmatrix,
+    mma,
+    to_tf32,
+)
 from autosched.codegen.cuda.nvvm_builder import NvvmBuilder
 from autosched.codegen.cuda.warpgroup import emit_warpgroup
 from autosched.codegen.lower.barriers import SYNC
@@ -536,6 +545,35 @@ class DeviceEmitter(TileEmitter):
         phi.add_incoming(value, taken)
         phi.add_incoming(other, before)
         return phi
+
+    # --- sums of several threads --------------------------------------------------------------------------------
+
+    def add_at_once(self, store: BufferStore, value: PrimExpr) -> None:
+        dtype, place = store.buffer.dtype, self.places[store.buffer]
+        if dtype not in ATOMIC_ADDS or place.is_local:
+            raise CodegenError(
+                f"no thread adds at once to {dtype} in scope \"{store.buffer.scope}\" ('{store.buffer.name}')",
+                hint=f"the types are {', '.join(ATOMIC_ADDS)}, the scopes global and shared",
+            )
+
+        def emit(lane: int) -> None:
+            b, given = self.builder, self.value(value)
+            if dtype == "float16":
+                given = b.bitcast(given, ir.IntType(16))
+            if place.pointer.type.addrspace == SHARED_SPACE:
+                element = BufferLoad(store.buffer, store.indices)
+                atomic_add(b, dtype, True, self.shared_address(element, item_bytes(dtype)), given)
+                return
+            at = self.offset(place, store.indices)
+            assert isinstance(at, Affine), "outside of vectors an offset is one number"
+            address = self.address(place, at)
+            space = ir.PointerType(address.type.pointee, GLOBAL_SPACE)
+            atomic_add(b, dtype, False, b.ptrtoint(b.addrspacecast(address, space), I64), given)
+
+        if self.lanes > 1:
+            self.each_lane(emit)
+        else:
+            emit(0)
 
     # --- effects and functions ----------------------------------------------------------------------------------
 

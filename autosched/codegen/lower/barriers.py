@@ -14,6 +14,7 @@ from autosched.codegen.lower.cross_thread import is_lane_reduction
 from autosched.codegen.lower.software_pipeline import COPY, WAIT
 from autosched.errors import CodegenError
 from autosched.ir.node import walk
+from autosched.tir.atomic import added
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import Call, FloorMod, IntImm, Let, PrimExpr, StringImm, Var, const_int
 from autosched.tir.functor import free_vars
@@ -55,11 +56,14 @@ class Access:
     writes: bool
     store: BufferStore | BufferLoad | None = None  # which wrote, where its other writes since are to other elements
     version: tuple[Var, int, int] | None = None  # (v, c, n): part (v + c) % n of the memory alone
+    adds: bool = False  # it adds at once, whatever the order
 
     def conflicts(self, other: Access) -> bool:
         """Whether the order of the two matters."""
         if self.store is not None and self.store is other.store:
             return False  # a cooperative copy writes each element once
+        if self.adds and other.adds:
+            return False
         if self.version is not None and other.version is not None and self.version != other.version:
             if self.version[0] is other.version[0] and self.version[2] == other.version[2]:
                 return False
@@ -98,10 +102,13 @@ class _Placer:
     def accesses(self, node: Stmt | PrimExpr) -> Pending:
         found = set()
         copied = {id(x.args[0]) for x in walk(node) if isinstance(x, Call) and x.op == COPY}
+        sums = {id(x.value.args[0]) for x in walk(node) if isinstance(x, BufferStore) and _adds(x)}
         for x in walk(node):
+            if id(x) in sums:
+                continue  # the sum's own element is read with the store
             if isinstance(x, BufferLoad | BufferStore) and x.buffer in self.ranges:
                 store = x if isinstance(x, BufferStore) or id(x) in copied else None
-                found.add(Access(*self.ranges[x.buffer], store is not None, store, _version(x)))
+                found.add(Access(*self.ranges[x.buffer], store is not None, store, _version(x), _adds(x)))
             elif isinstance(x, Call) and x.op == WAIT:
                 found |= self.landing
         return frozenset(found)
@@ -200,6 +207,10 @@ class _Placer:
         if any(isinstance(x, BufferLoad | Let) for x in walk(e)):
             return True
         return bool(free_vars(e) & self.divergent)
+
+
+def _adds(x: BufferLoad | BufferStore) -> bool:
+    return isinstance(x, BufferStore) and added(x) is not None
 
 
 def _in_next_iteration(access: Access, loop: For) -> Access:

@@ -22,6 +22,7 @@ What a schedule may use (what templates are written with):
 - scopes "wmma.matrix_a", "wmma.matrix_b" and "wmma.accumulator": tensor cores; see `fragments.py`.
 - annotations "software_pipeline_stage", "software_pipeline_order" and "software_pipeline_async_stages" of a loop: its
   statements work on different iterations; copies of 4, 8 or 16 bytes are asynchronous; see `software_pipeline.py`.
+- `B[i] = T.atomic_add(B[i], x)` on device and shared memory, where threads meet at an element.
 - all dtypes: sums of float16 and bfloat16 in "local" buffers are float32; bfloat16 is computed as float32.
 - a reduction loop bound to threadIdx.x/y/z: its threads combine their sums with shuffles and shared memory; see
   `cross_thread.py`. Every thread of the block must come there, so that no other nest may have more threads.
@@ -57,6 +58,7 @@ from autosched.codegen.lower.warpgroups import lower_warpgroups
 from autosched.codegen.lower.zero_fill import zero_fill
 from autosched.errors import CodegenError
 from autosched.ir.node import walk
+from autosched.tir.atomic import store_atomics
 from autosched.tir.buffer import Buffer, BufferData, BufferLoad
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import PrimExpr, Var, const_int
@@ -84,6 +86,7 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
     """
     if not isinstance(func.body, BlockRealize):
         raise CodegenError("the function has been lowered already", hint="pass the scheduled function")
+    func = store_atomics(func)
     alignments = buffer_alignments(func.body)
     outside = frozenset(func.buffers) | _between_nests(func.body)
     root = lower_cross_thread(func.body, outside)

@@ -16,6 +16,7 @@ from autosched.errors import CodegenError
 from autosched.ir.node import map_children, walk
 from autosched.runtime.cuda.kernel import TensorMap
 from autosched.tir import expr as E
+from autosched.tir.atomic import added
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import PrimExpr, Var, all_of, const_int
 from autosched.tir.functor import free_vars, substitute, uses
@@ -140,7 +141,18 @@ def bind_threads(nest: Stmt, outside: frozenset[Buffer] = frozenset()) -> Lowere
     threads = [a for a in axes.values() if a.tag.startswith("threadIdx") and a.extent > 1]
     extents_of = {n.loop_var: const_int(n.extent) or 0 for n in walk(nest) if isinstance(n, For)}
     once = _Once(threads, outside, {**extents_of, **{a.var: a.extent for a in axes.values()}})
+    nest = _added_once(nest, {tag: axis for tag, axis in axes.items() if axis in threads})
     return LoweredLaunch(once.visit(_bound(nest, axes)), tuple(axes.values()))
+
+
+def _added_once(stmt: Stmt, others: Mapping[str, ThreadAxis]) -> Stmt:
+    """Let what is added at once be added by one of the threads along axes that no loop around is bound to."""
+    if isinstance(stmt, BufferStore) and added(stmt) is not None and others:
+        is_first = (E.compare(E.EQ, a.var, E.const(0, a.var.dtype)) for a in others.values())
+        return IfThenElse(all_of(*is_first), stmt)
+    if isinstance(stmt, For) and stmt.thread in others:
+        others = {tag: axis for tag, axis in others.items() if tag != stmt.thread}
+    return map_children(stmt, lambda c: _added_once(c, others) if isinstance(c, Stmt) else c)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +175,7 @@ class _Once:
             return map_children(stmt, lambda c: self.visit(c, named) if isinstance(c, Stmt) else c)
         is_shared = stmt.buffer.scope.startswith("shared")
         used = {v for i in stmt.indices for v in free_vars(i)}
-        if used & named or not (is_shared or stmt.buffer in self.outside):
+        if used & named or not (is_shared or stmt.buffer in self.outside) or added(stmt) is not None:
             return stmt
         others = [a for a in self.threads if a.var not in used]
         if any(isinstance(x, BufferLoad) and x.buffer.scope.startswith("wmma") for x in walk(stmt.value)):

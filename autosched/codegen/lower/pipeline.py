@@ -10,6 +10,7 @@ from autosched.codegen.lower.inits import lower_inits
 from autosched.codegen.lower.partition import partition_loops
 from autosched.codegen.lower.prefetch_next import spread_prefetches
 from autosched.codegen.lower.tidy import tidy
+from autosched.tir.atomic import store_atomics
 from autosched.tir.function import PrimFunc
 from autosched.tir.share import bind_shared_values
 from autosched.tir.start_values import start_at_infinity
@@ -25,6 +26,7 @@ def lower_func(func: PrimFunc, *, partition: bool = True) -> PrimFunc:
     """
     if not isinstance(func.body, BlockRealize):
         return func
+    func = store_atomics(func)
     body, buffers = dissolve_blocks(lower_inits(bind_shared_values(func.body)))
     body = spread_prefetches(start_at_infinity(body))
     body = compact_buffers(tidy(guard_reductions(body)), buffers, buffer_alignments(func.body))
