@@ -41,8 +41,9 @@ def added(store: BufferStore) -> PrimExpr | None:
     if not isinstance(value, Call) or value.op != ATOMIC_ADD:
         return None
     element = value.args[0]
-    same = isinstance(element, BufferLoad) and element.buffer is store.buffer
-    same = same and tuple(map(form_key, element.indices)) == tuple(map(form_key, store.indices))
+    if not isinstance(element, BufferLoad) or element.buffer is not store.buffer:
+        return None
+    same = tuple(map(form_key, element.indices)) == tuple(map(form_key, store.indices))
     return value.args[1] if same else None
 
 

@@ -14,7 +14,7 @@ from autosched.codegen.lower.cross_thread import is_lane_reduction
 from autosched.codegen.lower.software_pipeline import COPY, WAIT
 from autosched.errors import CodegenError
 from autosched.ir.node import walk
-from autosched.tir.atomic import added
+from autosched.tir.atomic import ATOMIC_ADD, added
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import Call, FloorMod, IntImm, Let, PrimExpr, StringImm, Var, const_int
 from autosched.tir.functor import free_vars
@@ -102,7 +102,7 @@ class _Placer:
     def accesses(self, node: Stmt | PrimExpr) -> Pending:
         found = set()
         copied = {id(x.args[0]) for x in walk(node) if isinstance(x, Call) and x.op == COPY}
-        sums = {id(x.value.args[0]) for x in walk(node) if isinstance(x, BufferStore) and _adds(x)}
+        sums = {id(c.args[0]) for c in walk(node) if isinstance(c, Call) and c.op == ATOMIC_ADD}
         for x in walk(node):
             if id(x) in sums:
                 continue  # the sum's own element is read with the store

@@ -84,9 +84,9 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
 
     instructions   use those that other machines lack; without, every lane computes the tile of its warp by itself
     """
+    func = store_atomics(func)
     if not isinstance(func.body, BlockRealize):
         raise CodegenError("the function has been lowered already", hint="pass the scheduled function")
-    func = store_atomics(func)
     alignments = buffer_alignments(func.body)
     outside = frozenset(func.buffers) | _between_nests(func.body)
     root = lower_cross_thread(func.body, outside)

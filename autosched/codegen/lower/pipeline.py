@@ -24,9 +24,9 @@ def lower_func(func: PrimFunc, *, partition: bool = True) -> PrimFunc:
     Loops whose last iteration is ragged are split into full tiles, which have no conditions, and the rest, but
     not with `partition=False`, where they keep their conditions.
     """
+    func = store_atomics(func)
     if not isinstance(func.body, BlockRealize):
         return func
-    func = store_atomics(func)
     body, buffers = dissolve_blocks(lower_inits(bind_shared_values(func.body)))
     body = spread_prefetches(start_at_infinity(body))
     body = compact_buffers(tidy(guard_reductions(body)), buffers, buffer_alignments(func.body))
