@@ -1,6 +1,6 @@
 """Names that a package shows and hooks that it calls, though a package above it defines them.
 
-Whoever knows both sides registers them as strings (`autosched.public_names`); they are imported when first used. A
+A package above both registers them as strings (`autosched.public_names`); they are imported on first use. A
 package takes part with one line, `__getattr__, __dir__ = lazy_names(__name__)`.
 """
 

@@ -34,7 +34,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "TuneOptions": "autosched.driver:TuneOptions",
         "TuneReport": "autosched.driver:TuneReport",
         "BenchReport": "autosched.driver:BenchReport",
-        # functions of one's own
+        # the user's own functions
         "autotune": "autosched.own.decorate:autotune",
         "AutotunedFunction": "autosched.own.function:AutotunedFunction",
         # records and dispatch

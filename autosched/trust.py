@@ -10,7 +10,7 @@ _MOST_LINKS = 40  # as the kernel follows
 
 
 def why_untrusted(path: str | Path) -> str:
-    """Say who besides this user and root can change what stands at a path; "" where nobody can.
+    """Say who besides this user and root can change a file or folder; "" where no one can.
 
     Every component from the root down is looked at, those that symbolic links lead through included. A folder that
     all may write to counts as safe where its sticky bit keeps others from renaming the next component (/tmp).

@@ -1,4 +1,4 @@
-"""Tune a CUDA kernel of one's own: the tile of a transpose through shared memory, and call the result.
+"""Tune your own CUDA kernel: the tile of a transpose through shared memory, and call the result.
 
     python -m examples.own_cuda_kernel [--budget 20s] [--db own.db] [--emulate]
 

@@ -1,4 +1,4 @@
-"""Tune a Numba function of one's own: choose its block size and threads, and call the result.
+"""Tune your own Numba function: choose its block size and threads, and call the result.
 
     python -m examples.own_kernel [--budget 20s] [--db own.db]
     autosched tune examples.own_kernel:smooth --budget 20s

@@ -32,7 +32,7 @@ def functions_of(models: Sequence[Path], inputs: Path | None, for_models: Mappin
         other = models[found.index(None)]
         raise UsageError(f"{other} is no function of autosched.autotune", hint="measure models and functions apart")
     if used := [name for name, value in for_models.items() if value]:
-        raise UsageError(f"{used[0]} is for models, not for functions of one's own")
+        raise UsageError(f"{used[0]} is for models, not for your own functions")
     return functions
 
 

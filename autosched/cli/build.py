@@ -199,7 +199,7 @@ def _show(reports: Mapping[str, BuildReport], path: Path, common: Common) -> Non
 
 
 def _advice(common: Common, model: Path, kernels: Sequence[Mapping[str, Any]], like: str | None, target: str) -> str:
-    """What tuning may gain where kernels have their default because nobody has tuned them; "" where all are known."""
+    """The gain that tuning may bring to kernels without a record; "" where all have one."""
     from autosched.driver.settings import resolve_records, resolve_target
     from autosched.records.gains import expected_gain, usual_gains
 

@@ -39,14 +39,14 @@ def own_function(model: Path, inputs: Path | None = None, on: str | None = None)
             raise UsageError("--inputs is for functions of autosched.autotune", hint="a model's inputs are made up")
         return None
     if on is not None:
-        raise UsageError("--on measures models; functions of one's own are tuned on this machine")
+        raise UsageError("--on measures models; your own functions are tuned on this machine")
     if (folder := str(Path.cwd())) not in sys.path:  # where workers look for what the function needs
         sys.path.insert(0, folder)
     return found
 
 
 def refuse_function(path: Path) -> None:
-    """Refuse a function of one's own where a model is wanted. Raises UsageError."""
+    """Refuse a user's function where a model is wanted. Raises UsageError."""
     if own_function(path) is not None:
         hint = "tune, bench and logs explain take functions"
         raise UsageError(f"{path} is a function of autosched.autotune, not a model", hint=hint)

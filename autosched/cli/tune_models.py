@@ -58,7 +58,7 @@ def name_of(model: Path, shapes: Shapes | None) -> str:
 
 
 def run_over(common: Common, models: Sequence[Entry], options: TuneOptions) -> Run:
-    """The run over several models that was killed, which is gone on with; else a new one."""
+    """The run over several models that was killed, to be continued; else a new one."""
     from autosched.driver.tune.several import Run, killed_run
     from autosched.records import database_to_write
 
@@ -77,7 +77,7 @@ class TuneModels:
     """Tunes models one after the other until the user has enough; each has its share of what is left of the budget.
 
     run     over several models: what was spent of the budget before; None: there is one model
-    inputs  arguments of functions of one's own
+    inputs  arguments of the user's functions
     on      address of the scheduler whose workers measure, reached by `access`
     """
 

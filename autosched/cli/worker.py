@@ -35,7 +35,7 @@ def command(
     tls_key: Path | None,
     insecure: bool,
 ) -> int:
-    """Join the dask scheduler at ADDRESS and measure for whoever tunes with `--on ADDRESS`.
+    """Join the dask scheduler at ADDRESS and measure for every tuning with `--on ADDRESS`.
 
     One candidate at a time is run, on this machine's CPU; --target declares what it is where that is not what autosched
     sees. The worker executes what the scheduler sends, so join only one that you trust. Ctrl-C ends it.

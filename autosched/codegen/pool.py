@@ -188,7 +188,7 @@ def take_spare() -> Helper | None:
 
 
 def close_spares() -> None:
-    """End the helpers that nobody has taken."""
+    """End the helpers that were not taken."""
     while (helper := take_spare()) is not None:
         helper.close()
 

@@ -1,7 +1,7 @@
 """TVM's MetaSchedule, a compatibility layer over `autosched.tune` and traces of `tir.Schedule`.
 
 A tuned kernel's trace annotates the root block with the configuration that tuning found; the build applies it.
-Where the space is a function of one's own, the trace is what that function did.
+Where the space is a function of the user, the trace is what that function did.
 """
 
 from autosched.meta_schedule import database, relax_integration, space_generator, tir_integration

@@ -91,6 +91,6 @@ def refuse_measuring(call: str, measure_callbacks: Any, task_scheduler: Any) -> 
 def refuse_rules(call: str, sch_rules: Any, postprocs: Any, mutator_probs: Any) -> None:
     """Refuse rules of TVM's own spaces. Raises InvalidValueError."""
     refuse(
-        call, hint="a function of a schedule describes a space of one's own", sch_rules=sch_rules not in DEFAULTS,
+        call, hint="a function of a schedule describes a space", sch_rules=sch_rules not in DEFAULTS,
         postprocs=postprocs not in DEFAULTS, mutator_probs=mutator_probs not in DEFAULTS,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Where candidates come from: the templates' spaces, or a function of one's own."""
+"""Where candidates come from: the templates' spaces, or a function of the user."""
 
 from __future__ import annotations
 

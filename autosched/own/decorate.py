@@ -1,4 +1,4 @@
-"""`autotune`: the decorator that makes a function of one's own a tuned one."""
+"""`autotune`: the decorator that makes a user's function a tuned one."""
 
 from __future__ import annotations
 
@@ -90,5 +90,5 @@ def is_cuda_target(target: str | None) -> bool:
         return False
     chosen = Target(target)
     if chosen.is_cpu and chosen != Target("cpu"):
-        raise UsageError(f"functions of one's own are compiled for this CPU, not for '{target}'", hint='target="cuda"')
+        raise UsageError(f"your own functions are compiled for this CPU, not for '{target}'", hint='target="cuda"')
     return chosen.backend == "cuda"

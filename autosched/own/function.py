@@ -163,7 +163,7 @@ class AutotunedFunction:
         return func
 
     def example_arguments(self) -> tuple[Any, ...]:
-        """The arguments that the command line tunes with. Raises UsageError where nobody has named any."""
+        """The arguments that the command line tunes with. Raises UsageError where there are none."""
         given = self._example() if callable(self._example) else self._example
         if given is None:
             hint = f"@{self.__name__}.example above a function that returns them, or --inputs x.npz"

@@ -1,4 +1,4 @@
-"""What tuning has brought: for kernels that nobody has tuned, what others of their operator have gained."""
+"""Gains of tuning, and the gain expected of an untuned kernel: that of others of its operator."""
 
 from __future__ import annotations
 

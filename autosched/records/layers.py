@@ -84,7 +84,7 @@ def open_reader(source: Source | Place, origin: str = "") -> RecordReader:
 
 
 class Forgiving:
-    """A reader of a place that nobody has named for this build: what is wrong is logged, and it knows nothing."""
+    """A reader of a place that was not named for this build: what is wrong is logged, and it knows nothing."""
 
     def __init__(self, place: Place):
         self.origin = place.origin

@@ -43,7 +43,7 @@ L = LEASES
 
 
 def claim(connection: Connection, task: Task, configs: Sequence[Config], lease_s: float, owner: str) -> list[Config]:
-    """Lease what nobody else has leased and nobody has measured; in a transaction that only one process is in.
+    """Lease what is neither leased nor measured; in a transaction that only one process is in.
 
     returns  the configurations granted, in the order given; a lease that the owner holds already is prolonged
     """

@@ -104,7 +104,7 @@ class SqlStore(WinnerSource):
         """The number of each device by its JSON text.
 
         Keys are made for people: fingerprints from elsewhere may differ in a space or a dash alone, and have one key.
-        Whoever comes second gets a key with a hash.
+        The second one gets a key with a hash.
         """
         found: dict[str, int] = {}
         for is_hashed in (False, True):

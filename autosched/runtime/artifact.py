@@ -4,7 +4,7 @@
     manifest   JSON: kernels, graphs, constants, instruction sets, versions, and each section's place and SHA-256
     sections   object code and constants, uncompressed, each at a multiple of 64 bytes
 
-An artifact for several instruction sets holds a manifest for each, and each section's content once, whoever uses it.
+An artifact for several instruction sets holds a manifest for each, and each section's content once.
 A section of object code ends with a seal: the hash of the code and of what the manifest says of it (sizes, pieces,
 scratch), so that no other manifest can have it called with other memory. What is used is read into memory of this
 process's own and then checked: a file that is overwritten or cut later changes nothing.

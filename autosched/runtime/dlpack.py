@@ -66,7 +66,7 @@ def _give_back_now(managed: Any) -> None:
 
 
 def _destroy_now(capsule: int) -> None:
-    """A capsule that nobody has taken over gives its tensor back itself."""
+    """A capsule that was not taken over gives its tensor back itself."""
     if _is_valid(capsule, _NAME):
         managed = ctypes.cast(_pointer(capsule, _NAME), ctypes.POINTER(_Managed))
         managed.contents.deleter(managed)

@@ -1,6 +1,6 @@
 """How large expressions become when producers are inlined: a value that is read twice is there twice.
 
-`x + x` fourteen times in a row is one expression of 32,767 nodes. Whoever fuses or inlines asks here first, and keeps
+`x + x` fourteen times in a row is one expression of 32,767 nodes. Passes that fuse or inline ask here first, and keep
 a producer as a stage of its own where its consumers would become too large to compile.
 """
 

@@ -185,7 +185,7 @@ def choose_all(
     weights: dict[str, int] | None = None,
     cache: str = "",
 ) -> dict[str, Choice]:
-    """A choice for every PrimFunc of the module that nobody has scheduled, by name; equal workloads share a look-up.
+    """A choice for every unscheduled PrimFunc of the module, by name; equal workloads share a look-up.
 
     cache  how kernels will find their weights: "cold" in a model, "warm" in a loop of calls
     """
@@ -210,7 +210,7 @@ TRUSTED = (Trust.HERE, Trust.SAME_DEVICE, Trust.ELSEWHERE)
 
 
 def refuse_untrusted(choices: Iterable[Choice]) -> None:
-    """Raise UntrustedError that names the kernels whose configuration nobody has verified."""
+    """Raise UntrustedError that names the kernels with an unverified configuration."""
     found = {choice.task.key: choice for choice in choices}
     weak = [choice for choice in found.values() if choice.found.trust not in TRUSTED]
     if weak:

@@ -1,4 +1,4 @@
-"""Groups of operators that have a given form become functions, for external libraries or a rule of one's own."""
+"""Groups of operators that have a given form become functions, for external libraries or a rule of the user."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PatternCheckContext:
     """What a check is shown of a match.
 
     matched_expr        the last value
-    annotated_expr      what the patterns of names of one's own have matched
+    annotated_expr      what the patterns of the user's names have matched
     matched_bindings    the bindings of the values inside
     var_usages          who reads each variable; value_to_bound_var: the variable of each value
     """

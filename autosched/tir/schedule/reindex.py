@@ -158,7 +158,7 @@ def reindexed_read(
 
 
 def _require_settled(tree: Tree, name: str, buffer: Buffer, action: str) -> None:
-    """Whoever writes the buffer stands before the statement that holds the block."""
+    """The writer of the buffer stands before the statement that holds the block."""
     realize, scope = tree.realizes[name], tree.scope_of(tree.realizes[name])
     items = body_statements(scope.block.body)
     here = next(i for i, s in enumerate(items) if tree.is_below(realize, s))

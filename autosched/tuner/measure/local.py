@@ -89,7 +89,7 @@ class LocalMeasurer:
 
     @property
     def builder(self) -> LocalBuilder:
-        """What compiles; whoever uses it lets no other method of the measurer run meanwhile."""
+        """What compiles; no other method of the measurer may run while it is used."""
         return self._parts()[0]
 
     @property

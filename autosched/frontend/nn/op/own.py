@@ -1,4 +1,4 @@
-"""Operators of one's own: tensor expressions and PrimFuncs."""
+"""Operators of the user: tensor expressions and PrimFuncs."""
 
 from __future__ import annotations
 
