@@ -37,7 +37,7 @@ from autosched.version import __version__
 
 MOST_PARTS = 64  # in a block of a product: its rows meet a weight's panel while that is in the cache
 BLOCK_BYTES = 1 << 20  # a block of larger parts has fewer of them
-SMALL_BLOCKS = (4, 1)  # what is left of a product's batch
+SMALL_BLOCKS = (4, 2, 1)  # what is left of a product's batch: few passes over its weights
 
 
 def build_dynamic(
@@ -190,7 +190,10 @@ class _Maker:
         self, name: str, func: PrimFunc, parts: int, largest: Config, packs: Sequence[Any]
     ) -> tuple[Config, Applied]:
         """A configuration for a smaller block, which reads the weights as the largest one wants them packed."""
-        knobs = {**largest.knobs, **({"rows": min(largest["rows"], parts)} if "rows" in largest.knobs else {})}
+        knobs = dict(largest.knobs)
+        if "rows" in knobs:  # one tile: no chunk of them, and nothing to ask for ahead of it
+            knobs |= {"rows": min(largest["rows"], parts)}
+            knobs |= {name: value for name, value in (("chunk", 1), ("prefetch", False)) if name in knobs}
         default = default_config(func, self.target)
         own = [Config(largest.template, knobs)]
         for config in [*own, default] if any(packs) else [default]:

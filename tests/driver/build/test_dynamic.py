@@ -85,6 +85,16 @@ def test_every_size_equals_the_static_build_and_compiles_nothing(built: Any, mod
     assert counters.COMPILES.value == before
 
 
+def test_smaller_blocks_are_one_tile_and_read_the_same_weights(built: DynamicExecutable) -> None:
+    product = next(blocks for blocks in built.forms.values() if len(blocks) > 2)
+    kernels = [built.kernels[key] for key in product]
+    assert [k.block[0] for k in kernels] == sorted((k.block[0] for k in kernels), reverse=True)
+    for kernel in kernels[1:]:
+        config = autosched.space.Config.from_json(kernel.config)
+        assert config["chunk"] == 1 and config["rows"] == kernel.block[0] and not config["prefetch"]
+        assert kernel.args[1] == kernels[0].args[1]
+
+
 def test_rows_of_a_large_batch_are_those_of_small_ones(built: Any) -> None:
     x, y = run_at(built, (201, 50))
     for part in (slice(0, 1), slice(100, 103), slice(190, 201)):
