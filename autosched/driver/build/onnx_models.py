@@ -9,9 +9,7 @@ from typing import Any
 from autosched.driver.build.late import LateModel
 from autosched.driver.model_files import Ranges, is_onnx_model, split_ranges
 from autosched.errors import ImportModelError, UsageError
-from autosched.ir import IRModule, walk
-from autosched.relax.expr import Var
-from autosched.relax.struct_info import tensor_infos
+from autosched.ir import IRModule
 from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.runtime import Executable
 from autosched.runtime.dynamic import DynamicExecutable
@@ -45,10 +43,8 @@ def build_onnx(
         if isinstance(made, DynamicExecutable):
             return made
         if all(o.type.WhichOneof("value") in (None, "tensor_type") for o in model.graph.output) or not target.is_cpu:
-            module = from_onnx(model, symbolic=False)
-            if not (target.is_cpu and _has_bfloat16(module)):
-                built: Executable = build(module)
-                return built
+            built: Executable = build(from_onnx(model, symbolic=False))
+            return built
     except RunTimeError:
         if not target.is_cpu:
             raise
@@ -60,6 +56,7 @@ def build_onnx(
     late = LateModel(model, build, target.to_json())
     late.prepare()
     return late
+<<<<<<< HEAD
 
 
 def _for_all_sizes(model: Any, build: Callable[..., Any], ranged: Ranges) -> DynamicExecutable | str:
@@ -75,8 +72,3 @@ def _for_all_sizes(model: Any, build: Callable[..., Any], ranged: Ranges) -> Dyn
         return f"inputs depend on {', '.join(v.name for v in symbols) or 'nothing'}"
     made = build(module, shapes=ranged or None)
     return made if isinstance(made, DynamicExecutable) else str(made.reason)
-
-
-def _has_bfloat16(module: IRModule) -> bool:
-    variables = {x for x in walk(module["main"]) if isinstance(x, Var)}
-    return any(info.dtype == "bfloat16" for v in variables for info in tensor_infos(v.struct_info))

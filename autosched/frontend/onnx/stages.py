@@ -29,8 +29,6 @@ from autosched.relax.transform.dead_code import remove_unused_bindings
 if TYPE_CHECKING:
     import onnx
 
-CPU_DTYPES_LACKING = ("bfloat16",)  # that the importer takes for other targets
-
 
 @dataclass(frozen=True)
 class Made:
@@ -146,7 +144,7 @@ class _StageImporter(Importer):
 
     def takes(self, value: Any) -> bool:
         """Whether kernels of a CPU take a value."""
-        return is_tensor(value) and str(value.dtype) not in CPU_DTYPES_LACKING
+        return is_tensor(value)
 
     def initializer(self, name: str, array: np.ndarray[Any, Any]) -> Any:
         return Constant(array) if self.takes(array) else Held(array, is_known=True)
@@ -182,15 +180,6 @@ class _StageImporter(Importer):
             return super().subgraph(graph, arguments, prefix, opset)
         finally:
             self.depth -= 1
-
-    def converted(self, proto: onnx.NodeProto, name: str, opset: int, inputs: Sequence[Any]) -> tuple[Any, ...] | None:
-        results = super().converted(proto, name, opset, inputs)
-        for result in results or ():
-            if isinstance(result, Expr) and any(
-                i.dtype in CPU_DTYPES_LACKING for i in tensor_infos(result.struct_info)
-            ):
-                raise NoKernelError(f"{proto.op_type}: there are no kernels for such numbers", where=f"node '{name}'")
-        return results
 
     def define(self, output: str, value: Any) -> None:
         if output not in self.done:

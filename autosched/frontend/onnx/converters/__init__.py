@@ -19,6 +19,7 @@ from autosched.frontend.onnx.converters import (
     quantize,
     recurrent,
     reduce,
+    resize,
     scatter,
     sequence,
     shape,
@@ -45,7 +46,7 @@ __all__ = [
         "quantize",
         "recurrent",
     ),
-    *("reduce", "scatter", "sequence", "shape", "sort", "trees"),
+    *("reduce", "resize", "scatter", "sequence", "shape", "sort", "trees"),
     "supported_operators",
 ]
 

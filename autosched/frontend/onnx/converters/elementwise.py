@@ -73,6 +73,17 @@ def mod(node: Node) -> Expr:
     return op.mod(x, y) if node.attr("fmod", 0) else op.floor_mod(x, y)
 
 
+def _by_infinity(node: Node, x: Expr, y: Expr, remainder: Expr) -> Expr:
+    """The remainder by an infinite divisor: the dividend, or the divisor where their signs differ."""
+    if isinstance(y, Constant) and not np.isinf(y.data.astype(np.float64)).any():
+        return remainder
+    zero = constant(0, node.info(0).dtype)
+    differ = op.less(op.multiply(op.sign(x), op.sign(y)), zero)
+    whole = node.emit(op.where(differ, y, x))
+    finite = op.less(op.abs(x), op.abs(y))  # not where one is NaN, nor both infinite
+    return op.where(op.logical_and(op.isinf(y), finite), whole, remainder)
+
+
 @converter("BitShift")
 def bit_shift(node: Node) -> Expr:
     shift = op.left_shift if node.attr("direction") == "LEFT" else op.right_shift

@@ -15,7 +15,18 @@ REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "max": "max", "min":
 @converter("ScatterElements", "Scatter")
 def scatter_elements(node: Node) -> Expr:
     how = REDUCTIONS[node.attr("reduction", "none")]
+    if 0 in node.shape(1):
+        return node.input(0)
     return op.scatter_elements(*(node.input(i) for i in range(3)), axis=node.attr("axis", 0), reduction=how)
+
+
+@converter("ScatterND")
+def scatter_nd(node: Node) -> Expr:
+    """Slices put at positions; none where there are no positions."""
+    data, indices, updates = (node.input(i) for i in range(3))
+    if 0 in node.shape(1) or 0 in node.shape(2):
+        return data
+    return op.scatter_nd(data, indices, updates, reduction=REDUCTIONS[node.attr("reduction", "none")])
 
 
 @converter("OneHot")

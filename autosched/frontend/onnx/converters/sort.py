@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from autosched.frontend.onnx.node import Node, constant
 from autosched.frontend.onnx.registry import converter
 from autosched.relax import op
-from autosched.relax.expr import Constant, Expr, ShapeExpr, TupleGetItem
+from autosched.relax.expr import Constant, Expr, TupleGetItem
 
 
 @converter("TopK")
@@ -46,42 +44,6 @@ def cumprod(node: Node) -> Expr:
     value = node.emit(op.flip(x, axis=axis)) if reverse else x
     result = op.cumprod(value, axis=axis, exclusive=exclusive)
     return op.flip(node.emit(result), axis=axis) if reverse else result
-
-
-@converter("Resize", "Upsample")
-def resize(node: Node) -> Expr:
-    """Height and width of images."""
-    shape = node.shape(0)
-    position = 1 if node.op_type == "Upsample" or node.opset < 11 else 2
-    scales: Any = [float(s) for s in node.array(position)] if node.has(position) and node.array(position).size else None
-    sizes = [int(s) for s in node.integers(3)] if position == 2 and node.has(3) else None
-    if node.attr("axes") is not None or len(shape) != 4 or node.attr("antialias", 0):
-        raise node.no_kernel("only height and width of images [N, C, H, W] are resized, without antialias")
-    if sizes is None:
-        if scales is None:
-            raise node.fail("neither sizes nor scales are known")
-        sizes = [
-            int(np.float32(s) * np.float32(f)) for s, f in zip(shape, scales, strict=True)
-        ]  # as ONNX Runtime rounds
-    if len(sizes) != 4 or min(sizes) < 1:
-        raise node.fail(f"images of {shape} to {sizes}")
-    if tuple(sizes[:2]) != tuple(shape[:2]):
-        raise node.no_kernel(f"only height and width are resized, not {shape} to {sizes}")
-    mode = node.attr("mode", "nearest")
-    if mode not in ("nearest", "linear"):
-        raise node.no_kernel(f"mode '{mode}'")
-    how = node.attr("coordinate_transformation_mode", "half_pixel" if position == 2 else "asymmetric")
-    if how not in ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"):
-        raise node.no_kernel(f"coordinate_transformation_mode '{how}'")
-    if how == "align_corners" and scales is not None and any(s * f != n for s, f, n in zip(shape, scales, sizes)):
-        raise node.no_kernel("scales that give no whole sizes, with align_corners")
-    rounding = node.attr("nearest_mode", "round_prefer_floor" if position == 2 else "floor")
-    return op.image.resize2d(
-        node.input(0), ShapeExpr(tuple(sizes[2:])), layout="NCHW",
-        method="nearest_neighbor" if mode == "nearest" else "linear", coordinate_transformation_mode=how,
-        rounding_method="round" if rounding == "round_prefer_ceil" else rounding,
-        scales=None if scales is None else tuple(scales[2:]),
-    )  # fmt: skip
 
 
 @converter("RMSNormalization", "SimplifiedLayerNormalization")

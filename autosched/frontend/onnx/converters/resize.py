@@ -1,0 +1,217 @@
+"""Images and other tensors of another size, and elements at any places of images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autosched.frontend.onnx.node import Node, constant, info_of
+from autosched.frontend.onnx.registry import converter
+from autosched.relax import op
+from autosched.relax.expr import Constant, Expr, ShapeExpr
+
+Array = np.ndarray[Any, Any]
+HOW = ("half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric", "pytorch_half_pixel")
+BY_KERNEL = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """One dimension: `size` elements become `result`, `scale` times as many (not always a whole number)."""
+
+    size: int
+    result: int
+    scale: float
+
+
+def _axes(node: Node, shape: Sequence[int]) -> list[_Axis]:
+    """What becomes of each dimension, from scales or sizes. Raises ImportModelError where neither fits."""
+    position = 1 if node.op_type == "Upsample" or node.opset < 11 else 2
+    rank = len(shape)
+    chosen = [node.axis(a) for a in node.attr("axes") or range(rank)]
+    scales: Any = [float(s) for s in node.array(position)] if node.has(position) and node.array(position).size else None
+    sizes = [int(s) for s in node.integers(3)] if position == 2 and node.has(3) and node.array(3).size else None
+    given = scales if scales is not None else sizes
+    if given is None or len(given) != len(chosen) or min(given, default=1) <= 0:
+        raise node.fail(f"neither scales nor sizes for {len(chosen)} dimensions of {list(shape)}")
+    whole = [_Axis(n, n, 1.0) for n in shape]
+    if scales is not None:
+        for a, scale in zip(chosen, scales, strict=True):  # as ONNX Runtime rounds
+            whole[a] = _Axis(shape[a], int(np.float32(shape[a]) * np.float32(scale)), scale)
+    else:
+        assert sizes is not None
+        policy = node.attr("keep_aspect_ratio_policy", "stretch")
+        if policy != "stretch":
+            ratios = [n / shape[a] for a, n in zip(chosen, sizes, strict=True)]
+            ratio = min(ratios) if policy == "not_larger" else max(ratios)
+            sizes = [math.floor(shape[a] * ratio + 0.5) for a in chosen]
+        for a, n in zip(chosen, sizes, strict=True):
+            whole[a] = _Axis(shape[a], n, n / shape[a] if policy == "stretch" else ratio)
+    if min((axis.result for axis in whole), default=1) < 1 or 0 in shape:
+        raise node.fail(f"{list(shape)} to {[axis.result for axis in whole]}")
+    return whole
+
+
+def _places(axis: _Axis, how: str) -> Array:
+    """Where each element of the result lies in the source."""
+    at = np.arange(axis.result, dtype=np.float64)
+    length = axis.scale * axis.size
+    if how == "align_corners":
+        return at * (axis.size - 1) / (length - 1) if length != 1 else np.zeros(axis.result)
+    if how == "asymmetric":
+        return at / axis.scale
+    places = (at + 0.5) / axis.scale - 0.5
+    if how == "pytorch_half_pixel" and length <= 1:
+        return np.full(axis.result, -0.5)
+    if how == "half_pixel_symmetric":  # the middle stays where sizes were rounded
+        return axis.size / 2 * (1 - axis.result / length) + places
+    return places
+
+
+def _cubic(distance: Array, a: float) -> Array:
+    """Keys' kernel. Source: Keys 1981."""
+    x = np.abs(distance)
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = a * (((x - 5) * x + 8) * x - 4)
+    return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
+
+
+def _weights(node: Node, axis: _Axis, how: str) -> Array:
+    """[result, size]: what each element of the source adds to each of the result."""
+    mode = node.attr("mode", "nearest")
+    places = _places(axis, how)
+    shrink = min(axis.scale, 1.0) if node.attr("antialias", 0) else 1.0
+    reach = 2 if mode == "cubic" else 1
+    start = math.floor(-reach / shrink) + 1
+    offsets = np.arange(start, reach - start + 1 if mode == "cubic" else 2 - start)
+    base = np.ceil(places).astype(np.int64) - 1
+    distance = (offsets[None, :] - (places - base)[:, None]) * shrink
+    share = (
+        _cubic(distance, node.attr("cubic_coeff_a", -0.75)) if mode == "cubic" else np.clip(1 - np.abs(distance), 0, 1)
+    )
+    at = base[:, None] + offsets[None, :]
+    if node.attr("exclude_outside", 0):
+        share = np.where((at >= 0) & (at < axis.size), share, 0)
+    if node.attr("exclude_outside", 0) or shrink != 1.0:
+        share = share / share.sum(axis=1, keepdims=True)
+    result = np.zeros((axis.result, axis.size))
+    np.add.at(result, (np.arange(axis.result)[:, None], np.clip(at, 0, axis.size - 1)), share)
+    return result
+
+
+def _nearest(node: Node, axis: _Axis, how: str, rounding: str) -> Array:
+    """The element of the source for each of the result."""
+    places = _places(axis, how)
+    rounded = {
+        "round_prefer_floor": np.ceil(places - 0.5), "round_prefer_ceil": np.floor(places + 0.5),
+        "floor": np.floor(places), "ceil": np.ceil(places),
+    }  # fmt: skip
+    if rounding not in rounded:
+        raise node.fail(f"there is no nearest_mode '{rounding}'")
+    return np.clip(rounded[rounding], 0, axis.size - 1).astype(np.int64)
+
+
+@converter("Resize", "Upsample")
+def resize(node: Node) -> Expr:
+    """Each dimension by itself: elements chosen, or a product with a matrix; images by a kernel of their own."""
+    x, shape, mode = node.input(0), node.shape(0), node.attr("mode", "nearest")
+    since = 10 if node.op_type == "Resize" and node.opset >= 11 else 0
+    how = node.attr("coordinate_transformation_mode", "half_pixel" if since else "asymmetric")
+    rounding = node.attr("nearest_mode", "round_prefer_floor" if since else "floor")
+    if mode not in ("nearest", "linear", "cubic"):
+        raise node.fail(f"there is no mode '{mode}'")
+    if how not in HOW:
+        raise node.no_kernel(f"coordinate_transformation_mode '{how}'")
+    axes = _axes(node, shape)
+    same = [axis.size == axis.result and axis.scale == 1 for axis in axes]
+    plain = len(shape) == 4 and all(same[:2]) and mode != "cubic" and not node.attr("antialias", 0)
+    exact = all(abs(axis.scale * axis.size - axis.result) < 1e-4 for axis in axes)
+    if plain and how in BY_KERNEL and not node.attr("exclude_outside", 0) and (exact or how != "align_corners"):
+        return op.image.resize2d(
+            x, ShapeExpr((axes[2].result, axes[3].result)), layout="NCHW",
+            method="nearest_neighbor" if mode == "nearest" else "linear", coordinate_transformation_mode=how,
+            rounding_method="round" if rounding == "round_prefer_ceil" else rounding,
+            scales=(axes[2].scale, axes[3].scale),
+        )  # fmt: skip
+    dtype = info_of(x).dtype
+    real = mode == "nearest" or dtype in ("float32", "float64")
+    value = x if real else node.emit(op.astype(x, "float32"))
+    for n, axis in enumerate(axes):
+        if same[n]:
+            continue
+        if mode == "nearest":
+            value = node.emit(op.take(value, Constant(_nearest(node, axis, how, rounding)), axis=n))
+            continue
+        value = _weighted(node, value, n, _weights(node, axis, how))
+    return value if real else op.astype(value, dtype)
+
+
+def _weighted(node: Node, x: Expr, axis: int, weights: Array) -> Expr:
+    """A dimension multiplied by [result, size]."""
+    rank = info_of(x).ndim
+    order = [*(i for i in range(rank) if i != axis), axis]
+    turned = x if axis == rank - 1 else node.emit(op.permute_dims(x, axes=order))
+    matrix = Constant(np.ascontiguousarray(weights.T.astype(info_of(x).dtype)))
+    product = node.emit(op.matmul(turned, matrix))
+    back = [order.index(i) for i in range(rank)]
+    return product if axis == rank - 1 else node.emit(op.permute_dims(product, axes=back))
+
+
+@converter("GridSample")
+def grid_sample(node: Node) -> Expr:
+    """Elements of images [N, C, H, W] at the places [N, h, w, 2], given from -1 to 1 as (x, y)."""
+    mode = {"bilinear": "linear"}.get(node.attr("mode", "linear"), node.attr("mode", "linear"))
+    padding, corners = node.attr("padding_mode", "zeros"), bool(node.attr("align_corners", 0))
+    shape, dtype = node.shape(0), node.info(0).dtype
+    if len(shape) != 4 or mode not in ("linear", "nearest") or padding not in ("zeros", "border") or 0 in shape:
+        raise node.no_kernel(f"mode '{mode}' with padding '{padding}' over {len(shape) - 2} dimensions")
+    n, c, h, w = shape
+    rows, columns = node.shape(1)[1:3]
+    grid = node.emit(op.reshape(node.input(1), ShapeExpr((n, rows * columns, 2))))
+
+    def places(i: int, size: int) -> Expr:
+        """Along x or y, counted in elements."""
+        cut = node.emit(op.strided_slice(grid, axes=(2,), begin=(i,), end=(i + 1,), strides=(1,)))
+        at = node.emit(op.astype(op.reshape(cut, ShapeExpr((n, 1, rows * columns))), dtype))
+        half, less = ((size - 1) / 2, 0.0) if corners else (size / 2, 0.5)
+        found: Expr = op.multiply(op.add(at, constant(1, dtype)), constant(half, dtype))
+        found = node.emit(op.subtract(found, constant(less, dtype)) if less else found)
+        return node.emit(op.clip(found, 0.0, size - 1.0)) if padding == "border" else found
+
+    x, y = places(0, w), places(1, h)
+    flat = node.emit(op.reshape(node.input(0), ShapeExpr((n, c, h * w))))
+
+    def at(row: Expr, column: Expr) -> Expr:
+        """[N, C, h * w]: the elements there, zero outside."""
+        inside = op.logical_and(
+            op.logical_and(op.greater_equal(row, constant(0, dtype)), op.less_equal(row, constant(h - 1, dtype))),
+            op.logical_and(op.greater_equal(column, constant(0, dtype)), op.less_equal(column, constant(w - 1, dtype))),
+        )
+        a, b = (op.astype(op.clip(v, 0.0, size - 1.0), "int64") for v, size in ((row, h), (column, w)))
+        place = node.emit(
+            op.where(node.emit(inside), op.add(op.multiply(a, constant(w, "int64")), b), constant(0, "int64"))
+        )
+        wide = node.emit(op.broadcast_to(place, ShapeExpr((n, c, rows * columns))))
+        found = node.emit(op.gather_elements(flat, wide, axis=2, mode="clip"))
+        return node.emit(op.where(inside, found, constant(0, dtype)))
+
+    if mode == "nearest":
+        result = at(node.emit(op.round(y)), node.emit(op.round(x)))
+    else:
+        top, left = node.emit(op.floor(y)), node.emit(op.floor(x))
+        bottom, right = (node.emit(op.add(v, constant(1, dtype))) for v in (top, left))
+        below, beside = node.emit(op.subtract(y, top)), node.emit(op.subtract(x, left))
+        above, before = (node.emit(op.subtract(constant(1, dtype), v)) for v in (below, beside))
+        parts = (
+            (top, left, above, before),
+            (top, right, above, beside),
+            (bottom, left, below, before),
+            (bottom, right, below, beside),
+        )
+        sums = [node.emit(op.multiply(at(r, k), op.multiply(a, b))) for r, k, a, b in parts]
+        result = node.emit(op.add(op.add(sums[0], sums[1]), op.add(sums[2], sums[3])))
+    return op.reshape(result, ShapeExpr((n, c, rows, columns)))

@@ -1,0 +1,80 @@
+"""Sizes of images and other tensors, and elements at any places, against onnx's reference."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from autosched import relax
+from autosched.frontend.onnx import from_onnx
+
+RNG = np.random.default_rng(0)
+
+
+def check(op: str, x: np.ndarray, *weights: np.ndarray | None, opset: int = 20, **attrs: Any) -> None:
+    names = ["" if w is None else f"w{i}" for i, w in enumerate(weights)]
+    graph = helper.make_graph(
+        [helper.make_node(op, ["x", *names], ["y"], **attrs)],
+        "g",
+        [helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)],
+        [onnx.ValueInfoProto(name="y")],
+        [numpy_helper.from_array(w, n) for w, n in zip(weights, names) if w is not None],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+    (want,) = ReferenceEvaluator(made).run(None, {"x": x})
+    got = relax.evaluate(from_onnx(made), {"x": x})
+    assert got.dtype == want.dtype
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "how", ["half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric", "pytorch_half_pixel"]
+)
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_resize_of_two_dimensions(mode: str, how: str) -> None:
+    x = RNG.standard_normal((5, 4)).astype("f4")
+    for scales, more in itertools.product(([1.6, 0.7], [0.5, 2.0]), ({}, {"antialias": 1}, {"exclude_outside": 1})):
+        if mode == "linear" and "exclude_outside" in more:
+            continue
+        attrs = {"mode": mode, "coordinate_transformation_mode": how, **more}
+        check("Resize", x, None, np.array(scales, "f4"), **attrs)
+    check("Resize", x, None, None, np.array([7, 3], "i8"), mode=mode, coordinate_transformation_mode=how)
+
+
+@pytest.mark.parametrize("rounding", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
+def test_nearest_elements(rounding: str) -> None:
+    x = RNG.standard_normal((3, 6)).astype("f4")
+    for how in ("half_pixel", "asymmetric", "align_corners"):
+        attrs = {"mode": "nearest", "nearest_mode": rounding, "coordinate_transformation_mode": how}
+        check("Resize", x, None, np.array([2.0, 0.5], "f4"), **attrs)
+        check("Resize", x, None, None, np.array([5, 9], "i8"), **attrs)
+
+
+def test_some_axes_and_aspect_ratios() -> None:
+    x = RNG.standard_normal((2, 4, 6)).astype("f4")
+    check("Resize", x, None, np.array([1.5], "f4"), mode="linear", axes=[1])
+    for policy in ("not_larger", "not_smaller"):
+        check(
+            "Resize", x, None, None, np.array([9, 7], "i8"), mode="linear", axes=[2, 1], keep_aspect_ratio_policy=policy
+        )
+
+
+@pytest.mark.parametrize("corners", [0, 1])
+@pytest.mark.parametrize("padding", ["zeros", "border"])
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+def test_grid_sample(mode: str, padding: str, corners: int) -> None:
+    x, grid = RNG.standard_normal((2, 3, 4, 5)).astype("f4"), RNG.uniform(-1.4, 1.4, (2, 3, 6, 2)).astype("f4")
+    check("GridSample", x, grid, mode=mode, padding_mode=padding, align_corners=corners)
+
+
+def test_scatter_nd() -> None:
+    x, at = RNG.standard_normal((4, 5, 3)).astype("f4"), np.array([[1, 2], [3, -1]])
+    check("ScatterND", x, at, RNG.standard_normal((2, 3)).astype("f4"))
+    check("ScatterND", x, at, RNG.standard_normal((2, 3)).astype("f4"), reduction="add")
+    check("ScatterND", x, np.zeros((0, 2), "i8"), np.zeros((0, 3), "f4"))
