@@ -39,10 +39,11 @@ def build_onnx(
     fixed, ranged = split_ranges(shapes)
     model = with_sizes(read_model(what) if isinstance(what, str | Path) else what, fixed or {})
     try:
-        made = _for_all_sizes(model, build, ranged) if target.is_cpu else "kernels of blocks are for CPUs"
+        tensors = all(o.type.WhichOneof("value") in (None, "tensor_type") for o in model.graph.output)
+        made = _for_all_sizes(model, build, ranged) if target.is_cpu and tensors else "kernels of blocks are for CPUs"
         if isinstance(made, DynamicExecutable):
             return made
-        if all(o.type.WhichOneof("value") in (None, "tensor_type") for o in model.graph.output) or not target.is_cpu:
+        if tensors or not target.is_cpu:
             built: Executable = build(from_onnx(model, symbolic=False))
             return built
     except RunTimeError:
@@ -56,7 +57,6 @@ def build_onnx(
     late = LateModel(model, build, target.to_json())
     late.prepare()
     return late
-<<<<<<< HEAD
 
 
 def _for_all_sizes(model: Any, build: Callable[..., Any], ranged: Ranges) -> DynamicExecutable | str:

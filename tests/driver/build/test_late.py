@@ -194,3 +194,11 @@ def test_a_library_that_fails_names_the_node() -> None:
     built = late(nodes, {"a": (STRING, ["n"])}, ["y"], weights, opset=20)
     with pytest.raises(WrongInputError, match="node 'match'"):
         built(np.array(["x"], object))
+
+
+def test_remainders_by_infinity() -> None:
+    x = np.array([0, -0.0, 3, -3, -1, 1, np.inf, 1, np.nan, 5, -5], "f4")
+    y = np.array([2, np.inf, np.inf, np.inf, -np.inf, -np.inf, 2, 0, 2, 3, 3], "f4")
+    built = autosched.build(model([node("Mod", "x y", "z", fmod=0)], {"x": (FLOAT, [11]), "y": (FLOAT, [11])}, ["z"]))
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(built(x, y).numpy(), np.mod(x, y))

@@ -70,7 +70,10 @@ def div(node: Node) -> Expr:
 def mod(node: Node) -> Expr:
     """The remainder: with the divisor's sign, or with `fmod` the dividend's."""
     x, y = node.input(0), node.input(1)
-    return op.mod(x, y) if node.attr("fmod", 0) else op.floor_mod(x, y)
+    if node.attr("fmod", 0):
+        return op.mod(x, y)
+    real = node.info(0).dtype.startswith(("float", "bfloat"))
+    return _by_infinity(node, x, y, node.emit(op.floor_mod(x, y))) if real else op.floor_mod(x, y)
 
 
 def _by_infinity(node: Node, x: Expr, y: Expr, remainder: Expr) -> Expr:
