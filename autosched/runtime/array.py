@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from autosched.errors import AutoschedError, InvalidTypeError, InvalidValueError, ShapeError, TVMError, WrongInputError
 from autosched.runtime.bfloat16 import NAME as BFLOAT16
+from autosched.runtime.bfloat16 import know_dtype
 from autosched.runtime.device import CPU, CUDA, Device, cpu
-from autosched.runtime.dlpack import device_type_of
+from autosched.runtime.dlpack import device_type_of, to_capsule
 from autosched.runtime.memory import empty_aligned
 from autosched.target.kinds import KINDS
 
@@ -115,6 +116,8 @@ class NDArray:
         return array, (self._data,)
 
     def __dlpack__(self, **options: Any) -> Any:
+        if self.dtype == BFLOAT16:  # which NumPy does not export
+            return to_capsule(self, self.device)
         return self._data.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -141,8 +144,20 @@ def as_numpy(source: object, what: str = "array") -> np.ndarray:
 
 
 def detached(source: Any) -> Any:
-    """A tensor of PyTorch that requires gradients without them, in the same memory; everything else as it is."""
-    return source.detach() if getattr(source, "requires_grad", False) is True else source
+    """A tensor of PyTorch that requires gradients without them, in the same memory; everything else as it is.
+
+    One of bfloat16 in the host's memory becomes a NumPy array that shares it: PyTorch cannot give that itself.
+    """
+    source = source.detach() if getattr(source, "requires_grad", False) is True else source
+    if (
+        str(getattr(source, "dtype", "")) != "torch.bfloat16"
+        or str(source.device) != "cpu"
+        or "strided" not in str(source.layout)
+    ):
+        return source
+    know_dtype(BFLOAT16)
+    bits = source.view(importlib.import_module("torch").int16).numpy()
+    return bits.view(np.dtype(BFLOAT16))
 
 
 def _first_line(error: Exception) -> str:
@@ -218,7 +233,7 @@ def from_dlpack(source: Any) -> NDArray:
     try:
         if hasattr(source, "__dlpack_device__") and int(source.__dlpack_device__()[0]) == CUDA:
             return _share_from(CUDA, source)
-        data = np.from_dlpack(source)
+        data = source if isinstance(source, np.ndarray) else np.from_dlpack(source)
     except AutoschedError:
         raise
     except (TypeError, ValueError, RuntimeError, BufferError) as error:  # sparse, conjugated, on no device, …

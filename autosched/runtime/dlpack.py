@@ -1,4 +1,4 @@
-"""DLPack for device memory, which NumPy cannot do: capsules made and read through ctypes.
+"""DLPack for device memory and bfloat16, which NumPy cannot do: capsules made and read through ctypes.
 
 Source  dlpack.h of DLPack 0.8 (the unversioned `DLManagedTensor`, which every library reads).
 """
@@ -13,11 +13,14 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import InvalidTypeError, InvalidValueError
+from autosched.runtime.bfloat16 import NAME as BFLOAT16
+from autosched.runtime.bfloat16 import know_dtype
 from autosched.runtime.device import CUDA, Device
 
 _NAME, _USED = b"dltensor", b"used_dltensor"
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
 _KINDS = {0: "i", 1: "u", 2: "f", 6: "b"}
+_BFLOAT = 4
 
 
 class _DLDevice(ctypes.Structure):
@@ -76,15 +79,16 @@ _give_back, _destroy = _Deleter(_give_back_now), _Destructor(_destroy_now)
 
 
 def to_capsule(array: Any, device: Device) -> Any:
-    """A DLPack capsule that shares the memory of an array on a GPU: of its `address`, `shape` and `dtype`."""
+    """A DLPack capsule that shares the memory of an array on a device: of its `address`, `shape` and `dtype`."""
     kind = np.dtype(array.dtype)
+    code = _BFLOAT if kind.name == BFLOAT16 else _CODES[kind.kind]
     shape = (ctypes.c_int64 * max(array.ndim, 1))(*array.shape)
     managed = _Managed()
     managed.tensor = _DLTensor(
         data=array.address,
         device=_DLDevice(device.device_type, device.device_id),
         ndim=array.ndim,
-        dtype=_DLDataType(_CODES[kind.kind], kind.itemsize * 8, 1),
+        dtype=_DLDataType(code, kind.itemsize * 8, 1),
         shape=ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64)),
         strides=None,
         byte_offset=0,
@@ -126,16 +130,24 @@ def take_capsule(capsule: Any) -> tuple[Taken, tuple[int, ...], str, Device]:
         raise InvalidValueError(f"from_dlpack: memory of device type {tensor.device.device_type}, not of CUDA's")
     shape = tuple(int(tensor.shape[i]) for i in range(tensor.ndim))
     strides = [int(tensor.strides[i]) for i in range(tensor.ndim)] if tensor.strides else None
-    kind = _KINDS.get(tensor.dtype.code)
-    if kind is None or tensor.dtype.lanes != 1 or tensor.dtype.bits % 8:
-        raise InvalidTypeError(f"from_dlpack: elements of DLPack's type code {tensor.dtype.code} are not supported")
-    dtype = np.dtype(f"{kind}{tensor.dtype.bits // 8}")
+    dtype = _dtype_of(tensor.dtype)
     if strides is not None and not _is_row_major(shape, strides):
         raise InvalidValueError("from_dlpack needs a row-major array", hint="copy it to a contiguous one first")
     _rename(capsule, _USED)
     size_bytes = math.prod(shape) * dtype.itemsize
     memory = Taken(managed, (tensor.data or 0) + int(tensor.byte_offset), size_bytes)
     return memory, shape, str(dtype), Device(CUDA, tensor.device.device_id)
+
+
+def _dtype_of(kind: _DLDataType) -> np.dtype[Any]:
+    """NumPy's dtype. Raises InvalidTypeError where it has none."""
+    if (kind.code, kind.bits, kind.lanes) == (_BFLOAT, 16, 1):
+        know_dtype(BFLOAT16)
+        return np.dtype(BFLOAT16)
+    letter = _KINDS.get(kind.code)
+    if letter is None or kind.lanes != 1 or kind.bits % 8:
+        raise InvalidTypeError(f"from_dlpack: elements of DLPack's type code {kind.code} are not supported")
+    return np.dtype(f"{letter}{kind.bits // 8}")
 
 
 def _is_row_major(shape: tuple[int, ...], strides: list[int]) -> bool:

@@ -104,10 +104,23 @@ def test_tensors_that_require_gradients_are_taken_and_others_refused_in_one_line
     for wrong in (
         torch.ones(3, 64).to_sparse(),
         torch.ones(3, 64, device="meta"),
-        torch.ones(3, 64).to(torch.bfloat16),
+        torch.ones(3, 64, device="meta", dtype=torch.bfloat16),
     ):
         for use in (executable, array, from_dlpack, lambda tensor: double(tensor, out)):
             with pytest.raises(TypeError) as caught:
                 use(wrong)
             assert isinstance(caught.value, AutoschedError)
             assert "\n" not in str(caught.value)
+
+
+def test_bfloat16_of_pytorch_comes_in_and_goes_out() -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("ml_dtypes")
+    given = torch.arange(6, dtype=torch.bfloat16).reshape(2, 3)
+    copy, shared = array(given), from_dlpack(given)
+    assert copy.dtype == shared.dtype == "bfloat16" and shared.address == given.data_ptr()
+    given[0, 0] = 9
+    assert float(shared.numpy()[0, 0]) == 9 and float(copy.numpy()[0, 0]) == 0
+    back = torch.from_dlpack(copy)
+    assert back.dtype is torch.bfloat16 and back.data_ptr() == copy.address
+    assert back.tolist() == [[0, 1, 2], [3, 4, 5]]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import UsageError
+from autosched.runtime.array import from_dlpack
 from autosched.runtime.cuda.array import DeviceArray, from_interface
 from autosched.runtime.cuda.driver import Region
 from autosched.runtime.device import CUDA, Device
@@ -16,12 +17,21 @@ from autosched.runtime.device import CUDA, Device
 
 def is_device_array(value: Any) -> bool:
     """Whether a value lies in a GPU's memory: ours, PyTorch's, CuPy's, Numba's."""
-    return hasattr(type(value), "__cuda_array_interface__")
+    if isinstance(value, np.ndarray | np.generic):
+        return False
+    where = getattr(value, "__dlpack_device__", None)
+    return int(where()[0]) == CUDA if callable(where) else hasattr(value, "__cuda_array_interface__")
 
 
 def as_device(value: Any) -> DeviceArray:
     """A device array of any library as ours, without a copy. Raises InvalidValueError where it is not row-major."""
-    return value if isinstance(value, DeviceArray) else from_interface(value, Device(CUDA, 0))
+    if isinstance(value, DeviceArray):
+        return value
+    if hasattr(value, "__dlpack__"):
+        shared = from_dlpack(value)
+        assert isinstance(shared, DeviceArray), "it lies on a device"
+        return shared
+    return from_interface(value, Device(CUDA, 0))
 
 
 def stand_in(value: Any) -> Any:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
 from autosched.runtime.array import NDArray, array, as_numpy
+from autosched.runtime.bfloat16 import NAME as BFLOAT16
 from autosched.runtime.cuda.devices import driver_of
 from autosched.runtime.cuda.driver import Driver, Memory
 from autosched.runtime.cuda.pending import check_runs
@@ -114,7 +115,12 @@ class DeviceArray(NDArray):
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """The array as other libraries take it, version 3: its work is on the stream that it names."""
+        """The array as other libraries take it, version 3: its work is on the stream that it names.
+
+        Of bfloat16 there is none, since the interface has no name for it: other libraries then ask for DLPack.
+        """
+        if self.dtype == BFLOAT16:
+            raise AttributeError("the CUDA array interface has no bfloat16; DLPack has")
         return {
             "shape": self._shape,
             "typestr": self._dtype.str,

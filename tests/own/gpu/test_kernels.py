@@ -64,6 +64,28 @@ def test_device_arrays_stay_where_they_are(device: None) -> None:
     assert ".entry" in kernels.turn.ptx(x, out)
 
 
+def test_arrays_of_other_libraries_are_taken_as_they_are(device: None) -> None:
+    class WithInterface:
+        """As Numba's device arrays: no DLPack."""
+
+        def __init__(self, owner: Any):
+            self.__cuda_array_interface__ = owner.__cuda_array_interface__
+            self.shape, self.dtype, self.size = owner.shape, owner.dtype, 100
+
+    class WithDlpack:
+        def __init__(self, owner: Any):
+            self.__dlpack__, self.__dlpack_device__ = owner.__dlpack__, owner.__dlpack_device__
+            self.shape, self.dtype, self.size = owner.shape, owner.dtype, 100
+
+    x = autosched.nd.array(np.arange(100, dtype="float32"), Device(2, 0))
+    out = autosched.nd.array(np.zeros(100, "float32"), Device(2, 0))
+    kernels.double(WithInterface(x), WithDlpack(out))
+    assert (out.numpy() == 2 * x.numpy()).all()
+    torch = pytest.importorskip("torch")
+    with pytest.raises(UsageError, match="Numba has no type for a Tensor"):
+        kernels.double(torch.ones(4), torch.ones(4))
+
+
 def test_the_default_is_the_choice_of_the_occupancy(device: None) -> None:
     x, out = np.zeros((300, 300), "float32"), np.zeros((300, 300), "float32")
     assert kernels.turn.best_config(x, out)["tile"] == 16, "blocks of 64 threads do not fill a multiprocessor"

@@ -132,3 +132,27 @@ def test_a_callers_stream() -> None:
     cuda(0).sync(0)
     with pytest.raises(TVMError, match="has no streams"):
         cpu(0).on_stream(0)
+
+
+def test_bfloat16_on_the_device() -> None:
+    dtypes = pytest.importorskip("ml_dtypes")
+    values = np.arange(6).astype(dtypes.bfloat16).reshape(2, 3)
+    a = array(values, cuda(0))
+    assert a.dtype == "bfloat16" and (a.numpy() == values).all()
+    b = from_dlpack(a)
+    assert b.dtype == "bfloat16" and b.address == a.address and (b.numpy() == values).all()
+    assert not hasattr(a, "__cuda_array_interface__"), "it has no name for bfloat16"
+    assert empty((3,), "bfloat16", cuda(0)).dtype == "bfloat16"
+
+
+def test_a_kernel_of_bfloat16_runs_on_arrays() -> None:
+    import autosched
+    from autosched import te, topi
+
+    dtypes = pytest.importorskip("ml_dtypes")
+    x = te.placeholder((5, 7), dtype="bfloat16", name="x")
+    module = autosched.build(te.create_prim_func([x, topi.relu(x)]), target="cuda -arch=sm_90a")
+    values = np.random.default_rng(0).normal(size=(5, 7)).astype(dtypes.bfloat16)
+    out = empty((5, 7), "bfloat16", cuda(0))
+    module.entry_func(array(values, cuda(0)), out)
+    assert (out.numpy() == np.maximum(values, 0)).all()
