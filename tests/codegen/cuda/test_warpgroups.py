@@ -97,5 +97,6 @@ def test_sums_that_are_used_too_early_are_refused(monkeypatch):
     from autosched.codegen.cuda import instructions
 
     monkeypatch.setattr(instructions, "wgmma_wait", lambda builder, sums: list(sums))
+    func = warpgroup_product(4096, 4096, 4096, tile=(128, 256, 64), stages=4).func
     with pytest.raises(CodegenError, match="would wait for each other"):
-        compile_func(warpgroup_product(128, 64, 256).func, "cuda -arch=sm_90a", use_cache=False)
+        compile_func(func, "cuda -arch=sm_90a", use_cache=False)
