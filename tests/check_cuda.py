@@ -67,6 +67,8 @@ CASES: dict[str, Callable[[], PrimFunc]] = {
     "matmul 70x67x131": lambda: _dense(70, 67, 131),
     "matmul 1024 float16": lambda: _dense(1024, 1024, 1024, "float16"),
     "tensor cores 1024 float16": lambda: _dense(1024, 1024, 1024, "float16"),
+    "warpgroups 4096 float16": lambda: _dense(4096, 4096, 4096, "float16"),
+    "warpgroups 1000x1032x2056 bfloat16": lambda: _dense(1000, 1032, 2056, "bfloat16"),
     "matmul 1x768x3072": lambda: _dense(1, 768, 3072),
     "tensor cores conv 3x3 28x28 128-128 float16": lambda: _conv(128, 28, 128, 3, 1, dtype="float16"),
     "tensor cores conv 1x1 s2 28x28 64-256 bfloat16": lambda: _conv(64, 28, 256, 1, 2, dtype="bfloat16"),
@@ -114,6 +116,8 @@ def run_case(name: str, n_random: int, archs: Sequence[str]) -> Row:
     start, failures, registers, templates = time.perf_counter(), [], [], set()
     if name.startswith("tensor cores"):
         archs = [arch for arch in archs if arch != "sm_75"]  # whose instructions are smaller ones
+    if name.startswith("warpgroups"):
+        archs = ["sm_90a"]  # the only one that has their instructions
     first = Target(f"cuda -arch={archs[0]}")
     func = CASES[name]()
     configs: list[Config] = [default_config(func, first), *space_for(func, first).sample(0, n_random)]
