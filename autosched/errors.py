@@ -100,6 +100,12 @@ class IndexOutOfRangeError(TVMError, IndexError):
     exit_code = 2
 
 
+class AssertionFailedError(TVMError, AssertionError):
+    """A condition that a program asserts (`T.Assert`) does not hold."""
+
+    exit_code = 2
+
+
 class MissingKeyError(InvalidValueError, KeyError):
     """Names that are missing or unexpected in a mapping."""
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from autosched.errors import IndexOutOfRangeError
+from autosched.errors import AssertionFailedError, IndexOutOfRangeError
 from autosched.runtime.graph import Node
 from autosched.runtime.kernel import Check, Kernel
 
@@ -47,13 +47,18 @@ class Faults:
         return self._words
 
     def check(self) -> None:
-        """Raise IndexOutOfRangeError for the first check that failed, naming its node; the words are cleared."""
+        """Raise IndexOutOfRangeError (AssertionFailedError for T.Assert) for the first check that failed.
+
+        It names the node. The words are cleared.
+        """
         if not np.count_nonzero(self._words):
             return
         number = int(np.flatnonzero(self._words[:, 0])[0])
         value = int(self._words[number, 1])
         self._words[:] = 0
         where, kernel, check = self._where[number]
+        if check.is_assert:
+            raise AssertionFailedError(f"Assert fail: {check.what}", where=where)
         text = f"{check.what}: index {value} is out of range [{check.low}, {check.high})"
         if check.is_access:
             hint = f"kernel '{kernel.name}' with configuration {kernel.config or 'default'} stopped there"

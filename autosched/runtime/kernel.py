@@ -68,6 +68,7 @@ class Check:
     low: int
     high: int
     is_access: bool = False  # an index of a buffer, not a position that the model was given
+    is_assert: bool = False  # a condition that has to hold: `what` says which, there is no number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,8 +163,12 @@ class Kernel(ABC):
             "flops": self.flops,
             "generator": self.generator,
             "llvm": self.llvm_packed,
-            **({"checks": [[c.what, c.low, c.high, c.is_access] for c in self.checks]} if self.checks else {}),
+            **({"checks": [_written(check) for check in self.checks]} if self.checks else {}),
         }
+
+
+def _written(check: Check) -> list[Any]:
+    return [check.what, check.low, check.high, check.is_access, *([True] if check.is_assert else [])]
 
 
 def shared_fields(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,7 +187,7 @@ def shared_fields(entry: Mapping[str, Any]) -> dict[str, Any]:
         "flops": int(entry.get("flops", 0)),
         "generator": str(entry.get("generator", "")),
         "llvm_packed": str(entry.get("llvm", "")),
-        "checks": tuple(Check(str(c[0]), int(c[1]), int(c[2]), bool(c[3])) for c in entry.get("checks", ())),
+        "checks": tuple(Check(str(c[0]), int(c[1]), int(c[2]), *map(bool, c[3:5])) for c in entry.get("checks", ())),
     }
 
 

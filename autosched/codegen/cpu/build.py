@@ -15,6 +15,7 @@ from autosched.codegen.cpu.order import order_unrolled
 from autosched.codegen.cpu.source import Scratch, Writer, align_bytes, exact_bytes
 from autosched.codegen.cpu.types import Isa
 from autosched.codegen.lower import lower_func, split_phases
+from autosched.codegen.lower.asserts import lower_asserts
 from autosched.codegen.lower.flops import count_flops
 from autosched.codegen.lower.half import lower_bfloat16
 from autosched.errors import CodegenError
@@ -41,7 +42,7 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
         raise CodegenError(f"'{name}' has scalar parameters", hint="pass scalars as buffers of shape ()")
     isa = Isa.of(target)
     lowered, stored_as = without_bfloat16(lower_func(func))
-    lowered = lowered.with_body(order_unrolled(lowered.body, isa))
+    lowered = lowered.with_body(order_unrolled(lower_asserts(lowered.body), isa))
     phases, shared = split_phases(lowered)
     check_strides(lowered)
     checks = Checks.every(phases) if func.attrs.get(CHECKED) else Checks.needed(phases)

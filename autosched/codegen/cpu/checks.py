@@ -17,6 +17,7 @@ from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.emitter import Emitter, Guard
 from autosched.codegen.cpu.text import show
 from autosched.codegen.cpu.types import I64, constant, lanes_of, splat
+from autosched.codegen.lower.asserts import ASSERT
 from autosched.codegen.lower.phases import LoweredPhase
 from autosched.codegen.lower.prove import Indices, unproved
 from autosched.errors import CodegenError
@@ -64,7 +65,7 @@ class Checks:
         """The checks in a statement, with their numbers."""
         found: list[Check] = []
         for node in walk(stmt):
-            if isinstance(node, E.Call) and node.op == CHECK_INDEX:
+            if isinstance(node, E.Call) and node.op in (CHECK_INDEX, ASSERT):
                 found.append(check_of(node))
             elif self.guards and isinstance(node, BufferLoad | BufferStore):
                 found += [guard.check for guard in self.guards_of(node)]
@@ -97,9 +98,11 @@ class Checks:
 
 
 def check_of(call: E.Call) -> Check:
-    """What a `check_index` call checks."""
-    what = call.args[3]
-    assert isinstance(what, E.StringImm), "position made it"
+    """What a call of `check_index` or `assert_holds` checks."""
+    what = call.args[-1]
+    assert isinstance(what, E.StringImm), "they end with a message"
+    if call.op == ASSERT:
+        return Check(what.value, 0, 0, is_assert=True)
     return Check(what.value, as_int(call.args[1]), as_int(call.args[2]))
 
 
@@ -132,6 +135,14 @@ def emit_check_index(emitter: Emitter, call: E.Call) -> Any:
     bad = b.icmp_unsigned(">=", index, constant(kind, check.high))
     safe = report(emitter, bad, value, emitter.checks[check], index)
     return safe if key is None else emitter.remember(key, safe)
+
+
+def emit_assert(emitter: Emitter, call: E.Call) -> None:
+    """Leave the tile, and report it, where a condition does not hold."""
+    truth = emitter.value(call.args[0])
+    if isinstance(truth, ir.Constant) and lanes_of(truth) == 1 and truth.constant:
+        return
+    report(emitter, emitter.builder.not_(truth), I64(0), emitter.checks[check_of(call)])
 
 
 def _wide(emitter: Emitter, value: Any, dtype: str = "int64") -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
-from autosched.codegen.cpu.checks import hoist_checks
+from autosched.codegen.cpu.checks import emit_assert, hoist_checks
 from autosched.codegen.cpu.cut import work
 from autosched.codegen.cpu.emitter import Guards
 from autosched.codegen.cpu.horizontal import emit_lane_reduction, lane_reduction
@@ -18,6 +18,7 @@ from autosched.codegen.cpu.prefetch import emit_prefetches
 from autosched.codegen.cpu.transpose import emit_squares, square_lanes
 from autosched.codegen.cpu.types import BYTES, I64, VOID, Isa, lanes_of, splat
 from autosched.codegen.cpu.values import ValueEmitter
+from autosched.codegen.lower.asserts import ASSERT
 from autosched.codegen.lower.loops import enter
 from autosched.errors import CodegenError
 from autosched.ir.node import walk
@@ -171,7 +172,7 @@ class TileEmitter(ValueEmitter):
         self.builder.atomic_rmw(operation, self.address(place, at), self.value(value), "monotonic")
 
     def emit_effect(self, e: PrimExpr) -> None:
-        """`prefetch(buffer[…])` asks for a cache line; other expressions have no effect.
+        """`prefetch(buffer[…])` asks for a cache line, `assert_holds` reports; other expressions have no effect.
 
         Raises CodegenError for a call of code from outside.
         """
@@ -179,6 +180,8 @@ class TileEmitter(ValueEmitter):
             if call.op in ("call_extern", "tvm_call_packed"):
                 name = call.args[0].value if call.args and isinstance(call.args[0], E.StringImm) else call.op
                 raise CodegenError(f"a kernel cannot call '{name}': it is no function of this compiler")
+        if isinstance(e, E.Call) and e.op == ASSERT:
+            emit_assert(self, e)
         if isinstance(e, E.Call) and e.op == "ret":
             raise CodegenError("T.ret in a kernel", hint="only a function that is called by itself returns a number")
         if isinstance(e, E.Call) and e.op == "prefetch" and isinstance(e.args[0], BufferLoad):

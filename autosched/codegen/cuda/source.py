@@ -17,6 +17,7 @@ from autosched.codegen.cpu.cut import outside_buffers, outside_vars
 from autosched.codegen.cpu.source import Writer, widen
 from autosched.codegen.cpu.text import loop_lines
 from autosched.codegen.cuda.tile import DeviceTile
+from autosched.codegen.lower.asserts import ASSERT
 from autosched.codegen.lower.barriers import SYNC, is_barrier
 from autosched.codegen.lower.cross_thread import LANES
 from autosched.codegen.lower.fragments import LDMATRIX, MMA
@@ -92,6 +93,7 @@ class LaunchWriter(Writer):
         if self.checks.guards:
             accesses = (n for n in walk(stmt) if isinstance(n, BufferLoad | BufferStore))
             key = f"{key} {[self.checks.guards_of(n) for n in accesses]}"
+        if checks:
             self._can_stop(stmt)
         name = self.keys.get(key)
         if name is None:
@@ -122,13 +124,14 @@ class LaunchWriter(Writer):
         self.line(depth, f"{name}({', '.join(arguments)})")
 
     def _can_stop(self, stmt: Stmt) -> None:
-        """Refuse guards, which end a thread's tile, beside what the threads of a warp or block do together."""
+        """Refuse what may end a thread's tile beside what the threads of a warp or block do together."""
         guarded = any(self.checks.guards_of(n) for n in walk(stmt) if isinstance(n, BufferLoad | BufferStore))
+        guarded = guarded or any(isinstance(n, Call) and n.op == ASSERT for n in walk(stmt))
         together = [n.op for n in walk(stmt) if isinstance(n, Call) and n.op in TOGETHER]
         if guarded and together:
             raise CodegenError(
-                f"an access is not proved to stay inside of its buffer, and no check can stand beside '{together[0]}', "
-                "which threads do together",
+                f"no assertion, and no check of an access that is not proved, can stand beside '{together[0]}', which "
+                "threads do together",
                 hint="build without checks=True, or with another schedule",
             )
 

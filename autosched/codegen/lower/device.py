@@ -37,6 +37,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from autosched.codegen.lower.align import buffer_alignments
+from autosched.codegen.lower.asserts import lower_asserts
 from autosched.codegen.lower.barriers import place_barriers
 from autosched.codegen.lower.compact import Sharing, compact_buffers
 from autosched.codegen.lower.cross_thread import lower_cross_thread
@@ -64,6 +65,7 @@ from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import PrimExpr, Var, const_int
 from autosched.tir.function import PrimFunc
 from autosched.tir.functor import replace_buffers
+from autosched.tir.share import bind_shared_values
 from autosched.tir.stmt import BlockRealize, BufferStore, SeqStmt, Stmt
 
 MOST_REGISTER_BYTES = 1024  # of one buffer: a thread has 255 registers of 4 bytes
@@ -89,7 +91,7 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
         raise CodegenError("the function has been lowered already", hint="pass the scheduled function")
     alignments = buffer_alignments(func.body)
     outside = frozenset(func.buffers) | _between_nests(func.body)
-    root = lower_cross_thread(func.body, outside)
+    root = lower_cross_thread(lower_asserts(bind_shared_values(func.body)), outside)
     body, buffers = dissolve_blocks(lower_inits(root))
     became = {b: b for b in (*func.buffers, *buffers)}
     for change in (narrow_indices, widen_sums, lower_bfloat16):

@@ -12,13 +12,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from autosched.codegen.lower.asserts import ASSERT
 from autosched.errors import CodegenError
 from autosched.ir.node import map_children, walk
 from autosched.runtime.cuda.kernel import TensorMap
 from autosched.tir import expr as E
 from autosched.tir.atomic import added
 from autosched.tir.buffer import Buffer, BufferLoad
-from autosched.tir.expr import PrimExpr, Var, all_of, const_int
+from autosched.tir.expr import Call, PrimExpr, Var, all_of, const_int
 from autosched.tir.functor import free_vars, substitute, uses
 from autosched.tir.schedule.iter_map import is_injective
 from autosched.tir.simplify import Analyzer
@@ -106,6 +107,8 @@ def _nests(stmt: Stmt) -> Iterator[Stmt]:
                 yield from _nests(s)
         case AssertStmt():
             yield from _nests(stmt.body)
+        case Evaluate(value=Call(op=op)) if op == ASSERT:
+            raise CodegenError("T.Assert outside of a GPU's threads", hint="put it into the loops bound to threads")
         case Evaluate() if const_int(stmt.value) is not None:
             return
         case _:

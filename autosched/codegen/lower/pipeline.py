@@ -25,9 +25,10 @@ def lower_func(func: PrimFunc, *, partition: bool = True) -> PrimFunc:
     not with `partition=False`, where they keep their conditions.
     """
     func = store_atomics(func)
-    if not isinstance(func.body, BlockRealize):
-        return func
-    body, buffers = dissolve_blocks(lower_inits(bind_shared_values(func.body)))
+    whole = bind_shared_values(func.body)
+    if not isinstance(whole, BlockRealize):
+        return func if whole is func.body else func.with_body(whole)
+    body, buffers = dissolve_blocks(lower_inits(whole))
     body = spread_prefetches(start_at_infinity(body))
     body = compact_buffers(tidy(guard_reductions(body)), buffers, buffer_alignments(func.body))
     body = tidy(body)
