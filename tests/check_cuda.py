@@ -74,6 +74,7 @@ CASES: dict[str, Callable[[], PrimFunc]] = {
     "tensor cores conv 1x1 s2 28x28 64-256 bfloat16": lambda: _conv(64, 28, 256, 1, 2, dtype="bfloat16"),
     "tensor cores conv g4 3x3 14x14 128-128 float16": lambda: _conv(128, 14, 128, 3, 1, 4, "float16"),
     "tensor cores 16x4096x512 float16": lambda: _dense(16, 4096, 512, "float16"),
+    "tensor cores 1x4096x4096 float16": lambda: _dense(1, 4096, 4096, "float16"),
     "matmul 8x4096x512": lambda: _dense(8, 4096, 512),
     "conv 3x3 7x7 512-512": lambda: _conv(512, 7, 512, 3, 1),
     "attention 1024 d64": lambda: _attention(1024, 1024, 64),

@@ -53,6 +53,8 @@ BANKS, GROUP, WARP = 32, 4, 32
 STEPS = {"float16": 16, "bfloat16": 16, "int8": 32}  # terms of one instruction
 LEAST_CAPABILITY = (8, 0)
 LEAST_TERMS_OF_A_PART = 256
+LEAST_SIDE = 8  # rows, columns and terms of a convolution: fewer leave most of a tile idle
+FEW_ROWS = 16  # products of so few rows take as long as reading the columns does
 SUM_THREADS = 256  # of the launch that adds up parts
 
 
@@ -71,11 +73,13 @@ def _form_for(func: PrimFunc, smallest: tuple[int, int], target: Target) -> Matr
     if form is None or not form.dtype:
         return None
     s = form.sizes
-    if s["batch"] * 16 > MOST_GRID_YZ or s["M"] > MOST_GRID_YZ or min(s["M"], s["N"], s["K"]) < 8:
+    least = 2 if form.is_matmul else LEAST_SIDE
+    if s["batch"] * 16 > MOST_GRID_YZ or s["M"] > MOST_GRID_YZ or min(s["N"], s["K"]) < LEAST_SIDE:
         return None
-    if form.is_matmul and wants_parts(s, *smallest, target) == 1:
+    if form.is_matmul and s["M"] > FEW_ROWS and wants_parts(s, *smallest, target) == 1:
         return None
-    return form
+    single = s["M"] == 1 and form.is_matmul and form.dtype in STEPS
+    return form if s["M"] >= least or single else None
 
 
 class TensorContraction:
@@ -102,7 +106,7 @@ class TensorContraction:
     def default(self, anchor: Anchor, target: Target) -> Config:
         """The largest tile that still gives every SM work; sums in parts where no tile does."""
         s = anchor.sizes
-        best = (32, 32, 2, 2)
+        best = (32, 32, 2, 2) if s["M"] > FEW_ROWS else (16, 64, 1, 4)
         for rows, columns, warps_m, warps_n in ((128, 128, 2, 2), (64, 128, 2, 2), (64, 64, 2, 2), (32, 64, 2, 2)):
             tiles = s["batch"] * -(-s["M"] // rows) * -(-s["N"] // columns)
             if rows < 2 * s["M"] and columns < 2 * s["N"] and tiles >= target.gpu.sm_count:
@@ -117,7 +121,9 @@ class TensorContraction:
             warps_n //= 2
         splits = wants_parts(s, rows, columns, target)
         knobs = {"rows": rows, "columns": columns, "warps_m": warps_m, "warps_n": warps_n}
-        return Config(self.name, {**knobs, "step": 32, "stages": 2 if s["K"] > 32 else 1, "splits": splits})
+        step = 64 if s["M"] <= FEW_ROWS and s["K"] >= 512 else 32  # long lines, many of them under way
+        stages = min(4 if s["M"] <= FEW_ROWS else 2, max(1, s["K"] // (step * splits)))
+        return Config(self.name, {**knobs, "step": step, "stages": stages, "splits": splits})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         form = find_matrix_form(func)
@@ -140,7 +146,7 @@ class Contraction:
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
         form = _form_for(func, (32, 32), target)
-        if form is None:
+        if form is None or form.sizes["M"] == 1:  # a reduction of vectors
             return None
         sizes = {**form.sizes, "bytes": item_bytes(form.dtype)}
         return Anchor(form.chain.anchor.name_hint, "contraction", sizes, form)

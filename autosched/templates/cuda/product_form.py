@@ -71,8 +71,10 @@ class MatrixForm:
     def is_matmul(self) -> bool:
         """Whether both operands are arguments, read by plain axes: what templates of matrix products take as well."""
         operands = (self.row_operand, self.column_operand)
-        plain = all(x.buffer not in self.blocks and all(isinstance(i, Var) for i in x.indices) for x in operands)
-        return plain and len(self.terms) == 1
+        plain = all(
+            x.buffer not in self.blocks and all(isinstance(i, Var | IntImm) for i in x.indices) for x in operands
+        )
+        return plain and len(reduced(self.chain.anchor)) == 1
 
     def packing(self, rows: int, depth: int) -> MatrixPack | None:
         """How a weight becomes the rows' matrix: where it is an argument with plain axes, several of them terms."""
@@ -194,11 +196,17 @@ def find_matrix_form(func: PrimFunc) -> MatrixForm | None:
         axes += [(group, extent // inner), (own, inner)]
     blocks = {x.writes[0].buffer: x for x in (*chain.before, *chain.after)}
     a, b = _unconverted(a, blocks), _unconverted(b, blocks)
-    axes = [x for x in axes if x[1] > 1] or axes[-1:]
+    single = [x for x in axes if x[1] == 1]
+    axes = [x for x in axes if x[1] > 1]
     shared = tuple(x for x in axes if _uses(a, x[0]) and _uses(b, x[0]))
     of_a = tuple(x for x in axes if _uses(a, x[0]) and x not in shared)
     of_b = tuple(x for x in axes if _uses(b, x[0]) and x not in shared)
-    if not of_a or not of_b or len(shared) + len(of_a) + len(of_b) != len(axes):
+    if not axes or len(shared) + len(of_a) + len(of_b) != len(axes):
+        return None
+    of_a, of_b = (
+        own or tuple(x for x in single if not _uses(other, x[0]))[-1:] for own, other in ((of_a, b), (of_b, a))
+    )
+    if not of_a or not of_b:
         return None
     if axes[-1] in of_a:
         a, b, of_a, of_b = b, a, of_b, of_a
