@@ -62,7 +62,8 @@ def problems_of(task: Task) -> Iterator[str]:
     """What is wrong with a task's default kernel, in words; nothing where both ways give the right results."""
     reference = make_reference(task.func)
     config = default_config(task.func, TARGET)
-    scheduled = apply_config(task.func, config, TARGET).func
+    applied = apply_config(task.func, config, TARGET)
+    scheduled = applied.func
 
     def verdict(outputs: list[np.ndarray], way: str) -> Iterator[str]:
         for k, (found, expected) in enumerate(zip(outputs, reference.outputs, strict=True)):
@@ -73,7 +74,8 @@ def problems_of(task: Task) -> Iterator[str]:
     def arguments() -> tuple[list[np.ndarray], list[np.ndarray]]:
         outputs = [b for b in task.func.buffers][len(reference.inputs) :]
         made = [np.full(b.const_shape(), np.nan if "float" in b.dtype else 85, b.dtype) for b in outputs]
-        return [*(np.array(a) for a in reference.inputs), *made], made
+        given = [np.array(a if p is None else p.pack(a)) for a, p in zip(reference.inputs, applied.packs, strict=False)]
+        return [*given, *made], made
 
     try:
         arrays, outputs = arguments()

@@ -8,6 +8,7 @@ from llvmlite import ir
 
 from autosched.codegen.cpu.emitter import Emitter
 from autosched.codegen.cpu.types import I32, call_intrinsic, constant, element_of, lanes_of, suffix
+from autosched.codegen.lower.fragments import EXP2_APPROX
 from autosched.errors import CodegenError
 
 _NVVM = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil"}
@@ -19,7 +20,6 @@ _LIBDEVICE = {
         "log2", "log10", "log1p", "tanh", "erf", "erfc", "pow", "atan2", "fmod", "hypot", "expm1",
     )},
 }  # fmt: skip
-EXP2_APPROX = "exp2_approx"  # 2^x of float32 by one instruction: 2 units in the last place, 0 for tiny results
 # libdevice's reduction of large float32 arguments keeps a table on the stack, which costs all arguments
 _THROUGH_DOUBLE = ("sin", "cos", "tan")
 

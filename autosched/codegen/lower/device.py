@@ -42,7 +42,7 @@ from autosched.codegen.lower.barriers import place_barriers
 from autosched.codegen.lower.compact import Sharing, compact_buffers
 from autosched.codegen.lower.cross_thread import lower_cross_thread
 from autosched.codegen.lower.dissolve import dissolve_blocks
-from autosched.codegen.lower.fragments import is_fragment, lower_fragments
+from autosched.codegen.lower.fragments import is_fragment, lower_fragments, without_instructions
 from autosched.codegen.lower.guards import guard_reductions
 from autosched.codegen.lower.half import lower_bfloat16, widen_sums
 from autosched.codegen.lower.inits import lower_inits
@@ -131,6 +131,8 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
         if instructions:
             whole = lower_warpgroups(whole, launch, [became[b] for b in func.buffers])
             whole = lower_fragments(whole, launch)
+        else:
+            whole = without_instructions(whole)
         if marked:
             whole = swizzle(whole, launch.analyzer(), {b.dtype: item_bytes(b.dtype) for b in _used(whole)})
         whole = partition_loops(whole, launch.analyzer(), launch.thread_vars)

@@ -50,6 +50,7 @@ ROW_LANES = 4  # lanes that have elements of one row
 _START = {"add": 0.0, "mul": 1.0, "max": -math.inf, "min": math.inf}
 ROWS, COLUMNS = 16, 8  # of a tile of the result
 MMA, LDMATRIX, TO_TF32 = "mma_sync", "ldmatrix", "to_tf32"
+EXP2_APPROX = "exp2_approx"  # 2^x of float32 by one instruction: 2 units in the last place, 0 for tiny results
 
 # by the element's dtype: (elements of a 32-bit word, name of the operands' type)
 _KINDS = {"float16": (2, "f16"), "uint16": (2, "bf16"), "float32": (1, "tf32"), "int8": (4, "s8")}
@@ -594,6 +595,15 @@ def whole_tiles(count: int, size: int, first: int) -> tuple[int, int]:
     if count % size or first % size:
         raise CodegenError(f"{count} elements from {first} are no whole tiles of {size}")
     return first // size, count // size
+
+
+def without_instructions(body: Stmt) -> Stmt:
+    """The statement with functions that every machine has for those that are one instruction of a GPU."""
+
+    def step(x: object) -> object:
+        return Call("exp2", x.args, x.dtype) if isinstance(x, Call) and x.op == EXP2_APPROX else x
+
+    return rewrite(body, step)
 
 
 def stripped(e: PrimExpr) -> PrimExpr:

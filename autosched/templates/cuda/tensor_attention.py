@@ -16,8 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from autosched.codegen.cuda.functions import EXP2_APPROX
-from autosched.codegen.lower.fragments import ACCUMULATOR, MATRIX_A, MATRIX_B, ROW_VALUES
+from autosched.codegen.lower.fragments import ACCUMULATOR, EXP2_APPROX, MATRIX_A, MATRIX_B, ROW_VALUES
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
