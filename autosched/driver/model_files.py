@@ -49,7 +49,9 @@ def load_model(path: str | Path, shapes: Shapes | None = None, *, symbolic: bool
     if suffix == ".pt2":
         from autosched.frontend.torch import load_program_file
 
-        return as_model(load_program_file(path), shapes, path.name, symbolic=symbolic)
+        if shapes:
+            return load_program_file(path, shapes=shapes)
+        return as_model(load_program_file(path), None, path.name, symbolic=symbolic)
     if suffix in SCRIPT_SUFFIXES:
         return as_model(read_script(path), shapes, path.name, symbolic=symbolic)
     raise UsageError(f"cannot import '{path.name}'", hint=KNOWN)
@@ -71,8 +73,18 @@ def open_model(
         from autosched.frontend.onnx import from_onnx
 
         return from_onnx(what, shape_dict=shapes)
+    if shapes and is_program(what):
+        from autosched.frontend.torch import from_exported_program
+
+        return from_exported_program(what, unwrap_unit_return_tuple=True, shapes=shapes)
     module = as_module(what, args, name)
     return module if shapes is None else as_model(module, shapes, symbolic=symbolic)
+
+
+def is_program(what: Any) -> bool:
+    """Whether an object is torch's ExportedProgram. PyTorch is not imported for it."""
+    export = sys.modules.get("torch.export")
+    return export is not None and isinstance(what, export.ExportedProgram)
 
 
 def is_onnx_model(what: Any) -> bool:

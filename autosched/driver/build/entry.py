@@ -12,6 +12,7 @@ from autosched.templates.accuracy import ACCURACIES
 from autosched.driver.build.functions import FunctionBuilder
 from autosched.driver.build.graph import build_graph, has_graph
 from autosched.driver.build.late import LateModel
+from autosched.driver.build.torch_programs import SizedProgram, build_program, is_program
 from autosched.driver.build.onnx_models import build_onnx, is_onnx
 from autosched.driver.build.sized import SizedModel, build_sized
 from autosched.driver.model_files import Ranges, open_model, split_ranges, with_bounds
@@ -96,8 +97,9 @@ def build(
 
     what      a model's file or "package.module:object", onnx's ModelProto, torch's ExportedProgram, or an IRModule with a
               relax `main`: gives an Executable (of an ONNX model whose sizes or values are known only when it is called,
-              a LateModel; of another one with symbolic sizes what `build_sized` gives); a schedule, a PrimFunc, tensors, or
-              an IRModule of PrimFuncs: gives a Module, called on arrays; a dictionary from targets to modules: all of them
+              a LateModel; of another one with symbolic sizes what `build_sized` gives, or a SizedProgram); a schedule,
+              a PrimFunc, tensors, or an IRModule of
+              PrimFuncs: gives a Module, called on arrays; a dictionary from targets to modules: all of them
     args      for a te schedule or tensors: the order of the function's arguments
     target    "cpu", an LLVM-style string, or a Target; None: that of the `with` block, else this machine. With a list of
               targets the model is built for each; `save` writes one artifact, and a machine loads the part it can run
@@ -126,6 +128,10 @@ def build(
         chosen: dict[str, Any] = {"records": records, "threads": threads, "accuracy": accuracy, "like": like}
         chosen |= {"strict": strict, "run_as": run_as, "indices": indices, "checks": checks, "params": params}
         return build_onnx(what, resolve_target(target), partial(build, target=target, **chosen), shapes)
+    if is_program(what) and not isinstance(target, list | tuple) and args is None and not split_ranges(shapes)[1]:
+        own: dict[str, Any] = {"records": records, "threads": threads, "accuracy": accuracy, "like": like}
+        own |= {"strict": strict, "run_as": run_as, "indices": indices, "checks": checks, "params": params}
+        return build_program(what, partial(build, target=target, **own), split_ranges(shapes)[0])
     if isinstance(target, list | tuple):
         options: dict[str, Any] = {"params": params, "records": records, "threads": threads, "accuracy": accuracy}
         options |= {"indices": indices, "checks": checks, "shapes": shapes}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from autosched.errors import ImportModelError, InvalidTypeError
+from autosched.errors import ImportModelError, InvalidTypeError, ShapeError
 from autosched.extensions import load_extensions
 from autosched.frontend.torch.emitter import info_of
 from autosched.frontend.torch.graph import (
@@ -42,6 +42,7 @@ MAY_BE_VIEWS = (
 SIZES: Mapping[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "mod": operator.mod,
 }  # fmt: skip
+NUMBER_MODULES = ("_operator", "math", "torch", "builtins")  # whose functions compute with sizes
 CHECKS = ("_assert_scalar", "sym_constrain_range_for_size", "_assert_async", "_assert_tensor_metadata")
 
 
@@ -53,6 +54,7 @@ def from_exported_program(
     no_bind_return_tuple: bool = False,
     custom_convert_map: CustomConverters | None = None,
     run_ep_decomposition: bool = True,
+    shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> IRModule:
     """Import what torch.export.export made; the result is a tuple even for one output, unless unwrapped.
 
@@ -61,6 +63,7 @@ def from_exported_program(
     no_bind_return_tuple      a tuple result is returned without a variable of its own
     custom_convert_map        operator name -> function of (graph node, Emitter) that gives an expression
     run_ep_decomposition      bring unusual operators down to simpler ones first
+    shapes                    sizes of inputs with dynamic dimensions; one that several inputs share is given once
     Raises  TypeError for anything else; ImportModelError that lists all unsupported operators at once, or names an
             input with a dimension that is computed.
     """
@@ -75,8 +78,74 @@ def from_exported_program(
             f"from_exported_program takes a torch.export.ExportedProgram, not a {type(exported_program).__name__}"
         )
     program = _decomposed(exported_program) if run_ep_decomposition else exported_program
-    importer = _Importer(program, keep_params_as_input, custom_convert_map or {})
+    sizes = sizes_of(exported_program, shapes) if shapes else {}
+    importer = Importer(program, keep_params_as_input, custom_convert_map or {}, sizes)
     return importer.run(unwrap_unit_return_tuple, no_bind_return_tuple)
+
+
+def dynamic_inputs(program: Any) -> dict[str, tuple[Any, ...]]:
+    """The user's tensors by name, with their dimensions: numbers, and what PyTorch has for symbolic ones."""
+    wanted = set(program.graph_signature.user_inputs)
+    nodes = [n for n in program.graph.nodes if n.op == "placeholder" and n.name in wanted]
+    return {n.name: tuple(n.meta["val"].shape) for n in nodes if hasattr(n.meta["val"], "shape")}
+
+
+def size_value(size: Any, sizes: Mapping[str, int]) -> int | None:
+    """The number that a symbolic size is when its symbols are; None where one of them is not known."""
+    expression = size.node.expr
+    names = [str(s) for s in expression.free_symbols]
+    if any(n not in sizes for n in names):
+        return None
+    return int(expression.subs({s: sizes[str(s)] for s in expression.free_symbols}))
+
+
+def sizes_of(program: Any, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """The sizes of a program's symbols from the shapes of inputs.
+
+    Raises  ShapeError for shapes that do not fit the program, each other, or the bounds it was exported with.
+    """
+    inputs, sizes = dynamic_inputs(program), dict[str, int]()
+    for name, shape in shapes.items():
+        if name not in inputs:
+            raise ImportModelError(f"the program has no input '{name}'", hint=f"it has {', '.join(inputs)}")
+        if len(shape) != len(inputs[name]):
+            raise ShapeError(f"input '{name}' has {len(inputs[name])} dimensions, not {len(shape)}")
+        for size, given in zip(inputs[name], shape, strict=True):
+            if not isinstance(size, int) and size.node.expr.is_symbol:
+                sizes.setdefault(str(size), given)
+    for name, shape in shapes.items():
+        for size, given in zip(inputs[name], shape, strict=True):
+            known = size if isinstance(size, int) else size_value(size, sizes)
+            if known is not None and known != given:
+                raise ShapeError(f"input '{name}' is of shape {list(inputs[name])}, not {list(shape)}")
+    for symbol, bounds in program.range_constraints.items():
+        value = sizes.get(str(symbol))
+        if value is not None and not bounds.lower <= value <= bounds.upper:
+            raise ShapeError(
+                f"the size {symbol} is {value}; the program was exported for {bounds.lower} to {bounds.upper}"
+            )
+    return sizes
+
+
+def is_bound(program: Any, shapes: Mapping[str, Sequence[int]]) -> bool:
+    """Whether all sizes of a program's inputs are known once these shapes are."""
+    symbols: set[str] = set()
+    for dims in dynamic_inputs(program).values():
+        symbols |= {str(s) for d in dims if not isinstance(d, int) for s in d.node.expr.free_symbols}
+    return symbols <= set(sizes_of(program, shapes))
+
+
+def size_ranges(program: Any) -> dict[str, tuple[int | range, ...]]:
+    """By input the dimensions whose bounds are known as ranges, where all of an input's are plain."""
+    bounds = {str(s): r for s, r in program.range_constraints.items() if r.upper.is_finite and r.lower.is_finite}
+    ranges: dict[str, tuple[int | range, ...]] = {}
+    for name, dims in dynamic_inputs(program).items():
+        if all(isinstance(d, int) or str(d) in bounds for d in dims) and not all(isinstance(d, int) for d in dims):
+            ranges[name] = tuple(
+                d if isinstance(d, int) else range(int(bounds[str(d)].lower), int(bounds[str(d)].upper) + 1)
+                for d in dims
+            )
+    return ranges
 
 
 def _decomposed(program: Any) -> Any:
@@ -110,13 +179,18 @@ def _is_known(node: Any, custom: Mapping[Any, Any]) -> bool:
     if node.op != "call_function":
         return True
     name = operator_name(node.target)
-    if name in ("sym_size", "sym_size.int"):
+    if name in ("sym_size", "sym_size.int") or name.startswith("sym_"):
+        return True
+    if not hasattr(node.target, "_schema") and name_of_module(node.target) in NUMBER_MODULES:
         return True
     return name in CONVERTERS or name in custom or node.target in custom or name in CHECKS
 
 
-class _Importer:
-    def __init__(self, program: Any, keep_params: bool, custom: CustomConverters):
+class Importer:
+    """Writes `main` node by node; sizes that are given take the place of their symbols."""
+
+    def __init__(self, program: Any, keep_params: bool, custom: CustomConverters, sizes: Mapping[str, int]):
+        self.sizes = dict(sizes)
         self.program, self.keep_params, self.custom = program, keep_params, custom
         self.emitter = make_emitter()
         self.values: dict[Any, Any] = {}
@@ -125,16 +199,7 @@ class _Importer:
         self.params: list[tuple[Var, Any]] = []
 
     def run(self, unwrap: bool, no_bind: bool) -> IRModule:
-        missing: dict[str, list[str]] = {}
-        for node in self.program.graph.nodes:
-            if not _is_known(node, self.custom):
-                missing.setdefault(str(node.target), []).append(node.name)
-        refuse_unsupported(missing)
-        if writer := next((n for n in self.program.graph.nodes if writes(n) and not is_plain_write(n)), None):
-            raise ImportModelError(
-                f"{writer.target} changes a tensor in place", where=f"node '{writer.name}'",
-                hint="import with run_ep_decomposition=True",
-            )  # fmt: skip
+        self.refuse()
         builder = self.emitter.builder
         self.placeholders()
         with builder.function("main"):
@@ -151,6 +216,19 @@ class _Importer:
                     result = builder.emit_output(Tuple(tuple(outputs)))
             builder.emit_func_output(result, [*self.inputs, *(v for v, _ in self.params)])
         return self.finished(builder.get())
+
+    def refuse(self) -> None:
+        """Raise ImportModelError for operators without converter, and for writes that cannot be followed."""
+        missing: dict[str, list[str]] = {}
+        for node in self.program.graph.nodes:
+            if not _is_known(node, self.custom):
+                missing.setdefault(str(node.target), []).append(node.name)
+        refuse_unsupported(missing)
+        if writer := next((n for n in self.program.graph.nodes if writes(n) and not is_plain_write(n)), None):
+            raise ImportModelError(
+                f"{writer.target} changes a tensor in place", where=f"node '{writer.name}'",
+                hint="import with run_ep_decomposition=True",
+            )  # fmt: skip
 
     def finished(self, module: IRModule) -> IRModule:
         if self.keep_params:
@@ -195,10 +273,12 @@ class _Importer:
         """A dimension of an input: a number, or the symbol of PyTorch's name. Raises ImportModelError for a formula."""
         if isinstance(size, int):
             return size
+        if (known := size_value(size, self.sizes)) is not None:
+            return known
         text = str(size)
         if not text.isidentifier():
             raise ImportModelError(
-                f"input '{name}' has the dynamic dimension {text}", hint="export it with plain dynamic dimensions"
+                f"input '{name}' has the dynamic dimension {text}", hint="give shapes of the inputs (--shapes)"
             )
         return self.symbols.setdefault(text, Symbol(text, "int64"))
 
@@ -215,10 +295,22 @@ class _Importer:
             return True
         return False
 
+    def number(self, node: Any) -> bool:
+        """Compute Python's numbers with Python's functions; tells whether the node was one of these."""
+        if hasattr(node.target, "_schema") or node.kwargs or name_of_module(node.target) not in NUMBER_MODULES:
+            return False
+        args = map_arguments(tuple(node.args), self.values.__getitem__)
+        if not all(isinstance(a, int | float) for a in args):
+            return False
+        self.values[node] = node.target(*args)
+        return True
+
     def call(self, node: Any) -> None:
         self.emitter.node, self.emitter.source = node.name, node
         name = operator_name(node.target)
         if name in CHECKS or self.size(node, name):
+            return
+        if self.number(node):
             return
         custom = self.custom.get(name) or self.custom.get(node.target)
         if custom is not None:
@@ -226,7 +318,13 @@ class _Importer:
             return
         args = map_arguments(tuple(node.args), self.values.__getitem__)
         kwargs = {k: map_arguments(v, self.values.__getitem__) for k, v in node.kwargs.items()}
-        value = run_converter(self.emitter, name, args, _without_devices(kwargs))
+        try:
+            value = run_converter(self.emitter, name, args, _without_devices(kwargs))
+        except ImportModelError as error:
+            if not self.symbols or error.hint:
+                raise
+            hint = f"its sizes {', '.join(self.symbols)} are dynamic: give shapes of inputs (--shapes)"
+            raise ImportModelError(error.message, where=error.where, hint=hint) from error
         self.agrees(node, value)
         self.values[node] = value
         if writes(node):
@@ -257,6 +355,10 @@ class _Importer:
         (node,) = (n for n in self.program.graph.nodes if n.op == "output")
         wanted = set(self.program.graph_signature.user_outputs)
         return [self.values[n] for n in node.args[0] if hasattr(n, "name") and n.name in wanted and n in self.values]
+
+
+def name_of_module(function: Any) -> str:
+    return getattr(function, "__module__", None) or ""
 
 
 def _without_devices(kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from autosched.env import AUTOSCHED_TRUST_PICKLE
 from autosched.errors import ImportModelError
@@ -12,12 +14,21 @@ from autosched.frontend.torch.exported import from_exported_program
 from autosched.ir.module import IRModule
 
 
-def load_program_file(path: str | Path, *, trust_pickle: bool | None = None) -> IRModule:
+def load_program_file(
+    path: str | Path, *, trust_pickle: bool | None = None, shapes: Mapping[str, Sequence[int]] | None = None
+) -> IRModule:
     """Import what torch.export.save wrote.
 
+    shapes        sizes of inputs with dynamic dimensions
     trust_pickle  run what the archive holds (pickled objects, native code); None: as AUTOSCHED_TRUST_PICKLE says
     Raises        ImportModelError for a file that is no exported program, or that would run something unasked.
     """
+    program = read_program_file(path, trust_pickle)
+    return from_exported_program(program, unwrap_unit_return_tuple=True, shapes=shapes)
+
+
+def read_program_file(path: str | Path, trust_pickle: bool | None = None) -> Any:
+    """The exported program in a file. Raises as `load_program_file`."""
     path = Path(path)
     if not path.exists():
         raise ImportModelError(f"no file '{path}'")
@@ -31,10 +42,9 @@ def load_program_file(path: str | Path, *, trust_pickle: bool | None = None) -> 
         raise ImportModelError("reading .pt2 files takes PyTorch", hint="pip install 'autosched[torch]'") from None
     trusted = AUTOSCHED_TRUST_PICKLE.get() if trust_pickle is None else trust_pickle
     try:
-        program = read_program(path, trusted)
+        return read_program(path, trusted)
     except ImportModelError:
         raise
     except Exception as error:  # PyTorch raises whatever the broken part of the archive leads to
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ImportModelError(f"'{path}' cannot be read: {first[:200]}") from error
-    return from_exported_program(program, unwrap_unit_return_tuple=True)

@@ -202,7 +202,8 @@ def test_positions_in_a_dimension_of_size_1_are_checked_too(mode):
         threads=1,
     )  # fmt: skip
     take = autosched.build(
-        one_call(lambda a, i: op.reshape(op.take(a, i, 1, mode), (15,)), ((5, 1), "float32"), ((3,), "int64")), threads=1
+        one_call(lambda a, i: op.reshape(op.take(a, i, 1, mode), (15,)), ((5, 1), "float32"), ((3,), "int64")),
+        threads=1,
     )
     positions = np.zeros((5, 1), "int64")
     np.testing.assert_array_equal(scatter(x, positions, 2 * x).numpy(), 2 * x)

@@ -12,9 +12,7 @@ from autosched.cli import main
 from tests.cli.models import dense_file
 
 
-def test_the_steps_are_shown_in_order_and_their_files_exist(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_steps_are_shown_in_order_and_their_files_exist(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = dense_file(tmp_path / "m.onnx")
     assert main(["build", str(model), "-o", str(tmp_path / "m.asx"), "--no-db", "--threads", "1", "-vv"]) == 0
     steps = re.findall(r"autosched\.steps: +([\d.]+) ms +(\S+)", capsys.readouterr().err)

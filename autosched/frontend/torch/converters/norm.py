@@ -160,3 +160,13 @@ def _logits(t: Emitter, x: Expr, dtype: Any) -> Any:
 def log_softmax(t: Emitter, input: Expr, dim: int = -1, dtype: Any = None, **_: Any) -> Any:
     x = _logits(t, input, dtype)
     return op.nn.log_softmax(x, axis=dim) if t.shape(x) else op.zeros_like(x)
+
+
+@converter("_safe_softmax")
+def safe_softmax(t: Emitter, input: Expr, dim: int, dtype: Any = None) -> Any:
+    """Softmax that gives 0 where nothing but -inf is."""
+    x = _logits(t, input, dtype)
+    kind = info_of(x).dtype
+    largest = t(op.max(x, axis=(dim,), keepdims=True))
+    result = t(op.nn.softmax(x, axis=dim))
+    return op.where(op.equal(largest, constant(-np.inf, kind)), constant(0.0, kind), result)

@@ -1,0 +1,183 @@
+"""`torch.compile(model, backend="autosched")`: the graphs that PyTorch captures, built as models are.
+
+A graph is imported and built for the sizes that it is called with, and again for others. Parameters and buffers are
+constants of the build until one of them changes. What cannot be built, and what needs gradients, runs in PyTorch, with
+a warning that says why.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from autosched.driver.build.entry import build
+from autosched.errors import AutoschedError, UsageError
+from autosched.frontend.torch.aten_graph import ImportedGraph, Output, decompositions, import_aten_graph
+from autosched.frontend.torch.graph import array_of
+from autosched.relax.struct_info import TensorStructInfo
+
+_log = logging.getLogger(__name__)
+OPTIONS = ("target", "threads", "records", "strict")
+
+
+@dataclass
+class Counters:
+    """What the backend did in this process.
+
+    graphs     that PyTorch handed over (a model with graph breaks gives several, a recompilation another)
+    builds     of graphs, one for each set of sizes
+    runs       of built graphs
+    rebuilds   because a parameter or buffer changed
+    fallbacks  graphs that run in PyTorch, by reason
+    """
+
+    graphs: int = 0
+    builds: int = 0
+    runs: int = 0
+    rebuilds: int = 0
+    fallbacks: dict[str, int] = field(default_factory=dict)
+
+    def reset(self) -> None:
+        """Count from 0."""
+        self.__dict__.update(vars(Counters()))
+
+
+counters = Counters()
+
+
+def autosched_backend(
+    graph_module: Any, example_inputs: Sequence[Any], options: Mapping[str, Any] | None = None
+) -> Any:
+    """The backend that `torch.compile` finds by the name "autosched".
+
+    options  target, threads, records: as of `autosched.build`; strict=True raises instead of running in PyTorch
+    """
+    import torch
+    from torch._dynamo.backends.common import aot_autograd
+
+    chosen = dict(options or {})
+    if unknown := sorted(set(chosen) - set(OPTIONS)):
+        raise UsageError(f"the backend has no option '{unknown[0]}'", hint=f"there are {', '.join(OPTIONS)}")
+    strict = bool(chosen.pop("strict", False))
+    counters.graphs += 1
+    if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in example_inputs):
+        return _in_pytorch(graph_module.forward, "it may need gradients: call it under torch.no_grad()", strict)
+    if any(isinstance(x, torch.Tensor) and x.device.type != "cpu" for x in example_inputs):
+        return _in_pytorch(graph_module.forward, "its tensors are not on the CPU", strict)
+    real = list(example_inputs)
+
+    def compile_graph(aten: Any, fake_inputs: Sequence[Any]) -> Any:
+        return _Compiled(aten, _constant_inputs(real), chosen, strict)
+
+    return aot_autograd(fw_compiler=compile_graph, decompositions=decompositions())(graph_module, example_inputs)
+
+
+def _in_pytorch(run: Callable[..., Any], reason: str, strict: bool) -> Callable[..., Any]:
+    """What runs a graph in PyTorch, after a warning."""
+    if strict:
+        raise UsageError(f"a graph is not compiled by autosched: {reason}")
+    counters.fallbacks[reason] = counters.fallbacks.get(reason, 0) + 1
+    warnings.warn(f"autosched: a graph runs in PyTorch: {reason}", stacklevel=3)
+    return run
+
+
+def _constant_inputs(real: Sequence[Any]) -> frozenset[int]:
+    """Which inputs of the graph that is being compiled are parameters and buffers that it does not change."""
+    from torch._guards import TracingContext
+
+    context = TracingContext.try_get()
+    metadata = getattr(context, "fw_metadata", None)
+    if metadata is None or len(metadata.input_info) != len(real):
+        return frozenset()
+    static = metadata.static_input_indices or ()
+    return frozenset(i for i in static if not metadata.input_info[i].mutates_data)
+
+
+class _Compiled:
+    """A graph of ATen operators, built for each set of sizes at its first call."""
+
+    _boxed_call = False
+
+    def __init__(self, graph: Any, constants: frozenset[int], options: Mapping[str, Any], strict: bool):
+        self.graph, self.constants, self.options, self.strict = graph, constants, dict(options), strict
+        self.versions: dict[int, tuple[int, int]] = {}
+        self.built: dict[Any, tuple[ImportedGraph, Any] | None] = {}
+        self.lock = threading.Lock()
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        with self.lock:
+            self.see_changes(inputs)
+            key = tuple(_key(x) for i, x in enumerate(inputs) if i not in self.constants)
+            if key not in self.built:
+                self.built[key] = self.build(inputs)
+            found = self.built[key]
+        if found is None:
+            return tuple(self.graph(*inputs))
+        imported, executable = found
+        counters.runs += 1
+        results: Sequence[Any] = ()
+        if executable is not None:
+            taken = [i for i in range(len(inputs)) if i not in self.constants]
+            arrays = [array_of(inputs[i], f"input {i}") for i in taken if hasattr(inputs[i], "shape")]
+            given = executable(*arrays)
+            results = given if isinstance(given, tuple) else (given,)
+        return tuple(_tensor(results[r.index]) if isinstance(r, Output) else r for r in imported.results)
+
+    def see_changes(self, inputs: Sequence[Any]) -> None:
+        """Forget what was built where a constant has changed; one that did is no constant any more."""
+        now = {i: _version(inputs[i]) for i in self.constants}
+        changed = {i for i, version in now.items() if self.versions.get(i, version) != version}
+        if changed:
+            counters.rebuilds += 1
+            self.built.clear()
+            self.constants -= changed
+        self.versions = {i: v for i, v in now.items() if i not in changed}
+
+    def build(self, inputs: Sequence[Any]) -> tuple[ImportedGraph, Any] | None:
+        """Build for the sizes of these inputs; None where it cannot be."""
+        try:
+            given = [self.described(i, x) for i, x in enumerate(inputs)]
+            imported = import_aten_graph(self.graph, given)
+            executable = None if imported.module is None else build(imported.module, **self.options)
+        except AutoschedError as error:
+            if self.strict:
+                raise
+            _in_pytorch(self.graph, error.line, strict=False)
+            return None
+        counters.builds += 1
+        _log.info("built a graph of %d nodes", len(self.graph.graph.nodes))
+        return imported, executable
+
+    def described(self, index: int, value: Any) -> Any:
+        """An input as the importer takes it: a constant's array, a tensor's type, a number."""
+        if not hasattr(value, "shape"):
+            return value
+        array = array_of(value, f"input {index}")
+        if index in self.constants:
+            return np.array(array)
+        return TensorStructInfo(array.shape, str(array.dtype))
+
+
+def _key(value: Any) -> Any:
+    return (tuple(value.shape), value.dtype) if hasattr(value, "shape") else value
+
+
+def _version(tensor: Any) -> tuple[int, int]:
+    """What tells whether a tensor's values may have changed: where they are, and how often they were written."""
+    return tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version
+
+
+def _tensor(array: Any) -> Any:
+    """A result as a tensor of PyTorch's, in the same memory."""
+    import torch
+
+    data = array.numpy() if hasattr(array, "numpy") else np.asarray(array)
+    if str(data.dtype) == "bfloat16":
+        return torch.from_numpy(data.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(data)

@@ -1,0 +1,107 @@
+"""`build` of PyTorch's exported programs: at once, or for each set of sizes where dimensions are dynamic."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from autosched.driver.build.sizes import BuiltSizes
+from autosched.driver.model_files import is_program as is_exported
+from autosched.errors import ImportModelError, InvalidTypeError, ShapeError, UsageError
+from autosched.runtime import Executable
+from autosched.runtime.array import as_numpy
+
+Build = Callable[..., Any]  # (module, shapes=…) -> what is built
+Shapes = Mapping[str, tuple[int, ...]]
+_log = logging.getLogger(__name__)
+
+
+def is_program(what: Any) -> bool:
+    """Whether something is an exported program, or the path of one's file."""
+    if isinstance(what, str | Path):
+        return str(what).lower().endswith(".pt2")
+    return is_exported(what)
+
+
+def build_program(what: Any, build: Build, shapes: Shapes | None = None) -> Any:
+    """A program, built; one with dynamic dimensions that `shapes` leaves open for all sizes, or when it is called.
+
+    For all sizes, as `build` does it, where the import knows what to do with symbols; else a SizedProgram.
+    """
+    from autosched.frontend.torch.exported import from_exported_program, is_bound, size_ranges
+    from autosched.frontend.torch.files import read_program_file
+
+    program = read_program_file(what) if isinstance(what, str | Path) else what
+    if not is_bound(program, shapes or {}):
+        try:
+            if shapes:
+                return SizedProgram(program, build, shapes)
+            module = from_exported_program(program, unwrap_unit_return_tuple=True)
+        except ImportModelError:
+            return SizedProgram(program, build, shapes or {})
+        return build(module, shapes=size_ranges(program))
+    return build(from_exported_program(program, unwrap_unit_return_tuple=True, shapes=shapes))
+
+
+class SizedProgram:
+    """A program with dynamic dimensions: built at the first call with each set of sizes. Several threads may call it.
+
+    inputs  by name their dimensions: numbers, or what PyTorch calls them
+    shapes  sizes of some inputs that are fixed
+    """
+
+    def __init__(self, program: Any, build: Build, shapes: Shapes):
+        from autosched.frontend.torch.exported import dynamic_inputs
+
+        self.program, self._build, self._shapes = program, build, dict(shapes)
+        self.inputs = dynamic_inputs(program)
+        self._built: BuiltSizes[Executable] = BuiltSizes()
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Run on inputs by position or name; gives what the built program gives.
+
+        Raises InvalidTypeError for missing or unknown inputs, ShapeError for sizes that do not fit each other or the
+        bounds that the program was exported with.
+        """
+        values = self._values(args, named)
+        return self.built_for({name: tuple(v.shape) for name, v in values.items()})(**values)
+
+    def _values(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        if len(args) > len(self.inputs):
+            raise InvalidTypeError(f"{len(args)} inputs instead of {len(self.inputs)}")
+        given = {**dict(zip(self.inputs, args)), **named}
+        if wrong := [n for n in self.inputs if n not in given] or [n for n in given if n not in self.inputs]:
+            raise InvalidTypeError(f"input '{wrong[0]}' is missing or unknown", hint=f"there are {', '.join(self.inputs)}")
+        return {name: as_numpy(given[name], f"input '{name}'") for name in self.inputs}
+
+    def built_for(self, shapes: Shapes) -> Executable:
+        """The program for inputs of these shapes, built now where it is not yet."""
+        from autosched.frontend.torch.exported import from_exported_program, sizes_of
+
+        for name, shape in self._shapes.items():
+            if tuple(shapes[name]) != tuple(shape):
+                raise ShapeError(f"input '{name}' was fixed as {list(shape)}, not {list(shapes[name])}")
+        sizes = sizes_of(self.program, shapes)
+
+        def make() -> Executable:
+            start = time.perf_counter()
+            module = from_exported_program(self.program, unwrap_unit_return_tuple=True, shapes=shapes)
+            made = self._build(module)
+            text = ", ".join(f"{name}={size}" for name, size in sorted(sizes.items()))
+            _log.info("built for %s in %.1f s", text, time.perf_counter() - start)
+            return made
+
+        return self._built.get(tuple(sorted(sizes.items())), make)
+
+    def save(self, path: str | Path) -> None:
+        """Refused: an artifact holds one size."""
+        raise UsageError(
+            f"'{path}': a program with dynamic dimensions is built when it is called, and not saved",
+            hint="give the shapes: build(program, shapes={…})",
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"<autosched SizedProgram of {', '.join(f'{n}{list(d)}' for n, d in self.inputs.items())}>"

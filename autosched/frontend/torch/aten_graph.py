@@ -1,0 +1,101 @@
+"""From a graph of ATen operators with the inputs of one call to an IRModule: what `torch.compile` hands over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autosched.errors import ImportModelError
+from autosched.frontend.torch.exported import Importer
+from autosched.frontend.torch.graph import array_of, map_arguments, operator_name
+from autosched.frontend.torch.registry import CONVERTERS
+from autosched.ir.module import IRModule
+from autosched.relax.expr import Constant, Expr, Tuple, Var
+from autosched.relax.struct_info import TensorStructInfo
+
+
+@dataclass(frozen=True)
+class Output:
+    """A result of the module, by its number there."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class ImportedGraph:
+    """A graph for inputs of certain sizes.
+
+    module    None where no tensor is computed
+    results   for each of the graph's: an `Output`, or the number (or None) that it is
+    """
+
+    module: IRModule | None
+    results: tuple[Any, ...]
+
+
+def decompositions() -> dict[Any, Any]:
+    """PyTorch's rules for operators that have no converter here."""
+    from torch._decomp import decomposition_table
+
+    import autosched.frontend.torch.converters  # noqa: F401  (fills the table)
+
+    return {op: rule for op, rule in decomposition_table.items() if operator_name(op) not in CONVERTERS}
+
+
+def import_aten_graph(graph_module: Any, inputs: Sequence[Any]) -> ImportedGraph:
+    """The graph as a module whose parameters are the inputs given by type, in order.
+
+    inputs  one for each placeholder: a TensorStructInfo, the array that a constant input is, or a number
+    Raises  ImportModelError naming all operators without converter, or the node that cannot be imported.
+    """
+    return _GraphImporter(graph_module, inputs).imported()
+
+
+class _GraphImporter(Importer):
+    def __init__(self, graph_module: Any, given: Sequence[Any]):
+        super().__init__(graph_module, False, {}, {})
+        self.given = given
+
+    def imported(self) -> ImportedGraph:
+        self.refuse()
+        self.placeholders()
+        builder = self.emitter.builder
+        results: list[Any] = []
+        with builder.function("main"):
+            with builder.dataflow():
+                for node in self.program.graph.nodes:
+                    if node.op == "call_function":
+                        self.call(node)
+                (end,) = (n for n in self.program.graph.nodes if n.op == "output")
+                values = map_arguments(end.args[0], self.values.__getitem__)
+                tensors: list[Expr] = []
+                for value in values if isinstance(values, tuple | list) else [values]:
+                    results.append(Output(len(tensors)) if isinstance(value, Expr) else value)
+                    tensors += [value] if isinstance(value, Expr) else []
+                outputs = tuple(builder.emit_output(t) for t in tensors or [Constant(np.zeros(1, np.float32))])
+            builder.emit_func_output(Tuple(outputs), self.inputs)
+        return ImportedGraph(builder.get() if tensors else None, tuple(results))
+
+    def placeholders(self) -> None:
+        nodes = [n for n in self.program.graph.nodes if n.op == "placeholder"]
+        for node, value in zip(nodes, self.given, strict=True):
+            if isinstance(value, TensorStructInfo):
+                var = Var(node.name, value)
+                self.inputs.append(var)
+                self.values[node] = var
+            else:
+                self.values[node] = Constant(value) if isinstance(value, np.ndarray) else value
+        for node in self.program.graph.nodes:
+            if node.op == "get_attr":
+                self.values[node] = self.attribute(node.target)
+
+    def attribute(self, path: str) -> Any:
+        value: Any = self.program
+        for part in path.split("."):
+            value = getattr(value, part)
+        if not hasattr(value, "detach"):
+            raise ImportModelError(f"the graph holds '{path}', a {type(value).__name__}, which is not supported")
+        return Constant(array_of(value, path))

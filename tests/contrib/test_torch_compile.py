@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import warnings
+from importlib.metadata import entry_points
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from autosched.contrib.torch_compile import autosched_backend, counters
+from autosched.records import FallbackContext
+
+OPTIONS = {"records": FallbackContext(), "threads": 1}
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.norm = nn.Linear(8, 8), nn.BatchNorm1d(8)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, int]:
+        y = self.norm(self.linear(x)).relu_()
+        return nn.functional.scaled_dot_product_attention(y[None], y[None], y[None]), x.shape[0]
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    counters.reset()
+
+
+def compiled(model: Any, **options: Any) -> Any:
+    return torch.compile(model, backend=autosched_backend, options={**OPTIONS, "strict": True, **options})
+
+
+def agree(ours: Any, theirs: Any) -> None:
+    assert ours.dtype == theirs.dtype and ours.shape == theirs.shape
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@torch.no_grad()
+def test_a_model_with_sizes_that_change():
+    model = Block().eval()
+    fast = compiled(model)
+    for n in (4, 5, 6, 5):
+        x = torch.randn(n, 8)
+        (ours, count), (theirs, _) = fast(x), model(x)
+        agree(ours, theirs)
+        assert count == n
+    assert counters.graphs == 2 and counters.builds == 3 and counters.runs == 4 and not counters.fallbacks
+
+
+@torch.no_grad()
+def test_graph_breaks():
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2 + 1
+        if y.sum() > 0:  # PyTorch breaks the graph here
+            return y.exp()
+        return y.tanh()
+
+    fast = compiled(function)
+    for x in (torch.ones(3), -torch.ones(3)):
+        agree(fast(x), function(x))
+    assert counters.graphs == 3 and counters.builds == 3
+
+
+@torch.no_grad()
+def test_parameters_that_change_are_seen():
+    model = nn.Linear(4, 4)
+    fast, x = compiled(model), torch.randn(2, 4)
+    agree(fast(x), model(x))
+    model.weight.mul_(2)
+    agree(fast(x), model(x))
+    model.weight.add_(1)
+    agree(fast(x), model(x))
+    assert counters.rebuilds == 1  # afterwards the weight is an input
+
+
+@torch.no_grad()
+def test_buffers_that_the_model_writes():
+    class Counter(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("total", torch.zeros(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.total.add_(x)
+            return self.total * 2
+
+    model, plain = Counter(), Counter()
+    fast = compiled(model)
+    for _ in range(3):
+        agree(fast(torch.ones(3)), plain(torch.ones(3)))
+    agree(model.total, plain.total)
+    assert counters.builds == 1
+
+
+@torch.no_grad()
+def test_autocast():
+    model, x = nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.LayerNorm(8)).eval(), torch.randn(4, 8)
+    pytest.importorskip("ml_dtypes")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        ours, theirs = compiled(model)(x), model(x)
+    assert ours.dtype == theirs.dtype
+    torch.testing.assert_close(ours, theirs, rtol=0.03, atol=0.03)
+
+
+def test_training_runs_in_pytorch_and_says_so():
+    model = nn.Linear(4, 4)
+    fast = compiled(model, strict=False)
+    with pytest.warns(UserWarning, match="gradients"):
+        fast(torch.randn(2, 4)).sum().backward()
+    assert model.weight.grad is not None and sum(counters.fallbacks.values()) == 1
+    with torch.no_grad():
+        fast(torch.randn(2, 4))
+    assert counters.builds == 1
+
+
+@torch.no_grad()
+def test_what_cannot_be_built_runs_in_pytorch_and_says_so():
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.fft.rfft(x).real
+
+    x = torch.randn(8)
+    with pytest.warns(UserWarning, match="not supported"):
+        agree(compiled(function, strict=False)(x), function(x))
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="not supported"):
+        compiled(function)(x)
+
+
+@torch.no_grad()
+def test_results_are_new_at_each_call():
+    fast = compiled(lambda x: x + 1)
+    first = fast(torch.zeros(3))
+    second = fast(torch.ones(3))
+    np.testing.assert_array_equal(first.numpy(), np.ones(3))
+    np.testing.assert_array_equal(second.numpy(), np.full(3, 2.0))
+
+
+def test_unknown_options():
+    with pytest.raises(Exception, match="no option 'fast'"), torch.no_grad():
+        compiled(lambda x: x + 1, fast=1)(torch.ones(2))
+
+
+def test_the_name_is_an_entry_point():
+    found = [e for e in entry_points(group="torch_dynamo_backends") if e.name == "autosched"]
+    if not found:
+        pytest.skip("the package is not installed, or by an older version")
+    assert found[0].load() is autosched_backend
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "autosched" in torch._dynamo.list_backends()

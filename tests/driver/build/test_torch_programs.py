@@ -1,0 +1,96 @@
+"""Exported programs with dynamic dimensions: built for given shapes, or for those of each call."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+import autosched
+from autosched.driver.build.torch_programs import SizedProgram
+from autosched.driver.model_files import load_model
+from autosched.errors import ImportModelError, InvalidTypeError, ShapeError, UsageError
+from autosched.frontend.torch import from_exported_program
+from autosched.records import FallbackContext
+
+
+class Model(nn.Module):
+    """Two inputs that share a size, and one twice as long."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 12)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor, long: torch.Tensor) -> torch.Tensor:
+        b, n, _ = x.shape
+        q = self.linear(x).view(b, n, 3, 4).transpose(1, 2)
+        y = nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=mask[:, None, None, :])
+        y = y.transpose(1, 2).reshape(b, n * 12)
+        return torch.cat([y, long], dim=1) * (n + 1) + torch.arange(n).sum()
+
+
+def inputs(b: int, n: int) -> tuple[torch.Tensor, ...]:
+    generator = torch.Generator().manual_seed(b * 100 + n)
+    return torch.randn(b, n, 8, generator=generator), torch.rand(b, n, generator=generator) > 0.2, torch.ones(b, 2 * n)
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    torch.manual_seed(0)
+    return Model().eval()
+
+
+@pytest.fixture(scope="module")
+def program(model) -> torch.export.ExportedProgram:
+    b, n = Dim("b", max=8), Dim("n", min=2, max=16)
+    shapes = ({0: b, 1: n}, {0: b, 1: n}, {0: b, 1: 2 * n})
+    return torch.export.export(model, inputs(2, 3), dynamic_shapes=shapes)
+
+
+def close(ours, model, given) -> None:
+    with torch.no_grad():
+        np.testing.assert_allclose(np.asarray(ours), model(*given).numpy(), rtol=1e-4, atol=1e-4)
+
+
+def test_each_set_of_sizes_is_built_once(model, program):
+    made = autosched.build(program, target="cpu", records=FallbackContext())
+    assert isinstance(made, SizedProgram)
+    for b, n in ((2, 3), (1, 5), (2, 3)):
+        close(made(*(x.numpy() for x in inputs(b, n))), model, inputs(b, n))
+    assert len(made._built) == 2
+    with pytest.raises(UsageError, match="dynamic"):
+        made.save("model.asx")
+
+
+def test_the_shape_of_one_input_gives_the_others(model, program):
+    executable = autosched.build(program, target="cpu", records=FallbackContext(), shapes={"x": (2, 4, 8)})
+    assert [v.shape for v in executable.inputs] == [(2, 4, 8), (2, 4), (2, 8)]
+    close(executable(*(x.numpy() for x in inputs(2, 4))), model, inputs(2, 4))
+
+
+def test_files(model, program, tmp_path):
+    torch.export.save(program, tmp_path / "model.pt2")
+    module = load_model(tmp_path / "model.pt2", {"x": (1, 2, 8)})
+    assert module["main"].ret_struct_info.static_shape == (1, 28)
+    assert isinstance(autosched.build(tmp_path / "model.pt2"), SizedProgram)
+
+
+@pytest.mark.parametrize(
+    ("b", "n", "other", "message"),
+    [(2, 17, 17, "exported for 2 to 16"), (9, 3, 3, "exported for"), (2, 4, 5, "of shape")],
+)
+def test_sizes_that_do_not_fit(program, b, n, other, message):
+    made = autosched.build(program, target="cpu", records=FallbackContext())
+    x, mask, long = inputs(b, n)
+    with pytest.raises(ShapeError, match=message):
+        made(x.numpy(), inputs(b, other)[1].numpy(), long.numpy())
+    with pytest.raises(InvalidTypeError, match="missing"):
+        made(x.numpy())
+
+
+def test_an_import_without_sizes_says_what_to_do(program):
+    with pytest.raises(ImportModelError) as error:
+        from_exported_program(program)
+    assert "--shapes" in (error.value.hint or "")
