@@ -225,7 +225,11 @@ def _are_ties(x: Any, ours: Any, theirs: Any) -> bool:
         return bool(x.reshape(-1)[ours] == x.reshape(-1)[theirs])
     for d in range(x.ndim):
         pair = [p if p.ndim == x.ndim else np.expand_dims(p, d) for p in (ours, theirs)]
-        if all(p.max() < x.shape[d] and p.ndim == x.ndim for p in pair):
+        others = [n for axis, n in enumerate(x.shape) if axis != d]
+        if all(
+            p.ndim == x.ndim and p.max() < x.shape[d] and [n for a, n in enumerate(p.shape) if a != d] == others
+            for p in pair
+        ):
             a, b = (np.take_along_axis(x, p, d) for p in pair)
             if np.array_equal(a, b):
                 return True
