@@ -89,7 +89,7 @@ class SizedProgram:
         def make() -> Executable:
             start = time.perf_counter()
             module = from_exported_program(self.program, unwrap_unit_return_tuple=True, shapes=shapes)
-            made = self._build(module)
+            made: Executable = self._build(module)
             text = ", ".join(f"{name}={size}" for name, size in sorted(sizes.items()))
             _log.info("built for %s in %.1f s", text, time.perf_counter() - start)
             return made
