@@ -21,7 +21,7 @@ def parse_shapes(text: str) -> dict[str, tuple[int, ...]]:
     """
     shapes = parse_ranges(text)
     if any(isinstance(size, range) for shape in shapes.values() for size in shape):
-        raise ValueError("a range of sizes stands for many shapes; `autosched tune` alone takes one")
+        raise ValueError("a range of sizes stands for many shapes; `autosched tune` and `build` take one")
     return {name: tuple(size for size in shape if isinstance(size, int)) for name, shape in shapes.items()}
 
 

@@ -60,7 +60,7 @@ def test_a_range_is_tuned_shape_by_shape(tmp_path: Path, monkeypatch: pytest.Mon
     refuse(capsys, [*words, "--shapes", "x:1..8x16", "--tasks", "0"], "--tasks takes one shape")
     refuse(capsys, [*words, "--shapes", "x:8..1x16"], "counts backwards")
     refuse(capsys, [*words, "--min-shapes", "x:1x16"], "--min-shapes and --max-shapes belong together")
-    refuse(capsys, ["build", str(model), "--shapes", "x:1..8x16"], "`autosched tune` alone takes one")
+    refuse(capsys, ["run", str(model), "--shapes", "x:1..8x16"], "`autosched tune` and `build` take one")
     tuned.clear()
     fixed = dense_file(tmp_path / "fixed.onnx", batch=1)
     refuse(capsys, ["tune", str(fixed), "--db", str(tmp_path / "r.db"), "--shapes", "x:1..8x16"], "8x16 does not fit")
