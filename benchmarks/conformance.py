@@ -151,8 +151,8 @@ def _compare(got: list[Any], wanted: list[Any], case: Any, is_random: bool = Fal
 
 
 def _rtol(x: Any, case: Any) -> float:
-    """A bfloat16 may be the next one: the package rounds every step, kernels add up in float32."""
-    return max(float(case.rtol), 2.0**-7) if str(x.dtype) == "bfloat16" else float(case.rtol)
+    """A bfloat16 may be two places off: the package rounds every step, kernels add up in float32."""
+    return max(float(case.rtol), 2.0**-6) if str(x.dtype) == "bfloat16" else float(case.rtol)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Import of ONNX models, opsets 7 to 28."""
+"""Import of ONNX models, opsets 1 to 28."""
 
 from autosched.frontend.onnx.converters import supported_operators
 from autosched.frontend.onnx.importer import from_onnx, load_model_file

@@ -25,21 +25,7 @@ if TYPE_CHECKING:
 Function = Callable[..., Any]
 LIBRARY: dict[str, Function] = {}
 DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview")
-KERNELS_ONLY = frozenset(
-    (
-        "Conv",
-        "ConvTranspose",
-        "MatMul",
-        "Gemm",
-        "LSTM",
-        "GRU",
-        "RNN",
-        "MaxPool",
-        "AveragePool",
-        "Softmax",
-        "ConvInteger",
-    )
-)
+KERNELS_ONLY = frozenset(("Conv", "ConvTranspose", "MatMul", "Gemm", "LSTM", "GRU", "RNN", "Softmax", "ConvInteger"))
 TEXT = 8  # TensorProto.STRING
 NUMBERS = ("float16", "float32", "float64")
 
