@@ -122,7 +122,7 @@ class _Writer:
         """The queries from `first` on."""
         flash, s, n = self.flash, self.s, self.row_count
         threads = ((ty, self.ty), (tx, self.tx))
-        queries = fill(flash, flash.query, flash.of_scores(head), first, (s["M"], s["D"]))
+        queries = fill(flash.query, flash.of_scores(head), first, (s["M"], s["D"]))
         vector = flash.query.vector(s["D"])
         start = [
             copy_tile(self.query, self.rows, self.depth, queries, threads, vector, not flash.query.is_contiguous),
@@ -139,8 +139,8 @@ class _Writer:
         flash, s = self.flash, self.s
         threads = ((ty, self.ty), (tx, self.tx))
         key, value = flash.key, flash.value
-        keys = fill(flash, key, flash.of_scores(head), first_key, (s["T"], s["D"]))
-        values = fill(flash, value, flash.of_result(head), first_key, (s["T"], s["E"]))
+        keys = fill(key, flash.of_scores(head), first_key, (s["T"], s["D"]))
+        values = fill(value, flash.of_result(head), first_key, (s["T"], s["E"]))
         width = self.groups * self.group * self.tx
         return seq(
             copy_tile(self.key, self.keys, self.depth, keys, threads, key.vector(s["D"]), not key.is_contiguous),

@@ -191,7 +191,7 @@ def _reads(e: PrimExpr, buffer: Buffer) -> bool:
 
 
 def fill(
-    flash: Flash, operand: Operand, head: Mapping[int, PrimExpr], first: PrimExpr, limits: tuple[int, int]
+    operand: Operand, head: Mapping[int, PrimExpr], first: PrimExpr, limits: tuple[int, int]
 ) -> Callable[[PrimExpr, PrimExpr], PrimExpr]:
     """The elements of an operand from a row on, 0 outside of `limits` (rows, columns); in the operand's type."""
     zero = E.const(0.0, operand.load.buffer.dtype)

@@ -139,7 +139,7 @@ class _Writer:
     ) -> Stmt:  # fmt: skip
         """Rows of an operand to shared memory, 0 beyond `sizes`."""
         rows, columns = (int(x.value) for x in target.shape)  # type: ignore[attr-defined]
-        values = fill(self.flash, operand, head, first, sizes)
+        values = fill(operand, head, first, sizes)
         threads = ((warp, self.warps), (lane, LANES))
         vector = operand.vector(sizes[1])
         return copy_tile(target, rows, columns, values, threads, vector, not operand.is_contiguous)
