@@ -54,11 +54,12 @@ def context(target: Any, extra_files: Sequence[str] | None = None) -> Any:
     those of the folder that TOPHUB_LOCATION names. AutoTVM's packages that are not there are downloaded where
     TOPHUB_LOCATION is an address; one that cannot be is a warning. With TOPHUB_LOCATION=NONE nothing is looked up.
     """
+    targets = Target.canon_multi_target(target)
     if TOPHUB_LOCATION.get() == AUTOTVM_TOPHUB_NONE_LOC:
         return EmptyContext()
     best = ApplyHistoryBest([])
     best.load_own(UsualPlaces())
-    for found in Target.canon_multi_target(target):
+    for found in targets:
         names = [found.device_name, found.kind.name] if found.device_name else [found.kind.name]
         for name in map(_alias, names):
             if name in PACKAGE_VERSION and (path := check_backend(name)) is not None:

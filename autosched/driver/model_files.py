@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from autosched.driver.models import as_module
-from autosched.errors import AutoschedError, ScriptError, ShapeError, UsageError
+from autosched.errors import AutoschedError, ScriptError, ShapeError, UsageError, WrongInputError
 from autosched.frontend.model_name import is_object_name, object_name
 from autosched.ir import IRModule, walk
 from autosched.relax.block_builder import BlockBuilder
@@ -67,6 +67,8 @@ def open_model(
     symbolic  sizes of a model that are not fixed may stay symbols; else they are refused in files
     Raises  as `load_model` and `as_module`; UsageError for `shapes` of what is no model.
     """
+    if isinstance(what, str) and not Path(what).suffix and not is_object_name(what):
+        raise WrongInputError(f"cannot build the str '{what}'", hint=KNOWN)
     if isinstance(what, str | Path):
         return load_model(what, shapes, symbolic=symbolic)
     if is_onnx_model(what):

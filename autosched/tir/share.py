@@ -19,14 +19,16 @@ from autosched.tir.axis import Reduce
 from autosched.tir.buffer import BufferLoad, ProducerLoad
 from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.functor import rewrite
-from autosched.tir.inlined_size import MAX_INLINED
 from autosched.tir.stmt import BufferStore, Stmt
 
 S = TypeVar("S", bound=Stmt)
+# Below this a value stays a tree: proofs of bounds read through it, and LLVM finds what is common. Transforms of
+# Winograd have some thousand nodes; what grows with every use passes any limit soon.
+MOST_AS_TREE = 32_768
 _LEAVES = (Var, E.IntImm, E.FloatImm, E.StringImm, BufferLoad, ProducerLoad, Reduce)
 
 
-def bind_shared(value: PrimExpr, limit: int = MAX_INLINED) -> PrimExpr:
+def bind_shared(value: PrimExpr, limit: int = MOST_AS_TREE) -> PrimExpr:
     """The value with what it shares bound to variables, if it has more than `limit` nodes as a tree; else as it is.
 
     A value that only the branches of if_then_else use is bound inside of each: it may read where others must not.
@@ -54,7 +56,7 @@ def _bind_update(store: BufferStore) -> PrimExpr:
     return bind_shared(value)
 
 
-def _is_larger(value: PrimExpr, limit: int = MAX_INLINED) -> bool:
+def _is_larger(value: PrimExpr, limit: int = MOST_AS_TREE) -> bool:
     """Whether a value has more than `limit` nodes, loads as one each; no more than that are looked at."""
     stack, count = [value], 0
     while stack and count <= limit:

@@ -36,7 +36,9 @@ def _axes(node: Node, shape: Sequence[int]) -> list[_Axis]:
     scales: Any = [float(s) for s in node.array(position)] if node.has(position) and node.array(position).size else None
     sizes = [int(s) for s in node.integers(3)] if position == 2 and node.has(3) and node.array(3).size else None
     given = scales if scales is not None else sizes
-    if given is None or len(given) != len(chosen) or min(given, default=1) <= 0:
+    if given is not None and min(given, default=1) <= 0:
+        raise node.fail(f"{'sizes' if scales is None else 'scales'} of {given}", hint="they are positive")
+    if given is None or len(given) != len(chosen):
         raise node.fail(f"neither scales nor sizes for {len(chosen)} dimensions of {list(shape)}")
     whole = [_Axis(n, n, 1.0) for n in shape]
     if scales is not None:
