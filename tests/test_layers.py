@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import fnmatch
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -133,3 +135,10 @@ def test_every_folder_of_modules_is_a_package() -> None:
     assert all((folder / "__init__.py").is_file() for folder in folders), sorted(
         str(folder.relative_to(ROOT)) for folder in folders if not (folder / "__init__.py").is_file()
     )
+
+
+def test_no_folder_of_tests_is_passed_over() -> None:
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]["ini_options"]
+    folders = {path.parent.name for path in (ROOT / "tests").rglob("test_*.py")}
+    patterns = options["norecursedirs"]
+    assert [name for name in folders if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)] == []

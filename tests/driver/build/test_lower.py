@@ -39,8 +39,10 @@ def test_a_schedule_its_module_and_its_function_lower_alike() -> None:
 
 
 def test_other_things_are_refused() -> None:
-    with pytest.raises(TypeError, match="schedule"):
+    with pytest.raises(TypeError, match="cannot lower the str 'a string'"):
         autosched.lower("a string")
+    with pytest.raises(TypeError, match="schedule"):
+        autosched.lower(3)
 
 
 @prim_func_pass(opt_level=0)
