@@ -21,7 +21,7 @@ from autosched.runtime.graph import NOP, Graph, Node, check_graph
 from autosched.runtime.graph_form import GraphForm
 from autosched.runtime.kernel import ArgSpec, Kernel, check_count
 from autosched.runtime.memory import as_aligned, empty_aligned
-from autosched.runtime.names import known_name
+from autosched.runtime.names import given_by_name
 from autosched.runtime.program import Memory, Program
 from autosched.runtime.team import DEFAULT_LANES, most_threads
 from autosched.target import choose_threads
@@ -132,14 +132,7 @@ class DynamicExecutable:
         """The arrays of the inputs by value, whose names and dtypes are the model's; see `__call__`."""
         wanted = {self.form.values[number].name: number for number in self.form.inputs}
         hint = f"inputs are {', '.join(f'{name}: {shape}' for name, shape in self.input_shapes.items())}"
-        if len(args) > len(wanted):
-            raise InvalidTypeError(f"{len(args)} inputs instead of {len(wanted)}", hint=hint)
-        given = dict(zip(wanted, args))
-        for own_name, value in named.items():
-            name = known_name(own_name, wanted)
-            if name not in wanted or name in given:
-                raise InvalidTypeError(f"input '{name}' is {'given twice' if name in given else 'unknown'}", hint=hint)
-            given[name] = value
+        given = given_by_name(args, named, wanted, hint)
         if missing := [name for name in wanted if name not in given]:
             raise InvalidTypeError(f"input '{missing[0]}' is missing", hint=hint)
         arrays = {}

@@ -21,7 +21,7 @@ from autosched.runtime.graph_json import constant_values, layout_of
 from autosched.runtime.kernel import Kernel
 from autosched.runtime.memory import as_aligned
 from autosched.runtime.module import Module
-from autosched.runtime.names import known_name
+from autosched.runtime.names import given_by_name
 
 
 class Executable:
@@ -88,15 +88,7 @@ class Executable:
         """Sort inputs by name and see that names, dtypes and shapes are the model's; see `__call__`."""
         wanted = {value.name: value for value in self.inputs}
         signature = ", ".join(f"{value.name}: {value.dtype}{list(value.shape)}" for value in self.inputs)
-        if len(args) > len(wanted):
-            raise InvalidTypeError(f"{len(args)} inputs instead of {len(wanted)}", hint=f"inputs are {signature}")
-        given = dict(zip(wanted, args))
-        for own_name, value in named.items():
-            name = known_name(own_name, wanted)
-            if name not in wanted or name in given:
-                problem = "given twice" if name in given else "unknown"
-                raise InvalidTypeError(f"input '{name}' is {problem}", hint=f"inputs are {signature}")
-            given[name] = value
+        given = given_by_name(args, named, wanted, f"inputs are {signature}")
         missing = [name for name in wanted if name not in given]
         if missing:
             raise InvalidTypeError(f"input '{missing[0]}' is missing", hint=f"inputs are {signature}")

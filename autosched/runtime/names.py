@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Collection, Container, Mapping, Sequence
+from typing import Any
+
+from autosched.errors import InvalidTypeError
 
 
 def identifier(name: str) -> str:
@@ -15,3 +18,19 @@ def identifier(name: str) -> str:
 def known_name(name: str, known: Container[str]) -> str:
     """The known name that is meant: itself, or what an importer made of it; an unknown name is returned unchanged."""
     return name if name in known or identifier(name) not in known else identifier(name)
+
+
+def given_by_name(args: Sequence[Any], named: Mapping[str, Any], wanted: Collection[str], hint: str) -> dict[str, Any]:
+    """The arguments of a model's call by the names of its inputs, `wanted`; some may be left out.
+
+    Raises InvalidTypeError (TypeError) for too many, an unknown or a doubled one; `hint` says which inputs there are.
+    """
+    if len(args) > len(wanted):
+        raise InvalidTypeError(f"{len(args)} inputs instead of {len(wanted)}", hint=hint)
+    given = dict(zip(wanted, args))
+    for own_name, value in named.items():
+        name = known_name(own_name, wanted)
+        if name not in wanted or name in given:
+            raise InvalidTypeError(f"input '{name}' is {'given twice' if name in given else 'unknown'}", hint=hint)
+        given[name] = value
+    return given

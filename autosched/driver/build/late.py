@@ -26,7 +26,7 @@ from autosched.ir import IRModule
 from autosched.runtime import Executable
 from autosched.runtime.array import NDArray, array, as_numpy
 from autosched.runtime.artifact import Contents, save_contents
-from autosched.runtime.names import known_name
+from autosched.runtime.names import given_by_name
 
 if TYPE_CHECKING:
     import onnx
@@ -77,15 +77,7 @@ class LateModel:
     def check_inputs(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         """Inputs by name, as arrays of the model's types and sizes; see `__call__`."""
         names = [value.name for value in self.inputs]
-        if len(args) > len(names):
-            raise InvalidTypeError(f"{len(args)} inputs instead of {len(names)}", hint=f"inputs are {', '.join(names)}")
-        given = dict(zip(names, args))
-        for own, value in named.items():
-            name = known_name(own, names)
-            if name not in names or name in given:
-                problem = "given twice" if name in given else "unknown"
-                raise InvalidTypeError(f"input '{name}' is {problem}", hint=f"inputs are {', '.join(names)}")
-            given[name] = value
+        given = given_by_name(args, named, names, f"inputs are {', '.join(names)}")
         sizes: dict[str, tuple[int, str]] = {}
         result = {}
         for declared in self.inputs:
