@@ -14,7 +14,7 @@ ALL_CORES := -n auto --dist loadfile --no-loadscope-reorder
 # Empty: Python keeps what it compiled. Tests start hundreds of processes, and each would compile the package again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all check-avx512 check-cuda gpu-check conformance bench bench-kernels bench-models bench-more bench-records bench-tune lint format \
+.PHONY: help demo test test-all check-avx512 check-arm check-cuda gpu-check conformance bench bench-kernels bench-models bench-more bench-records bench-tune lint format \
         dist docs clean
 .DELETE_ON_ERROR:
 
@@ -23,6 +23,7 @@ help:
 	@echo "make test      the tests for every day (about ten minutes on two cores)"
 	@echo "make test-all  all tests"
 	@echo "make check-avx512  runs code for AVX-512 on an emulated CPU (Debian with bochs; half an hour)"
+	@echo "make check-arm  runs code for AArch64 in emulated processes (Debian with qemu-user; some minutes)"
 	@echo "make check-cuda  machine code of all GPU templates for all architectures; needs no GPU (four minutes)"
 	@echo "make gpu-check  correctness and speed of GPU kernels on the GPU that is here (nine minutes)"
 	@echo "make conformance  the onnx package's own cases, as a user would run them (six minutes)"
@@ -65,6 +66,9 @@ test-all: $(VENV)/.installed-test
 
 check-avx512: $(VENV)/.installed-test
 	$(BIN)/python -m tests.emulated --save $(ARGS)
+
+check-arm: $(VENV)/.installed-test
+	$(BIN)/python -m tests.emulated --target "llvm -mtriple=aarch64-linux-gnu" --save $(ARGS)
 
 check-cuda: $(VENV)/.installed-test
 	$(BIN)/python -m tests.check_cuda --save $(ARGS)

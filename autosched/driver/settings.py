@@ -6,14 +6,13 @@ as arguments.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from autosched.codegen.backends import codegen_backend
 from autosched.env import AUTOSCHED_TARGET_AS, AUTOSCHED_TUNE
-from autosched.errors import DeviceError, ScheduleError, SpaceError, TargetError, UsageError
+from autosched.errors import DeviceError, ScheduleError, SpaceError, UsageError
 from autosched.records import DispatchContext, FallbackContext, Record, default_reader
 from autosched.records.lookup import Lookup, Predictor
 from autosched.runtime.cuda.devices import driver_of
@@ -26,9 +25,6 @@ from autosched.task import Task
 from autosched.templates import default_config, templates_for
 from autosched.templates.base import Estimates
 from autosched.templates.thread_knob import split_threads
-
-ARCHITECTURES = {"amd64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}  # other names of the same
-
 
 REACH = 2.0  # distance at which nothing is left of what the neighbour has gained
 
@@ -66,26 +62,13 @@ def _estimate(task: Task, config: Config) -> float | None:
 def resolve_target(target: Any = None) -> Target:
     """The target given, else that of the `with` block, else this machine's CPU.
 
-    Raises  TargetError for one that no code can be generated for here.
+    Raises  TargetError for one that no code can be generated for.
     """
     chosen = Target(target) if target is not None else Target.current(allow_none=True) or Target("cpu")
     codegen_backend(chosen.backend)
-    if not chosen.is_cpu:
-        return chosen
-    machine = platform.machine().lower()
-    wanted = _architecture(chosen)
-    if wanted != ARCHITECTURES.get(machine, machine):
-        raise TargetError(f"no code generator for {wanted} on {machine}", hint="build on a machine of that kind")
+    if chosen.is_cpu:
+        chosen.check_triple()
     return chosen
-
-
-def _architecture(target: Target) -> str:
-    """The architecture that a target's triple names, else that of its CPU."""
-    if triple := str(target.attrs.get("mtriple", "")):
-        name = triple.split("-")[0].lower()
-    else:
-        name = "aarch64" if "neon" in target.features else "x86_64"
-    return ARCHITECTURES.get(name, name)
 
 
 def check_runs_here(target: Target) -> None:
@@ -95,6 +78,11 @@ def check_runs_here(target: Target) -> None:
     """
     if not target.is_cpu:
         return _check_gpu(target)
+    if not target.is_native:
+        raise UsageError(
+            f"this machine is {host_cpu().architecture}, and target '{target}' is {target.architecture}",
+            hint="measure on a machine of that kind",
+        )
     if missing := sorted(target.features - host_cpu().runnable):
         raise UsageError(
             f"this machine lacks {', '.join(missing)}, which target '{target}' uses",

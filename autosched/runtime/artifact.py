@@ -17,7 +17,6 @@ import contextlib
 import hashlib
 import json
 import os
-import platform
 import struct
 import uuid
 from collections.abc import Mapping, Sequence
@@ -32,11 +31,12 @@ from autosched.errors import ArtifactError, InvalidTypeError
 from autosched.runtime.artifact_check import check_contents, check_kernel, check_sections, check_tensor
 from autosched.runtime.cuda.devices import device_rank
 from autosched.runtime.cuda.kernel import archs_of
+from autosched.runtime.elf import read_symbols
 from autosched.runtime.graph import Graph
 from autosched.runtime.kernel import ABI_VERSION, Kernel
 from autosched.runtime.memory import empty_block
 from autosched.runtime.native_abi import NATIVE_ABI_VERSION
-from autosched.target import host_cpu
+from autosched.target import architecture_of, host_cpu
 from autosched.version import __version__
 
 FORMAT_VERSION = 3  # since 3 object code is sealed
@@ -223,13 +223,19 @@ def _write_at(file: BinaryIO, offset: int, blob: bytes | np.ndarray) -> None:
     file.write(_bytes_of(blob))
 
 
+def _machine(contents: Contents) -> str:
+    """The architecture of the machine code inside; this machine's where there is none."""
+    codes = (contents.native, *(kernel.code for kernel in contents.kernels.values() if kernel.backend == "cpu"))
+    return next((read_symbols(code).architecture for code in codes if code), host_cpu().architecture)
+
+
 def _manifest(contents: Contents, sections: Sequence[Any]) -> dict[str, Any]:
     features = sorted({feature for kernel in contents.kernels.values() for feature in kernel.features})
     return {
         "kind": contents.kind,
         "autosched": __version__,
         "abi": _ABI,
-        "machine": platform.machine().lower(),
+        "machine": _machine(contents),
         "features": features,
         "kernels": {key: kernel.to_manifest() for key, kernel in contents.kernels.items()},
         "kernel_order": list(contents.kernels),
@@ -437,9 +443,9 @@ def _requirement(path: Path, version: int, manifest: Mapping[str, Any], contents
     """What this machine lacks to run the code inside; None where nothing."""
     if contents.kind == "source":
         return NeedsRebuildError(f"{path} holds functions that are compiled when they are called", "source", contents)
-    machine = platform.machine().lower()
+    machine = host_cpu().architecture
     for_host = not contents.kernels or any(kernel.backend == "cpu" for kernel in contents.kernels.values())
-    if for_host and manifest["machine"] != machine:
+    if for_host and architecture_of(str(manifest["machine"])) != machine:
         message = f"{path} holds machine code for {manifest['machine']}, and this machine is {machine}"
         return NeedsRebuildError(message, "machine", contents)
     if manifest["abi"] != _ABI:

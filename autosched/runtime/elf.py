@@ -1,4 +1,4 @@
-"""Reads the symbols of an ELF object: which it defines and which it expects from elsewhere."""
+"""Reads an ELF object: which architecture it is for, which symbols it defines and which it expects from elsewhere."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ _SYMBOL_TABLE = 2  # section type SHT_SYMTAB
 _UNDEFINED = 0  # section index SHN_UNDEF
 _LOCAL = 0  # binding STB_LOCAL
 _FUNCTION = 2  # symbol type STT_FUNC
+_MACHINES = {62: "x86_64", 183: "aarch64"}  # EM_X86_64, EM_AARCH64
 
 
 @dataclass(frozen=True, slots=True)
 class Symbols:
-    """Names in an object file."""
+    """Names in an object file, and the architecture of its code."""
 
+    architecture: str  # "x86_64", "aarch64"; of others ELF's number
     defined: frozenset[str]  # global functions, which can be looked up after loading
     undefined: frozenset[str]
 
@@ -35,6 +37,7 @@ def read_symbols(object_code: bytes) -> Symbols:
 def _read(data: memoryview) -> Symbols:
     if bytes(data[:6]) != b"\x7fELF\x02\x01":
         raise ArtifactError("object code is not a 64-bit little-endian ELF object")
+    (machine,) = struct.unpack_from("<H", data, 0x12)
     (section_offset,) = struct.unpack_from("<Q", data, 0x28)
     section_size, section_count = struct.unpack_from("<HH", data, 0x3A)
     sections = [
@@ -54,4 +57,4 @@ def _read(data: memoryview) -> Symbols:
                 undefined.add(name)
             elif name and info >> 4 != _LOCAL and info & 15 == _FUNCTION:
                 defined.add(name)
-    return Symbols(frozenset(defined), frozenset(undefined))
+    return Symbols(_MACHINES.get(machine, f"ELF machine {machine}"), frozenset(defined), frozenset(undefined))

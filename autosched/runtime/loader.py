@@ -66,6 +66,17 @@ def check_object(object_code: bytes, name: str) -> Symbols:
     return symbols
 
 
+def _check_runs_here(object_code: bytes, name: str) -> Symbols:
+    """Refuse what `check_object` refuses, and code for another architecture, at which LLVM would end the process."""
+    symbols = check_object(object_code, name)
+    if symbols.architecture != (here := host_cpu().architecture):
+        raise ArtifactError(
+            f"object code of kernel '{name}' is for {symbols.architecture}, and this machine is {here}",
+            hint=f"save it and run it on a machine of {symbols.architecture}, or build it for this one",
+        )
+    return symbols
+
+
 def load_objects(kernels: Iterable[Kernel]) -> dict[str, int]:
     """Load the object code of kernels and give the address of each phase's function by its symbol.
 
@@ -102,7 +113,7 @@ def load_object_code(objects: Iterable[tuple[str, bytes]]) -> list[dict[str, int
     keys = [hashlib.sha256(code).digest() for _, code in objects]
     with _lock:
         new = {key: entry for key, entry in zip(keys, objects, strict=True) if key not in _loaded}
-        _loaded.update(_link({key: (check_object(code, name), code) for key, (name, code) in new.items()}))
+        _loaded.update(_link({key: (_check_runs_here(code, name), code) for key, (name, code) in new.items()}))
         for key in keys:
             _loaded[key].users += 1
         tables = [_loaded[key].addresses for key in keys]

@@ -1,7 +1,7 @@
 """What code is generated for, and what this machine is."""
 
 from autosched.target.constructors import arm_cpu, create, cuda, intel_graphics, mali, rocm, vta
-from autosched.target.cpus import LEVELS, known_cpus
+from autosched.target.cpus import LEVELS, architecture_of, known_cpus
 from autosched.target.fingerprint import CpuFingerprint, Fingerprint, GpuFingerprint
 from autosched.target.gpus import GpuFacts, gpu_facts, known_archs
 from autosched.target.host import CacheSizes, HostCpu, detect_cpu, host_cpu
@@ -21,6 +21,7 @@ __all__ = [
     "Target",
     "TargetKind",
     "ThreadLimits",
+    "architecture_of",
     "arm_cpu",
     "choose_threads",
     "create",

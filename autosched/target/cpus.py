@@ -1,7 +1,7 @@
 """What each CPU name and x86-64 level can execute.
 
 LLVM ignores a CPU name that it does not know, with no more than a line on stderr; so the names are listed here and an
-unknown one is refused. Source: the x86-64 psABI (levels) and LLVM's X86.td (names).
+unknown one is refused. Sources: the x86-64 psABI (levels), LLVM's X86.td and AArch64Processors.td (names).
 """
 
 from __future__ import annotations
@@ -43,10 +43,22 @@ _NAMES: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "znver5": (_V4, _ICELAKE | {"avx512bf16", "avxvnni"}),
 }
 
-_ARM_NAMES = frozenset(
-    {"generic", "apple-m1", "apple-m2", "apple-m3", "apple-m4", "cortex-a53", "cortex-a72", "cortex-a76"}
-    | {"neoverse-n1", "neoverse-n2", "neoverse-v1", "neoverse-v2", "carmel", "ampere1"}
-)
+# What every AArch64 CPU can execute (its base profile, Armv8.0-A), and what the names have beyond it in LLVM's
+# AArch64Processors.td. Vectors are NEON's 128 bits for all of them: no code is generated for SVE.
+ARM_BASE = frozenset({"neon", "fp-armv8"})
+_ARM_V82 = frozenset({"crc", "lse", "rdm", "fullfp16", "dotprod"})
+_ARM_V86 = _ARM_V82 | {"bf16", "i8mm"}
+_ARM_NAMES: dict[str, frozenset[str]] = {
+    "generic": frozenset(),
+    **dict.fromkeys(("cortex-a53", "cortex-a57", "cortex-a72", "cortex-a73"), frozenset({"crc"})),
+    **dict.fromkeys(("cortex-a55", "cortex-a75", "cortex-a76", "neoverse-n1", "apple-m1"), _ARM_V82),
+    **dict.fromkeys(("cortex-a710", "neoverse-n2", "neoverse-v1", "neoverse-v2", "ampere1"), _ARM_V86),
+    **dict.fromkeys(("apple-m2", "apple-m3", "apple-m4"), _ARM_V86),
+    "carmel": _ARM_V82 - {"dotprod"},
+}
+
+# How other programs name the same architecture.
+ARCHITECTURES = {"amd64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}
 
 
 def known_cpus() -> tuple[str, ...]:
@@ -63,7 +75,7 @@ def features_of(mcpu: str) -> frozenset[str]:
         level, more = _NAMES[mcpu]
         return level | more
     if mcpu in _ARM_NAMES:
-        return frozenset({"neon", "fp-armv8"})
+        return ARM_BASE | _ARM_NAMES[mcpu]
     close = difflib.get_close_matches(mcpu, known_cpus(), n=3)
     hint = f"did you mean {', '.join(close)}?" if close else f"use one of {', '.join(LEVELS)} or a name such as haswell"
     raise TargetError(f"unknown CPU '{mcpu}' in -mcpu", hint=hint)
@@ -74,15 +86,23 @@ def check_feature(name: str, mcpu: str) -> None:
 
     Raises TargetError.
     """
-    if mcpu in _ARM_NAMES:
-        return
     import llvmlite.binding as llvm
 
-    known = {*llvm.get_host_cpu_features(), *(feature for level, more in _NAMES.values() for feature in level | more)}
+    if mcpu in _ARM_NAMES:
+        known = {*ARM_BASE, *(feature for more in _ARM_NAMES.values() for feature in more)}
+    else:
+        named = (feature for level, more in _NAMES.values() for feature in level | more)
+        known = {*llvm.get_host_cpu_features(), *named}
     if name not in known:
         close = difflib.get_close_matches(name, known, n=3)
         hint = f"did you mean {', '.join(close)}?" if close else "LLVM's names look like +avx512f or -fma"
         raise TargetError(f"unknown instruction set '{name}' in -mattr", hint=hint)
+
+
+def architecture_of(machine: str) -> str:
+    """The architecture that `platform.machine()` or the first part of a triple names: "x86_64", "aarch64"."""
+    name = machine.lower()
+    return ARCHITECTURES.get(name, name)
 
 
 def level_of(features: frozenset[str]) -> str:

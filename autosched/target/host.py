@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 import platform
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from autosched.env import AUTOSCHED_HOST_CACHES, AUTOSCHED_HOST_CORES, AUTOSCHED_HOST_CPU
 from autosched.errors import TargetError
-from autosched.target.cpus import features_of
+from autosched.target.cpus import ARM_BASE, architecture_of, features_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class CacheSizes:
 class HostCpu:
     """The CPU of this machine, or the one that it is taken for (AUTOSCHED_HOST_CPU and its like)."""
 
+    architecture: str  # "x86_64", "aarch64"
     mcpu: str  # LLVM's name
     features: frozenset[str]  # LLVM's names of the instruction sets that code is generated for
     detected: frozenset[str]  # those that the machine really has
@@ -42,8 +44,8 @@ class HostCpu:
         return self.features & self.detected
 
 
-# Where nothing can be read: what most x86-64 machines of the last ten years have at least.
-_DEFAULT_CACHE = CacheSizes(32 * 1024, 512 * 1024, 8 * 1024 * 1024)
+# Where nothing can be read: what most machines of the last ten years have at least.
+USUAL_CACHE = CacheSizes(32 * 1024, 512 * 1024, 8 * 1024 * 1024)
 
 
 def host_cpu() -> HostCpu:
@@ -67,7 +69,7 @@ def _taken_for(mcpu: str, cores: int, caches: tuple[int, int, int] | None) -> Ho
             features = features_of(mcpu)
         except TargetError as error:
             raise TargetError(f"AUTOSCHED_HOST_CPU={mcpu} names no known CPU", hint=error.hint) from error
-        if ("neon" in features) != ("neon" in machine.detected):
+        if (features >= ARM_BASE) != (machine.architecture == "aarch64"):
             raise TargetError(f"AUTOSCHED_HOST_CPU={mcpu} is no CPU of this machine's architecture", hint="unset it")
         machine = replace(machine, mcpu=mcpu, features=features)
     return replace(machine, cores=cores or machine.cores, cache=CacheSizes(*caches) if caches else machine.cache)
@@ -79,9 +81,12 @@ def detect_cpu() -> HostCpu:
     import llvmlite.binding as llvm
 
     features = frozenset(name for name, there in llvm.get_host_cpu_features().items() if there)
-    mcpu = llvm.get_host_cpu_name()
+    mcpu, architecture = llvm.get_host_cpu_name(), architecture_of(platform.machine())
     info = read_cpuinfo(Path("/proc/cpuinfo"))
+    if architecture == "aarch64":
+        features |= arm_features()
     return HostCpu(
+        architecture=architecture,
         mcpu=mcpu,
         features=features,
         detected=features,
@@ -91,6 +96,22 @@ def detect_cpu() -> HostCpu:
         cache=detect_caches(),
         cores=count_cores(),
     )
+
+
+# Bits of the words that Linux tells each process of an AArch64 machine of its CPU (asm/hwcap.h), by LLVM's names.
+_AT_HWCAP, _AT_HWCAP2 = 16, 26
+_HWCAP = {"crc": 7, "lse": 8, "fullfp16": 10, "rdm": 12, "dotprod": 20}
+_HWCAP2 = {"i8mm": 13, "bf16": 14}
+
+
+def arm_features() -> frozenset[str]:
+    """The instruction sets of an AArch64 machine; the base profile's alone where the system does not say more."""
+    ask = getattr(ctypes.CDLL(None), "getauxval", None)
+    if ask is None:
+        return ARM_BASE
+    ask.argtypes, ask.restype = (ctypes.c_ulong,), ctypes.c_ulong
+    words = ((ask(_AT_HWCAP), _HWCAP), (ask(_AT_HWCAP2), _HWCAP2))
+    return ARM_BASE | {name for word, bits in words for name, bit in bits.items() if word >> bit & 1}
 
 
 def read_cpuinfo(path: Path) -> dict[str, str]:
@@ -107,9 +128,9 @@ def detect_caches(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> 
     """Read the data caches of one core from sysfs, else ask the C library, else assume a common machine."""
     sizes = _caches_from_sysfs(folder) or _caches_from_sysconf()
     return CacheSizes(
-        sizes.get(1, _DEFAULT_CACHE.l1_bytes),
-        sizes.get(2, _DEFAULT_CACHE.l2_bytes),
-        sizes.get(3, sizes.get(2, _DEFAULT_CACHE.l3_bytes)),  # machines without a third level: the second is the last
+        sizes.get(1, USUAL_CACHE.l1_bytes),
+        sizes.get(2, USUAL_CACHE.l2_bytes),
+        sizes.get(3, sizes.get(2, USUAL_CACHE.l3_bytes)),  # machines without a third level: the second is the last
     )
 
 

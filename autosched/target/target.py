@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from autosched.errors import InvalidTypeError, TargetError
-from autosched.target.cpus import check_feature, features_of, level_of
+from autosched.target.cpus import ARM_BASE, architecture_of, check_feature, features_of, level_of
 from autosched.target.cuda_host import (
     cuda_attribute,
     cuda_capability,
@@ -20,7 +21,7 @@ from autosched.target.cuda_host import (
 )
 from autosched.target.fingerprint import CpuFingerprint, Fingerprint, GpuFingerprint, OtherFingerprint
 from autosched.target.gpus import GpuFacts, device_named, gpu_facts, usual_arch, with_limits
-from autosched.target.host import CacheSizes, host_cpu
+from autosched.target.host import USUAL_CACHE, CacheSizes, host_cpu
 from autosched.target.kinds import KINDS, TargetKind
 from autosched.target.parse import AttrValue, Parsed, parse_mapping, parse_target
 from autosched.target.threads import count_affinity
@@ -59,8 +60,8 @@ class Target:
             attrs.setdefault("mcpu", host_cpu().mcpu)
         if parsed.kind.backend == "cuda":
             _choose_gpu(attrs, "mcpu" if parsed.kind.name == "nvptx" else "arch")
-        if "mcpu" in attrs and parsed.kind.name == "llvm" and attrs["mcpu"] != host_cpu().mcpu:
-            features_of(str(attrs["mcpu"]))  # refuses a name that nobody knows
+        if parsed.kind.name == "llvm":
+            _check_cpu_name(attrs)
         changes = attrs.get("mattr")
         for change in changes if isinstance(changes, tuple) and parsed.kind.name == "llvm" else ():
             check_feature(change.lstrip("+-"), str(attrs.get("mcpu", "")))
@@ -137,6 +138,8 @@ class Target:
         if not self.is_cpu:
             return OtherFingerprint(self.kind.name, self.model)
         machine, cache = host_cpu(), self.cache
+        if not self.is_native:  # some machine with this CPU
+            machine = replace(machine, vendor=self.architecture, family=0, model_name=self.mcpu, cores=self.num_cores)
         return CpuFingerprint(
             vendor=machine.vendor,
             cpu_family=machine.family,
@@ -195,7 +198,39 @@ class Target:
     def mcpu(self) -> str:
         """LLVM's name of the CPU; this machine's where none was given."""
         self._check_cpu("CPU")
-        return str(self.attrs.get("mcpu") or host_cpu().mcpu)
+        return str(
+            self.attrs.get("mcpu")
+            or (host_cpu().mcpu if self.is_native else _PLAIN_CPUS.get(self.architecture, "generic"))
+        )
+
+    @property
+    def architecture(self) -> str:
+        """A CPU's architecture, "x86_64" or "aarch64": the triple's, else the CPU name's, else this machine's."""
+        self._check_cpu("architecture of a CPU")
+        return _architecture(self.attrs)
+
+    @property
+    def is_native(self) -> bool:
+        """Whether its code is for CPUs of this machine's architecture."""
+        return self.architecture == host_cpu().architecture
+
+    def check_triple(self) -> None:
+        """See that code can be generated for a CPU target's system. Raises TargetError."""
+        if self.architecture not in _PLAIN_CPUS:
+            known = ", ".join(_PLAIN_CPUS)
+            raise TargetError(f"no code generator for {self.architecture}", hint=f"there is one for {known}")
+        if not self.is_native and "linux" not in self.triple.split("-"):
+            usual = f"{self.architecture}-linux-gnu"
+            raise TargetError(f"no code generator for the system of triple '{self.triple}'", hint=f"use {usual}")
+
+    @property
+    def triple(self) -> str:
+        """LLVM's name of the system that a CPU's code is for: -mtriple, else this one, or Linux on another CPU."""
+        if "mtriple" in self.attrs or not self.is_native:
+            return str(self.attrs.get("mtriple") or f"{self.architecture}-unknown-linux-gnu")
+        import llvmlite.binding as llvm
+
+        return str(llvm.get_process_triple())
 
     @property
     def features(self) -> frozenset[str]:
@@ -208,7 +243,8 @@ class Target:
 
     def _find_features(self) -> frozenset[str]:
         machine = host_cpu()
-        found = set(machine.features if self.mcpu == machine.mcpu else features_of(self.mcpu))
+        is_here = self.is_native and self.mcpu == machine.mcpu
+        found = set(machine.features if is_here else features_of(self.mcpu))
         for change in self.mattr:
             if change.startswith("-"):
                 found.discard(change[1:])
@@ -223,7 +259,7 @@ class Target:
         For this machine's own CPU every feature is named, since a virtual machine may lack some of what the name
         stands for.
         """
-        if self.mcpu != host_cpu().mcpu:
+        if not self.is_native or self.mcpu != host_cpu().mcpu:
             return ",".join(change if change[0] in "+-" else f"+{change}" for change in self.mattr)
         import llvmlite.binding as llvm
 
@@ -266,9 +302,11 @@ class Target:
 
     @property
     def cache(self) -> CacheSizes:
-        """Cache sizes in bytes: this machine's, but for -l1-bytes, -l2-bytes and -l3-bytes."""
+        """Cache sizes in bytes: -l1-bytes, -l2-bytes and -l3-bytes, else this machine's, or usual ones of another
+        architecture.
+        """
         self._check_cpu("caches of a CPU")
-        machine = host_cpu().cache
+        machine = host_cpu().cache if self.is_native else USUAL_CACHE
         return CacheSizes(
             self._int("l1-bytes", machine.l1_bytes),
             self._int("l2-bytes", machine.l2_bytes),
@@ -404,6 +442,29 @@ class Target:
         if not found:
             raise TargetError("at least one target is needed")
         return found if target_host is None else [target.with_host(target_host) for target in found]
+
+
+_PLAIN_CPUS = {"x86_64": "x86-64", "aarch64": "generic"}  # by architecture: what each of its CPUs can execute
+
+
+def _architecture(attrs: Mapping[str, AttrValue]) -> str:
+    """The architecture that a CPU target's attributes name; this machine's where they name none."""
+    if triple := str(attrs.get("mtriple", "")):
+        return architecture_of(triple.split("-")[0])
+    machine, mcpu = host_cpu(), str(attrs.get("mcpu", ""))
+    if not mcpu or mcpu == machine.mcpu or (mcpu == "generic" and machine.architecture == "aarch64"):
+        return machine.architecture
+    return "aarch64" if features_of(mcpu) >= ARM_BASE else "x86_64"
+
+
+def _check_cpu_name(attrs: Mapping[str, AttrValue]) -> None:
+    """Refuse a CPU name that nobody knows, or of another architecture than the triple's. Raises TargetError."""
+    machine, mcpu, architecture = host_cpu(), attrs.get("mcpu"), _architecture(attrs)
+    if mcpu is None or (mcpu == machine.mcpu and architecture == machine.architecture):
+        return
+    is_arm = features_of(str(mcpu)) >= ARM_BASE
+    if architecture in _PLAIN_CPUS and is_arm != (architecture == "aarch64"):
+        raise TargetError(f"'{mcpu}' in -mcpu is no CPU of {architecture}", hint="give its -mtriple")
 
 
 DEFAULT_ARCH = "sm_75"  # the oldest that code is generated for: where none is given and no GPU is there

@@ -10,7 +10,7 @@ from autosched.driver.settings import check_runs_here, resolve_records, resolve_
 from autosched.errors import TargetError, UsageError
 from autosched.records import FallbackContext
 from autosched.records.lookup import Lookup
-from autosched.target import Target
+from autosched.target import Target, host_cpu
 
 
 @pytest.mark.parametrize(
@@ -26,11 +26,28 @@ def test_targets_without_a_code_generator(text: str, message: str) -> None:
         resolve_target(text)
 
 
-def test_other_names_of_this_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("platform.machine", lambda: "AMD64")
-    assert resolve_target("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell").mcpu == "haswell"
-    with pytest.raises(TargetError, match="no code generator for aarch64 on amd64"):
-        resolve_target("llvm -mcpu=neoverse-n1")
+@pytest.mark.parametrize(
+    ("text", "architecture", "mcpu"),
+    [
+        ("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell", "x86_64", "haswell"),
+        ("llvm -mtriple=arm64-linux-gnu", "aarch64", "generic"),
+        ("llvm -mcpu=neoverse-n1", "aarch64", "neoverse-n1"),
+    ],
+)
+def test_architectures_are_named_by_triple_or_cpu(text: str, architecture: str, mcpu: str) -> None:
+    target = resolve_target(text)
+    assert (target.architecture, target.mcpu) == (architecture, mcpu)
+
+
+def test_a_system_that_no_code_is_made_for() -> None:
+    with pytest.raises(TargetError, match=r"system of triple 'aarch64-apple-darwin'.*use aarch64-linux-gnu"):
+        resolve_target("llvm -mtriple=aarch64-apple-darwin")
+
+
+def test_another_architecture_is_not_measured_here() -> None:
+    other = "aarch64" if host_cpu().architecture == "x86_64" else "x86_64"
+    with pytest.raises(UsageError, match=f"this machine is {host_cpu().architecture}, and target .* is {other}"):
+        check_runs_here(Target(f"llvm -mtriple={other}-linux-gnu"))
 
 
 def test_only_what_runs_here_is_measured() -> None:

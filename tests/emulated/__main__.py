@@ -1,4 +1,7 @@
-"""`make check-avx512`: builds for AVX-512, runs it all on an emulated CPU, prints and writes a table."""
+"""`make check-avx512`, `make check-arm`: builds for a CPU, runs it all on an emulated one, prints and writes a table.
+
+AVX-512 runs on a machine that Bochs emulates, and AArch64 in processes that QEMU translates.
+"""
 
 from __future__ import annotations
 
@@ -14,50 +17,52 @@ from pathlib import Path
 from typing import Any
 
 from autosched.target import Target
+from tests.emulated.bochs import Bochs
 from tests.emulated.cases import make_cases, save_cases
 from tests.emulated.guest import LINE
-from tests.emulated.machine import PACKAGES, fetch_kernel, make_cd, make_disk, run_machine, what_is_missing
+from tests.emulated.qemu import Qemu
 
-RESULTS = Path(__file__).parents[2] / "benchmarks/results/avx512-emulated.md"
+RESULTS = Path(__file__).parents[2] / "benchmarks/results"
+EMULATORS = {"x86_64": Bochs, "aarch64": Qemu}
 _NOT_RUN = (float("inf"), "it was not run")
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run it; 0 where every case gave what it has to."""
     options = _parser().parse_args(words)
-    if missing := what_is_missing():
-        print(f"not installed: {', '.join(missing)}\napt-get install --no-install-recommends {PACKAGES}")
+    target = Target(options.target)
+    folder: Path = options.folder / target.architecture
+    emulator = EMULATORS[target.architecture](folder, options.cpu)
+    if missing := emulator.missing():
+        print(f"not installed: {', '.join(missing)}\n{emulator.install}")
         return 2
-    folder: Path = options.folder
     folder.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(folder / "cases", ignore_errors=True)
-    target = Target(f"llvm -mcpu={options.mcpu}")
     started = time.monotonic()
     rows = save_cases(folder / "cases", make_cases(target, re.compile(options.only).search))  # type: ignore[arg-type]
     print(f"{len(rows)} cases built in {time.monotonic() - started:.0f} s", flush=True)
-    make_cd(folder, fetch_kernel(folder / "kernel"))
-    make_disk(folder, folder / "cases")
+    emulator.prepare(folder / "cases")
     started = time.monotonic()
     report = Report(rows)
-    for line in run_machine(folder, options.cpu, options.limit):
+    for line in emulator.run(options.limit):
         if options.verbose or not line.startswith(LINE):
             print(line, flush=True)
         report.take(line)
-    text = report.text(options.cpu, options.mcpu, time.monotonic() - started)
+    text = report.text(emulator.name, target.mcpu, time.monotonic() - started)
     print(text)
     if options.save and not options.only:
-        RESULTS.write_text(text + "\n")
+        (RESULTS / f"{emulator.table}-emulated.md").write_text(text + "\n")
     return 1 if report.failed else 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.emulated", description=__doc__)
     parser.add_argument("--only", default="", help='a regular expression: "kernels: dense", "networks"; else all')
-    parser.add_argument("--mcpu", default="x86-64-v4", help="what is built for")
-    parser.add_argument("--cpu", default="corei7_skylake_x", help="Bochs's CPU model: see `bochs -help cpu`")
-    parser.add_argument("--folder", type=Path, default=Path("build/emulated"), help="for the kernel and the disk")
+    parser.add_argument("--target", default="llvm -mcpu=x86-64-v4", help="what is built for")
+    parser.add_argument("--cpu", default="", help="the emulator's CPU model, if not its usual one")
+    parser.add_argument("--folder", type=Path, default=Path("build/emulated"), help="for what the emulator needs")
     parser.add_argument("--limit", type=float, default=3600, help="seconds that the machine may run")
-    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}, where all was run")
+    parser.add_argument("--save", action="store_true", help="write the table, where all was run")
     parser.add_argument("-v", "--verbose", action="store_true", help="print every case as it ends")
     return parser
 
@@ -89,7 +94,7 @@ class Report:
                 found.append(f"{row['group']}: {row['name']}: error {error:.1e}, at most {row['limit']:.0e}; {note}")
         return found
 
-    def text(self, cpu: str, mcpu: str, taken_s: float) -> str:
+    def text(self, emulator: str, mcpu: str, taken_s: float) -> str:
         """The table."""
         groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for row in self.rows:
@@ -97,7 +102,7 @@ class Report:
         lines = [
             f"# Code for {mcpu}, run on an emulated CPU",
             "",
-            f"Bochs's {cpu} ({self.cpu[0]}; for LLVM {self.cpu[1]}), {_commit()}. `make check-avx512` writes this.",
+            f"{emulator} ({self.cpu[0]}; for LLVM {self.cpu[1]}), {_commit()}. `python -m tests.emulated` writes this.",
             f"{len(self.rows)} cases, {len(self.failed)} wrong; {taken_s / 60:.0f} minutes on the emulated machine.",
             "",
             "Errors are by the largest value that is expected (at least 1); those of functions by each value.",

@@ -18,7 +18,7 @@ import numpy as np
 import autosched
 from autosched import relax, te
 from autosched.codegen import compile_func
-from autosched.codegen.native import native_object
+from autosched.codegen.native import native_for
 from autosched.ir import IRModule
 from autosched.records import FallbackContext
 from autosched.relax.op.registry import OPERATORS, OpDef, Sample
@@ -92,7 +92,7 @@ def _kernel(func: PrimFunc, config: Config, target: Target) -> Callable[[str, st
         n = sum(arg.role == "output" for arg in kernel.args)
         packed = [p.pack(a) if p is not None else a for p, a in zip(applied.packs, natural, strict=True)]
         wanted = [w.astype(a.dtype) for w, a in zip(evaluate(func, natural[:-n]), natural[-n:], strict=True)]
-        return Case(group, name, Module({"k": kernel}, native_object()), packed[:-n], wanted, "in place", KERNEL)
+        return Case(group, name, Module({"k": kernel}, native_for(target)), packed[:-n], wanted, "in place", KERNEL)
 
     return make
 
@@ -128,14 +128,15 @@ def _sizes(target: Target) -> Makers:
 def _winograd(target: Target) -> Makers:
     """Winograd's convolutions: sizes and padding, what is fused behind, configurations."""
     found = {}
+    block = 2 * min(target.lanes("float32"), 8)
     for name, (batch, channels, height, width, outputs, padding) in winograd.CASES.items():
-        func = winograd.conv(batch, 2 * channels, height, width, 2 * outputs, padding, block=16)
+        func = winograd.conv(batch, 2 * channels, height, width, 2 * outputs, padding, block=block)
         for m in (2, 4):
             found[f"{name}, m={m}"] = _kernel(func, winograd.config(m=m, rows=6), target)
     for epilogue in ("", "residual"):
-        func = winograd.conv(1, 32, 9, 6, 48, (1, 1, 1, 1), block=16, epilogue=epilogue)
+        func = winograd.conv(1, 32, 9, 6, 48, (1, 1, 1, 1), block=block, epilogue=epilogue)
         found[f"behind: {epilogue or 'nothing'}"] = _kernel(func, winograd.config(), target)
-    func = winograd.conv(2, 32, 10, 11, 80, (1, 1, 1, 1), block=16)
+    func = winograd.conv(2, 32, 10, 11, 80, (1, 1, 1, 1), block=block)
     space = space_for(func, target)
     drawn = (c for c in space.sample(np.random.default_rng(3), 60) if c.template == "winograd")
     return found | {f"drawn {n}": _kernel(func, config, target) for n, (config, _) in enumerate(zip(drawn, range(10)))}
@@ -155,7 +156,9 @@ def _functions(target: Target) -> Makers:
         kernel = compile_func(apply_config(func, default_config(func, target), target).func, target, name="k").kernel
         with np.errstate(all="ignore"):
             wanted = exact[name](x.astype("d")).astype("f")
-        return Case(group, name, Module({"k": kernel}, native_object()), [x], [wanted], "in place", FUNCTION, each=True)
+        return Case(
+            group, name, Module({"k": kernel}, native_for(target)), [x], [wanted], "in place", FUNCTION, each=True
+        )
 
     return dict.fromkeys(exact, make)
 
@@ -183,7 +186,7 @@ def _programs(target: Target) -> Makers:
         kernel = compile_func(func, target, name="k").kernel
         n = sum(arg.role == "output" for arg in kernel.args)
         assert all(arg.role == "output" for arg in kernel.args[-n:]), "outputs come last"
-        return Case(group, name, Module({"k": kernel}, native_object()), arrays[:-n], wanted[-n:], "in place", limit)
+        return Case(group, name, Module({"k": kernel}, native_for(target)), arrays[:-n], wanted[-n:], "in place", limit)
 
     return {f"floats {n}": of_floats for n in range(40)} | {f"whole numbers {n}": of_whole_numbers for n in range(60)}
 
@@ -246,23 +249,30 @@ def _networks(target: Target) -> Makers:
 def _artifacts(target: Target) -> Makers:
     """Which variant is loaded, and what is refused."""
 
-    def several(*cpus: str, variant: str = "", refused: bool = False) -> Callable[[str, str], Case]:
+    def several(*targets: str, variant: str = "", refused: bool = False) -> Callable[[str, str], Case]:
         def make(group: str, name: str) -> Case:
             module = NETWORKS["small"]()
             x = np.random.default_rng(0).standard_normal((1, 3, 8, 8)).astype("f")
-            targets = [f"llvm -mcpu={cpu}" for cpu in cpus]
-            given: Any = targets if len(targets) > 1 else targets[0]
+            given: Any = list(targets) if len(targets) > 1 else targets[0]
             built = autosched.build(module, target=given, records=FallbackContext(), threads=1)
             wanted = [relax.evaluate(module, [x], dtype="float64").astype("f")]
             return Case(group, name, built, [x], wanted, "model", KERNEL, variant=variant, refused=refused)
 
         return make
 
+    x86 = {cpu: f"llvm -mcpu={cpu}" for cpu in ("x86-64-v2", "x86-64-v3", "x86-64-v4", "sapphirerapids")}
+    if target.architecture == "aarch64":
+        arm = {cpu: f"llvm -mtriple={target.triple} -mcpu={cpu}" for cpu in ("generic", "cortex-a72", "neoverse-n1")}
+        return {
+            "three of them": several(*arm.values(), variant="neoverse-n1"),
+            "x86-64 and one": several(x86["x86-64-v3"], arm["cortex-a72"], variant="cortex-a72"),
+            "x86-64 alone is refused": several(x86["x86-64-v2"], refused=True),
+        }
     return {
-        "v3 and v4": several("x86-64-v3", "x86-64-v4", variant="x86-64-v4"),
-        "v4, v2 and one newer": several("x86-64-v4", "x86-64-v2", "sapphirerapids", variant="x86-64-v4"),
-        "v2 and v3": several("x86-64-v2", "x86-64-v3", variant="x86-64-v3"),
-        "newer alone is refused": several("sapphirerapids", refused=True),
+        "v3 and v4": several(x86["x86-64-v3"], x86["x86-64-v4"], variant="x86-64-v4"),
+        "v4, v2 and one newer": several(x86["x86-64-v4"], x86["x86-64-v2"], x86["sapphirerapids"], variant="x86-64-v4"),
+        "v2 and v3": several(x86["x86-64-v2"], x86["x86-64-v3"], variant="x86-64-v3"),
+        "newer alone is refused": several(x86["sapphirerapids"], refused=True),
     }
 
 

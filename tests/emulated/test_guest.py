@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +19,7 @@ from autosched.target import Target
 from tests.emulated import guest
 from tests.emulated.__main__ import Report
 from tests.emulated.cases import GROUPS, is_refused, save_cases
+from tests.emulated.guest_files import copy_runtime
 
 NAN, INF = float("nan"), float("inf")
 
@@ -92,3 +96,18 @@ def test_a_case_that_ends_its_process(
 def test_what_the_emulator_refuses(line: str, refused: bool) -> None:
     kernel = SimpleNamespace(llvm="llvm.masked.gather", asm=f"\t{line}\n")
     assert is_refused(SimpleNamespace(kernels={"k": kernel})) is refused
+
+
+def test_what_is_copied_is_all_that_the_cases_need(tmp_path: Path) -> None:
+    copy_runtime(tmp_path / "site")
+    words = (
+        f"import sys; sys.path[:0] = {[str(tmp_path / 'site'), *map(_packages, ('numpy', 'llvmlite'))]}; import guest"
+    )
+    subprocess.run([sys.executable, "-I", "-S", "-c", words], check=True)
+
+
+def _packages(name: str) -> str:
+    """The folder that a package lies in."""
+    found = importlib.util.find_spec(name)
+    assert found is not None and found.origin is not None, name
+    return str(Path(found.origin).parents[1])

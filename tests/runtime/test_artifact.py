@@ -15,6 +15,7 @@ from autosched.errors import ArtifactError
 from autosched.runtime import Executable, NeedsRebuildError, artifact, is_artifact
 from autosched.runtime.artifact import load_contents
 from autosched.runtime.library import load_module
+from autosched.target import host_cpu
 from tests.runtime.kernels import chain
 
 _ENVIRONMENT = child_environment({"PYTHONPATH": str(Path(__file__).parents[2])})
@@ -207,7 +208,8 @@ def test_another_machine_or_interface(saved, monkeypatch):
     with pytest.raises(NeedsRebuildError) as caught:
         Executable.load(saved)
     assert caught.value.reason == "abi"
-    monkeypatch.setattr(artifact.platform, "machine", lambda: "abacus")
+    abacus = dataclasses.replace(host_cpu(), architecture="abacus")
+    monkeypatch.setattr(artifact, "host_cpu", lambda: abacus)
     with pytest.raises(NeedsRebuildError, match="this machine is abacus"):
         Executable.load(saved)
 

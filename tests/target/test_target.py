@@ -5,7 +5,7 @@ import pytest
 
 from autosched import target as target_room
 from autosched.errors import TargetError
-from autosched.target import Target, host_cpu
+from autosched.target import CpuFingerprint, Target, host_cpu
 
 pytestmark = pytest.mark.host
 
@@ -164,3 +164,21 @@ def test_fingerprint_follows_the_target_and_reads_back():
 def test_attributes_that_nothing_could_follow(text, message):
     with pytest.raises(TargetError, match=message):
         Target(text)
+
+
+def test_a_target_of_another_architecture() -> None:
+    """128-bit vectors, 32 registers, caches that are not this machine's, a fingerprint of its own."""
+    target = Target("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1 -num-cores=4")
+    assert (target.vector_bits, target.num_registers, target.has_fma, target.family) == (128, 32, True, "aarch64")
+    assert {"neon", "dotprod"} <= target.features and target.triple == "aarch64-linux-gnu"
+    device = target.fingerprint()
+    assert isinstance(device, CpuFingerprint)
+    assert (device.vendor, device.model_name, device.cores) == ("aarch64", "neoverse-n1", 4)
+    assert Target("llvm -mcpu=cortex-a72 -l2-bytes=1048576").cache.l2_bytes == 1 << 20
+
+
+def test_a_cpu_of_another_architecture_than_the_triple() -> None:
+    with pytest.raises(TargetError, match="'haswell' in -mcpu is no CPU of aarch64"):
+        Target("llvm -mtriple=aarch64-linux-gnu -mcpu=haswell")
+    with pytest.raises(TargetError, match="unknown instruction set 'avx2' in -mattr"):
+        Target("llvm -mtriple=aarch64-linux-gnu -mcpu=generic -mattr=+avx2")

@@ -1,4 +1,4 @@
-"""Assembly text of x86-64, read as instructions and loops; the text of other machines has neither."""
+"""Assembly text of x86-64 and AArch64, read as instructions and loops."""
 
 from __future__ import annotations
 
@@ -69,6 +69,46 @@ class Instruction:
         return "(" in self.operands and not self.stores
 
 
+_ARM_LINE = re.compile(r"^\s+([a-z][\w.]*)(?:[ \t]+(.*?))?(?:\s*//.*)?$")
+_ARM_JUMP = re.compile(r"^(?:b|b\.\w+|cbn?z|tbn?z)$")
+_ARM_STACK = re.compile(r"\[(?:sp|x29)\b")
+_ARM_PACKED = re.compile(r"\bv\d+\.|\bq\d+")
+_ARM_VECTOR = re.compile(r"\bv\d+\.|\b[qdsh]\d+\b")
+_ARM_SHUFFLE = re.compile(r"^(?:zip|uzp|trn|ext|dup|ins|tb[lx]|rev)")
+
+
+class ArmInstruction(Instruction):
+    """A line of AArch64's assembly text. A multiply-add may take a factor from one lane of a register for all lanes."""
+
+    @property
+    def is_vector(self) -> bool:
+        return bool(_ARM_VECTOR.search(self.operands))
+
+    @property
+    def is_packed(self) -> bool:
+        return bool(_ARM_PACKED.search(self.operands))
+
+    @property
+    def is_fma(self) -> bool:
+        return self.name.startswith(("fmla", "fmls", "fmadd", "fmsub", "fnmadd", "fnmsub"))
+
+    @property
+    def is_move(self) -> bool:
+        return self.name.startswith(("mov", "fmov", "ld", "st"))
+
+    @property
+    def is_shuffle(self) -> bool:
+        return bool(_ARM_SHUFFLE.match(self.name))
+
+    @property
+    def stores(self) -> bool:
+        return self.name.startswith("st")
+
+    @property
+    def loads(self) -> bool:
+        return self.name.startswith("ld")
+
+
 @dataclass(frozen=True)
 class Assembly:
     """The instructions of a text, and where its loops begin and end: `loops` are ranges of them, by backward jumps."""
@@ -78,19 +118,22 @@ class Assembly:
 
     @staticmethod
     def read(text: str) -> Assembly:
-        """Read the text that LLVM writes (AT&T syntax)."""
-        stack = _STACK_BY_FRAME if _FRAME.search(text) else _STACK
+        """Read the text that LLVM writes (AT&T syntax for x86-64, in which registers begin with %)."""
+        is_arm = "%" not in text
+        line_of, made = (_ARM_LINE, ArmInstruction) if is_arm else (_LINE, Instruction)
+        stack = _ARM_STACK if is_arm else _STACK_BY_FRAME if _FRAME.search(text) else _STACK
         found: list[Instruction] = []
         labels: dict[str, int] = {}
         loops: list[range] = []
         for line in text.splitlines():
             if label := _LABEL.match(line):
                 labels[label[1]] = len(found)
-            elif one := _LINE.match(line):
+            elif one := line_of.match(line):
                 operands = (one[2] or "").rstrip()
-                if one[1].startswith("j") and (to := _TARGET.search(operands)) and to[1] in labels:
+                jumps = _ARM_JUMP.match(one[1]) if is_arm else one[1].startswith("j")
+                if jumps and (to := _TARGET.search(operands)) and to[1] in labels:
                     loops.append(range(labels[to[1]], len(found) + 1))
-                found.append(Instruction(one[1], operands, bool(stack.search(operands))))
+                found.append(made(one[1], operands, bool(stack.search(operands))))
         return Assembly(found, loops)
 
     @cached_property
@@ -106,5 +149,7 @@ class Assembly:
     @property
     def vector_bits(self) -> int:
         """The widest vector register that is used; 0 where there is none."""
+        if any(isinstance(one, ArmInstruction) and one.is_packed for one in self.instructions):
+            return 128
         widths = {found for one in self.instructions for found in _VECTOR.findall(one.operands)}
         return max((_BITS[width] for width in widths), default=0)

@@ -48,7 +48,7 @@ class AsmReport:
 
 
 def read_assembly(asm: str) -> AsmReport:
-    """Count what the assembly text of x86-64 shows; other machines give zeros."""
+    """Count what the assembly text of x86-64 or AArch64 shows."""
     read = Assembly.read(asm)
     spilled: set[int] = set()
     sum_spilled: set[int] = set()

@@ -26,6 +26,7 @@ from numba.core.untyped_passes import FixupArgs, IRProcessing, ReconstructSSA, T
 
 from autosched.codegen.cpu.types import BYTES, I32, I64, VOID
 from autosched.errors import CodegenError
+from autosched.runtime.cpu.machine import target_machine
 from autosched.target import Target
 
 _ARGUMENTS = (types.CPointer(types.voidptr), types.int64, types.int64, types.int64)
@@ -72,26 +73,19 @@ class _Pipeline(compiler.CompilerBase):  # type: ignore[misc]
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """LLVM's target machine for a CPU name and its features."""
+    """LLVM's target machine for a system, a CPU name and its features."""
 
+    triple: str
     mcpu: str
     features: str
 
     @staticmethod
     def of(target: Target) -> Machine:
-        return Machine(target.mcpu, target.llvm_features)
+        return Machine(target.triple, target.mcpu, target.llvm_features)
 
     @property
     def llvm(self) -> Any:
-        return _target_machine(self.mcpu, self.features)
-
-
-@functools.cache
-def _target_machine(mcpu: str, features: str) -> Any:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    found = llvm.Target.from_triple(llvm.get_process_triple())
-    return found.create_target_machine(cpu=mcpu, features=features, opt=3, reloc="pic", codemodel="default")
+        return target_machine(self.triple, self.mcpu, self.features)
 
 
 @functools.cache
@@ -153,7 +147,7 @@ def optimise(texts: list[str], machine: Machine) -> Any:
         else:
             module.link_in(part)
     assert module is not None, "a kernel has at least one phase"
-    module.triple = llvm.get_process_triple()
+    module.triple = machine.triple
     module.data_layout = str(machine.llvm.target_data)
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization = options.slp_vectorization = False

@@ -15,9 +15,12 @@ from autosched.env import NUMBA_DISABLE_JIT
 from autosched.errors import UsageError
 from autosched.runtime import native_abi
 from autosched.runtime.cache import kernel_cache
+from autosched.runtime.cpu.machine import target_machine
 from autosched.runtime.loader import check_object
 from autosched.runtime.native_abi import NATIVE_ABI_VERSION, RUN_SYMBOL, WORKER_SYMBOL
-from autosched.target import Target
+from autosched.target import Target, architecture_of
+
+_OLDEST = {"x86_64": "x86-64", "aarch64": "generic"}  # CPU of each architecture
 
 
 def check_numba() -> None:
@@ -29,22 +32,26 @@ def check_numba() -> None:
 
 
 @functools.cache
-def native_object() -> bytes:
+def native_object(triple: str = "") -> bytes:
     """Give the object code of `run_graph` and `worker`, from the cache where it has them.
 
-    It is made for the oldest CPU of this architecture, so one object serves every target: nothing in it computes.
+    triple  LLVM's name of the system that it is for; "" for this machine's
+
+    It is made for the oldest CPU of the architecture, so one object serves all of them: nothing in it computes.
     """
-    cache, key = kernel_cache(), _cache_key()
+    cache, key = kernel_cache(), _cache_key(triple)
     found = cache.get(key)
     if found is None:
-        found = _ordered() or compile_native()
+        found = (None if triple else _ordered()) or compile_native(triple)
         cache.put(key, found)
     return found
 
 
 def native_for(target: Target) -> bytes:
     """The native loop's object code for a target whose kernels it calls; empty for one that has a driver of its own."""
-    return native_object() if target.is_cpu else b""
+    if not target.is_cpu:
+        return b""
+    return native_object("" if target.is_native else target.triple)
 
 
 def order_native_object() -> None:
@@ -70,37 +77,40 @@ def _ordered() -> bytes | None:
 
 
 @functools.cache
-def _cache_key() -> str:
+def _cache_key(triple: str = "") -> str:
     """What decides what code comes out; found without importing Numba, which takes a second."""
     files = (*sorted(Path(__file__).parent.glob("*.py")), Path(native_abi.__file__))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
-    return f"native {NATIVE_ABI_VERSION} {version('numba')} {version('llvmlite')} {_triple()} {digest}"
+    return f"native {NATIVE_ABI_VERSION} {version('numba')} {version('llvmlite')} {triple or _triple()} {digest}"
 
 
-def compile_native() -> bytes:
+def compile_native(triple: str = "") -> bytes:
     """Compile the native loop with Numba and check what the object needs from outside."""
     check_numba()
-    import llvmlite.binding as llvm
     from numba import types
 
     from autosched.codegen.native import loop
 
-    module = _compile(loop.run_graph, types.int64(*[types.int64] * 6), RUN_SYMBOL)
-    module.link_in(_compile(loop.worker, types.int64(types.int64), WORKER_SYMBOL))
-    cpu = "x86-64" if _triple().startswith("x86_64") else "generic"
-    machine = llvm.Target.from_triple(_triple()).create_target_machine(cpu=cpu, opt=2, reloc="pic", codemodel="default")
+    triple = triple or _triple()
+    architecture = architecture_of(triple.split("-")[0])
+    machine = target_machine(triple, _OLDEST[architecture], "", 2)
+    module = _compile(loop.run_graph, types.int64(*[types.int64] * 6), RUN_SYMBOL, architecture)
+    module.link_in(_compile(loop.worker, types.int64(types.int64), WORKER_SYMBOL, architecture))
+    module.triple, module.data_layout = triple, str(machine.target_data)
     code: bytes = machine.emit_object(module)
     check_object(code, "native loop")
     return code
 
 
-def _compile(function: Callable[..., Any], signature: Any, symbol: str) -> Any:
+def _compile(function: Callable[..., Any], signature: Any, symbol: str, architecture: str) -> Any:
     """Compile a function as a C callback and give its optimised LLVM module, in which only `symbol` is visible."""
     import llvmlite.binding as llvm
     from numba import cfunc
 
+    from autosched.codegen.native.intrinsics import pause_for
+
     callback = cfunc(signature, nopython=True, error_model="numpy")(function)
-    module = llvm.parse_assembly(callback.inspect_llvm())
+    module = llvm.parse_assembly(pause_for(architecture, callback.inspect_llvm()))
     for index, value in enumerate((*module.functions, *module.global_variables)):
         if value.name == callback.native_name:
             value.name = symbol

@@ -6,11 +6,14 @@ Every address is an int64 counted in bytes. Orderings are named for what they pr
 from __future__ import annotations
 
 import platform
+import re
 from typing import Any
 
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+
+from autosched.target import architecture_of
 
 _WORD = ir.IntType(64)
 _BOOL = ir.IntType(1)
@@ -93,21 +96,34 @@ def compare_and_swap(typingctx, address, old, new):  # type: ignore[no-untyped-d
     return types.boolean(types.int64, types.int64, types.int64), codegen
 
 
+# By architecture: LLVM's intrinsic that tells the core that this thread spins, and its argument (1 is `yield`).
+_PAUSES = {"x86_64": ("llvm.x86.sse2.pause", None), "aarch64": ("llvm.aarch64.hint", 1)}
+_HERE = _PAUSES.get(architecture_of(platform.machine()))
+
+
 @intrinsic
 def pause(typingctx):  # type: ignore[no-untyped-def]
     """Tell the core that this thread spins."""
-    names = {"x86_64": "llvm.x86.sse2.pause", "amd64": "llvm.x86.sse2.pause", "aarch64": "llvm.aarch64.hint"}
-    names["arm64"] = names["aarch64"]
-    name = names.get(platform.machine().lower())
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        if name is not None:
-            hint = [ir.IntType(32)(1)] if "hint" in name else []  # ARM's hint 1 is `yield`
+        if _HERE is not None:
+            name, argument = _HERE
+            hint = [] if argument is None else [ir.IntType(32)(argument)]
             function_type = ir.FunctionType(ir.VoidType(), [value.type for value in hint])
             builder.call(builder.module.declare_intrinsic(name, (), function_type), hint)
         return context.get_dummy_value()
 
     return types.void(), codegen
+
+
+def pause_for(architecture: str, text: str) -> str:
+    """LLVM text of this machine with the `pause` of another architecture."""
+    if _HERE is None or _PAUSES[architecture] == _HERE:
+        return text
+    name, argument = _PAUSES[architecture]
+    declared, given = ("", "") if argument is None else ("i32", f"i32 {argument}")
+    text = re.sub(rf"declare void @{re.escape(_HERE[0])}\([^)]*\)", f"declare void @{name}({declared})", text)
+    return re.sub(rf"call void @{re.escape(_HERE[0])}\([^)]*\)", f"call void @{name}({given})", text)
 
 
 def _call_words(count: int, result: Any) -> Any:

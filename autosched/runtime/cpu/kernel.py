@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from autosched.errors import ArtifactError
+from autosched.runtime.cpu.machine import target_machine
 from autosched.runtime.kernel import Kernel, check_count, shared_fields
 from autosched.target import Target
 
@@ -63,12 +64,7 @@ class CpuKernel(Kernel):
         import llvmlite.binding as llvm
 
         target = Target(self.target)
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        kind = llvm.Target.from_triple(llvm.get_process_triple())
-        machine = kind.create_target_machine(
-            cpu=target.mcpu, features=target.llvm_features, opt=3, reloc="pic", codemodel="default"
-        )
+        machine = target_machine(target.triple, target.mcpu, target.llvm_features)
         return str(machine.emit_assembly(llvm.parse_assembly(self.llvm))) if self.llvm_packed else ""
 
     def scratch_size(self, threads: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from autosched.codegen.cpu.assembly import Assembly
+from autosched.codegen.cpu.instructions import count_kinds
 
 NEST = """
 	.text
@@ -47,3 +48,31 @@ def test_memory_is_read_or_written() -> None:
     assert (load.loads, load.stores) == (folded.loads, folded.stores) == (True, False)
     assert (store.loads, store.stores) == (False, True)
     assert Assembly.read(text).vector_bits == 512
+
+
+ARM = """
+	.text
+f:
+	stp	d13, d12, [sp, #16]
+.LBB0_1:                                // a loop
+	ldp	q9, q10, [x13]
+	ldr	s14, [x14, #2048]
+	fmla	v31.4s, v10.4s, v14.s[0]
+	fadd	v1.4s, v1.4s, v2.4s
+	str	q3, [sp, #32]
+	add	x8, x8, #4
+	b.ne	.LBB0_1
+	ret
+"""
+
+
+def test_aarch64_is_read_too() -> None:
+    read = Assembly.read(ARM)
+    assert read.loops == [range(1, 8)] and read.vector_bits == 128
+    load, scalar, fma, add, spill, count, jump = read.body(read.loops[0])
+    assert load.loads and load.is_packed and scalar.loads and not scalar.is_packed
+    assert fma.is_fma and fma.is_packed and not fma.loads
+    assert add.is_vector and not add.is_fma
+    assert spill.stores and spill.on_stack
+    assert not count.is_vector and not jump.is_vector
+    assert count_kinds(read.body(read.loops[0])) == (1, 1, 2, 0, 0, 2, 1)

@@ -7,9 +7,12 @@ from autosched.codegen import pool
 from autosched.codegen.native import native_object, order_native_object
 from autosched.codegen.native.build import compile_native
 from autosched.env import child_environment
+from autosched.errors import ArtifactError
 from autosched.runtime.cache import kernel_cache
 from autosched.runtime.elf import read_symbols
+from autosched.runtime.loader import load_object_code
 from autosched.runtime.native_abi import RUN_SYMBOL, WORKER_SYMBOL
+from autosched.target import host_cpu
 
 
 def test_the_object_needs_nothing_and_offers_two_functions():
@@ -70,3 +73,12 @@ def test_numba_is_not_imported_where_the_cache_has_it(empty_cache):
         [sys.executable, "-c", code], env=child_environment(), capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "False"
+
+
+def test_the_native_loop_of_another_architecture() -> None:
+    """Its object code is of that architecture, and loading it here is refused instead of ending the process."""
+    other = "aarch64" if host_cpu().architecture == "x86_64" else "x86_64"
+    code = native_object(f"{other}-linux-gnu")
+    assert read_symbols(code).architecture == other
+    with pytest.raises(ArtifactError, match=f"is for {other}, and this machine is {host_cpu().architecture}"):
+        load_object_code([("native loop", code)])

@@ -20,7 +20,7 @@ from py_compile import PycInvalidationMode
 import llvmlite
 import numpy as np
 
-import autosched
+from tests.emulated.guest_files import copy_runtime
 
 PACKAGES = "bochs bochsbios vgabios isolinux syslinux-common genisoimage cpio busybox-static e2fsprogs"
 KERNEL_PACKAGE = "linux-image-cloud-amd64"
@@ -31,11 +31,6 @@ NEEDED = (
     Path("/usr/lib/ISOLINUX/isolinux.bin"),
     Path("/usr/lib/syslinux/modules/bios/ldlinux.c32"),
 )
-RUNTIME = (
-    *("__init__.py", "durations.py", "env.py", "errors.py", "lazy_names.py", "project.py", "public_names.py"),
-    *("version.py", "runtime"),
-)
-
 INIT = """#!/bin/busybox sh
 b=/bin/busybox
 $b mount -t devtmpfs dev /dev
@@ -75,6 +70,39 @@ com1: enabled=1, mode=file, dev=console.txt
 log: bochs.log
 panic: action=fatal
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Bochs:
+    """The emulator of x86-64 machines; `folder` holds what it boots from."""
+
+    folder: Path
+    cpu: str = ""
+
+    install = f"apt-get install --no-install-recommends {PACKAGES}"
+    table = "avx512"
+
+    @property
+    def model(self) -> str:
+        """Bochs's name of the CPU; see `bochs -help cpu`."""
+        return self.cpu or "corei7_skylake_x"
+
+    @property
+    def name(self) -> str:
+        return f"Bochs's {self.model}"
+
+    def missing(self) -> list[str]:
+        """Programs and files that are not installed here."""
+        return what_is_missing()
+
+    def prepare(self, cases: Path) -> None:
+        """Write the CD and the disk."""
+        make_cd(self.folder, fetch_kernel(self.folder / "kernel"))
+        make_disk(self.folder, cases)
+
+    def run(self, limit_s: float) -> Iterator[str]:
+        """The lines of the machine's console as they come."""
+        return run_machine(self.folder, self.model, limit_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +183,7 @@ def make_disk(folder: Path, cases: Path) -> None:
         for path in (package, package.with_name(f"{package.name}.libs")):
             if path.is_dir():
                 shutil.copytree(path, root / "site" / path.name, ignore=no_tests)
-    source = Path(autosched.__file__).parent
-    for name in (*RUNTIME, "target"):
-        copy = shutil.copytree if (source / name).is_dir() else shutil.copy
-        (root / "site/autosched").mkdir(exist_ok=True)
-        copy(source / name, root / "site/autosched" / name)
-    shutil.copy(Path(__file__).with_name("guest.py"), root / "site")
+    copy_runtime(root / "site")
     compile_dir(root / "site", quiet=2, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
     _copy_libraries([root / "python/bin/python", *root.rglob("*.so*")], root)
     shutil.copytree(cases, root / "cases")
