@@ -7,6 +7,7 @@ from autosched.target.constructors import mali as mali
 from autosched.target.constructors import rocm as rocm
 from autosched.target.constructors import vta as vta
 from autosched.target.cpus import LEVELS as LEVELS
+from autosched.target.cpus import architecture_of as architecture_of
 from autosched.target.cpus import known_cpus as known_cpus
 from autosched.target.fingerprint import CpuFingerprint as CpuFingerprint
 from autosched.target.fingerprint import Fingerprint as Fingerprint
