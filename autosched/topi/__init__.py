@@ -42,6 +42,7 @@ from autosched.topi.manipulate import (
     transpose,
 )
 from autosched.topi.more import *  # noqa: F403
+from autosched.topi.nbits import matmul_nbits
 from autosched.topi.norm import batch_norm, layer_norm, lrn, rms_norm
 from autosched.topi.pool import adaptive_avg_pool2d, avg_pool2d, max_pool2d
 from autosched.topi.reduction import argmax, argmin, max, mean, min, prod, sum, variance

@@ -88,6 +88,42 @@ def test_weights_in_blocks(bits: int, zeros: bool) -> None:
     np.testing.assert_allclose(relax.evaluate(from_onnx(made), {"x0": x}), wanted, rtol=1e-3, atol=1e-3)
 
 
+def packed_product(k: int, n: int, block: int, scale: float = 0.1, bits: int = 4) -> onnx.ModelProto:
+    blocks = -(-k // block)
+    packed = RNG.integers(0, 256, (n, blocks, block * bits // 8)).astype("u1")
+    made = model("MatMulNBits", [draw(3, k), packed], 1, K=k, N=n, bits=bits, block_size=block)
+    made.graph.initializer.append(numpy_helper.from_array(np.full(n * blocks, scale, "f4"), "x2"))
+    made.graph.node[0].input.append("x2")
+    return made
+
+
+def test_packed_weights_stay_packed() -> None:
+    made = from_onnx(packed_product(64, 5, 32))
+    (call,) = (b.value for b in made["main"].bindings() if isinstance(b.value, relax.Call))
+    assert call.op_name == "relax.nn.matmul_nbits" and call.args[1].data.nbytes == 5 * 64 // 2
+
+
+def test_blocks_that_do_not_divide_the_depth_become_floats() -> None:
+    import onnxruntime
+
+    made, x = packed_product(40, 5, 32), draw(3, 40)
+    (wanted,) = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x0": x})
+    np.testing.assert_allclose(relax.evaluate(from_onnx(made), {"x0": x}), wanted, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("scale", [float("nan"), float("inf")])
+def test_a_scale_that_is_no_number_is_refused(scale: float) -> None:
+    with pytest.raises(ImportModelError, match=r"a scale is not finite.*node 'n'"):
+        from_onnx(packed_product(64, 5, 32, scale))
+
+
+def test_packed_weights_of_another_size_are_refused() -> None:
+    made = packed_product(64, 5, 32)
+    next(a for a in made.graph.node[0].attribute if a.name == "N").i = 6
+    with pytest.raises(ImportModelError, match=r"160 weights where the attributes ask for 192"):
+        from_onnx(made)
+
+
 def test_norms() -> None:
     x, skip, gamma, beta, bias = draw(2, 3, 8), draw(2, 3, 8), draw(8), draw(8), draw(8)
     check("SkipLayerNormalization", [x, skip, gamma, beta, bias], epsilon=1e-5)

@@ -19,6 +19,8 @@ def draw(info: Any, sample: Sample, generator: np.random.Generator) -> Any:
     shape, dtype = info.static_shape, info.dtype
     if dtype == "bool":
         return relax.Constant(generator.integers(0, 2, shape).astype(bool))
+    if dtype == "uint32":  # words of packed integers
+        return relax.Constant(generator.integers(0, 1 << 32, shape, dtype))
     low, high = sample.low, sample.high
     if dtype.startswith("int"):
         return relax.Constant(np.asarray(generator.integers(int(max(low, -2)), int(max(high, 2)), shape), dtype))

@@ -20,6 +20,7 @@ from autosched.codegen.cpu.types import (
     suffix,
     value_type,
 )  # fmt: skip
+from autosched.codegen.cpu.unpack import emit_field
 from autosched.errors import CodegenError
 from autosched.ir.node import walk
 from autosched.tir import expr as E
@@ -60,6 +61,8 @@ class ValueEmitter(MemoryEmitter):
                 return self.binary(e)
             case E.Select():
                 return self.selected(e)
+            case E.Cast() if (field := emit_field(self, e)) is not None:
+                return field
             case E.Cast():
                 return self.cast(self.value(e.value), e.value.dtype, e.dtype)
             case E.Let():
@@ -103,6 +106,8 @@ class ValueEmitter(MemoryEmitter):
 
     def float_arithmetic(self, e: Any) -> Any:
         """+, - and * of floats, a product inside a sum as one fused operation where the CPU has it."""
+        if isinstance(e, E.Sub) and (field := emit_field(self, e.a, e.b)) is not None:
+            return field
         if self.isa.has_fma and e.dtype in ("float32", "float64"):
             if isinstance(e, E.Add):
                 product, other = (e.a, e.b) if isinstance(e.a, E.Mul) else (e.b, e.a)

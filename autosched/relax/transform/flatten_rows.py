@@ -15,17 +15,19 @@ from autosched.relax.struct_info import TensorStructInfo
 from autosched.tir.expr import PrimExpr, const, const_int, mul
 from autosched.tir.simplify import Analyzer
 
+PRODUCTS = ("matmul", "nn.matmul_nbits", "nn.matmul_nbits_zeros")  # whose first argument has the rows
+
 
 class _Flattener(Rewriter):
     def call(self, call: Call, var: Var) -> Expr:
         definition = definition_of(call)
-        if definition is None or definition.name != "matmul":
+        if definition is None or definition.name not in PRODUCTS:
             return call
         rows, matrix = _dims(call.args[0]), _dims(call.args[1])
         if len(matrix) != 2 or len(rows) < 3 or const_int(_product(rows[:-2])) in (0, 1):
             return call
         flat = self.emit(op.reshape(call.args[0], ShapeExpr((_product(rows[:-1]), rows[-1]))))
-        product = self.emit(remake(call, [flat, call.args[1]]))
+        product = self.emit(remake(call, [flat, *call.args[1:]]))
         return op.reshape(product, ShapeExpr(_dims(var)))
 
 

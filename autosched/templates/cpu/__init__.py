@@ -8,12 +8,14 @@ from autosched.templates.cpu.conv_plain import PlainConv2d
 from autosched.templates.cpu.depthwise import DepthwiseConv2d
 from autosched.templates.cpu.elementwise import Elementwise
 from autosched.templates.cpu.matmul import Matmul
+from autosched.templates.cpu.matmul_nbits import MatmulNBits
 from autosched.templates.cpu.rows import RowReduction
 from autosched.templates.cpu.window import WindowReduction
 from autosched.templates.cpu.winograd import Winograd
 
 TEMPLATES: tuple[Template, ...] = (
     Matmul(),
+    MatmulNBits(),
     Conv2dBlocked(),
     Winograd(),
     DepthwiseConv2d(),

@@ -1,5 +1,5 @@
-"""Operators of `com.microsoft` that exporters and ONNX Runtime's optimiser write: fused activations and norms, packed
-weights, quantised arithmetic. What a node asks beyond what is here is refused by name.
+"""Operators of `com.microsoft` that exporters and ONNX Runtime's optimiser write: fused activations and norms, quantised
+arithmetic (products with packed weights: `nbits.py`). What a node asks beyond what is here is refused by name.
 """
 
 from __future__ import annotations
@@ -148,34 +148,6 @@ def embed_layer_norm(node: Node) -> tuple[Any, ...]:
     if node.has(7):
         count = op.sum(node.emit(op.astype(node.input(7), "int32")), axis=1)
     return result, count, total
-
-
-@converter(DOMAIN + "MatMulNBits")
-def matmul_n_bits(node: Node) -> Expr:
-    """A times weights of 2, 4 or 8 bits in blocks, each with a scale: the weights are unpacked at import."""
-    only(node, [0, 1, 2, 3, 5], ["K", "N", "bits", "block_size"])
-    k, n, bits, block = (node.attr(name) for name in ("K", "N", "bits", "block_size"))
-    bits = 4 if bits is None else bits
-    if bits not in (2, 4, 8) or not block or min(k, n) < 1:
-        raise node.fail(f"{bits} bits in blocks of {block}")
-    per_byte, blocks = 8 // bits, -(-k // block)
-    packed, scales = node.array(1), node.array(2)
-
-    def unpacked(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        parts = [(values >> (bits * i)) & ((1 << bits) - 1) for i in range(per_byte)]
-        return np.stack(parts, axis=-1).reshape(*values.shape[:-1], -1)
-
-    node.require_small(4 * n * blocks * block)
-    whole = unpacked(packed.reshape(n, blocks, -1))[..., :block].astype(np.float32)
-    zero: Any = np.float32(1 << (bits - 1))
-    if node.has(3):
-        zeros = node.array(3)
-        given = unpacked(zeros.reshape(n, -1))[:, :blocks] if zeros.dtype == np.uint8 else zeros.reshape(n, blocks)
-        zero = given.astype(np.float32)[..., None]
-    weights = ((whole - zero) * scales.astype(np.float32).reshape(n, blocks, 1)).reshape(n, -1)[:, :k]
-    dtype = node.info(0).dtype
-    result = node.emit(op.matmul(node.input(0), Constant(np.ascontiguousarray(weights.T).astype(dtype))))
-    return op.add(result, node.input(5)) if node.has(5) else result
 
 
 CONVERTERS.update({DOMAIN + "QuantizeLinear": quantize_linear, DOMAIN + "DequantizeLinear": dequantize_linear})

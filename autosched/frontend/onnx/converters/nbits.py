@@ -1,0 +1,80 @@
+"""`MatMulNBits`: a product with constant weights of 2, 4 or 8 bits in blocks, each with a scale and a zero point."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autosched.frontend.onnx.converters.contrib import DOMAIN, only
+from autosched.frontend.onnx.node import Node
+from autosched.frontend.onnx.registry import converter
+from autosched.relax import op
+from autosched.relax.expr import Constant, Expr
+from autosched.relax.op.nbits import BITS, dequantize_nbits
+
+Array = np.ndarray[Any, Any]
+WORD_BYTES = 4
+
+
+@converter(DOMAIN + "MatMulNBits")
+def matmul_n_bits(node: Node) -> Expr:
+    """A times weights that stay packed and are unpacked in the product.
+
+    Those whose blocks are no whole words, or do not divide K, become floats at import.
+    """
+    only(node, [0, 1, 2, 3, 5], ["K", "N", "bits", "block_size"])
+    k, n, bits, block = (node.attr(name) for name in ("K", "N", "bits", "block_size"))
+    bits = 4 if bits is None else bits
+    if bits not in BITS or not block or block < 1 or not k or not n or min(k, n) < 1:
+        raise node.fail(f"{bits} bits in blocks of {block} for K={k}, N={n}")
+    blocks = -(-k // block)
+    packed = _checked(node, 1, "weights", n * blocks * -(-block * bits // 8)).view(np.uint8).reshape(n, -1)
+    scales = _checked(node, 2, "scales", n * blocks).reshape(n, blocks)
+    if not np.isfinite(scales).all():
+        raise node.fail("a scale is not finite")
+    zeros = _zeros(node, n, blocks, bits) if node.has(3) else None
+    x, dtype = node.input(0), node.info(0).dtype
+    if scales.dtype not in (np.float16, np.float32):
+        scales = scales.astype(np.float32)
+    whole_words = block * bits % (8 * WORD_BYTES) == 0
+    if whole_words and blocks * block == k:
+        words = np.ascontiguousarray(packed).view("<u4")
+        parts = [Constant(a) for a in (words, scales, zeros) if a is not None]
+        result = node.emit(op.nn.matmul_nbits(x, *parts, bits=bits, block=block))
+    else:
+        node.require_small(4 * n * blocks * block)
+        real = _real(packed.reshape(n * blocks, -1), scales, zeros, bits, block).reshape(n, -1)[:, :k]
+        result = node.emit(op.matmul(x, Constant(np.ascontiguousarray(real.T).astype(dtype))))
+    return op.add(result, node.input(5)) if node.has(5) else result
+
+
+def _checked(node: Node, index: int, what: str, size: int) -> Array:
+    """A constant input, which has so many elements. Raises ImportModelError."""
+    found = node.array(index)
+    if found.size != size:
+        raise node.fail(f"{found.size} {what} where the attributes ask for {size}")
+    return np.ascontiguousarray(found)
+
+
+def _zeros(node: Node, n: int, blocks: int, bits: int) -> Array:
+    """Zero points [N, blocks]: uint8 where they are packed as the weights are, else floats as given."""
+    given = node.array(3)
+    if given.dtype != np.uint8:
+        return _checked(node, 3, "zero points", n * blocks).reshape(n, blocks)
+    rows = _checked(node, 3, "bytes of zero points", n * -(-blocks * bits // 8)).reshape(n, -1)
+    return np.ascontiguousarray(_unpacked(rows, bits)[:, :blocks])
+
+
+def _unpacked(values: Array, bits: int) -> Array:
+    """The integers in bytes, the first in the lowest bits: [..., B] -> [..., B * 8 / bits]."""
+    parts = [(values >> bits * i) & ((1 << bits) - 1) for i in range(8 // bits)]
+    return np.stack(parts, axis=-1).reshape(*values.shape[:-1], -1)
+
+
+def _real(packed: Array, scales: Array, zeros: Array | None, bits: int, block: int) -> Array:
+    """The weights as floats, [N * blocks, block], of blocks of any size."""
+    width = -(-packed.shape[1] // WORD_BYTES) * WORD_BYTES
+    words = np.ascontiguousarray(np.pad(packed, ((0, 0), (0, width - packed.shape[1])))).view("<u4")
+    one = None if zeros is None else zeros.reshape(-1, 1)
+    return dequantize_nbits(words, scales.reshape(-1, 1), one, bits, width * 8 // bits)[:, :block]

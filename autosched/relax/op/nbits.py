@@ -1,0 +1,113 @@
+"""Products with weights of 2, 4 or 8 bits in groups: activations are floats, weights are unpacked in registers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autosched import topi
+from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
+from autosched.relax.expr import Call
+from autosched.relax.op.registry import define_op, sample
+from autosched.relax.op.types import float_same, tensor
+from autosched.relax.struct_info import StructInfo, TensorStructInfo, same_dim
+from autosched.topi.nbits import WORD_BITS
+
+BITS = (2, 4, 8)
+ZERO_TYPES = ("uint8", "float16", "float32")
+Array = np.ndarray[Any, Any]
+
+
+def _type(x: StructInfo, weight: StructInfo, scales: StructInfo, bits: int, block: int) -> TensorStructInfo:
+    rows, packed, factors = float_same(x), tensor(weight), tensor(scales)
+    if bits not in BITS:
+        raise InvalidValueError(f"weights of {bits} bits", hint=f"there are {', '.join(map(str, BITS))}")
+    per_word = WORD_BITS // bits
+    if block < 1 or block % per_word:
+        raise InvalidValueError(f"groups of {block}", hint=f"a multiple of {per_word} for weights of {bits} bits")
+    if packed.dtype != "uint32" or packed.ndim != 2:
+        raise InvalidTypeError(f"the weight is {packed!r}", hint="words: uint32 [N, K * bits / 32]")
+    if factors.dtype not in ("float16", "float32"):
+        raise InvalidTypeError(f"scales of {factors.dtype}", hint="float32 or float16")
+    if rows.ndim < 2:
+        raise ShapeError(f"{rows!r} has no rows", hint="[..., M, K]")
+    n, words = packed.dims
+    depth = rows.dims[-1]
+    if not isinstance(depth, int) or depth % block or words * per_word != depth:
+        raise ShapeError(f"a weight of {words} words a row holds {words * per_word} numbers, {rows!r} has {depth}")
+    if factors.ndim != 2 or not same_dim(factors.dims[0], n) or factors.dims[1] != depth // block:
+        raise ShapeError(f"scales {factors!r} for {n} rows of {depth // block} groups")
+    return TensorStructInfo((*rows.dims[:-1], n), rows.dtype)
+
+
+def _zeros_type(
+    x: StructInfo, weight: StructInfo, scales: StructInfo, zeros: StructInfo, bits: int, block: int
+) -> TensorStructInfo:
+    if tensor(zeros).dims != tensor(scales).dims:
+        raise ShapeError(f"zero points {tensor(zeros)!r} for scales {tensor(scales)!r}")
+    if tensor(zeros).dtype not in ZERO_TYPES:
+        raise InvalidTypeError(f"zero points of {tensor(zeros).dtype}", hint=f"use one of {', '.join(ZERO_TYPES)}")
+    return _type(x, weight, scales, bits, block)
+
+
+def dequantize_nbits(weight: Array, scales: Array, zeros: Array | None, bits: int, block: int) -> Array:
+    """The weight as float32 [N, K]: (integer - zero) * scale, the subtraction and the product each rounded once."""
+    shifts = np.arange(0, WORD_BITS, bits, dtype=np.uint32)
+    whole = (weight[..., None] >> shifts & np.uint32((1 << bits) - 1)).reshape(weight.shape[0], -1, block)
+    zero: Any = np.float32(1 << bits - 1) if zeros is None else zeros.astype(np.float32)[..., None]
+    real = (whole.astype(np.float32) - zero) * scales.astype(np.float32)[..., None]
+    return real.reshape(weight.shape[0], -1)  # type: ignore[no-any-return]
+
+
+def _reference(x: Array, weight: Array, scales: Array, zeros: Array | None, bits: int, block: int) -> Array:
+    real = dequantize_nbits(weight, scales, zeros, bits, block)
+    return (x.astype(np.float64) @ real.T.astype(np.float64)).astype(x.dtype)
+
+
+def _compute(x: Any, weight: Any, scales: Any, zeros: Any, bits: int, block: int) -> Any:
+    made = topi.matmul_nbits(x, weight, scales, zeros, bits, block)
+    return made if x.dtype == "float32" else topi.cast(made, x.dtype)
+
+
+def _sample(m: int, n: int, k: int, bits: int, block: int, *more: Any) -> Any:
+    types = [(m, k), ((n, k * bits // WORD_BITS), "uint32"), (n, k // block), *more]
+    return sample(*types, low=0, high=2, bits=bits, block=block)
+
+
+_plain = define_op(
+    "nn.matmul_nbits",
+    inputs=("x", "weight", "scales"),
+    attributes={"bits": 4, "block": 32},
+    infer_type=_type,
+    compute=lambda x, weight, scales, **more: _compute(x, weight, scales, None, **more),
+    reference=lambda x, weight, scales, **more: _reference(x, weight, scales, None, **more),
+    samples=[_sample(1, 5, 64, 4, 32), _sample(7, 5, 32, 8, 16)],
+)
+_with_zeros = define_op(
+    "nn.matmul_nbits_zeros",
+    inputs=("x", "weight", "scales", "zeros"),
+    attributes={"bits": 4, "block": 32},
+    infer_type=_zeros_type,
+    compute=_compute,
+    reference=_reference,
+    legal_name="matmul_nbits",
+    samples=[_sample(2, 3, 64, 4, 32, (3, 2)), _sample(6, 3, 64, 2, 32, ((3, 2), "uint8"))],
+)
+
+
+def matmul_nbits(x: Any, weight: Any, scales: Any, zeros: Any = None, bits: int = 4, block: int = 32) -> Call:
+    """x times the transposed weight, which has integers of 2, 4 or 8 bits: (integer - zero) * scale of its group.
+
+    x       [..., M, K], floats, which stay as they are
+    weight  uint32 [N, K * bits / 32], a row's integers one after the other from the lowest bits on
+    scales  float32 or float16 [N, K / block]
+    zeros   alike, uint8 or floats, in units of the integers; 2^(bits - 1) where there are none
+    Raises ShapeError, InvalidTypeError, InvalidValueError
+    """
+    if zeros is None:
+        return _plain(x, weight, scales, bits=bits, block=block)
+    return _with_zeros(x, weight, scales, zeros, bits=bits, block=block)
+
+
+__all__ = ["dequantize_nbits", "matmul_nbits"]

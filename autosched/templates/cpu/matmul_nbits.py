@@ -1,0 +1,199 @@
+"""Products with weights of 2, 4 or 8 bits in groups: out[m, n] += a[m, k] * (integer[n, k] - zero) * scale[n, group].
+
+Words are packed into panels [N / width, K / integers in a word, width], so that a vector holds one word of each column
+and its integers are unpacked by shifts, in registers. Few rows, where the time is that of the weight's bytes, sum up
+each group by itself and multiply its scale in once:
+
+    for n panel in parallel:
+        for group: part = 0; for word: for integer in word: part[:, :] += a[m, k] * unpacked; tile += part * scale
+
+More rows multiply scales into the weights, in registers or, many rows, in a panel in scratch that all of them read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autosched.space import Config, ConfigSpace, load_space
+from autosched.target import Target
+from autosched.templates.base import Anchor, Applied
+from autosched.templates.chain import Chain, chain_around, require, schedule_epilogue
+from autosched.templates.classify import blocks_of, is_injective, is_reduction, reduced, spatial
+from autosched.templates.pack import Pack, repack
+from autosched.tir import Block, Buffer, PrimFunc, as_int
+from autosched.tir.functor import loads
+from autosched.tir.schedule import Schedule
+
+GROUP_SUMS, DEQUANTIZED = "group_sums", "dequantized"
+MOST_UNPACKED_ROWS = 16  # more rows than these share a panel that is unpacked once
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """chain: before the product the group sums or the dequantised weight; factors: scales and zero points."""
+
+    chain: Chain
+    weight: Buffer
+    factors: tuple[Buffer, ...]
+    per_word: int
+
+
+class MatmulNBits:
+    """Floats times integers in groups."""
+
+    name = "matmul_nbits"
+
+    def match(self, func: PrimFunc, target: Target) -> Anchor | None:
+        found = _parts(func)
+        if found is None:
+            return None
+        anchor = found.chain.anchor
+        m, n = (as_int(iv.dom.extent) for iv in spatial(anchor))
+        few = found.chain.before[0].name_hint == GROUP_SUMS
+        sizes = {"M": m, "N": n, "K": found.weight.const_shape()[1] * found.per_word, "few": int(few)}
+        return Anchor(anchor.name_hint, "matmul_nbits", sizes, found)
+
+    def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
+        machine = {"lanes": target.lanes("float32"), "registers": target.num_registers}
+        space = load_space(target.backend, self.name, {**anchor.sizes, **machine})
+        return space.with_default(self.default(anchor, target))
+
+    def default(self, anchor: Anchor, target: Target) -> Config:
+        m, n, few = (anchor.sizes[s] for s in ("M", "N", "few"))
+        lanes, registers = target.lanes("float32"), target.num_registers
+        panel = m > MOST_UNPACKED_ROWS
+        most = (registers - 2) // 2 if few else registers - 4
+        vectors = min(4 if m <= 2 else 2, -(-n // lanes))
+        rows = min(m, max(1, (most - vectors) // vectors if few else most // vectors - 1), 16)
+        while rows * vectors * (1 + few) + vectors + 2 > registers:
+            vectors, rows = (vectors - 1, rows) if vectors > 1 else (vectors, rows - 1)
+        tiles = -(-m // rows)
+        rows = -(-m // tiles)
+        return Config(self.name, {"rows": rows, "vectors": vectors, "streams": 1, "words": 1, "panel": panel})
+
+    def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
+        found = _parts(func)
+        assert found is not None, "apply is called on a function that matched"
+        before = func
+        width = config["vectors"] * target.lanes("float32")
+        require(not (config["panel"] and config["streams"] > 1), "a panel in scratch is read in one stream")
+        packs: list[Pack | None] = [None] * len(func.params)
+        for buffer in (found.weight, *found.factors):
+            pack = Pack(buffer.const_shape(), (width // config["streams"], 0), (0, 2, 1))
+            packs[next(i for i, b in enumerate(before.buffers) if b is buffer)] = pack
+            func = repack(func, buffer, pack)
+        sch = Schedule(func)
+        if found.chain.before[0].name_hint == GROUP_SUMS:
+            _schedule_groups(sch, found, config, width)
+        else:
+            _schedule_product(sch, found, config, width)
+        return Applied(sch.func, tuple(packs), sch.trace.to_json_text())
+
+
+def _schedule_groups(sch: Schedule, found: _Parts, config: Config, width: int) -> None:
+    """Few rows: the sums of a group in registers beside the tile's."""
+    out = schedule_epilogue(sch, found.chain)
+    m, n = sch.get_loops(out)
+    m_tile, m_in = sch.split(m, [None, config["rows"]])
+    n_panel, n_in = sch.split(n, [None, width])
+    sch.reorder(n_panel, m_tile, m_in, n_in)
+    sch.parallel(n_panel)
+    sch.unroll(m_in)
+    sch.vectorize(n_in)
+    anchor = found.chain.anchor.name_hint
+    sch.compute_at(anchor, m_tile, True)
+    *_, m_in, n_in, group = sch.get_loops(anchor)
+    sch.reorder(group, m_in, n_in)
+    _vectors(sch, m_in, n_in, config, [group])
+    sch.set_scope(GROUP_SUMS, 0, "local")
+    sch.compute_at(GROUP_SUMS, group, True)
+    *_, m_in, n_in, _one, k = sch.get_loops(GROUP_SUMS)
+    steps = sch.split(k, [None, found.per_word * config["words"]])
+    sch.unroll(steps[1])
+    _vectors(sch, m_in, n_in, config, list(steps))
+    sch.decompose_reduction(anchor, group)
+    sch.decompose_reduction(GROUP_SUMS, steps[0])
+
+
+def _schedule_product(sch: Schedule, found: _Parts, config: Config, width: int) -> None:
+    """Weights unpacked and scaled, in registers or in a panel in scratch, then multiplied as floats are."""
+    out = schedule_epilogue(sch, found.chain)
+    m, n = sch.get_loops(out)
+    m_tile, m_in = sch.split(m, [None, config["rows"]])
+    n_panel, n_in = sch.split(n, [None, width])
+    sch.reorder(n_panel, m_tile, m_in, n_in)
+    sch.parallel(n_panel)
+    sch.unroll(m_in)
+    sch.vectorize(n_in)
+    anchor = found.chain.anchor.name_hint
+    sch.compute_at(anchor, m_tile, True)
+    if config["panel"]:
+        sch.transform_layout(DEQUANTIZED, ("write", 0), lambda j, k: (k, j))
+        sch.compute_at(DEQUANTIZED, n_panel)
+        *_, j, k = sch.get_loops(DEQUANTIZED)
+        word, inner = sch.split(k, [None, found.per_word])
+        sch.reorder(word, inner, j)
+        sch.unroll(inner)
+        sch.vectorize(j)
+    else:
+        sch.compute_inline(DEQUANTIZED)
+    *_, m_in, n_in, k = sch.get_loops(anchor)
+    steps = sch.split(k, [None, found.per_word * config["words"]])
+    sch.unroll(steps[1])
+    _vectors(sch, m_in, n_in, config, list(steps))
+    sch.decompose_reduction(anchor, steps[0])
+
+
+def _vectors(sch: Schedule, m_in: object, n_in: object, config: Config, outer: list[object]) -> None:
+    """Rows and panels unrolled inside of the loops `outer`, a panel's width vectorised."""
+    panels = []
+    if config["streams"] > 1:
+        panel, n_in = sch.split(n_in, [config["streams"], None])
+        panels.append(panel)
+    sch.reorder(*outer, m_in, *panels, n_in)
+    for loop in (m_in, *panels):
+        sch.unroll(loop)
+    sch.vectorize(n_in)
+
+
+def _parts(func: PrimFunc) -> _Parts | None:
+    """The parts of such a product, found by the block that unpacks words of 32 bits; None for other functions."""
+    blocks = blocks_of(func)
+    if len(blocks) < 2 or blocks[0].name_hint not in (GROUP_SUMS, DEQUANTIZED) or not is_reduction(blocks[1]):
+        return None
+    unpacks, anchor = blocks[0], blocks[1]
+    if is_injective(unpacks) != (unpacks.name_hint == DEQUANTIZED) or len(spatial(anchor)) != 2:
+        return None
+    chain = chain_around(func, anchor)
+    words = {x.buffer for x in loads(unpacks.body.value) if x.buffer.dtype == "uint32"}  # type: ignore[union-attr]
+    if chain is None or len(reduced(anchor)) != 1 or len(words) != 1:
+        return None
+    (weight,) = words
+    factors = _factors(unpacks, anchor, weight)
+    depth = _depth(unpacks, anchor)
+    if not all(any(b is x for x in func.buffers) for b in (weight, *factors)):
+        return None
+    return _Parts(chain, weight, factors, depth // weight.const_shape()[1])
+
+
+def _factors(unpacks: Block, anchor: Block, weight: Buffer) -> tuple[Buffer, ...]:
+    """Scales and zero points: two-dimensional, a row for each of the weight's."""
+    found: dict[Buffer, None] = {}
+    n = weight.const_shape()[0]
+    written = unpacks.writes[0].buffer
+    for block in (unpacks, anchor):
+        column = spatial(block)[0 if block.name_hint == DEQUANTIZED else 1].var
+        for x in loads(block.body.value):  # type: ignore[union-attr]
+            own = x.buffer not in (weight, written, anchor.writes[0].buffer)
+            if own and len(x.indices) == 2 and x.indices[0] is column and x.buffer.const_shape()[0] == n:
+                found[x.buffer] = None
+    return tuple(found)
+
+
+def _depth(unpacks: Block, anchor: Block) -> int:
+    if unpacks.name_hint == DEQUANTIZED:
+        return as_int(spatial(unpacks)[1].dom.extent)
+    return as_int(reduced(unpacks)[0].dom.extent) * as_int(reduced(anchor)[0].dom.extent)
+
+
+__all__ = ["MatmulNBits"]

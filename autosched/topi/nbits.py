@@ -1,0 +1,64 @@
+"""Products with weights of 2, 4 or 8 bits in groups, each group with a scale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autosched import te
+from autosched.te import Tensor
+from autosched.tir.expr import PrimExpr, bitwise, cast, const, const_int
+from autosched.topi.shapes import dims
+
+WORD_BITS = 32
+FEW_ROWS = (
+    4  # so many rows and fewer are summed up group by group: a scale is multiplied in once a group, not per weight
+)
+
+
+def field(word: PrimExpr, k: Any, bits: int) -> PrimExpr:
+    """Number `k` of the integers in a word of 32 bits, counted modulo those that it holds from the lowest bit."""
+    at = cast("uint32", k % (WORD_BITS // bits) * bits)
+    return cast("float32", bitwise("bitwise_and", bitwise("shift_right", word, at), const((1 << bits) - 1, "uint32")))
+
+
+def matmul_nbits(
+    x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor | None, bits: int, block: int
+) -> tuple[Tensor, ...] | Tensor:
+    """[..., M, K] times the transposed dequantised weight, in float32.
+
+    weight  uint32 [N, K * bits / 32]: integers of `bits` bits, the first one in a word's lowest bits
+    scales  [N, K / block]; zeros alike, in units of the integers; 2^(bits - 1) where there are none
+    """
+    per_word = WORD_BITS // bits
+    *outer, depth = dims(x.shape)
+    n = dims(weight.shape)[0]
+    groups = dims(scales.shape)[1]
+    few = len(outer) == 1 and (const_int(outer[0]) or FEW_ROWS + 1) <= FEW_ROWS
+
+    def whole(j: Any, k: Any, group: Any) -> PrimExpr:
+        """The integer at column j and depth k, less its zero point."""
+        zero = const(float(1 << bits - 1), "float32") if zeros is None else cast("float32", zeros(j, group))
+        return field(weight(j, k // per_word), k, bits) - zero
+
+    if few:
+        inner = te.reduce_axis((0, block), name="k")
+        partial = te.compute(
+            (outer[0], n, groups),
+            lambda i, j, g: te.sum(
+                cast("float32", x(i, g * block + inner)) * whole(j, g * block + inner, g), axis=inner
+            ),
+            name="group_sums",
+        )
+        group = te.reduce_axis((0, groups), name="g")
+        return te.compute(
+            (outer[0], n),
+            lambda i, j: te.sum(partial(i, j, group) * cast("float32", scales(j, group)), axis=group),
+            name="matmul_nbits",
+        )  # type: ignore[no-any-return]
+    real = te.compute(
+        (n, depth), lambda j, k: whole(j, k, k // block) * cast("float32", scales(j, k // block)), name="dequantized"
+    )
+    k = te.reduce_axis((0, depth), name="k")
+    return te.compute(
+        (*outer, n), lambda *i: te.sum(cast("float32", x(*i[:-1], k)) * real(i[-1], k), axis=k), name="matmul_nbits"
+    )  # type: ignore[no-any-return]

@@ -1,0 +1,90 @@
+"""Products with weights of 2, 4 and 8 bits, against float64, with every kind of tile."""
+
+import numpy as np
+import pytest
+
+from autosched.codegen import compile_func
+from autosched.codegen.native import native_object
+from autosched.relax import Constant, TensorStructInfo, Var
+from autosched.relax.op import nn
+from autosched.relax.op.nbits import dequantize_nbits
+from autosched.relax.op.registry import definition_of
+from autosched.relax.te_call import make_te_call
+from autosched.runtime import Module
+from autosched.space import Config
+from autosched.target import Target
+from autosched.templates import apply_config, default_config, space_for
+from autosched.tir import PrimFunc
+
+pytestmark = pytest.mark.host(runs=True)
+
+HOST = Target("cpu")
+V4 = Target("llvm -mcpu=x86-64-v4")
+EPS = float(np.finfo("f4").eps)
+
+
+def product(
+    m: int, n: int, k: int, bits: int, block: int, zeros: str = "", scales: str = "float32"
+) -> tuple[PrimFunc, list[np.ndarray]]:
+    """(the kernel's function, its weight, scales and zero points)"""
+    rng = np.random.default_rng(0)
+    given = [rng.integers(0, 1 << 32, (n, k * bits // 32), "uint32"), rng.random((n, k // block)).astype(scales)]
+    if zeros:
+        given.append(rng.integers(0, 1 << bits, (n, k // block)).astype(zeros))
+    call = nn.matmul_nbits(Var("x", TensorStructInfo((m, k), "float32")), *map(Constant, given), bits=bits, block=block)
+    definition = definition_of(call)
+    assert definition is not None and definition.compute is not None
+    return make_te_call(definition.compute, call.args, call.attrs).func, given
+
+
+def check(func: PrimFunc, given: list[np.ndarray], bits: int, block: int, **knobs: object) -> None:
+    """The configuration is of the space, no sum leaves registers, and results are as near as float32 can be."""
+    config = Config("matmul_nbits", {**default_config(func, HOST).knobs, **knobs})
+    assert space_for(func, HOST).with_default(config).default == config
+    applied = apply_config(func, config, HOST)
+    kernel = compile_func(applied.func, HOST, name="k")
+    assert kernel.report().sum_spills == 0 or bits == 2 or len(given) > 2, "constants, and vectors of zero points"
+    x = np.random.default_rng(1).standard_normal(func.buffers[0].const_shape()).astype("f4")
+    out = np.full(func.buffers[-1].const_shape(), np.nan, "f4")
+    arrays = [a if p is None else p.pack(a) for p, a in zip(applied.packs, [x, *given, out], strict=True)]
+    Module({"k": kernel.kernel}, native_object(), threads=2)(*arrays)
+    real = dequantize_nbits(given[0], given[1], given[2] if len(given) > 2 else None, bits, block).astype("f8").T
+    bound = x.shape[1] * EPS * (np.abs(x) @ np.abs(real)) / 2
+    assert (np.abs(arrays[-1] - x.astype("f8") @ real) <= bound).all()
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("zeros", ["", "uint8", "float32"])
+def test_one_row(bits: int, zeros: str) -> None:
+    func, given = product(1, 5 * HOST.lanes("float32") + 3, 128, bits, 32, zeros)
+    check(func, given, bits, 32)
+
+
+@pytest.mark.parametrize("m", [3, 5, 17])
+def test_more_rows(m: int) -> None:
+    func, given = product(m, 37, 64, 4, 32, "uint8", "float16")
+    check(func, given, 4, 32)
+
+
+def test_panels_side_by_side_and_two_words_a_step() -> None:
+    func, given = product(1, 16 * HOST.lanes("float32"), 64, 4, 16)
+    check(func, given, 4, 16, vectors=4, streams=4, words=2)
+
+
+def test_tiles_unpack_or_share_a_panel() -> None:
+    func, given = product(20, 37, 64, 4, 64)
+    for panel in (False, True):
+        check(func, given, 4, 64, panel=panel, rows=3)
+
+
+def test_the_default_for_few_rows_unpacks_without_conversions() -> None:
+    """A logical operation, a subtraction and a multiply-add for each vector of weights."""
+    func, _ = product(1, 64, 64, 4, 32)
+    asm = compile_func(apply_config(func, default_config(func, V4), V4).func, V4, name="k").asm
+    assert "vcvt" not in asm and asm.count("vpternlogd") >= 32
+
+
+def test_words_that_a_vector_has_one_of_for_each_column() -> None:
+    func, _ = product(1, 64, 64, 4, 32)
+    packs = apply_config(func, default_config(func, V4), V4).packs
+    assert [p and p.packed_shape for p in packs] == [None, (1, 8, 64), (1, 2, 64), None]
