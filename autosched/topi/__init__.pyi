@@ -46,6 +46,7 @@ from autosched.topi.manipulate import strided_slice as strided_slice
 from autosched.topi.manipulate import tile as tile
 from autosched.topi.manipulate import transpose as transpose
 from autosched.topi.more import *
+from autosched.topi.nbits import matmul_nbits as matmul_nbits
 from autosched.topi.norm import batch_norm as batch_norm
 from autosched.topi.norm import layer_norm as layer_norm
 from autosched.topi.norm import lrn as lrn

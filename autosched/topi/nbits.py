@@ -21,9 +21,7 @@ def field(word: PrimExpr, k: Any, bits: int) -> PrimExpr:
     return cast("float32", bitwise("bitwise_and", bitwise("shift_right", word, at), const((1 << bits) - 1, "uint32")))
 
 
-def matmul_nbits(
-    x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor | None, bits: int, block: int
-) -> tuple[Tensor, ...] | Tensor:
+def matmul_nbits(x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor | None, bits: int, block: int) -> Tensor:
     """[..., M, K] times the transposed dequantised weight, in float32.
 
     weight  uint32 [N, K * bits / 32]: integers of `bits` bits, the first one in a word's lowest bits
@@ -50,7 +48,7 @@ def matmul_nbits(
             name="group_sums",
         )
         group = te.reduce_axis((0, groups), name="g")
-        return te.compute(
+        return te.compute(  # type: ignore[no-any-return]
             (outer[0], n),
             lambda i, j: te.sum(partial(i, j, group) * cast("float32", scales(j, group)), axis=group),
             name="matmul_nbits",
@@ -59,6 +57,6 @@ def matmul_nbits(
         (n, depth), lambda j, k: whole(j, k, k // block) * cast("float32", scales(j, k // block)), name="dequantized"
     )
     k = te.reduce_axis((0, depth), name="k")
-    return te.compute(
+    return te.compute(  # type: ignore[no-any-return]
         (*outer, n), lambda *i: te.sum(cast("float32", x(*i[:-1], k)) * real(i[-1], k), axis=k), name="matmul_nbits"
     )  # type: ignore[no-any-return]

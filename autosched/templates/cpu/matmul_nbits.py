@@ -20,9 +20,9 @@ from autosched.templates.base import Anchor, Applied
 from autosched.templates.chain import Chain, chain_around, require, schedule_epilogue
 from autosched.templates.classify import blocks_of, is_injective, is_reduction, reduced, spatial
 from autosched.templates.pack import Pack, repack
-from autosched.tir import Block, Buffer, PrimFunc, as_int
+from autosched.tir import Block, Buffer, BufferLoad, BufferStore, PrimFunc, as_int
 from autosched.tir.functor import loads
-from autosched.tir.schedule import Schedule
+from autosched.tir.schedule import LoopRV, Schedule
 
 GROUP_SUMS, DEQUANTIZED = "group_sums", "dequantized"
 MOST_UNPACKED_ROWS = 16  # more rows than these share a panel that is unpacked once
@@ -144,7 +144,7 @@ def _schedule_product(sch: Schedule, found: _Parts, config: Config, width: int) 
     sch.decompose_reduction(anchor, steps[0])
 
 
-def _vectors(sch: Schedule, m_in: object, n_in: object, config: Config, outer: list[object]) -> None:
+def _vectors(sch: Schedule, m_in: LoopRV, n_in: LoopRV, config: Config, outer: list[LoopRV]) -> None:
     """Rows and panels unrolled inside of the loops `outer`, a panel's width vectorised."""
     panels = []
     if config["streams"] > 1:
@@ -165,7 +165,7 @@ def _parts(func: PrimFunc) -> _Parts | None:
     if is_injective(unpacks) != (unpacks.name_hint == DEQUANTIZED) or len(spatial(anchor)) != 2:
         return None
     chain = chain_around(func, anchor)
-    words = {x.buffer for x in loads(unpacks.body.value) if x.buffer.dtype == "uint32"}  # type: ignore[union-attr]
+    words = {x.buffer for x in _reads(unpacks) if x.buffer.dtype == "uint32"}
     if chain is None or len(reduced(anchor)) != 1 or len(words) != 1:
         return None
     (weight,) = words
@@ -183,11 +183,15 @@ def _factors(unpacks: Block, anchor: Block, weight: Buffer) -> tuple[Buffer, ...
     written = unpacks.writes[0].buffer
     for block in (unpacks, anchor):
         column = spatial(block)[0 if block.name_hint == DEQUANTIZED else 1].var
-        for x in loads(block.body.value):  # type: ignore[union-attr]
+        for x in _reads(block):
             own = x.buffer not in (weight, written, anchor.writes[0].buffer)
             if own and len(x.indices) == 2 and x.indices[0] is column and x.buffer.const_shape()[0] == n:
                 found[x.buffer] = None
     return tuple(found)
+
+
+def _reads(block: Block) -> list[BufferLoad]:
+    return list(loads(block.body.value)) if isinstance(block.body, BufferStore) else []
 
 
 def _depth(unpacks: Block, anchor: Block) -> int:

@@ -1,5 +1,5 @@
-"""Operators of `com.microsoft` that exporters and ONNX Runtime's optimiser write: fused activations and norms, quantised
-arithmetic (products with packed weights: `nbits.py`). What a node asks beyond what is here is refused by name.
+"""Operators of `com.microsoft` that exporters and ONNX Runtime's optimiser write: fused activations and norms,
+quantised arithmetic (products with packed weights: `nbits.py`). What a node asks beyond it is refused by name.
 """
 
 from __future__ import annotations

@@ -40,8 +40,9 @@ def matmul_n_bits(node: Node) -> Expr:
     whole_words = block * bits % (8 * WORD_BYTES) == 0
     if whole_words and blocks * block == k:
         words = np.ascontiguousarray(packed).view("<u4")
-        parts = [Constant(a) for a in (words, scales, zeros) if a is not None]
-        result = node.emit(op.nn.matmul_nbits(x, *parts, bits=bits, block=block))
+        points = None if zeros is None else Constant(zeros)
+        product = op.nn.matmul_nbits(x, Constant(words), Constant(scales), points, bits=bits, block=block)
+        result = node.emit(product)
     else:
         node.require_small(4 * n * blocks * block)
         real = _real(packed.reshape(n * blocks, -1), scales, zeros, bits, block).reshape(n, -1)[:, :k]
