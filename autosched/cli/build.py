@@ -39,6 +39,7 @@ LITTLE = 0.005  # of a model's time: less is no reason to tune
 REPORT_COLUMNS = (
     Column("kernel", "kernel"),
     Column("template", "template"),
+    Column("types", "types"),
     Column("origin", "configuration from"),
     Column("trust", "trust"),
     Column("expected_s", "expected ms", milliseconds, right=True),
@@ -84,6 +85,7 @@ REPORT_COLUMNS = (
 @click.option(
     "--accuracy", type=click.Choice(["fast", "strict"]), default="fast", show_default=True, help="strict: no Winograd."
 )
+@click.option("--precision", type=click.Choice(["float32", "bf16"]), help="bf16: products with weights on bfloat16.")
 def command(
     common: Common,
     model: Path,
@@ -97,6 +99,7 @@ def command(
     strict: bool,
     shapes: Ranges | None,
     accuracy: str,
+    precision: str | None,
 ) -> None:
     """Compile MODEL with the best configurations known for this machine.
 
@@ -141,6 +144,7 @@ def command(
         if mcpu or pins:
             raise UsageError("--mcpu and --pin take models of fixed sizes", hint="give numbers in --shapes")
         options = {"records": records, "threads": common.threads, "accuracy": accuracy, "like": like, "run_as": run_as}
+        options["precision"] = precision
         late = build_late(error, model, shapes, target=common.target, strict=strict, **options)
         late.save(path)
         tell(late, common)
@@ -157,6 +161,7 @@ def command(
                 records=records,
                 threads=common.threads,
                 accuracy=accuracy,
+                precision=precision,
                 like=like,
                 strict=strict,
                 run_as=run_as,

@@ -66,6 +66,10 @@ class Emitter(IndexEmitter):
         """The distance in elements from the buffer's start."""
         raise NotImplementedError
 
+    def address(self, place: Place, at: Affine) -> Any:
+        """A pointer to the element, which does not depend on the lane."""
+        raise NotImplementedError
+
     def store(self, buffer: Buffer, value: Any, indices: tuple[PrimExpr, ...]) -> None:
         """Store the element, or one per lane."""
         raise NotImplementedError

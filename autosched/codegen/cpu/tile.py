@@ -11,6 +11,7 @@ from llvmlite import ir
 from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.checks import emit_assert, hoist_checks
 from autosched.codegen.cpu.cut import work
+from autosched.codegen.cpu.dot import bfloat_pairs, emit_bfloat_pairs
 from autosched.codegen.cpu.emitter import Guards
 from autosched.codegen.cpu.horizontal import emit_lane_reduction, lane_reduction
 from autosched.codegen.cpu.math import FUNCTIONS
@@ -217,6 +218,8 @@ class TileEmitter(ValueEmitter):
         part = lane_reduction(self, loop)
         if part is not None:
             emit_lane_reduction(self, loop, part)
+        elif (pairs := bfloat_pairs(self, loop)) is not None:
+            emit_bfloat_pairs(self, loop, pairs)
         elif lanes := square_lanes(self, loop):
             emit_squares(self, loop, lanes)
         else:

@@ -12,6 +12,7 @@ from autosched.target import Target
 from autosched.tir.dtypes import item_bytes
 
 I1, I8, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
+F32 = ir.FloatType()
 BYTES = I8.as_pointer()
 VOID = ir.VoidType()
 
@@ -94,15 +95,17 @@ def splat(builder: Any, value: Any, lanes: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Isa:
-    """Vector width in bits, and whether a * b + c is one instruction."""
+    """Vector width in bits, and whether a * b + c is one instruction, and whether products of pairs of bfloat16 are."""
 
     vector_bits: int
     has_fma: bool
     num_registers: int
+    has_bfloat_dot: bool = False
 
     @staticmethod
     def of(target: Target) -> Isa:
-        return Isa(target.vector_bits, target.has_fma, target.num_registers)
+        has_dot = {"avx512bf16", "avx512vl"} <= target.features
+        return Isa(target.vector_bits, target.has_fma, target.num_registers, has_dot)
 
     def lanes(self, dtype: str) -> int:
         """Values of a dtype in one vector register."""

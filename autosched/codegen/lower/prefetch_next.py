@@ -18,12 +18,13 @@ from typing import Any
 from autosched.ir.node import children, map_children, walk
 from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
+from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import PrimExpr, Var, cast, const, const_int
 from autosched.tir.functor import substitute
 from autosched.tir.stmt import Evaluate, For, LoopKind, Stmt, seq
 
 PREFETCH_NEXT = "prefetch_next"
-LINE_ELEMENTS = 16  # floats in a cache line
+LINE_BYTES = 64
 
 
 def spread_prefetches(stmt: Stmt) -> Stmt:
@@ -42,7 +43,8 @@ def _with_prefetch(passes: For, name: str, elements: int) -> For:
     path, load = _path(passes, name)
     if load is None or any(const_int(n.extent) is None for n in path):
         return passes
-    while len(path) > 1 and _share(elements, path[:-1]) <= LINE_ELEMENTS:
+    line = LINE_BYTES // item_bytes(load.buffer.dtype)
+    while len(path) > 1 and _share(elements, path[:-1]) <= line:
         path.pop()  # one line an iteration of the loop around is enough
     place = path[-1]
     fetch = _prefetches(path, load, elements)
@@ -85,7 +87,7 @@ def _prefetches(path: Sequence[For], load: BufferLoad, elements: int) -> list[St
     for n in path:
         done = done * (const_int(n.extent) or 1) + (n.loop_var - n.start)
     first = last + elements + cast(last.dtype, done) * share
-    lines = range(0, share, LINE_ELEMENTS)
+    lines = range(0, share, LINE_BYTES // item_bytes(load.buffer.dtype))
     at = (BufferLoad(load.buffer, (*outer, first + const(line, last.dtype))) for line in lines)
     return [Evaluate(E.Call("prefetch", (x,), "int32")) for x in at]
 

@@ -57,6 +57,7 @@ class Choice:
         return {
             "kernel": self.name,
             "workload": str(self.task.workload),
+            "types": " ".join(dict.fromkeys(self.task.workload.dtypes)),
             "template": self.config.template,
             "config": str(self.config) + (f" threads={self.threads}" if self.threads else ""),
             "origin": self.found.origin or "template default",
@@ -242,6 +243,8 @@ class BuildReport:
         distinct = len(self.rows)
         text = f"{distinct} kernel{'s' if distinct != 1 else ''}: {', '.join(parts) or 'none'}"
         weak = sum(1 for r in self.rows if r["reason"] and r["trust"] == "default" and "invalid" in str(r["reason"]))
+        if narrow := sum(1 for r in self.rows if str(r.get("types", "")).startswith("bfloat16")):
+            text += f", {narrow} on bfloat16 with sums of float32"
         if weak:
             text += f", {weak} with an unusable record (see -v)"
         return f"{text}; compiled in {self.compile_s:.1f} s" if self.compile_s else text

@@ -18,6 +18,7 @@ from autosched.driver.build.sized import SizedModel, build_sized
 from autosched.driver.model_files import Ranges, open_model, split_ranges, with_bounds
 from autosched.driver.models import join_targets
 from autosched.driver.build.choose import BuildReport
+from autosched.driver.build.precision import with_precision
 from autosched.driver.build.positions import with_positions
 from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
 from autosched.driver.options import RUN_AS
@@ -45,6 +46,7 @@ def build(
     records: Any = ...,
     threads: int | None = ...,
     accuracy: str = ...,
+    precision: str | None = ...,
     like: str | None = ...,
     strict: bool = ...,
     run_as: str = ...,
@@ -66,6 +68,7 @@ def build(
     records: Any = ...,
     threads: int | None = ...,
     accuracy: str = ...,
+    precision: str | None = ...,
     like: str | None = ...,
     strict: bool = ...,
     run_as: str = ...,
@@ -86,6 +89,7 @@ def build(
     records: Any = None,
     threads: int | None = None,
     accuracy: str = "fast",
+    precision: str | None = None,
     like: str | None = None,
     strict: bool = False,
     run_as: str = "latency",
@@ -108,6 +112,8 @@ def build(
     records   a database, path, URL or list of them; else the `with` block's context, else the usual places
     threads   number of threads that configurations are looked up for
     accuracy  "strict" leaves out algorithms that lose more than direct evaluation does
+    precision "bf16": products of a float32 model with constant weights round both factors to bfloat16, all else and all
+              sums stay float32; "float32": those of a bfloat16 model do not; None: as the model is. For CPUs
     like      devices (a family, a part of a name, a target) whose records may be used where there are no others
     strict    raise UntrustedError where a kernel has no record that was verified on a machine like this one
     run_as    "throughput": prefer records that were measured beside other instances
@@ -127,14 +133,16 @@ def build(
     if is_onnx(what) and not isinstance(target, list | tuple):
         chosen: dict[str, Any] = {"records": records, "threads": threads, "accuracy": accuracy, "like": like}
         chosen |= {"strict": strict, "run_as": run_as, "indices": indices, "checks": checks, "params": params}
+        chosen["precision"] = precision
         return build_onnx(what, resolve_target(target), partial(build, target=target, **chosen), shapes)
     if is_program(what) and not isinstance(target, list | tuple) and args is None and not split_ranges(shapes)[1]:
         own: dict[str, Any] = {"records": records, "threads": threads, "accuracy": accuracy, "like": like}
         own |= {"strict": strict, "run_as": run_as, "indices": indices, "checks": checks, "params": params}
+        own["precision"] = precision
         return build_program(what, partial(build, target=target, **own), split_ranges(shapes)[0])
     if isinstance(target, list | tuple):
         options: dict[str, Any] = {"params": params, "records": records, "threads": threads, "accuracy": accuracy}
-        options |= {"indices": indices, "checks": checks, "shapes": shapes}
+        options |= {"precision": precision, "indices": indices, "checks": checks, "shapes": shapes}
         return build_variants(what, target, **options, like=like, strict=strict, run_as=run_as)
     if target_host is not None:
         target, _ = Target.canon_target_and_host(target, target_host)
@@ -144,6 +152,7 @@ def build(
     module = with_positions(open_model(what, args, name, fixed, symbolic=True), indices)
     check_symbols(module, unnamed="main")
     chosen_target = resolve_target(target)
+    module = with_precision(module, precision, chosen_target)
     n_threads = resolve_threads(threads, chosen_target)
     if checks and not codegen_backend(chosen_target.backend).CHECKS:
         raise TargetError(f"checks=True: kernels for {chosen_target.kind.name} have none", hint="build for the target cpu")

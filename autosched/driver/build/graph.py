@@ -14,6 +14,7 @@ from autosched.templates.accuracy import with_accuracy
 from autosched.driver.build.choose import Choice, choose_all
 from autosched.driver.build.schedules import compile_functions, stored_functions, with_checks
 from autosched.driver.build.input_ranges import input_ranges
+from autosched.driver.build.precision import precision_of
 from autosched.driver.build.pipeline import graph_passes, run_passes
 from autosched.driver.build.choose import BuildReport
 from autosched.driver.build.schedules import CALL_TIR, apply_schedules
@@ -56,7 +57,7 @@ def prepare(
             names = ", ".join(f"'{name}'" for name in unknown)
             raise UsageError(f"main has no parameters {names}", hint=f"there are {', '.join(known) or 'none'}")
         module = BindParams("main", {k: np.asarray(v) for k, v in params.items()})(module)
-    prepared = run_passes(module, graph_passes(target, oracle))
+    prepared = run_passes(module, graph_passes(target, oracle, precision_of(module, target)))
     _refuse_empty(prepared)
     return prepared
 

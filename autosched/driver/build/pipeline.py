@@ -27,21 +27,25 @@ from autosched.relax.transform import (
     FuseTIR,
     LayoutOracle,
     LegalizeKernels,
+    NarrowProducts,
     RemoveIdentity,
     SinkViews,
     SplitConcats,
     UnpackResult,
     WidenHalves,
 )  # fmt: skip
+from autosched.relax.transform.narrow_products import NARROW, WIDE
 from autosched.relax.verify import verify
 from autosched.target import Target
 from autosched.templates import layout_blocks, widened_dtypes
 
-def graph_passes(target: Target, oracle: LayoutOracle | None = None) -> tuple[Pass, ...]:
+def graph_passes(target: Target, oracle: LayoutOracle | None = None, precision: str = WIDE) -> tuple[Pass, ...]:
     """What turns a model into calls of fused kernels, in order.
 
-    oracle  what is known of convolutions in several layouts
+    oracle     what is known of convolutions in several layouts
+    precision  "bfloat16": products with constant weights round their factors to it
     """
+    narrow: tuple[Pass, ...] = (NarrowProducts(),) if precision == NARROW else ()
     blocks = layout_blocks(target)
     layouts: tuple[Pass, ...] = (ChooseLayouts(blocks, oracle),) if blocks else ()
     halves = widened_dtypes(target)
@@ -50,7 +54,7 @@ def graph_passes(target: Target, oracle: LayoutOracle | None = None) -> tuple[Pa
         UnpackResult(), CanonicalizeBindings(), *wide, ExpandConvolutions(), FoldConstant(), RemoveIdentity(), SinkViews(), RemoveIdentity(),
         FoldConstant(), DeadCodeElimination(), FoldBatchnormToConv2D(), SplitConcats(), EliminateCommonSubexpr(),
         FuseAttention(), DeadCodeElimination(),
-        *layouts, FlattenMeans(), FlattenRows(), SinkViews(), FoldConstant(),
+        *layouts, *narrow, FlattenMeans(), FlattenRows(), SinkViews(), FoldConstant(),
         RemoveIdentity(), CanonicalizeBindings(), DeadCodeElimination(),
         LegalizeKernels(), AnnotateTIROpPattern(), FuseOps(), FuseTIR(), CopyOutputs(), DeadCodeElimination(),
     )  # fmt: skip

@@ -67,6 +67,8 @@ from autosched.relax.transform.legalize_ops import legalize_ops as legalize_ops
 from autosched.relax.transform.lift_params import BundleModelParams as BundleModelParams
 from autosched.relax.transform.lift_params import LiftTransformParams as LiftTransformParams
 from autosched.relax.transform.mixed_precision import ToMixedPrecision as ToMixedPrecision
+from autosched.relax.transform.narrow_products import NarrowProducts as NarrowProducts
+from autosched.relax.transform.narrow_products import narrow_products as narrow_products
 from autosched.relax.transform.remove_identity import RemoveIdentity as RemoveIdentity
 from autosched.relax.transform.remove_identity import remove_identity as remove_identity
 from autosched.relax.transform.run_codegen import RunCodegen as RunCodegen

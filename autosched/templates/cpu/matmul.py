@@ -25,7 +25,7 @@ from autosched.templates.classify import find_contraction, reduced, spatial
 from autosched.templates.cpu.register_tile import FLOAT_BYTES, choose_tile, default_unroll, most_rows
 from autosched.templates.pack import Pack, repack
 from autosched.templates.product import Operands, find_operands
-from autosched.tir import PrimFunc, as_int
+from autosched.tir import PrimFunc, Var, as_int
 from autosched.tir.schedule import LoopRV, Schedule
 
 # Rows: with fewer the weights stream by, faster without; with more the products take longer than the weights' way.
@@ -33,6 +33,7 @@ LEAST_PREFETCHED, MOST_PREFETCHED = 5, 256
 # All rows meet a panel before the next one, "nm", unless they take more of L3 than this: then chunks of them meet all
 # panels, "mnm", which takes 0.88 of the time with rows of 9.4 MB, but 1.05 with 4 MB (Zen 3, L3 of 32 MB).
 MOST_OF_L3 = 0.25
+PAIR = 2  # elements of bfloat16 in a word
 STREAMS = 4  # panels side by side where few rows meet a weight that comes from memory
 
 
@@ -59,11 +60,12 @@ class Matmul:
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         weight = int(anchor.details[0].is_weight)
         machine = {"lanes": target.lanes("float32"), "registers": target.num_registers}
-        space = load_space(target.backend, self.name, {**anchor.sizes, "weight": weight, **machine})
+        steps = {"K": _steps(anchor)}
+        space = load_space(target.backend, self.name, {**anchor.sizes, **steps, "weight": weight, **machine})
         return space.with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
-        m, n, k = (anchor.sizes[s] for s in ("M", "N", "K"))
+        m, n, k = anchor.sizes["M"], anchor.sizes["N"], _steps(anchor)
         operands, chain = anchor.details
         lanes = target.lanes("float32")
         # several rows: a weight of 0.8 MB that stays in L3 takes 3 % longer in streams, one row 9 % less (Zen 3)
@@ -101,7 +103,7 @@ class Matmul:
         width = min(config["vectors"] * target.lanes("float32"), anchor.sizes["N"])
         packs: list[Pack | None] = [None] * len(func.params)
         if operands.is_weight:
-            pack = _weight_pack(operands, width // config.get("streams", 1))
+            pack = _weight_pack(operands, width // config.get("streams", 1), has_pairs(operands))
             buffer = operands.columns.buffer
             packs[next(i for i, b in enumerate(func.buffers) if b is buffer)] = pack
             func = repack(func, buffer, pack)
@@ -139,7 +141,8 @@ class Matmul:
         if config["prefetch"] and operands.is_weight:
             panel = width * as_int(reduced(chain.anchor)[0].dom.extent)
             sch.annotate(at, PREFETCH_NEXT, {f"{operands.columns.buffer.name}_packed": panel})
-        schedule_update(sch, chain.anchor.name_hint, config["unroll_k"], streams)
+        pair = PAIR if has_pairs(operands) else 1
+        schedule_update(sch, chain.anchor.name_hint, config["unroll_k"], streams, pair)
 
     def _transpose_columns(self, sch: Schedule, anchor: str, operands: Operands, task: LoopRV) -> None:
         copy = sch.cache_read(anchor, operands.columns.buffer.name, "global")
@@ -147,9 +150,27 @@ class Matmul:
         sch.compute_at(copy, task)
 
 
-def schedule_update(sch: Schedule, anchor: str, unroll: int, streams: int = 1) -> None:
+def _steps(anchor: Anchor) -> int:
+    """Steps of the sum, two elements each where they lie in pairs."""
+    return anchor.sizes["K"] // (PAIR if has_pairs(anchor.details[0]) else 1)
+
+
+def has_pairs(operands: Operands) -> bool:
+    """Whether two steps of the sum are one: weights of bfloat16 are packed so that both lie in one word."""
+    both = (operands.rows.buffer, operands.columns.buffer)
+    if not operands.is_weight or any(b.dtype != "bfloat16" for b in both):
+        return False
+    depth = as_int(operands.columns.buffer.shape[0 if operands.n_contiguous else 1])
+    return depth % PAIR == 0 and isinstance(operands.rows.indices[-1], Var)
+
+
+def schedule_update(sch: Schedule, anchor: str, unroll: int, streams: int = 1, pair: int = 1) -> None:
     """Order the anchor's own loops below its place: k, rows and panels (unrolled), a panel's width (vectorised)."""
     *_, m_in, n_in, k = sch.get_loops(anchor)
+    pairs = []
+    if pair > 1:
+        k, both = sch.split(k, [None, pair])
+        pairs.append(both)
     steps = [k]
     if unroll > 1:
         steps = list(sch.split(k, [None, unroll]))
@@ -158,16 +179,20 @@ def schedule_update(sch: Schedule, anchor: str, unroll: int, streams: int = 1) -
     if streams > 1:
         panel, n_in = sch.split(n_in, [streams, None])
         panels.append(panel)
-    sch.reorder(*steps, m_in, *panels, n_in)
-    for loop in (m_in, *panels):
+    sch.reorder(*steps, m_in, *panels, n_in, *pairs)
+    for loop in (m_in, *panels, *pairs):
         sch.unroll(loop)
     sch.vectorize(n_in)
     sch.decompose_reduction(anchor, steps[0])
 
 
-def _weight_pack(operands: Operands, width: int) -> Pack:
-    """[K, N] or [N, K] -> panels [N / width, K, width]."""
+def _weight_pack(operands: Operands, width: int, in_pairs: bool = False) -> Pack:
+    """[K, N] or [N, K] -> panels [N / width, K, width]; in pairs [N / width, K / 2, width, 2]."""
     shape = operands.columns.buffer.const_shape()
+    if in_pairs:
+        return Pack(shape, (PAIR, width), (2, 0, 3, 1)) if operands.n_contiguous else Pack(
+            shape, (width, PAIR), (0, 2, 1, 3)
+        )  # fmt: skip
     if operands.n_contiguous:
         return Pack(shape, (0, width), (1, 0, 2))
     return Pack(shape, (width, 0), (0, 2, 1))

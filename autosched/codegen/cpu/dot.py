@@ -1,0 +1,138 @@
+"""Products of pairs of bfloat16, which lie side by side in a word, summed in float32.
+
+    for k in 2: tile[n] += float32(a[m, 2 * step + k]) * float32(b[step, n, k])
+
+is one `vdpbf16ps` where the CPU has it, which takes denormals for 0 and rounds both sums by itself to odd and to even;
+elsewhere a shift, a mask and two multiply-adds, exact but for the rounding of each sum.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from autosched.codegen.cpu.affine import Affine
+from autosched.codegen.cpu.emitter import Emitter
+from autosched.codegen.cpu.types import F32, I32, call_intrinsic, constant, splat, suffix
+from autosched.tir import expr as E
+from autosched.tir.buffer import BufferLoad
+from autosched.tir.expr import PrimExpr, const, const_int
+from autosched.tir.functor import free_vars, substitute
+from autosched.tir.simplify import Analyzer, form_key
+from autosched.tir.stmt import BufferStore, For, LoopKind
+
+PAIR, BITS = 2, 16
+UPPER = 0xFFFF0000
+DOTS = {4: 128, 8: 256, 16: 512}  # lanes of the sum to the instruction's bits
+
+
+class _BFloat(ir.Type):  # type: ignore[misc]
+    """LLVM's bfloat, which llvmlite lacks."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _BFloat)
+
+    def __hash__(self) -> int:
+        return hash(_BFloat)
+
+
+def bfloat_pairs(emitter: Emitter, loop: For) -> tuple[BufferLoad, BufferLoad] | None:
+    """The factors of a loop that sums up the products of pairs in words; None for any other loop."""
+    body = loop.body
+    if loop.kind not in (LoopKind.SERIAL, LoopKind.UNROLLED) or emitter.lanes == 1 or const_int(loop.extent) != PAIR:
+        return None
+    if const_int(loop.start) != 0 or not isinstance(body, BufferStore) or not isinstance(body.value, E.Add):
+        return None
+    own, product = body.value.a, body.value.b
+    if not isinstance(own, BufferLoad) or own.buffer is not body.buffer or not isinstance(product, E.Mul):
+        return None
+    same = [form_key(i) for i in own.indices] == [form_key(i) for i in body.indices]
+    factors = _of_bits(product.a), _of_bits(product.b)
+    if not same or body.buffer.dtype != "float32" or None in factors:
+        return None
+    a, b = factors
+    assert a is not None and b is not None, "just seen"
+    kinds = [_word(emitter, loop, x) for x in (a, b)]
+    return (a, b) if None not in kinds else None
+
+
+def emit_bfloat_pairs(emitter: Emitter, loop: For, factors: tuple[BufferLoad, BufferLoad]) -> None:
+    """Two steps of the sum at once."""
+    store = loop.body
+    assert isinstance(store, BufferStore) and isinstance(store.value, E.Add), "just seen"
+    words = [_load(emitter, loop, x) for x in factors]
+    total = splat(emitter.builder, emitter.value(store.value.a), emitter.lanes)
+    a, b = (splat(emitter.builder, w, emitter.lanes) for w in words)
+    if emitter.isa.has_bfloat_dot and emitter.lanes in DOTS:
+        halves = ir.VectorType(_BFloat(), PAIR * emitter.lanes)
+        pairs = [emitter.builder.bitcast(x, halves) for x in (a, b)]
+        name = f"llvm.x86.avx512bf16.dpbf16ps.{DOTS[emitter.lanes]}"
+        total = call_intrinsic(emitter.builder, name, total.type, [total, *pairs])
+    else:
+        for part in (_lower, _upper):
+            total = emitter.fused(part(emitter, a), part(emitter, b), total)
+    emitter.store(store.buffer, total, store.indices)
+
+
+def _of_bits(e: PrimExpr) -> BufferLoad | None:
+    """The 16 bits that an expression makes a float32 of, as `codegen.lower.half` writes it."""
+    if not isinstance(e, E.Call) or e.op != "reinterpret" or e.dtype != "float32":
+        return None
+    moved = e.args[0]
+    if not isinstance(moved, E.Call) or moved.op != "shift_left" or const_int(moved.args[1]) != BITS:
+        return None
+    x = moved.args[0]
+    x = x.value if isinstance(x, E.Cast) else x
+    return x if isinstance(x, BufferLoad) and x.buffer.dtype == "uint16" else None
+
+
+def _word(emitter: Emitter, loop: For, x: BufferLoad) -> Affine | None:
+    """Where the word with both halves lies: the same for all lanes, or one word a lane. None: they are apart."""
+    place, var = emitter.places.get(x.buffer), loop.loop_var
+    if place is None or place.strides[-1] != 1 or id(x.indices) in emitter.guards:
+        return None
+    if any(var in free_vars(i) for i in x.indices[:-1]):
+        return None
+    ends = [substitute(x.indices[-1], {var: const(k, var.dtype)}) for k in range(PAIR)]
+    if const_int(Analyzer().simplify(ends[1] - ends[0])) != 1:
+        return None
+    old = emitter.env.get(var)
+    emitter.env[var] = Affine(0)
+    at = emitter.offset(place, x.indices)
+    if old is None:
+        del emitter.env[var]
+    else:
+        emitter.env[var] = old
+    return at if isinstance(at, Affine) and at.lane in (0, PAIR) else None
+
+
+def _load(emitter: Emitter, loop: For, x: BufferLoad) -> Any:
+    at = _word(emitter, loop, x)
+    assert at is not None, "just seen"
+    b, place = emitter.builder, emitter.places[x.buffer]
+    start = emitter.address(place, at.without_lane())
+    if not at.lane:
+        pointer = b.bitcast(start, I32.as_pointer())
+        if emitter.mask is not None and not isinstance(emitter.mask, int):
+            pointer = b.select(emitter.any_lane(), pointer, b.bitcast(place.pointer, I32.as_pointer()))
+        return b.load(pointer, align=PAIR)
+    kind = ir.VectorType(I32, emitter.lanes)
+    pointer, mask = b.bitcast(start, kind.as_pointer()), emitter.mask_vector()
+    if mask is None:
+        return b.load(pointer, align=PAIR)
+    name = f"llvm.masked.load.{suffix(kind)}.p0"
+    return call_intrinsic(b, name, kind, [pointer, I32(PAIR), mask, constant(kind, 0)])
+
+
+def _lower(emitter: Emitter, words: Any) -> Any:
+    moved = emitter.builder.shl(words, constant(words.type, BITS))
+    return emitter.builder.bitcast(moved, ir.VectorType(F32, emitter.lanes))
+
+
+def _upper(emitter: Emitter, words: Any) -> Any:
+    kept = emitter.builder.and_(words, constant(words.type, UPPER))
+    return emitter.builder.bitcast(kept, ir.VectorType(F32, emitter.lanes))

@@ -1,0 +1,99 @@
+"""Products on bfloat16: what is converted, how near the results are, what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import autosched
+from autosched.driver.build.graph import prepare
+from autosched.driver.build.precision import precision_of, with_precision
+from autosched.errors import TargetError, UsageError
+from autosched.relax import BlockBuilder, op
+from autosched.relax.expr import Constant, Expr, Var
+from autosched.relax.struct_info import TensorStructInfo
+from autosched.target import Target
+
+pytestmark = pytest.mark.host(runs=True)
+
+CPU, GPU = Target("cpu"), Target("cuda -arch=sm_90a")
+RNG = np.random.default_rng(0)
+DEPTH, WIDE = 64, 96
+WEIGHTS = [(RNG.standard_normal(s) / 8).astype("f4") for s in ((DEPTH, WIDE), (WIDE, DEPTH))]
+
+
+def model(dtype: str = "float32", rows: int = 5) -> autosched.IRModule:
+    """A norm, two products with weights, one of two computed values, a softmax."""
+    x = Var("x", TensorStructInfo((2, rows, DEPTH), dtype))
+    builder = BlockBuilder()
+
+    def whole(array: np.ndarray) -> Constant:
+        return Constant(array.astype(dtype))
+
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            ones, zeros = whole(np.ones(DEPTH)), whole(np.zeros(DEPTH))
+            value: Expr = builder.emit(op.nn.layer_norm(x, ones, zeros, axes=(2,)))
+            value = builder.emit(op.nn.gelu(builder.emit(op.matmul(value, whole(WEIGHTS[0])))))
+            value = builder.emit(op.add(builder.emit(op.matmul(value, whole(WEIGHTS[1]))), x))
+            turned = builder.emit(op.permute_dims(value, axes=[0, 2, 1]))
+            out = builder.emit_output(op.nn.softmax(builder.emit(op.matmul(value, turned))))
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+def types(module: autosched.IRModule) -> dict[str, list[str]]:
+    """The types of the arguments of a prepared model's kernels."""
+    return {gv.name: [b.dtype for b in f.buffers] for gv, f in module.functions_items() if gv.name != "main"}
+
+
+def test_products_with_weights_are_converted_and_nothing_else() -> None:
+    found = types(prepare(with_precision(model(), "bf16", CPU), CPU, {}))
+    narrow = {name: t for name, t in found.items() if "bfloat16" in t}
+    products = [t for name, t in found.items() if "matmul" in name and t[:2] == ["bfloat16", "bfloat16"]]
+    assert len(products) == 2 and all(t[-1] in ("float32", "bfloat16") for t in products)
+    assert all("matmul" in name or "cast" in name for name in narrow), found
+    assert not any("bfloat16" in t for t in types(prepare(model(), CPU, {})).values())
+
+
+def test_results_are_as_near_as_bfloat16_lets_them_be() -> None:
+    x = RNG.standard_normal((2, 5, DEPTH)).astype("f4")
+    wanted = autosched.build(model(), records=[])(x).numpy()
+    got = autosched.build(model(), records=[], precision="bf16")(x).numpy()
+    assert 0 < np.abs(got - wanted).max() < 0.02
+
+
+def test_the_report_says_what_was_converted() -> None:
+    report = autosched.driver.build_report(autosched.build(model(), records=[], precision="bf16"))
+    assert "2 on bfloat16 with sums of float32" in report.summary
+    products = [str(r["types"]) for r in report.rows if r["template"] == "matmul"]
+    assert sorted(t.split()[0] for t in products) == ["bfloat16", "bfloat16", "float32"]
+
+
+def test_an_artifact_keeps_its_weights(tmp_path) -> None:
+    x = RNG.standard_normal((2, 5, DEPTH)).astype("f4")
+    built = autosched.build(model(), records=[], precision="bf16")
+    built.save(tmp_path / "m.asx")
+    np.testing.assert_array_equal(autosched.load(tmp_path / "m.asx")(x).numpy(), built(x).numpy())
+    plain = autosched.build(model(), records=[])
+    plain.save(tmp_path / "p.asx")
+    assert (tmp_path / "m.asx").stat().st_size < (tmp_path / "p.asx").stat().st_size
+
+
+def test_models_of_bfloat16_run_their_products_on_it() -> None:
+    narrow = model("bfloat16")
+    assert precision_of(narrow, CPU) == "bfloat16" and precision_of(model(), CPU) == "float32"
+    assert precision_of(with_precision(narrow, "float32", CPU), CPU) == "float32"
+    assert precision_of(narrow, GPU) == "float32", "there they are computed in their own types"
+    x = RNG.standard_normal((2, 5, DEPTH)).astype("bfloat16")
+    got = autosched.build(narrow, records=[])(x).numpy()
+    wanted = autosched.build(narrow, records=[], precision="float32")(x).numpy()
+    assert got.dtype == wanted.dtype == "bfloat16"
+    np.testing.assert_allclose(got.astype("f4"), wanted.astype("f4"), atol=0.03)
+
+
+def test_what_there_is_not_is_refused() -> None:
+    with pytest.raises(UsageError, match="precision 'int3'"):
+        autosched.build(model(), precision="int3")
+    with pytest.raises(TargetError, match="precision='bf16' for cuda"):
+        with_precision(model(), "bf16", GPU)
