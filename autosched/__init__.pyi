@@ -12,6 +12,7 @@ from autosched import meta_schedule as meta_schedule
 from autosched import records as records
 from autosched import relax as relax
 from autosched import relay as relay
+from autosched import rpc as rpc
 from autosched import runtime as runtime
 from autosched import script as script
 from autosched import space as space
@@ -54,7 +55,6 @@ from autosched.runtime import Module as Module
 from autosched.runtime import ndarray as _nd
 from autosched.runtime import registry as __ffi
 from autosched.runtime import registry as _ffi
-from autosched.runtime import rpc as rpc
 from autosched.runtime.library import load as load
 from autosched.runtime.ndarray import context as context
 from autosched.runtime.ndarray import cpu as cpu

@@ -245,6 +245,15 @@ AUTOSCHED_TARGET_AS = switch(
     parse=str,
     allowed="a family (x86-64-v4), a part of a device's name, or a target",
 )
+AUTOSCHED_RPC_SECRET = switch(
+    "AUTOSCHED_RPC_SECRET",
+    "",
+    "secret that a remote device, its tracker and its users share; needed between machines",
+    Kind.SETTING,
+    parse=str,
+    allowed="a text of 8 bytes at least",
+)
+
 AUTOSCHED_STRICT = switch(
     "AUTOSCHED_STRICT",
     False,

@@ -183,6 +183,10 @@ class DeviceError(TVMError):
     exit_code = 2
 
 
+class RPCError(TVMError):
+    """A remote device that cannot be reached, refuses, or has failed."""
+
+
 class UsageError(InvalidValueError):
     """Wrong use of a command or function."""
 

@@ -192,7 +192,7 @@ def _environment() -> dict[str, Any]:
     for entry in SWITCHES.values():
         if entry.is_set():
             try:
-                values[entry.name] = entry.get()
+                values[entry.name] = "(set)" if entry.name.endswith("_SECRET") else entry.get()
             except AutoschedError as error:
                 values[entry.name] = str(error)
     return values

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from autosched.errors import AutoschedError, InvalidTypeError, InvalidValueError, ShapeError, TVMError, WrongInputError
 from autosched.runtime.bfloat16 import NAME as BFLOAT16
 from autosched.runtime.bfloat16 import know_dtype
-from autosched.runtime.device import CPU, CUDA, Device, cpu
+from autosched.runtime.device import CPU, CUDA, RPC_SESS_MASK, Device, RemotePlace, cpu
 from autosched.runtime.dlpack import device_type_of, to_capsule
 from autosched.runtime.memory import empty_aligned
 from autosched.target.kinds import KINDS
@@ -200,8 +200,17 @@ def empty(
         raise WrongInputError(f"empty: unknown dtype '{dtype}'") from None
     if device.device_type == CPU:
         return NDArray(empty_aligned(extents, kind), device)
+    if device.device_type >= RPC_SESS_MASK:
+        there: NDArray = _remote(device).empty(extents, kind)
+        return there
     made: NDArray = arrays_on(device.device_type).empty_on(device, extents, kind)
     return made
+
+
+def _remote(device: Device) -> RemotePlace:
+    if not isinstance(device, RemotePlace):
+        raise InvalidValueError(f"{device} names a session by number alone", hint="use remote.cpu()")
+    return device
 
 
 class _Capsule:

@@ -64,7 +64,7 @@ class KernelCache:
         if problem := why_untrusted(path):
             self._warn_of_others(problem)
             return None
-        secret = self._secret()
+        secret = self.secret()
         payload = data[_HEADER_BYTES:]
         if secret is None or not hmac.compare_digest(data[:_HEADER_BYTES], _header(secret, key, payload)):
             _log.warning("kernel cache entry %s is damaged or was made by another user and is not used", path)
@@ -85,7 +85,7 @@ class KernelCache:
         try:
             _make_private_folder(path.parent)
             problem = why_untrusted(path.parent)
-            secret = None if problem else self._secret()
+            secret = None if problem else self.secret()
             if secret is None:
                 self._memory[key] = payload
                 self._warn(f"{self.folder} is not used: {problem or 'its secret cannot be trusted'}")
@@ -97,9 +97,10 @@ class KernelCache:
             return
         self._count(len(payload) + _HEADER_BYTES)
 
-    def _secret(self) -> bytes | None:
+    def secret(self) -> bytes | None:
         """The user's secret, made where there is none; None where others may know or have written it."""
-        assert self.folder is not None, "entries in memory need no secret"
+        if self.folder is None:
+            return None
         path = self.folder / _SECRET_NAME
         try:
             found = _read_secret(path)

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 from autosched.errors import InvalidTypeError, InvalidValueError, TVMError
 from autosched.target.cuda_host import cuda_attribute, cuda_device_count, cuda_name, cuda_total_memory, cuda_version
@@ -150,6 +151,15 @@ class Device:
         return cuda_version() if self.device_type == CUDA and self.exist else None
 
     driver_version = api_version
+
+
+@runtime_checkable
+class RemotePlace(Protocol):
+    """A device of another process, which makes arrays there."""
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """An array on the device with undefined contents."""
+        ...
 
 
 def device(dev: object, index: int = 0) -> Device:

@@ -35,8 +35,9 @@ def create(graph_json_str: str, libmod: Module | Executable, device: Device | Se
     """
     assert isinstance(graph_json_str, str), f"the graph is JSON text, not {type(graph_json_str).__name__}"
     devices, n_rpc, _ = get_device(libmod, device)
-    if n_rpc:
-        raise TVMError("graphs do not run on remote devices", hint="create the executor in the server's process")
+    if n_rpc:  # a library of the devices' session, as `get_device` has seen
+        remote: Any = libmod
+        return GraphModule(remote.create_executor_of(graph_json_str, devices))
     library = libmod.get_lib() if isinstance(libmod, Executable) else libmod
     return GraphModule(GraphExecutor(Executable(*read_graph(graph_json_str, library)), devices[0]))
 

@@ -173,6 +173,12 @@ class VirtualMachine(Machine):
     Raises      TypeError for another kind of executable or device; TVMError for a device that does not exist here
     """
 
+    def __new__(cls, rt_mod: Any, device: Device | Sequence[Device] = (), *_: Any, **__: Any) -> Any:
+        """Of a session's library the machine is made there, and this gives the session's."""
+        if getattr(rt_mod, "type_key", "") != "rpc":
+            return super().__new__(cls)
+        return rt_mod.create_virtual_machine([device] if isinstance(device, Device) else list(device))
+
     def __init__(
         self, rt_mod: Any, device: Device | Sequence[Device] = (), memory_cfg: Any = None, profile: bool = False
     ):

@@ -1,13 +1,18 @@
-"""TVM's RPC by name: the session of this process works, other machines are refused."""
+"""Sessions on this machine: in this process (`LocalSession`), or in one of its own (`PopenSession`)."""
 
 from __future__ import annotations
 
 import shutil
+import socket
 import tempfile
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from autosched.errors import InvalidValueError, TVMError, refuse
+from autosched.errors import InvalidValueError, refuse
+from autosched.rpc.access import safe_name
+from autosched.rpc.client import RPCSession
+from autosched.rpc.frames import Frames
+from autosched.rpc.server import SessionLimits, SessionProcess
 from autosched.runtime.device import Device, device
 from autosched.runtime.library import read_module
 from autosched.runtime.registry import get_global_func
@@ -20,8 +25,7 @@ class LocalSession:
         self._folder = tempfile.TemporaryDirectory(prefix="autosched-rpc-")
 
     def _path(self, name: str) -> Path:
-        path = Path(self._folder.name) / Path(name).name
-        return path
+        return Path(self._folder.name) / safe_name(Path(name).name)
 
     def upload(self, data: Any, target: str | None = None) -> None:
         """Copy a file, or bytes under the name `target`, to the session. Raises ValueError for bytes without name."""
@@ -66,12 +70,13 @@ class LocalSession:
         return device("cuda", dev_id)
 
 
-def _refuse(*_: Any, **__: Any) -> NoReturn:
-    raise TVMError(
-        "TVM's RPC to other machines is not available",
-        hint="tune on a cluster with autosched.tune, or use LocalSession",
-    )
+class PopenSession(RPCSession):
+    """A session in a process of its own on this machine, without a server; `limits` as a server's."""
 
-
-connect = connect_tracker = Server = Tracker = _refuse
-RPCSession = LocalSession
+    def __init__(self, binary: Any = None, *, limits: SessionLimits | None = None):
+        refuse("PopenSession", hint="the other side is autosched's own", binary=binary)
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = SessionProcess(theirs.fileno(), limits or SessionLimits())
+        super().__init__(Frames(ours), f"process {process.pid}")
+        self.on_close(process.end)
