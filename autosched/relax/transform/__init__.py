@@ -46,6 +46,7 @@ from autosched.relax.transform.legalize_ops import LegalizeKernels, LegalizeOps,
 from autosched.relax.transform.lift_params import BundleModelParams, LiftTransformParams
 from autosched.relax.transform.mixed_precision import ToMixedPrecision
 from autosched.relax.transform.narrow_products import NarrowProducts, narrow_products
+from autosched.relax.transform.pack_weights import PackWeights, pack_weights
 from autosched.relax.transform.remove_identity import RemoveIdentity, remove_identity
 from autosched.relax.transform.run_codegen import RunCodegen
 from autosched.relax.transform.sink_views import SinkViews, sink_views

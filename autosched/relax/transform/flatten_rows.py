@@ -15,7 +15,8 @@ from autosched.relax.struct_info import TensorStructInfo
 from autosched.tir.expr import PrimExpr, const, const_int, mul
 from autosched.tir.simplify import Analyzer
 
-PRODUCTS = ("matmul", "nn.matmul_nbits", "nn.matmul_nbits_zeros")  # whose first argument has the rows
+PACKED = ("nn.matmul_nbits", "nn.matmul_nbits_zeros")
+PRODUCTS = ("matmul", *PACKED)  # whose first argument has the rows
 
 
 class _Flattener(Rewriter):
@@ -24,7 +25,8 @@ class _Flattener(Rewriter):
         if definition is None or definition.name not in PRODUCTS:
             return call
         rows, matrix = _dims(call.args[0]), _dims(call.args[1])
-        if len(matrix) != 2 or len(rows) < 3 or const_int(_product(rows[:-2])) in (0, 1):
+        few = (0,) if definition.name in PACKED else (0, 1)  # a batch of one is a product of matrices already
+        if len(matrix) != 2 or len(rows) < 3 or const_int(_product(rows[:-2])) in few:
             return call
         flat = self.emit(op.reshape(call.args[0], ShapeExpr((_product(rows[:-1]), rows[-1]))))
         product = self.emit(remake(call, [flat, *call.args[1:]]))
