@@ -69,6 +69,8 @@ from autosched.relax.transform.lift_params import LiftTransformParams as LiftTra
 from autosched.relax.transform.mixed_precision import ToMixedPrecision as ToMixedPrecision
 from autosched.relax.transform.narrow_products import NarrowProducts as NarrowProducts
 from autosched.relax.transform.narrow_products import narrow_products as narrow_products
+from autosched.relax.transform.pack_weights import PackWeights as PackWeights
+from autosched.relax.transform.pack_weights import pack_weights as pack_weights
 from autosched.relax.transform.remove_identity import RemoveIdentity as RemoveIdentity
 from autosched.relax.transform.remove_identity import remove_identity as remove_identity
 from autosched.relax.transform.run_codegen import RunCodegen as RunCodegen
