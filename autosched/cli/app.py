@@ -16,6 +16,7 @@ COMMANDS = {
     "build": "Compile a model into one file that runs without a compiler.",
     "run": "Run a model on given or made-up inputs.",
     "inspect": "Show what a built model is made of, and the code of each kernel.",
+    "quantize": "Make a model of bytes from a model of floats.",
     "bench": "Compare models, and other runtimes, side by side.",
     "logs": "Look at, export and import what tuning has found.",
     "worker": "Lend this machine to a cluster for tuning.",

@@ -4,5 +4,5 @@ from autosched.templates.base import Anchor, Applied, Template, schedule_attrs
 from autosched.templates.pack import Pack, Packing, repack
 from autosched.templates.registry import (
     all_templates, apply_config, default_config, layout_blocks, space_for, template_named, template_versions,
-    templates_for, widened_dtypes,
+    multiplies_bytes, templates_for, widened_dtypes,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Matrix products: which operand is read along the rows of the result, and which along its columns."""
+"""Products: which operand is read along the rows of the result, and which along its columns."""
 
 from __future__ import annotations
 
@@ -36,6 +36,18 @@ def find_operands(func: PrimFunc, c: Contraction) -> Operands | None:
         weight = not shared and len(columns.indices) == 2 and is_parameter(func, columns)
         return Operands(rows, columns, len(out) - 2, contiguous, weight)
     return None
+
+
+BYTE_GROUP = 4  # bytes of which a lane of 32 bits adds the products up at once
+
+
+def byte_group(c: Contraction, shared: BufferLoad, own: BufferLoad) -> int:
+    """How many steps of its reduction a lane does at once: four of unsigned bytes times signed ones, else one.
+
+    shared  what is the same for all lanes;  own: of each lane
+    """
+    dtypes = shared.buffer.dtype, own.buffer.dtype, c.block.writes[0].buffer.dtype
+    return BYTE_GROUP if dtypes == ("uint8", "int8", "int32") else 1
 
 
 def _holds(variables: tuple[Var, ...], v: Var) -> bool:

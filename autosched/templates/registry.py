@@ -67,6 +67,11 @@ def widened_dtypes(target: Target) -> tuple[str, ...]:
     return tuple(getattr(_package(target.backend), "WIDENED", ()))
 
 
+def multiplies_bytes(target: Target) -> bool:
+    """Whether a back end's products of bytes are worth taking quantised values for: its MULTIPLIES_BYTES."""
+    return bool(getattr(_package(target.backend), "MULTIPLIES_BYTES", False))
+
+
 def _package(backend: str) -> Any:
     """A back end's templates. Raises TargetError where there are none."""
     package = f"{__package__}.{backend}"

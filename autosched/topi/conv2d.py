@@ -13,7 +13,7 @@ from typing import Any
 from autosched import te
 from autosched.errors import ShapeError
 from autosched.te import Tensor
-from autosched.tir.expr import const, if_then_else
+from autosched.tir.expr import cast, const, if_then_else
 from autosched.topi.shapes import batch_shape, dims, int_shape
 
 
@@ -123,23 +123,25 @@ def _check_blocks(g: Geometry) -> None:
 
 def conv2d(
     data: Tensor, weight: Tensor, strides: Sequence[int], padding: Sequence[int], dilation: Sequence[int], groups: int,
-    data_layout: str = "NCHW", out_layout: str = "NCHW",
+    data_layout: str = "NCHW", out_layout: str = "NCHW", out_dtype: str | None = None, pad_value: float = 0,
 ) -> Tensor:  # fmt: skip
     """Convolution.
 
     data     [N, C, H, W], or [N, C / c, H, W, c] for data_layout "NCHW{c}c"
     weight   [O, C / groups, KH, KW]
     padding  (top, left, bottom, right)
+    out_dtype  what products are computed and summed in; the data's dtype by default
+    pad_value  what is put around the image
     returns  [N, O, OH, OW], or [N, O / c, OH, OW, c] for out_layout "NCHW{c}c"
     Raises   ShapeError where shapes, groups and blocks do not fit.
     """
     g = geometry(batch_shape(data), int_shape(weight), strides, padding, dilation, groups, data_layout, out_layout)
-    padded = pad_spatial(data, padding)
+    padded, dtype = pad_spatial(data, padding, pad_value), out_dtype or data.dtype
     if g.is_depthwise:
-        return _depthwise(padded, weight, g)
+        return _depthwise(padded, weight, g, dtype)
     if g.kernel == (1, 1) and g.strides != (1, 1):
-        return _dense(_every_nth_pixel(padded, g), weight, replace(g, strides=(1, 1)))
-    return _dense(padded, weight, g)
+        return _dense(_every_nth_pixel(padded, g), weight, replace(g, strides=(1, 1)), dtype)
+    return _dense(padded, weight, g, dtype)
 
 
 def _every_nth_pixel(data: Tensor, g: Geometry) -> Tensor:
@@ -181,7 +183,7 @@ def _channel(g: Geometry, channel: tuple[Any, Any]) -> Any:
     return chunk if inner is None else chunk * g.block_out + inner
 
 
-def _dense(data: Tensor, weight: Tensor, g: Geometry) -> Tensor:
+def _dense(data: Tensor, weight: Tensor, g: Geometry, dtype: str) -> Tensor:
     """Plain and grouped: sum over the group's input channels and the window."""
     ry, rx = te.reduce_axis((0, dims(g.kernel)[0]), "ry"), te.reduce_axis((0, dims(g.kernel)[1]), "rx")
     name = "conv2d" if g.groups == 1 else "group_conv2d"
@@ -206,15 +208,14 @@ def _dense(data: Tensor, weight: Tensor, g: Geometry) -> Tensor:
         out = _channel(g, channel)
         if g.block_in:
             value = data(n, ic + group_start(channel, chunks), row, column, ib)
-            return te.sum(value * weight(out, ic * g.block_in + ib, ry, rx), axis=axes)
-        return te.sum(
-            data(n, rc + group_start(channel, g.per_group_in), row, column) * weight(out, rc, ry, rx), axis=axes
-        )
+            return te.sum(cast(dtype, value) * cast(dtype, weight(out, ic * g.block_in + ib, ry, rx)), axis=axes)
+        value = data(n, rc + group_start(channel, g.per_group_in), row, column)
+        return te.sum(cast(dtype, value) * cast(dtype, weight(out, rc, ry, rx)), axis=axes)
 
     return _output(g, body, name)
 
 
-def _depthwise(data: Tensor, weight: Tensor, g: Geometry) -> Tensor:
+def _depthwise(data: Tensor, weight: Tensor, g: Geometry, dtype: str) -> Tensor:
     """One input channel for each output channel: sum over the window alone."""
     ry, rx = te.reduce_axis((0, dims(g.kernel)[0]), "ry"), te.reduce_axis((0, dims(g.kernel)[1]), "rx")
 
@@ -225,6 +226,6 @@ def _depthwise(data: Tensor, weight: Tensor, g: Geometry) -> Tensor:
         else:
             source = channel[0] if g.per_group_out == 1 else channel[0] // g.per_group_out
             value = data(n, source, row, column)
-        return te.sum(value * weight(_channel(g, channel), 0, ry, rx), axis=[ry, rx])
+        return te.sum(cast(dtype, value) * cast(dtype, weight(_channel(g, channel), 0, ry, rx)), axis=[ry, rx])
 
     return _output(g, body, "depthwise_conv2d")

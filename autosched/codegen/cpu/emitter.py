@@ -66,6 +66,10 @@ class Emitter(IndexEmitter):
         """The distance in elements from the buffer's start."""
         raise NotImplementedError
 
+    def load(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Any:
+        """The element, or a vector with one per lane."""
+        raise NotImplementedError
+
     def address(self, place: Place, at: Affine) -> Any:
         """A pointer to the element, which does not depend on the lane."""
         raise NotImplementedError

@@ -9,6 +9,7 @@ from typing import Any
 from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
+from autosched.codegen.cpu.byte_dot import dot_product, emit_dot_product
 from autosched.codegen.cpu.checks import emit_assert, hoist_checks
 from autosched.codegen.cpu.cut import work
 from autosched.codegen.cpu.dot import bfloat_pairs, emit_bfloat_pairs
@@ -216,7 +217,9 @@ class TileEmitter(ValueEmitter):
     def emit_known(self, loop: For) -> bool:
         """Emit a loop of a form that CPUs have better code for; False: it has none of them."""
         part = lane_reduction(self, loop)
-        if part is not None:
+        if (dot := dot_product(self, loop)) is not None:
+            emit_dot_product(self, loop, dot)
+        elif part is not None:
             emit_lane_reduction(self, loop, part)
         elif (pairs := bfloat_pairs(self, loop)) is not None:
             emit_bfloat_pairs(self, loop, pairs)

@@ -95,17 +95,27 @@ def splat(builder: Any, value: Any, lanes: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Isa:
-    """Vector width in bits, and whether a * b + c is one instruction, and whether products of pairs of bfloat16 are."""
+    """Vector width in bits, and whether a * b + c is one instruction.
+
+    has_byte_dots   whether the dot product of four bytes is one instruction
+    pair_bits       the widest vectors of 16-bit integers whose products are added in pairs by one instruction; 0: none
+    has_bfloat_dot  whether that of two bfloat16 is
+    """
 
     vector_bits: int
     has_fma: bool
     num_registers: int
+    has_byte_dots: bool = False
+    pair_bits: int = 0
     has_bfloat_dot: bool = False
 
     @staticmethod
     def of(target: Target) -> Isa:
-        has_dot = {"avx512bf16", "avx512vl"} <= target.features
-        return Isa(target.vector_bits, target.has_fma, target.num_registers, has_dot)
+        features = target.features
+        has_dots = "avx512vnni" in features or ("avxvnni" in features and target.vector_bits <= 256)
+        pairs = 0 if target.architecture != "x86_64" else 512 if "avx512bw" in features else target.vector_bits
+        has_bfloat_dot = {"avx512bf16", "avx512vl"} <= features
+        return Isa(target.vector_bits, target.has_fma, target.num_registers, has_dots, pairs, has_bfloat_dot)
 
     def lanes(self, dtype: str) -> int:
         """Values of a dtype in one vector register."""

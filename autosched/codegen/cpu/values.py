@@ -297,6 +297,8 @@ class ValueEmitter(MemoryEmitter):
         if is_float(source) and is_float(target):
             wider = value_type(target).intrinsic_name > value_type(source).intrinsic_name
             return b.fpext(x, to) if wider else b.fptrunc(x, to)
+        if source in ("float32", "float64") and value_type(target).width <= 16:
+            return self.narrowed(x, target)
         if is_float(source):
             kind = "llvm.fptosi.sat" if is_signed(target) else "llvm.fptoui.sat"
             return call_intrinsic(b, f"{kind}.{suffix(to)}.{suffix(x.type)}", to, [x])
@@ -308,6 +310,21 @@ class ValueEmitter(MemoryEmitter):
         if narrow < wide:
             return b.trunc(x, to)
         return b.sext(x, to) if is_signed(source) else b.zext(x, to)
+
+    def narrowed(self, x: Any, target: str) -> Any:
+        """A float as an integer of 8 or 16 bits: the nearest one out of range, 0 for no number.
+
+        LLVM's own conversion goes through the lanes one by one; this one through integers of 32 bits.
+        """
+        b, to = self.builder, value_type(target, lanes_of(x))
+        bits = to.element.width if lanes_of(x) > 1 else to.width
+        low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if is_signed(target) else (0, (1 << bits) - 1)
+        least, most = constant(x.type, float(low)), constant(x.type, float(high))
+        if low:
+            x = b.select(b.fcmp_ordered("ord", x, x), x, constant(x.type, 0.0))
+        x = b.select(b.fcmp_ordered(">", x, least), x, least)
+        x = b.select(b.fcmp_ordered("<", x, most), x, most)
+        return b.trunc(b.fptosi(x, value_type("int32", lanes_of(x))), to)
 
 
 def _touches_memory(e: PrimExpr) -> bool:

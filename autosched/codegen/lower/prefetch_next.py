@@ -24,7 +24,7 @@ from autosched.tir.functor import substitute
 from autosched.tir.stmt import Evaluate, For, LoopKind, Stmt, seq
 
 PREFETCH_NEXT = "prefetch_next"
-LINE_BYTES = 64
+LINE_BYTES = 64  # of a cache line
 
 
 def spread_prefetches(stmt: Stmt) -> Stmt:
@@ -47,7 +47,7 @@ def _with_prefetch(passes: For, name: str, elements: int) -> For:
     while len(path) > 1 and _share(elements, path[:-1]) <= line:
         path.pop()  # one line an iteration of the loop around is enough
     place = path[-1]
-    fetch = _prefetches(path, load, elements)
+    fetch = _prefetches(path, load, elements, line)
 
     def visit(stmt: Any) -> Any:
         if stmt is place:
@@ -77,7 +77,7 @@ def _path(passes: For, name: str) -> tuple[list[For], BufferLoad | None]:
     return search(passes, ()) or ([], None)
 
 
-def _prefetches(path: Sequence[For], load: BufferLoad, elements: int) -> list[Stmt]:
+def _prefetches(path: Sequence[For], load: BufferLoad, elements: int, line: int) -> list[Stmt]:
     """Requests for a share of the next panel, a place of their own for each turn of the loops of the path."""
     share = _share(elements, path)
     inner = {n.loop_var: n.start for n in walk(path[0]) if isinstance(n, For)}
@@ -87,8 +87,8 @@ def _prefetches(path: Sequence[For], load: BufferLoad, elements: int) -> list[St
     for n in path:
         done = done * (const_int(n.extent) or 1) + (n.loop_var - n.start)
     first = last + elements + cast(last.dtype, done) * share
-    lines = range(0, share, LINE_BYTES // item_bytes(load.buffer.dtype))
-    at = (BufferLoad(load.buffer, (*outer, first + const(line, last.dtype))) for line in lines)
+    lines = range(0, share, line)
+    at = (BufferLoad(load.buffer, (*outer, first + const(n, last.dtype))) for n in lines)
     return [Evaluate(E.Call("prefetch", (x,), "int32")) for x in at]
 
 

@@ -25,6 +25,7 @@ from autosched.relax.transform import (
     FuseAttention,
     FuseOps,
     FuseTIR,
+    IntegerProducts,
     LayoutOracle,
     LegalizeKernels,
     NarrowProducts,
@@ -37,7 +38,7 @@ from autosched.relax.transform import (
 from autosched.relax.transform.narrow_products import NARROW, WIDE
 from autosched.relax.verify import verify
 from autosched.target import Target
-from autosched.templates import layout_blocks, widened_dtypes
+from autosched.templates import layout_blocks, multiplies_bytes, widened_dtypes
 
 def graph_passes(target: Target, oracle: LayoutOracle | None = None, precision: str = WIDE) -> tuple[Pass, ...]:
     """What turns a model into calls of fused kernels, in order.
@@ -50,8 +51,9 @@ def graph_passes(target: Target, oracle: LayoutOracle | None = None, precision: 
     layouts: tuple[Pass, ...] = (ChooseLayouts(blocks, oracle),) if blocks else ()
     halves = widened_dtypes(target)
     wide: tuple[Pass, ...] = (WidenHalves(halves), FoldConstant()) if halves else ()
+    bytes_: tuple[Pass, ...] = (IntegerProducts(), DeadCodeElimination()) if multiplies_bytes(target) else ()
     return (
-        UnpackResult(), CanonicalizeBindings(), *wide, ExpandConvolutions(), FoldConstant(), RemoveIdentity(), SinkViews(), RemoveIdentity(),
+        UnpackResult(), CanonicalizeBindings(), *bytes_, *wide, ExpandConvolutions(), FoldConstant(), RemoveIdentity(), SinkViews(), RemoveIdentity(),
         FoldConstant(), DeadCodeElimination(), FoldBatchnormToConv2D(), SplitConcats(), EliminateCommonSubexpr(),
         FuseAttention(), DeadCodeElimination(),
         *layouts, *narrow, FlattenMeans(), FlattenRows(), SinkViews(), FoldConstant(),

@@ -38,6 +38,7 @@ def _type(
     kernel_layout: str,
     out_layout: str,
     out_dtype: str | None,
+    pad_value: int,
 ) -> TensorStructInfo:
     d, w = tensor(data, "data"), tensor(weight, "weight")
     g = geometry(d.batch_shape, w.static_shape, strides, padding, dilation, groups, data_layout, out_layout)
@@ -58,10 +59,9 @@ def _compute(
     kernel_layout: str,
     out_layout: str,
     out_dtype: str | None,
+    pad_value: int,
 ) -> Any:
-    if out_dtype and out_dtype != data.dtype:  # products are summed in the result's type
-        data, weight = topi.cast(data, out_dtype), topi.cast(weight, out_dtype)
-    return topi.conv2d(data, weight, strides, padding, dilation, groups, data_layout, out_layout)
+    return topi.conv2d(data, weight, strides, padding, dilation, groups, data_layout, out_layout, out_dtype, pad_value)
 
 
 def to_plain(x: Array, block: int) -> Array:
@@ -102,6 +102,7 @@ def reference(
     kernel_layout: str,
     out_layout: str,
     out_dtype: str | None,
+    pad_value: int,
 ) -> Array:
     """Convolution by unfolding windows into a matrix, one product a group and image."""
     if out_dtype:
@@ -110,7 +111,9 @@ def reference(
     plain = to_plain(data, g.block_in)
     top, left, bottom, right = padding
     padded = (
-        np.pad(plain, ((0, 0), (0, 0), (top, bottom), (left, right))) if any(padding) else np.ascontiguousarray(plain)
+        np.pad(plain, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=pad_value)
+        if any(padding)
+        else np.ascontiguousarray(plain)
     )
     view = windows(padded, g.kernel, g.strides, g.dilation, g.out_size)
     if g.is_depthwise:
@@ -144,6 +147,7 @@ ATTRIBUTES = {
     "kernel_layout": "OIHW",
     "out_layout": None,
     "out_dtype": None,
+    "pad_value": 0,  # ours: the zero point of quantised data
 }
 
 conv2d = define_op(
@@ -157,6 +161,7 @@ conv2d = define_op(
         sample((1, 6, 5, 3), (4, 3, 3, 3), strides=2, data_layout="NHWC", kernel_layout="OHWI"),
         sample((1, 3, 6, 5), (4, 3, 3, 3), padding=1),
         sample(((1, 2, 4, 4), "float16"), ((3, 2, 3, 3), "float16"), out_dtype="float32"),
+        sample(((1, 4, 4, 4), "uint8"), ((3, 4, 3, 3), "int8"), padding=1, out_dtype="int32", pad_value=7),
         sample((2, 3, 7, 7), (2, 3, 3, 2), strides=(2, 1), padding=(0, 1, 2, 0), dilation=(1, 2)),
         sample((1, 4, 5, 5), (6, 2, 3, 3), groups=2),
         sample((1, 3, 5, 5), (6, 1, 3, 3), groups=3, padding=1),

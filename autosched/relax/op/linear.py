@@ -20,8 +20,7 @@ def _matmul_type(x1: StructInfo, x2: StructInfo, out_dtype: str | None) -> Tenso
     if not same_dim(a.dims[-1], inner):
         raise ShapeError(f"{a!r} has {a.dims[-1]} columns, {b!r} has {inner} rows")
     batch = broadcast_dims(a.dims[:-2], b.dims[:-2])
-    dtype = common_dtype(a, b)
-    return TensorStructInfo((*batch, *rows, *columns), out_dtype or dtype)
+    return TensorStructInfo((*batch, *rows, *columns), out_dtype or common_dtype(a, b))
 
 
 matmul = define_op(

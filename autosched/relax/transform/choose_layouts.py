@@ -99,8 +99,8 @@ class _Layouts(BlockedRewriter):
     def dense(self, call: Call, form: Form, var: Var) -> Var:
         data, weight = call.args
         channels, source = shape_of(weight)[1], self.form(data)
-        if source is None and channels > FEW_CHANNELS:
-            data = self.blocked(data, form.block)
+        if source is None and (channels > FEW_CHANNELS or data.struct_info.dtype == "uint8"):
+            data = self.blocked(data, form.block if channels > FEW_CHANNELS else FEW_CHANNELS)  # bytes go by fours
             source = self.form(data)
         layout, stored = (source.layout, source.stored) if source is not None else ("NCHW", channels)
         weight = self.padded(self.padded(weight, 0, form.stored), 1, stored)

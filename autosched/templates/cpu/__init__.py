@@ -27,6 +27,7 @@ TEMPLATES: tuple[Template, ...] = (
 )
 
 WIDENED = ("float16", "bfloat16")  # no CPU that is met computes with them
+MULTIPLIES_BYTES = True
 MIN_BLOCK = 8  # channels in a block where vectors are shorter
 
 

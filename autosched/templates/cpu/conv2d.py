@@ -12,7 +12,8 @@ What pads the data, or picks every second pixel of them (`before` the anchor), i
 
 A 1x1 convolution with stride 1 runs over an image as one row of H * W pixels (`conv_flat`). So can any other
 (`across_rows`): each pixel of a tile then has a pointer of its own, and 7 x 7 pixels are 9 tiles of 5 and one of 4.
-Weights are packed from their natural [O, I, KH, KW] into [O / width, I / block, KH, KW, block, width].
+Weights are packed from their natural [O, I, KH, KW] into [O / width, I / block, KH, KW, block, width]; those of bytes,
+which are multiplied with unsigned ones and summed in 32 bits, into [O / width, I / 4, KH, KW, width, 4].
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from autosched.templates.cpu.register_tile import FLOAT_BYTES, default_unroll
 from autosched.templates.cpu.task_order import LEAST_TASKS, TaskOrder, Traffic, choose_order
 from autosched.templates.cpu.winograd_cost import direct_cycles
 from autosched.templates.pack import Pack, repack
+from autosched.templates.product import BYTE_GROUP, byte_group
 from autosched.tir import BufferLoad, PrimFunc, Var
 from autosched.tir.functor import free_vars
 from autosched.tir.schedule import Schedule
@@ -49,6 +51,7 @@ class Conv:
     data: BufferLoad
     chain: Chain
     width: int  # of the image
+    group: int = 1  # input channels that a lane multiplies and adds at once
 
     @property
     def is_copied(self) -> bool:
@@ -70,7 +73,9 @@ def match_blocked_conv(func: PrimFunc) -> tuple[Contraction, Conv] | None:
     for weight, data in ((c.a, c.b), (c.b, c.a)):
         if len(weight.indices) == 4 and _reads_block(weight, block_var) and is_parameter(func, weight):
             chain = chain_around(func, c.block)
-            return (c, Conv(weight, data, chain, extents(spatial(c.block))[3])) if chain is not None else None
+            loops = extents(reduced(c.block))
+            group = byte_group(c, data, weight) if len(loops) == 4 and loops[3] % BYTE_GROUP == 0 else 1
+            return (c, Conv(weight, data, chain, extents(spatial(c.block))[3], group)) if chain is not None else None
     return None
 
 
@@ -139,7 +144,7 @@ class Conv2dBlocked:
         conv: Conv = anchor.details
         s = anchor.sizes
         buffer = conv.weight.buffer
-        pack = _weight_pack(buffer.const_shape(), config["oc_blocks"] * s["block"], s["IB"])
+        pack = _weight_pack(buffer.const_shape(), config["oc_blocks"] * s["block"], s["IB"], conv.group)
         packs: list[Pack | None] = [None] * len(func.params)
         packs[next(i for i, b in enumerate(func.buffers) if b is buffer)] = pack
         sch = Schedule(repack(func, buffer, pack))
@@ -178,7 +183,7 @@ class Conv2dBlocked:
             sch.vectorize(sch.get_loops(copy)[-1])
         elif padding == "task":
             schedule_before(sch, conv.chain, task)
-        _schedule_update(sch, name, config, s)
+        _schedule_update(sch, name, config, s, conv.group)
         return Applied(sch.func, tuple(packs), sch.trace.to_json_text())
 
 
@@ -188,10 +193,11 @@ def _chunk(config: Config, extent: int, tile: str) -> int:
 
 
 def _all_sizes(anchor: Anchor) -> Mapping[str, int]:
-    """With what follows from the sizes that name a workload: pixels of an image, groups `G`."""
+    """With what follows from the sizes that name a workload: pixels of an image, groups `G`, and channels at once."""
     s = anchor.sizes
     groups = anchor.details.data.buffer.const_shape()[1] // s["IC"]
-    return {**s, "pixels": s["OH"] * s["OW"], "G": max(groups, 1)}
+    group = anchor.details.group
+    return {**s, "IB": s["IB"] // group, "group": group, "pixels": s["OH"] * s["OW"], "G": max(groups, 1)}
 
 
 def _traffic(anchor: Anchor, tile: ConvTile) -> Traffic:
@@ -214,25 +220,33 @@ def _unroll(block: int, accumulators: int, target: Target) -> int:
     return next(u for u in (16, 8, 4, 2, 1) if block % u == 0)
 
 
-def _schedule_update(sch: Schedule, anchor: str, config: Config, sizes: Mapping[str, int]) -> None:
+def _schedule_update(sch: Schedule, anchor: str, config: Config, sizes: Mapping[str, int], group: int) -> None:
     loops = sch.get_loops(anchor)
     count = 4 if sizes["IB"] > 1 else 3
     reduction = list(loops[-count:])
     n, oc_in, oh_in, ow_in, ob = loops[-count - 5 : -count]
-    if config["unroll_kw"]:
+    at_once = []
+    if group > 1:  # the channels are outside of the window, as the packed weights have them
+        ic, kh, kw, ib = reduction
+        ib, last = sch.split(ib, [None, group])
+        reduction, count = [ic, ib, kh, kw], 0
+        at_once.append(last)
+    if config["unroll_kw"] and not group > 1:
         sch.unroll(reduction[2])
     if count == 4 and config["unroll_ic"] > 1:
         reduction[3:] = sch.split(reduction[3], [None, config["unroll_ic"]])
         sch.unroll(reduction[4])
-    sch.reorder(n, *reduction, oc_in, oh_in, ow_in, ob)
+    sch.reorder(n, *reduction, oc_in, oh_in, ow_in, ob, *at_once)
     for loop in (oc_in, oh_in, ow_in):
         sch.unroll(loop)
     sch.vectorize(ob)
     sch.decompose_reduction(anchor, reduction[0])
 
 
-def _weight_pack(shape: tuple[int, ...], width: int, ib: int) -> Pack:
-    """[O, I, KH, KW] -> [O / width, I / ib, KH, KW, ib, width]."""
+def _weight_pack(shape: tuple[int, ...], width: int, ib: int, group: int = 1) -> Pack:
+    """[O, I, KH, KW] -> [O / width, I / ib, KH, KW, ib, width], or [O / width, I / group, KH, KW, width, group]."""
+    if group > 1:
+        return Pack(shape, (width, group, 0, 0), (0, 2, 4, 5, 1, 3))
     if ib > 1:
         return Pack(shape, (width, ib, 0, 0), (0, 2, 4, 5, 3, 1))
     return Pack(shape, (width, 0, 0, 0), (0, 2, 3, 4, 1))

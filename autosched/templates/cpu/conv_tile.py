@@ -15,6 +15,7 @@ from autosched.templates.cpu.register_tile import (
     pieces,
 )
 from autosched.templates.cpu.winograd_cost import COLD_BYTES_PER_CYCLE, LATENCY_CYCLES, LEAST_ACCUMULATORS
+from autosched.templates.product import BYTE_GROUP
 
 MOST_PREFETCHED = 1024  # pixels: with more, the products take longer than the weights' way from memory
 # Tiles across rows: at most so many pixels, whose pointers share 16 registers, and the cycles to find each pixel.
@@ -78,7 +79,7 @@ def _tiles(s: Mapping[str, int], per_block: int, target: Target) -> Iterator[Con
     per_group = max(s["OC"] // s["G"], 1)
     all_blocks = [b for b in range(1, min(s["OC"], 4) + 1) if s["G"] == 1 or per_group % b == 0]
     for (h, w, across), blocks in itertools.product(shapes, all_blocks):
-        if fits(h * w, blocks * per_block, target.num_registers):
+        if fits(h * w, blocks * per_block, target.num_registers, s["group"] == BYTE_GROUP):
             yield ConvTile(h, w, blocks, across)
 
 

@@ -8,8 +8,10 @@
 
 A weight (a parameter without batch dimensions) is packed into panels [N / width, K, width], of which a tile takes one
 or, where few rows meet a weight that comes from memory, several: one core reads four streams 1.3 to 1.6 times as fast
-as one (Zen 3). Other right-hand sides are read as they are where n is contiguous, and copied transposed into scratch,
-once per batch, where k is.
+as one (Zen 3). A weight of bytes, which are multiplied with unsigned ones and summed in 32 bits, lies in panels
+[N / width, K / 4, width, 4], of which a step takes four of k; one of bfloat16 in panels [N / width, K / 2, width, 2].
+Other right-hand sides are read as they are where n is contiguous, and copied transposed into scratch, once per batch,
+where k is.
 """
 
 from __future__ import annotations
@@ -21,11 +23,11 @@ from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.chain import Chain, chain_around, schedule_epilogue
-from autosched.templates.classify import find_contraction, reduced, spatial
+from autosched.templates.classify import Contraction, find_contraction, reduced, spatial
 from autosched.templates.cpu.register_tile import FLOAT_BYTES, choose_tile, default_unroll, most_rows
 from autosched.templates.pack import Pack, repack
-from autosched.templates.product import Operands, find_operands
-from autosched.tir import PrimFunc, Var, as_int
+from autosched.templates.product import BYTE_GROUP, Operands, byte_group, find_operands
+from autosched.tir import PrimFunc, as_int
 from autosched.tir.schedule import LoopRV, Schedule
 
 # Rows: with fewer the weights stream by, faster without; with more the products take longer than the weights' way.
@@ -55,25 +57,25 @@ class Matmul:
         for extent in batch:
             batches *= extent
         sizes = {"batch": batches, "M": m, "N": n, "K": k}
-        return Anchor(c.block.name_hint, "matmul", sizes, (operands, chain))
+        return Anchor(c.block.name_hint, "matmul", sizes, (operands, chain, _group(c, operands, k)))
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
-        weight = int(anchor.details[0].is_weight)
+        operands, _, group = anchor.details
         machine = {"lanes": target.lanes("float32"), "registers": target.num_registers}
-        steps = {"K": _steps(anchor)}
-        space = load_space(target.backend, self.name, {**anchor.sizes, **steps, "weight": weight, **machine})
+        sizes = {**anchor.sizes, "K": anchor.sizes["K"] // group, "weight": int(operands.is_weight)}
+        space = load_space(target.backend, self.name, {**sizes, **machine})
         return space.with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
-        m, n, k = anchor.sizes["M"], anchor.sizes["N"], _steps(anchor)
-        operands, chain = anchor.details
+        operands, chain, group = anchor.details
+        m, n, k = anchor.sizes["M"], anchor.sizes["N"], anchor.sizes["K"] // group
         lanes = target.lanes("float32")
         # several rows: a weight of 0.8 MB that stays in L3 takes 3 % longer in streams, one row 9 % less (Zen 3)
         is_large = 4 * n * k > target.cache.l2_bytes * (1 if m == 1 else 4)
         is_stream = operands.is_weight and m < LEAST_PREFETCHED and is_large
         multiple = STREAMS if is_stream and m == 1 and n >= STREAMS * lanes else 1
         most = most_rows(_row_bytes(operands, chain), target)
-        tile = choose_tile(m, -(-n // lanes), k, target, multiple, most=most)
+        tile = choose_tile(m, -(-n // lanes), k, target, multiple, most=most, is_of_bytes=group == BYTE_GROUP)
         tiles_m, tiles_n = -(-m // tile.rows), -(-n // (tile.vectors * lanes))
         chunk = max(1, min(tiles_m, 64))
         while chunk > 1 and anchor.sizes["batch"] * tiles_n * -(-tiles_m // chunk) < 8:
@@ -99,19 +101,21 @@ class Matmul:
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         anchor = self.match(func, target)
         assert anchor is not None, "apply is called on a function that matched"
-        operands, chain = anchor.details
+        operands, chain, group = anchor.details
         width = min(config["vectors"] * target.lanes("float32"), anchor.sizes["N"])
         packs: list[Pack | None] = [None] * len(func.params)
         if operands.is_weight:
-            pack = _weight_pack(operands, width // config.get("streams", 1), has_pairs(operands))
+            pack = _weight_pack(operands, width // config.get("streams", 1), group)
             buffer = operands.columns.buffer
             packs[next(i for i, b in enumerate(func.buffers) if b is buffer)] = pack
             func = repack(func, buffer, pack)
         sch = Schedule(func)
-        self._schedule(sch, chain, operands, config, width)
+        self._schedule(sch, chain, operands, config, width, group)
         return Applied(sch.func, tuple(packs), sch.trace.to_json_text())
 
-    def _schedule(self, sch: Schedule, chain: Chain, operands: Operands, config: Config, width: int) -> None:
+    def _schedule(
+        self, sch: Schedule, chain: Chain, operands: Operands, config: Config, width: int, group: int
+    ) -> None:
         out = schedule_epilogue(sch, chain)
         *batch, m, n = sch.get_loops(out)
         m_tile, m_in = sch.split(m, [None, config["rows"]])
@@ -141,8 +145,7 @@ class Matmul:
         if config["prefetch"] and operands.is_weight:
             panel = width * as_int(reduced(chain.anchor)[0].dom.extent)
             sch.annotate(at, PREFETCH_NEXT, {f"{operands.columns.buffer.name}_packed": panel})
-        pair = PAIR if has_pairs(operands) else 1
-        schedule_update(sch, chain.anchor.name_hint, config["unroll_k"], streams, pair)
+        schedule_update(sch, chain.anchor.name_hint, config["unroll_k"], streams, group)
 
     def _transpose_columns(self, sch: Schedule, anchor: str, operands: Operands, task: LoopRV) -> None:
         copy = sch.cache_read(anchor, operands.columns.buffer.name, "global")
@@ -150,27 +153,25 @@ class Matmul:
         sch.compute_at(copy, task)
 
 
-def _steps(anchor: Anchor) -> int:
-    """Steps of the sum, two elements each where they lie in pairs."""
-    return anchor.sizes["K"] // (PAIR if has_pairs(anchor.details[0]) else 1)
+def _group(c: Contraction, operands: Operands, k: int) -> int:
+    """How many steps of k a lane does at once, where rows have them side by side: four of bytes, two of bfloat16."""
+    if not operands.is_weight or operands.rows.indices[-1] is not reduced(c.block)[0].var:
+        return 1
+    both = operands.rows.buffer, operands.columns.buffer
+    group = PAIR if all(b.dtype == "bfloat16" for b in both) else byte_group(c, operands.rows, operands.columns)
+    return group if k % group == 0 else 1
 
 
-def has_pairs(operands: Operands) -> bool:
-    """Whether two steps of the sum are one: weights of bfloat16 are packed so that both lie in one word."""
-    both = (operands.rows.buffer, operands.columns.buffer)
-    if not operands.is_weight or any(b.dtype != "bfloat16" for b in both):
-        return False
-    depth = as_int(operands.columns.buffer.shape[0 if operands.n_contiguous else 1])
-    return depth % PAIR == 0 and isinstance(operands.rows.indices[-1], Var)
+def schedule_update(sch: Schedule, anchor: str, unroll: int, streams: int = 1, group: int = 1) -> None:
+    """Order the anchor's own loops below its place: k, rows and panels (unrolled), a panel's width (vectorised).
 
-
-def schedule_update(sch: Schedule, anchor: str, unroll: int, streams: int = 1, pair: int = 1) -> None:
-    """Order the anchor's own loops below its place: k, rows and panels (unrolled), a panel's width (vectorised)."""
+    group  elements of k that a lane multiplies and adds at once
+    """
     *_, m_in, n_in, k = sch.get_loops(anchor)
-    pairs = []
-    if pair > 1:
-        k, both = sch.split(k, [None, pair])
-        pairs.append(both)
+    at_once = []
+    if group > 1:
+        k, last = sch.split(k, [None, group])
+        at_once.append(last)
     steps = [k]
     if unroll > 1:
         steps = list(sch.split(k, [None, unroll]))
@@ -179,20 +180,20 @@ def schedule_update(sch: Schedule, anchor: str, unroll: int, streams: int = 1, p
     if streams > 1:
         panel, n_in = sch.split(n_in, [streams, None])
         panels.append(panel)
-    sch.reorder(*steps, m_in, *panels, n_in, *pairs)
-    for loop in (m_in, *panels, *pairs):
+    sch.reorder(*steps, m_in, *panels, n_in, *at_once)
+    for loop in (m_in, *panels, *at_once):
         sch.unroll(loop)
     sch.vectorize(n_in)
     sch.decompose_reduction(anchor, steps[0])
 
 
-def _weight_pack(operands: Operands, width: int, in_pairs: bool = False) -> Pack:
-    """[K, N] or [N, K] -> panels [N / width, K, width]; in pairs [N / width, K / 2, width, 2]."""
+def _weight_pack(operands: Operands, width: int, group: int) -> Pack:
+    """[K, N] or [N, K] -> panels [N / width, K, width], or [N / width, K / group, width, group]."""
     shape = operands.columns.buffer.const_shape()
-    if in_pairs:
-        return Pack(shape, (PAIR, width), (2, 0, 3, 1)) if operands.n_contiguous else Pack(
-            shape, (width, PAIR), (0, 2, 1, 3)
-        )  # fmt: skip
+    if group > 1 and operands.n_contiguous:
+        return Pack(shape, (group, width), (2, 0, 3, 1))
+    if group > 1:
+        return Pack(shape, (width, group), (0, 2, 1, 3))
     if operands.n_contiguous:
         return Pack(shape, (0, width), (1, 0, 2))
     return Pack(shape, (width, 0), (0, 2, 1))

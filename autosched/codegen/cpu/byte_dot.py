@@ -1,0 +1,185 @@
+"""Dot products of four bytes a lane: for n: for k in 4: acc[n] += int32(x[k]) * int32(w[n, k]), in vectors over n.
+
+x, unsigned and the same for all n, and w, signed, have the four bytes side by side. x86-64 with VNNI has one
+instruction for it (vpdpbusd); other x86-64 CPUs multiply even and odd bytes as pairs of 16 bits (vpmaddwd), which is
+exact, as vpmaddubsw is not; others multiply in 32 bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+
+from autosched.codegen.cpu.affine import Affine
+from autosched.codegen.cpu.emitter import Emitter
+from autosched.codegen.cpu.types import I8, I32, call_intrinsic, constant, splat, value_type
+from autosched.ir.node import walk
+from autosched.tir import expr as E
+from autosched.tir.buffer import BufferLoad
+from autosched.tir.expr import PrimExpr, const_int
+from autosched.tir.functor import free_vars
+from autosched.tir.simplify import form_key
+from autosched.tir.stmt import BufferStore, For, LoopKind
+
+GROUP = 4  # bytes in a lane
+LEAST_LANES = 4  # of the instructions
+_I16 = ir.IntType(16)
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """The parts of the loops: sums, before and after, bytes that all lanes share, bytes of each lane."""
+
+    store: BufferStore
+    before: BufferLoad
+    shared: BufferLoad
+    own: BufferLoad
+    inner: For
+
+
+def dot_product(emitter: Emitter, loop: For) -> Dot | None:
+    """The parts where a vectorised loop is such a product; None for any other."""
+    inner = loop.body
+    if loop.kind != LoopKind.VECTORIZED or emitter.lanes != 1 or not isinstance(inner, For):
+        return None
+    if (
+        inner.kind not in (LoopKind.SERIAL, LoopKind.UNROLLED)
+        or const_int(inner.extent) != GROUP
+        or const_int(inner.start) != 0
+    ):
+        return None
+    store = inner.body
+    if not isinstance(store, BufferStore) or store.buffer.dtype != "int32" or not isinstance(store.value, E.Add):
+        return None
+    old, product = store.value.a, store.value.b
+    if not isinstance(old, BufferLoad) or old.buffer is not store.buffer or not isinstance(product, E.Mul):
+        return None
+    if [form_key(i) for i in old.indices] != [form_key(i) for i in store.indices]:
+        return None
+    factors = {f.dtype: f for f in map(_byte, (product.a, product.b)) if f is not None}
+    if set(factors) != {"uint8", "int8"} or const_int(loop.extent) is None:
+        return None
+    dot = Dot(store, old, factors["uint8"], factors["int8"], inner)
+    lane, k = loop.loop_var, inner.loop_var
+    if any(k in free_vars(i) for i in store.indices) or any(lane in free_vars(i) for i in dot.shared.indices):
+        return None
+    steps = (
+        _step(emitter, store.buffer, store.indices, lane, k),
+        _step(emitter, dot.own.buffer, dot.own.indices, lane, k),
+        _step(emitter, dot.own.buffer, dot.own.indices, k, lane),
+        _step(emitter, dot.shared.buffer, dot.shared.indices, k, lane),
+    )
+    return dot if steps == (1, GROUP, 1, 1) else None
+
+
+def _byte(x: PrimExpr) -> BufferLoad | None:
+    """The load of a byte that becomes 32 bits wide."""
+    if isinstance(x, E.Cast) and x.dtype == "int32" and isinstance(x.value, BufferLoad):
+        return x.value
+    return None
+
+
+def _step(emitter: Emitter, buffer: Any, indices: tuple[PrimExpr, ...], along: E.Var, fixed: E.Var) -> int | None:
+    """How far apart two elements are whose indices differ by one in a variable; None where that is no constant."""
+    place = emitter.places.get(buffer)
+    if place is None or any(isinstance(x, BufferLoad) for i in indices for x in walk(i)):
+        return None
+    old = {v: emitter.env.get(v) for v in (along, fixed)}
+    emitter.env[along], emitter.env[fixed] = Affine(0, (), 1), Affine(0)
+    lanes, emitter.lanes = emitter.lanes, GROUP
+    at = emitter.offset(place, indices)
+    emitter.lanes = lanes
+    for v, value in old.items():
+        if value is None:
+            del emitter.env[v]
+        else:
+            emitter.env[v] = value
+    return at.lane if isinstance(at, Affine) else None
+
+
+def emit_dot_product(emitter: Emitter, loop: For, dot: Dot) -> None:
+    """Whole vectors, then what is left of the lanes in the largest vectors that fit."""
+    count = const_int(loop.extent)
+    assert count is not None, "dot_product looked"
+    start = emitter.index(loop.start)
+    assert isinstance(start, Affine), "outside of a vectorised loop no value depends on the lane"
+    emitter.env[dot.inner.loop_var] = Affine(0)
+    emitter.env[loop.loop_var] = start
+    shared = _shared(emitter, dot.shared)
+    at = 0
+    while at < count:
+        lanes = emitter.isa.lanes("int32")
+        while lanes > count - at:
+            lanes //= 2
+        emitter.env[loop.loop_var] = start.plus(Affine(at))
+        own = _bytes(emitter, dot.own, lanes)
+        emitter.lanes = lanes
+        emitter.env[loop.loop_var] = Affine(start.const + at, start.terms, 1 if lanes > 1 else 0)
+        before = emitter.load(dot.before.buffer, dot.before.indices)
+        emitter.store(dot.store.buffer, _added(emitter, before, shared, own, lanes), dot.store.indices)
+        emitter.lanes = 1
+        at += lanes
+
+
+def _shared(emitter: Emitter, load: BufferLoad) -> Any:
+    """The four bytes that all lanes share, as one number."""
+    return _word(emitter, load, I32, 1)
+
+
+def _bytes(emitter: Emitter, load: BufferLoad, lanes: int) -> Any:
+    """Four bytes for each lane, as numbers of 32 bits."""
+    return _word(emitter, load, value_type("int32", lanes), lanes)
+
+
+def _word(emitter: Emitter, load: BufferLoad, kind: Any, lanes: int) -> Any:
+    place = emitter.places[load.buffer]
+    at = emitter.offset(place, load.indices)
+    assert isinstance(at, Affine), "dot_product looked"
+    key = ("dot", id(place.pointer), at.key, at.const, lanes)
+    known = emitter.known(key) if place.read_only else None
+    if known is not None:
+        return known
+    pointer = emitter.builder.bitcast(emitter.address(place, at), kind.as_pointer())
+    word = emitter.builder.load(pointer, align=1)
+    return emitter.remember(key, word) if place.read_only else word
+
+
+def _added(emitter: Emitter, before: Any, shared: Any, own: Any, lanes: int) -> Any:
+    """The sums of lanes with the products of four bytes each."""
+    b, isa = emitter.builder, emitter.isa
+    vector = value_type("int32", lanes)
+    x = splat(b, shared, lanes)
+    if isa.has_byte_dots and lanes >= LEAST_LANES:
+        bits = 32 * lanes
+        bytes_ = ir.VectorType(I8, GROUP * lanes)
+        name = f"llvm.x86.avx512.vpdpbusd.{bits}"
+        return call_intrinsic(b, name, vector, [before, b.bitcast(x, bytes_), b.bitcast(own, bytes_)])
+    if isa.pair_bits >= 32 * lanes and lanes >= LEAST_LANES:
+        return _by_pairs(emitter, before, shared, own, lanes)
+    total = before
+    for k in range(GROUP):
+        moved = b.shl(own, constant(vector, 24 - 8 * k)) if k < GROUP - 1 else own
+        factor = b.and_(b.lshr(x, constant(vector, 8 * k)), constant(vector, 255))
+        total = b.add(total, b.mul(b.ashr(moved, constant(vector, 24)), factor))
+    return total
+
+
+def _by_pairs(emitter: Emitter, before: Any, shared: Any, own: Any, lanes: int) -> Any:
+    """Bytes 0 and 2, then 1 and 3 of each lane as pairs of 16 bits, whose products are added in 32."""
+    b = emitter.builder
+    pairs, vector = ir.VectorType(_I16, 2 * lanes), ir.VectorType(I32, lanes)
+    wide = b.bitcast(own, pairs)
+    name = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}[lanes]
+    total = before
+    for odd in (0, 1):
+        halves = wide if odd else b.shl(wide, constant(pairs, 8))
+        signed = b.ashr(halves, constant(pairs, 8))
+        unsigned = b.and_(b.lshr(shared, I32(8 * odd)), I32(0x00FF00FF))
+        products = call_intrinsic(b, name, vector, [b.bitcast(splat(b, unsigned, lanes), pairs), signed])
+        total = b.add(total, products)
+    return total
+
+
+__all__ = ["GROUP", "Dot", "dot_product", "emit_dot_product"]

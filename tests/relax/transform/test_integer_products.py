@@ -1,0 +1,123 @@
+"""Products and convolutions of quantised values: which become products of bytes, and that results stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autosched
+from autosched import relax
+from autosched.ir import IRModule
+from autosched.records import FallbackContext
+from autosched.relax import op
+from autosched.relax.expr import Call
+from autosched.relax.transform import IntegerProducts
+
+RNG = np.random.default_rng(0)
+Build = Callable[[relax.BlockBuilder, Any], Any]
+
+
+def dequantised(bb: relax.BlockBuilder, q: Any, zero: Any, scale: Any) -> Any:
+    whole = bb.emit(op.subtract(bb.emit(op.astype(q, "int32")), relax.const(np.asarray(zero, "int32"))))
+    return bb.emit(op.multiply(bb.emit(op.astype(whole, "float32")), relax.const(np.asarray(scale, "float32"))))
+
+
+def weight(*shape: int, low: int = -128, high: int = 128) -> relax.Constant:
+    return relax.const(RNG.integers(low, high, shape).astype("int8"))
+
+
+def quantised_call(module: IRModule) -> Call | None:
+    """The product or convolution, where it is one of bytes."""
+    calls = [b.value for b in module["main"].bindings() if isinstance(b.value, Call)]
+    (found,) = (c for c in calls if c.op_name in ("relax.matmul", "relax.nn.conv2d"))
+    return found if found.args[0].struct_info.dtype == "uint8" else None
+
+
+def check(shape: tuple[int, ...], dtype: str, build: Build, is_changed: bool = True, exact: bool = False) -> IRModule:
+    """The module after the pass: built, it gives what the module before states."""
+    x_var = relax.Var("x", relax.TensorStructInfo(shape, dtype))
+    bb = relax.BlockBuilder()
+    with bb.function("main", [x_var]):
+        with bb.dataflow():
+            result = bb.emit_output(build(bb, x_var))
+        bb.emit_func_output(result)
+    module = bb.get()
+    changed = IntegerProducts()(module)
+    assert (quantised_call(changed) is not None) == is_changed
+    limits = np.iinfo(dtype)
+    x = RNG.integers(limits.min, limits.max + 1, shape).astype(dtype)
+    wanted = relax.evaluate(module, [x], dtype=None if exact else "float64")
+    got = autosched.build(module, records=FallbackContext(), threads=1)(x).numpy()
+    if exact:
+        np.testing.assert_array_equal(got, wanted)
+    else:
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-4 * np.abs(wanted).max())
+    return changed
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize("zero", [0, 3, 127])
+def test_a_dequantised_product(dtype: str, zero: int) -> None:
+    def build(bb: relax.BlockBuilder, x: Any) -> Any:
+        w = dequantised(bb, weight(40, 24), np.zeros(24), RNG.uniform(0.01, 0.1, 24))
+        return op.matmul(dequantised(bb, x, zero, 0.05), w)
+
+    check((2, 5, 40), dtype, build)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize("channels", [3, 32])
+def test_a_dequantised_convolution_pads_with_the_zero_point(dtype: str, channels: int) -> None:
+    def build(bb: relax.BlockBuilder, x: Any) -> Any:
+        scale = RNG.uniform(0.01, 0.1, (20, 1, 1, 1))
+        w = dequantised(bb, weight(20, channels, 3, 3), np.zeros((20, 1, 1, 1)), scale)
+        y = bb.emit(op.nn.conv2d(dequantised(bb, x, 77, 0.02), w, strides=2, padding=(1, 0, 2, 1)))
+        return op.nn.relu(op.add(y, relax.const(RNG.standard_normal((1, 20, 1, 1)).astype("f"))))
+
+    changed = quantised_call(check((1, channels, 9, 8), dtype, build))
+    assert changed is not None and changed.attrs["pad_value"] == (77 if dtype == "uint8" else 77 + 128)
+
+
+def test_a_transposed_weight_with_a_zero_point() -> None:
+    def build(bb: relax.BlockBuilder, x: Any) -> Any:
+        w = dequantised(bb, weight(12, 36, low=-20, high=20), np.full((12, 1), 5), RNG.uniform(0.01, 0.1, (12, 1)))
+        return op.matmul(dequantised(bb, x, 9, 0.05), bb.emit(op.permute_dims(w)))
+
+    check((4, 36), "uint8", build)
+
+
+def centred(bb: relax.BlockBuilder, x: Any, zero: int) -> Any:
+    return bb.emit(op.subtract(bb.emit(op.astype(x, "int32")), relax.const(np.array(zero, "int32"))))
+
+
+def test_integers_stay_exact() -> None:
+    def build(bb: relax.BlockBuilder, x: Any) -> Any:
+        return op.matmul(centred(bb, x, 200), centred(bb, weight(64, 16, high=100), -28))
+
+    check((3, 64), "uint8", build, exact=True)
+
+
+def test_a_zero_point_that_comes_at_run_time() -> None:
+    def build(bb: relax.BlockBuilder, x: Any) -> Any:
+        zero = bb.emit(op.astype(bb.emit(op.max(x, keepdims=True, axis=(0, 1))), "int32"))
+        whole = bb.emit(op.subtract(bb.emit(op.astype(x, "int32")), zero))
+        return op.matmul(whole, centred(bb, weight(64, 16), 0))
+
+    check((3, 64), "uint8", build, exact=True)
+
+
+@pytest.mark.parametrize(
+    ("shape", "build"),
+    [
+        ((3, 70000), lambda bb, x: op.matmul(centred(bb, x, 0), centred(bb, weight(70000, 4), 0))),
+        ((3, 16), lambda bb, x: op.matmul(centred(bb, x, 0), centred(bb, weight(16, 4), 100))),
+        ((1, 8, 4, 4), lambda bb, x: op.nn.conv2d(centred(bb, x, 0), centred(bb, weight(8, 4, 1, 1), 0), groups=2)),
+        ((1, 6, 4, 4), lambda bb, x: op.nn.conv2d(centred(bb, x, 0), centred(bb, weight(8, 6, 1, 1), 0))),
+    ],
+    ids=["sums that int32 may not hold", "weights that no byte holds", "groups", "channels that are no fours"],
+)
+def test_what_stays_as_it_is(shape: tuple[int, ...], build: Build) -> None:
+    check(shape, "uint8", build, is_changed=False, exact=True)
