@@ -118,8 +118,8 @@ class _Narrow:
 
     def expression(self, e: PrimExpr) -> PrimExpr:
         """The expression; one of type bfloat16 as float32."""
-        if isinstance(e, Call) and any(isinstance(x, BufferData) for x in walk(e)):
-            return replace_buffers(e, self.bits)  # an instruction that takes the bits
+        if isinstance(e, Call) and (e.op == "prefetch" or any(isinstance(x, BufferData) for x in walk(e))):
+            return replace_buffers(e, self.bits)  # an instruction that takes the bits, or their place
         new = map_children(e, self.child)
         match new:
             case Var():
