@@ -17,7 +17,7 @@ from autosched.codegen.cpu.types import Isa
 from autosched.codegen.lower import lower_func, split_phases
 from autosched.codegen.lower.asserts import lower_asserts
 from autosched.codegen.lower.flops import count_flops
-from autosched.codegen.lower.half import lower_bfloat16
+from autosched.codegen.lower.half import lower_halves
 from autosched.errors import CodegenError
 from autosched.ir.node import FrozenDict, walk
 from autosched.runtime.cpu.kernel import CpuKernel, Phase
@@ -41,7 +41,7 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
     if len(func.buffers) != len(func.params):
         raise CodegenError(f"'{name}' has scalar parameters", hint="pass scalars as buffers of shape ()")
     isa = Isa.of(target)
-    lowered, stored_as = without_bfloat16(lower_func(func))
+    lowered, stored_as = without_halves(lower_func(func), target)
     lowered = lowered.with_body(order_unrolled(lower_asserts(lowered.body), isa))
     phases, shared = split_phases(lowered)
     check_strides(lowered)
@@ -96,9 +96,14 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
     return CompiledCpuKernel(kernel)
 
 
-def without_bfloat16(func: PrimFunc) -> tuple[PrimFunc, dict[Buffer, Buffer]]:
-    """(the lowered function with bfloat16 as its bits, what each of its arguments' buffers became)."""
-    body, bits = lower_bfloat16(func.body, func.buffers)
+def without_halves(func: PrimFunc, target: Target) -> tuple[PrimFunc, dict[Buffer, Buffer]]:
+    """(the lowered function with bfloat16 as its bits, what each of its arguments' buffers became).
+
+    So is float16 where the CPU does not convert it: LLVM would call functions that not every process has.
+    """
+    lacks_float16 = target.architecture == "x86_64" and "f16c" not in target.features
+    types = ("bfloat16", "float16") if lacks_float16 else ("bfloat16",)
+    body, bits = lower_halves(func.body, func.buffers, types)
     became = {b: bits.get(b, b) for b in func.buffers}
     if not bits:
         return func, became

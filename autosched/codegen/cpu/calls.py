@@ -56,6 +56,8 @@ def apply_function(emitter: Emitter, op: str, args: list[Any]) -> Any:
         power = emitter.apply("exp", [emitter.builder.fneg(args[0])])
         one = constant(kind, 1.0)
         return emitter.builder.fdiv(one, emitter.builder.fadd(one, power))
+    if op == "round_odd":
+        return _round_odd(emitter, args)
     if op == "normcdf":  # float64 alone: float32 has a function of its own
         x = emitter.builder.fmul(args[0], constant(kind, -math.sqrt(0.5)))
         return emitter.builder.fmul(constant(kind, 0.5), emitter.apply("erfc", [x]))
@@ -199,8 +201,58 @@ def _round_bfloat16(emitter: Emitter, e: E.Call) -> Any:
     return b.select(b.fcmp_unordered("uno", x, x), silent, rounded)
 
 
+def _round_float16(emitter: Emitter, e: E.Call) -> Any:
+    """A float32 to the 16 bits of the nearest float16, of two the even one, as a uint32; a NaN stays one.
+
+    What is too small for a whole mantissa is added to 0.5, whose last place is the smallest float16: that rounds it.
+    """
+    b, x = emitter.builder, emitter.value(e.args[0])
+    bits = b.bitcast(x, value_type("uint32", lanes_of(x)))
+
+    def word(value: int) -> Any:
+        return constant(bits.type, value)
+
+    size = b.and_(bits, word(0x7FFFFFFF))
+    odd = b.and_(b.lshr(size, word(13)), word(1))
+    normal = b.lshr(b.add(size, b.add(odd, word(0xFFF - (112 << 23) & 0xFFFFFFFF))), word(13))
+    small = b.fadd(b.bitcast(size, x.type), constant(x.type, 0.5))
+    tiny = b.sub(b.bitcast(small, bits.type), word(0x3F000000))
+    silent = b.or_(b.and_(b.lshr(size, word(13)), word(0x3FF)), word(0x7E00))
+    rounded = b.select(b.icmp_unsigned("<", size, word(113 << 23)), tiny, normal)
+    rounded = b.select(b.icmp_unsigned(">=", size, word(143 << 23)), word(0x7C00), rounded)
+    rounded = b.select(b.icmp_unsigned(">", size, word(0x7F800000)), silent, rounded)
+    return b.or_(rounded, b.and_(b.lshr(bits, word(16)), word(0x8000)))
+
+
+def _read_float16(emitter: Emitter, e: E.Call) -> Any:
+    """The bits of a float16 as a float32: its exponent moved by an exact product, which also takes in the smallest."""
+    b, x = emitter.builder, emitter.value(e.args[0])
+    real = value_type("float32", lanes_of(x))
+
+    def word(value: int) -> Any:
+        return constant(x.type, value)
+
+    size = b.and_(x, word(0x7FFF))
+    moved = b.fmul(b.bitcast(b.shl(size, word(13)), real), constant(real, 2.0**112))
+    found = b.bitcast(moved, x.type)
+    found = b.select(b.icmp_unsigned(">=", size, word(0x7C00)), b.or_(found, word(0x7F800000)), found)
+    return b.bitcast(b.or_(found, b.shl(b.and_(x, word(0x8000)), word(16))), real)
+
+
+def _round_odd(emitter: Emitter, args: list[Any]) -> Any:
+    """A float64 to float32: of the two neighbours of what float32 cannot hold, the one whose last bit is set."""
+    b, x = emitter.builder, args[0]
+    near = b.fptrunc(x, value_type("float32", lanes_of(x)))
+    bits, back = b.bitcast(near, value_type("uint32", lanes_of(x))), b.fpext(near, x.type)
+    size = f"llvm.fabs.{suffix(x.type)}"
+    is_farther = b.fcmp_ordered(">", *(call_intrinsic(b, size, x.type, [v]) for v in (back, x)))
+    cut = b.or_(b.sub(bits, b.zext(is_farther, bits.type)), constant(bits.type, 1))
+    return b.bitcast(b.select(b.fcmp_unordered("!=", back, x), cut, bits), near.type)
+
+
 _SPECIAL: dict[str, Callable[[Any, E.Call], Any]] = {
     "pow": _power, "fma": _fma, "reinterpret": _reinterpret, "round_bfloat16": _round_bfloat16,
+    "round_float16": _round_float16, "read_float16": _read_float16,
     CHECK_INDEX: emit_check_index, **dict.fromkeys(("isnan", "isinf", "isfinite"), _is),
     **dict.fromkeys(("shift_left", "shift_right", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"), _bits),
 }  # fmt: skip

@@ -44,7 +44,7 @@ from autosched.codegen.lower.cross_thread import lower_cross_thread
 from autosched.codegen.lower.dissolve import dissolve_blocks
 from autosched.codegen.lower.fragments import is_fragment, lower_fragments, without_instructions
 from autosched.codegen.lower.guards import guard_reductions
-from autosched.codegen.lower.half import lower_bfloat16, widen_sums
+from autosched.codegen.lower.half import lower_halves, widen_sums
 from autosched.codegen.lower.inits import lower_inits
 from autosched.codegen.lower.launches import LoweredLaunch, split_launches
 from autosched.codegen.lower.narrow import narrow_indices
@@ -94,7 +94,7 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
     root = lower_cross_thread(lower_asserts(bind_shared_values(func.body)), outside)
     body, buffers = dissolve_blocks(lower_inits(root))
     became = {b: b for b in (*func.buffers, *buffers)}
-    for change in (narrow_indices, widen_sums, lower_bfloat16):
+    for change in (narrow_indices, widen_sums, lower_halves):
         body, new = change(body, became.values())
         became = {old: new.get(b, b) for old, b in became.items()}
     marked = {became[b]: swizzled(became[b]) for b in buffers_to_swizzle(func.body)}

@@ -44,7 +44,7 @@ def draw(*shape: int) -> np.ndarray:
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype(ml_dtypes.bfloat16)
 
 
-@pytest.mark.parametrize("target", [HOST, V3])
+@pytest.mark.parametrize("target", [HOST, V3] if V3.features <= HOST.features else [HOST])
 @pytest.mark.parametrize(("m", "k", "n"), [(1, 64, 83), (7, 34, 40), (40, 64, 100), (3, 33, 20)])
 @pytest.mark.parametrize("transposed", [False, True])
 def test_sums_are_as_near_as_float32(target: Target, m: int, k: int, n: int, transposed: bool) -> None:

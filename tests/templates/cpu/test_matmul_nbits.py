@@ -43,7 +43,8 @@ def check(func: PrimFunc, given: list[np.ndarray], bits: int, block: int, **knob
     assert space_for(func, HOST).with_default(config).default == config
     applied = apply_config(func, config, HOST)
     kernel = compile_func(applied.func, HOST, name="k")
-    assert kernel.report().sum_spills == 0 or bits == 2 or len(given) > 2, "constants, and vectors of zero points"
+    fits = bits > 2 and len(given) == 2 and HOST.num_registers == 32  # else masks and zero points are read again
+    assert kernel.report().sum_spills == 0 or not fits
     x = np.random.default_rng(1).standard_normal(func.buffers[0].const_shape()).astype("f4")
     out = np.full(func.buffers[-1].const_shape(), np.nan, "f4")
     arrays = [a if p is None else p.pack(a) for p, a in zip(applied.packs, [x, *given, out], strict=True)]
