@@ -10,6 +10,7 @@ from autosched.errors import ShapeError
 from autosched.te import Tensor
 from autosched.tir import expr as E
 from autosched.topi.conv2d import pad_spatial
+from autosched.topi.reduction import nan_attrs
 from autosched.topi.shapes import axis_names, batch_shape, dims
 
 
@@ -51,9 +52,9 @@ def _window_axes(pool_size: Sequence[int]) -> list[Any]:
 
 def max_pool2d(
     x: Tensor, pool_size: Sequence[int], strides: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
-    ceil_mode: bool,
+    ceil_mode: bool, keep_nan: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The largest value of each window; padding never wins."""
+    """The largest value of each window; padding never wins. A NaN is passed over, or kept with `keep_nan`."""
     lowest = te.min_value(x.dtype).value  # type: ignore[attr-defined]
     padded, shape = _windows(x, pool_size, strides, dilation, padding, ceil_mode, lowest)
     ry, rx = _window_axes(pool_size)
@@ -62,7 +63,10 @@ def max_pool2d(
         at = (i * strides[0] + ry * dilation[0], j * strides[1] + rx * dilation[1])
         return te.max(padded(n, c, *at, *rest), axis=[ry, rx])
 
-    return te.compute(dims(shape), lambda *i: compute(*i), name="pool_max", varargs_names=axis_names(len(shape)))  # type: ignore[no-any-return]
+    return te.compute(  # type: ignore[no-any-return]
+        dims(shape), lambda *i: compute(*i), name="pool_max", attrs=nan_attrs(x, keep_nan),
+        varargs_names=axis_names(len(shape)),
+    )  # fmt: skip
 
 
 def avg_pool2d(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from autosched import te
@@ -11,6 +11,7 @@ from autosched.te import Tensor
 from autosched.tir import expr as E
 from autosched.tir.dtypes import is_float
 from autosched.tir.expr import IntImm
+from autosched.tir.extrema import KEEP_NAN
 from autosched.topi.shapes import axis_names, dims, int_shape
 
 Axes = Sequence[int]
@@ -45,9 +46,10 @@ def normal_axes(x: Tensor, axis: Axes | int | None) -> tuple[int, ...]:
 
 
 def reduce(
-    x: Tensor, axes: Axes, keepdims: bool, reducer: Callable[..., Any], name: str, f: Callable[..., Any] | None = None
-) -> Tensor:
-    """Reduce f(element, its indices) over `axes`."""
+    x: Tensor, axes: Axes, keepdims: bool, reducer: Callable[..., Any], name: str, f: Callable[..., Any] | None = None,
+    attrs: Mapping[str, Any] | None = None,
+) -> Tensor:  # fmt: skip
+    """Reduce f(element, its indices) over `axes`; `attrs` become annotations of the block."""
     shape = dims(x.shape)
     over = [te.reduce_axis((0, shape[a]), f"k{a}") for a in axes]
     result = reduced_shape(shape, axes, keepdims)
@@ -56,7 +58,9 @@ def reduce(
         index = full_index(out, over, x.ndim, axes, keepdims)
         return reducer(x(*index) if f is None else f(x(*index), index), axis=over)
 
-    return te.compute(dims(result), compute, name=name, varargs_names=axis_names(len(result)))  # type: ignore[no-any-return]
+    return te.compute(  # type: ignore[no-any-return]
+        dims(result), compute, name=name, attrs=attrs, varargs_names=axis_names(len(result))
+    )
 
 
 def sum(x: Tensor, axis: Axes | int | None = None, keepdims: bool = False) -> Tensor:  # noqa: A001
@@ -67,12 +71,23 @@ def prod(x: Tensor, axis: Axes | int | None = None, keepdims: bool = False) -> T
     return reduce(x, normal_axes(x, axis), keepdims, te.prod, f"{_plain(x)}_red")
 
 
-def max(x: Tensor, axis: Axes | int | None = None, keepdims: bool = False) -> Tensor:  # noqa: A001
-    return reduce(x, normal_axes(x, axis), keepdims, te.max, f"{_plain(x)}_red")
+def max(  # noqa: A001
+    x: Tensor, axis: Axes | int | None = None, keepdims: bool = False, keep_nan: bool = False
+) -> Tensor:
+    """The largest elements; a NaN is passed over, or with `keep_nan` the result, as in NumPy."""
+    return reduce(x, normal_axes(x, axis), keepdims, te.max, f"{_plain(x)}_red", attrs=nan_attrs(x, keep_nan))
 
 
-def min(x: Tensor, axis: Axes | int | None = None, keepdims: bool = False) -> Tensor:  # noqa: A001
-    return reduce(x, normal_axes(x, axis), keepdims, te.min, f"{_plain(x)}_red")
+def min(  # noqa: A001
+    x: Tensor, axis: Axes | int | None = None, keepdims: bool = False, keep_nan: bool = False
+) -> Tensor:
+    """The smallest elements; of a NaN see `max`."""
+    return reduce(x, normal_axes(x, axis), keepdims, te.min, f"{_plain(x)}_red", attrs=nan_attrs(x, keep_nan))
+
+
+def nan_attrs(x: Tensor, keep_nan: bool) -> Mapping[str, Any] | None:
+    """The annotation of a block whose maxima or minima keep a NaN, where the elements can be one."""
+    return {KEEP_NAN: 1} if keep_nan and is_float(x.dtype) else None
 
 
 def _plain(x: Tensor) -> str:

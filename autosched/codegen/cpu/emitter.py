@@ -98,6 +98,10 @@ class Emitter(IndexEmitter):
         """a * b + c, rounded once where the CPU can."""
         raise NotImplementedError
 
+    def lasting(self, x: Any, y: Any, op: str) -> Any:
+        """The larger (op ">") or the smaller one; NaN where one is a NaN."""
+        raise NotImplementedError
+
     def cast(self, x: Any, source: str, target: str) -> Any:
         """A value of one dtype as another."""
         raise NotImplementedError

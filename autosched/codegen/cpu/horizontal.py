@@ -13,6 +13,7 @@ from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.dtypes import is_float
 from autosched.tir.expr import const_int
+from autosched.tir.extrema import LastingMax, LastingMin
 from autosched.tir.functor import free_vars
 from autosched.tir.simplify import form_key
 from autosched.tir.stmt import BufferStore, For, LoopKind
@@ -89,10 +90,12 @@ def emit_lane_reduction(emitter: Emitter, loop: For, part: BufferLoad) -> None:
 
 
 def combine(emitter: Emitter, kind: type[Any], x: Any, y: Any) -> Any:
-    """One step of a reduction of floats: a number that is not one stays where it is the first operand."""
+    """One step of a reduction of floats; a NaN stays one, of maxima where they are lasting ones."""
     b = emitter.builder
     if kind is E.Add:
         return b.fadd(x, y)
     if kind is E.Mul:
         return b.fmul(x, y)
+    if issubclass(kind, LastingMax | LastingMin):
+        return emitter.lasting(x, y, ">" if issubclass(kind, E.Max) else "<")
     return b.select(b.fcmp_ordered(">" if kind is E.Max else "<", y, x), y, x)

@@ -27,6 +27,7 @@ from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.dtypes import is_float, is_int
 from autosched.tir.expr import PrimExpr
+from autosched.tir.extrema import LastingMax, LastingMin
 
 WORD_BYTES = 8  # of a check's words
 _COMPARE = {E.EQ: "==", E.NE: "!=", E.LT: "<", E.LE: "<=", E.GT: ">", E.GE: ">="}
@@ -137,6 +138,8 @@ class ValueEmitter(MemoryEmitter):
             match e:
                 case E.Div():
                     return b.fdiv(x, y)
+                case LastingMax() | LastingMin():
+                    return self.lasting(x, y, ">" if isinstance(e, E.Max) else "<")
                 case E.Max():  # the first operand where one is no number
                     return b.select(b.fcmp_ordered(">", y, x), y, x)
                 case E.Min():
@@ -167,6 +170,14 @@ class ValueEmitter(MemoryEmitter):
                     return self.divide_unsigned(x, y, modulo)
                 return self.signed_division(x, y, isinstance(e, E.FloorDiv | E.FloorMod), modulo)
         raise CodegenError(f"no code for {type(e).__name__}")
+
+    def lasting(self, x: Any, y: Any, op: str) -> Any:
+        """The larger (op ">") or the smaller one; NaN where one is a NaN.
+
+        The CPUs' instruction gives `y` where one is a NaN, so it is `x` alone that needs a look.
+        """
+        b = self.builder
+        return b.select(b.fcmp_unordered("uno", x, x), x, b.select(b.fcmp_ordered(op, x, y), x, y))
 
     def remainder(self, x: Any, y: Any, dtype: str) -> Any:
         """The exact remainder of floats, with the sign of x."""

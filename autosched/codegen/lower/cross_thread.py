@@ -23,12 +23,15 @@ from autosched.tir import expr as E
 from autosched.tir.axis import REDUCE
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import Call, IntImm, PrimExpr, StringImm, Var, all_of, const_int
+from autosched.tir.extrema import LastingMax, LastingMin
 from autosched.tir.functor import free_vars, rewrite, substitute
 from autosched.tir.simplify import form_key, split_conditions
 from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, LoopKind, Stmt, seq
 
 LANES = "lanes"  # lanes(op, value, width): a value of `width` neighbours along threadIdx.x, combined
-COMBINE: Mapping[str, type[E.BinaryOp]] = {"add": E.Add, "mul": E.Mul, "max": E.Max, "min": E.Min}
+COMBINE: Mapping[str, type[E.BinaryOp]] = {
+    "add": E.Add, "mul": E.Mul, "lasting max": LastingMax, "lasting min": LastingMin, "max": E.Max, "min": E.Min,
+}  # fmt: skip
 WARP = 32
 
 

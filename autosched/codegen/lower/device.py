@@ -63,6 +63,7 @@ from autosched.tir.atomic import store_atomics
 from autosched.tir.buffer import Buffer, BufferData, BufferLoad
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import PrimExpr, Var, const_int
+from autosched.tir.extrema import keep_nans
 from autosched.tir.function import PrimFunc
 from autosched.tir.functor import replace_buffers
 from autosched.tir.share import bind_shared_values
@@ -91,7 +92,7 @@ def lower_device(func: PrimFunc, instructions: bool = True) -> LoweredDevice:
         raise CodegenError("the function has been lowered already", hint="pass the scheduled function")
     alignments = buffer_alignments(func.body)
     outside = frozenset(func.buffers) | _between_nests(func.body)
-    root = lower_cross_thread(lower_asserts(bind_shared_values(func.body)), outside)
+    root = lower_cross_thread(lower_asserts(keep_nans(bind_shared_values(func.body))), outside)
     body, buffers = dissolve_blocks(lower_inits(root))
     became = {b: b for b in (*func.buffers, *buffers)}
     for change in (narrow_indices, widen_sums, lower_halves):

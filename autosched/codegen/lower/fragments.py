@@ -47,7 +47,9 @@ ROW_VALUES = "wmma.rows"
 SCOPES = (MATRIX_A, MATRIX_B, ACCUMULATOR, GROUP_ACCUMULATOR, ROW_VALUES)
 LANES = 32
 ROW_LANES = 4  # lanes that have elements of one row
-_START = {"add": 0.0, "mul": 1.0, "max": -math.inf, "min": math.inf}
+_START = {
+    "add": 0.0, "mul": 1.0, "max": -math.inf, "min": math.inf, "lasting max": -math.inf, "lasting min": math.inf,
+}  # fmt: skip
 ROWS, COLUMNS = 16, 8  # of a tile of the result
 MMA, LDMATRIX, TO_TF32 = "mma_sync", "ldmatrix", "to_tf32"
 EXP2_APPROX = "exp2_approx"  # 2^x of float32 by one instruction: 2 units in the last place, 0 for tiny results

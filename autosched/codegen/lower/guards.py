@@ -15,10 +15,9 @@ import numpy as np
 
 from autosched.ir.node import map_children
 from autosched.tir import expr as E
-from autosched.tir.buffer import BufferLoad
 from autosched.tir.expr import PrimExpr, Var
+from autosched.tir.extrema import is_own
 from autosched.tir.functor import free_vars, loads, rewrite
-from autosched.tir.simplify import form_key
 from autosched.tir.stmt import BufferStore, For, IfThenElse, LoopKind, Stmt
 
 
@@ -37,7 +36,7 @@ def _visit(stmt: Stmt, lanes: frozenset[Var]) -> Stmt:
 
 def _guarded(store: BufferStore, lanes: frozenset[Var]) -> Stmt:
     value = store.value
-    if not isinstance(value, E.Add | E.Max) or not _is_own(value.a, store):
+    if not isinstance(value, E.Add | E.Max) or not is_own(value.a, store):
         return store
     term, choice = value.b, _choice(value.b)
     if choice is None or not _is_neutral(choice.args[2], value):
@@ -49,13 +48,6 @@ def _guarded(store: BufferStore, lanes: frozenset[Var]) -> Stmt:
         return store
     new = rewrite(term, lambda x: kept if x is choice else x)
     return IfThenElse(condition, BufferStore(store.buffer, type(value)(value.a, new), store.indices))
-
-
-def _is_own(load: PrimExpr, store: BufferStore) -> bool:
-    """Whether the left side of the update is the element that is stored."""
-    if not isinstance(load, BufferLoad) or load.buffer is not store.buffer:
-        return False
-    return tuple(map(form_key, load.indices)) == tuple(map(form_key, store.indices))
 
 
 def _choice(term: PrimExpr) -> E.Call | None:

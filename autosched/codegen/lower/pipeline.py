@@ -11,6 +11,7 @@ from autosched.codegen.lower.partition import partition_loops
 from autosched.codegen.lower.prefetch_next import spread_prefetches
 from autosched.codegen.lower.tidy import tidy
 from autosched.tir.atomic import store_atomics
+from autosched.tir.extrema import keep_nans
 from autosched.tir.function import PrimFunc
 from autosched.tir.share import bind_shared_values
 from autosched.tir.start_values import start_at_infinity
@@ -28,7 +29,7 @@ def lower_func(func: PrimFunc, *, partition: bool = True) -> PrimFunc:
     whole = bind_shared_values(func.body)
     if not isinstance(whole, BlockRealize):
         return func if whole is func.body else func.with_body(whole)
-    body, buffers = dissolve_blocks(lower_inits(whole))
+    body, buffers = dissolve_blocks(lower_inits(keep_nans(whole)))
     body = spread_prefetches(start_at_infinity(body))
     body = compact_buffers(tidy(guard_reductions(body)), buffers, buffer_alignments(func.body))
     body = tidy(body)

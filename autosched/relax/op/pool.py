@@ -87,6 +87,7 @@ def _max(
     ceil_mode: bool,
     layout: str,
     out_layout: str,
+    keep_nan: bool,
 ) -> Array:
     picked, inside = _windows(data, pool_size, strides, padding, dilation, ceil_mode)
     lowest = np.finfo(data.dtype).min if data.dtype.kind == "f" else np.iinfo(data.dtype).min
@@ -117,18 +118,23 @@ def _avg(
 LAYOUT = {"layout": "NCHW", "out_layout": None}
 
 
+def _max_type(*args: Any, keep_nan: bool = False, **attrs: Any) -> TensorStructInfo:
+    return _type(*args, **attrs)
+
+
 def _max_compute(
-    x: Any, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool, layout: str, out_layout: str
-) -> Any:
-    return topi.max_pool2d(x, pool_size, strides, padding, dilation, ceil_mode)
+    x: Any, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool, layout: str, out_layout: str,
+    keep_nan: bool,
+) -> Any:  # fmt: skip
+    return topi.max_pool2d(x, pool_size, strides, padding, dilation, ceil_mode, keep_nan)
 
 
 max_pool2d = define_op(
     "nn.max_pool2d",
     inputs=("data",),
-    attributes={**WINDOW, **LAYOUT},
+    attributes={**WINDOW, **LAYOUT, "keep_nan": False},
     canonical=_canonical,
-    **any_layout("layout", _type, _max_compute, _max),
+    **any_layout("layout", _max_type, _max_compute, _max),
     samples=[
         sample((1, 6, 6, 2), pool_size=2, strides=2, layout="NHWC"),
         sample((1, 2, 6, 6), pool_size=2, strides=2),

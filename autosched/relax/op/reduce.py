@@ -41,10 +41,27 @@ def _reduction(name: str, compute: Any, reference: Any, infer: Any = _type) -> O
     )  # fmt: skip
 
 
+def _extremum(name: str, compute: Any, reference: Any) -> OpDef:
+    """`keep_nan`: whether a NaN is the result where there is one, or is passed over."""
+
+    def over(x: Any, axis: Any, keepdims: bool, keep_nan: bool) -> Any:
+        axes = axes_tuple(axis, x.ndim)
+        return compute(x, axes, keepdims, keep_nan) if axes else topi.identity(x)
+
+    def in_numpy(x: Any, axis: Any, keepdims: bool, keep_nan: bool) -> Any:
+        return reference(x, axis=axes_tuple(axis, x.ndim), keepdims=keepdims).astype(x.dtype)
+
+    return define_op(
+        name, attributes={"axis": None, "keepdims": False, "keep_nan": False}, compute=over, reference=in_numpy,
+        infer_type=lambda x, axis, keepdims, keep_nan: _type(x, axis, keepdims),
+        samples=[*SAMPLES, sample((3, 5), axis=1, keepdims=False, keep_nan=True)],
+    )  # fmt: skip
+
+
 sum = _reduction("sum", topi.sum, np.sum)  # noqa: A001
 mean = _reduction("mean", topi.mean, np.mean, _float_type)
-max = _reduction("max", topi.max, np.max)  # noqa: A001
-min = _reduction("min", topi.min, np.min)  # noqa: A001
+max = _extremum("max", topi.max, np.max)  # noqa: A001
+min = _extremum("min", topi.min, np.min)  # noqa: A001
 prod = _reduction("prod", topi.prod, np.prod)
 variance = _reduction("variance", topi.variance, np.var, _float_type)
 std = _reduction("std", lambda x, axes, keep: topi.sqrt(topi.variance(x, axes, keep)), np.std, _float_type)

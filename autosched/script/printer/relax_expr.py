@@ -107,8 +107,9 @@ def relax_attributes(ctx: Context, values: Mapping[str, Any]) -> str:
 
 
 def _keywords(ctx: Context, attrs: Mapping[str, Any]) -> list[str]:
-    """An operator's attributes, in the order in which it declares them."""
-    named = {k: "void" if k == "out_dtype" and v is None else v for k, v in attrs.items()}  # TVM's "as the operands"
+    """An operator's attributes, in the order in which it declares them; TVM's have no `keep_nan`."""
+    shown = {k: v for k, v in attrs.items() if k != "keep_nan" or v}
+    named = {k: "void" if k == "out_dtype" and v is None else v for k, v in shown.items()}  # TVM's "as the operands"
     return [f"{legal(str(k))}={relax_attribute(ctx, v)}" for k, v in named.items()]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -61,8 +62,8 @@ def reduction(definition: Any, before: Any = None, after: Any = None, nothing: A
 CONVERTERS.update(
     ReduceMean=reduction(op.mean, nothing=np.nan),
     ReduceSum=reduction(op.sum),
-    ReduceMax=reduction(op.max, nothing=_lowest),
-    ReduceMin=reduction(op.min, nothing=_highest),
+    ReduceMax=reduction(partial(op.max, keep_nan=True), nothing=_lowest),
+    ReduceMin=reduction(partial(op.min, keep_nan=True), nothing=_highest),
     ReduceProd=reduction(op.prod, nothing=1),
     ReduceL1=reduction(op.sum, before=op.abs),
     ReduceL2=reduction(op.sum, before=lambda x: op.multiply(x, x), after=op.sqrt),

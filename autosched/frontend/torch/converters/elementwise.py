@@ -51,7 +51,11 @@ def neg(t: Emitter, input: Expr) -> Any:
 
 @converter("sign", "sgn")
 def sign(t: Emitter, input: Expr) -> Any:
-    return input if info_of(input).dtype == "bool" else op.sign(input)
+    """Of a NaN 0, as in PyTorch."""
+    dtype = info_of(input).dtype
+    if not is_float(dtype):
+        return input if dtype == "bool" else op.sign(input)
+    return op.where(t(op.isnan(input)), constant(0.0, dtype), t(op.sign(input)))
 
 
 @converter("round")
@@ -108,6 +112,25 @@ def maximum(t: Emitter, input: Any, other: Any) -> Any:
 def minimum(t: Emitter, input: Any, other: Any) -> Any:
     a, b = t.alike(input, other)
     return op.logical_and(a, b) if info_of(a).dtype == "bool" else op.minimum(a, b)
+
+
+@converter("fmax")
+def fmax(t: Emitter, input: Any, other: Any) -> Any:
+    return _number_of(t, maximum, input, other)
+
+
+@converter("fmin")
+def fmin(t: Emitter, input: Any, other: Any) -> Any:
+    return _number_of(t, minimum, input, other)
+
+
+def _number_of(t: Emitter, choose: Any, input: Any, other: Any) -> Any:
+    """The choice of two; of a number and a NaN it is the number."""
+    a, b = t.alike(input, other)
+    if not is_float(info_of(a).dtype):
+        return choose(t, a, b)
+    first = t(op.where(t(op.isnan(a)), b, a))
+    return choose(t, first, t(op.where(t(op.isnan(b)), first, b)))
 
 
 @converter("div", "truediv", "true_divide", "divide")

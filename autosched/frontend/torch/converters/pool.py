@@ -36,7 +36,7 @@ def max_pool2d(
         return t.reshape(pooled, t.shape(pooled)[1:])
     return op.nn.max_pool2d(
         input, pool_size=kernel, strides=several(stride, 2) if stride else kernel, padding=several(padding, 2),
-        dilation=several(dilation, 2), ceil_mode=ceil_mode,
+        dilation=several(dilation, 2), ceil_mode=ceil_mode, keep_nan=True,
     )  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def max_pool_with_indices(
     indices = t.reshape(t(op.gather_elements(table, at, axis=len(lead) + 1)), (*lead, *sizes))
     if dims == 2 and is_float(dtype):
         return (max_pool2d(t, input, kernel_size, stride, padding, dilation, ceil_mode), indices)
-    return (t.reshape(t(op.max(values, axis=-1)), (*lead, *sizes)), indices)
+    return (t.reshape(t(op.max(values, axis=-1, keep_nan=True)), (*lead, *sizes)), indices)
 
 
 def _windows(n: int, kernel: int, stride: int, pad: int, dilation: int, ceil_mode: bool) -> Any:

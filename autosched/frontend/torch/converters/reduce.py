@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -60,12 +61,12 @@ def _ordered(t: Emitter, definition: Any, x: Expr, dim: Any, keepdim: bool) -> A
 
 @converter("amax")
 def amax(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False) -> Any:
-    return _ordered(t, op.max, input, dim, keepdim)
+    return _ordered(t, partial(op.max, keep_nan=True), input, dim, keepdim)
 
 
 @converter("amin")
 def amin(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False) -> Any:
-    return _ordered(t, op.min, input, dim, keepdim)
+    return _ordered(t, partial(op.min, keep_nan=True), input, dim, keepdim)
 
 
 @converter("aminmax")
@@ -162,7 +163,7 @@ def vector_norm(t: Emitter, x: Expr, ord: Any = 2, dim: Any = None, keepdim: boo
     size = t(op.abs(value))
     kind = info_of(size).dtype
     if ord in (math.inf, -math.inf):
-        return _reduced(t, op.max if ord > 0 else op.min, size, dim, keepdim)
+        return _reduced(t, partial(op.max if ord > 0 else op.min, keep_nan=True), size, dim, keepdim)
     if ord == 0:
         return _reduced(t, op.sum, t.cast(t(op.not_equal(size, constant(0.0, kind))), kind), dim, keepdim)
     if ord == 1:
