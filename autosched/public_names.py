@@ -299,6 +299,7 @@ HOOKS: Mapping[str, str] = {
     "build": "autosched.driver:build",
     "rebuild": "autosched.driver:rebuild",
     "tophub": "autosched.autotvm.tophub:context",
+    "measuring": "autosched.tuner.measure.remote.far:MeasuringRole",
 }
 
 

@@ -20,12 +20,13 @@ COMMANDS = {
     "bench": "Compare models, and other runtimes, side by side.",
     "logs": "Look at, export and import what tuning has found.",
     "worker": "Lend this machine to a cluster for tuning.",
+    "rpc": "Lend this machine's devices to others, and hand out those of several.",
     "spaces": "Show what a search may choose from, and check search spaces.",
     "doctor": "Show what autosched sees of this machine; for bug reports.",
 }
 
 
-GROUPS = ("logs", "spaces")  # commands that have commands
+GROUPS = ("logs", "rpc", "spaces")  # commands that have commands
 
 
 class LazyGroup(click.Group):

@@ -14,6 +14,7 @@ from autosched.cli.model import Shapes, check_model, is_built
 from autosched.cli.output import Column, Table, count, export, factor, milliseconds, say, show, size
 from autosched.cli.paths import check_output
 from autosched.cli.profile import show_profiles
+from autosched.cli.remote_options import remote_session, with_remote
 from autosched.cli.values import DURATION, PERCENTILES, SHAPES, SHARE, SWEEP, Count
 from autosched.cli.waiting import Waiting
 from autosched.errors import UsageError
@@ -60,6 +61,7 @@ RUNTIMES = ("onnxruntime", "openvino", "torch", "onnxruntime-cuda", "torch-cuda"
     show_default=True,
     help="Time one instance alone, or one thread while other instances run on the other cores.",
 )
+@with_remote
 @click.option("--profile", is_flag=True, help="Show each kernel's time, rates and share of the machine's peak.")
 @click.option("--trace", type=click.Path(path_type=Path), help="With --profile: write a Chrome trace (JSON).")
 @click.option("--export-json", "json_file", type=click.Path(path_type=Path), help="Write the results as JSON, too.")
@@ -86,6 +88,8 @@ def command(
     markdown_file: Path | None,
     baseline: Path | None,
     fail_if: float | None,
+    remote: str | None,
+    **tls: Path | None,
 ) -> int | None:
     """Measure MODELS (.asx or .onnx) interleaved, so that a change of clock speed meets all of them alike.
 
@@ -97,11 +101,20 @@ def command(
     threads, batches = _read_sweep(sweep, common)
     if fail_if is not None and baseline is None:
         raise UsageError("--fail-if compares with a baseline", hint="give --baseline old.json")
+    if remote and (names or profile or run_as != "latency"):
+        raise UsageError("--remote measures models alone", hint="leave out --with, --profile and --as")
     if trace and not profile:
         raise UsageError("--trace belongs to --profile")
     for path in models:
         check_model(path)
-    for_models = {"--with": names, "--sweep": sweep, "--shapes": shapes, "--profile": profile, "--warmup": warmup}
+    for_models = {
+        "--remote": remote,
+        "--with": names,
+        "--sweep": sweep,
+        "--shapes": shapes,
+        "--profile": profile,
+        "--warmup": warmup,
+    }
     functions = functions_of(models, inputs, for_models)
     for path in (*files.values(), *([trace] if trace else [])):
         check_output(path, inputs=models)
@@ -118,9 +131,11 @@ def command(
             functions, common, inputs, time_s=time_s, runs=runs, percentiles=percentiles, run_as=run_as
         )
     else:
-        report = _bench_models(
-            models, names, common, threads, batches, time_s, runs, warmup, percentiles, shapes, run_as
-        )
+        with remote_session(remote, **tls) as there:
+            report = _bench_models(
+                models, names, there.common(common) if there else common, threads, batches, time_s, runs, warmup,
+                percentiles, shapes, run_as, there.session if there else None,
+            )  # fmt: skip
     _show_report(report, percentiles, common, files)
     return _judge(report, before, fail_if, common) if before else None
 
@@ -137,6 +152,7 @@ def _bench_models(
     percentiles: tuple[float, ...],
     shapes: Shapes | None,
     run_as: Any,
+    session: Any,
 ) -> BenchReport:
     n_rows = (len(models) + sum(not is_built(path) for path in models) * len(names)) * len(threads) * len(batches)
     with Waiting(f"measuring {count(n_rows, 'row')}, {time_s:g} s each", quiet=common.is_quiet):
@@ -155,6 +171,7 @@ def _bench_models(
             percentiles=percentiles,
             shapes=shapes,
             run_as=run_as,
+            session=session,
         )
     return found
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NO_SHAPES = "a function's arguments are those of --inputs or its example"
 
 
-def own_function(model: Path, inputs: Path | None = None, on: str | None = None) -> AutotunedFunction | None:
+def own_function(model: Path, inputs: Path | None = None, elsewhere: str = "") -> AutotunedFunction | None:
     """The autotuned function that MODEL names; None where it names something else.
 
     Raises UsageError for flags that are for functions alone, or for models alone.
@@ -38,8 +38,8 @@ def own_function(model: Path, inputs: Path | None = None, on: str | None = None)
         if inputs is not None:
             raise UsageError("--inputs is for functions of autosched.autotune", hint="a model's inputs are made up")
         return None
-    if on is not None:
-        raise UsageError("--on measures models; your own functions are tuned on this machine")
+    if elsewhere:
+        raise UsageError(f"{elsewhere} measures models; your own functions are tuned on this machine")
     if (folder := str(Path.cwd())) not in sys.path:  # where workers look for what the function needs
         sys.path.insert(0, folder)
     return found

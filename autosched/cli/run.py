@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -12,9 +12,10 @@ import numpy as np
 from autosched.cli import inputs
 from autosched.cli.common import Common, make_command
 from autosched.cli.late import run_late
-from autosched.cli.model import Shapes, check_model, open_executable
+from autosched.cli.model import Shapes, check_model, is_built, open_executable, open_whole
 from autosched.cli.output import Column, Table, count, say, show
 from autosched.cli.paths import check_output
+from autosched.cli.remote_options import Remote, remote_session, with_remote
 from autosched.cli.values import SHAPES, Count
 from autosched.errors import UsageError
 
@@ -40,6 +41,7 @@ autosched run model.asx --input x=image.npy --check expected.npz
 @click.option(
     "--check", type=click.Path(path_type=Path), help="Compare outputs with this .npz; exit code 4 if they differ."
 )
+@with_remote
 @click.option("--checks", is_flag=True, help="Check that every access of every kernel stays inside its buffer; slow.")
 @click.option(
     "--rtol",
@@ -66,25 +68,25 @@ def command(
     checks: bool,
     rtol: float,
     atol: float,
+    remote: str | None,
+    **tls: Path | None,
 ) -> None:
     """Run MODEL (an artifact or anything that `build` takes) once. Without any input option the inputs are random."""
     if not (rtol >= 0 and atol >= 0):  # not a number is neither
         raise UsageError("--rtol and --atol are numbers from 0 on")
+    if remote and checks:
+        raise UsageError("--checks runs on this machine", hint="leave out --remote")
     check_model(model)
     if output:
-        given = [archive, check, *(Path(text.rpartition("=")[2]) for text in files)]
-        check_output(output, inputs=[model, *filter(None, given)])
-    from autosched.runtime import Executable
-
-    executable = open_executable(model, common, shapes, checks)
-    if isinstance(executable, Executable):
-        ranges = executable.manifest.get("input_ranges", {})
-        data = inputs.collect_inputs(
-            wanted_inputs(executable), archive=archive, files=files, fill=fill, seed=seed, ranges=ranges
+        read = [archive, check, *(Path(text.rpartition("=")[2]) for text in files)]
+        check_output(output, inputs=[model, *filter(None, read)])
+    given: dict[str, Any] = {"archive": archive, "files": files, "fill": fill, "seed": seed}
+    with remote_session(remote, **tls) as there:
+        outputs = (
+            _run_here(model, common, shapes, checks, given)
+            if there is None
+            else _run_there(there, model, common, shapes, given)
         )
-        outputs = run_once(executable, data, common.threads)
-    else:
-        outputs = run_late(executable, archive=archive, files=files, fill=fill, seed=seed)
     if output:
         inputs.write_arrays(output, outputs)
         say(f"{count(len(outputs), 'output')} written to {output}", quiet=common.is_quiet)
@@ -95,6 +97,37 @@ def command(
     if check:
         errors = inputs.compare(outputs, check, rtol, atol)
         say(f"outputs agree with {check}: {errors}", quiet=common.is_quiet)
+
+
+def _run_here(
+    model: Path, common: Common, shapes: Shapes | None, checks: bool, given: Mapping[str, Any]
+) -> dict[str, np.ndarray]:
+    from autosched.runtime import Executable
+
+    executable = open_executable(model, common, shapes, checks)
+    if not isinstance(executable, Executable):
+        return run_late(executable, **given)
+    ranges = executable.manifest.get("input_ranges", {})
+    data = inputs.collect_inputs(wanted_inputs(executable), ranges=ranges, **given)
+    return run_once(executable, data, common.threads)
+
+
+def _run_there(
+    there: Remote, model: Path, common: Common, shapes: Shapes | None, given: Mapping[str, Any]
+) -> dict[str, np.ndarray]:
+    """Run on a remote device; a model is built for that here, an artifact is sent as it is."""
+    from autosched.rpc.models import RemoteModel
+    from autosched.runtime import GraphModule
+
+    if is_built(model) and not shapes:
+        found = RemoteModel(there.session, model)
+    else:
+        found = RemoteModel(there.session, open_whole(model, there.common(common), shapes))
+    module = GraphModule(found.executor(common.threads))
+    for name, array in inputs.collect_inputs(found.inputs, ranges=found.ranges, **given).items():
+        module.set_input(name, array)
+    module.run()
+    return {name: module.get_output(i).numpy() for i, name in enumerate(found.outputs)}
 
 
 def wanted_inputs(executable: Executable) -> dict[str, tuple[tuple[int, ...], str]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from autosched.cli.cluster_options import measuring_on
 from autosched.cli.common import Common
+from autosched.cli.measuring import Elsewhere
 from autosched.cli.model import Shapes, load_module
 from autosched.cli.output import say
 from autosched.cli.values import RANGES, SHAPES
@@ -82,8 +82,7 @@ def settle_shapes(
     model: Path,
     points: Sequence[Shapes],
     options: TuneOptions,
-    on: str | None,
-    access: Mapping[str, Any],
+    elsewhere: Elsewhere,
 ) -> None:
     """Measure every winner at every shape, store which one is used where, and say so."""
     from autosched.driver.tune.shapes import settle
@@ -91,7 +90,7 @@ def settle_shapes(
     def load(shapes: Shapes) -> Any:
         return load_module(model, shapes, quiet=True)
 
-    with measuring_on(on, common, options, access) as place:
+    with elsewhere.measuring(common, options) as place:
         with Waiting(f"measuring every winner at {len(points)} shapes", quiet=common.is_quiet):
             rules = settle(load, points, records=common.db[0] if common.db else None, **place)
     for rule in rules:

@@ -10,9 +10,11 @@ import click
 
 from autosched.cli.cluster_options import with_access
 from autosched.cli.common import Common, make_command
+from autosched.cli.measuring import Elsewhere
 from autosched.cli.model import Shapes, check_source
 from autosched.cli.output import show
 from autosched.cli.process import EXIT_FAILED, EXIT_INTERRUPTED
+from autosched.cli.remote_options import REMOTE_HELP
 from autosched.cli.shape_options import check_ends, settle_shapes, with_shapes
 from autosched.cli.tune_end import report_table, say_end, table_of_all
 from autosched.cli.tune_flags import SearchFlags, with_search
@@ -44,6 +46,9 @@ autosched tune --all --budget 30m
     help="Arguments of your own function: .npz by the names of its parameters.",
 )
 @click.option("--on", metavar="ADDRESS", help="Measure on the workers of this dask scheduler: tcp://host:8786.")
+@click.option(
+    "--remote", multiple=True, metavar="HOST:PORT[/KEY]", help=f"Measure elsewhere: {REMOTE_HELP}; may be given again."
+)
 @with_access
 def command(
     common: Common,
@@ -55,6 +60,7 @@ def command(
     points: Sequence[Shapes],
     inputs: Path | None,
     on: str | None,
+    remote: tuple[str, ...],
     **access: Any,
 ) -> int:
     """Search for the fastest kernels of MODEL on this machine and remember them.
@@ -73,8 +79,9 @@ def command(
     """
     if len(common.db) > 1:
         raise UsageError(f"{len(common.db)} databases given; tuning writes to one")
-    if on is not None and search.run_as == "throughput":
-        raise UsageError("--as throughput measures on this machine alone", hint="leave out --on")
+    elsewhere = Elsewhere(on, remote, access)
+    if elsewhere.option and search.run_as == "throughput":
+        raise UsageError("--as throughput measures on this machine alone", hint=f"leave out {elsewhere.option}")
     if keep_going and not every:
         raise UsageError("--keep-going does nothing without --all")
     models = chosen_models(model, every, points, search.tasks, only_list)
@@ -90,9 +97,9 @@ def command(
     run = run_over(common, models, options) if len(models) > 1 else None
     if run is not None:
         models = [entry for entry in models if not run.part(name_of(*entry)).is_complete]
-    code = _tune_all(TuneModels(common, options, run, inputs, on, access, keep_going), models)
+    code = _tune_all(TuneModels(common, options, run, inputs, elsewhere, keep_going), models)
     if model is not None and len(points) > 1 and code != EXIT_INTERRUPTED:
-        settle_shapes(common, model, points, options, on, access)
+        settle_shapes(common, model, points, options, elsewhere)
     return code
 
 

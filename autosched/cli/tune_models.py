@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from autosched.cli.cluster_options import measuring_on
 from autosched.cli.common import Common
+from autosched.cli.measuring import Elsewhere
 from autosched.cli.model import Shapes, load_module
 from autosched.cli.output import say
 from autosched.cli.own import NO_SHAPES, own_function, tune_own
@@ -78,15 +78,14 @@ class TuneModels:
 
     run     over several models: what was spent of the budget before; None: there is one model
     inputs  arguments of the user's functions
-    on      address of the scheduler whose workers measure, reached by `access`
+    elsewhere  the machines that measure
     """
 
     common: Common
     options: TuneOptions
     run: Run | None = None
     inputs: Path | None = None
-    on: str | None = None
-    access: Mapping[str, Any] = field(default_factory=dict)
+    elsewhere: Elsewhere = field(default_factory=Elsewhere)
     keep_going: bool = False
 
     def reports(self, models: Sequence[Entry]) -> Iterator[tuple[str, TuneReport]]:
@@ -118,7 +117,7 @@ class TuneModels:
 
     def _tune(self, model: Path, shapes: Shapes | None, options: TuneOptions) -> TuneReport:
         common = self.common
-        own = own_function(model, self.inputs, self.on)
+        own = own_function(model, self.inputs, self.elsewhere.option)
         if own is not None and shapes is not None:
             raise UsageError("--shapes is for models", hint=NO_SHAPES)
         module = load_module(model, shapes, quiet=common.is_quiet) if own is None else None
@@ -128,7 +127,7 @@ class TuneModels:
                 return tune_own(own, common, options, self.inputs, display)
         from autosched import driver
 
-        with measuring_on(self.on, common, options, self.access) as place, display:
+        with self.elsewhere.measuring(common, options) as place, display:
             return driver.tune(module, records=common.db[0] if common.db else None, progress=display, **place)
 
 

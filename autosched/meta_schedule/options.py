@@ -24,12 +24,30 @@ class LocalRunner(_Options):
     """Measures on this machine."""
 
 
-class RPCConfig(_Options):
-    """tracker_host, tracker_port, tracker_key, session_timeout_sec of a runner."""
+class RPCConfig:
+    """Where a tracker listens, and which devices it is asked for.
+
+    session_priority, session_timeout_sec  taken; requests and sessions are the tuner's own
+    Raises  ValueError where one of the first three is missing.
+    """
+
+    def __init__(
+        self, tracker_host: str | None = None, tracker_port: int | str | None = None, tracker_key: str | None = None,
+        session_priority: int = 1, session_timeout_sec: int = 10,
+    ):  # fmt: skip
+        if not (tracker_host and tracker_port and tracker_key):
+            hint = "give tracker_host, tracker_port and tracker_key"
+            raise InvalidValueError("RPCConfig names no tracker", hint=hint)
+        self.tracker_host, self.tracker_port, self.tracker_key = tracker_host, int(tracker_port), tracker_key
+        self.session_priority, self.session_timeout_sec = session_priority, session_timeout_sec
 
 
 class RPCRunner(_Options):
-    """TVM's runner on other machines; it is refused where it would run."""
+    """Measures on the devices that a tracker hands out: `rpc_config`; its other arguments are the tuner's own."""
+
+    def __init__(self, rpc_config: RPCConfig, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.rpc_config = rpc_config
 
 
 class LocalBuilder(_Options):

@@ -12,17 +12,19 @@ from autosched import driver
 from autosched.driver.build.choose import make_task
 from autosched.driver.module_timer import ModuleTimer
 from autosched.driver.settings import resolve_target
-from autosched.errors import InvalidTypeError, InvalidValueError, TVMError, UsageError, refuse
+from autosched.errors import InvalidTypeError, InvalidValueError, UsageError, refuse
 from autosched.ir import IRModule
 from autosched.meta_schedule.database import FAILED_S, Database, JSONDatabase, TuningRecord
 from autosched.meta_schedule.options import RPCRunner, refuse_measuring, strategy_for
 from autosched.meta_schedule.space_generator import ScheduleFn, annotated, create
 from autosched.meta_schedule.workload import module_of
 from autosched.records import open_store
+from autosched.rpc.reach import Address
 from autosched.target import Target
 from autosched.task import Measurement
 from autosched.tir import PrimFunc
 from autosched.tir.expr import as_int
+from autosched.tuner.measure.remote.place import RemoteDevices
 
 TIMEOUT_S = 60.0  # for a schedule of a function's, from building to the last repeat
 
@@ -67,8 +69,8 @@ def tune_tasks(
 
     tasks  TuneContexts or ExtractedTasks
     The trials are shared by `task_weights`, equally without; a task's measuring and batches are the tuner's own.
-    Raises ValueError for no trials, for a CPU without `num-cores` and for callbacks, TVMError for a runner on other
-    machines.
+    Raises ValueError for no trials, for a CPU without `num-cores` and for callbacks, RPCError for a runner whose
+    tracker cannot be reached.
     """
     refuse_measuring("tune_tasks", measure_callbacks, task_scheduler)
     refuse("tune_tasks", post_optimization=post_optimization)
@@ -76,8 +78,10 @@ def tune_tasks(
         raise InvalidTypeError(f"tune_tir: max_trials_global is a {type(max_trials_global).__name__}, expected an int")
     if max_trials_global < 1:
         raise InvalidValueError(f"tune_tir: max_trials_global is {max_trials_global}", hint="give at least 1")
+    there = None
     if isinstance(runner, RPCRunner):
-        raise TVMError("measuring through TVM's tracker is not available", hint="tune on a cluster with autosched.tune")
+        config = runner.rpc_config
+        there = RemoteDevices([Address(config.tracker_host, config.tracker_port, config.tracker_key)])
     for task in tasks:
         _require_cores(resolve_target(task.target))
     found = open_database(database, work_dir, module_equality)
@@ -90,9 +94,10 @@ def tune_tasks(
         generator = create(getattr(task, "space_generator", None) or space)
         target = resolve_target(task.target)
         if isinstance(generator, ScheduleFn):
+            refuse("tune_tasks", hint="leave out the function of a schedule", runner=there is not None)
             _replay(task.mod, target, generator, trials, found, seed or 0)
         else:
-            _tune(task.mod, target, trials, found, work_dir, strategy_for(strategy, cost_model), seed or 0)
+            _tune(task.mod, target, trials, found, work_dir, strategy_for(strategy, cost_model), seed or 0, there)
     return found
 
 
@@ -107,8 +112,9 @@ def _require_cores(target: Target) -> None:
 
 
 def _tune(
-    mod: IRModule, target: Target, trials: int, database: Database, work_dir: Any, strategy: str, seed: int
-) -> None:
+    mod: IRModule, target: Target, trials: int, database: Database, work_dir: Any, strategy: str, seed: int,
+    there: RemoteDevices | None,
+) -> None:  # fmt: skip
     """Tune with the templates; the database gets a record of each configuration that ran."""
     module = module_of(mod)
     workload = database.commit_workload(module)
@@ -117,7 +123,8 @@ def _tune(
     options = driver.TuneOptions(trials=trials, strategy=strategy, seed=seed, threads=task.threads)
     if work_dir is None:
         raise InvalidValueError("tuning needs work_dir, where measurements are kept")
-    driver.tune(task, target, records=where, options=options)
+    measurer = None if there is None else there.measurer
+    driver.tune(task, target, records=where, options=options, measurer=measurer)
     with open_store(where) as store:
         for record in store.trials(task):
             seconds = _seconds(record.measurement)

@@ -25,6 +25,7 @@ from autosched.runtime.cache import kernel_cache
 from autosched.version import __version__
 
 HANDSHAKE_S = 10.0
+NOT_DONE_HERE = "is not done here"  # a tracker to who wants a session, a server to who wants a device
 LEAST_SECRET_BYTES = 8
 _NAME = re.compile(r"(?!\.)[^/\\\0]{1,200}")
 _KEY = re.compile(r"[\w.@+-]{0,200}")
@@ -214,7 +215,7 @@ def admit(frames: Frames, access: Access, purposes: tuple[str, ...], key: str | 
             raise RPCError("wrong secret", hint="give the same secret on both sides")
         if client["purpose"] not in purposes:
             raise RPCError(
-                f"'{client['purpose'][:40]}' is not done here", hint="servers and trackers have different ports"
+                f"'{client['purpose'][:40]}' {NOT_DONE_HERE}", hint="servers and trackers have different ports"
             )
         check_key(client["key"])
         if key is not None and not client["key"].startswith(key):

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from autosched.errors import InvalidTypeError, InvalidValueError, RPCError, ShapeError, refuse
 from autosched.rpc.access import HANDSHAKE_S, Access, greet, open_socket, raised, safe_name
-from autosched.rpc.frames import ConnectionLost, Frames
+from autosched.rpc.frames import ConnectionLost, Frames, SessionEnded
 from autosched.runtime import BenchmarkResult, Device, NDArray, Node, NodeTime
 from autosched.runtime.array import BFLOAT16, as_numpy, know_dtype
 from autosched.runtime.device import RPC_SESS_MASK, device
@@ -148,21 +148,27 @@ class RPCSession:
             self._info = dict(self.ask("info"))
         return self._info
 
-    def ask(self, op: str, *, raw: Any = b"", into: memoryview | None = None, **request: Any) -> Any:
+    def ask(
+        self, op: str, *, raw: Any = b"", into: memoryview | None = None, within_s: float | None = None, **request: Any
+    ) -> Any:
         """One request and its answer.
 
-        raw   bytes that go with it;  into  takes the bytes of the answer, which must be as many
-        Raises what the other side raises; ConnectionLost (RPCError) where the session is gone.
+        raw       bytes that go with it;  into  takes the bytes of the answer, which must be as many
+        within_s  a session that says nothing for so long has ended; None: there is no limit
+        Raises    what the other side raises; ConnectionLost (RPCError) where the session is gone, SessionEnded where
+                  it has said why.
         """
         with self._lock:
             if self._is_broken:
                 raise ConnectionLost(f"the session at {self.where} has ended: {self._is_broken}")
             free, self._free = self._free, []
             try:
+                self._frames.socket.settimeout(within_s)
                 return self._ask({"op": op, **request, **({"free": free} if free else {})}, raw, into)
             except ConnectionLost as error:
                 self._is_broken = error.message
-                raise ConnectionLost(f"the session at {self.where} has ended: {error.message}") from None
+                self._frames.close()
+                raise type(error)(f"the session at {self.where} has ended: {error.message}") from None
             except (KeyboardInterrupt, SystemExit):
                 self._is_broken = "a request was interrupted"  # its answer is still to come
                 self._frames.close()
@@ -175,12 +181,12 @@ class RPCSession:
         except ConnectionLost as error:
             with contextlib.suppress(ConnectionLost):  # why it was closed, if that was said
                 answer, _ = frames.receive()
-                raise ConnectionLost(_text(answer.get("error"))) from None
+                raise SessionEnded(_text(answer.get("error"))) from None
             raise error
         answer, n_raw = frames.receive()
         if "error" in answer:
             if answer.get("closes"):
-                raise ConnectionLost(_text(answer["error"]))
+                raise SessionEnded(_text(answer["error"]))
             raise raised(answer["error"])
         if into is not None:
             if n_raw != len(into):
@@ -514,6 +520,11 @@ class RemoteModule(RemoteObject):
     def time_evaluator(self, func_name: str, dev: Device, **options: Any) -> Callable[..., BenchmarkResult]:
         """Give a function of the kernel's arguments that times it there; options as for a module of this process."""
         return lambda *args: self.session.time(self.number, func_name, dev, options, args)
+
+    def create_executor(self, device: RemoteDevice, threads: int | None = None) -> RemoteExecutor:
+        """A graph executor of a built model, on so many threads; None: as many as are allowed there."""
+        facts = self.session.ask("executor", library=self.number, device=device.local, threads=threads)
+        return RemoteExecutor(self.session, facts)
 
     def create_executor_of(self, graph_json: str, devices: Sequence[Device]) -> Any:
         """The executor of a graph in TVM's JSON over this library's functions."""

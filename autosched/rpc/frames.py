@@ -27,6 +27,10 @@ class ConnectionLost(RPCError):
     """The other side is gone, or what it sends is no frame: the connection cannot be used any more."""
 
 
+class SessionEnded(ConnectionLost):
+    """The other side has said why it ends the session: what ran there has failed, or a limit was reached."""
+
+
 class Frames:
     """Sends and receives frames; one thread at a time."""
 

@@ -179,7 +179,7 @@ class Server:
         self.port = int(self._listener.getsockname()[1])
         self._state, self._greetings = _State(), threading.BoundedSemaphore(MOST_GREETINGS)
         self._is_silent = silent
-        self._say(f"autosched rpc server at {host}:{self.port}, key '{key}': {NOTICE}")
+        self._say(f"serving at {host}:{self.port}, key '{key}': {NOTICE}")
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
         if tracker_addr is not None:
             self._threads.append(threading.Thread(target=self._join, args=(tracker_addr, custom_addr), daemon=True))

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import AutoschedError, InvalidTypeError, InvalidValueError, RPCError
+from autosched.lazy_names import hook
 from autosched.rpc.access import described, refuse_client, safe_name
 from autosched.rpc.frames import ConnectionLost, Frames
 from autosched.runtime import Device, Executable, GraphExecutor, Module, NDArray, NodeTime, empty
@@ -70,10 +71,12 @@ class Session:
         self._frames, self._folder, self._limits = frames, folder, limits
         self._things: dict[int, Any] = {}
         self._next = 0
+        self._measuring: Any = None  # made by the first request that measures a tuner's candidates
         self._ops: Mapping[str, Callable[[Mapping[str, Any], int], Any]] = {
             name: getattr(self, f"_{name}")
             for name in ("info", "open", "append", "download", "remove", "list", "load", "empty", "write", "read",
-                         "copy", "part", "function", "graph", "machine", "call", "time", "device")
+                         "copy", "part", "function", "executor", "graph", "machine", "call", "time", "device",
+                         "measure")
         }  # fmt: skip
 
     def serve(self) -> None:
@@ -89,7 +92,7 @@ class Session:
                 operation = self._ops.get(str(request.get("op")))
                 if operation is None:
                     raise ConnectionLost(f"there is no operation {str(request.get('op'))[:40]!r}")
-                if n_raw and request["op"] not in ("append", "write", "graph"):
+                if n_raw and request["op"] not in ("append", "write", "graph", "measure"):
                     raise ConnectionLost(f"operation '{request['op']}' takes no raw bytes")
                 raw: Any = b""
                 value = operation(request, n_raw)
@@ -225,6 +228,13 @@ class Session:
     def _function(self, request: Mapping[str, Any], n_raw: int) -> Any:
         return {"object": self._keep(get_global_func(str(request["name"]))), "kind": "global"}
 
+    def _executor(self, request: Mapping[str, Any], n_raw: int) -> Any:
+        library, threads = self._things.get(request["library"]), request["threads"]
+        if not isinstance(library, Executable):
+            raise InvalidTypeError("an executor runs a model")
+        device = _device(request["device"])
+        return self._encode(library.create_executor(device, None if threads is None else _number(threads)))
+
     def _graph(self, request: Mapping[str, Any], n_raw: int) -> Any:
         text = self._frames.take_bytes(n_raw, _MOST_TEXT_BYTES).decode()
         library = self._things.get(request["library"])
@@ -278,6 +288,13 @@ class Session:
         args = [self._decode(arg) for arg in request.get("args", ())]
         timed = thing.time_evaluator(str(request["name"]), _device(request["device"]), **options)
         return list(timed(*args).results)
+
+    def _measure(self, request: Mapping[str, Any], n_raw: int) -> Any:
+        """Check or time a tuner's candidate; see `tuner.measure.remote`."""
+        raw = bytes(self._frames.take_bytes(n_raw, _MOST_TEXT_BYTES))
+        if self._measuring is None:
+            self._measuring = hook("measuring")()
+        return self._measuring.answer(request, raw, lambda number: self._array(number).view())
 
     def _device(self, request: Mapping[str, Any], n_raw: int) -> Any:
         device, name = _device(request["device"]), str(request["name"])
@@ -346,13 +363,16 @@ def _facts(value: Any) -> dict[str, Any]:
         case Module() if "vm" in value.manifest:
             return {"kind": "vm module"}
         case Module():
-            return {"kind": "module", "names": list(value.graphs), "entry": value.entry_name}
+            entry = value.entry_name
+            args = [[arg.dtype, list(arg.shape)] for arg in value.entry_func.args] if entry else []
+            return {"kind": "module", "names": list(value.graphs), "entry": entry, "args": args}
         case Function():
             return {"kind": "function", "signature": value.signature}
         case Executable():
             inputs = [[v.name, v.dtype, list(v.shape)] for v in value.inputs]
             return {"kind": "executable", "names": ["default", "debug_create"], "inputs": inputs, "entry": "",
-                    "outputs": [[v.name, v.dtype, list(v.shape)] for v in value.outputs]}  # fmt: skip
+                    "outputs": [[v.name, v.dtype, list(v.shape)] for v in value.outputs],
+                    "ranges": {str(k): int(v) for k, v in value.manifest.get("input_ranges", {}).items()}}  # fmt: skip
         case DynamicExecutable():
             return {"kind": "dynamic", "names": [], "entry": ""}
         case GraphExecutor():

@@ -106,7 +106,7 @@ class Tracker:
         self._pool, self._open, self._is_closed = _Pool(), set[socket.socket](), threading.Event()
         self._greetings = threading.BoundedSemaphore(_GREETINGS)
         self._is_silent = silent
-        self._say(f"autosched rpc tracker at {host}:{self.port}")
+        self._say(f"tracking at {host}:{self.port}")
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self._thread.start()
 

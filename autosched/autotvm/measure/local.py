@@ -1,4 +1,4 @@
-"""Builders and runners of AutoTVM on this machine."""
+"""Builders and runners of AutoTVM, on this machine and on remote devices."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from autosched import driver
 from autosched.autotvm.measure.types import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
 from autosched.autotvm.task.space import InstantiationError
 from autosched.driver.module_timer import ModuleTimer
+from autosched.driver.remote_timer import RemoteTimer, tracked
 from autosched.errors import AutoschedError, InvalidValueError, TVMError, refuse
+from autosched.rpc.reach import Address, count_devices
 from autosched.task import Status
 
 
@@ -113,10 +116,11 @@ class LocalRunner(Runner):
         super().__init__(timeout, 1)
         self.number, self.repeat = number, repeat
         self.min_repeat_ms, self.cooldown_interval = min_repeat_ms, cooldown_interval
-        self._timer = ModuleTimer(
-            timeout, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms,
-            f_preproc="cache_flush_cpu_non_first_arg" if enable_cpu_cache_flush else "",
-        )  # fmt: skip
+        self._evaluator = {
+            "number": number, "repeat": repeat, "min_repeat_ms": min_repeat_ms,
+            "f_preproc": "cache_flush_cpu_non_first_arg" if enable_cpu_cache_flush else "",
+        }  # fmt: skip
+        self._timer: ModuleTimer | RemoteTimer = ModuleTimer(timeout, **self._evaluator)
 
     def run(self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[BuildResult]) -> list[MeasureResult]:
         """Run what was built; an error is a result."""
@@ -124,7 +128,8 @@ class LocalRunner(Runner):
 
     def close(self) -> None:
         """End the process that measures; the next run starts another."""
-        self._timer.close()
+        if isinstance(self._timer, ModuleTimer):
+            self._timer.close()
 
     def _one(self, built: BuildResult) -> MeasureResult:
         start = time.time()
@@ -144,18 +149,27 @@ class LocalRunner(Runner):
 
 
 class RPCRunner(LocalRunner):
-    """Refused where it would be used: this AutoTVM measures on this machine."""
+    """Runs built configurations on the devices that a tracker hands out, each in a session of its own.
+
+    key, host, port  kind of device; where the tracker listens
+    priority         of our requests: the larger, the sooner
+    n_parallel       how many run at once; None: as many as there are devices of the key
+    The others are `LocalRunner`'s. Raises RPCError where the tracker cannot be reached, or has no such device.
+    """
 
     def __init__(self, key: str, host: str, port: int, priority: int = 1, timeout: float = 10, n_parallel: Any = None,
                  number: int = 4, repeat: int = 3, min_repeat_ms: float = 0, cooldown_interval: float = 0.1,
                  enable_cpu_cache_flush: bool = False, module_loader: Any = None):  # fmt: skip
         refuse("RPCRunner", module_loader=module_loader is not None)
         super().__init__(timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush)
-        self.key, self.host, self.port, self.priority, self.n_parallel = key, host, port, priority, n_parallel
+        self.key, self.host, self.port, self.priority = key, host, port, priority
+        self.n_parallel = n_parallel or count_devices(Address(host, port, key))
+        self._timer = RemoteTimer(tracked(host, port, key, priority, timeout), **self._evaluator)
 
     def run(self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[BuildResult]) -> list[MeasureResult]:
-        """Raises TVMError always."""
-        raise TVMError("AutoTVM's RPC tracker is not available", hint="tune on a cluster with autosched.tune")
+        """Run what was built, on several devices at once; an error is a result."""
+        with ThreadPoolExecutor(self.n_parallel) as threads:
+            return list(threads.map(self._one, build_results[: len(measure_inputs)]))
 
 
 def _error(error: Exception) -> tuple[Any, ...]:

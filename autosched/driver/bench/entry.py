@@ -13,12 +13,20 @@ from typing import Any, Literal
 import numpy as np
 
 from autosched.driver.bench.peers import peer_program
-from autosched.driver.bench.programs import Program, Shapes, autosched_program, known_ranges, start
+from autosched.driver.bench.programs import (
+    Program,
+    Shapes,
+    autosched_program,
+    known_ranges,
+    remote_program,
+    start,
+)
 from autosched.driver.bench.rounds import DRIFT_LIMIT, OUTLIER_LIMIT, Timing, compare, measure
 from autosched.driver.build.entry import build
 from autosched.driver.model_files import load_model
 from autosched.driver.options import TuneOptions
 from autosched.errors import UsageError
+from autosched.rpc.client import RPCSession
 from autosched.runtime import Executable
 from autosched.runtime.artifact import is_artifact
 from autosched.runtime.library import load
@@ -55,10 +63,11 @@ class BenchReport:
 
 @dataclass(frozen=True)
 class Opened:
-    """A model to measure: its name, what makes it an executable, and the .onnx file for other runtimes."""
+    """A model to measure: its name, what makes it an executable, its artifact, and the .onnx file for others."""
 
     name: str
     make: Callable[[], Executable]
+    file: Path | None = None
     onnx_file: Path | None = None
     shapes: Shapes | None = None
 
@@ -77,6 +86,7 @@ def bench(
     percentiles: Sequence[float] = PERCENTILES,
     shapes: Shapes | None = None,
     run_as: RunAs = "latency",
+    session: RPCSession | None = None,
 ) -> BenchReport:
     """Measure models (artifacts, .onnx files, executables), and each .onnx file in other runtimes as well.
 
@@ -87,11 +97,15 @@ def bench(
     percentiles  of the times of single runs
     run_as       "latency": each program runs alone; "throughput": one instance is timed while others of it, each on one
                  thread, keep the other cores busy
+    session      of a remote device (`autosched.rpc.connect`): the models run there, and are timed by its clock;
+                 `target` is what it is
     Raises       UsageError for what cannot be measured.
     """
     if time_s <= 0 or (runs is not None and runs < 1):
         raise UsageError(f"a measuring time of {time_s} s, {runs} runs")
-    load_before = busy_cores()
+    if session is not None and (others or run_as != "latency"):
+        raise UsageError("on a remote device models are measured alone, and their latency")
+    load_before = busy_cores() if session is None else 0.0
     instances = _instances(run_as, threads)
     reports: list[BenchReport] = []
     for batch in batches:
@@ -99,7 +113,11 @@ def bench(
         if others and not any(o.onnx_file for o in opened):
             raise UsageError("--with needs an .onnx file among the models")
         for count in threads:
-            programs = _start_all(opened, others, choose_threads(count) if run_as == "latency" else 1, instances)
+            if session is None:
+                n_threads = choose_threads(count) if run_as == "latency" else 1
+                programs = _start_all(opened, others, n_threads, instances)
+            else:
+                programs = [_start_there(model, count, session) for model in opened]
             timings = measure(programs, time_s, runs=runs, warmup_s=warmup_s)
             more = [{} if batch is None else {"batch": batch}] * len(timings)
             reports.append(report_of(timings, percentiles, asked=count, target=target, more=more))
@@ -152,7 +170,7 @@ def _open(model: str | Path | Executable, target: Any, records: Any, shapes: Sha
         return Opened("executable", lambda: model)
     path = Path(model)
     if is_artifact(path):
-        return Opened(path.name, lambda: _load_artifact(path))
+        return Opened(path.name, lambda: _load_artifact(path), path)
     kept: list[Executable] = []  # a sweep over threads builds once
 
     def make() -> Executable:
@@ -160,7 +178,7 @@ def _open(model: str | Path | Executable, target: Any, records: Any, shapes: Sha
             kept.append(build(load_model(path, shapes), target=target, records=records, run_as=run_as))
         return kept[0]
 
-    return Opened(path.name, make, path if path.suffix == ".onnx" else None, shapes)
+    return Opened(path.name, make, None, path if path.suffix == ".onnx" else None, shapes)
 
 
 def _load_artifact(path: Path) -> Executable:
@@ -189,6 +207,12 @@ def _start_all(opened: Sequence[Opened], others: Sequence[str], threads: int, in
             peer = start(lambda arguments=arguments: peer_program(*arguments))  # type: ignore[misc]
             peers.append(peer.beside([peer_program(*arguments).run for _ in range(instances - 1)]))
     return ours + peers
+
+
+def _start_there(model: Opened, threads: int | None, session: RPCSession) -> Program:
+    """Make a model ready on a remote device."""
+    count = threads or int(session.info["cores"])
+    return start(lambda: remote_program(model.name, model.file or model.make(), count, session), memory=False)
 
 
 def _with_batch(model: str | Path | Executable, batch: int | None, shapes: Shapes | None) -> Shapes | None:

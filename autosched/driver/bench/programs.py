@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import UsageError
+from autosched.rpc.client import RPCSession
+from autosched.rpc.models import RemoteModel
 from autosched.runtime import Executable, GraphModule
 from autosched.runtime.device import CPU
 
@@ -30,6 +32,7 @@ class Program:
     first_run_s   the first run, in which some runtimes do things that they do once
     memory_bytes  by how much both made this process's resident memory grow; None where that is not known
     others        runs of further instances, which go on in threads of their own while this one has its turn
+    times         of a program elsewhere: runs it so often and gives each run's seconds by the clock there
     """
 
     name: str
@@ -39,6 +42,7 @@ class Program:
     first_run_s: float | None = None
     memory_bytes: int | None = None
     others: tuple[Callable[[], object], ...] = ()
+    times: Callable[[int], Sequence[float]] | None = None
 
     @property
     def n_instances(self) -> int:
@@ -108,6 +112,20 @@ def autosched_program(name: str, executable: Executable, threads: int) -> Progra
         module.module.device.sync()
 
     return Program(name, threads, run_to_the_end)
+
+
+def remote_program(name: str, model: Executable | Path, threads: int, session: RPCSession) -> Program:
+    """A built model, or an artifact, in a graph executor of a session."""
+    there = RemoteModel(session, model)
+    executor = there.executor(threads)
+    module = GraphModule(executor)
+    for key, value in random_inputs(there.inputs, ranges=there.ranges).items():
+        module.set_input(key, value)
+
+    def times(number: int) -> Sequence[float]:
+        return tuple(executor.time_evaluator("run", number=1, repeat=number)().results)
+
+    return Program(name, threads, module.run, times=times)
 
 
 def fixed_shape(shape: Sequence[Any], name: str, shapes: Shapes | None) -> tuple[int, ...]:

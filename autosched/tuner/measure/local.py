@@ -11,10 +11,8 @@ building and 5.3 by taking turns.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Any
 
 from autosched.errors import InvalidValueError
 from autosched.records.scratch import Scratch
@@ -22,11 +20,9 @@ from autosched.target import Target
 from autosched.task import ConfigLike, Measurement, Task, Trial
 from autosched.tuner.measure.base import Ahead, Built, Candidate, Compared, Failed, Foresight, MeasureOptions
 from autosched.tuner.measure.builder import TEMPLATE_COMPILER, LocalBuilder
+from autosched.tuner.measure.compare import build_finalists, check_on_seeds, time_in_turn
 from autosched.tuner.measure.reference import Evaluate, FuncReferences, References
-from autosched.tuner.measure.runner import LocalRunner, threads_of
-from autosched.tuner.measure.sampling import judge
-
-_EXTRA_SEEDS_S = 3.0  # what checking a finalist on further inputs may take
+from autosched.tuner.measure.runner import LocalRunner
 
 
 class LocalMeasurer:
@@ -148,23 +144,21 @@ class LocalMeasurer:
         returns      in the order of the configurations; ratios are to the first one's times. Where the first one
                      fails, they are to the first that does not
         """
-        if not configs:
-            raise InvalidValueError("no configuration to compare")
         builder, runner = self._parts()
-        candidates = [Candidate(task, config) for config in configs]
-        results: dict[int, Compared] = {}
-        good: dict[int, Built] = {}
-        for outcome in self._build(builder, runner, candidates, are_kept=True):
-            position = next(i for i, c in enumerate(candidates) if c is outcome.candidate)
-            failure = outcome.measurement if isinstance(outcome, Failed) else self._check(runner, outcome, extra_seeds)
-            if failure is not None:
-                results[position] = Compared(configs[position], failure)
-            elif isinstance(outcome, Built):
-                good[position] = outcome
-        positions = sorted(good)
-        if positions:
+        most = min(extra_seeds, runner.references.most_extra)
+        seeds = range(self.options.seed, self.options.seed + most + 1)
+
+        def build(candidates: Sequence[Candidate]) -> Iterator[Built | Failed]:
+            return self._build(builder, runner, candidates, are_kept=True)
+
+        def check(built: Built) -> Measurement | None:
+            return check_on_seeds(lambda seed: runner.check(built, seed), seeds, lambda: runner.reference_s)
+
+        results, good = build_finalists(task, configs, build, check)
+        if positions := sorted(good):
             with builder.pool.paused(), runner.pool.paused(spares_only=True):
-                found = self._interleave(runner, [good[i] for i in positions], rounds)
+                finalists, against = [good[i] for i in positions], runner.references.checked_against
+                found = time_in_turn(runner.interleave, finalists, rounds, self.options, against)
             results.update(zip(positions, found, strict=True))
         return tuple(results[i] for i in range(len(configs)))
 
@@ -203,30 +197,3 @@ class LocalMeasurer:
             return [Candidate(task, config) for config in configs]
 
         yield from builder.build(candidates, are_kept=are_kept, meanwhile=prepare, ahead=coming)
-
-    def _check(self, runner: LocalRunner, built: Built, extra_seeds: int) -> Measurement | None:
-        """Check on several inputs, on fewer of them where making references takes long."""
-        end = time.monotonic() + _EXTRA_SEEDS_S
-        for extra in range(min(extra_seeds, runner.references.most_extra) + 1):
-            if extra and time.monotonic() + runner.reference_s > end:
-                break
-            if (failure := runner.check(built, self.options.seed + extra)) is not None:
-                return failure
-        return None
-
-    def _interleave(self, runner: LocalRunner, built: Sequence[Built], rounds: int) -> list[Compared]:
-        """Time them in turn; where that fails, each with the first one alone, so that only the culprit fails."""
-        configs: list[Any] = [one.candidate.config for one in built]
-        times = runner.interleave(built, rounds)
-        if isinstance(times, Measurement):
-            if len(built) == 1:
-                return [Compared(configs[0], times)]
-            first, *others = built
-            alone = self._interleave(runner, [first], rounds)
-            if not alone[0].measurement.is_ok:
-                return [*alone, *self._interleave(runner, others, rounds)]
-            if len(others) == 1:
-                return [*alone, Compared(configs[1], times)]
-            return [*alone, *(self._interleave(runner, [first, other], rounds)[1] for other in others)]
-        how = [self.options.facts(threads_of(one, self.options)) for one in built]
-        return judge(configs, times, times[0], how, runner.references.checked_against)

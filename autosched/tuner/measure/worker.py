@@ -116,13 +116,13 @@ def main() -> None:
             role.learn(frame.key, frame.value)
         else:
             pipes.reply(Reply(frame.number, begun=True))
-            reply, is_spoilt = _serve(role, frame)
+            reply, is_spoilt = serve(role, frame)
             pipes.reply(reply)
             if is_spoilt:  # the next job starts in a new process
                 os._exit(1)
 
 
-def _serve(role: Role, job: Do) -> tuple[Reply, bool]:
+def serve(role: Role, job: Do) -> tuple[Reply, bool]:
     """Do one job; tells also whether the process cannot go on after it.
 
     This is the boundary where a candidate's exceptions, SystemExit included, become values.

@@ -1,0 +1,81 @@
+"""How finalists are compared: checked on several inputs, then timed in turn, with whoever runs them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from autosched.errors import InvalidValueError
+from autosched.task import ConfigLike, Measurement, Task
+from autosched.tuner.measure.base import Built, Candidate, Compared, Failed, MeasureOptions
+from autosched.tuner.measure.reference import CHECKED_AGAINST
+from autosched.tuner.measure.runner import threads_of
+from autosched.tuner.measure.sampling import judge
+
+_EXTRA_SEEDS_S = 3.0  # what checking a finalist on further inputs may take
+
+InTurn = Callable[[Sequence[Built], int], list[list[float]] | Measurement]
+
+
+def build_finalists(
+    task: Task,
+    configs: Sequence[ConfigLike],
+    build: Callable[[Sequence[Candidate]], Any],
+    check: Callable[[Built], Measurement | None],
+) -> tuple[dict[int, Compared], dict[int, Built]]:
+    """(by position the failures, what was built and found right). Raises InvalidValueError for no configuration."""
+    if not configs:
+        raise InvalidValueError("no configuration to compare")
+    candidates = [Candidate(task, config) for config in configs]
+    failures: dict[int, Compared] = {}
+    good: dict[int, Built] = {}
+    for outcome in build(candidates):
+        position = next(i for i, c in enumerate(candidates) if c is outcome.candidate)
+        failure = outcome.measurement if isinstance(outcome, Failed) else check(outcome)
+        if failure is not None:
+            failures[position] = Compared(configs[position], failure)
+        elif isinstance(outcome, Built):
+            good[position] = outcome
+    return failures, good
+
+
+def check_on_seeds(
+    check: Callable[[int], Measurement | None], seeds: Sequence[int], reference_s: Callable[[], float]
+) -> Measurement | None:
+    """Check on several inputs, on fewer of them where making references takes long; gives the first failure."""
+    end = time.monotonic() + _EXTRA_SEEDS_S
+    for i, seed in enumerate(seeds):
+        if i and time.monotonic() + reference_s() > end:
+            break
+        if (failure := check(seed)) is not None:
+            return failure
+    return None
+
+
+def time_in_turn(
+    in_turn: InTurn,
+    built: Sequence[Built],
+    rounds: int,
+    options: MeasureOptions,
+    checked_against: str = CHECKED_AGAINST,
+) -> list[Compared]:
+    """Time them in turn; where that fails, each with the first one alone, so that only the culprit fails."""
+
+    def several(some: Sequence[Built]) -> list[Compared]:
+        configs: list[Any] = [one.candidate.config for one in some]
+        times = in_turn(some, rounds)
+        if not isinstance(times, Measurement):
+            how = [options.facts(threads_of(one, options)) for one in some]
+            return judge(configs, times, times[0], how, checked_against)
+        if len(some) == 1:
+            return [Compared(configs[0], times)]
+        first, *others = some
+        alone = several([first])
+        if not alone[0].measurement.is_ok:
+            return [*alone, *several(others)]
+        if len(others) == 1:
+            return [*alone, Compared(configs[1], times)]
+        return [*alone, *(several([first, other])[1] for other in others)]
+
+    return several(built)

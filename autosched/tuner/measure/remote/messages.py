@@ -1,0 +1,90 @@
+"""What tuner and session send each other, as JSON: kernels without their texts, packs, options, measurements.
+
+Both sides are of versions that fit (`rpc.access.fits`); a field that one of them does not know is refused by name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autosched.errors import InvalidValueError
+from autosched.lazy_names import resolve
+from autosched.runtime.kernel import Kernel
+from autosched.task import Measurement, Status
+from autosched.tuner.measure.base import MeasureOptions
+from autosched.tuner.measure.reference import Reference
+
+# What turns natural arguments into a kernel's, by the name of its class.
+PACKS: Mapping[str, str] = {
+    "Pack": "autosched.templates.pack:Pack",
+    "WinogradPack": "autosched.templates.cpu.winograd_pack:WinogradPack",
+    "MatrixPack": "autosched.templates.cuda.product_form:MatrixPack",
+}
+
+
+def kernel_entry(kernel: Kernel) -> dict[str, Any]:
+    """All of a kernel but its code, and without the texts that only people read."""
+    return dataclasses.replace(kernel, source="", trace="", config="", llvm_packed="").to_manifest()
+
+
+def pack_entries(packs: Sequence[Any]) -> list[Any]:
+    """Packs as JSON. Raises InvalidValueError for one of a kind that sessions do not know."""
+    return [None if pack is None else _pack_entry(pack) for pack in packs]
+
+
+def _pack_entry(pack: Any) -> dict[str, Any]:
+    name = type(pack).__name__
+    if name not in PACKS:
+        raise InvalidValueError(f"arguments packed by {name} cannot be measured remotely")
+    return {"kind": name, **{f.name: getattr(pack, f.name) for f in dataclasses.fields(pack)}}
+
+
+def read_packs(entries: Any) -> tuple[Any, ...]:
+    """Packs from JSON. Raises InvalidValueError, TypeError or KeyError for what `pack_entries` never gave."""
+    return tuple(None if entry is None else _read_pack(dict(entry)) for entry in entries)
+
+
+def _read_pack(entry: dict[str, Any]) -> Any:
+    name = str(entry.pop("kind"))
+    if name not in PACKS:
+        raise InvalidValueError(f"unknown packing '{name[:40]}'")
+    return resolve(PACKS[name])(**{key: _tuples(value) for key, value in entry.items()})
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def options_entry(options: MeasureOptions) -> dict[str, Any]:
+    """Options as JSON."""
+    return dataclasses.asdict(options)
+
+
+def read_options(entry: Any) -> MeasureOptions:
+    """Options from JSON. Raises InvalidValueError, TypeError for impossible ones."""
+    return MeasureOptions(**dict(entry))
+
+
+def measurement_entry(found: Measurement) -> dict[str, Any]:
+    """A measurement as JSON."""
+    return {
+        "status": found.status.value,
+        "times_s": list(found.times_s),
+        "checked_against": found.checked_against,
+        "error": found.error,
+        "how": dict(found.how),
+    }
+
+
+def read_measurement(entry: Any) -> Measurement:
+    """A measurement from JSON. Raises ValueError, TypeError or KeyError for what is none."""
+    times = tuple(float(t) for t in entry["times_s"])
+    checked, error, how = str(entry["checked_against"]), str(entry["error"]), dict(entry["how"])
+    return Measurement(Status(entry["status"]), times, checked, error=error, how=how)
+
+
+def reference_facts(reference: Reference) -> dict[str, Any]:
+    """All of a reference but its arrays."""
+    return {"rounding": list(reference.rounding), "seed": reference.seed, "is_part": reference.is_part}
