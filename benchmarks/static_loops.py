@@ -1,6 +1,6 @@
-"""The hot loops of the default kernels for AVX-512, predicted from their machine code: no such machine is needed.
+"""The hot loops of default kernels, predicted from their machine code: for AVX-512, or AArch64, on any machine.
 
-    python -m benchmarks.static_loops [--only conv] [--cpus znver4,skylake-avx512] [--print]
+    python -m benchmarks.static_loops [--arch aarch64] [--only conv] [--cpus znver4,skylake-avx512] [--print]
 
 Each kernel is compiled for a CPU's name and caches; llvm-mca (where it is installed) simulates its loops with all data
 in the first-level cache. These are predictions, not timings. The table is written to benchmarks/results/.
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autosched.codegen import compile_func
-from autosched.codegen.cpu.assembly import Assembly, Instruction
+from autosched.codegen.cpu.assembly import ArmInstruction, Assembly, Instruction
 from autosched.codegen.cpu.instructions import KINDS, count_kinds
 from autosched.target import Target
 from autosched.templates import templates_for
@@ -40,11 +40,18 @@ NOTES = (
     "transforms, softmax and element-wise loops have more to do than multiply-adds: `work` is all vector arithmetic "
     "and shuffles on the ports of multiply-adds, in cycles; Zen 4 adds on further ports",
 )
+ARM_NOTES = (
+    "predictions of llvm-mca from the machine code, not timings: all data in the first-level cache, no branch missed; "
+    "no speed on such machines is claimed",
+    "bound: the cycles that the loop's multiply-adds take alone, two of 128 bits a cycle on Neoverse N1 and N2, four "
+    "on V2; share: bound / cycles",
+    NOTES[-1].partition("; Zen 4")[0],
+)
 
 
 @dataclass(frozen=True)
 class Cpu:
-    """A CPU by LLVM's name: the model that simulates it, its multiply-adds of 512 bits a cycle, and its caches."""
+    """A CPU by LLVM's name: the model that simulates it, its multiply-adds of whole vectors a cycle, and its caches."""
 
     name: str
     model: str
@@ -52,11 +59,12 @@ class Cpu:
     l1_kib: int
     l2_kib: int
     l3_kib: int
+    triple: str = "x86_64-linux-gnu"
 
     @property
     def target(self) -> Target:
         sizes = f"-l1-bytes={self.l1_kib * KIB} -l2-bytes={self.l2_kib * KIB} -l3-bytes={self.l3_kib * KIB}"
-        return Target(f"llvm -mcpu={self.name} -num-cores=2 {sizes}")
+        return Target(f"llvm -mtriple={self.triple} -mcpu={self.name} -num-cores=2 {sizes}")
 
 
 CPUS = (
@@ -65,6 +73,16 @@ CPUS = (
     Cpu("sapphirerapids", "skylake-avx512", 2, 48, 2048, 64 * KIB),
     Cpu("znver4", "znver4", 1, 32, 1024, 32 * KIB),
 )
+ARM = "aarch64-linux-gnu"
+ARM_CPUS = (
+    Cpu("neoverse-n1", "neoverse-n1", 2, 64, 1024, 32 * KIB, ARM),
+    Cpu("neoverse-n2", "neoverse-n2", 2, 64, 1024, 32 * KIB, ARM),
+    Cpu("neoverse-v2", "neoverse-v2", 4, 64, 1024, 32 * KIB, ARM),
+)
+ARCHITECTURES = {  # the CPUs, what the table is called, its file, its notes
+    "x86_64": (CPUS, "AVX-512", "avx512-static.md", NOTES),
+    "aarch64": (ARM_CPUS, "AArch64", "aarch64-static.md", ARM_NOTES),
+}
 
 
 @dataclass(frozen=True)
@@ -82,7 +100,7 @@ class Loop:
     @property
     def accumulators(self) -> int:
         """Registers that multiply-adds write."""
-        return len({one.operands.rpartition("%")[2] for one in self.body if one.is_fma})
+        return len({_written(one) for one in self.body if one.is_fma})
 
     @property
     def text(self) -> str:
@@ -90,7 +108,16 @@ class Loop:
         return "\n".join(_line(one) for one in self.body)
 
 
+def _written(one: Instruction) -> str:
+    """The register that an instruction writes: the first one of AArch64's, the last one of AT&T's syntax."""
+    if isinstance(one, ArmInstruction):
+        return one.operands.partition(".")[0].partition(",")[0]
+    return one.operands.rpartition("%")[2]
+
+
 def _line(one: Instruction) -> str:
+    if isinstance(one, ArmInstruction):
+        return f"\t{one.name}\t{one.operands}"
     if one.loads and one.name in PURE_LOADS and "{" not in one.operands:
         operands = _RESULT.sub(r"%zmm\1", one.operands)
         return f"\tvmovntdqa\t{operands}"
@@ -124,7 +151,7 @@ def _hottest(bodies: Sequence[Sequence[Instruction]]) -> list[Sequence[Instructi
 def simulate(loops: Sequence[Loop], cpu: Cpu, mca: str) -> list[float]:
     """Cycles of one iteration of each loop."""
     regions = [f"# LLVM-MCA-BEGIN {i}\n{loop.text}\n# LLVM-MCA-END" for i, loop in enumerate(loops)]
-    command = [mca, "-mtriple=x86_64-linux-gnu", f"-mcpu={cpu.model}", f"-iterations={ITERATIONS}"]
+    command = [mca, f"-mtriple={cpu.triple}", f"-mcpu={cpu.model}", f"-iterations={ITERATIONS}"]
     command += ["-instruction-info=0", "-resource-pressure=0"]
     done = subprocess.run(command, input="\n".join(regions) + "\n", capture_output=True, text=True, check=True)
     return [int(cycles) / ITERATIONS for cycles in re.findall(r"Total Cycles:\s+(\d+)", done.stdout)]
@@ -153,27 +180,32 @@ def find_mca() -> str | None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.static_loops", description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="kernels whose name contains this")
-    parser.add_argument("--cpus", default=",".join(cpu.name for cpu in CPUS))
+    parser.add_argument("--arch", choices=ARCHITECTURES, default="x86_64")
+    parser.add_argument("--cpus", default="", help="names, all where none is given")
     parser.add_argument("--print", action="store_true", help="print the table only")
     args = parser.parse_args()
     mca = find_mca()
+    cpus, what, file, notes = ARCHITECTURES[args.arch]
+    chosen = [cpu for cpu in cpus if not args.cpus or cpu.name in args.cpus.split(",")]
     columns = ("kernel", "template", "CPU", "instructions", "multiply-adds", "accumulators", "loads", "stores")
     table = Table(
-        "Hot loops of the default kernels for AVX-512: predictions, not timings",
+        f"Hot loops of the default kernels for {what}: predictions, not timings",
         (*columns, "on the stack", "bound", "work", "cycles", "share"),
-        notes=list(NOTES),
+        notes=list(notes),
     )
     for kernel in (name for name in KERNELS if args.only in name):
-        for cpu in (cpu for cpu in CPUS if cpu.name in args.cpus.split(",")):
+        for cpu in chosen:
             table.rows += rows_of(kernel, cpu, mca)
     version = subprocess.run([mca, "--version"], capture_output=True, text=True).stdout.split("\n")[0] if mca else ""
     made_by = (
         version.strip() if mca else "llvm-mca is not installed: instructions are counted, cycles are not predicted"
     )
-    text = f"{made_by}; commit {commit() or 'unknown'}\n\n`python -m benchmarks.static_loops`\n\n{table.markdown()}\n"
+    arch = "" if args.arch == "x86_64" else f" --arch {args.arch}"
+    command = f"`python -m benchmarks.static_loops{arch}`"
+    text = f"{made_by}; commit {commit() or 'unknown'}\n\n{command}\n\n{table.markdown()}\n"
     print(text)
     if not args.print and not args.only:
-        (RESULTS / "avx512-static.md").write_text(text)
+        (RESULTS / file).write_text(text)
 
 
 if __name__ == "__main__":

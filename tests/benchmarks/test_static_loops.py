@@ -3,7 +3,7 @@ import pytest
 from autosched.codegen.cpu.assembly import Assembly
 from benchmarks import static_loops
 from benchmarks.static_cases import KERNELS
-from benchmarks.static_loops import CPUS, Loop, find_mca, hot_loops, rows_of, simulate
+from benchmarks.static_loops import ARM_CPUS, CPUS, Loop, find_mca, hot_loops, rows_of, simulate
 
 TEXT = """
 .LBB0_1:
@@ -39,7 +39,7 @@ def test_every_kernel_is_a_function():
         assert make().buffers, name
 
 
-@pytest.mark.parametrize("cpu", [CPUS[0], CPUS[-1]], ids=lambda c: c.name)
+@pytest.mark.parametrize("cpu", [CPUS[0], CPUS[-1], ARM_CPUS[0]], ids=lambda c: c.name)
 def test_the_hot_loop_of_a_product_fills_the_registers(cpu):
     first = hot_loops("dense 16x768x3072", cpu)[0]
     assert first.template == "matmul"
@@ -51,6 +51,11 @@ def test_without_llvm_mca_cycles_are_left_out():
     rows = rows_of("dense 16x768x3072", CPUS[0], None)
     assert rows
     assert all(row[-2:] == ("–", "–") for row in rows)
+
+
+def test_what_multiply_adds_of_aarch64_write():
+    read = Assembly.read("\tfmla\tv3.4s, v1.4s, v0.s[2]\n\tfmla\tv3.4s, v1.4s, v0.s[1]\n\tfmla\tv4.4s, v1.4s, v2.4s\n")
+    assert Loop("matmul", read.instructions).accumulators == 2
 
 
 def test_llvm_mca_predicts_cycles():
