@@ -11,15 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper
 
 from autosched.cli import main
 from autosched.env import child_environment
-from tests.rpc.parts import wait_until
-
-ROWS, WIDTH = 4, 48
+from tests.rpc.parts import save_model, wait_until
 
 
 def serve(*arguments: str) -> tuple[subprocess.Popen[str], str]:
@@ -45,17 +41,7 @@ def place() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An .onnx file that computes y = relu(x @ w)."""
-    w = np.random.default_rng(0).standard_normal((WIDTH, WIDTH)).astype("f4")
-    graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["z"]), helper.make_node("Relu", ["z"], ["y"])], "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (ROWS, WIDTH))],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (ROWS, WIDTH))],
-        [onnx.numpy_helper.from_array(w, "w")],
-    )  # fmt: skip
-    path = tmp_path_factory.mktemp("rpc") / "model.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
-    return path
+    return save_model(tmp_path_factory.mktemp("rpc") / "model.onnx")
 
 
 def test_run_there_gives_what_it_gives_here(place: str, model: Path, tmp_path: Path) -> None:

@@ -20,18 +20,11 @@ from tests.rpc.parts import raw_session
 
 OPS = (
     *("info", "open", "append", "download", "remove", "list", "load", "empty", "read", "copy", "part"),
-    *(
-        "function",
-        "graph",
-        "machine",
-        "call",
-        "time",
-        "device",
-        "service",
-    ),
+    *("function", "executor", "graph", "machine", "call", "time", "device", "service", "measure"),
 )
 FIELDS = ("name", "size", "offset", "array", "shape", "dtype", "device", "to", "from", "start", "stop", "object",
-          "args", "kwargs", "options", "library", "devices", "service", "request")  # fmt: skip
+          "args", "kwargs", "options", "library", "devices", "service", "request", "what", "entries", "reference",
+          "key", "inputs", "outputs", "rounding", "seed", "manifest", "best_s", "rounds", "threads")  # fmt: skip
 VALUES: tuple[Any, ...] = (
     *(
         None,

@@ -29,6 +29,22 @@ def save_add_one(path: Path) -> Path:
     return path
 
 
+def save_model(path: Path) -> Path:
+    """An .onnx file that computes y [4, 48] = relu(x [4, 48] @ w)."""
+    import onnx
+    from onnx import TensorProto, helper
+
+    w = np.random.default_rng(0).standard_normal((48, 48)).astype("f4")
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["z"]), helper.make_node("Relu", ["z"], ["y"])], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (4, 48))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (4, 48))],
+        [onnx.numpy_helper.from_array(w, "w")],
+    )  # fmt: skip
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
+
+
 def add_one(session: autosched.rpc.RPCSession, path: Path) -> None:
     """Upload the library, run it there, and compare."""
     session.upload(path)

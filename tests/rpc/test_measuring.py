@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import random
-import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from autosched import rpc
+from autosched.cli import main
 from autosched.errors import AutoschedError, RPCError, UsageError
 from autosched.rpc.reach import Address, count_devices, open_session
 from autosched.target import Target
@@ -28,7 +32,7 @@ from autosched.tuner.measure.remote.messages import (
     read_packs,
 )
 from autosched.tuner.measure.remote.place import RemoteDevices
-from tests.rpc.parts import SERVER, TRACKER, start, wait_until
+from tests.rpc.parts import SERVER, TRACKER, is_free, save_model, start, wait_until
 from tests.tuner.measure.kernels import config, matmul_task
 
 COMPILER = "tests.tuner.measure.kernels:KernelCompiler"
@@ -186,43 +190,61 @@ def free_of(port: int) -> int:
 
 
 @pytest.mark.slow
-def test_kills_at_random_moments() -> None:
-    """kill -9 of servers and of the tracker, and sessions ended: every trial is right or lost, and ports are free."""
+def test_kills_at_random_moments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """kill -9 of servers, the tracker and the tuner: nothing is recorded wrongly, and the ports are free again."""
     rng = random.Random(0)
+    model, where = save_model(tmp_path / "model.onnx"), tmp_path / "records.db"
     tracker, tracker_port = start(TRACKER)
     servers = [start(SERVER, str(tracker_port)) for _ in range(2)]
     address = Address("127.0.0.1", tracker_port, "board")
-    wait_until(lambda: count_of(address) == 2)
-    stop = threading.Event()
+    command = ["tune", str(model), "--remote", str(address), "--trials", "100000", "--until", "0", "--db", str(where)]
 
-    def kill_some() -> None:
-        for _ in range(30):
-            if stop.wait(rng.uniform(0.1, 0.8)):
-                return
-            i = rng.randrange(2)
-            process, port = servers[i]
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            revived = SERVER.replace('"127.0.0.1", 0,', f'"127.0.0.1", {port}, {port + 1},')
-            servers[i] = start(revived, str(tracker_port))
+    def tune() -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-m", "autosched", *command, "--threads", "1", "-q"], stderr=errors)
 
-    killer = threading.Thread(target=kill_some)
-    try:
-        killer.start()
-        openers = [partial(open_session, address, None, 60.0)] * 2
-        found = []
-        with RemoteMeasurer("cpu", OPTIONS, openers, compiler=COMPILER) as measurer:
-            while killer.is_alive():
-                kinds = [
-                    config(rng.choice(("right", "slow", "one_term_short")), again=len(found) + i) for i in range(4)
-                ]
-                found += list(measurer.measure(TASK, kinds))
-        wrong = [t for t in found if t.is_ok == (t.config["kind"] == "one_term_short")]
-        assert all(t.measurement.status is Status.LOST for t in wrong), [t.measurement.error for t in wrong]
-        assert sum(t.is_ok for t in found) > 10
-    finally:
-        stop.set()
-        killer.join()
-        for process in (tracker, *(process for process, _ in servers)):
-            process.kill()
-            process.wait()
+    def ended(process: subprocess.Popen[Any]) -> None:
+        process.kill()
+        process.wait()
+
+    with open(tmp_path / "errors", "wb") as errors:
+        wait_until(lambda: count_of(address) == 2)
+        client, counts = tune(), []
+        try:
+            for _ in range(30):
+                time.sleep(rng.uniform(0.5, 4.0))
+                counts.append(trials_and_failures(where, capsys)[0])
+                match rng.choice(("server", "server", "tracker", "client")):
+                    case "server":
+                        i = rng.randrange(2)
+                        process, port = servers[i]
+                        ended(process)
+                        assert is_free(port)
+                        again = SERVER.replace('"127.0.0.1", 0,', f'"127.0.0.1", {port}, {port + 1},')
+                        servers[i] = start(again, str(tracker_port))
+                    case "tracker":
+                        ended(tracker)
+                        assert is_free(tracker_port)
+                        tracker, _ = start(TRACKER, str(tracker_port))
+                        wait_until(lambda: count_of(address) == 2)
+                    case "client":
+                        ended(client)
+                        client = tune()
+                if client.poll() is not None:  # it said that no device was there
+                    client = tune()
+            wait_until(lambda: trials_and_failures(where, capsys)[0] > counts[-1], within_s=120)  # it still gets on
+        finally:
+            for process in (client, tracker, *(process for process, _ in servers)):
+                ended(process)
+    assert counts == sorted(counts), "nothing that was recorded is lost"
+    trials, failures = trials_and_failures(where, capsys)
+    assert trials > 20 and failures == 0
+
+
+def trials_and_failures(where: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, int]:
+    """How many trials a database holds, and how many of them are failures of their candidates."""
+    if not where.exists():
+        return 0, 0
+    capsys.readouterr()
+    assert main(["logs", "list", "--db", str(where), "-f", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    return sum(row["n_trials"] for row in rows), sum(row["n_failed"] for row in rows)
