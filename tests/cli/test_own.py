@@ -29,7 +29,7 @@ def test_a_function_is_told_from_other_objects() -> None:
     with pytest.raises(UsageError, match="--inputs is for functions"):
         own_function(Path("model.onnx"), Path("x.npz"))
     with pytest.raises(UsageError, match="--on"):
-        own_function(Path(SCALE), None, "tcp://host:1")
+        own_function(Path(SCALE), None, "--on")
 
 
 def test_arguments_from_a_file_or_the_example(tmp_path: Path) -> None:

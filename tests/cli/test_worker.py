@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from autosched.cli import main
-from autosched.cli.cluster_options import cannot_run_here
+from autosched.cli.measuring import cannot_run_here
 from autosched.records import RecordFilter, open_store
 from autosched.target import Target
 from autosched.tuner.measure.cluster.device import this_device
