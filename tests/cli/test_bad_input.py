@@ -132,7 +132,7 @@ def test_shapes_that_do_not_fit(dynamic: Path, shapes: str, message: str, capsys
         (["tune", "--budget", "-5s"], "no duration"),
         (["tune", "--strategy", "luck", "--trials", "1"], "luck"),
         (["tune", "--tasks", "7", "--trials", "1"], "no task 7"),
-        (["tune", "--target", "llvm -mcpu=x86-64 -mattr=+amx-tile,+avx512fp16", "--trials", "1"], "this machine lacks"),
+        (["tune", "--target", "llvm -mcpu=x86-64 -mattr=+amx-tile,+xop", "--trials", "1"], "this machine lacks"),
         (["bench", "--time", "0s"], "no time at all"),
         (["bench", "--threads", "0"], "--threads"),
         (["bench", "--sweep", "threads=0"], "no sweep"),
@@ -159,7 +159,7 @@ def test_impossible_options(model: Path, words: list[str], message: str, tmp_pat
 
 def test_code_for_another_cpu_is_not_started(model: Path, capsys: Capture) -> None:
     """An instruction that the CPU lacks would end the process without a word."""
-    words = ["run", str(model), "-q", "--target", "llvm -mcpu=x86-64 -mattr=+amx-tile,+avx512fp16"]
+    words = ["run", str(model), "-q", "--target", "llvm -mcpu=x86-64 -mattr=+amx-tile,+xop"]
     refuse(capsys, words, "which this machine lacks")
 
 

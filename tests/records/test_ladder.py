@@ -17,6 +17,7 @@ from autosched.task import Workload
 from autosched.testing.tasks import matmul_task, record
 
 TASK = matmul_task()
+OTHER_L2 = 2 * TASK.target.cache.l2_bytes
 
 
 def tuned(rows: int, host: str = "", **device: object) -> Record:
@@ -31,7 +32,7 @@ RUNGS = [
     (tuned(2, host="another"), Trust.SAME_DEVICE, ""),
     (tuned(3, cores=64), Trust.SAME_DEVICE, "tuned on 64 cores, not "),
     (tuned(4, model_name="Twin", vendor="Other"), Trust.ELSEWHERE, "tuned on Twin: same architecture and resources"),
-    (tuned(5, model_name="Cousin", l2_bytes=1 << 21), Trust.ELSEWHERE, "tuned on Cousin: same family x86-64-v3"),
+    (tuned(5, model_name="Cousin", l2_bytes=OTHER_L2), Trust.ELSEWHERE, "tuned on Cousin: same family x86-64-v3"),
 ]
 
 

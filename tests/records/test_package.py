@@ -21,7 +21,7 @@ WIDE = record(8, task=matmul_task(target="llvm -mcpu=x86-64-v4"), winner=True)
 
 def elsewhere(one: object) -> object:
     """The record of another machine, of the same family."""
-    device = dataclasses.replace(one.device, model_name="Another CPU", l2_bytes=1 << 21)  # type: ignore[attr-defined]
+    device = dataclasses.replace(one.device, model_name="Another CPU", l2_bytes=2 * one.device.l2_bytes)  # type: ignore[attr-defined]
     return dataclasses.replace(one, device=device)  # type: ignore[type-var]
 
 

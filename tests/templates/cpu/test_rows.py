@@ -13,7 +13,7 @@ from autosched.templates import apply_config, default_config
 from autosched.tir import For, PrimFunc, as_int
 from autosched.tir.schedule import Schedule
 
-HASWELL = Target("llvm -mcpu=haswell")
+HASWELL = Target("llvm -mcpu=haswell -l1-bytes=32768 -l2-bytes=524288 -l3-bytes=33554432")
 
 
 def _scheduled(*shape: int) -> PrimFunc:

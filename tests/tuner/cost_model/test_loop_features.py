@@ -65,7 +65,7 @@ def test_all_are_finite() -> None:
 
 
 def test_by_operation_a_shape_twice_as_large_is_alike() -> None:
-    target = Target("llvm -mcpu=x86-64-v3")
+    target = Target("llvm -mcpu=x86-64-v3 -l1-bytes=32768 -l2-bytes=524288 -l3-bytes=33554432")
     small, large = (loop_features(lower_func(product(m, 512, 512)), target) for m in (256, 512))
     apart = per_operation(np.array([small, large]))
     assert apart.shape == (2, len(FEATURES) - 3)
