@@ -135,8 +135,8 @@ def _space(file: SpaceFile, target: str, workload: str) -> ConfigSpace:
     from autosched.target import Target
 
     chosen = Target(target)
-    known = {"lanes": chosen.lanes("float32"), "registers": chosen.num_registers, **parse_sizes(workload)}
-    return make_space(file, known)
+    known = {"lanes": chosen.lanes("float32"), "registers": chosen.num_registers, "tile_words": 0}  # of floats
+    return make_space(file, {**known, **parse_sizes(workload)})
 
 
 def parse_sizes(text: str) -> dict[str, int]:

@@ -7,6 +7,7 @@ import functools
 import os
 import platform
 import re
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -85,6 +86,8 @@ def detect_cpu() -> HostCpu:
     info = read_cpuinfo(Path("/proc/cpuinfo"))
     if architecture == "aarch64":
         features |= arm_features()
+    if "amx-tile" in features and not allow_tiles():
+        features = frozenset(name for name in features if not name.startswith("amx-"))
     return HostCpu(
         architecture=architecture,
         mcpu=mcpu,
@@ -96,6 +99,22 @@ def detect_cpu() -> HostCpu:
         cache=detect_caches(),
         cores=count_cores(),
     )
+
+
+# Linux gives a process tile registers when it asks for them (asm/prctl.h, and the number of the call on x86-64).
+_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _TILE_DATA = 158, 0x1023, 18
+
+
+def allow_tiles() -> bool:
+    """Ask the system to let this process use tile registers (AMX), and say whether it does.
+
+    What runs without it ends by a signal. All threads of the process have it from then on, and its forked children.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    call = ctypes.CDLL(None).syscall
+    call.restype = ctypes.c_long
+    return int(call(*map(ctypes.c_long, (_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _TILE_DATA)))) == 0
 
 
 # Bits of the words that Linux tells each process of an AArch64 machine of its CPU (asm/hwcap.h), by LLVM's names.

@@ -72,6 +72,12 @@ def multiplies_bytes(target: Target) -> bool:
     return bool(getattr(_package(target.backend), "MULTIPLIES_BYTES", False))
 
 
+def byte_block(target: Target) -> int:
+    """Channels in a block where convolutions of bytes are fastest: its `byte_block`; 0 where no other is."""
+    find = getattr(_package(target.backend), "byte_block", None)
+    return 0 if find is None else int(find(target))
+
+
 def _package(backend: str) -> Any:
     """A back end's templates. Raises TargetError where there are none."""
     package = f"{__package__}.{backend}"

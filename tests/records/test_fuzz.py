@@ -64,7 +64,7 @@ T4 = {
     ],
 }  # fmt: skip
 SPACE = (ROOT / "search_spaces" / "cpu" / "matmul.toml").read_text(encoding="utf-8")
-SHAPE = {"batch": 1, "M": 64, "N": 64, "K": 64, "weight": 1, "lanes": 8, "registers": 16}
+SHAPE = {"batch": 1, "M": 64, "N": 64, "K": 64, "weight": 1, "lanes": 8, "registers": 16, "tile_words": 0}
 EVIL = (
     "__import__('os').system('touch owned')", "().__class__.__bases__[0].__subclasses__()", "open('owned', 'w')",
     "exec('1')",

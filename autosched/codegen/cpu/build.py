@@ -35,7 +35,7 @@ from autosched.tir.stmt import BufferStore
 
 def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, config: str) -> CompiledCpuKernel:
     """Compile without looking into the cache. Raises CodegenError for what no CPU code exists for."""
-    from autosched.codegen.cpu.intrinsics import number, offset, tile_intrinsic
+    from autosched.codegen.cpu.intrinsics import number, offset, palette_intrinsic, release_tiles, tile_intrinsic
     from autosched.codegen.cpu.machine import Machine, lower_source, optimise
 
     if len(func.buffers) != len(func.params):
@@ -54,7 +54,7 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
     in_place = frozenset((stored_as[func.buffers[i]], stored_as[func.buffers[o]]) for i, o in overwritable(func))
     blocks = block_arguments(lowered)
     is_noalias = bool(func.attrs.get("tir.noalias", True))
-    writer = Writer(python_name, lowered.buffers, scratch, is_noalias, in_place, checks, blocks)
+    writer = Writer(python_name, lowered.buffers, scratch, is_noalias, in_place, checks, blocks, isa=isa)
     symbols = [f"{python_name}_p{i}" for i in range(len(phases))]
     for phase, symbol in zip(phases, symbols, strict=True):
         writer.phase(phase, symbol)
@@ -66,7 +66,8 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
     digest = hashlib.sha256("\x1f".join((source, target.to_json(), GENERATOR)).encode()).hexdigest()[:12]
     unique = [f"{python_name}_{digest}_p{i}" for i in range(len(phases))]
     names: dict[str, Any] = {tile.name: tile_intrinsic(tile, isa) for tile in writer.tiles.values()}
-    names |= {"offset": offset, "number": number}
+    names |= {name: palette_intrinsic(name, sizes) for name, sizes in writer.palettes.items()}
+    names |= {"offset": offset, "number": number, "release_tiles": release_tiles}
     texts = lower_source(source, symbols, unique, names, f"<autosched {name} {digest}>") if phases else []
     machine = Machine.of(target)
     object_code, text = b"", ""

@@ -51,7 +51,7 @@ def bfloat_pairs(emitter: Emitter, loop: For) -> tuple[BufferLoad, BufferLoad] |
     if not isinstance(own, BufferLoad) or own.buffer is not body.buffer or not isinstance(product, E.Mul):
         return None
     same = [form_key(i) for i in own.indices] == [form_key(i) for i in body.indices]
-    factors = _of_bits(product.a), _of_bits(product.b)
+    factors = of_bits(product.a), of_bits(product.b)
     if not same or body.buffer.dtype != "float32" or None in factors:
         return None
     a, b = factors
@@ -78,7 +78,7 @@ def emit_bfloat_pairs(emitter: Emitter, loop: For, factors: tuple[BufferLoad, Bu
     emitter.store(store.buffer, total, store.indices)
 
 
-def _of_bits(e: PrimExpr) -> BufferLoad | None:
+def of_bits(e: PrimExpr) -> BufferLoad | None:
     """The 16 bits that an expression makes a float32 of, as `codegen.lower.half` writes it."""
     if not isinstance(e, E.Call) or e.op != "reinterpret" or e.dtype != "float32":
         return None

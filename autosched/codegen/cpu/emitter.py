@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from autosched.codegen.cpu.index import Index, IndexEmitter
 from autosched.runtime.kernel import Check
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import PrimExpr
+from autosched.tir.stmt import For, Stmt
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class Emitter(IndexEmitter):
     status: Any  # a pointer to the words of the kernel's checks, where the tile has some
     checks: Mapping[Check, int]  # their numbers
     guards: Guards  # accesses to check
+    configured: Any  # the sizes that tile registers have when the code begins; None: none
 
     def mask_key(self) -> Any:
         """What a value under the present mask is remembered by."""
@@ -64,6 +66,18 @@ class Emitter(IndexEmitter):
 
     def offset(self, place: Place, indices: tuple[PrimExpr, ...]) -> Index:
         """The distance in elements from the buffer's start."""
+        raise NotImplementedError
+
+    def emit(self, stmt: Stmt) -> None:
+        """The code of a statement."""
+        raise NotImplementedError
+
+    def over(self, loop: For, body: Callable[[], None]) -> None:
+        """A loop, one iteration after the other, around code that `body` emits."""
+        raise NotImplementedError
+
+    def note_anywhere(self, buffer: Buffer) -> None:
+        """Keep account of that any element of a local buffer may be used."""
         raise NotImplementedError
 
     def load(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Any:

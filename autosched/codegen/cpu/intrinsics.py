@@ -8,6 +8,7 @@ from typing import Any
 from numba import types
 from numba.extending import intrinsic
 
+from autosched.codegen.cpu.amx import TileSizes, configure, release
 from autosched.codegen.cpu.tile import Tile, define_tile
 from autosched.codegen.cpu.types import I64, Isa
 
@@ -30,6 +31,27 @@ def number(typingctx, slot):  # type: ignore[no-untyped-def]
         return builder.ptrtoint(args[0], I64)
 
     return types.int64(types.voidptr), codegen
+
+
+def palette_intrinsic(name: str, sizes: TileSizes) -> Any:
+    """The function that generated source calls to configure tile registers."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        configure(builder, sizes)
+        return context.get_dummy_value()
+
+    return intrinsic(_typing_function(name, [], types.void(), codegen))
+
+
+@intrinsic
+def release_tiles(typingctx):  # type: ignore[no-untyped-def]
+    """Empty the tile registers."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        release(builder)
+        return context.get_dummy_value()
+
+    return types.void(), codegen
 
 
 def tile_intrinsic(tile: Tile, isa: Isa) -> Any:

@@ -77,6 +77,11 @@ class MemoryEmitter(Emitter):
             if middle < end:
                 use.left_out.add((middle, end))
 
+    def note_anywhere(self, buffer: Buffer) -> None:
+        """Keep account of that any element of a local buffer may be used."""
+        if self.places[buffer].is_local:
+            self.lane_use.setdefault(buffer, LaneUse()).anywhere = True
+
     # --- places -------------------------------------------------------------------------------------------------
 
     def declare(self, buffer: Buffer, pointer: Any, read_only: bool) -> None:

@@ -18,10 +18,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from autosched.codegen.cpu.amx import TileSizes, nests
 from autosched.codegen.cpu.checks import Checks
 from autosched.codegen.cpu.cut import is_tile, outside_buffers, outside_vars
 from autosched.codegen.cpu.text import loop_lines, show
 from autosched.codegen.cpu.tile import Tile
+from autosched.codegen.cpu.types import Isa
 from autosched.codegen.lower.loops import enter
 from autosched.codegen.lower.phases import LoweredPhase
 from autosched.errors import CodegenError
@@ -45,7 +47,7 @@ from autosched.tir.stmt import (
 )  # fmt: skip
 
 _INDENT = "    "
-_RESERVED = {"checks", "slots", "first", "last", "worker", "task", "offset", "range", "min", "max"}
+_RESERVED = {"release_tiles", "checks", "slots", "first", "last", "worker", "task", "offset", "range", "min", "max"}
 _BLOCK_NAMES = {"block", "first_part", "n_blocks", "piece", "number"}
 
 
@@ -97,7 +99,10 @@ class Writer:
     tiles: dict[str, Tile] = field(default_factory=dict)
     names: dict[object, str] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)  # form of a tile -> its name
+    isa: Isa | None = None
     own_used: int = 0
+    configured: TileSizes | None = None  # what tile registers are for in the present phase
+    palettes: dict[str, TileSizes] = field(default_factory=dict)  # by the names of what configures them
     reserved: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -136,6 +141,9 @@ class Writer:
         count += "" if self.blocks is None else " a block"
         self.line(0, f"def {symbol}(slots, first, last, worker):  # {count}")
         self.own_used = 0
+        self.configured = self.tile_sizes(phase.body)
+        if self.configured is not None:
+            self.line(1, f"{self.palette_name(self.configured)}()")
         pointers = len(self.lines)
         self.line(1, "for task in range(first, last):")
         analyzer = Analyzer()
@@ -155,7 +163,21 @@ class Writer:
         if self.blocks is not None:
             self.lines[pointers + 1 : pointers + 1] = self.block_pointers(phase)
         self.lines[pointers:pointers] = self.pointers(phase.body)
+        if self.configured is not None:
+            self.line(1, "release_tiles()")
         self.line(0, "")
+
+    def tile_sizes(self, body: Stmt) -> TileSizes | None:
+        """What tile registers are for in a phase: the largest sums that it has in them; None: it has none."""
+        found = [] if self.isa is None else [nest.sizes for nest in nests(body, self.isa)]
+        return max(found, key=lambda sizes: sum(sizes.rows) * sum(sizes.columns), default=None)
+
+    def palette_name(self, sizes: TileSizes) -> str:
+        """The function that configures the registers: tiles_16_16_by_16_16_x16."""
+        rows, columns = ("_".join(map(str, n)) for n in (sizes.rows, sizes.columns))
+        name = f"tiles_{rows}_by_{columns}_x{sizes.words}"
+        self.palettes[name] = sizes
+        return name
 
     def pointers(self, body: Stmt) -> list[str]:
         """The lines that fetch the addresses of the buffers that a phase uses."""
@@ -251,6 +273,8 @@ class Writer:
         buffers, variables = tuple(outside_buffers(stmt)), tuple(outside_vars(stmt))
         aliased = self.aliased(buffers)
         key = f"{sorted(aliased)} {structural_key((buffers, variables, stmt))}"
+        if self.configured is not None:
+            key = f"{key} {self.configured}"
         checks = self.checks.of(stmt)
         if self.checks.guards:
             accesses = (n for n in walk(stmt) if isinstance(n, BufferLoad | BufferStore))
@@ -260,7 +284,7 @@ class Writer:
             name = self.keys[key] = self.tile_name(stmt)
             self.tiles[name] = Tile(
                 name, stmt, buffers, variables, a.copy(), self.no_alias, aliased, checks=checks,
-                guards=self.checks.guards,
+                guards=self.checks.guards, configured=self.configured,
             )  # fmt: skip
         else:
             widen(self.tiles[name], variables, a)

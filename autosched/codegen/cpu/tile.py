@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
+from autosched.codegen.cpu.amx import TileSizes, emit_products_in_tiles, products_in_tiles, zeros_before
 from autosched.codegen.cpu.byte_dot import dot_product, emit_dot_product
 from autosched.codegen.cpu.checks import emit_assert, hoist_checks
 from autosched.codegen.cpu.cut import work
@@ -68,6 +69,7 @@ class Tile:
     checks: Mapping[Check, int] = field(
         default_factory=dict, kw_only=True
     )  # and their numbers; with some, one more argument
+    configured: TileSizes | None = field(default=None, kw_only=True)  # the sizes that tile registers have already
 
 
 def define_tile(module: Any, tile: Tile, isa: Isa) -> Any:
@@ -101,7 +103,7 @@ def _emit_body(function: Any, tile: Tile, isa: Isa, unmasked: frozenset[Buffer])
     emitter.entry = ir.IRBuilder(entry)
     written = {n.buffer for n in walk(tile.stmt) if isinstance(n, BufferStore)}
     arguments = list(function.args)
-    emitter.checks, emitter.guards = tile.checks, tile.guards
+    emitter.checks, emitter.guards, emitter.configured = tile.checks, tile.guards, tile.configured
     emitter.status = emitter.builder.bitcast(arguments.pop(), I64.as_pointer()) if tile.checks else None
     for buffer in tile.buffers:
         emitter.declare(buffer, arguments.pop(0), buffer not in written)
@@ -134,8 +136,7 @@ class TileEmitter(ValueEmitter):
     def emit(self, stmt: Stmt) -> None:
         match stmt:
             case SeqStmt():
-                for s in stmt.seq:
-                    self.emit(s)
+                self.emit_all(stmt.seq)
             case BufferStore() if (value := added(stmt)) is not None:
                 self.add_at_once(stmt, value)
             case BufferStore():
@@ -158,6 +159,24 @@ class TileEmitter(ValueEmitter):
                 self.emit_while(stmt)
             case _:
                 raise CodegenError(f"no code for {type(stmt).__name__}: lower the function first")
+
+    def emit_all(self, stmts: Sequence[Stmt]) -> None:
+        """Statements, one after the other; zeros that tile registers begin with are not stored before."""
+        for n, stmt in enumerate(stmts):
+            after, before = stmts[n + 1 : n + 2], stmts[max(n - 1, 0) : n]
+            if any(self.sums_in_tiles(s, stmt) for s in after):
+                continue
+            if any(self.sums_in_tiles(stmt, s) for s in before):
+                tiles = products_in_tiles(self, stmt)
+                assert tiles is not None, "just seen"
+                emit_products_in_tiles(self, *tiles, from_zero=True)
+            else:
+                self.emit(stmt)
+
+    def sums_in_tiles(self, stmt: Stmt, zeros: Stmt) -> bool:
+        """Whether a statement sums products up in tile registers, from the zeros of the one before."""
+        tiles = products_in_tiles(self, stmt)
+        return tiles is not None and zeros_before(zeros, tiles[0])
 
     def add_at_once(self, store: BufferStore, value: PrimExpr) -> None:
         """Add to an element so that nothing is lost of what other workers add meanwhile."""
@@ -217,7 +236,9 @@ class TileEmitter(ValueEmitter):
     def emit_known(self, loop: For) -> bool:
         """Emit a loop of a form that CPUs have better code for; False: it has none of them."""
         part = lane_reduction(self, loop)
-        if (dot := dot_product(self, loop)) is not None:
+        if (tiles := products_in_tiles(self, loop)) is not None:
+            emit_products_in_tiles(self, *tiles, from_zero=False)
+        elif (dot := dot_product(self, loop)) is not None:
             emit_dot_product(self, loop, dot)
         elif part is not None:
             emit_lane_reduction(self, loop, part)
@@ -262,15 +283,20 @@ class TileEmitter(ValueEmitter):
 
     def serial(self, loop: For) -> None:
         hoist_checks(self, loop)
+        self.over(loop, lambda: self.emit(loop.body))
+
+    def over(self, loop: For, body: Callable[[], None]) -> None:
+        """A loop, one iteration after the other, around code that `body` emits."""
         start, extent = self.index(loop.start), self.index(loop.extent)
         first = self.scalar(start)
         end = self.scalar(self.sum(start, extent))
-        self.repeat(first, end, 1, loop.loop_var.name, lambda i: self.iteration(loop, self.atom(i)))
 
-    def iteration(self, loop: For, at: Affine) -> None:
-        self.env[loop.loop_var] = at
-        emit_prefetches(self, loop, at)
-        self.emit(loop.body)
+        def iteration(i: Any) -> None:
+            at = self.env[loop.loop_var] = self.atom(i)
+            emit_prefetches(self, loop, at)
+            body()
+
+        self.repeat(first, end, 1, loop.loop_var.name, iteration)
 
     def repeat(self, first: Any, end: Any, step: int, name: str, body: Any) -> None:
         """An LLVM loop: body(i) for i from `first` below `end`."""

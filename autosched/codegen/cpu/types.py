@@ -100,6 +100,7 @@ class Isa:
     has_byte_dots   whether the dot product of four bytes is one instruction
     pair_bits       the widest vectors of 16-bit integers whose products are added in pairs by one instruction; 0: none
     has_bfloat_dot  whether that of two bfloat16 is
+    has_byte_tiles, has_bfloat_tiles  whether products of whole tiles are
     """
 
     vector_bits: int
@@ -108,6 +109,8 @@ class Isa:
     has_byte_dots: bool = False
     pair_bits: int = 0
     has_bfloat_dot: bool = False
+    has_byte_tiles: bool = False
+    has_bfloat_tiles: bool = False
 
     @staticmethod
     def of(target: Target) -> Isa:
@@ -115,7 +118,8 @@ class Isa:
         has_dots = "avx512vnni" in features or ("avxvnni" in features and target.vector_bits <= 256)
         pairs = 0 if target.architecture != "x86_64" else 512 if "avx512bw" in features else target.vector_bits
         has_bfloat_dot = {"avx512bf16", "avx512vl"} <= features
-        return Isa(target.vector_bits, target.has_fma, target.num_registers, has_dots, pairs, has_bfloat_dot)
+        tiles = ("amx-int8" in features, "amx-bf16" in features) if "amx-tile" in features else ()
+        return Isa(target.vector_bits, target.has_fma, target.num_registers, has_dots, pairs, has_bfloat_dot, *tiles)
 
     def lanes(self, dtype: str) -> int:
         """Values of a dtype in one vector register."""

@@ -26,6 +26,7 @@ from autosched.relax.transform import (
     FuseOps,
     FuseTIR,
     IntegerProducts,
+    KeepBytes,
     LayoutOracle,
     LegalizeKernels,
     NarrowProducts,
@@ -38,7 +39,7 @@ from autosched.relax.transform import (
 from autosched.relax.transform.narrow_products import NARROW, WIDE
 from autosched.relax.verify import verify
 from autosched.target import Target
-from autosched.templates import layout_blocks, multiplies_bytes, widened_dtypes
+from autosched.templates import byte_block, layout_blocks, multiplies_bytes, widened_dtypes
 
 def graph_passes(target: Target, oracle: LayoutOracle | None = None, precision: str = WIDE) -> tuple[Pass, ...]:
     """What turns a model into calls of fused kernels, in order.
@@ -48,10 +49,10 @@ def graph_passes(target: Target, oracle: LayoutOracle | None = None, precision: 
     """
     narrow: tuple[Pass, ...] = (NarrowProducts(),) if precision == NARROW else ()
     blocks = layout_blocks(target)
-    layouts: tuple[Pass, ...] = (ChooseLayouts(blocks, oracle),) if blocks else ()
+    layouts: tuple[Pass, ...] = (ChooseLayouts(blocks, oracle, byte_block(target)),) if blocks else ()
     halves = widened_dtypes(target)
     wide: tuple[Pass, ...] = (WidenHalves(halves), FoldConstant()) if halves else ()
-    bytes_: tuple[Pass, ...] = (IntegerProducts(), DeadCodeElimination()) if multiplies_bytes(target) else ()
+    bytes_: tuple[Pass, ...] = (KeepBytes(), IntegerProducts(), DeadCodeElimination()) if multiplies_bytes(target) else ()
     return (
         UnpackResult(), CanonicalizeBindings(), *bytes_, *wide, ExpandConvolutions(), FoldConstant(), RemoveIdentity(), SinkViews(), RemoveIdentity(),
         FoldConstant(), DeadCodeElimination(), FoldBatchnormToConv2D(), SplitConcats(), EliminateCommonSubexpr(),

@@ -41,6 +41,7 @@ from autosched.relax.transform.fuse_tir import FuseTIR, fuse_tir
 from autosched.relax.transform.gradient import Gradient
 from autosched.relax.transform.gradient_rules import register_gradient
 from autosched.relax.transform.integer_products import IntegerProducts, integer_products
+from autosched.relax.transform.keep_bytes import KeepBytes, keep_bytes
 from autosched.relax.transform.layout_costs import LayoutOracle
 from autosched.relax.transform.layout_example import layout_example, stored_shapes
 from autosched.relax.transform.legalize_ops import LegalizeKernels, LegalizeOps, legalize_ops

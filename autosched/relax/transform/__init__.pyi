@@ -60,6 +60,8 @@ from autosched.relax.transform.gradient import Gradient as Gradient
 from autosched.relax.transform.gradient_rules import register_gradient as register_gradient
 from autosched.relax.transform.integer_products import IntegerProducts as IntegerProducts
 from autosched.relax.transform.integer_products import integer_products as integer_products
+from autosched.relax.transform.keep_bytes import KeepBytes as KeepBytes
+from autosched.relax.transform.keep_bytes import keep_bytes as keep_bytes
 from autosched.relax.transform.layout_costs import LayoutOracle as LayoutOracle
 from autosched.relax.transform.layout_example import layout_example as layout_example
 from autosched.relax.transform.layout_example import stored_shapes as stored_shapes

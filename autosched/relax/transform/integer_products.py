@@ -20,13 +20,14 @@ from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax import op
 from autosched.relax.expr import Call, Constant, Expr, Function, ShapeExpr, Var
-from autosched.relax.op.registry import definition_of, is_constant, python_argument, remake
-from autosched.relax.rewrite import Rewriter, map_functions
+from autosched.relax.op.registry import remake
+from autosched.relax.rewrite import map_functions
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.relax.transform.blocked import shape_of
+from autosched.relax.transform.quantised import Array, QuantisedRewriter, dtype_of
 
-Array = np.ndarray[Any, Any]
 MOST_STEPS = (2**31 - 1) // (255 * 128)  # of a sum that int32 holds whatever the bytes are
+MOST_EXACT = 2**24 // (255 * 128)  # of a sum that float32 holds exactly
 GROUP = 4  # input channels that are multiplied at once; those of a first layer become so many
 SIGN = 128  # between a signed byte and the unsigned one with the same bits but the first
 
@@ -45,12 +46,7 @@ class _Quantised:
     scale: Expr | None
 
 
-class _Products(Rewriter):
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: dict[Var, Call] = {}
-        self.arrays: dict[Var, Array | None] = {}
-
+class _Products(QuantisedRewriter):
     def call(self, call: Call, var: Var) -> Expr:
         self.calls[var] = call
         if call.op_name == "relax.matmul":
@@ -66,11 +62,11 @@ class _Products(Rewriter):
         found, scale = self.scaled(x)
         if found is None or (scale is not None and math.prod(shape_of(scale)) != 1):
             return None
-        centred = self.calls.get(found) if isinstance(found, Var) else None
+        centred = self.call_of(found)
         zero: int | Expr = 0
         if centred is not None and centred.op_name == "relax.subtract":
             shift = self.shift(centred.args[1])
-            centred = self.calls.get(centred.args[0]) if isinstance(centred.args[0], Var) else None
+            centred = self.call_of(centred.args[0])
             if shift is None:
                 return None
             zero = shift
@@ -87,37 +83,13 @@ class _Products(Rewriter):
     def more(self, zero: Expr) -> Expr:
         return self.emit(op.add(zero, Constant(np.array(SIGN, "int32"))))
 
-    def shift(self, x: Any) -> int | Expr | None:
-        """A zero point for all values."""
-        array = self.array(x)
-        if array is not None:
-            return int(array.reshape(-1)[0]) if array.size and np.all(array == array.reshape(-1)[0]) else None
-        info = x.struct_info
-        is_scalar = isinstance(info, TensorStructInfo) and info.is_static and math.prod(info.static_shape) == 1
-        return x if is_scalar and info.dtype == "int32" else None
-
-    def scaled(self, x: Any) -> tuple[Any, Expr | None]:
-        """(an int32 value, its scale) for floats that are the product of both; (the value, None) for int32."""
-        info = x.struct_info
-        if not isinstance(info, TensorStructInfo) or not info.is_static:
-            return None, None
-        if info.dtype == "int32":
-            return x, None
-        call = self.calls.get(x) if isinstance(x, Var) else None
-        if call is None or info.dtype != "float32" or call.op_name != "relax.multiply":
-            return None, None
-        cast = self.calls.get(call.args[0]) if isinstance(call.args[0], Var) else None
-        if cast is None or cast.op_name != "relax.astype" or cast.args[0].struct_info.dtype != "int32":
-            return None, None
-        return cast.args[0], call.args[1]
-
     def weight(self, x: Any, channels: int) -> tuple[Array, Array | None] | None:
         """(a weight's bytes less their zero point, a scale for each of its channels or for all): constants.
 
         channels  the axis of the results' channels
         """
         order: tuple[int, ...] = ()
-        call = self.calls.get(x) if isinstance(x, Var) else None
+        call = self.call_of(x)
         if call is not None and call.op_name == "relax.permute_dims" and len(shape_of(x)) == 2:
             x, order, channels = call.args[0], (1, 0), -1 - channels % 2
         found, scale = self.scaled(x)
@@ -133,28 +105,6 @@ class _Products(Rewriter):
             scales = known.reshape(-1)
         whole = values.astype(np.int8)
         return (whole.transpose(order) if order else whole), scales
-
-    def array(self, x: Any) -> Array | None:
-        """The value of an expression of constants; None for any other."""
-        if isinstance(x, Constant):
-            return x.data
-        call = self.calls.get(x) if isinstance(x, Var) else None
-        if call is None:
-            return None
-        if x not in self.arrays:
-            self.arrays[x] = self._computed(call)
-        return self.arrays[x]
-
-    def _computed(self, call: Call) -> Array | None:
-        definition = definition_of(call)
-        if definition is None or definition.reference is None or not isinstance(call.struct_info, TensorStructInfo):
-            return None
-        known = [Constant(a) if (a := self.array(x)) is not None else x for x in call.args]
-        if not all(map(is_constant, known)):
-            return None
-        with np.errstate(all="ignore"):
-            result = definition.run_reference([python_argument(a, lambda c: c.data) for a in known], call.attrs)
-        return np.asarray(result, call.struct_info.dtype)
 
     # --- products ----------------------------------------------------------------------------------------------------
 
@@ -172,12 +122,18 @@ class _Products(Rewriter):
         return self.rescaled(centred, data, weight[1])
 
     def convolution(self, call: Call) -> Expr | None:
-        """A convolution of images in plain layout with a constant weight [O, I, KH, KW], without groups."""
+        """A convolution of images in plain layout with a constant weight [O, I, KH, KW], of all channels or of each.
+
+        One channel's few products are summed in float32, which holds them exactly and is multiplied fastest.
+        """
         shape, attrs = shape_of(call.args[1]), call.attrs
         plain = attrs["data_layout"] == "NCHW" and attrs["out_layout"] == "NCHW" and attrs["kernel_layout"] == "OIHW"
-        if len(shape) != 4 or not plain or attrs["groups"] != 1 or attrs["pad_value"]:
+        if len(shape) != 4 or not plain or attrs["pad_value"]:
             return None
-        if shape[1] % GROUP and shape[1] > GROUP:
+        is_each = shape[1] == 1 and attrs["groups"] == shape[0] > 1
+        if is_each and math.prod(shape[1:]) > MOST_EXACT:
+            return None
+        if not is_each and (attrs["groups"] != 1 or (shape[1] % GROUP and shape[1] > GROUP)):
             return None
         if not 0 < math.prod(shape[1:]) <= MOST_STEPS:
             return None
@@ -185,12 +141,15 @@ class _Products(Rewriter):
         data = self.data(call.args[0]) if weight is not None else None
         if data is None or weight is None or (data.scale is None) != (weight[1] is None):
             return None
+        if is_each and (data.scale is None or not isinstance(data.zero, int)):
+            return None  # integers are asked for, or what is taken from them is only known as one
         has_padding = any(attrs["padding"])
         if has_padding and not (isinstance(data.zero, int) and 0 <= data.zero <= 255):
             return None
         pad_value = data.zero if has_padding else 0
-        args = [data.value, Constant(weight[0])]
-        total = self.emit(remake(call, args, {"out_dtype": "int32", "pad_value": pad_value}))
+        dtype = "float32" if is_each else "int32"
+        args = [data.value, Constant(weight[0].astype(np.float32) if is_each else weight[0])]
+        total = self.emit(remake(call, args, {"out_dtype": dtype, "pad_value": pad_value}))
         sums = weight[0].sum((1, 2, 3), dtype=np.int32).reshape(1, -1, 1, 1)
         scales = None if weight[1] is None else weight[1].reshape(1, -1, 1, 1)
         return self.rescaled(self.centred(total, data.zero, sums), data, scales)
@@ -198,7 +157,8 @@ class _Products(Rewriter):
     def centred(self, total: Expr, zero: int | Expr, sums: Array) -> Expr:
         """A product less that of the zero point."""
         if isinstance(zero, int):
-            return total if zero == 0 else op.subtract(total, Constant((np.int64(zero) * sums).astype(np.int32)))
+            kind = dtype_of(total)
+            return total if zero == 0 else op.subtract(total, Constant((np.int64(zero) * sums).astype(kind)))
         one = self.emit(op.reshape(zero, ShapeExpr(())))
         return op.subtract(total, self.emit(op.multiply(one, Constant(sums))))
 
@@ -206,7 +166,8 @@ class _Products(Rewriter):
         """The floats that integers stand for; the integers where they are asked for."""
         if data.scale is None or scales is None:
             return total
-        real = self.emit(op.astype(self.emit(total), "float32"))
+        total = self.emit(total)
+        real = total if dtype_of(total) == "float32" else self.emit(op.astype(total, "float32"))
         known = self.array(data.scale)
         if known is not None:
             return op.multiply(real, Constant((known.reshape(()) * scales).astype(np.float32)))

@@ -14,10 +14,12 @@ from autosched.relax.expr import Call
 from autosched.relax.op.registry import definition_of
 from autosched.relax.transform.blocked import shape_of
 from autosched.relax.transform.layout_rules import (
+    FEW_CHANNELS,
     PLAIN,
     data_arguments,
     is_convolution,
     is_dense,
+    is_of_bytes,
     is_pool,
     shape_of_result,
 )  # fmt: skip
@@ -26,6 +28,8 @@ CALL_NS = 100.0  # of one more kernel
 CHANGE_NS = 0.14  # an element: 112x112x64 to blocks 106 us, 56x56x64 back 26 us
 SMALL_CHANGE_NS = 0.4  # of images with rows shorter than two vectors: 7x7x2048 50 us
 FLOPS_PER_NS = 70.0
+# Where bytes may be multiplied in tile registers: there, of blocks that fill them, and elsewhere.
+TILE_OPS_PER_NS, BYTE_OPS_PER_NS = 8 * FLOPS_PER_NS, FLOPS_PER_NS
 DEPTHWISE_NS = 0.012  # an element of the window: 112x112x32, 3x3 45 us
 PLAIN_DEPTHWISE_NS = 0.2  # more for a result in plain layout with stride 1; above, windows are gathered as in pools
 POOL_NS = 0.03  # an element of the window in blocks: 3x3 over 56x56x64 67 us
@@ -45,9 +49,9 @@ class LayoutOracle(Protocol):
 class LayoutCosts:
     """Costs of calls and of changes of layout, in nanoseconds."""
 
-    def __init__(self, blocks: Sequence[int], oracle: LayoutOracle | None = None):
+    def __init__(self, blocks: Sequence[int], oracle: LayoutOracle | None = None, byte_block: int = 0):
         self.smallest = min(blocks, default=1)
-        self.oracle = oracle
+        self.oracle, self.byte_block = oracle, byte_block
 
     def change(self, shape: Sequence[int], old: int, new: int) -> float:
         """The cost of a change of layout of an image [N, C, H, W]."""
@@ -91,6 +95,11 @@ class LayoutCosts:
         n, c, h, w = shape
         _, per_group, kh, kw = shape_of(call.args[1])
         points = n * h * w * (_stored(c, result) if result else c)
+        if self.byte_block and is_of_bytes(call):
+            is_first = per_group <= FEW_CHANNELS
+            fast = is_first or result == self.byte_block
+            channels = FEW_CHANNELS if is_first else _stored(per_group, result)
+            return 2 * points * channels * kh * kw / (TILE_OPS_PER_NS if fast else BYTE_OPS_PER_NS) + CALL_NS
         if is_dense(call):
             larger: float = LARGER_BLOCK ** math.log2(max(result, self.smallest) / self.smallest)
             return 2 * points * per_group * kh * kw / FLOPS_PER_NS * larger + CALL_NS

@@ -62,6 +62,12 @@ def is_dense(call: Call) -> bool:
     return is_convolution(call) and call.attrs["groups"] == 1
 
 
+def is_of_bytes(call: Call) -> bool:
+    """Whether the call convolves all channels of unsigned bytes together."""
+    info = call.args[0].struct_info if call.args else None
+    return is_dense(call) and isinstance(info, TensorStructInfo) and info.dtype == "uint8"
+
+
 def is_pool(call: Call) -> bool:
     definition = definition_of(call)
     return definition is not None and definition.name in POOLS and call.attrs["layout"] == "NCHW"

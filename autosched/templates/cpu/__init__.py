@@ -3,7 +3,9 @@
 from autosched.target import Target
 from autosched.templates.base import Template
 from autosched.templates.cpu.attention import AttentionRows
+from autosched.templates.cpu.amx_tile import TILE_WORDS
 from autosched.templates.cpu.conv2d import Conv2dBlocked
+from autosched.templates.cpu.conv_amx import AmxConv2d
 from autosched.templates.cpu.conv_plain import PlainConv2d
 from autosched.templates.cpu.depthwise import DepthwiseConv2d
 from autosched.templates.cpu.elementwise import Elementwise
@@ -12,10 +14,12 @@ from autosched.templates.cpu.matmul_nbits import MatmulNBits
 from autosched.templates.cpu.rows import RowReduction
 from autosched.templates.cpu.window import WindowReduction
 from autosched.templates.cpu.winograd import Winograd
+from autosched.templates.product import BYTE_GROUP
 
 TEMPLATES: tuple[Template, ...] = (
     Matmul(),
     MatmulNBits(),
+    AmxConv2d(),
     Conv2dBlocked(),
     Winograd(),
     DepthwiseConv2d(),
@@ -35,3 +39,8 @@ def layout_blocks(target: Target) -> tuple[int, ...]:
     """Channels in a block of the layouts that values of a graph may get: a vector, and two."""
     block = max(MIN_BLOCK, target.lanes("float32"))
     return block, 2 * block
+
+
+def byte_block(target: Target) -> int:
+    """Channels in a block of the bytes that a convolution multiplies in tile registers; 0: it has none."""
+    return BYTE_GROUP * TILE_WORDS if {"amx-tile", "amx-int8"} <= target.features else 0

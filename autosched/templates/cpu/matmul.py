@@ -10,6 +10,7 @@ A weight (a parameter without batch dimensions) is packed into panels [N / width
 or, where few rows meet a weight that comes from memory, several: one core reads four streams 1.3 to 1.6 times as fast
 as one (Zen 3). A weight of bytes, which are multiplied with unsigned ones and summed in 32 bits, lies in panels
 [N / width, K / 4, width, 4], of which a step takes four of k; one of bfloat16 in panels [N / width, K / 2, width, 2].
+Where the CPU has tile registers (AMX) both may be multiplied there, 16 rows, 16 columns and 64 bytes of k at once.
 Other right-hand sides are read as they are where n is contiguous, and copied transposed into scratch, once per batch,
 where k is.
 """
@@ -24,6 +25,7 @@ from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.chain import Chain, chain_around, schedule_epilogue
 from autosched.templates.classify import Contraction, find_contraction, reduced, spatial
+from autosched.templates.cpu.amx_tile import AMX, LEAST_TILE_ROWS, choose_tiles, tile_words
 from autosched.templates.cpu.register_tile import FLOAT_BYTES, choose_tile, default_unroll, most_rows
 from autosched.templates.pack import Pack, repack
 from autosched.templates.product import BYTE_GROUP, Operands, byte_group, find_operands
@@ -33,7 +35,8 @@ from autosched.tir.schedule import LoopRV, Schedule
 # Rows: with fewer the weights stream by, faster without; with more the products take longer than the weights' way.
 LEAST_PREFETCHED, MOST_PREFETCHED = 5, 256
 # All rows meet a panel before the next one, "nm", unless they take more of L3 than this: then chunks of them meet all
-# panels, "mnm", which takes 0.88 of the time with rows of 9.4 MB, but 1.05 with 4 MB (Zen 3, L3 of 32 MB).
+# panels, "mnm", which takes 0.88 of the time with rows of 9.4 MB, but 1.05 with 4 MB (Zen 3, L3 of 32 MB). In tile
+# registers, which products of 1 MB leave for the second-level cache, 64 of many rows at once take 0.7 (Granite Rapids).
 MOST_OF_L3 = 0.25
 PAIR = 2  # elements of bfloat16 in a word
 STREAMS = 4  # panels side by side where few rows meet a weight that comes from memory
@@ -61,21 +64,30 @@ class Matmul:
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         operands, _, group = anchor.details
-        machine = {"lanes": target.lanes("float32"), "registers": target.num_registers}
+        words = tile_words(anchor.sizes["K"] // group, group, target)
+        machine = {"lanes": target.lanes("float32"), "registers": target.num_registers, "tile_words": words}
         sizes = {**anchor.sizes, "K": anchor.sizes["K"] // group, "weight": int(operands.is_weight)}
         space = load_space(target.backend, self.name, {**sizes, **machine})
-        return space.with_default(self.default(anchor, target))
+        default, known = self.default(anchor, target), {knob.name for knob in space.knobs}
+        if not default["tiles"] and "tiles" not in known:  # in a file of the user's own
+            default = Config(self.name, {name: value for name, value in default.knobs.items() if name != "tiles"})
+        return space.with_default(default)
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         operands, chain, group = anchor.details
         m, n, k = anchor.sizes["M"], anchor.sizes["N"], anchor.sizes["K"] // group
         lanes = target.lanes("float32")
+        in_tiles = m >= LEAST_TILE_ROWS and tile_words(k, group, target) > 0
         # several rows: a weight of 0.8 MB that stays in L3 takes 3 % longer in streams, one row 9 % less (Zen 3)
         is_large = 4 * n * k > target.cache.l2_bytes * (1 if m == 1 else 4)
         is_stream = operands.is_weight and m < LEAST_PREFETCHED and is_large
         multiple = STREAMS if is_stream and m == 1 and n >= STREAMS * lanes else 1
         most = most_rows(_row_bytes(operands, chain), target)
-        tile = choose_tile(m, -(-n // lanes), k, target, multiple, most=most, is_of_bytes=group == BYTE_GROUP)
+        tile = (
+            choose_tiles(m, -(-n // lanes))
+            if in_tiles
+            else choose_tile(m, -(-n // lanes), k, target, multiple, most=most, is_of_bytes=group == BYTE_GROUP)
+        )
         tiles_m, tiles_n = -(-m // tile.rows), -(-n // (tile.vectors * lanes))
         chunk = max(1, min(tiles_m, 64))
         while chunk > 1 and anchor.sizes["batch"] * tiles_n * -(-tiles_m // chunk) < 8:
@@ -84,17 +96,21 @@ class Matmul:
         prefetch = operands.is_weight and is_worth_it
         # a step of the tiles that 32 registers hold takes as long as two of the others
         least = 2 if prefetch and k % 2 == 0 and target.num_registers <= 16 else 1
-        unroll = max(default_unroll(tile.rows * tile.vectors, k), least)
+        order = "nm" if 4 * m * k <= MOST_OF_L3 * target.cache.l3_bytes else "mnm"
+        if in_tiles and m > MOST_PREFETCHED:
+            order, chunk = "mnm", 2
+        unroll = 1 if in_tiles else max(default_unroll(tile.rows * tile.vectors, k), least)
         return Config(
             self.name,
             {
                 "rows": tile.rows,
                 "vectors": tile.vectors,
-                "streams": _streams(tile.vectors, n // lanes) if is_stream else 1,
-                "order": "nm" if 4 * m * k <= MOST_OF_L3 * target.cache.l3_bytes else "mnm",
+                "streams": _streams(tile.vectors, n // lanes) if is_stream and not in_tiles else 1,
+                "order": order,
                 "chunk": _power_of_two(chunk),
                 "unroll_k": unroll,
                 "prefetch": prefetch,
+                "tiles": in_tiles,
             },
         )
 
@@ -110,11 +126,11 @@ class Matmul:
             packs[next(i for i, b in enumerate(func.buffers) if b is buffer)] = pack
             func = repack(func, buffer, pack)
         sch = Schedule(func)
-        self._schedule(sch, chain, operands, config, width, group)
+        self._schedule(sch, chain, operands, config, width, group, target)
         return Applied(sch.func, tuple(packs), sch.trace.to_json_text())
 
     def _schedule(
-        self, sch: Schedule, chain: Chain, operands: Operands, config: Config, width: int, group: int
+        self, sch: Schedule, chain: Chain, operands: Operands, config: Config, width: int, group: int, target: Target
     ) -> None:
         out = schedule_epilogue(sch, chain)
         *batch, m, n = sch.get_loops(out)
@@ -145,7 +161,9 @@ class Matmul:
         if config["prefetch"] and operands.is_weight:
             panel = width * as_int(reduced(chain.anchor)[0].dom.extent)
             sch.annotate(at, PREFETCH_NEXT, {f"{operands.columns.buffer.name}_packed": panel})
-        schedule_update(sch, chain.anchor.name_hint, config["unroll_k"], streams, group)
+        k = as_int(reduced(chain.anchor)[0].dom.extent) // group
+        words = tile_words(k, group, target) if config.get("tiles", False) else 0
+        schedule_update(sch, chain.anchor.name_hint, config["unroll_k"], streams, group, words)
 
     def _transpose_columns(self, sch: Schedule, anchor: str, operands: Operands, task: LoopRV) -> None:
         copy = sch.cache_read(anchor, operands.columns.buffer.name, "global")
@@ -162,14 +180,19 @@ def _group(c: Contraction, operands: Operands, k: int) -> int:
     return group if k % group == 0 else 1
 
 
-def schedule_update(sch: Schedule, anchor: str, unroll: int, streams: int = 1, group: int = 1) -> None:
+def schedule_update(sch: Schedule, anchor: str, unroll: int, streams: int = 1, group: int = 1, words: int = 0) -> None:
     """Order the anchor's own loops below its place: k, rows and panels (unrolled), a panel's width (vectorised).
 
     group  elements of k that a lane multiplies and adds at once
+    words  how many groups of k a step takes in tile registers; 0: it takes none
     """
     *_, m_in, n_in, k = sch.get_loops(anchor)
     at_once = []
-    if group > 1:
+    if words:
+        k, in_row, last = sch.split(k, [None, words, group])
+        sch.annotate(in_row, AMX, 1)
+        at_once += [in_row, last]
+    elif group > 1:
         k, last = sch.split(k, [None, group])
         at_once.append(last)
     steps = [k]

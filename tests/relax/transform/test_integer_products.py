@@ -69,6 +69,21 @@ def test_a_dequantised_product(dtype: str, zero: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize(("zero", "padding"), [(0, 1), (77, 1), (127, 0)])
+@pytest.mark.parametrize(("size", "stride"), [(3, 1), (3, 2), (5, 1), (22, 1)])
+def test_a_dequantised_convolution_of_each_channel(dtype: str, zero: int, padding: int, size: int, stride: int) -> None:
+    """Sums of few products are whole numbers that float32 holds; in the largest window they are summed in int32."""
+
+    def build(bb: relax.BlockBuilder, x: Any) -> Any:
+        scale = RNG.uniform(0.01, 0.1, (20, 1, 1, 1))
+        w = dequantised(bb, weight(20, 1, size, size), np.zeros((20, 1, 1, 1)), scale)
+        data = dequantised(bb, x, zero, 0.02)
+        return bb.emit(op.nn.conv2d(data, w, strides=stride, padding=padding, groups=20))
+
+    check((1, 20, 26, 25), dtype, build)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
 @pytest.mark.parametrize("channels", [3, 32])
 def test_a_dequantised_convolution_pads_with_the_zero_point(dtype: str, channels: int) -> None:
     def build(bb: relax.BlockBuilder, x: Any) -> Any:

@@ -1,0 +1,162 @@
+"""Quantised values stay bytes where operators between two quantisers would work on their floats.
+
+max_pool2d(dequantise(q))                  ->  dequantise(max_pool2d(q))             which is monotone
+quantise(concat(dequantise(p), x))         ->  concat(quantise(dequantise(p)), quantise(x))
+quantise(dequantise(q))                    ->  q                                     of one scale and zero point
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autosched.ir.module import IRModule
+from autosched.ir.transform import Pass, graph_pass
+from autosched.relax import op
+from autosched.relax.expr import Call, Expr, Function, Tuple, Var, const
+from autosched.relax.op.registry import remake
+from autosched.relax.rewrite import map_functions, users
+from autosched.relax.struct_info import TensorStructInfo
+from autosched.relax.transform.quantised import QuantisedRewriter
+
+BYTES = ("uint8", "int8")
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """One scale and zero point for all values, in float32, of a dtype."""
+
+    scale: float
+    zero: int
+    dtype: str
+
+
+class _Keeper(QuantisedRewriter):
+    def __init__(self, function: Function):
+        super().__init__()
+        self.readers = users(function)
+
+    def emit(self, value: Expr, name: str = "lv") -> Expr:
+        var = super().emit(value, name)
+        if var is not value and isinstance(var, Var) and isinstance(bound := self._bindings[-1].value, Call):
+            self.calls[var] = bound
+        return var
+
+    def call(self, call: Call, var: Var) -> Expr:
+        new = self.changed(call)
+        if isinstance(new, Call):
+            self.calls[var] = new
+        return new
+
+    def changed(self, call: Call) -> Expr:
+        if call.op_name == "relax.nn.max_pool2d":
+            return self.pool(call) or call
+        info = call.struct_info
+        if call.op_name == "relax.astype" and isinstance(info, TensorStructInfo) and info.dtype in BYTES:
+            source = self.quantised(call)
+            if source is not None:
+                return self.as_bytes(call, *source) or call
+        return call
+
+    def pool(self, call: Call) -> Expr | None:
+        found = self.dequantised(call.args[0])
+        if found is None:
+            return None
+        q, by = found
+        least = self.emit(remake(call, [q]))
+        whole = self.emit(op.astype(least, "int32"))
+        centred = self.emit(op.subtract(whole, const(by.zero, "int32"))) if by.zero else whole
+        return op.multiply(self.emit(op.astype(centred, "float32")), const(by.scale, "float32"))
+
+    def as_bytes(self, call: Call, source: Var, by: _Scale) -> Expr | None:
+        """What a quantiser's result is, made of bytes alone; None where it has to work on floats."""
+        known = self.dequantised(source)
+        if known is not None and known[1] == by:
+            return known[0]
+        joined = self.call_of(source)
+        if joined is None or joined.op_name != "relax.concat" or len(self.readers.get(source, ())) != 1:
+            return None
+        fields = joined.args[0].fields if isinstance(joined.args[0], Tuple) else ()
+        if not fields or not all(isinstance(f, Var) for f in fields):
+            return None
+        parts = [self.part(f, by) for f in fields]
+        return remake(joined, [Tuple(tuple(parts))])
+
+    def part(self, x: Any, by: _Scale) -> Expr:
+        """A part of what was quantised as a whole."""
+        known = self.dequantised(x)
+        if known is not None and known[1] == by:
+            return known[0]
+        limits = np.iinfo(by.dtype)
+        value = self.emit(op.round(self.emit(op.divide(x, const(by.scale, "float32")))))
+        if by.zero:
+            value = self.emit(op.add(value, const(float(by.zero), "float32")))
+        return self.emit(op.astype(self.emit(op.clip(value, float(limits.min), float(limits.max))), by.dtype))
+
+    # --- what is there -----------------------------------------------------------------------------------------------
+
+    def dequantised(self, x: Any) -> tuple[Var, _Scale] | None:
+        """(q, its scale) for floats that stand for bytes."""
+        found, scale = self.scaled(x)
+        number = None if scale is None else self.number(scale)
+        if number is None or not 0 < number < np.inf:
+            return None
+        cast, zero = self.call_of(found), 0
+        if cast is not None and cast.op_name == "relax.subtract":
+            shift = self.number(cast.args[1])
+            if shift is None:
+                return None
+            cast, zero = self.call_of(cast.args[0]), int(shift)
+        if cast is None or cast.op_name != "relax.astype" or not isinstance(cast.args[0], Var):
+            return None
+        info = cast.args[0].struct_info
+        if not isinstance(info, TensorStructInfo) or info.dtype not in BYTES:
+            return None
+        return cast.args[0], _Scale(number, zero, info.dtype)
+
+    def quantised(self, call: Call) -> tuple[Var, _Scale] | None:
+        """(floats, the scale by which they become bytes) of clip(round(x / scale) + zero)."""
+        info, clip = call.struct_info, self.call_of(call.args[0])
+        if clip is None or clip.op_name != "relax.clip" or not isinstance(info, TensorStructInfo):
+            return None
+        limits = np.iinfo(info.dtype)
+        if (clip.attrs["min"], clip.attrs["max"]) != (limits.min, limits.max):
+            return None
+        rounded, zero = self.call_of(clip.args[0]), 0.0
+        if rounded is not None and rounded.op_name == "relax.add":
+            shift = self.number(rounded.args[1])
+            if shift is None:
+                return None
+            rounded, zero = self.call_of(rounded.args[0]), shift
+        if rounded is None or rounded.op_name != "relax.round":
+            return None
+        divided = self.call_of(rounded.args[0])
+        if divided is None or divided.op_name != "relax.divide" or not isinstance(divided.args[0], Var):
+            return None
+        scale, kind = self.number(divided.args[1]), divided.args[0].struct_info
+        if scale is None or not 0 < scale < np.inf or not isinstance(kind, TensorStructInfo) or kind.dtype != "float32":
+            return None
+        return divided.args[0], _Scale(scale, int(zero), info.dtype)
+
+    def number(self, x: Any) -> float | None:
+        """The one number that a constant holds."""
+        value = getattr(x, "value", None)
+        if isinstance(value, int | float):
+            return value
+        array = self.array(x)
+        return None if array is None or array.size != 1 else array.reshape(-1)[0].item()
+
+
+def keep_bytes(module: IRModule) -> IRModule:
+    """Let maxima, concatenations and pairs of quantisers work on bytes."""
+    return map_functions(module, lambda function: _Keeper(function).rewrite(function))
+
+
+def KeepBytes() -> Pass:  # noqa: N802
+    """See `keep_bytes`."""
+    return graph_pass("KeepBytes")(keep_bytes)
+
+
+__all__ = ["KeepBytes", "keep_bytes"]

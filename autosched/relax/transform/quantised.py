@@ -1,0 +1,80 @@
+"""What a function says of quantised values, (q - zero) * scale, while it is rewritten."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from autosched.relax.expr import Call, Constant, Expr, Var
+from autosched.relax.op.registry import definition_of, is_constant, python_argument
+from autosched.relax.rewrite import Rewriter
+from autosched.relax.struct_info import TensorStructInfo
+
+Array = np.ndarray[Any, Any]
+
+
+def dtype_of(x: Expr) -> str:
+    """The dtype of a tensor; "" for anything else."""
+    info = x.struct_info
+    return info.dtype or "" if isinstance(info, TensorStructInfo) else ""
+
+
+class QuantisedRewriter(Rewriter):
+    """A rewriter that knows the calls that variables are bound to, and the values of those that are constant."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: dict[Var, Call] = {}
+        self.arrays: dict[Var, Array | None] = {}
+
+    def call_of(self, x: Any) -> Call | None:
+        """The call that a variable is bound to."""
+        return self.calls.get(x) if isinstance(x, Var) else None
+
+    def shift(self, x: Any) -> int | Expr | None:
+        """A zero point for all values."""
+        array = self.array(x)
+        if array is not None:
+            return int(array.reshape(-1)[0]) if array.size and np.all(array == array.reshape(-1)[0]) else None
+        info = x.struct_info
+        is_scalar = isinstance(info, TensorStructInfo) and info.is_static and math.prod(info.static_shape) == 1
+        return x if is_scalar and info.dtype == "int32" else None
+
+    def scaled(self, x: Any) -> tuple[Any, Expr | None]:
+        """(an int32 value, its scale) for floats that are the product of both; (the value, None) for int32."""
+        info = x.struct_info
+        if not isinstance(info, TensorStructInfo) or not info.is_static:
+            return None, None
+        if info.dtype == "int32":
+            return x, None
+        call = self.call_of(x)
+        if call is None or info.dtype != "float32" or call.op_name != "relax.multiply":
+            return None, None
+        cast = self.call_of(call.args[0])
+        if cast is None or cast.op_name != "relax.astype" or cast.args[0].struct_info.dtype != "int32":
+            return None, None
+        return cast.args[0], call.args[1]
+
+    def array(self, x: Any) -> Array | None:
+        """The value of an expression of constants; None for any other."""
+        if isinstance(x, Constant):
+            return x.data
+        call = self.call_of(x)
+        if call is None:
+            return None
+        if x not in self.arrays:
+            self.arrays[x] = self._computed(call)
+        return self.arrays[x]
+
+    def _computed(self, call: Call) -> Array | None:
+        definition = definition_of(call)
+        if definition is None or definition.reference is None or not isinstance(call.struct_info, TensorStructInfo):
+            return None
+        known = [Constant(a) if (a := self.array(x)) is not None else x for x in call.args]
+        if not all(map(is_constant, known)):
+            return None
+        with np.errstate(all="ignore"):
+            result = definition.run_reference([python_argument(a, lambda c: c.data) for a in known], call.attrs)
+        return np.asarray(result, call.struct_info.dtype)

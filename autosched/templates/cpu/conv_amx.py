@@ -1,0 +1,174 @@
+"""Convolutions of bytes in tile registers (AMX): out[n, oc, oh, ow, ob] += data[…] * weight[o, i, kh, kw].
+
+    for (n, panel of 16 to 64 channels, chunk of rows) in parallel:      # or (n, chunk, panel)
+        for tile of rows and pixels:
+            for ic, kh, kw: tile[pixels, channels] += data[pixels, 64 channels] * weight[64, channels]
+            out = epilogue(tile)
+
+The channels of a block of data, 32 or 64 of them, lie side by side as a row of a tile has them; the pixels that a tile
+multiplies are in one row of the image, of which a 1x1 convolution sees all pixels. In a first layer, whose data have
+four channels in a block, a row of a tile holds a row of the window instead. Weights are packed into
+[O / width, I / 4, KH, KW, width, 4].
+"""
+
+from __future__ import annotations
+
+import math
+
+from autosched.codegen.lower.prefetch_next import PREFETCH_NEXT
+from autosched.space import Config, ConfigSpace, load_space
+from autosched.target import Target
+from autosched.templates.base import Anchor, Applied
+from autosched.templates.chain import schedule_epilogue
+from autosched.templates.classify import extents, reduced, spatial
+from autosched.templates.cpu.amx_tile import AMX, TILE_ROWS, TILE_WORDS, tile_words
+from autosched.templates.cpu.conv2d import Conv, match_blocked_conv
+from autosched.templates.cpu.conv_flat import is_pointwise, reshape_images
+from autosched.templates.cpu.padding import schedule_before
+from autosched.templates.cpu.task_order import LEAST_TASKS, TaskOrder, Traffic, choose_order
+from autosched.templates.pack import Pack, repack
+from autosched.templates.product import BYTE_GROUP
+from autosched.tir import PrimFunc
+from autosched.tir.schedule import Schedule
+
+PRODUCT_CYCLES = 16  # of two tiles, whatever rows and columns these have
+LEAST_TAPS = 4  # of a window's row that a tile's row holds
+MOST_PREFETCHED = 1024  # pixels, as of other convolutions
+
+
+class AmxConv2d:
+    """Convolutions of unsigned bytes and signed weights without groups, where the CPU has tile registers."""
+
+    name = "conv2d_amx"
+
+    def match(self, func: PrimFunc, target: Target) -> Anchor | None:
+        if "amx-int8" not in target.features:
+            return None
+        found = match_blocked_conv(func)
+        if found is None or found[1].group != BYTE_GROUP or len(reduced(found[0].block)) != 4:
+            return None
+        c, conv = found
+        n, oc, oh, ow, block = extents(spatial(c.block))
+        ic, kh, kw, ib = extents(reduced(c.block))
+        per_row = _words(ib, kw, target)
+        if not per_row or block % TILE_ROWS or conv.data.buffer.const_shape()[1] != ic:
+            return None
+        flat = is_pointwise(c, conv.data)
+        if flat:
+            oh, ow = 1, oh * ow
+        sizes = {"N": n, "OC": oc, "OH": oh, "OW": ow, "block": block, "IC": ic, "IB": ib, "KH": kh, "KW": kw}
+        sizes |= {"copied": int(conv.is_copied), "flat": int(flat), "line": ow if oh == 1 else oh}
+        return Anchor(c.block.name_hint, "conv2d", sizes, (conv, per_row))
+
+    def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
+        space = load_space(target.backend, self.name, {**anchor.sizes, "words": anchor.details[1]})
+        return space.with_default(self.default(anchor, target))
+
+    def default(self, anchor: Anchor, target: Target) -> Config:
+        s, (conv, _) = anchor.sizes, anchor.details
+        width = min(s["block"], 2 * TILE_ROWS)
+        oh_tile, ow_tile = _tile(s["OH"], s["OW"])
+        lines = -(-s["OW"] // ow_tile) if s["OH"] == 1 else -(-s["OH"] // oh_tile)
+        data, weight = (math.prod(x.buffer.const_shape()) for x in (conv.data, conv.weight))
+        panels = s["OC"] * s["block"] // width
+        order, padding = choose_order(Traffic(s["N"], lines, panels, data / s["N"], weight), target), "none"
+        if s["copied"]:
+            padding = "task" if lines >= LEAST_TASKS else "copy"
+        if padding == "task":
+            order = TaskOrder("data", 1 << (lines // LEAST_TASKS).bit_length() - 1)
+        is_cold = weight > target.cache.l2_bytes / 2 and s["OH"] * s["OW"] <= MOST_PREFETCHED
+        knobs = {
+            "oh_tile": oh_tile,
+            "ow_tile": ow_tile,
+            "width": width,
+            "outer": order.outer,
+            "chunk": min(order.chunk, lines),
+            "padding": padding,
+            "prefetch": is_cold,
+        }
+        return Config(self.name, knobs)
+
+    def estimate(self, anchor: Anchor, config: Config, target: Target) -> float:
+        """Cycles on one core: twice those of the products alone."""
+        s = anchor.sizes
+        rows = s["N"] * s["OH"] * -(-s["OW"] // TILE_ROWS)
+        steps = s["IC"] * s["KH"] * s["KW"] * s["IB"] // BYTE_GROUP // anchor.details[1]
+        return 2.0 * PRODUCT_CYCLES * float(rows * s["OC"] * s["block"] // TILE_ROWS * steps)
+
+    def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
+        anchor = self.match(func, target)
+        assert anchor is not None, "apply is called on a function that matched"
+        conv: Conv = anchor.details[0]
+        s, buffer, width = anchor.sizes, conv.weight.buffer, config["width"]
+        pack = Pack(buffer.const_shape(), (width, BYTE_GROUP, 0, 0), (0, 2, 4, 5, 1, 3))
+        packs: list[Pack | None] = [None] * len(func.params)
+        packs[next(i for i, b in enumerate(func.buffers) if b is buffer)] = pack
+        sch = Schedule(repack(func, buffer, pack))
+        name, padding = conv.chain.anchor.name_hint, config["padding"]
+        if padding == "copy":
+            schedule_before(sch, conv.chain)
+        out = schedule_epilogue(sch, conv.chain)
+        if s["flat"]:
+            reshape_images(sch, name, out, width=conv.width)
+        n, oc, oh, ow, ob = sch.get_loops(out)
+        panel, ob = sch.split(ob, [None, width])
+        sch.reorder(oc, panel, oh, ow, ob)
+        oc = sch.fuse(oc, panel)
+        if s["OH"] == 1:
+            chunk = min(config["chunk"], -(-s["OW"] // config["ow_tile"]))
+            oh_tile, oh_in = sch.split(oh, [None, 1])
+            chunk, ow_tile, ow_in = sch.split(ow, [None, chunk, config["ow_tile"]])
+        else:
+            chunk = min(config["chunk"], -(-s["OH"] // config["oh_tile"]))
+            chunk, oh_tile, oh_in = sch.split(oh, [None, chunk, config["oh_tile"]])
+            ow_tile, ow_in = sch.split(ow, [None, config["ow_tile"]])
+        tasks = (oc, chunk) if config["outer"] == "weight" and padding != "task" else (chunk, oc)
+        sch.reorder(n, *tasks, oh_tile, ow_tile, oh_in, ow_in, ob)
+        task = sch.fuse(n, chunk) if padding == "task" else sch.fuse(n, *tasks)
+        sch.parallel(task)
+        for loop in (oh_in, ow_in):
+            sch.unroll(loop)
+        sch.vectorize(ob)
+        sch.compute_at(name, ow_tile, True)
+        if config["prefetch"]:
+            elements = math.prod(pack.packed_shape[1:])
+            sch.annotate(ow_tile if s["OH"] == 1 else oh_tile, PREFETCH_NEXT, {f"{buffer.name}_packed": elements})
+        if padding == "task":
+            schedule_before(sch, conv.chain, task)
+        _schedule_update(sch, name, anchor.details[1], is_first=s["IB"] == BYTE_GROUP)
+        return Applied(sch.func, tuple(packs), sch.trace.to_json_text())
+
+
+def _words(block: int, taps: int, target: Target) -> int:
+    """Words of 32 bits in a row of a tile: of a block of channels, or the taps of a window's row; 0: of neither."""
+    if block == BYTE_GROUP:
+        return taps if LEAST_TAPS <= taps <= TILE_WORDS else 0
+    return tile_words(block // BYTE_GROUP, BYTE_GROUP, target) if block % BYTE_GROUP == 0 else 0
+
+
+def _tile(oh: int, ow: int) -> tuple[int, int]:
+    """(rows, pixels of each) of two tiles of pixels: of one row where it has so many, of two rows otherwise."""
+    if ow > TILE_ROWS or oh == 1:
+        in_row = -(-ow // TILE_ROWS)  # tiles that a row takes, in pairs of nearly equal size
+        return 1, -(-ow // -(-in_row // 2)) if in_row > 1 else ow
+    return min(oh, 2), ow
+
+
+def _schedule_update(sch: Schedule, anchor: str, words: int, *, is_first: bool) -> None:
+    """Order the anchor's own loops: steps, pixels, channels, then what a row of a tile of data runs over."""
+    *_, n, oc, oh_in, ow_in, ob, ic, kh, kw, ib = sch.get_loops(anchor)
+    if is_first:
+        rest, last = sch.split(ib, [None, BYTE_GROUP])
+        in_row, steps = kw, [ic, rest, kh]
+    else:
+        rest, in_row, last = sch.split(ib, [None, words, BYTE_GROUP])
+        steps = [ic, rest, kh, kw]
+    sch.reorder(n, *steps, oc, oh_in, ow_in, ob, in_row, last)
+    sch.annotate(in_row, AMX, 1)
+    for loop in (oh_in, ow_in, in_row, last):
+        sch.unroll(loop)
+    sch.vectorize(ob)
+    sch.decompose_reduction(anchor, steps[0])
+
+
+__all__ = ["AmxConv2d"]
