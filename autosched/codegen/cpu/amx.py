@@ -96,6 +96,22 @@ def _turn(sizes: tuple[int, ...], i: int, registers: int) -> int:
     return kinds.index(sizes[i]) * each + sizes[:i].count(sizes[i]) % each
 
 
+Tiles = tuple[tuple[Mapping[Var, int], int], ...]  # where each begins, how many rows or columns it has
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Tiles of sums that are in registers at once."""
+
+    rows: Tiles
+    columns: Tiles
+    words: int
+
+    @property
+    def sizes(self) -> TileSizes:
+        return TileSizes(tuple(n for _, n in self.rows), tuple(n for _, n in self.columns), self.words)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Nest:
     """The loops of a sum of products, outer to inner, by what they run over, and what is multiplied."""
@@ -114,11 +130,22 @@ class Nest:
         return self.store.buffer.dtype == "int32"
 
     @property
-    def sizes(self) -> TileSizes:
-        count = const_int(self.words.extent)
-        assert count is not None, "find_nest looked"
-        rows, columns = (tuple(size for *_, size in tiles_of(loops)) for loops in (self.rows, self.columns))
-        return TileSizes(rows, columns, count)
+    def groups(self) -> tuple[Group, ...]:
+        """The tiles, so many of the rows in turn as there are registers for; () where not even one fits."""
+        words = const_int(self.words.extent)
+        assert words is not None, "find_nest looked"
+        rows, columns = tuple(tiles_of(self.rows)), tuple(tiles_of(self.columns))
+        for most in range(len(rows), 0, -1):
+            parts = [rows[i : i + most] for i in range(0, len(rows), most)]
+            found = [Group(part, columns, words) for part in parts]
+            if all(group.sizes.fit for group in found):
+                return tuple(found)
+        return ()
+
+    @property
+    def count(self) -> int:
+        """How many sums there are."""
+        return sum(sum(g.sizes.rows) * sum(g.sizes.columns) for g in self.groups)
 
 
 def tiles_of(loops: tuple[For, ...]) -> Iterator[tuple[Mapping[Var, int], int]]:
@@ -173,7 +200,7 @@ def find_nest(loop: Stmt) -> Nest | None:
     if sum(map(len, fetches)) != sum(len(f) for _, f in steps):
         return None
     nest = Nest(steps, rows, columns, words, group, stmt, a, b)
-    return nest if nest.sizes.fit else None
+    return nest if nest.groups else None
 
 
 def _varies(indices: tuple[PrimExpr, ...], loop: For) -> bool:
@@ -289,7 +316,7 @@ def zeros_before(first: Stmt, nest: Nest) -> bool:
     if not isinstance(stmt, BufferStore) or stmt.buffer is not nest.store.buffer:
         return False
     value = stmt.value.value if isinstance(stmt.value, E.IntImm | E.FloatImm) else None
-    return value == 0 and count == sum(nest.sizes.rows) * sum(nest.sizes.columns)
+    return value == 0 and count == nest.count
 
 
 def emit_products_in_tiles(emitter: Emitter, nest: Nest, operands: tuple[_Operand, ...], from_zero: bool) -> None:
@@ -299,76 +326,92 @@ def emit_products_in_tiles(emitter: Emitter, nest: Nest, operands: tuple[_Operan
 
     The registers are left as they are configured before: for the tiles of the whole phase, or for none.
     """
-    configured = emitter.configured
-    sums, a, b = operands
-    sizes = nest.sizes
-    rows, columns = list(enumerate(tiles_of(nest.rows))), list(enumerate(tiles_of(nest.columns)))
-    if sizes != configured:
-        configure(emitter.builder, sizes)
-    tiles = [
-        (sizes.sum_at(r, c), {**row, **column}) for (r, (row, _)), (c, (column, _)) in itertools.product(rows, columns)
-    ]
-    for register, at in tiles:
-        if from_zero:
-            call_intrinsic(emitter.builder, "llvm.x86.tilezero", VOID, [I8(register)])
-        else:
-            _move(emitter, nest, "tileloadd64", register, sums, at)
-
-    def step(loops: tuple[tuple[For, tuple[Evaluate, ...]], ...]) -> None:
-        if loops:
-            loop, fetches = loops[0]
-
-            def iteration() -> None:
-                for fetch in fetches:
-                    emitter.emit(fetch)
-                step(loops[1:])
-
-            emitter.over(loop, iteration)
-            return
-        outer, inner = (rows, columns) if len(rows) > len(columns) else (columns, rows)
-        for n, (i, (start, _)) in enumerate(outer):
-            _move(
-                emitter,
-                nest,
-                "tileloadd64",
-                *((sizes.row_at(i), a) if outer is rows else (sizes.column_at(i), b)),
-                start,
-            )
-            for j, (other, _) in inner:
-                if n == 0:
-                    _move(
-                        emitter,
-                        nest,
-                        "tileloadd64",
-                        *((sizes.column_at(j), b) if outer is rows else (sizes.row_at(j), a)),
-                        other,
-                    )
-                r, c = (i, j) if outer is rows else (j, i)
-                _multiply(emitter, nest, sizes, r, c)
-
-    step(nest.steps)
-    for register, at in tiles:
-        _move(emitter, nest, "tilestored64", register, sums, at)
+    now = emitter.configured
+    for group in nest.groups:
+        if group.sizes != now:
+            configure(emitter.builder, group.sizes)
+            now = group.sizes
+        _Products(emitter, nest, operands, group).emit(from_zero)
     emitter.note_anywhere(nest.store.buffer)
-    if configured is None:
+    if emitter.configured is None:
         release(emitter.builder)
-    elif sizes != configured:
-        configure(emitter.builder, configured)
+    elif now != emitter.configured:
+        configure(emitter.builder, emitter.configured)
 
 
-def _multiply(emitter: Emitter, nest: Nest, sizes: TileSizes, r: int, c: int) -> None:
-    name = "tdpbusd" if nest.is_of_bytes else "tdpbf16ps"
-    registers = [I8(n) for n in (sizes.sum_at(r, c), sizes.row_at(r), sizes.column_at(c))]
-    call_intrinsic(emitter.builder, f"llvm.x86.{name}", VOID, registers)
+class _Products:
+    """Emits the products of one group of tiles."""
 
+    def __init__(self, emitter: Emitter, nest: Nest, operands: tuple[_Operand, ...], group: Group):
+        self.emitter, self.nest, self.group, self.sizes = emitter, nest, group, group.sizes
+        self.sums, self.a, self.b = operands
 
-def _move(emitter: Emitter, nest: Nest, name: str, register: int, operand: _Operand, at: Mapping[Var, int]) -> None:
-    """A tile from memory or to it."""
-    with _fixed(emitter, nest, at):
-        offset = emitter.offset(operand.place, operand.access.indices)
-    assert isinstance(offset, Affine), "products_in_tiles looked"
-    pointer = emitter.builder.bitcast(emitter.address(operand.place, offset), BYTES)
-    call_intrinsic(emitter.builder, f"llvm.x86.{name}", VOID, [I8(register), pointer, I64(operand.row_bytes)])
+    def emit(self, from_zero: bool) -> None:
+        rows, columns = enumerate(self.group.rows), enumerate(self.group.columns)
+        tiles = [
+            (self.sizes.sum_at(r, c), {**row, **column})
+            for (r, (row, _)), (c, (column, _)) in itertools.product(rows, columns)
+        ]
+        for register, at in tiles:
+            if from_zero:
+                call_intrinsic(self.emitter.builder, "llvm.x86.tilezero", VOID, [I8(register)])
+            else:
+                self.move("tileloadd64", register, self.sums, at)
+        self.steps(self.nest.steps)
+        for register, at in tiles:
+            self.move("tilestored64", register, self.sums, at)
+
+    def steps(self, loops: tuple[tuple[For, tuple[Evaluate, ...]], ...]) -> None:
+        """All loops of steps around the products of one."""
+        if not loops:
+            self.products()
+            return
+        loop, fetches = loops[0]
+
+        def iteration() -> None:
+            for fetch in fetches:
+                self.emitter.emit(fetch)
+            self.steps(loops[1:])
+
+        self.emitter.over(loop, iteration)
+
+    def products(self) -> None:
+        """One step: the tiles of the shorter side are loaded first and stay, those of the longer one pass by."""
+        rows, columns = self.group.rows, self.group.columns
+        if len(rows) > len(columns):
+            for r, c in itertools.product(range(len(rows)), range(len(columns))):
+                if c == 0:
+                    self.load_row(r)
+                if r == 0:
+                    self.load_column(c)
+                self.multiply(r, c)
+        else:
+            for c, r in itertools.product(range(len(columns)), range(len(rows))):
+                if r == 0:
+                    self.load_column(c)
+                if c == 0:
+                    self.load_row(r)
+                self.multiply(r, c)
+
+    def load_row(self, r: int) -> None:
+        self.move("tileloadd64", self.sizes.row_at(r), self.a, self.group.rows[r][0])
+
+    def load_column(self, c: int) -> None:
+        self.move("tileloadd64", self.sizes.column_at(c), self.b, self.group.columns[c][0])
+
+    def multiply(self, r: int, c: int) -> None:
+        name = "tdpbusd" if self.nest.is_of_bytes else "tdpbf16ps"
+        registers = self.sizes.sum_at(r, c), self.sizes.row_at(r), self.sizes.column_at(c)
+        call_intrinsic(self.emitter.builder, f"llvm.x86.{name}", VOID, [I8(n) for n in registers])
+
+    def move(self, name: str, register: int, operand: _Operand, at: Mapping[Var, int]) -> None:
+        """A tile from memory or to it."""
+        emitter = self.emitter
+        with _fixed(emitter, self.nest, at):
+            offset = emitter.offset(operand.place, operand.access.indices)
+        assert isinstance(offset, Affine), "products_in_tiles looked"
+        pointer = emitter.builder.bitcast(emitter.address(operand.place, offset), BYTES)
+        call_intrinsic(emitter.builder, f"llvm.x86.{name}", VOID, [I8(register), pointer, I64(operand.row_bytes)])
 
 
 def configure(builder: Any, sizes: TileSizes) -> None:

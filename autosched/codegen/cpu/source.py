@@ -169,7 +169,7 @@ class Writer:
 
     def tile_sizes(self, body: Stmt) -> TileSizes | None:
         """What tile registers are for in a phase: the largest sums that it has in them; None: it has none."""
-        found = [] if self.isa is None else [nest.sizes for nest in nests(body, self.isa)]
+        found = [] if self.isa is None else [g.sizes for nest in nests(body, self.isa) for g in nest.groups]
         return max(found, key=lambda sizes: sum(sizes.rows) * sum(sizes.columns), default=None)
 
     def palette_name(self, sizes: TileSizes) -> str:

@@ -100,6 +100,7 @@ class Isa:
     has_byte_dots   whether the dot product of four bytes is one instruction
     pair_bits       the widest vectors of 16-bit integers whose products are added in pairs by one instruction; 0: none
     has_bfloat_dot  whether that of two bfloat16 is
+    rounds_bytes    whether one instruction rounds floats to the nearest integers
     has_byte_tiles, has_bfloat_tiles  whether products of whole tiles are
     """
 
@@ -109,6 +110,7 @@ class Isa:
     has_byte_dots: bool = False
     pair_bits: int = 0
     has_bfloat_dot: bool = False
+    rounds_bytes: bool = False
     has_byte_tiles: bool = False
     has_bfloat_tiles: bool = False
 
@@ -119,7 +121,8 @@ class Isa:
         pairs = 0 if target.architecture != "x86_64" else 512 if "avx512bw" in features else target.vector_bits
         has_bfloat_dot = {"avx512bf16", "avx512vl"} <= features
         tiles = ("amx-int8" in features, "amx-bf16" in features) if "amx-tile" in features else ()
-        return Isa(target.vector_bits, target.has_fma, target.num_registers, has_dots, pairs, has_bfloat_dot, *tiles)
+        rounds, registers = target.architecture == "x86_64", target.num_registers
+        return Isa(target.vector_bits, target.has_fma, registers, has_dots, pairs, has_bfloat_dot, rounds, *tiles)
 
     def lanes(self, dtype: str) -> int:
         """Values of a dtype in one vector register."""

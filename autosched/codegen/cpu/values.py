@@ -9,6 +9,7 @@ from llvmlite import ir
 from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.calls import apply_function, emit_call
 from autosched.codegen.cpu.memory import MemoryEmitter
+from autosched.codegen.cpu.quantise import emit_quotient, emit_rounded, rounded, scaled
 from autosched.codegen.cpu.types import (
     I1,
     I64,
@@ -64,6 +65,8 @@ class ValueEmitter(MemoryEmitter):
                 return self.selected(e)
             case E.Cast() if (field := emit_field(self, e)) is not None:
                 return field
+            case E.Cast() if self.isa.rounds_bytes and (found := rounded(e)) is not None:
+                return self.rounded_bytes(*found)
             case E.Cast():
                 return self.cast(self.value(e.value), e.value.dtype, e.dtype)
             case E.Let():
@@ -323,6 +326,12 @@ class ValueEmitter(MemoryEmitter):
         if narrow < wide:
             return b.trunc(x, to)
         return b.sext(x, to) if is_signed(source) else b.zext(x, to)
+
+    def rounded_bytes(self, x: PrimExpr, zero: int) -> Any:
+        """Floats as unsigned bytes, as quantisers make them."""
+        quotient = scaled(x) if self.isa.has_fma else None
+        value = self.value(x) if quotient is None else emit_quotient(self, self.value(quotient[0]), quotient[1])
+        return emit_rounded(self, value, zero)
 
     def narrowed(self, x: Any, target: str) -> Any:
         """A float as an integer of 8 or 16 bits: the nearest one out of range, 0 for no number.
