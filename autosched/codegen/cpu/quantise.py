@@ -4,7 +4,7 @@ x86-64 rounds where it converts, so that x is cut off first, at 0 - zero and 255
 instead of seven. No number becomes 0 as it does in other conversions.
 
 A quotient y / s by a constant, which takes 16 cycles a vector, is made by its reciprocal r and then mended:
-q = y * r, q + (y - q * s) * r, which is y / s but for the last digit of few (Markstein, IBM J. of Research 34(1), 1990).
+q = y * r, q + (y - q * s) * r, which is y / s but for the last digit of few (Markstein, IBM J. of Research 34, 1990).
 Of 320 million quotients within three floats of the ties that bytes are rounded at, of 120,000 scales, none became
 another byte. Quotients that are cut off anyway, infinite ones among them, are not mended.
 """

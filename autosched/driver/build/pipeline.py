@@ -11,6 +11,7 @@ from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass
 from autosched.ir.transform import run_passes as run
 from autosched.relax.transform import (
+    AddBytes,
     AnnotateTIROpPattern,
     CanonicalizeBindings,
     ChooseLayouts,
@@ -52,13 +53,14 @@ def graph_passes(target: Target, oracle: LayoutOracle | None = None, precision: 
     layouts: tuple[Pass, ...] = (ChooseLayouts(blocks, oracle, byte_block(target)),) if blocks else ()
     halves = widened_dtypes(target)
     wide: tuple[Pass, ...] = (WidenHalves(halves), FoldConstant()) if halves else ()
+    sums: tuple[Pass, ...] = (AddBytes(), DeadCodeElimination()) if multiplies_bytes(target) else ()
     bytes_: tuple[Pass, ...] = (KeepBytes(), IntegerProducts(), DeadCodeElimination()) if multiplies_bytes(target) else ()
     return (
         UnpackResult(), CanonicalizeBindings(), *bytes_, *wide, ExpandConvolutions(), FoldConstant(), RemoveIdentity(), SinkViews(), RemoveIdentity(),
         FoldConstant(), DeadCodeElimination(), FoldBatchnormToConv2D(), SplitConcats(), EliminateCommonSubexpr(),
         FuseAttention(), DeadCodeElimination(),
         *layouts, *narrow, FlattenMeans(), FlattenRows(), SinkViews(), FoldConstant(),
-        RemoveIdentity(), CanonicalizeBindings(), DeadCodeElimination(),
+        RemoveIdentity(), CanonicalizeBindings(), DeadCodeElimination(), *sums,
         LegalizeKernels(), AnnotateTIROpPattern(), FuseOps(), FuseTIR(), CopyOutputs(), DeadCodeElimination(),
     )  # fmt: skip
 

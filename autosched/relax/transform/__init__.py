@@ -4,6 +4,7 @@ from typing import Any
 
 from autosched.lazy_names import lazy_names
 from autosched.ir.transform import Pass, PassContext, Sequential, absent, module_pass
+from autosched.relax.transform.add_bytes import AddBytes, add_bytes
 from autosched.relax.transform.absent_passes import ABSENT
 from autosched.relax.transform.annotate_patterns import AnnotateTIROpPattern, OpPattern, annotate_patterns, pattern_of
 from autosched.relax.transform.bind_params import BindParams

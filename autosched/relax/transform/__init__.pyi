@@ -8,6 +8,8 @@ from autosched.meta_schedule.relax_integration import MetaScheduleApplyDatabase 
 from autosched.meta_schedule.relax_integration import MetaScheduleTuneIRMod as MetaScheduleTuneIRMod
 from autosched.meta_schedule.relax_integration import MetaScheduleTuneTIR as MetaScheduleTuneTIR
 from autosched.relax.transform.absent_passes import ABSENT as ABSENT
+from autosched.relax.transform.add_bytes import AddBytes as AddBytes
+from autosched.relax.transform.add_bytes import add_bytes as add_bytes
 from autosched.relax.transform.annotate_patterns import AnnotateTIROpPattern as AnnotateTIROpPattern
 from autosched.relax.transform.annotate_patterns import OpPattern as OpPattern
 from autosched.relax.transform.annotate_patterns import annotate_patterns as annotate_patterns

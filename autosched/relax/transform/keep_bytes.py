@@ -7,7 +7,6 @@ quantise(dequantise(q))                    ->  q                                
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,18 +18,7 @@ from autosched.relax.expr import Call, Expr, Function, Tuple, Var, const
 from autosched.relax.op.registry import remake
 from autosched.relax.rewrite import map_functions, users
 from autosched.relax.struct_info import TensorStructInfo
-from autosched.relax.transform.quantised import QuantisedRewriter
-
-BYTES = ("uint8", "int8")
-
-
-@dataclass(frozen=True)
-class _Scale:
-    """One scale and zero point for all values, in float32, of a dtype."""
-
-    scale: float
-    zero: int
-    dtype: str
+from autosched.relax.transform.quantised import BYTES, QuantisedRewriter, Scale
 
 
 class _Keeper(QuantisedRewriter):
@@ -70,7 +58,7 @@ class _Keeper(QuantisedRewriter):
         centred = self.emit(op.subtract(whole, const(by.zero, "int32"))) if by.zero else whole
         return op.multiply(self.emit(op.astype(centred, "float32")), const(by.scale, "float32"))
 
-    def as_bytes(self, call: Call, source: Var, by: _Scale) -> Expr | None:
+    def as_bytes(self, call: Call, source: Var, by: Scale) -> Expr | None:
         """What a quantiser's result is, made of bytes alone; None where it has to work on floats."""
         known = self.dequantised(source)
         if known is not None and known[1] == by:
@@ -84,7 +72,7 @@ class _Keeper(QuantisedRewriter):
         parts = [self.part(f, by) for f in fields]
         return remake(joined, [Tuple(tuple(parts))])
 
-    def part(self, x: Any, by: _Scale) -> Expr:
+    def part(self, x: Any, by: Scale) -> Expr:
         """A part of what was quantised as a whole."""
         known = self.dequantised(x)
         if known is not None and known[1] == by:
@@ -97,26 +85,7 @@ class _Keeper(QuantisedRewriter):
 
     # --- what is there -----------------------------------------------------------------------------------------------
 
-    def dequantised(self, x: Any) -> tuple[Var, _Scale] | None:
-        """(q, its scale) for floats that stand for bytes."""
-        found, scale = self.scaled(x)
-        number = None if scale is None else self.number(scale)
-        if number is None or not 0 < number < np.inf:
-            return None
-        cast, zero = self.call_of(found), 0
-        if cast is not None and cast.op_name == "relax.subtract":
-            shift = self.number(cast.args[1])
-            if shift is None:
-                return None
-            cast, zero = self.call_of(cast.args[0]), int(shift)
-        if cast is None or cast.op_name != "relax.astype" or not isinstance(cast.args[0], Var):
-            return None
-        info = cast.args[0].struct_info
-        if not isinstance(info, TensorStructInfo) or info.dtype not in BYTES:
-            return None
-        return cast.args[0], _Scale(number, zero, info.dtype)
-
-    def quantised(self, call: Call) -> tuple[Var, _Scale] | None:
+    def quantised(self, call: Call) -> tuple[Var, Scale] | None:
         """(floats, the scale by which they become bytes) of clip(round(x / scale) + zero)."""
         info, clip = call.struct_info, self.call_of(call.args[0])
         if clip is None or clip.op_name != "relax.clip" or not isinstance(info, TensorStructInfo):
@@ -138,15 +107,7 @@ class _Keeper(QuantisedRewriter):
         scale, kind = self.number(divided.args[1]), divided.args[0].struct_info
         if scale is None or not 0 < scale < np.inf or not isinstance(kind, TensorStructInfo) or kind.dtype != "float32":
             return None
-        return divided.args[0], _Scale(scale, int(zero), info.dtype)
-
-    def number(self, x: Any) -> float | None:
-        """The one number that a constant holds."""
-        value = getattr(x, "value", None)
-        if isinstance(value, int | float):
-            return value
-        array = self.array(x)
-        return None if array is None or array.size != 1 else array.reshape(-1)[0].item()
+        return divided.args[0], Scale(scale, int(zero), info.dtype)
 
 
 def keep_bytes(module: IRModule) -> IRModule:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,18 @@ from autosched.relax.rewrite import Rewriter
 from autosched.relax.struct_info import TensorStructInfo
 
 Array = np.ndarray[Any, Any]
+
+
+BYTES = ("uint8", "int8")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """One scale and zero point for all values, in float32, of a dtype."""
+
+    scale: float
+    zero: int
+    dtype: str
 
 
 def dtype_of(x: Expr) -> str:
@@ -78,3 +91,30 @@ class QuantisedRewriter(Rewriter):
         with np.errstate(all="ignore"):
             result = definition.run_reference([python_argument(a, lambda c: c.data) for a in known], call.attrs)
         return np.asarray(result, call.struct_info.dtype)
+
+    def dequantised(self, x: Any) -> tuple[Var, Scale] | None:
+        """(q, its scale) for floats that stand for bytes."""
+        found, scale = self.scaled(x)
+        number = None if scale is None else self.number(scale)
+        if number is None or not 0 < number < np.inf:
+            return None
+        cast, zero = self.call_of(found), 0
+        if cast is not None and cast.op_name == "relax.subtract":
+            shift = self.number(cast.args[1])
+            if shift is None:
+                return None
+            cast, zero = self.call_of(cast.args[0]), int(shift)
+        if cast is None or cast.op_name != "relax.astype" or not isinstance(cast.args[0], Var):
+            return None
+        info = cast.args[0].struct_info
+        if not isinstance(info, TensorStructInfo) or info.dtype not in BYTES:
+            return None
+        return cast.args[0], Scale(number, zero, info.dtype)
+
+    def number(self, x: Any) -> float | None:
+        """The one number that a constant holds."""
+        value = getattr(x, "value", None)
+        if isinstance(value, int | float):
+            return value
+        array = self.array(x)
+        return None if array is None or array.size != 1 else array.reshape(-1)[0].item()

@@ -1,0 +1,53 @@
+"""Sums with quantised values, which are read as the bytes that they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autosched import te
+from autosched.errors import InvalidTypeError
+from autosched.relax.op.registry import define_op, sample
+from autosched.relax.op.types import tensor
+from autosched.relax.struct_info import StructInfo, TensorStructInfo
+
+Array = np.ndarray[Any, Any]
+
+
+def _type(x: StructInfo, q: StructInfo, scale: float, zero: int) -> TensorStructInfo:
+    values, whole = tensor(x, "x"), tensor(q, "q")
+    kinds = values.dtype, whole.dtype
+    if kinds not in (("float32", "uint8"), ("float32", "int8")) or values.static_shape != whole.static_shape:
+        raise InvalidTypeError(f"add_dequantised of {values} and {whole}: float32 and bytes of one shape are needed")
+    return TensorStructInfo(values.shape, "float32", values.ndim)
+
+
+def _compute(x: Any, q: Any, scale: float, zero: int) -> Any:
+    def element(*i: Any) -> Any:
+        whole = q[i].astype("int32")
+        centred = whole - te.const(zero, "int32") if zero else whole
+        return x[i] + centred.astype("float32") * te.const(scale, "float32")
+
+    return te.compute(x.shape, element, name="add_dequantised")
+
+
+def _reference(x: Array, q: Array, scale: float, zero: int) -> Array:
+    values = (q.astype(np.int32) - np.int32(zero)).astype(np.float32) * np.float32(scale)
+    return np.asarray(x + values)
+
+
+add_dequantised = define_op(
+    "add_dequantised",
+    inputs=("x", "q"),
+    attributes={"scale": 1.0, "zero": 0},
+    infer_type=_type,
+    compute=_compute,
+    reference=_reference,
+    samples=[
+        sample((3, 5), ((3, 5), "uint8"), scale=0.05, zero=7, low=0, high=255),
+        sample((2, 3, 4), ((2, 3, 4), "int8"), scale=1.5, zero=0, low=-128, high=127),
+    ],
+)
+
+__all__ = ["add_dequantised"]
