@@ -65,7 +65,9 @@ def describe() -> str:
 
 def result_file(suite: str, threads: int) -> Path:
     """Where a suite's table of this kind of machine is kept."""
-    return RESULTS / f"{suite}-{Target('cpu').fingerprint().isa_level}-{threads}t.md"
+    target = Target("cpu")
+    tiles = "-amx" if "amx-tile" in target.features else ""
+    return RESULTS / f"{suite}-{target.fingerprint().isa_level}{tiles}-{threads}t.md"
 
 
 def write(path: Path, command: str, tables: Sequence[Table]) -> None:
