@@ -1,9 +1,11 @@
 """The configurations that ship with the package: readable, of today's templates, and used by a build."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
+import autosched.target.target
 from autosched.driver.build.choose import choose
 from autosched.driver.build.tuned_layouts import TunedLayouts
 from autosched.driver.settings import resolve_records
@@ -11,7 +13,7 @@ from autosched.driver.tasks import extract_tasks
 from autosched.frontend.onnx import from_onnx
 from autosched.records.package import read_package
 from autosched.records.shipped import ShippedReader
-from autosched.target import Target
+from autosched.target import Target, host_cpu
 from autosched.templates import template_versions
 from benchmarks.light import load_light
 
@@ -28,10 +30,14 @@ def test_a_package_is_whole_and_of_today(path: Path) -> None:
     assert not stale, "tune again, or take them out"
 
 
-def test_a_build_uses_what_is_shipped() -> None:
+@pytest.mark.parametrize(("maker", "is_used"), [("AuthenticAMD", True), ("AnotherMaker", False)])
+def test_a_build_uses_what_is_shipped(maker: str, is_used: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the machine's maker is that of the machines which the logs were made on."""
+    machine = dataclasses.replace(host_cpu(), vendor=maker, model_name="some CPU")
+    monkeypatch.setattr(autosched.target.target, "host_cpu", lambda: machine)
     target = Target("llvm -mcpu=x86-64-v3")
     reader = resolve_records([ShippedReader(LOGS)])
     module = from_onnx(load_light("squeezenet"))
     tasks = extract_tasks(module, target, threads=1, layouts=TunedLayouts(reader, target, 1))
     found = [choose(task, reader, task.name).found for task in tasks]
-    assert all(f.origin == "shipped x86-64-v3" for f in found), [f.reason for f in found]
+    assert all((f.origin == "shipped x86-64-v3") == is_used for f in found), [f.reason for f in found]

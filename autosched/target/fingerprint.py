@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar
 
+NO_MAKERS = ("", "x86_64", "aarch64")  # what stands for the vendor of a CPU that is only known by its instruction sets
+
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint(ABC):
@@ -23,6 +25,11 @@ class Fingerprint(ABC):
     @abstractmethod
     def family(self) -> str:
         """The class of devices that shipped logs are made for, such as "x86-64-v3" or "sm_90"."""
+
+    @property
+    def maker(self) -> str:
+        """Who made the device, where that says something of what is fast on it; "" where nobody knows."""
+        return ""
 
     @property
     @abstractmethod
@@ -95,6 +102,10 @@ class CpuFingerprint(Fingerprint):
     l2_bytes: int
     l3_bytes: int
     cores: int
+
+    @property
+    def maker(self) -> str:
+        return "" if self.vendor in NO_MAKERS else self.vendor
 
     @property
     def family(self) -> str:
