@@ -1,34 +1,60 @@
 """Sums read quantised values as bytes: a quarter of their floats, which nobody has to write down.
 
-add(x, dequantise(q))  ->  add_dequantised(x, q)          of two dequantised values that which was made first
+add(x, dequantise(q))            ->  add_dequantised(x, q)
+layout_transform(dequantise(q))  ->  dequantise(layout_transform(q))
+
+Of two dequantised values that is read whose convolution or product comes first: the sum joins the kernel of the other.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax.expr import Call, Expr, Var
 from autosched.relax.op.quantised import add_dequantised
+from autosched.relax.op.registry import definition_of, remake
 from autosched.relax.rewrite import map_functions
 from autosched.relax.struct_info import TensorStructInfo
+from autosched.relax.transform.blocked import shape_of
+from autosched.relax.transform.layout_rules import is_binary, is_elementwise
 from autosched.relax.transform.quantised import QuantisedRewriter
+
+
+MOVES = ("relax.layout_transform", "relax.reshape", "relax.add_dequantised")
 
 
 class _Adder(QuantisedRewriter):
     def __init__(self) -> None:
         super().__init__()
-        self.made: dict[Var, int] = {}  # when a variable was bound
+        self.kernel: dict[Var, int] = {}  # of an element-wise value the last call before it that is none
 
     def call(self, call: Call, var: Var) -> Expr:
-        new = self.added(call) if call.op_name == "relax.add" else call
-        self.calls[var], self.made[var] = new, len(self.made)
+        if call.op_name == "relax.layout_transform" and (moved := self.moved(call)) is not None:
+            new = moved
+        else:
+            new = self.added(call) if call.op_name == "relax.add" else call
+        definition = definition_of(call)
+        joins = call.op_name in MOVES or (
+            definition is not None and (is_elementwise(definition) or is_binary(definition))
+        )
+        before = (self.kernel.get(a, -1) for a in call.args if isinstance(a, Var))
+        self.calls[var], self.kernel[var] = new, max(before, default=-1) if joins else len(self.kernel)
         return new
+
+    def moved(self, call: Call) -> Call | None:
+        """The floats of bytes whose layout is changed, where no channels are added that would get values."""
+        found = self.dequantised(call.args[0])
+        shapes = shape_of(call.args[0]), shape_of(call)
+        if found is None or math.prod(shapes[0]) != math.prod(shapes[1]):
+            return None
+        return self.floats(self.emit(remake(call, [found[0]])), found[1])
 
     def added(self, call: Call) -> Call:
         found = [(self.dequantised(a), n) for n, a in enumerate(call.args)]
-        byte = [(self.made.get(d[0], -1), n, *d) for d, n in found if d is not None]
+        byte = [(self.kernel.get(d[0], -1), n, *d) for d, n in found if d is not None]
         if not byte:
             return call
         _, n, q, by = min(byte, key=lambda b: b[:2])

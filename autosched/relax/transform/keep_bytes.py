@@ -26,12 +26,6 @@ class _Keeper(QuantisedRewriter):
         super().__init__()
         self.readers = users(function)
 
-    def emit(self, value: Expr, name: str = "lv") -> Expr:
-        var = super().emit(value, name)
-        if var is not value and isinstance(var, Var) and isinstance(bound := self._bindings[-1].value, Call):
-            self.calls[var] = bound
-        return var
-
     def call(self, call: Call, var: Var) -> Expr:
         new = self.changed(call)
         if isinstance(new, Call):
@@ -53,10 +47,7 @@ class _Keeper(QuantisedRewriter):
         if found is None:
             return None
         q, by = found
-        least = self.emit(remake(call, [q]))
-        whole = self.emit(op.astype(least, "int32"))
-        centred = self.emit(op.subtract(whole, const(by.zero, "int32"))) if by.zero else whole
-        return op.multiply(self.emit(op.astype(centred, "float32")), const(by.scale, "float32"))
+        return self.floats(self.emit(remake(call, [q])), by)
 
     def as_bytes(self, call: Call, source: Var, by: Scale) -> Expr | None:
         """What a quantiser's result is, made of bytes alone; None where it has to work on floats."""

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from autosched.relax.expr import Call, Constant, Expr, Var
+from autosched.relax import op
+from autosched.relax.expr import Call, Constant, Expr, Var, const
 from autosched.relax.op.registry import definition_of, is_constant, python_argument
 from autosched.relax.rewrite import Rewriter
 from autosched.relax.struct_info import TensorStructInfo
@@ -41,6 +42,19 @@ class QuantisedRewriter(Rewriter):
         super().__init__()
         self.calls: dict[Var, Call] = {}
         self.arrays: dict[Var, Array | None] = {}
+
+    def emit(self, value: Expr, name: str = "lv") -> Expr:
+        var = super().emit(value, name)
+        if var is not value and isinstance(var, Var) and isinstance(bound := self._bindings[-1].value, Call):
+            self.calls[var] = bound
+        return var
+
+    def floats(self, q: Expr, by: Scale) -> Call:
+        """(q - zero) * scale."""
+        whole = self.emit(op.astype(q, "int32"))
+        centred = self.emit(op.subtract(whole, const(by.zero, "int32"))) if by.zero else whole
+        call: Call = op.multiply(self.emit(op.astype(centred, "float32")), const(by.scale, "float32"))
+        return call
 
     def call_of(self, x: Any) -> Call | None:
         """The call that a variable is bound to."""

@@ -39,15 +39,17 @@ def test_a_sum_with_bytes(dtype: str, other: tuple[int, ...], is_changed: bool) 
     np.testing.assert_array_equal(relax.evaluate(changed, arrays), relax.evaluate(module, arrays))
 
 
-def test_of_two_the_one_that_was_made_first_is_read() -> None:
+@pytest.mark.parametrize("first", [0, 1])
+def test_of_two_that_is_read_whose_product_comes_first(first: int) -> None:
     """The other one stays in the registers of the kernel that makes it."""
     q = [relax.Var(f"q{i}", relax.TensorStructInfo((4, 5), "uint8")) for i in range(2)]
     bb = relax.BlockBuilder()
     with bb.function("main", q):
         with bb.dataflow():
-            late = bb.emit(op.maximum(q[0], q[1]))
-            result = bb.emit_output(op.add(dequantised(bb, late, 1, 0.1), dequantised(bb, q[1], 2, 0.2)))
+            pools = {i: bb.emit(op.flip(q[i], axis=0)) for i in (first, 1 - first)}
+            values = [dequantised(bb, pools[i], i + 1, 0.1) for i in range(2)]
+            result = bb.emit_output(op.add(*values))
         bb.emit_func_output(result)
     changed = AddBytes()(bb.get())["main"]
     (call,) = (b.value for b in changed.bindings() if getattr(b.value, "op_name", "") == "relax.add_dequantised")
-    assert call.args[1] is q[1] and call.attrs["zero"] == 2
+    assert call.args[1] is pools[first] and call.attrs["zero"] == first + 1
