@@ -22,7 +22,6 @@ from autosched.relax.transform.blocked import shape_of
 from autosched.relax.transform.layout_rules import is_binary, is_elementwise
 from autosched.relax.transform.quantised import QuantisedRewriter
 
-
 MOVES = ("relax.layout_transform", "relax.reshape", "relax.add_dequantised")
 
 
