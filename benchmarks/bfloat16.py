@@ -84,7 +84,8 @@ def measure_row(row: Row, threads: int, time_s: float) -> tuple[str, ...]:
     inputs = make_inputs(model, seed=0)
     module = from_onnx(model)
     built = {
-        kind: autosched.build(module, target=Target("cpu"), threads=threads, precision=kind) for kind in (BF16, "float32")
+        kind: autosched.build(module, target=Target("cpu"), threads=threads, precision=kind)
+        for kind in (BF16, "float32")
     }
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
