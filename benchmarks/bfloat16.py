@@ -1,4 +1,4 @@
-"""`python -m benchmarks.bfloat16`: products and a Transformer whose products are of bfloat16, beside OpenVINO and torch.
+"""`python -m benchmarks.bfloat16`: products and a Transformer with products of bfloat16, beside OpenVINO and torch.
 
     python -m benchmarks.bfloat16 [--only bert] [--threads 1] [--time 2]
 
@@ -119,7 +119,7 @@ def main() -> None:
     args = parser.parse_args()
     table = Table(
         f"Products of bfloat16, {args.threads} thread{'s' * (args.threads > 1)}",
-        ("model", "bf16 ms", "float32 ms", "OpenVINO bf16 ms", "torch bf16 ms", "bf16 / best", "bf16 / float32", "error", "bars"),
+        ("model", "bf16 ms", "float32 ms", "OpenVINO ms", "torch ms", "bf16 / best", "bf16 / float32", "error", "bars"),
         notes=["error: the largest to float64, by the largest output; weights are random"],
     )  # fmt: skip
     for row in (row for row in rows() if args.only in row.name):
