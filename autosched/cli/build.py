@@ -40,6 +40,7 @@ REPORT_COLUMNS = (
     Column("kernel", "kernel"),
     Column("template", "template"),
     Column("types", "types"),
+    Column("product", "multiplies by"),
     Column("origin", "configuration from"),
     Column("trust", "trust"),
     Column("expected_s", "expected ms", milliseconds, right=True),
@@ -172,7 +173,7 @@ def command(
     with step("runtime/artifact.py", "write the artifact"):
         _save(built, path)
     reports = {name: driver.build_report(executable) for name, executable in built.items()}
-    _show(reports, path, common)
+    _show(reports, built, path, common)
     knows_better = no_db or locked is not None or AUTOSCHED_TUNE.get() == "off"
     for name, report in reports.items():
         is_silent = knows_better or common.is_quiet
@@ -191,16 +192,27 @@ def _save(built: Mapping[str, Executable], path: Path) -> None:
     (Variants(built) if others else first).save(path)
 
 
-def _show(reports: Mapping[str, BuildReport], path: Path, common: Common) -> None:
+def _show(reports: Mapping[str, BuildReport], built: Mapping[str, Executable], path: Path, common: Common) -> None:
     """Show the builds' reports, where they were asked for: one for each CPU, if there are several."""
-    first, *others = reports.values()
+    _, *others = reports.values()
     if common.format == "json":
         document: dict[str, Any] = {"artifact": str(path)}
-        each = [{"cpu": name, "summary": r.summary, "kernels": list(r.rows)} for name, r in reports.items()]
+        each = [{"cpu": name, "summary": r.summary, "kernels": _rows(r, built[name])} for name, r in reports.items()]
         print_json(document | ({"variants": each} if others else {k: v for k, v in each[0].items() if k != "cpu"}))
     elif common.verbosity > 0 or common.format == "csv":
         columns = (Column("cpu", "CPU"), *REPORT_COLUMNS) if others else REPORT_COLUMNS
-        show(Table(columns, [{"cpu": name, **row} for name, r in reports.items() for row in r.rows]), common.format)
+        rows = [{"cpu": name, **row} for name, r in reports.items() for row in _rows(r, built[name])]
+        show(Table(columns, rows), common.format)
+
+
+def _rows(report: BuildReport, executable: Executable) -> list[dict[str, Any]]:
+    """A report's rows with the instructions by which the kernels multiply."""
+    from autosched.codegen.cpu.instructions import product_instruction
+    from autosched.runtime.cpu.kernel import CpuKernel
+
+    kernels = {name: kernel for name, kernel in executable.kernels.items() if isinstance(kernel, CpuKernel)}
+    names = {name: product_instruction(kernel.asm) for name, kernel in kernels.items()}
+    return [{**row, "product": names.get(str(row["kernel"]), "")} for row in report.rows]
 
 
 def _advice(common: Common, model: Path, kernels: Sequence[Mapping[str, Any]], like: str | None, target: str) -> str:

@@ -10,17 +10,17 @@ from functools import cached_property
 _LABEL = re.compile(r"^(\.L\w+|[\w$.\"]+):")
 _LINE = re.compile(r"^\s+([a-z]\w*)(?:[ \t]+([^#]*))?")
 _TARGET = re.compile(r"(\.L\w+)$")
-_VECTOR = re.compile(r"%([xyz])mm\d+")
+_VECTOR = re.compile(r"%([xyzt])mm\d+")
 _STACK = re.compile(r"\(%rsp")
 _STACK_BY_FRAME = re.compile(r"\(%r[sb]p")
 _FRAME = re.compile(r"^\s+movq\s+%rsp, %rbp", re.MULTILINE)  # without this, %rbp is a register like any other
 _TO_MEMORY = re.compile(r"\)(?:\s*\{[^}]*\})?$")  # memory as the last operand, perhaps masked
-_FMA = re.compile(r"^vfn?m(?:add|sub)")
+_FMA = re.compile(r"^(?:vfn?m(?:add|sub)|tdp)")
 _SCALAR = re.compile(r"s[sd]$")  # of one element: vfmadd231ss, vmovss
-_MOVE = re.compile(r"^v?mov")
-_STORE = re.compile(r"^v(?:mov|ext|mask|comp|scat)")
+_MOVE = re.compile(r"^(?:v?mov|tile(?:load|store))")
+_STORE = re.compile(r"^(?:v(?:mov|ext|mask|comp|scat)|tilestore)")
 _SHUFFLE = re.compile(r"^v(?:p?perm|p?shuf|p?unpck|pack|p?insert|p?extract|p?blend|p?align|mov[sd]?[lh]?dup|mov[lh]+p)")
-_BITS = {"x": 128, "y": 256, "z": 512}
+_BITS = {"x": 128, "y": 256, "z": 512, "t": 512}  # a tile: of each row
 
 
 @dataclass(frozen=True, slots=True)

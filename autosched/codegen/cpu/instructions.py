@@ -6,9 +6,28 @@ kernel without multiply-adds has the loop with the most vector instructions, and
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 
 from autosched.codegen.cpu.assembly import Assembly, Instruction
+
+# What multiplies, that of most products first: tiles, dot products, pairs, multiply-adds, multiplications.
+_PRODUCTS = (
+    "tdp",
+    "vpdp",
+    "vdpbf16",
+    "vpmadd",
+    "pmadd",
+    "vfmadd",
+    "vfnmadd",
+    "vfmsub",
+    "fmla",
+    "mla",
+    "vmulp",
+    "mulp",
+    "fmul",
+)
 
 KINDS = ("fmas", "arithmetic", "loads", "stores", "shuffles", "scalars", "spills")
 COUNTS = (*(f"hot_{kind}" for kind in KINDS), *KINDS, "instructions")
@@ -56,3 +75,16 @@ def _kinds(one: Instruction) -> Sequence[str]:
     if one.is_move or one.stores or one.name.startswith(("vbroadcast", "vpbroadcast", "vmask", "vgather")):
         return moved
     return ("arithmetic", *moved)
+
+
+def product_instruction(asm: str) -> str:
+    """The instruction by which a kernel multiplies, without its order of operands: "tdpbusd", "vfmadd…ps"; "" for none.
+
+    Of several kinds it is the one that does most at once, wherever it stands.
+    """
+    names = Counter(one.name for one in Assembly.read(asm).instructions)
+    for start in _PRODUCTS:
+        found = Counter({name: count for name, count in names.items() if name.startswith(start)})
+        if found:
+            return re.sub(r"\d{3}(?=[ps][sd]$)", "…", found.most_common(1)[0][0])
+    return ""

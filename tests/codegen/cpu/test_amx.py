@@ -10,6 +10,7 @@ from autosched import te, topi
 from autosched.codegen import compile_func
 from autosched.codegen.compiled import CompiledKernel
 from autosched.codegen.cpu.amx import REGISTERS, TileSizes
+from autosched.codegen.cpu.instructions import COUNTS
 from autosched.codegen.native import native_for
 from autosched.runtime import Module
 from autosched.space import Config
@@ -91,6 +92,12 @@ def test_a_step_is_four_products_and_four_loads(dtype: str, name: str) -> None:
     assert (asm.count(f"\t{name}\t"), asm.count("\ttileloadd\t"), asm.count("\ttilestored\t")) == (4, 4, 4)
     assert (asm.count("\tldtilecfg\t"), asm.count("\ttilerelease"), asm.count("\ttilezero\t")) == (1, 1, 4)
     assert "tiles_16_16_by_16_16_x16()" in kernel.source and "release_tiles()" in kernel.source
+
+
+def test_the_hot_loop_is_that_of_tiles() -> None:
+    _, kernel = compiled(product(512, 512, 512, "int8"))
+    counts = dict(zip(COUNTS, kernel.instructions(), strict=True))
+    assert (counts["hot_fmas"], counts["hot_loads"], counts["hot_stores"], counts["hot_spills"]) == (4, 4, 0, 0)
 
 
 def test_one_row_takes_no_tiles() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autosched.codegen import compile_func
-from autosched.codegen.cpu.instructions import COUNTS, count_instructions
+from autosched.codegen.cpu.instructions import COUNTS, count_instructions, product_instruction
 from tests.codegen.programs import matmul
 
 LOOPS = """
@@ -89,3 +89,18 @@ def test_the_same_tile_fits_wider_registers_of_which_there_are_more() -> None:
     func = matmul(16, 96, 64, 8, 3, 16)
     found = count(compile_func(func, "llvm -mcpu=x86-64-v4", name="dense").asm)
     assert (found["hot_fmas"], found["hot_spills"]) == (24, 0)
+
+
+@pytest.mark.parametrize(
+    ("lines", "name"),
+    [
+        ("\tvfmadd231ps\t%ymm1, %ymm2, %ymm3\n\tvfmadd213ps\t%ymm1, %ymm2, %ymm3\n", "vfmadd…ps"),
+        ("\tvfmadd231ps\t%zmm1, %zmm2, %zmm3\n\ttdpbusd\t%tmm6, %tmm4, %tmm0\n", "tdpbusd"),
+        ("\tvpdpbusd\t%zmm1, %zmm2, %zmm3\n\tvmulps\t%zmm1, %zmm2, %zmm3\n", "vpdpbusd"),
+        ("\tmulps\t%xmm1, %xmm2\n", "mulps"),
+        ("\tfmla\tv0.4s, v1.4s, v2.s[0]\n", "fmla"),
+        ("\tvaddps\t%ymm1, %ymm2, %ymm3\n", ""),
+    ],
+)
+def test_the_instruction_that_multiplies_most_is_named(lines: str, name: str) -> None:
+    assert product_instruction(f"kernel:\n{lines}\tret\n") == name
