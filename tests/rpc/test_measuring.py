@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -248,3 +248,22 @@ def trials_and_failures(where: Path, capsys: pytest.CaptureFixture[str]) -> tupl
     assert main(["logs", "list", "--db", str(where), "-f", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     return sum(row["n_trials"] for row in rows), sum(row["n_failed"] for row in rows)
+
+
+def test_a_device_of_another_architecture_gets_its_own_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine code that calls kernels there is that of the device, as the kernels are."""
+    machines = []
+
+    class Runner:
+        is_here = False
+
+        def __init__(self, opener: object, options: object, native: Callable[[], bytes]):
+            machines.append(int.from_bytes(native()[18:20], "little"))  # ELF's e_machine
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr("autosched.tuner.measure.remote.measurer.RemoteRunner", Runner)
+    for triple in ("aarch64", "x86_64"):
+        with RemoteMeasurer(f"llvm -mtriple={triple}-linux-gnu -num-cores=1", None, [lambda: None]):  # type: ignore[list-item, return-value]
+            pass
+    assert machines == [183, 62]

@@ -81,7 +81,7 @@ class Matmul:
         lanes = target.lanes("float32")
         in_tiles = m >= LEAST_TILE_ROWS and tile_words(k, group, target) > 0
         # several rows: a weight of 0.8 MB that stays in L3 takes 3 % longer in streams, one row 9 % less (Zen 3)
-        is_large = 4 * n * k > target.cache.l2_bytes * (1 if m == 1 else 4)
+        is_large = 4 * n * k > target.cache.l2_bytes * (1 if m == 1 or in_tiles else 4)
         is_stream = operands.is_weight and m < (FEW_TILE_ROWS if in_tiles else LEAST_PREFETCHED) and is_large
         multiple = STREAMS if is_stream and m == 1 and n >= STREAMS * lanes else 1
         most = most_rows(_row_bytes(operands, chain), target)

@@ -58,7 +58,7 @@ class RemoteMeasurer:
             folder = str(self._scratch.folder)
             self._builder = LocalBuilder(self.target, self.options, compiler=compiler, folder=folder)
             self._builder.pool.wait_ready()
-            native = functools.cache(self._builder.native_loop)
+            native = functools.cache(self._builder.native_loop if self.target.is_native else self._other_loop)
             native()
             runners = [RemoteRunner(open_session, self.options, native) for open_session in devices]
             self._devices = _Devices(runners, absent_s)
@@ -75,6 +75,12 @@ class RemoteMeasurer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _other_loop(self) -> bytes:
+        """The native loop's object code for another architecture than this machine's."""
+        from autosched.codegen.native import native_for
+
+        return native_for(self.target)
 
     def close(self) -> None:
         """End builders and sessions; safe to call twice."""
