@@ -14,6 +14,7 @@ A loop is marked by the annotation `AMX`; where it does not fit, or the CPU lack
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from autosched.ir.node import children, walk
 from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.expr import PrimExpr, Var, const_int
+from autosched.tir.expr import PrimExpr, Var, const, const_int
 from autosched.tir.functor import free_vars
 from autosched.tir.simplify import form_key
 from autosched.tir.stmt import BufferStore, Evaluate, For, LoopKind, SeqStmt, Stmt
@@ -37,6 +38,7 @@ from autosched.tir.stmt import BufferStore, Evaluate, For, LoopKind, SeqStmt, St
 AMX = "amx"  # the annotation of the loop over the words of 32 bits that lie side by side in a row of a tile
 ROWS, WORDS, REGISTERS = 16, 16, 8  # of a tile register: rows, words of 32 bits in a row; registers
 WORD_BYTES = 4
+MOST_STEPS = 16  # that all groups of tiles take in turn
 PALETTE_BYTES = 64  # of the description of all registers: sizes of rows from byte 16, numbers of rows from byte 48
 
 
@@ -96,6 +98,7 @@ def _turn(sizes: tuple[int, ...], i: int, registers: int) -> int:
     return kinds.index(sizes[i]) * each + sizes[:i].count(sizes[i]) % each
 
 
+Step = tuple[For, tuple["Evaluate", ...]]  # a loop with the prefetches at its beginning
 Tiles = tuple[tuple[Mapping[Var, int], int], ...]  # where each begins, how many rows or columns it has
 
 
@@ -116,7 +119,7 @@ class Group:
 class Nest:
     """The loops of a sum of products, outer to inner, by what they run over, and what is multiplied."""
 
-    steps: tuple[tuple[For, tuple[Evaluate, ...]], ...]  # with the prefetches at their beginnings
+    steps: tuple[Step, ...]
     rows: tuple[For, ...]
     columns: tuple[For, ...]
     words: For
@@ -327,16 +330,46 @@ def emit_products_in_tiles(emitter: Emitter, nest: Nest, operands: tuple[_Operan
     The registers are left as they are configured before: for the tiles of the whole phase, or for none.
     """
     now = emitter.configured
-    for group in nest.groups:
-        if group.sizes != now:
-            configure(emitter.builder, group.sizes)
-            now = group.sizes
-        _Products(emitter, nest, operands, group).emit(from_zero)
+
+    def all_groups(steps: tuple[Step, ...], is_first: bool) -> None:
+        nonlocal now
+        for group in nest.groups:
+            if group.sizes != now:
+                configure(emitter.builder, group.sizes)
+                now = group.sizes
+            _Products(emitter, nest, operands, group).emit(steps, from_zero and is_first)
+
+    size = block_of_steps(nest)
+    if size:
+        ((loop, fetches),) = nest.steps
+        kind = loop.loop_var.dtype
+        all_groups(((dataclasses.replace(loop, extent=const(size, kind)), fetches),), True)
+        block = Var(f"{loop.loop_var.name}_block", kind)
+        count = (const_int(loop.extent) or 0) // size - 1
+        part = dataclasses.replace(loop, start=block * size, extent=const(size, kind))
+        outer = For(block, const(1, kind), const(count, kind), LoopKind.SERIAL, loop.body)
+        emitter.over(outer, lambda: all_groups(((part, fetches),), False))
+    else:
+        all_groups(nest.steps, True)
     emitter.note_anywhere(nest.store.buffer)
     if emitter.configured is None:
         release(emitter.builder)
     elif now != emitter.configured:
         configure(emitter.builder, emitter.configured)
+
+
+def block_of_steps(nest: Nest) -> int:
+    """How many steps all groups take before any takes the next ones, which leaves columns in the first-level cache.
+
+    0: all of them. 16 steps of 32 columns are 32 KB. Where tiles differ in size they would be configured each time.
+    """
+    if len(nest.groups) < 2 or len(nest.steps) != 1 or len({group.sizes for group in nest.groups}) != 1:
+        return 0
+    loop = nest.steps[0][0]
+    count = const_int(loop.extent)
+    if count is None or const_int(loop.start) != 0 or count <= MOST_STEPS:
+        return 0
+    return next((n for n in range(MOST_STEPS, MOST_STEPS // 2 - 1, -1) if count % n == 0), 0)
 
 
 class _Products:
@@ -346,7 +379,7 @@ class _Products:
         self.emitter, self.nest, self.group, self.sizes = emitter, nest, group, group.sizes
         self.sums, self.a, self.b = operands
 
-    def emit(self, from_zero: bool) -> None:
+    def emit(self, steps: tuple[Step, ...], from_zero: bool) -> None:
         rows, columns = enumerate(self.group.rows), enumerate(self.group.columns)
         tiles = [
             (self.sizes.sum_at(r, c), {**row, **column})
@@ -357,11 +390,11 @@ class _Products:
                 call_intrinsic(self.emitter.builder, "llvm.x86.tilezero", VOID, [I8(register)])
             else:
                 self.move("tileloadd64", register, self.sums, at)
-        self.steps(self.nest.steps)
+        self.steps(steps)
         for register, at in tiles:
             self.move("tilestored64", register, self.sums, at)
 
-    def steps(self, loops: tuple[tuple[For, tuple[Evaluate, ...]], ...]) -> None:
+    def steps(self, loops: tuple[Step, ...]) -> None:
         """All loops of steps around the products of one."""
         if not loops:
             self.products()

@@ -86,7 +86,7 @@ class Matmul:
         multiple = STREAMS if is_stream and m == 1 and n >= STREAMS * lanes else 1
         most = most_rows(_row_bytes(operands, chain), target)
         tile = (
-            choose_tiles(m, -(-n // lanes))
+            choose_tiles(m, -(-n // lanes), FLOAT_BYTES * k)
             if in_tiles
             else choose_tile(m, -(-n // lanes), k, target, multiple, most=most, is_of_bytes=group == BYTE_GROUP)
         )

@@ -47,7 +47,8 @@ def arrays(m: int, n: int, k: int, dtype: str) -> tuple[np.ndarray, np.ndarray]:
 
 SIZES = [
     (3, 16, 64), (16, 64, 128), (17, 33, 64), (32, 32, 512), (33, 100, 64), (50, 70, 192), (64, 96, 80),
-    (100, 130, 256), (31, 250, 1024), (5, 17, 32), (129, 48, 96), (2, 64, 64), (40, 16, 60),
+    (513, 40, 2048), (512, 32, 3072), (100, 130, 256), (31, 250, 1024),
+    (5, 17, 32), (129, 48, 96), (2, 64, 64), (40, 16, 60),
 ]  # fmt: skip
 
 
@@ -82,6 +83,15 @@ def test_every_shape_of_tiles_is_right(tile: tuple[int, int], order: str) -> Non
     sizes = (100, 150, 192)
     knobs = {"rows": tile[0], "vectors": tile[1], "order": order, "chunk": 2, "tiles": True}
     check(product(*sizes, "int8"), sizes, "int8", **knobs)
+
+
+@needs_tiles
+@pytest.mark.parametrize("rows", [32, 64, 128])
+@pytest.mark.parametrize("depth", [1024, 1088, 1536, 2048, 2112])
+def test_long_sums_are_made_in_parts(rows: int, depth: int) -> None:
+    """Of as many steps each as divide them."""
+    sizes = (200, 33, depth)
+    check(product(*sizes, "int8"), sizes, "int8", rows=rows, vectors=2, tiles=True)
 
 
 @pytest.mark.parametrize(("dtype", "name"), [("int8", "tdpbusd"), ("bfloat16", "tdpbf16ps")])
