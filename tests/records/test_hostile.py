@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import random
 import re
 import shutil
 import sqlite3
@@ -157,8 +158,9 @@ def become_folder(path: Path) -> None:
     path.mkdir()
 
 
+GARBAGE = b"\x93" + random.Random(0).randbytes(5000)  # beginning with a brace they would be JSON lines
 DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
-    "garbage": (lambda path: path.write_bytes(os.urandom(5000)) and None, "not a tuning database"),
+    "garbage": (lambda path: path.write_bytes(GARBAGE) and None, "not a tuning database"),
     "text": (lambda path: path.write_text("hello") and None, "not a tuning database"),
     "JSON lines": (lambda path: path.write_text(record(1).line) and None, "logs import"),
     "a folder": (become_folder, "no tuning logs in this folder"),
