@@ -86,8 +86,8 @@ def test_every_shape_of_tiles_is_right(tile: tuple[int, int], order: str) -> Non
 
 
 @needs_tiles
-@pytest.mark.parametrize("rows", [32, 64, 128])
-@pytest.mark.parametrize("depth", [1024, 1088, 1536, 2048, 2112])
+@pytest.mark.parametrize("rows", [64, 128])
+@pytest.mark.parametrize("depth", [1536, 2112])
 def test_long_sums_are_made_in_parts(rows: int, depth: int) -> None:
     """Of as many steps each as divide them."""
     sizes = (200, 33, depth)
