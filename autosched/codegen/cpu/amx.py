@@ -335,7 +335,7 @@ def emit_products_in_tiles(emitter: Emitter, nest: Nest, operands: tuple[_Operan
         nonlocal now
         for group in nest.groups:
             if group.sizes != now:
-                configure(emitter.builder, group.sizes)
+                configure(emitter.builder, group.sizes, emitter.entry)
                 now = group.sizes
             _Products(emitter, nest, operands, group).emit(steps, from_zero and is_first)
 
@@ -355,7 +355,7 @@ def emit_products_in_tiles(emitter: Emitter, nest: Nest, operands: tuple[_Operan
     if emitter.configured is None:
         release(emitter.builder)
     elif now != emitter.configured:
-        configure(emitter.builder, emitter.configured)
+        configure(emitter.builder, emitter.configured, emitter.entry)
 
 
 def block_of_steps(nest: Nest) -> int:
@@ -447,17 +447,18 @@ class _Products:
         call_intrinsic(emitter.builder, f"llvm.x86.{name}", VOID, [I8(register), pointer, I64(operand.row_bytes)])
 
 
-def configure(builder: Any, sizes: TileSizes) -> None:
-    """Set the sizes of all registers, which become zero: 46 ns, as long as 10 products."""
-    module, palette = builder.module, sizes.palette()
-    name = f"tiles_{palette[16:].hex()}"
-    found = module.globals.get(name)
-    if found is None:
-        kind = ir.ArrayType(I8, PALETTE_BYTES)
-        found = ir.GlobalVariable(module, kind, name)
-        found.linkage, found.global_constant, found.align = "internal", True, 64
-        found.initializer = ir.Constant(kind, bytearray(palette))
-    call_intrinsic(builder, "llvm.x86.ldtilecfg", VOID, [builder.bitcast(found, BYTES)])
+def configure(builder: Any, sizes: TileSizes, entry: Any = None) -> None:
+    """Set the sizes of all registers, which become zero: 46 ns, as long as 10 products.
+
+    entry  a builder at the function's beginning; None: the function begins here
+    """
+    palette, kind = sizes.palette(), ir.ArrayType(I64, PALETTE_BYTES // 8)
+    slot = (entry or builder).alloca(kind, name="palette")
+    slot.align = PALETTE_BYTES
+    for n in range(PALETTE_BYTES // 8):
+        word = int.from_bytes(palette[8 * n : 8 * n + 8], "little")
+        builder.store(I64(word), builder.gep(slot, [I64(0), I64(n)]), align=8)
+    call_intrinsic(builder, "llvm.x86.ldtilecfg", VOID, [builder.bitcast(slot, BYTES)])
 
 
 def release(builder: Any) -> None:

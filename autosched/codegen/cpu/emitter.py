@@ -42,6 +42,7 @@ class Emitter(IndexEmitter):
     status: Any  # a pointer to the words of the kernel's checks, where the tile has some
     checks: Mapping[Check, int]  # their numbers
     guards: Guards  # accesses to check
+    entry: Any  # a builder at the end of the entry block's allocations
     configured: Any  # the sizes that tile registers have when the code begins; None: none
 
     def mask_key(self) -> Any:
