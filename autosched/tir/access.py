@@ -20,6 +20,13 @@ def point(buffer: Buffer, indices: Indices) -> BufferRegion:
     return BufferRegion(buffer, tuple(Range(i, IntImm(1, i.dtype)) for i in indices))
 
 
+def is_own(e: PrimExpr, store: BufferStore) -> bool:
+    """Whether an operand of an update is the element that is stored."""
+    if not isinstance(e, BufferLoad) or e.buffer is not store.buffer:
+        return False
+    return tuple(map(form_key, e.indices)) == tuple(map(form_key, store.indices))
+
+
 def full_region(buffer: Buffer) -> BufferRegion:
     return BufferRegion(buffer, tuple(Range(IntImm(0, s.dtype), s) for s in buffer.shape))
 

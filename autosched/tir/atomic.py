@@ -9,11 +9,11 @@ import dataclasses
 from typing import Any
 
 from autosched.errors import InvalidTypeError
+from autosched.tir.access import is_own
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.expr import Call, PrimExpr, call, to_expr
 from autosched.tir.function import PrimFunc
 from autosched.tir.functor import rewrite
-from autosched.tir.simplify import form_key
 from autosched.tir.stmt import BufferStore, Evaluate
 
 ATOMIC_ADD = "atomic_add"
@@ -40,11 +40,7 @@ def added(store: BufferStore) -> PrimExpr | None:
     value = store.value
     if not isinstance(value, Call) or value.op != ATOMIC_ADD:
         return None
-    element = value.args[0]
-    if not isinstance(element, BufferLoad) or element.buffer is not store.buffer:
-        return None
-    same = tuple(map(form_key, element.indices)) == tuple(map(form_key, store.indices))
-    return value.args[1] if same else None
+    return value.args[1] if is_own(value.args[0], store) else None
 
 
 def store_atomics(func: PrimFunc) -> PrimFunc:

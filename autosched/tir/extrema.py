@@ -13,10 +13,9 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from autosched.tir import expr as E
-from autosched.tir.buffer import BufferLoad
+from autosched.tir.access import is_own
 from autosched.tir.dtypes import is_float
 from autosched.tir.functor import rewrite
-from autosched.tir.simplify import form_key
 from autosched.tir.stmt import Block, BufferStore, Stmt
 
 KEEP_NAN = "keep_nan"
@@ -53,10 +52,3 @@ def _lasting(x: Any) -> Any:
     if not is_own(a, x):
         return x
     return BufferStore(x.buffer, (LastingMax if isinstance(x.value, E.Max) else LastingMin)(a, b), x.indices)
-
-
-def is_own(e: E.PrimExpr, store: BufferStore) -> bool:
-    """Whether an operand of an update is the element that is stored."""
-    if not isinstance(e, BufferLoad) or e.buffer is not store.buffer:
-        return False
-    return tuple(map(form_key, e.indices)) == tuple(map(form_key, store.indices))

@@ -1,15 +1,8 @@
-"""Products in the tile registers of AMX: a nest of loops over rows, columns and steps of a sum of products.
+"""Code for products in the tile registers of AMX (their form: `amx_nest`).
 
-    for k in steps:                        any number of loops
-        for m in rows: for n in columns:   their innermost ones in tiles of 16
-            for j in 16:  # amx
-                for g in 4: acc[m, n] += int32(a[m, 64 * k + 4 * j + g]) * int32(b[k, j, n, g])
-
-a holds unsigned bytes and b signed ones, or both pairs of bfloat16, whose products are summed in float32. The sums stay
-in tile registers over all steps. Of eight registers (16 rows of 64 bytes) a sum of 32 rows and 32 columns takes four,
-and the rows and columns of a step two each: 94 % of the peak (7.4 TOP/s of a 4 GHz core, Granite Rapids).
-
-A loop is marked by the annotation `AMX`; where it does not fit, or the CPU lacks the registers, it stays a loop.
+The sums stay in tile registers over all steps. Of eight registers a sum of 32 rows and 32 columns takes four, and the
+rows and columns of a step two each: 94 % of the peak (7.4 TOP/s of a 4 GHz core, Granite Rapids). Where a nest does not
+fit, or the CPU lacks the registers, it stays loops.
 """
 
 from __future__ import annotations
@@ -23,206 +16,17 @@ from typing import Any
 from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
-from autosched.codegen.cpu.dot import of_bits
+from autosched.codegen.cpu.amx_nest import PALETTE_BYTES, WORD_BYTES, Group, Nest, Step, TileSizes, find_nest
 from autosched.codegen.cpu.emitter import Emitter, Place
 from autosched.codegen.cpu.types import BYTES, I8, I64, VOID, Isa, call_intrinsic
-from autosched.ir.node import children, walk
+from autosched.ir.node import children
 from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.expr import PrimExpr, Var, const, const_int
-from autosched.tir.functor import free_vars
-from autosched.tir.simplify import form_key
-from autosched.tir.stmt import BufferStore, Evaluate, For, LoopKind, SeqStmt, Stmt
+from autosched.tir.expr import Var, const, const_int
+from autosched.tir.stmt import BufferStore, For, LoopKind, Stmt
 
-AMX = "amx"  # the annotation of the loop over the words of 32 bits that lie side by side in a row of a tile
-ROWS, WORDS, REGISTERS = 16, 16, 8  # of a tile register: rows, words of 32 bits in a row; registers
-WORD_BYTES = 4
 MOST_STEPS = 16  # that all groups of tiles take in turn
-PALETTE_BYTES = 64  # of the description of all registers: sizes of rows from byte 16, numbers of rows from byte 48
-
-
-@dataclass(frozen=True, slots=True)
-class TileSizes:
-    """The tiles of a sum: rows of each tile of rows, columns of each tile of columns, words of a step."""
-
-    rows: tuple[int, ...]
-    columns: tuple[int, ...]
-    words: int
-
-    @property
-    def fit(self) -> bool:
-        """Whether there are registers for the sums and for what a step multiplies."""
-        many, few = sorted((len(self.rows), len(self.columns)), reverse=True)
-        left = REGISTERS - many * few - few
-        streamed = self.rows if len(self.rows) > len(self.columns) else self.columns
-        return left >= min(many, len(set(streamed)))
-
-    def sum_at(self, r: int, c: int) -> int:
-        """The register of a tile of sums."""
-        return r * len(self.columns) + c
-
-    def row_at(self, r: int) -> int:
-        """The register of a tile of rows: one each, or, of more rows than columns, what the columns leave in turn."""
-        sums, columns = len(self.rows) * len(self.columns), len(self.columns)
-        return (
-            sums + r if len(self.rows) <= columns else sums + columns + _turn(self.rows, r, REGISTERS - sums - columns)
-        )
-
-    def column_at(self, c: int) -> int:
-        """The register of a tile of columns, as `row_at`."""
-        sums, rows = len(self.rows) * len(self.columns), len(self.rows)
-        return sums + c if rows > len(self.columns) else sums + rows + _turn(self.columns, c, REGISTERS - sums - rows)
-
-    def palette(self) -> bytes:
-        """The description of all registers that the instruction ldtilecfg reads."""
-        sizes: dict[int, tuple[int, int]] = {}
-        for (r, rows), (c, columns) in itertools.product(enumerate(self.rows), enumerate(self.columns)):
-            sizes[self.sum_at(r, c)] = rows, WORD_BYTES * columns
-            sizes[self.row_at(r)] = rows, WORD_BYTES * self.words
-            sizes[self.column_at(c)] = self.words, WORD_BYTES * columns
-        text = bytearray(PALETTE_BYTES)
-        text[0] = 1
-        for register, (rows, row_bytes) in sizes.items():
-            text[16 + 2 * register] = row_bytes
-            text[48 + register] = rows
-        return bytes(text)
-
-
-def _turn(sizes: tuple[int, ...], i: int, registers: int) -> int:
-    """Which of so many registers a tile takes: tiles of one size take turns."""
-    if len(sizes) <= registers:
-        return i
-    kinds = list(dict.fromkeys(sizes))
-    each = registers // len(kinds)
-    return kinds.index(sizes[i]) * each + sizes[:i].count(sizes[i]) % each
-
-
-Step = tuple[For, tuple["Evaluate", ...]]  # a loop with the prefetches at its beginning
-Tiles = tuple[tuple[Mapping[Var, int], int], ...]  # where each begins, how many rows or columns it has
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Group:
-    """Tiles of sums that are in registers at once."""
-
-    rows: Tiles
-    columns: Tiles
-    words: int
-
-    @property
-    def sizes(self) -> TileSizes:
-        return TileSizes(tuple(n for _, n in self.rows), tuple(n for _, n in self.columns), self.words)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Nest:
-    """The loops of a sum of products, outer to inner, by what they run over, and what is multiplied."""
-
-    steps: tuple[Step, ...]
-    rows: tuple[For, ...]
-    columns: tuple[For, ...]
-    words: For
-    group: For
-    store: BufferStore
-    a: BufferLoad
-    b: BufferLoad
-
-    @property
-    def is_of_bytes(self) -> bool:
-        return self.store.buffer.dtype == "int32"
-
-    @property
-    def groups(self) -> tuple[Group, ...]:
-        """The tiles, so many of the rows in turn as there are registers for; () where not even one fits."""
-        words = const_int(self.words.extent)
-        assert words is not None, "find_nest looked"
-        rows, columns = tuple(tiles_of(self.rows)), tuple(tiles_of(self.columns))
-        for most in range(len(rows), 0, -1):
-            parts = [rows[i : i + most] for i in range(0, len(rows), most)]
-            found = [Group(part, columns, words) for part in parts]
-            if all(group.sizes.fit for group in found):
-                return tuple(found)
-        return ()
-
-    @property
-    def count(self) -> int:
-        """How many sums there are."""
-        return sum(sum(g.sizes.rows) * sum(g.sizes.columns) for g in self.groups)
-
-
-def tiles_of(loops: tuple[For, ...]) -> Iterator[tuple[Mapping[Var, int], int]]:
-    """(where a tile begins, how many rows or columns it has) for each tile; the innermost loop is cut into tiles."""
-    extents = [const_int(loop.extent) or 1 for loop in loops]
-    starts = [range(n) for n in extents[:-1]] + [range(0, n, ROWS) for n in extents[-1:]]
-    for at in itertools.product(*starts):
-        begin = {loop.loop_var: i for loop, i in zip(loops, at, strict=True)}
-        yield begin, min(ROWS, extents[-1] - at[-1]) if loops else 1
-
-
-def find_nest(loop: Stmt) -> Nest | None:
-    """The nest of loops that begins here, where the loop over words has the annotation and all is as it should be."""
-    loops: list[For] = []
-    fetches: list[tuple[Evaluate, ...]] = []
-    stmt = loop
-    while isinstance(stmt, For):
-        loops.append(stmt)
-        stmt = stmt.body
-        first = stmt.seq[:-1] if isinstance(stmt, SeqStmt) else ()
-        if first and all(isinstance(s, Evaluate) for s in first):
-            assert isinstance(stmt, SeqStmt), "just seen"
-            stmt = stmt.seq[-1]
-        fetches.append(first)  # type: ignore[arg-type]
-    if len(loops) < 2 or not loops[-2].annotations.get(AMX) or not isinstance(stmt, BufferStore):
-        return None
-    *outer, words, group = loops
-    if not isinstance(stmt.value, E.Add) or not isinstance(stmt.value.b, E.Mul):
-        return None
-    before, product = stmt.value.a, stmt.value.b
-    if not isinstance(before, BufferLoad) or before.buffer is not stmt.buffer:
-        return None
-    if [form_key(i) for i in before.indices] != [form_key(i) for i in stmt.indices]:
-        return None
-    spatial = [x for x in outer if _varies(stmt.indices, x)]
-    factors = _factors(product, stmt.buffer.dtype, spatial)
-    if factors is None:
-        return None
-    a, b = factors
-    rows, columns = (tuple(x for x in spatial if _varies(f.indices, x)) for f in factors)
-    if len(rows) + len(columns) != len(spatial) or set(rows) & set(columns):
-        return None
-    counts = [const_int(x.extent) for x in (*spatial, words, group)]
-    if None in counts or any(const_int(x.start) != 0 for x in (*spatial, words, group)):
-        return None
-    count, in_word = counts[-2:]
-    if any(x.kind == LoopKind.THREAD_BINDING for x in loops) or in_word != WORD_BYTES // item_bytes(a.buffer.dtype):
-        return None
-    if not count or count > WORDS or any(isinstance(x, BufferLoad) for f in (a, b) for i in f.indices for x in walk(i)):
-        return None
-    steps = tuple((x, f) for x, f in zip(loops[:-2], fetches, strict=False) if not any(x is s for s in spatial))
-    if sum(map(len, fetches)) != sum(len(f) for _, f in steps):
-        return None
-    nest = Nest(steps, rows, columns, words, group, stmt, a, b)
-    return nest if nest.groups else None
-
-
-def _varies(indices: tuple[PrimExpr, ...], loop: For) -> bool:
-    return any(loop.loop_var in free_vars(i) for i in indices)
-
-
-def _factors(product: E.Mul, dtype: str, spatial: list[For]) -> tuple[BufferLoad, BufferLoad] | None:
-    """(what the rows are read from, what the columns are)."""
-    if dtype == "int32":
-        bytes_ = [x.value for x in (product.a, product.b) if isinstance(x, E.Cast) and isinstance(x.value, BufferLoad)]
-        by_type = {x.buffer.dtype: x for x in bytes_}
-        return (by_type["uint8"], by_type["int8"]) if set(by_type) == {"uint8", "int8"} else None
-    first, second = of_bits(product.a), of_bits(product.b)
-    if dtype != "float32" or first is None or second is None:
-        return None
-    lane = next((x for x in reversed(spatial) if x.kind == LoopKind.VECTORIZED), None)
-    if lane is None:
-        return None
-    return (second, first) if _varies(first.indices, lane) else (first, second)
 
 
 def has_tiles(isa: Isa, nest: Nest) -> bool:
@@ -266,60 +70,41 @@ def products_in_tiles(emitter: Emitter, loop: Stmt) -> tuple[Nest, tuple[_Operan
     )
     found = []
     for access, down, along, within in wanted:
-        place = emitter.places.get(access.buffer)
+        place, size = emitter.places.get(access.buffer), item_bytes(access.buffer.dtype)
         if place is None or id(access.indices) in emitter.guards:
             return None
-        in_word = WORD_BYTES // item_bytes(access.buffer.dtype)
-        if any(_step(emitter, nest, place, access, x) != in_word for x in along):
+        if any(_distance(emitter, nest, access, x) != WORD_BYTES // size for x in along):
             return None
-        if any(_step(emitter, nest, place, access, x) != 1 for x in within):
+        if any(_distance(emitter, nest, access, x) != 1 for x in within):
             return None
-        steps = [_step(emitter, nest, place, access, x) for x in down]
-        if None in steps:
+        rows = [_distance(emitter, nest, access, x) for x in down]
+        if None in rows:
             return None
-        found.append(_Operand(place, access, sum(s or 0 for s in steps) * item_bytes(access.buffer.dtype)))
+        found.append(_Operand(place, access, sum(n or 0 for n in rows) * size))
     return nest, tuple(found)
 
 
-def _step(emitter: Emitter, nest: Nest, place: Place, access: BufferLoad | BufferStore, loop: For) -> int | None:
+def _distance(emitter: Emitter, nest: Nest, access: BufferLoad | BufferStore, loop: For) -> int | None:
     """How many elements lie between those of two iterations of a loop; None where that is no constant."""
-    lanes = const_int(loop.extent) or 1
-    with _fixed(emitter, nest, {x.loop_var: 0 for x, _ in nest.steps}):
-        emitter.env[loop.loop_var], emitter.lanes = Affine(0, (), 1), lanes
-        at = emitter.offset(place, access.indices)
-        emitter.lanes = 1
-    return at.lane if isinstance(at, Affine) else None
+    fixed = [x.loop_var for x in (*(x for x, _ in nest.steps), *_inner(nest))]
+    return emitter.distance(access.buffer, access.indices, loop.loop_var, const_int(loop.extent) or 1, fixed)
 
 
-class _fixed:  # noqa: N801
-    """The loop variables of a nest as numbers, for as long as a block of code runs."""
-
-    def __init__(self, emitter: Emitter, nest: Nest, at: Mapping[Var, int]) -> None:
-        inner = (*nest.rows, *nest.columns, nest.words, nest.group)
-        self.env = emitter.env
-        self.values = {x.loop_var: Affine(0) for x in inner} | {v: Affine(i) for v, i in at.items()}
-        self.old = {v: self.env.get(v) for v in self.values}
-
-    def __enter__(self) -> None:
-        self.env.update(self.values)
-
-    def __exit__(self, *raised: object) -> None:
-        for v, value in self.old.items():
-            if value is None:
-                del self.env[v]
-            else:
-                self.env[v] = value
+def _inner(nest: Nest) -> tuple[For, ...]:
+    """The loops that tile registers replace."""
+    return *nest.rows, *nest.columns, nest.words, nest.group
 
 
-def zeros_before(first: Stmt, nest: Nest) -> bool:
-    """Whether a statement sets the sums of a nest, and nothing else, to zero."""
+def products_from_zeros(emitter: Emitter, first: Stmt, second: Stmt) -> tuple[Nest, tuple[_Operand, ...]] | None:
+    """What `second` sums up in tiles, where `first` sets its sums, and nothing else, to zero."""
+    tiles = products_in_tiles(emitter, second)
     count, stmt = 1, first
     while isinstance(stmt, For):
         count, stmt = count * (const_int(stmt.extent) or 0), stmt.body
-    if not isinstance(stmt, BufferStore) or stmt.buffer is not nest.store.buffer:
-        return False
+    if tiles is None or not isinstance(stmt, BufferStore) or stmt.buffer is not tiles[0].store.buffer:
+        return None
     value = stmt.value.value if isinstance(stmt.value, E.IntImm | E.FloatImm) else None
-    return value == 0 and count == nest.count
+    return tiles if value == 0 and count == tiles[0].count else None
 
 
 def emit_products_in_tiles(emitter: Emitter, nest: Nest, operands: tuple[_Operand, ...], from_zero: bool) -> None:
@@ -409,38 +194,27 @@ class _Products:
         self.emitter.over(loop, iteration)
 
     def products(self) -> None:
-        """One step: the tiles of the shorter side are loaded first and stay, those of the longer one pass by."""
-        rows, columns = self.group.rows, self.group.columns
-        if len(rows) > len(columns):
-            for r, c in itertools.product(range(len(rows)), range(len(columns))):
-                if c == 0:
-                    self.load_row(r)
-                if r == 0:
-                    self.load_column(c)
-                self.multiply(r, c)
-        else:
-            for c, r in itertools.product(range(len(columns)), range(len(rows))):
-                if r == 0:
-                    self.load_column(c)
-                if c == 0:
-                    self.load_row(r)
-                self.multiply(r, c)
-
-    def load_row(self, r: int) -> None:
-        self.move("tileloadd64", self.sizes.row_at(r), self.a, self.group.rows[r][0])
-
-    def load_column(self, c: int) -> None:
-        self.move("tileloadd64", self.sizes.column_at(c), self.b, self.group.columns[c][0])
-
-    def multiply(self, r: int, c: int) -> None:
+        """One step: the tiles of the side that stays are loaded for the first tile of the other side."""
         name = "tdpbusd" if self.nest.is_of_bytes else "tdpbf16ps"
-        registers = self.sizes.sum_at(r, c), self.sizes.row_at(r), self.sizes.column_at(c)
-        call_intrinsic(self.emitter.builder, f"llvm.x86.{name}", VOID, [I8(n) for n in registers])
+        rows, columns = range(len(self.group.rows)), range(len(self.group.columns))
+        if self.sizes.rows_stay:
+            pairs = [(r, c) for c in columns for r in rows]
+        else:
+            pairs = [(r, c) for r in rows for c in columns]
+        for r, c in pairs:
+            row, column = self.sizes.row_at(r), self.sizes.column_at(c)
+            loads = [(c == 0, row, self.a, self.group.rows[r][0]), (r == 0, column, self.b, self.group.columns[c][0])]
+            for is_new, register, operand, at in reversed(loads) if self.sizes.rows_stay else loads:
+                if is_new:
+                    self.move("tileloadd64", register, operand, at)
+            registers = [I8(n) for n in (self.sizes.sum_at(r, c), row, column)]
+            call_intrinsic(self.emitter.builder, f"llvm.x86.{name}", VOID, registers)
 
     def move(self, name: str, register: int, operand: _Operand, at: Mapping[Var, int]) -> None:
         """A tile from memory or to it."""
         emitter = self.emitter
-        with _fixed(emitter, self.nest, at):
+        begin = {x.loop_var: Affine(at.get(x.loop_var, 0)) for x in _inner(self.nest)}
+        with emitter.assigned(begin):
             offset = emitter.offset(operand.place, operand.access.indices)
         assert isinstance(offset, Affine), "products_in_tiles looked"
         pointer = emitter.builder.bitcast(emitter.address(operand.place, offset), BYTES)
@@ -466,7 +240,4 @@ def release(builder: Any) -> None:
     call_intrinsic(builder, "llvm.x86.tilerelease", VOID, [])
 
 
-__all__ = [
-    "AMX", "ROWS", "WORDS", "Nest", "TileSizes", "configure", "emit_products_in_tiles", "nests", "products_in_tiles",
-    "release", "zeros_before",
-]  # fmt: skip
+__all__ = ["configure", "emit_products_in_tiles", "nests", "products_from_zeros", "products_in_tiles", "release"]

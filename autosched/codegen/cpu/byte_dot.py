@@ -14,13 +14,13 @@ from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.emitter import Emitter
+from autosched.codegen.cpu.narrow_products import added_product, byte_factors
 from autosched.codegen.cpu.types import I8, I32, call_intrinsic, constant, splat, value_type
 from autosched.ir.node import walk
 from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.expr import PrimExpr, const_int
 from autosched.tir.functor import free_vars
-from autosched.tir.simplify import form_key
 from autosched.tir.stmt import BufferStore, For, LoopKind
 
 GROUP = 4  # bytes in a lane
@@ -51,17 +51,12 @@ def dot_product(emitter: Emitter, loop: For) -> Dot | None:
     ):
         return None
     store = inner.body
-    if not isinstance(store, BufferStore) or store.buffer.dtype != "int32" or not isinstance(store.value, E.Add):
+    found = added_product(store)
+    factors = None if found is None else byte_factors(found[1])
+    if found is None or factors is None or const_int(loop.extent) is None:
         return None
-    old, product = store.value.a, store.value.b
-    if not isinstance(old, BufferLoad) or old.buffer is not store.buffer or not isinstance(product, E.Mul):
-        return None
-    if [form_key(i) for i in old.indices] != [form_key(i) for i in store.indices]:
-        return None
-    factors = {f.dtype: f for f in map(_byte, (product.a, product.b)) if f is not None}
-    if set(factors) != {"uint8", "int8"} or const_int(loop.extent) is None:
-        return None
-    dot = Dot(store, old, factors["uint8"], factors["int8"], inner)
+    assert isinstance(store, BufferStore), "just seen"
+    dot = Dot(store, found[0], *factors, inner)
     lane, k = loop.loop_var, inner.loop_var
     if any(k in free_vars(i) for i in store.indices) or any(lane in free_vars(i) for i in dot.shared.indices):
         return None
@@ -74,29 +69,11 @@ def dot_product(emitter: Emitter, loop: For) -> Dot | None:
     return dot if steps == (1, GROUP, 1, 1) else None
 
 
-def _byte(x: PrimExpr) -> BufferLoad | None:
-    """The load of a byte that becomes 32 bits wide."""
-    if isinstance(x, E.Cast) and x.dtype == "int32" and isinstance(x.value, BufferLoad):
-        return x.value
-    return None
-
-
 def _step(emitter: Emitter, buffer: Any, indices: tuple[PrimExpr, ...], along: E.Var, fixed: E.Var) -> int | None:
     """How far apart two elements are whose indices differ by one in a variable; None where that is no constant."""
-    place = emitter.places.get(buffer)
-    if place is None or any(isinstance(x, BufferLoad) for i in indices for x in walk(i)):
+    if any(isinstance(x, BufferLoad) for i in indices for x in walk(i)):
         return None
-    old = {v: emitter.env.get(v) for v in (along, fixed)}
-    emitter.env[along], emitter.env[fixed] = Affine(0, (), 1), Affine(0)
-    lanes, emitter.lanes = emitter.lanes, GROUP
-    at = emitter.offset(place, indices)
-    emitter.lanes = lanes
-    for v, value in old.items():
-        if value is None:
-            del emitter.env[v]
-        else:
-            emitter.env[v] = value
-    return at.lane if isinstance(at, Affine) else None
+    return emitter.distance(buffer, indices, along, GROUP, (fixed,))
 
 
 def emit_dot_product(emitter: Emitter, loop: For, dot: Dot) -> None:

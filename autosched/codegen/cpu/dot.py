@@ -14,15 +14,16 @@ from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.emitter import Emitter
+from autosched.codegen.cpu.narrow_products import BITS, added_product, bfloat_factors
 from autosched.codegen.cpu.types import F32, I32, call_intrinsic, constant, splat, suffix
 from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
-from autosched.tir.expr import PrimExpr, const, const_int
+from autosched.tir.expr import const, const_int
 from autosched.tir.functor import free_vars, substitute
-from autosched.tir.simplify import Analyzer, form_key
+from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import BufferStore, For, LoopKind
 
-PAIR, BITS = 2, 16
+PAIR = 2
 UPPER = 0xFFFF0000
 DOTS = {4: 128, 8: 256, 16: 512}  # lanes of the sum to the instruction's bits
 
@@ -45,19 +46,11 @@ def bfloat_pairs(emitter: Emitter, loop: For) -> tuple[BufferLoad, BufferLoad] |
     body = loop.body
     if loop.kind not in (LoopKind.SERIAL, LoopKind.UNROLLED) or emitter.lanes == 1 or const_int(loop.extent) != PAIR:
         return None
-    if const_int(loop.start) != 0 or not isinstance(body, BufferStore) or not isinstance(body.value, E.Add):
+    found = added_product(body)
+    factors = None if found is None or const_int(loop.start) != 0 else bfloat_factors(found[1])
+    if factors is None or any(_word(emitter, loop, x) is None for x in factors):
         return None
-    own, product = body.value.a, body.value.b
-    if not isinstance(own, BufferLoad) or own.buffer is not body.buffer or not isinstance(product, E.Mul):
-        return None
-    same = [form_key(i) for i in own.indices] == [form_key(i) for i in body.indices]
-    factors = of_bits(product.a), of_bits(product.b)
-    if not same or body.buffer.dtype != "float32" or None in factors:
-        return None
-    a, b = factors
-    assert a is not None and b is not None, "just seen"
-    kinds = [_word(emitter, loop, x) for x in (a, b)]
-    return (a, b) if None not in kinds else None
+    return factors
 
 
 def emit_bfloat_pairs(emitter: Emitter, loop: For, factors: tuple[BufferLoad, BufferLoad]) -> None:
@@ -78,18 +71,6 @@ def emit_bfloat_pairs(emitter: Emitter, loop: For, factors: tuple[BufferLoad, Bu
     emitter.store(store.buffer, total, store.indices)
 
 
-def of_bits(e: PrimExpr) -> BufferLoad | None:
-    """The 16 bits that an expression makes a float32 of, as `codegen.lower.half` writes it."""
-    if not isinstance(e, E.Call) or e.op != "reinterpret" or e.dtype != "float32":
-        return None
-    moved = e.args[0]
-    if not isinstance(moved, E.Call) or moved.op != "shift_left" or const_int(moved.args[1]) != BITS:
-        return None
-    x = moved.args[0]
-    x = x.value if isinstance(x, E.Cast) else x
-    return x if isinstance(x, BufferLoad) and x.buffer.dtype == "uint16" else None
-
-
 def _word(emitter: Emitter, loop: For, x: BufferLoad) -> Affine | None:
     """Where the word with both halves lies: the same for all lanes, or one word a lane. None: they are apart."""
     place, var = emitter.places.get(x.buffer), loop.loop_var
@@ -100,13 +81,8 @@ def _word(emitter: Emitter, loop: For, x: BufferLoad) -> Affine | None:
     ends = [substitute(x.indices[-1], {var: const(k, var.dtype)}) for k in range(PAIR)]
     if const_int(Analyzer().simplify(ends[1] - ends[0])) != 1:
         return None
-    old = emitter.env.get(var)
-    emitter.env[var] = Affine(0)
-    at = emitter.offset(place, x.indices)
-    if old is None:
-        del emitter.env[var]
-    else:
-        emitter.env[var] = old
+    with emitter.assigned({var: Affine()}):
+        at = emitter.offset(place, x.indices)
     return at if isinstance(at, Affine) and at.lane in (0, PAIR) else None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.index import Index, IndexEmitter
 from autosched.runtime.kernel import Check
 from autosched.tir.buffer import Buffer
-from autosched.tir.expr import PrimExpr
+from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.stmt import For, Stmt
 
 
@@ -68,6 +68,23 @@ class Emitter(IndexEmitter):
     def offset(self, place: Place, indices: tuple[PrimExpr, ...]) -> Index:
         """The distance in elements from the buffer's start."""
         raise NotImplementedError
+
+    def distance(
+        self, buffer: Buffer, indices: tuple[PrimExpr, ...], along: Var, lanes: int, fixed: Iterable[Var] = ()
+    ) -> int | None:
+        """Elements from the place in one iteration of a loop to that in the next; None where that is no constant.
+
+        along  the loop's variable;  lanes: its iterations;  fixed: variables that are 0 meanwhile
+        """
+        place = self.places.get(buffer)
+        if place is None:
+            return None
+        before = self.lanes
+        with self.assigned({**dict.fromkeys(fixed, Affine()), along: Affine(0, (), 1)}):
+            self.lanes = lanes
+            at = self.offset(place, indices)
+        self.lanes = before
+        return at.lane if isinstance(at, Affine) else None
 
     def emit(self, stmt: Stmt) -> None:
         """The code of a statement."""

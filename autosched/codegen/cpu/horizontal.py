@@ -10,12 +10,12 @@ from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.emitter import Emitter
 from autosched.codegen.cpu.types import I32
 from autosched.tir import expr as E
+from autosched.tir.access import is_own
 from autosched.tir.buffer import BufferLoad
 from autosched.tir.dtypes import is_float
 from autosched.tir.expr import const_int
 from autosched.tir.extrema import LastingMax, LastingMin
 from autosched.tir.functor import free_vars
-from autosched.tir.simplify import form_key
 from autosched.tir.stmt import BufferStore, For, LoopKind
 
 _OPS = (E.Add, E.Mul, E.Max, E.Min)
@@ -31,25 +31,15 @@ def lane_reduction(emitter: Emitter, loop: For) -> BufferLoad | None:
     if not isinstance(value, _OPS) or not is_float(value.dtype) or count is None or count < _LEAST:
         return None
     own, part = value.a, value.b
-    if not isinstance(own, BufferLoad) or not isinstance(part, BufferLoad) or part.buffer is body.buffer:
+    if not is_own(own, body) or not isinstance(part, BufferLoad) or part.buffer is body.buffer:
         return None
     place = emitter.places.get(part.buffer)
-    if own.buffer is not body.buffer or place is None or not place.is_local:
-        return None
-    same = [form_key(i) for i in own.indices] == [form_key(i) for i in body.indices]
-    if not same or any(loop.loop_var in free_vars(i) for i in body.indices):
+    if place is None or not place.is_local or any(loop.loop_var in free_vars(i) for i in body.indices):
         return None
     lanes = _lanes(emitter, part, count)
     if count % lanes or lanes < _LEAST:
         return None
-    old = emitter.env.get(loop.loop_var)
-    emitter.env[loop.loop_var] = Affine(0, (), 1)
-    emitter.lanes = lanes
-    at = emitter.offset(place, part.indices)
-    emitter.lanes = 1
-    if old is not None:
-        emitter.env[loop.loop_var] = old
-    return part if isinstance(at, Affine) and at.lane == 1 else None
+    return part if emitter.distance(part.buffer, part.indices, loop.loop_var, lanes) == 1 else None
 
 
 def _lanes(emitter: Emitter, part: BufferLoad, count: int) -> int:

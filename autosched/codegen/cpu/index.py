@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from llvmlite import ir
@@ -55,6 +57,18 @@ class IndexEmitter:
             return Affine(int(value.constant))
         self.count += 1
         return Affine.of(value, self.count)
+
+    @contextmanager
+    def assigned(self, values: Mapping[Var, Affine]) -> Iterator[None]:
+        """The variables with these values, for as long as a block of code runs."""
+        old = {v: self.env[v] for v in values if v in self.env}
+        self.env.update(values)
+        try:
+            yield
+        finally:
+            for v in values:
+                del self.env[v]
+            self.env.update(old)
 
     # --- from expressions ---------------------------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ from typing import Any
 from numba import types
 from numba.extending import intrinsic
 
-from autosched.codegen.cpu.amx import TileSizes, configure, release
+from autosched.codegen.cpu.amx import configure, release
+from autosched.codegen.cpu.amx_nest import TileSizes
 from autosched.codegen.cpu.tile import Tile, define_tile
 from autosched.codegen.cpu.types import I64, Isa
 

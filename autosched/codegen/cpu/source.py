@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from autosched.codegen.cpu.amx import TileSizes, nests
+from autosched.codegen.cpu.amx import nests
+from autosched.codegen.cpu.amx_nest import TileSizes
 from autosched.codegen.cpu.checks import Checks
 from autosched.codegen.cpu.cut import is_tile, outside_buffers, outside_vars
 from autosched.codegen.cpu.text import loop_lines, show

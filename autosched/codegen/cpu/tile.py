@@ -9,7 +9,8 @@ from typing import Any
 from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
-from autosched.codegen.cpu.amx import TileSizes, emit_products_in_tiles, products_in_tiles, zeros_before
+from autosched.codegen.cpu.amx import emit_products_in_tiles, products_from_zeros, products_in_tiles
+from autosched.codegen.cpu.amx_nest import TileSizes
 from autosched.codegen.cpu.byte_dot import dot_product, emit_dot_product
 from autosched.codegen.cpu.checks import emit_assert, hoist_checks
 from autosched.codegen.cpu.cut import work
@@ -162,21 +163,13 @@ class TileEmitter(ValueEmitter):
 
     def emit_all(self, stmts: Sequence[Stmt]) -> None:
         """Statements, one after the other; zeros that tile registers begin with are not stored before."""
-        for n, stmt in enumerate(stmts):
-            after, before = stmts[n + 1 : n + 2], stmts[max(n - 1, 0) : n]
-            if any(self.sums_in_tiles(s, stmt) for s in after):
-                continue
-            if any(self.sums_in_tiles(stmt, s) for s in before):
-                tiles = products_in_tiles(self, stmt)
-                assert tiles is not None, "just seen"
+        tiles = None  # of a statement that sums products up from the zeros of the one before
+        for stmt, after in zip(stmts, (*stmts[1:], None), strict=True):
+            if tiles is not None:
                 emit_products_in_tiles(self, *tiles, from_zero=True)
-            else:
+                tiles = None
+            elif (tiles := None if after is None else products_from_zeros(self, stmt, after)) is None:
                 self.emit(stmt)
-
-    def sums_in_tiles(self, stmt: Stmt, zeros: Stmt) -> bool:
-        """Whether a statement sums products up in tile registers, from the zeros of the one before."""
-        tiles = products_in_tiles(self, stmt)
-        return tiles is not None and zeros_before(zeros, tiles[0])
 
     def add_at_once(self, store: BufferStore, value: PrimExpr) -> None:
         """Add to an element so that nothing is lost of what other workers add meanwhile."""

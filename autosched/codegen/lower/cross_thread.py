@@ -18,14 +18,15 @@ from dataclasses import dataclass, field
 
 from autosched.codegen.lower.loops import guarded
 from autosched.errors import CodegenError
-from autosched.ir.node import Node, map_children, walk
+from autosched.ir.node import Node, map_children
 from autosched.tir import expr as E
+from autosched.tir.access import is_own
 from autosched.tir.axis import REDUCE
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import Call, IntImm, PrimExpr, StringImm, Var, all_of, const_int
 from autosched.tir.extrema import LastingMax, LastingMin
-from autosched.tir.functor import free_vars, rewrite, substitute
-from autosched.tir.simplify import form_key, split_conditions
+from autosched.tir.functor import free_vars, loads, rewrite, substitute
+from autosched.tir.simplify import split_conditions
 from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, LoopKind, Stmt, seq
 
 LANES = "lanes"  # lanes(op, value, width): a value of `width` neighbours along threadIdx.x, combined
@@ -204,17 +205,11 @@ def _shared_reduction(top: For) -> _Reduction | None:
 
 def _parts(store: BufferStore, block: Block) -> tuple[str, PrimExpr]:
     """(how values are combined, what each iteration adds)."""
-
-    def is_own(x: PrimExpr) -> bool:
-        if not isinstance(x, BufferLoad) or x.buffer is not store.buffer:
-            return False
-        return [form_key(i) for i in x.indices] == [form_key(i) for i in store.indices]
-
     value = store.value
     for name, kind in COMBINE.items():
         if isinstance(value, kind):
             for own, term in ((value.a, value.b), (value.b, value.a)):
-                if is_own(own) and not any(isinstance(x, BufferLoad) and x.buffer is store.buffer for x in walk(term)):
+                if is_own(own, store) and not any(x.buffer is store.buffer for x in loads(term)):
                     return name, term
     raise CodegenError(
         f"the reduction '{block.name_hint}' combines values in a way that threads cannot share",

@@ -15,8 +15,8 @@ import numpy as np
 
 from autosched.ir.node import map_children
 from autosched.tir import expr as E
+from autosched.tir.access import is_own
 from autosched.tir.expr import PrimExpr, Var
-from autosched.tir.extrema import is_own
 from autosched.tir.functor import free_vars, loads, rewrite
 from autosched.tir.stmt import BufferStore, For, IfThenElse, LoopKind, Stmt
 

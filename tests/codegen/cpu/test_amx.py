@@ -9,7 +9,7 @@ import pytest
 from autosched import te, topi
 from autosched.codegen import compile_func
 from autosched.codegen.compiled import CompiledKernel
-from autosched.codegen.cpu.amx import REGISTERS, TileSizes
+from autosched.codegen.cpu.amx_nest import REGISTERS, TileSizes
 from autosched.codegen.cpu.instructions import COUNTS
 from autosched.codegen.native import native_for
 from autosched.runtime import Module

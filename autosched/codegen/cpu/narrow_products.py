@@ -1,0 +1,50 @@
+"""The form of sums of products: x[i] = x[i] + a * b, of bytes as int32 or of bfloat16 as float32."""
+
+from __future__ import annotations
+
+from autosched.tir import expr as E
+from autosched.tir.access import is_own
+from autosched.tir.buffer import BufferLoad
+from autosched.tir.expr import PrimExpr, const_int
+from autosched.tir.stmt import BufferStore, Stmt
+
+BITS = 16  # of bfloat16: the upper half of a float32
+
+
+def added_product(stmt: Stmt) -> tuple[BufferLoad, E.Mul] | None:
+    """(the element before, the product that a statement adds to it); None for other statements."""
+    if not isinstance(stmt, BufferStore) or not isinstance(stmt.value, E.Add):
+        return None
+    before, product = stmt.value.a, stmt.value.b
+    if not isinstance(product, E.Mul) or not isinstance(before, BufferLoad) or not is_own(before, stmt):
+        return None
+    return before, product
+
+
+def byte_factors(product: E.Mul) -> tuple[BufferLoad, BufferLoad] | None:
+    """(the unsigned byte, the signed one) of a product of both in int32."""
+    casts = [x for x in (product.a, product.b) if isinstance(x, E.Cast) and isinstance(x.value, BufferLoad)]
+    loads = {x.value.dtype: x.value for x in casts}
+    found = loads.get("uint8"), loads.get("int8")
+    return found if product.dtype == "int32" and None not in found else None  # type: ignore[return-value]
+
+
+def bfloat_factors(product: E.Mul) -> tuple[BufferLoad, BufferLoad] | None:
+    """The bits of both factors of a product of bfloat16 in float32."""
+    a, b = _bits(product.a), _bits(product.b)
+    return None if a is None or b is None else (a, b)
+
+
+def _bits(e: PrimExpr) -> BufferLoad | None:
+    """The 16 bits that an expression makes a float32 of, as `codegen.lower.half` writes it."""
+    if not isinstance(e, E.Call) or e.op != "reinterpret" or e.dtype != "float32":
+        return None
+    moved = e.args[0]
+    if not isinstance(moved, E.Call) or moved.op != "shift_left" or const_int(moved.args[1]) != BITS:
+        return None
+    x = moved.args[0]
+    x = x.value if isinstance(x, E.Cast) else x
+    return x if isinstance(x, BufferLoad) and x.buffer.dtype == "uint16" else None
+
+
+__all__ = ["BITS", "added_product", "bfloat_factors", "byte_factors"]
