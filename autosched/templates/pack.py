@@ -93,6 +93,11 @@ class Pack:
         return te.create_prim_func([natural, te.compute(self.packed_shape, element, name="packed")])
 
 
+def packed_params(func: PrimFunc, buffer: Buffer, pack: Pack) -> tuple[Pack | None, ...]:
+    """How each parameter is packed where `buffer` alone is."""
+    return tuple(pack if func.buffer_map.get(p) is buffer else None for p in func.params)
+
+
 def repack(func: PrimFunc, buffer: Buffer, pack: Pack) -> PrimFunc:
     """`func` with the parameter `buffer` taken in packed form."""
     dtype = buffer.shape[0].dtype
@@ -112,4 +117,4 @@ def repack(func: PrimFunc, buffer: Buffer, pack: Pack) -> PrimFunc:
     return dataclasses.replace(func, buffer_map=FrozenDict(buffer_map), body=rewrite(func.body, step))
 
 
-__all__ = ["Pack", "Packing", "repack"]
+__all__ = ["Pack", "Packing", "packed_params", "repack"]

@@ -38,7 +38,8 @@ def find_operands(func: PrimFunc, c: Contraction) -> Operands | None:
     return None
 
 
-BYTE_GROUP = 4  # bytes of which a lane of 32 bits adds the products up at once
+# Elements of which a lane of 32 bits adds the products up at once: bytes, and bfloat16.
+BYTE_GROUP, PAIR = 4, 2
 
 
 def byte_group(c: Contraction, shared: BufferLoad, own: BufferLoad) -> int:

@@ -3,7 +3,8 @@
 from autosched.target import Target
 from autosched.templates.base import Template
 from autosched.templates.cpu.attention import AttentionRows
-from autosched.templates.cpu.amx_tile import TILE_WORDS
+from autosched.codegen.cpu.amx_nest import WORDS
+from autosched.templates.cpu.amx_tile import has_tiles
 from autosched.templates.cpu.conv2d import Conv2dBlocked
 from autosched.templates.cpu.conv_amx import AmxConv2d
 from autosched.templates.cpu.conv_plain import PlainConv2d
@@ -43,4 +44,4 @@ def layout_blocks(target: Target) -> tuple[int, ...]:
 
 def byte_block(target: Target) -> int:
     """Channels in a block of the bytes that a convolution multiplies in tile registers; 0: it has none."""
-    return BYTE_GROUP * TILE_WORDS if {"amx-tile", "amx-int8"} <= target.features else 0
+    return BYTE_GROUP * WORDS if has_tiles(BYTE_GROUP, target) else 0

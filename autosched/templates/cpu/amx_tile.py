@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from autosched.codegen.cpu.amx_nest import ROWS, WORDS
 from autosched.target import Target
 from autosched.templates.cpu.register_tile import RegisterTile
-from autosched.templates.product import BYTE_GROUP
+from autosched.templates.product import BYTE_GROUP, PAIR
 
-AMX = "amx"  # the annotation of the loop that a row of a tile runs over: see codegen.cpu.amx
-TILE_ROWS, TILE_WORDS = 16, 16
 LEAST_WORDS = 8  # of a step: with fewer, tiles are loaded for longer than they are multiplied
 # With fewer rows a tile takes longer than vectors do: its product takes 16 cycles for any number of rows.
 LEAST_TILE_ROWS = 3
 # Columns of 2 KB or more leave the first-level cache between pairs of tiles of rows: 0.85 of the time with four pairs.
 MANY_ROWS, LONG_ROW = 512, 2048
-_FEATURES = {BYTE_GROUP: "amx-int8", 2: "amx-bf16"}  # by the elements in a word
+_FEATURES = {BYTE_GROUP: "amx-int8", PAIR: "amx-bf16"}
+
+
+def has_tiles(group: int, target: Target) -> bool:
+    """Whether the CPU has tile registers for words of so many elements."""
+    return {"amx-tile", _FEATURES.get(group)} <= target.features and target.vector_bits == 512
 
 
 def tile_words(words: int, group: int, target: Target) -> int:
@@ -21,10 +25,9 @@ def tile_words(words: int, group: int, target: Target) -> int:
 
     group  elements in a word
     """
-    if "amx-tile" not in target.features or _FEATURES.get(group) not in target.features or target.vector_bits != 512:
+    if not has_tiles(group, target):
         return 0
-    best = next((n for n in range(TILE_WORDS, LEAST_WORDS - 1, -1) if words % n == 0), 0)
-    return best
+    return next((n for n in range(WORDS, LEAST_WORDS - 1, -1) if words % n == 0), 0)
 
 
 def choose_tiles(rows: int, n_vectors: int, row_bytes: int) -> RegisterTile:
@@ -33,12 +36,12 @@ def choose_tiles(rows: int, n_vectors: int, row_bytes: int) -> RegisterTile:
     row_bytes  of a row of data: of long ones more rows meet a part of the columns before the next part
     """
     if rows >= MANY_ROWS and n_vectors > 1 and row_bytes >= LONG_ROW:
-        return RegisterTile(8 * TILE_ROWS, 2)
-    if rows > TILE_ROWS and n_vectors > 1:
-        return RegisterTile(2 * TILE_ROWS, 2)
-    if rows > 2 * TILE_ROWS:
-        return RegisterTile(3 * TILE_ROWS, 1)
-    return RegisterTile(min(rows, TILE_ROWS), min(n_vectors, 4))
+        return RegisterTile(8 * ROWS, 2)
+    if rows > ROWS and n_vectors > 1:
+        return RegisterTile(2 * ROWS, 2)
+    if rows > 2 * ROWS:
+        return RegisterTile(3 * ROWS, 1)
+    return RegisterTile(min(rows, ROWS), min(n_vectors, 4))
 
 
-__all__ = ["AMX", "LEAST_TILE_ROWS", "TILE_ROWS", "choose_tiles", "tile_words"]
+__all__ = ["LEAST_TILE_ROWS", "choose_tiles", "has_tiles", "tile_words"]

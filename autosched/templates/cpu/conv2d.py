@@ -22,19 +22,19 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from autosched.codegen.lower.prefetch_next import PREFETCH_NEXT
 from autosched.space import Config, ConfigSpace, KnobValue, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.chain import Chain, chain_around, schedule_epilogue
 from autosched.templates.classify import Contraction, extents, find_contraction, is_parameter, reduced, spatial
 from autosched.templates.cpu.conv_flat import flat_copy, is_pointwise, reshape_images
+from autosched.templates.cpu.conv_loops import schedule_tiles
 from autosched.templates.cpu.conv_tile import ConvTile, choose_conv_tile, is_worth_prefetching
 from autosched.templates.cpu.padding import inline_all_but_last, schedule_before
 from autosched.templates.cpu.register_tile import FLOAT_BYTES, default_unroll
 from autosched.templates.cpu.task_order import LEAST_TASKS, TaskOrder, Traffic, choose_order
 from autosched.templates.cpu.winograd_cost import direct_cycles
-from autosched.templates.pack import Pack, repack
+from autosched.templates.pack import Pack, packed_params, repack
 from autosched.templates.product import BYTE_GROUP, byte_group
 from autosched.tir import BufferLoad, PrimFunc, Var
 from autosched.tir.functor import free_vars
@@ -145,8 +145,6 @@ class Conv2dBlocked:
         s = anchor.sizes
         buffer = conv.weight.buffer
         pack = _weight_pack(buffer.const_shape(), config["oc_blocks"] * s["block"], s["IB"], conv.group)
-        packs: list[Pack | None] = [None] * len(func.params)
-        packs[next(i for i, b in enumerate(func.buffers) if b is buffer)] = pack
         sch = Schedule(repack(func, buffer, pack))
         name, padding = conv.chain.anchor.name_hint, config["padding"]
         if padding == "copy":
@@ -161,35 +159,15 @@ class Conv2dBlocked:
             reshape_images(sch, name, out, width=conv.width)
         n, oc, oh, ow, ob = sch.get_loops(out)
         oc_tile, oc_in = sch.split(oc, [None, config["oc_blocks"]])
-        if height == 1:
-            oh_tile, oh_in = sch.split(oh, [None, 1])
-            chunk, ow_tile, ow_in = sch.split(ow, [None, _chunk(config, width, "ow_tile"), config["ow_tile"]])
-        else:
-            chunk, oh_tile, oh_in = sch.split(oh, [None, _chunk(config, height, "oh_tile"), config["oh_tile"]])
-            ow_tile, ow_in = sch.split(ow, [None, config["ow_tile"]])
-        tasks = (oc_tile, chunk) if config["outer"] == "weight" and padding != "task" else (chunk, oc_tile)
-        sch.reorder(n, *tasks, oh_tile, ow_tile, oc_in, oh_in, ow_in, ob)
-        task = sch.fuse(n, chunk) if padding == "task" else sch.fuse(n, *tasks)
-        sch.parallel(task)
-        for loop in (oc_in, oh_in, ow_in):
-            sch.unroll(loop)
-        sch.vectorize(ob)
-        sch.compute_at(name, ow_tile, True)
-        if config["prefetch"]:
-            panel = math.prod(pack.packed_shape[1:])
-            sch.annotate(ow_tile if height == 1 else oh_tile, PREFETCH_NEXT, {f"{buffer.name}_packed": panel})
+        loops, image = (n, oc_tile, oh, ow, ob), (height, width)
+        task = schedule_tiles(sch, name, loops, config, image, buffer, pack, within=(oc_in,))
         if padding == "task" and s["flat"]:
             sch.compute_at(copy, task)
             sch.vectorize(sch.get_loops(copy)[-1])
         elif padding == "task":
             schedule_before(sch, conv.chain, task)
         _schedule_update(sch, name, config, s, conv.group)
-        return Applied(sch.func, tuple(packs), sch.trace.to_json_text())
-
-
-def _chunk(config: Config, extent: int, tile: str) -> int:
-    """Tiles in a chunk, not more than there are."""
-    return min(int(config["chunk"]), -(-extent // int(config[tile])))
+        return Applied(sch.func, packed_params(func, buffer, pack), sch.trace.to_json_text())
 
 
 def _all_sizes(anchor: Anchor) -> Mapping[str, int]:

@@ -15,18 +15,19 @@ from __future__ import annotations
 
 import math
 
-from autosched.codegen.lower.prefetch_next import PREFETCH_NEXT
+from autosched.codegen.cpu.amx_nest import AMX, ROWS, WORDS
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.chain import schedule_epilogue
 from autosched.templates.classify import extents, reduced, spatial
-from autosched.templates.cpu.amx_tile import AMX, TILE_ROWS, TILE_WORDS, tile_words
+from autosched.templates.cpu.amx_tile import has_tiles, tile_words
 from autosched.templates.cpu.conv2d import Conv, match_blocked_conv
 from autosched.templates.cpu.conv_flat import is_pointwise, reshape_images
+from autosched.templates.cpu.conv_loops import schedule_tiles
 from autosched.templates.cpu.padding import schedule_before
 from autosched.templates.cpu.task_order import LEAST_TASKS, TaskOrder, Traffic, choose_order
-from autosched.templates.pack import Pack, repack
+from autosched.templates.pack import Pack, packed_params, repack
 from autosched.templates.product import BYTE_GROUP
 from autosched.tir import PrimFunc
 from autosched.tir.schedule import Schedule
@@ -45,7 +46,7 @@ class AmxConv2d:
     name = "conv2d_amx"
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
-        if "amx-int8" not in target.features:
+        if not has_tiles(BYTE_GROUP, target):
             return None
         found = match_blocked_conv(func)
         if found is None or found[1].group != BYTE_GROUP or len(reduced(found[0].block)) != 4:
@@ -54,7 +55,7 @@ class AmxConv2d:
         n, oc, oh, ow, block = extents(spatial(c.block))
         ic, kh, kw, ib = extents(reduced(c.block))
         per_row = _words(ib, kw, target)
-        if not per_row or block % TILE_ROWS or conv.data.buffer.const_shape()[1] != ic:
+        if not per_row or block % ROWS or conv.data.buffer.const_shape()[1] != ic:
             return None
         flat = is_pointwise(c, conv.data)
         if flat:
@@ -69,7 +70,7 @@ class AmxConv2d:
 
     def default(self, anchor: Anchor, target: Target) -> Config:
         s, (conv, _) = anchor.sizes, anchor.details
-        width = min(s["block"], 2 * TILE_ROWS)
+        width = min(s["block"], 2 * ROWS)
         steps = s["IC"] * s["KH"] * s["KW"]
         oh_tile, ow_tile = _tile(s["OH"], s["OW"], 4 if steps <= MOST_SHORT else 2)
         lines = -(-s["OW"] // ow_tile) if s["OH"] == 1 else -(-s["OH"] // oh_tile)
@@ -95,9 +96,9 @@ class AmxConv2d:
     def estimate(self, anchor: Anchor, config: Config, target: Target) -> float:
         """Cycles on one core: twice those of the products alone."""
         s = anchor.sizes
-        rows = s["N"] * s["OH"] * -(-s["OW"] // TILE_ROWS)
+        rows = s["N"] * s["OH"] * -(-s["OW"] // ROWS)
         steps = s["IC"] * s["KH"] * s["KW"] * s["IB"] // BYTE_GROUP // anchor.details[1]
-        return 2.0 * PRODUCT_CYCLES * float(rows * s["OC"] * s["block"] // TILE_ROWS * steps)
+        return 2.0 * PRODUCT_CYCLES * float(rows * s["OC"] * s["block"] // ROWS * steps)
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         anchor = self.match(func, target)
@@ -105,8 +106,6 @@ class AmxConv2d:
         conv: Conv = anchor.details[0]
         s, buffer, width = anchor.sizes, conv.weight.buffer, config["width"]
         pack = Pack(buffer.const_shape(), (width, BYTE_GROUP, 0, 0), (0, 2, 4, 5, 1, 3))
-        packs: list[Pack | None] = [None] * len(func.params)
-        packs[next(i for i, b in enumerate(func.buffers) if b is buffer)] = pack
         sch = Schedule(repack(func, buffer, pack))
         name, padding = conv.chain.anchor.name_hint, config["padding"]
         if padding == "copy":
@@ -118,43 +117,25 @@ class AmxConv2d:
         panel, ob = sch.split(ob, [None, width])
         sch.reorder(oc, panel, oh, ow, ob)
         oc = sch.fuse(oc, panel)
-        if s["OH"] == 1:
-            chunk = min(config["chunk"], -(-s["OW"] // config["ow_tile"]))
-            oh_tile, oh_in = sch.split(oh, [None, 1])
-            chunk, ow_tile, ow_in = sch.split(ow, [None, chunk, config["ow_tile"]])
-        else:
-            chunk = min(config["chunk"], -(-s["OH"] // config["oh_tile"]))
-            chunk, oh_tile, oh_in = sch.split(oh, [None, chunk, config["oh_tile"]])
-            ow_tile, ow_in = sch.split(ow, [None, config["ow_tile"]])
-        tasks = (oc, chunk) if config["outer"] == "weight" and padding != "task" else (chunk, oc)
-        sch.reorder(n, *tasks, oh_tile, ow_tile, oh_in, ow_in, ob)
-        task = sch.fuse(n, chunk) if padding == "task" else sch.fuse(n, *tasks)
-        sch.parallel(task)
-        for loop in (oh_in, ow_in):
-            sch.unroll(loop)
-        sch.vectorize(ob)
-        sch.compute_at(name, ow_tile, True)
-        if config["prefetch"]:
-            elements = math.prod(pack.packed_shape[1:])
-            sch.annotate(ow_tile if s["OH"] == 1 else oh_tile, PREFETCH_NEXT, {f"{buffer.name}_packed": elements})
+        task = schedule_tiles(sch, name, (n, oc, oh, ow, ob), config, (s["OH"], s["OW"]), buffer, pack)
         if padding == "task":
             schedule_before(sch, conv.chain, task)
         _schedule_update(sch, name, anchor.details[1], is_first=s["IB"] == BYTE_GROUP)
-        return Applied(sch.func, tuple(packs), sch.trace.to_json_text())
+        return Applied(sch.func, packed_params(func, buffer, pack), sch.trace.to_json_text())
 
 
 def _words(block: int, taps: int, target: Target) -> int:
     """Words of 32 bits in a row of a tile: of a block of channels, or the taps of a window's row; 0: of neither."""
     if block == BYTE_GROUP:
-        return taps if LEAST_TAPS <= taps <= TILE_WORDS else 0
+        return taps if LEAST_TAPS <= taps <= WORDS else 0
     return tile_words(block // BYTE_GROUP, BYTE_GROUP, target) if block % BYTE_GROUP == 0 else 0
 
 
 def _tile(oh: int, ow: int, tiles: int) -> tuple[int, int]:
     """(rows, pixels of each) of so many tiles of pixels: of one row where it has more, of more rows otherwise."""
-    in_row = -(-ow // TILE_ROWS)
+    in_row = -(-ow // ROWS)
     if in_row >= tiles or oh == 1:
-        return 1, min(ow, TILE_ROWS * tiles) if oh == 1 else -(-ow // -(-in_row // tiles))
+        return 1, min(ow, ROWS * tiles) if oh == 1 else -(-ow // -(-in_row // tiles))
     return min(oh, max(1, tiles // in_row)), ow
 
 

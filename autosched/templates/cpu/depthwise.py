@@ -30,7 +30,7 @@ from autosched.templates.classify import (
 )
 from autosched.templates.cpu.padding import inline_before, schedule_before
 from autosched.templates.cpu.task_order import LEAST_TASKS
-from autosched.templates.pack import Pack, repack
+from autosched.templates.pack import Pack, packed_params, repack
 from autosched.tir import Block, BufferLoad, PrimFunc
 from autosched.tir.functor import free_vars
 from autosched.tir.schedule import Schedule
@@ -100,9 +100,7 @@ class DepthwiseConv2d:
         assert anchor is not None, "apply is called on a function that matched"
         details: Depthwise = anchor.details
         buffer, chain = details.weight.buffer, details.chain
-        packs: list[Pack | None] = [None] * len(func.params)
         pack = Pack(buffer.const_shape(), (anchor.sizes["block"], 0, 0, 0), (0, 2, 3, 4, 1))
-        packs[next(i for i, b in enumerate(func.buffers) if b is buffer)] = pack
         sch = Schedule(repack(func, buffer, pack))
         (schedule_before if config["copy_pad"] else inline_before)(sch, chain)
         out = schedule_epilogue(sch, chain)
@@ -118,7 +116,7 @@ class DepthwiseConv2d:
         sch.vectorize(lane)
         sch.compute_at(chain.anchor.name_hint, pixel_tile, True)
         _schedule_update(sch, chain.anchor.name_hint, config)
-        return Applied(sch.func, tuple(packs), sch.trace.to_json_text())
+        return Applied(sch.func, packed_params(func, buffer, pack), sch.trace.to_json_text())
 
 
 def _schedule_update(sch: Schedule, anchor: str, config: Config) -> None:

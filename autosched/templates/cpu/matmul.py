@@ -19,16 +19,17 @@ from __future__ import annotations
 
 import math
 
+from autosched.codegen.cpu.amx_nest import AMX
 from autosched.codegen.lower.prefetch_next import PREFETCH_NEXT
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.chain import Chain, chain_around, schedule_epilogue
 from autosched.templates.classify import Contraction, find_contraction, reduced, spatial
-from autosched.templates.cpu.amx_tile import AMX, LEAST_TILE_ROWS, choose_tiles, tile_words
+from autosched.templates.cpu.amx_tile import LEAST_TILE_ROWS, choose_tiles, tile_words
 from autosched.templates.cpu.register_tile import FLOAT_BYTES, choose_tile, default_unroll, most_rows
-from autosched.templates.pack import Pack, repack
-from autosched.templates.product import BYTE_GROUP, Operands, byte_group, find_operands
+from autosched.templates.pack import Pack, packed_params, repack
+from autosched.templates.product import BYTE_GROUP, PAIR, Operands, byte_group, find_operands
 from autosched.tir import PrimFunc, as_int
 from autosched.tir.schedule import LoopRV, Schedule
 
@@ -40,7 +41,6 @@ FEW_TILE_ROWS = 17
 # panels, "mnm", which takes 0.88 of the time with rows of 9.4 MB, but 1.05 with 4 MB (Zen 3, L3 of 32 MB). In tile
 # registers, which products of 1 MB leave for the second-level cache, 64 of many rows at once take 0.7 (Granite Rapids).
 MOST_OF_L3 = 0.25
-PAIR = 2  # elements of bfloat16 in a word
 STREAMS = 4  # panels side by side where few rows meet a weight that comes from memory
 
 
@@ -121,15 +121,14 @@ class Matmul:
         assert anchor is not None, "apply is called on a function that matched"
         operands, chain, group = anchor.details
         width = min(config["vectors"] * target.lanes("float32"), anchor.sizes["N"])
-        packs: list[Pack | None] = [None] * len(func.params)
+        packs: tuple[Pack | None, ...] = (None,) * len(func.params)
         if operands.is_weight:
             pack = _weight_pack(operands, width // config.get("streams", 1), group)
             buffer = operands.columns.buffer
-            packs[next(i for i, b in enumerate(func.buffers) if b is buffer)] = pack
-            func = repack(func, buffer, pack)
+            packs, func = packed_params(func, buffer, pack), repack(func, buffer, pack)
         sch = Schedule(func)
         self._schedule(sch, chain, operands, config, width, group, target)
-        return Applied(sch.func, tuple(packs), sch.trace.to_json_text())
+        return Applied(sch.func, packs, sch.trace.to_json_text())
 
     def _schedule(
         self, sch: Schedule, chain: Chain, operands: Operands, config: Config, width: int, group: int, target: Target

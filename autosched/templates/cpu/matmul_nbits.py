@@ -90,8 +90,8 @@ class MatmulNBits:
         return Applied(sch.func, tuple(packs), sch.trace.to_json_text())
 
 
-def _schedule_groups(sch: Schedule, found: _Parts, config: Config, width: int) -> None:
-    """Few rows: the sums of a group in registers beside the tile's."""
+def _schedule_tiles(sch: Schedule, found: _Parts, config: Config, width: int) -> tuple[str, LoopRV]:
+    """Compute the anchor in tiles of each panel of columns; (the anchor's name, the parallel loop over panels)."""
     out = schedule_epilogue(sch, found.chain)
     m, n = sch.get_loops(out)
     m_tile, m_in = sch.split(m, [None, config["rows"]])
@@ -102,6 +102,12 @@ def _schedule_groups(sch: Schedule, found: _Parts, config: Config, width: int) -
     sch.vectorize(n_in)
     anchor = found.chain.anchor.name_hint
     sch.compute_at(anchor, m_tile, True)
+    return anchor, n_panel
+
+
+def _schedule_groups(sch: Schedule, found: _Parts, config: Config, width: int) -> None:
+    """Few rows: the sums of a group in registers beside the tile's."""
+    anchor, _ = _schedule_tiles(sch, found, config, width)
     *_, m_in, n_in, group = sch.get_loops(anchor)
     sch.reorder(group, m_in, n_in)
     _vectors(sch, m_in, n_in, config, [group])
@@ -117,16 +123,7 @@ def _schedule_groups(sch: Schedule, found: _Parts, config: Config, width: int) -
 
 def _schedule_product(sch: Schedule, found: _Parts, config: Config, width: int) -> None:
     """Weights unpacked and scaled, in registers or in a panel in scratch, then multiplied as floats are."""
-    out = schedule_epilogue(sch, found.chain)
-    m, n = sch.get_loops(out)
-    m_tile, m_in = sch.split(m, [None, config["rows"]])
-    n_panel, n_in = sch.split(n, [None, width])
-    sch.reorder(n_panel, m_tile, m_in, n_in)
-    sch.parallel(n_panel)
-    sch.unroll(m_in)
-    sch.vectorize(n_in)
-    anchor = found.chain.anchor.name_hint
-    sch.compute_at(anchor, m_tile, True)
+    anchor, n_panel = _schedule_tiles(sch, found, config, width)
     if config["panel"]:
         sch.transform_layout(DEQUANTIZED, ("write", 0), lambda j, k: (k, j))
         sch.compute_at(DEQUANTIZED, n_panel)

@@ -29,7 +29,7 @@ from autosched.templates.classify import (
     spatial,
 )  # fmt: skip
 from autosched.templates.cpu.padding import inline_before, schedule_before
-from autosched.templates.pack import Pack, repack
+from autosched.templates.pack import Pack, packed_params, repack
 from autosched.tir import Block, BufferLoad, BufferStore, Call, PrimFunc
 from autosched.tir.functor import free_vars, loads
 from autosched.tir.schedule import Schedule
@@ -136,13 +136,12 @@ class WindowReduction:
         anchor = self.match(func, target)
         assert anchor is not None, "apply is called on a function that matched"
         window: Window = anchor.details
-        packs: list[Pack | None] = [None] * len(func.params)
+        packs: tuple[Pack | None, ...] = (None,) * len(func.params)
         if window.weight is not None:
             buffer = window.weight.buffer
             block = extents(spatial(window.chain.anchor))[-1]
             pack = Pack(buffer.const_shape(), (block, 0, 0, 0), (0, 2, 3, 4, 1))
-            packs[next(i for i, b in enumerate(func.buffers) if b is buffer)] = pack
-            func = repack(func, buffer, pack)
+            packs, func = packed_params(func, buffer, pack), repack(func, buffer, pack)
         sch = Schedule(func)
         padding = config["padding"]
         if padding == "inline":
@@ -172,4 +171,4 @@ class WindowReduction:
         sch.unroll(pixel_in)
         sch.vectorize(inner_in)
         sch.decompose_reduction(name, steps[0])
-        return Applied(sch.func, tuple(packs), sch.trace.to_json_text())
+        return Applied(sch.func, packs, sch.trace.to_json_text())

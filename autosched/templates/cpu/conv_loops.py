@@ -1,0 +1,60 @@
+"""The loops of a convolution with blocked channels: pieces of parallel work, in each tiles of rows and pixels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from autosched.codegen.lower.prefetch_next import PREFETCH_NEXT
+from autosched.space import Config
+from autosched.templates.pack import Pack
+from autosched.tir import Buffer
+from autosched.tir.schedule import LoopRV, Schedule
+
+
+def schedule_tiles(
+    sch: Schedule,
+    anchor: str,
+    loops: Sequence[LoopRV],
+    config: Config,
+    image: tuple[int, int],
+    weight: Buffer,
+    pack: Pack,
+    within: Sequence[LoopRV] = (),
+) -> LoopRV:
+    """Cut the output into tiles, compute the anchor in each, and return the loop over pieces of work.
+
+        for n, oc, oh, ow, ob
+     -> for (n, oc, chunk) in parallel:     # or (n, chunk, oc), or (n, chunk) and oc inside of it
+            for oh_tile, ow_tile: for within, oh_in, ow_in (unrolled), ob (vectorised)
+
+    loops   n, panels of output channels, rows, pixels, channels of a block
+    image   rows and pixels of each; a chunk is one of rows of tiles, or of tiles in a single row
+    within  loops over blocks of a panel
+    """
+    n, oc, oh, ow, ob = loops
+    height, width = image
+    count = -(-width // config["ow_tile"]) if height == 1 else -(-height // config["oh_tile"])
+    per_chunk = min(config["chunk"], count)
+    if height == 1:
+        oh_tile, oh_in = sch.split(oh, [None, 1])
+        chunk, ow_tile, ow_in = sch.split(ow, [None, per_chunk, config["ow_tile"]])
+    else:
+        chunk, oh_tile, oh_in = sch.split(oh, [None, per_chunk, config["oh_tile"]])
+        ow_tile, ow_in = sch.split(ow, [None, config["ow_tile"]])
+    is_task = config["padding"] == "task"
+    tasks = (oc, chunk) if config["outer"] == "weight" and not is_task else (chunk, oc)
+    sch.reorder(n, *tasks, oh_tile, ow_tile, *within, oh_in, ow_in, ob)
+    task = sch.fuse(n, chunk) if is_task else sch.fuse(n, *tasks)
+    sch.parallel(task)
+    for loop in (*within, oh_in, ow_in):
+        sch.unroll(loop)
+    sch.vectorize(ob)
+    sch.compute_at(anchor, ow_tile, True)
+    if config["prefetch"]:
+        panel = math.prod(pack.packed_shape[1:])
+        sch.annotate(ow_tile if height == 1 else oh_tile, PREFETCH_NEXT, {f"{weight.name}_packed": panel})
+    return task
+
+
+__all__ = ["schedule_tiles"]
