@@ -23,10 +23,24 @@ def register(names: Mapping[str, Mapping[str, str]], hooks: Mapping[str, str]) -
     _hooks.update(hooks)
 
 
+def missing(package: str) -> str:
+    """What a user is told of a package that is not installed."""
+    return f"this needs the package {package}, which is not installed; `pip install autosched` installs what is needed"
+
+
 def resolve(where: str) -> Any:
-    """Import what "module" or "module:attribute" names."""
+    """Import what "module" or "module:attribute" names.
+
+    Raises ModuleNotFoundError, and says what installs it, where a package is missing: what serves models has few.
+    """
     module, _, attribute = where.partition(":")
-    loaded = importlib.import_module(module)
+    try:
+        loaded = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        package = (error.name or "autosched").partition(".")[0]
+        if package == "autosched":
+            raise
+        raise ModuleNotFoundError(missing(package), name=error.name) from error
     return getattr(loaded, attribute) if attribute else loaded
 
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 import ast
 import configparser
 import re
+import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+
 import autosched
+from autosched import relax
+from tests.driver.programs import one_call
 from tests.layers import modules
 
 ROOT = Path(__file__).parents[1]
@@ -61,3 +66,52 @@ def test_version_is_what_the_package_says() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", autosched.__version__)
     assert read_setup()["metadata"]["version"] == "attr: autosched.version.__version__"
     assert f"## {autosched.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+SERVE = """
+import sys
+allowed = set(sys.argv[3].split())
+
+class OnlyServing:
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if top not in allowed and top not in sys.stdlib_module_names and not top.startswith("_"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, OnlyServing())
+import numpy as np
+import autosched
+given = np.load(sys.argv[2])
+executable = autosched.load(sys.argv[1])
+assert np.array_equal(executable(given["x"]).numpy(), given["y"])
+module = autosched.contrib.graph_executor.GraphModule(executable)
+module.set_input("x0", given["x"])
+module.run()
+assert np.array_equal(module.get_output(0).numpy(), given["y"])
+from autosched.cli import main
+assert main(["run", sys.argv[1], "-q"]) == 0
+for words in (["tune", "--help"], ["inspect", sys.argv[1]]):
+    assert main(words) == 0, words
+assert main(["logs", "list"]) == 2
+try:
+    autosched.build
+except ModuleNotFoundError as error:
+    assert "pip install autosched" in str(error), error
+print("served")
+"""
+
+
+def test_a_saved_model_is_served_by_the_packages_of_serving_txt(tmp_path: Path) -> None:
+    """Neither LLVM nor Numba is among them: the linker and the detection of the CPU are autosched's own."""
+    x = np.linspace(-1, 1, 64, dtype=np.float32).reshape(4, 16)
+    weight = np.arange(256, dtype=np.float32).reshape(16, 16) / 256
+    model = one_call(lambda x: relax.op.tanh(relax.op.matmul(x, relax.const(weight))), ((4, 16), "float32"))
+    built = autosched.build(model, target="cpu", threads=2)
+    built.save(tmp_path / "m.asx")
+    np.savez(tmp_path / "xy.npz", x=x, y=built(x).numpy())
+    serving = requirement_names((ROOT / "serving.txt").read_text(encoding="utf-8"))
+    assert serving < requirement_names(read_setup()["options"]["install_requires"])
+    words = [tmp_path / "m.asx", tmp_path / "xy.npz", " ".join({*serving, "autosched"})]
+    done = subprocess.run([sys.executable, "-c", SERVE, *map(str, words)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "served" in done.stdout, done.stderr
+    assert "logs list" not in done.stderr and "pip install autosched" in done.stderr

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import click
 
 from autosched.errors import AutoschedError, UsageError
+from autosched.lazy_names import missing
 from autosched.printable import printable
 
 EXIT_FAILED, EXIT_WRONG_USE, EXIT_INTERRUPTED = 1, 2, 130
@@ -61,6 +62,9 @@ def run_process(arguments: Sequence[str] | None = None) -> int:
         return _report(f"error: {_os_text(error)}", EXIT_WRONG_USE, process)
     except MemoryError as error:
         return _report(f"error: not enough memory{f': {error}' if str(error) else ''}", EXIT_FAILED, process)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        return _report(f"error: {missing(package) if package else error}", EXIT_WRONG_USE, process)
     except Exception as error:  # the boundary: whatever was not foreseen ends here, with its whole name
         text = f"internal error: {type(error).__name__}: {error}"
         hint = (

@@ -83,7 +83,7 @@ def check_runs_here(target: Target) -> None:
             f"this machine is {host_cpu().architecture}, and target '{target}' is {target.architecture}",
             hint="measure on a machine of that kind",
         )
-    if missing := sorted(target.features - host_cpu().runnable):
+    if missing := sorted(host_cpu().lacks(target.features)):
         raise UsageError(
             f"this machine lacks {', '.join(missing)}, which target '{target}' uses",
             hint="measure on a CPU that has it",

@@ -296,15 +296,14 @@ def _choose_variant(manifest: dict[str, Any]) -> dict[str, Any]:
     """
     if manifest.get("kind") != "variants":
         return manifest
-    sections, here = manifest["sections"], host_cpu().runnable
-    variants = manifest["variants"]
+    sections, variants = manifest["sections"], manifest["variants"]
 
     def rank(variant: Mapping[str, Any]) -> tuple[int, int]:
         kernels = variant["kernels"].values()
         if any(entry.get("backend", "cpu") == "cuda" for entry in kernels):
             return device_rank([_archs(entry) for entry in kernels])
         needed = set(map(str, variant["features"]))
-        return len(needed - here), -len(needed)
+        return len(host_cpu().lacks(needed)), -len(needed)
 
     chosen = min(variants, key=rank)
     if any(type(index) is not int or not 0 <= index < len(sections) for index in chosen["sections"]):
@@ -454,7 +453,7 @@ def _requirement(path: Path, version: int, manifest: Mapping[str, Any], contents
     if version < 3:
         return NeedsRebuildError(f"{path} was written by an older autosched, whose code is not sealed", "abi", contents)
     needed = {*manifest["features"], *(name for kernel in contents.kernels.values() for name in kernel.features)}
-    missing = tuple(sorted(map(str, needed - host_cpu().runnable)))
+    missing = tuple(sorted(host_cpu().lacks(map(str, needed))))
     if missing:
         message = f"{path} was built for a CPU with {', '.join(missing)}, which this one lacks"
         if contents.variants:

@@ -1,23 +1,23 @@
-"""Puts object code into memory and finds the addresses of its functions, with llvmlite's binding alone."""
+"""Puts object code into memory and finds the addresses of its functions, without a compiler."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-import ctypes.util
 import functools
 import hashlib
 import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from autosched.errors import ArtifactError
 from autosched.runtime.cpu.kernel import CpuKernel, as_cpu
-from autosched.runtime.elf import Symbols, read_symbols
+from autosched.runtime.elf import UNDEFINED, ElfObject, Symbols, read_object, read_symbols
 from autosched.runtime.kernel import Kernel
+from autosched.runtime.link import Image, link
 from autosched.target import host_cpu
 
 _MATH = (
@@ -37,8 +37,7 @@ ALLOWED_SYMBOLS: frozenset[str] = frozenset(
 class _Loaded:
     """One object in memory."""
 
-    addresses: dict[str, int]
-    engine: Any  # LLVM's owner of the memory, shared by objects that were loaded together
+    image: Image
     users: int = 0
 
 
@@ -47,7 +46,7 @@ _lock = threading.Lock()
 # it, has unloaded it. Equal object code, known by its SHA-256, is loaded once.
 _loaded: dict[bytes, _Loaded] = {}
 _dropped: deque[bytes] = deque()  # keys of objects that have lost a user each
-# A child is forked while nobody loads: LLVM's own state would stay half changed in it, and the lock held.
+# A child is forked while nobody loads: the lock would stay held in it.
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
@@ -66,9 +65,10 @@ def check_object(object_code: bytes, name: str) -> Symbols:
     return symbols
 
 
-def _check_runs_here(object_code: bytes, name: str) -> Symbols:
-    """Refuse what `check_object` refuses, and code for another architecture, at which LLVM would end the process."""
-    symbols = check_object(object_code, name)
+def _check_runs_here(object_code: bytes, name: str) -> ElfObject:
+    """Refuse what `check_object` refuses, and code for another architecture, which would end the process."""
+    check_object(object_code, name)
+    symbols = read_object(object_code)
     if symbols.architecture != (here := host_cpu().architecture):
         raise ArtifactError(
             f"object code of kernel '{name}' is for {symbols.architecture}, and this machine is {here}",
@@ -97,7 +97,7 @@ def load_objects(kernels: Iterable[Kernel]) -> dict[str, int]:
 
 
 def _check_features(kernel: CpuKernel) -> None:
-    if missing := sorted(set(kernel.features) - host_cpu().runnable):
+    if missing := sorted(host_cpu().lacks(kernel.features)):
         raise ArtifactError(
             f"kernel '{kernel.name}' was compiled for a CPU with {', '.join(missing)}, which this machine lacks",
             hint="build it for this machine, or run it on one that has them",
@@ -113,10 +113,10 @@ def load_object_code(objects: Iterable[tuple[str, bytes]]) -> list[dict[str, int
     keys = [hashlib.sha256(code).digest() for _, code in objects]
     with _lock:
         new = {key: entry for key, entry in zip(keys, objects, strict=True) if key not in _loaded}
-        _loaded.update(_link({key: (_check_runs_here(code, name), code) for key, (name, code) in new.items()}))
+        _loaded.update({key: _link(name, code) for key, (name, code) in new.items()})
         for key in keys:
             _loaded[key].users += 1
-        tables = [_loaded[key].addresses for key in keys]
+        tables = [dict(_loaded[key].image.address_of) for key in keys]
         _unload_dropped()
         return tables
 
@@ -148,7 +148,7 @@ def _drop(keys: Iterable[bytes]) -> None:
 
 
 def _unload_dropped() -> None:
-    """Count the users that are gone; an engine frees its memory with the last object that it owns."""
+    """Count the users that are gone; the memory is given back with the last one."""
     while _dropped:
         key = _dropped.popleft()
         found = _loaded.get(key)
@@ -158,53 +158,26 @@ def _unload_dropped() -> None:
                 del _loaded[key]
 
 
-def _link(objects: Mapping[bytes, tuple[Symbols, bytes]]) -> dict[bytes, _Loaded]:
-    """Map objects into memory, those that define different names in one engine."""
-    import llvmlite.binding as llvm
-
-    _provide({name for symbols, _ in objects.values() for name in symbols.undefined if not name.startswith("_")})
-    groups: list[tuple[Any, set[str], list[bytes]]] = []
-    for key, (symbols, code) in objects.items():
-        group = next((group for group in groups if not group[1] & symbols.defined), None)
-        if group is None:
-            group = (_new_engine(), set(), [])
-            groups.append(group)
-        engine, names, members = group
-        names |= symbols.defined
-        members.append(key)
-        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-    loaded: dict[bytes, _Loaded] = {}
-    for engine, _, members in groups:
-        engine.finalize_object()
-        for key in members:
-            functions = sorted(objects[key][0].defined)
-            loaded[key] = _Loaded({name: engine.get_function_address(name) for name in functions}, engine)
-    return loaded
+def _link(name: str, code: bytes) -> _Loaded:
+    """Map an object that this process can run into memory. Raises ArtifactError."""
+    found = _check_runs_here(code, name)
+    needed = sorted({s.name for s in found.symbols if s.section == UNDEFINED and s.name and not s.name.startswith("_")})
+    return _Loaded(link(found, {name: _library_function(name) for name in needed}))
 
 
-def _new_engine() -> Any:
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
-    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-
-
-def _provide(names: Iterable[str]) -> None:
-    """Tell LLVM where library functions are: an unresolved name would abort the process."""
-    import llvmlite.binding as llvm
-
-    for name in sorted(names):
-        if llvm.address_of_symbol(name) is None:
-            try:
-                address = ctypes.cast(getattr(_libm(), name), ctypes.c_void_p).value
-            except AttributeError:
-                raise ArtifactError(f"this machine's C library lacks '{name}', which a kernel needs") from None
-            assert address is not None, "a function of a loaded library has an address"
-            llvm.add_symbol(name, address)
+def _library_function(name: str) -> int:
+    """Where a function of the C library is. Raises ArtifactError if there is none of the name."""
+    for library in _libraries():
+        with contextlib.suppress(AttributeError):
+            if address := ctypes.cast(library[name], ctypes.c_void_p).value:
+                return address
+    raise ArtifactError(f"this machine's C library lacks '{name}', which a kernel needs")
 
 
 @functools.cache
-def _libm() -> ctypes.CDLL:
-    return ctypes.CDLL(ctypes.util.find_library("m") or "libm.so.6")
+def _libraries() -> tuple[ctypes.CDLL, ...]:
+    """The libraries with what kernels may call: what the process has, then libm, which not each Python has loaded."""
+    found = [ctypes.CDLL(None)]
+    with contextlib.suppress(OSError):
+        found.append(ctypes.CDLL("libm.so.6"))
+    return tuple(found)

@@ -52,4 +52,4 @@ def _rank(built: Executable) -> tuple[int, int]:
     if gpu:
         return device_rank(gpu)
     needs = {feature for kernel in built.kernels.values() for feature in kernel.features}
-    return len(needs - host_cpu().runnable), -len(needs)
+    return len(host_cpu().lacks(needs)), -len(needs)

@@ -7,6 +7,7 @@ unknown one is refused. Sources: the x86-64 psABI (levels), LLVM's X86.td and AA
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 
 from autosched.errors import TargetError
 
@@ -42,6 +43,29 @@ _NAMES: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "znver4": (_V4, _ICELAKE | {"avx512bf16"}),
     "znver5": (_V4, _ICELAKE | {"avx512bf16", "avxvnni"}),
 }
+
+# Instruction sets that LLVM uses only where a program asks for one of their instructions by name, which no kernel does,
+# and names that stand for others. A machine that lacks them (TSX is off on many) runs the code all the same.
+NEVER_GENERATED = frozenset(
+    {
+        *(
+            "avx10.1",
+            "cldemote",
+            "clflushopt",
+            "clwb",
+            "clzero",
+            "enqcmd",
+            "fsgsbase",
+            "hreset",
+            "invpcid",
+            "kl",
+            "lwp",
+        ),
+        *("movdir64b", "movdiri", "mwaitx", "pconfig", "pku", "prefetchi", "ptwrite", "rdpid", "rdpru", "rdrnd"),
+        *("rdseed", "rtm", "serialize", "sgx", "shstk", "tsxldtrk", "uintr", "usermsr", "waitpkg", "wbnoinvd"),
+        *("widekl", "xsavec", "xsaveopt", "xsaves"),
+    }
+)
 
 # What every AArch64 CPU can execute (its base profile, Armv8.0-A), and what the names have beyond it in LLVM's
 # AArch64Processors.td. Vectors are NEON's 128 bits for all of them: no code is generated for SVE.
@@ -97,6 +121,55 @@ def check_feature(name: str, mcpu: str) -> None:
         close = difflib.get_close_matches(name, known, n=3)
         hint = f"did you mean {', '.join(close)}?" if close else "LLVM's names look like +avx512f or -fma"
         raise TargetError(f"unknown instruction set '{name}' in -mattr", hint=hint)
+
+
+# Linux's names of instruction sets (/proc/cpuinfo) that differ from LLVM's by more than a sign.
+_LINUX_NAMES = {
+    **{"lm": "64bit", "pni": "sse3", "abm": "lzcnt", "bmi1": "bmi", "lahf_lm": "sahf", "pclmulqdq": "pclmul"},
+    **{"sha_ni": "sha", "3dnowprefetch": "prfchw", "rdrand": "rdrnd", "sse4_1": "sse4.1", "sse4_2": "sse4.2"},
+    **{"asimd": "neon", "fp": "fp-armv8", "crc32": "crc", "atomics": "lse", "asimddp": "dotprod", "asimdrdm": "rdm"},
+    **{"asimdhp": "fullfp16", "pmull": "aes", "sm3": "sm4"},
+}
+# What generated code may use besides what the names above stand for.
+_OTHERS = frozenset(
+    {
+        *("adx", "aes", "amx-complex", "amx-fp16", "avx10.2", "avx512vp2intersect", "avxifma", "avxneconvert"),
+        *(
+            "avxvnniint8",
+            "avxvnniint16",
+            "fma4",
+            "gfni",
+            "pclmul",
+            "prfchw",
+            "sha",
+            "sha512",
+            "sm4",
+            "sse4a",
+            "tbm",
+            "xop",
+        ),
+        *("sha2", "sha3", "sve", "sve2"),
+    }
+)
+
+
+def features_from_linux(flags: Iterable[str]) -> frozenset[str]:
+    """Instruction sets in LLVM's names, from the flags that /proc/cpuinfo lists of a CPU.
+
+    Linux lists what a process may use: what its CPU has, less what the system does not save and restore.
+    """
+    found = set()
+    for flag in flags:
+        if flag.startswith("avx"):
+            flag = flag.replace("_", "")
+        elif flag.startswith("amx_"):
+            flag = flag.replace("_", "-")
+        found.add(_LINUX_NAMES.get(flag, flag))
+    if "sse4.2" in found:
+        found.add("crc32")
+    known = {name for level, more in _NAMES.values() for name in level | more}
+    known |= {*ARM_BASE, *(name for more in _ARM_NAMES.values() for name in more), *NEVER_GENERATED, *_OTHERS}
+    return frozenset(found & known)
 
 
 def architecture_of(machine: str) -> str:

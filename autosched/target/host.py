@@ -8,12 +8,20 @@ import os
 import platform
 import re
 import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autosched.env import AUTOSCHED_HOST_CACHES, AUTOSCHED_HOST_CORES, AUTOSCHED_HOST_CPU
 from autosched.errors import TargetError
-from autosched.target.cpus import ARM_BASE, architecture_of, features_of
+from autosched.target.cpus import (
+    ARM_BASE,
+    NEVER_GENERATED,
+    architecture_of,
+    features_from_linux,
+    features_of,
+    level_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +51,10 @@ class HostCpu:
     def runnable(self) -> frozenset[str]:
         """The instruction sets that code may need to be run by this process."""
         return self.features & self.detected
+
+    def lacks(self, needed: Iterable[str]) -> frozenset[str]:
+        """Which of the instruction sets that code was generated for keep this process from running it."""
+        return frozenset(needed) - NEVER_GENERATED - self.runnable
 
 
 # Where nothing can be read: what most machines of the last ten years have at least.
@@ -79,11 +91,9 @@ def _taken_for(mcpu: str, cores: int, caches: tuple[int, int, int] | None) -> Ho
 @functools.cache
 def detect_cpu() -> HostCpu:
     """Detect this machine's CPU, once a process."""
-    import llvmlite.binding as llvm
-
-    features = frozenset(name for name, there in llvm.get_host_cpu_features().items() if there)
-    mcpu, architecture = llvm.get_host_cpu_name(), architecture_of(platform.machine())
     info = read_cpuinfo(Path("/proc/cpuinfo"))
+    mcpu, features = _name_and_features(info)
+    architecture = architecture_of(platform.machine())
     if architecture == "aarch64":
         features |= arm_features()
     if "amx-tile" in features and not allow_tiles():
@@ -99,6 +109,18 @@ def detect_cpu() -> HostCpu:
         cache=detect_caches(),
         cores=count_cores(),
     )
+
+
+def _name_and_features(info: Mapping[str, str]) -> tuple[str, frozenset[str]]:
+    """LLVM's name of the CPU and its instruction sets; without LLVM, its level and what the system lists."""
+    try:
+        import llvmlite.binding as llvm
+    except ImportError:
+        features = features_from_linux((info.get("flags") or info.get("Features", "")).split())
+        level = level_of(features)
+        return ("generic" if level == "aarch64" else level), features
+    features = frozenset(name for name, there in llvm.get_host_cpu_features().items() if there)
+    return str(llvm.get_host_cpu_name()), features
 
 
 # Linux gives a process tile registers when it asks for them (asm/prctl.h, and the number of the call on x86-64).

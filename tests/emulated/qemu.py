@@ -1,6 +1,6 @@
 """Processes of another architecture on this machine: QEMU translates their instructions, this Linux serves them.
 
-Debian's Python of that architecture, NumPy and llvmlite are unpacked into a folder; nothing of them is installed.
+Debian's Python of that architecture and NumPy are unpacked into a folder; nothing of them is installed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEBIAN = (
     *(f"{PYTHON}-minimal", f"lib{PYTHON}-stdlib", f"lib{PYTHON}-minimal", "libc6", "libgcc-s1", "libstdc++6"),
     *("zlib1g", "libexpat1", "libffi8", "libssl3", "libbz2-1.0", "liblzma5", "libsqlite3-0", "libuuid1"),
 )
-WHEELS = ("numpy", "llvmlite")
+WHEELS = ("numpy",)
 PLATFORMS = ("manylinux2014_aarch64", "manylinux_2_27_aarch64", "manylinux_2_28_aarch64")
 
 
@@ -98,7 +98,7 @@ def _unpack_debian(packages: Path, root: Path) -> None:
 
 
 def _wheels(folder: Path) -> list[Path]:
-    """NumPy and llvmlite of this environment's versions, for the other architecture."""
+    """NumPy of this environment's version, for the other architecture."""
     if not folder.is_dir():
         wanted = [f"{name}=={version(name)}" for name in WHEELS]
         platforms = [word for name in PLATFORMS for word in ("--platform", name)]

@@ -1,5 +1,7 @@
 import dataclasses
+from pathlib import Path
 
+import llvmlite.binding as llvm
 import pytest
 
 from autosched.codegen import compile_func
@@ -7,7 +9,7 @@ from autosched.driver.settings import check_runs_here
 from autosched.errors import ArtifactError, TargetError, UsageError
 from autosched.runtime.loader import load_objects
 from autosched.target import LEVELS, Target, choose_threads, detect_cpu, host, host_cpu, threads
-from autosched.target.cpus import features_of, known_cpus, level_of
+from autosched.target.cpus import NEVER_GENERATED, features_from_linux, features_of, known_cpus, level_of
 from autosched.target.host import CacheSizes, count_cores, detect_caches, parse_size, read_cpuinfo
 from tests.driver.programs import matmul
 
@@ -114,3 +116,31 @@ def test_llvm_knows_every_cpu_name(capfd):
         if "avx" in features_of(name) or name in LEVELS:
             native.create_target_machine(cpu=name)
     assert "not a recognized processor" not in capfd.readouterr().err
+
+
+def test_what_the_system_lists_is_what_llvm_finds():
+    """A machine that serves has no LLVM, and loads what was built with its names."""
+    info = read_cpuinfo(Path("/proc/cpuinfo"))
+    listed = features_from_linux((info.get("flags") or info.get("Features", "")).split())
+    found = frozenset(name for name, there in llvm.get_host_cpu_features().items() if there)
+    assert found - NEVER_GENERATED == listed & found - NEVER_GENERATED
+    known = {name for cpu in known_cpus() for name in features_of(cpu)}
+    assert listed & known <= found
+
+
+@pytest.mark.parametrize(
+    ("flags", "level"),
+    [
+        ("lm fpu cmov cx8 fxsr mmx sse sse2", "x86-64"),
+        ("lm cmov cx8 fxsr mmx sse sse2 cx16 popcnt lahf_lm pni ssse3 sse4_1 sse4_2", "x86-64-v2"),
+        ("fp asimd evtstrm aes crc32 atomics asimdhp asimdrdm asimddp", "aarch64"),
+    ],
+)
+def test_levels_from_what_the_system_lists(flags, level):
+    assert level_of(features_from_linux(flags.split())) == level
+
+
+def test_instruction_sets_that_no_kernel_uses_are_not_missed():
+    machine = host_cpu()
+    assert machine.lacks({"rtm", "serialize", *machine.runnable}) == frozenset()
+    assert machine.lacks({"rtm", "imaginary"}) == {"imaginary"}
