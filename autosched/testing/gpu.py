@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from autosched.codegen import compile_func
+from autosched.codegen.cuda.emulate.kernel import run_kernel
+from autosched.codegen.cuda.emulate.launch import Order
 from autosched.codegen.lower.device import lower_device
 from autosched.codegen.lower.serial_threads import serial_threads
 from autosched.runtime.cpu.kernel import CpuKernel
+from autosched.runtime.cuda.kernel import CudaKernel
 from autosched.runtime.loader import load_objects
+from autosched.target import Target
 from autosched.tir.function import PrimFunc
 
 Array = np.ndarray[Any, Any]
@@ -30,6 +35,25 @@ def run_serially(func: PrimFunc, *arrays: Array) -> None:
     for array, other in zip(arrays, before, strict=True):
         if array.tobytes() != other.tobytes():
             np.testing.assert_array_equal(array, other, err_msg="the order of the threads shows")
+
+
+def run_in_all_ways(
+    func: PrimFunc, target: Target, inputs: Sequence[Array], outputs: Sequence[Array]
+) -> Iterator[tuple[str, list[Array]]]:
+    """(which way, results) of a scheduled function: thread by thread on the CPU, on the emulator in both its orders.
+
+    outputs  arrays that say what shapes and types the results have, and what stands there before
+    """
+    made = [a.copy() for a in outputs]
+    run_serially(func, *inputs, *made)
+    yield "on the CPU", made
+    kernel = compile_func(func, target, name="kernel", use_cache=False).kernel
+    assert isinstance(kernel, CudaKernel), "it was compiled for a GPU"
+    orders: tuple[Order, ...] = ("late", "ahead")
+    for order in orders:
+        made = [a.copy() for a in outputs]
+        run_kernel(kernel, [*inputs, *made], order=order)
+        yield f"on the emulator, {order}", made
 
 
 def _run(func: PrimFunc, arrays: Any) -> None:

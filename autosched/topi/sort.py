@@ -16,6 +16,17 @@ def _at(index: tuple[Any, ...], axis: int, value: Any) -> tuple[Any, ...]:
     return (*index[:axis], value, *index[axis + 1 :])
 
 
+def precedes(first: Any, second: Any, descending: bool, equal: Any) -> Any:
+    """Whether an element stands before another in order, and `equal` where neither is greater; NaN is the greatest."""
+    before = E.compare(E.GT if descending else E.LT, first, second)
+    same = E.compare(E.EQ, first, second)
+    if is_float(first.dtype):
+        last, other = (first, second) if descending else (second, first)
+        before = te.any(before, te.all(E.compare(E.NE, last, last), E.compare(E.EQ, other, other)))
+        same = te.any(same, te.all(E.compare(E.NE, second, second), E.compare(E.NE, first, first)))
+    return te.any(before, te.all(same, equal))
+
+
 def argsort(x: Tensor, axis: int, descending: bool, dtype: str, count: int | None = None) -> Tensor:
     """Positions of the elements along `axis` in order, equals as they stand; only the first `count`.
 
@@ -25,18 +36,11 @@ def argsort(x: Tensor, axis: int, descending: bool, dtype: str, count: int | Non
     size = int_shape(x)[axis]
     extent = dims(x.shape)[axis]
     j = te.reduce_axis((0, extent), "j")
-    before_kind = E.GT if descending else E.LT
 
     def rank(*i: Any) -> Any:
         mine, other = x(*i), x(*_at(i, axis, j))
-        before, same = E.compare(before_kind, other, mine), E.compare(E.EQ, other, mine)
-        if is_float(x.dtype):
-            first, second = (other, mine) if descending else (mine, other)
-            is_nan, is_number = E.compare(E.NE, first, first), E.compare(E.EQ, second, second)
-            before = te.any(before, te.all(is_nan, is_number))
-            same = te.any(same, te.all(E.compare(E.NE, mine, mine), E.compare(E.NE, other, other)))
-        earlier = te.all(same, E.compare(E.LT, j.var, i[axis]))
-        return te.sum(E.select(te.any(before, earlier), E.const(1, dtype), E.const(0, dtype)), axis=j)
+        is_before = precedes(other, mine, descending, E.compare(E.LT, j.var, i[axis]))
+        return te.sum(E.select(is_before, E.const(1, dtype), E.const(0, dtype)), axis=j)
 
     ranks = _compute(x.shape, rank, "T_rank")
     k = te.reduce_axis((0, extent), "k")

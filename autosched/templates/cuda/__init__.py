@@ -9,6 +9,8 @@ from autosched.templates.cuda.elementwise import Elementwise
 from autosched.templates.cuda.matmul import Matmul
 from autosched.templates.cuda.reduction import GeneralReduction
 from autosched.templates.cuda.rows import RowReduction
+from autosched.templates.cuda.scan import Scan
+from autosched.templates.cuda.sort import Sort
 from autosched.templates.cuda.transpose import Transpose
 from autosched.templates.cuda.tensor_attention import TensorAttention
 from autosched.templates.cuda.tensor_matmul import TensorMatmul
@@ -23,6 +25,8 @@ TEMPLATES: tuple[Template, ...] = (
     Contraction(),
     Matmul(),
     Conv2d(),
+    Sort(),
+    Scan(),
     RowReduction(),
     GeneralReduction(),
     Transpose(),

@@ -68,11 +68,11 @@ def block(name: str, body: Stmt) -> Stmt:
     return BlockRealize((), IntImm(1, "bool"), Block((), (), (), (), name, body))
 
 
-def copy_tile(
-    target: Buffer, rows: int, columns: int, value: Callable[[PrimExpr, PrimExpr], PrimExpr],
-    threads: Sequence[tuple[PrimExpr, int]], vector: int = 1, down: bool = False,
+def share_tile(
+    rows: int, columns: int, element: Callable[[PrimExpr, PrimExpr], Stmt], threads: Sequence[tuple[PrimExpr, int]],
+    vector: int = 1, down: bool = False,
 ) -> Stmt:  # fmt: skip
-    """target[:rows, :columns] = value by all threads (slowest first), `vector` neighbours of a row each at a time.
+    """element(row, column) of a tile by all threads (slowest first), `vector` neighbours of a row each at a time.
 
     down   neighbouring threads take the elements of a column, not those of a row
     """
@@ -88,18 +88,29 @@ def copy_tile(
     def one(step: Var) -> Stmt:
         place = E.add(E.mul(step, count), at)
 
-        def element(lane: PrimExpr) -> Stmt:
+        def of_lane(lane: PrimExpr) -> Stmt:
             row = E.floormod(place, rows) if down else E.floordiv(place, wide)
             column = E.floordiv(place, rows) if down else E.floormod(place, wide)
-            column = E.add(E.mul(column, vector), lane)
-            return BufferStore(target, value(row, column), (row, column))
+            return element(row, E.add(E.mul(column, vector), lane))
 
-        stmt = lanes(vector, element)
+        stmt = lanes(vector, of_lane)
         if rows * wide % count:
             return IfThenElse(E.compare(E.LT, place, index(rows * wide)), stmt)
         return stmt
 
     return loop("step", steps, one, LoopKind.UNROLLED if steps <= MOST_UNROLLED else LoopKind.SERIAL)
+
+
+def copy_tile(
+    target: Buffer, rows: int, columns: int, value: Callable[[PrimExpr, PrimExpr], PrimExpr],
+    threads: Sequence[tuple[PrimExpr, int]], vector: int = 1, down: bool = False,
+) -> Stmt:  # fmt: skip
+    """target[:rows, :columns] = value by all threads; see `share_tile`."""
+
+    def element(row: PrimExpr, column: PrimExpr) -> Stmt:
+        return BufferStore(target, value(row, column), (row, column))
+
+    return share_tile(rows, columns, element, threads, vector, down)
 
 
 def value_at(

@@ -1,0 +1,303 @@
+"""Running sums and products along an axis: cumsum, cumprod.
+
+A thread combines some elements in a row, the threads of a line combine what they have through shared memory, and a
+block goes along its part of the line:
+
+    for line, part in blockIdx: for step:
+        mine = combine(x[line, part, step, thread, :])
+        before = what the threads before and the steps before have
+        out[…] = combine(before, x[…])
+
+Where there are few lines, several blocks share one: a launch writes what each part combines to (`totals`), a scan of
+these gives what each part begins with (`starts`), and elements are read twice. Neighbouring threads read neighbours in
+memory: elements of a line, or of neighbouring lines where those lie side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from autosched.codegen.lower.half import HALVES, WIDE, widened
+from autosched.space import Config, ConfigSpace, load_space
+from autosched.target import Target
+from autosched.templates.base import Anchor, Applied
+from autosched.templates.classify import blocks_of, extents, is_reduction, reduced, spatial
+from autosched.templates.cuda.core_nests import Core, Lines, load, one_of, others_are_elementwise, store, typed
+from autosched.templates.cuda.nests import block, bound, index, lanes, loop, unrolled
+from autosched.templates.cuda.threads import BLOCK_X, THREAD_X, THREAD_Y, VECTOR_BYTES, power_of_two_above
+from autosched.tir import Block, PrimFunc, Var
+from autosched.tir import expr as E
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.dtypes import item_bytes
+from autosched.tir.expr import Add, Mul, PrimExpr, Select, const_int
+from autosched.tir.functor import free_vars, substitute
+from autosched.tir.stmt import BufferStore, IfThenElse, Stmt, seq
+
+COMBINE: dict[type[PrimExpr], Callable[[PrimExpr, PrimExpr], PrimExpr]] = {Add: E.add, Mul: E.mul}
+IDENTITY: dict[type[PrimExpr], int] = {Add: 0, Mul: 1}
+DEFAULT_THREADS = 256
+BLOCKS_PER_SM = 2
+LONGEST = 1 << 30  # line whose positions fit 32 bits
+
+
+@dataclass(frozen=True)
+class ScanForm:
+    """out[…, i, …] = combine of value[…, k, …] for k < i, or k <= i.
+
+    block      the reduction that says so, over `k`
+    value      an element, in terms of the block's axes
+    combine    Add or Mul
+    exclusive  whether k == i is left out
+    """
+
+    block: Block
+    lines: Lines
+    value: PrimExpr
+    combine: type[PrimExpr]
+    exclusive: bool
+
+
+def scan_of(found: Block) -> ScanForm | None:
+    """A reduction over the elements up to each one; None for any other block."""
+    body = found.body
+    if not is_reduction(found) or len(reduced(found)) != 1 or not isinstance(body, BufferStore):
+        return None
+    kind, axes, k = type(body.value), [iv.var for iv in spatial(found)], reduced(found)[0].var
+    if kind not in COMBINE or not _are(body.indices, axes):
+        return None
+    own, term = body.value.a, body.value.b  # type: ignore[attr-defined]
+    if not isinstance(own, BufferLoad) or own.buffer is not body.buffer or not _are(own.indices, axes):
+        return None
+    if not isinstance(term, Select) or not isinstance(term.condition, E.LE | E.LT) or term.condition.a is not k:
+        return None
+    axis = next((n for n, v in enumerate(axes) if v is term.condition.b), None)
+    if axis is None or _number(term.false_value) != IDENTITY[kind] or axes[axis] in free_vars(term.true_value):
+        return None
+    shape = extents(spatial(found))
+    if 0 in shape or shape[axis] > LONGEST or shape[axis] != extents(reduced(found))[0] or body.buffer.dtype == "bool":
+        return None
+    return ScanForm(found, Lines(shape, axis), term.true_value, kind, isinstance(term.condition, E.LT))
+
+
+def _are(indices: Sequence[PrimExpr], axes: Sequence[Var]) -> bool:
+    return len(indices) == len(axes) and all(i is v for i, v in zip(indices, axes, strict=True))
+
+
+def _number(e: PrimExpr) -> float | None:
+    return e.value if isinstance(e, E.FloatImm) else const_int(e)
+
+
+class Scan:
+    """One scan and what is element-wise around it."""
+
+    name = "scan"
+
+    def match(self, func: PrimFunc, target: Target) -> Anchor | None:
+        found = [s for s in map(scan_of, blocks_of(func)) if s is not None]
+        if len(found) != 1 or not others_are_elementwise(func, [found[0].block]):
+            return None
+        (scan,) = found
+        sizes = {
+            "lines": scan.lines.count, "length": scan.lines.length, "contiguous": int(scan.lines.is_contiguous),
+            "bytes": item_bytes(scan.block.writes[0].buffer.dtype),
+        }  # fmt: skip
+        return Anchor(scan.block.name_hint, "scan", sizes, scan)
+
+    def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
+        gpu = target.gpu
+        values = {**anchor.sizes, "warp": gpu.warp_size, "most_threads": gpu.max_threads_per_block}
+        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+
+    def default(self, anchor: Anchor, target: Target) -> Config:
+        """Accesses of 16 bytes; as many threads as a line needs, and as many parts as the device wants blocks."""
+        gpu, s = target.gpu, anchor.sizes
+        if s["contiguous"]:
+            items = max(2, VECTOR_BYTES // max(4, s["bytes"]))
+            threads = min(DEFAULT_THREADS, power_of_two_above(-(-s["length"] // items)))
+            together = min(max(1, DEFAULT_THREADS // 2 // threads), power_of_two_above(s["lines"]))
+        else:
+            items, together = 4, min(gpu.warp_size, power_of_two_above(s["lines"]))
+            threads = min(DEFAULT_THREADS // together, power_of_two_above(-(-s["length"] // items)))
+        tiles, groups = -(-s["length"] // (items * threads)), -(-s["lines"] // together)
+        wanted = max(1, BLOCKS_PER_SM * gpu.sm_count // groups)
+        parts = min(power_of_two_above(wanted), power_of_two_above(tiles)) if wanted > 1 and tiles > 4 else 1
+        knobs = {"along": threads, "together": together, "items": items, "parts": parts}
+        return Config(self.name, knobs)
+
+    def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
+        anchor = self.match(func, target)
+        assert anchor is not None, "apply is called on a function that matched"
+        scan: ScanForm = anchor.details
+        core = Core(func, [scan.block.name_hint])
+        out = scan.block.writes[0].buffer
+        wide = WIDE if out.dtype in HALVES else out.dtype
+        axes, k = [iv.var for iv in spatial(scan.block)], reduced(scan.block)[0].var
+
+        def element(line: PrimExpr, position: PrimExpr) -> PrimExpr:
+            at = scan.lines.at(line, position)
+            values = {v: E.cast(v.dtype, i) for v, i in zip((*axes, k), (*at, position), strict=True)}
+            made = core.value(substitute(scan.value, values))
+            return made if wide == out.dtype else widened(made, set())
+
+        def write(line: PrimExpr, position: PrimExpr, value: PrimExpr) -> Stmt:
+            return BufferStore(out, E.cast(out.dtype, value), typed(out, scan.lines.at(line, position)))
+
+        whole = _Lines(scan, wide, element, write, config)
+        if whole.parts == 1:
+            return core.applied(whole.launch(), whole.buffers)
+        totals, starts = (one_of(n, wide, whole.n_lines, whole.parts, scope="global") for n in ("totals", "starts"))
+        first, between = _Lines(scan, wide, element, write, config), whole.of_parts(totals, starts)
+        launches = seq(first.sums(totals), between.launch(), whole.launch(starts))
+        return core.applied(launches, [totals, starts, *first.buffers, *between.buffers, *whole.buffers])
+
+
+class _Lines:
+    """The statements that scan all lines."""
+
+    def __init__(
+        self, scan: ScanForm, dtype: str, element: Callable[[PrimExpr, PrimExpr], PrimExpr],
+        write: Callable[[PrimExpr, PrimExpr, PrimExpr], Stmt], config: Config,
+    ):  # fmt: skip
+        self.scan, self.dtype, self.element, self.write = scan, dtype, element, write
+        self.n_lines, self.length = scan.lines.count, scan.lines.length
+        self.threads, self.together = int(config["along"]), int(config["together"])
+        self.items = int(config["items"])
+        tile = self.threads * self.items
+        self.steps = -(-self.length // (tile * int(config["parts"])))
+        self.parts = -(-self.length // (tile * self.steps))
+        self.is_contiguous = scan.lines.is_contiguous
+        self.identity = E.const(IDENTITY[scan.combine], dtype)
+        self.combine = COMBINE[scan.combine]
+        self.mine = one_of("mine", dtype, self.items)
+        self.sum, self.before, self.so_far = (one_of(n, dtype, 1) for n in ("sum", "before", "so_far"))
+        self.shared = [one_of(f"{n}_shared", dtype, self.together, self.threads, scope="shared") for n in ("a", "b")]
+        self.buffers: list[Buffer] = [self.mine, self.sum, self.before, self.so_far, *self.shared]
+
+    def of_parts(self, totals: Buffer, starts: Buffer) -> _Lines:
+        """The scan of what the parts of each line combine to."""
+        lines = Lines((self.n_lines, self.parts), 1)
+        threads = min(self.threads, power_of_two_above(-(-self.parts // 4)))
+        config = Config("scan", {"along": threads, "together": self.together, "items": 4, "parts": 1})
+        return _Lines(
+            replace(self.scan, lines=lines, exclusive=True), self.dtype, lambda *at: load(totals, *at),
+            lambda line, part, value: store(starts, value, line, part), config,
+        )  # fmt: skip
+
+    def launch(self, starts: Buffer | None = None) -> Stmt:
+        """Scan; each part begins with its element of `starts`."""
+
+        def of_block(line: PrimExpr, part: PrimExpr, mine: Var, other: Var) -> Stmt:
+            first = self.identity if starts is None else load(starts, self.inside(line), part)
+            steps = loop("step", self.steps, lambda step: self.step(line, part, step, mine, other))
+            return block("scan", seq(store(self.so_far, first, 0), steps))
+
+        return self.bound(of_block)
+
+    def sums(self, totals: Buffer) -> Stmt:
+        """What each part of each line combines to."""
+
+        def of_block(line: PrimExpr, part: PrimExpr, mine: Var, other: Var) -> Stmt:
+            def step(number: Var) -> Stmt:
+                first = self.position(part, number, mine)
+                return seq(self.read(line, first), unrolled("item", (self.items,), lambda i: store(
+                    self.sum, self.combine(load(self.sum, 0), load(self.mine, i)), 0)))  # fmt: skip
+
+            across, last = self.across(mine, other)
+            total = store(totals, load(last, other, self.threads - 1), line, part)
+            is_there = E.compare(E.LT, line, index(self.n_lines))
+            return block("sums", seq(
+                store(self.sum, self.identity, 0), loop("step", self.steps, step), *across,
+                IfThenElse(E.all_of(is_there, E.compare(E.EQ, mine, index(0))), total),
+            ))  # fmt: skip
+
+        return self.bound(of_block)
+
+    def bound(self, of_block: Callable[[PrimExpr, PrimExpr, Var, Var], Stmt]) -> Stmt:
+        """A launch; `of_block` takes a line, a part of it, the thread along the line and that across lines."""
+        groups = -(-self.n_lines // self.together)
+        along, across = (THREAD_X, THREAD_Y) if self.is_contiguous else (THREAD_Y, THREAD_X)
+
+        def inner(at: Var, mine: Var, other: Var) -> Stmt:
+            line = E.add(E.mul(E.floordiv(at, index(self.parts)), index(self.together)), other)
+            return of_block(line, E.floormod(at, index(self.parts)), mine, other)
+
+        return bound(((BLOCK_X, groups * self.parts), (along, self.threads), (across, self.together)), inner)
+
+    def inside(self, line: PrimExpr) -> PrimExpr:
+        """A line that there is: those beyond the last are read, but not written."""
+        return E.minimum(line, index(self.n_lines - 1)) if self.n_lines % self.together else line
+
+    def position(self, part: PrimExpr, step: PrimExpr, mine: PrimExpr) -> PrimExpr:
+        """Where in the line a thread's elements of a step begin."""
+        tile = E.add(E.mul(part, index(self.steps)), step)
+        return E.mul(E.add(E.mul(tile, index(self.threads)), mine), index(self.items))
+
+    def is_there(self, position: PrimExpr) -> PrimExpr:
+        return E.compare(E.LT, position, index(self.length))
+
+    @property
+    def vector(self) -> int:
+        """Elements of one access."""
+        return self.items if self.is_contiguous and self.length % self.items == 0 else 1
+
+    def read(self, line: PrimExpr, first: PrimExpr) -> Stmt:
+        """A thread's elements; what leaves a result alone, where there are none."""
+        ragged = self.length != self.parts * self.steps * self.threads * self.items
+
+        def one(item: PrimExpr) -> Stmt:
+            value = self.element(self.inside(line), E.add(first, item))
+            if ragged:
+                value = E.if_then_else(self.is_there(E.add(first, item)), value, self.identity)
+            return store(self.mine, value, item)
+
+        return lanes(self.items, one) if self.vector > 1 else unrolled("item", (self.items,), one)
+
+    def across(self, mine: Var, other: Var) -> tuple[list[Stmt], Buffer]:
+        """(statements, the shared buffer that then has what the threads up to each combine to) for `sum`."""
+        source, target = self.shared
+        stmts, distance = [store(source, load(self.sum, 0), other, mine)], 1
+        while distance < self.threads:
+            own = load(source, other, mine)
+            both = self.combine(load(source, other, E.sub(mine, index(distance))), own)
+            value = E.if_then_else(E.compare(E.GE, mine, index(distance)), both, own)
+            stmts.append(store(target, value, other, mine))
+            source, target, distance = target, source, 2 * distance
+        return stmts, source
+
+    def step(self, line: PrimExpr, part: PrimExpr, number: Var, mine: Var, other: Var) -> Stmt:
+        """A tile of the line: what each thread has of it, what stands before, the results."""
+        first = self.position(part, number, mine)
+        n = self.items
+        across, last = self.across(mine, other)
+        earlier = E.if_then_else(
+            E.compare(E.GT, mine, index(0)), load(last, other, E.sub(mine, index(1))), self.identity)  # fmt: skip
+
+        def combined(item: Var) -> Stmt:
+            at = E.add(item, index(1))
+            return store(self.mine, self.combine(load(self.mine, item), load(self.mine, at)), at)
+
+        def shifted(item: Var) -> Stmt:
+            at = E.sub(index(n - 1), item)
+            return store(self.mine, load(self.mine, E.sub(at, index(1))), at)
+
+        def write(item: PrimExpr) -> Stmt:
+            return self.write(line, E.add(first, item), self.combine(load(self.before, 0), load(self.mine, item)))
+
+        def checked(item: PrimExpr, stmt: Stmt) -> Stmt:
+            limits = [E.compare(E.LT, line, index(self.n_lines))] if self.n_lines % self.together else []
+            if self.length != self.parts * self.steps * self.threads * n:
+                limits.append(self.is_there(E.add(first, item)))
+            return IfThenElse(E.all_of(*limits), stmt) if limits else stmt
+
+        return seq(
+            self.read(line, first),
+            unrolled("item", (n - 1,), combined),
+            store(self.sum, load(self.mine, n - 1), 0),
+            *across,
+            store(self.before, self.combine(load(self.so_far, 0), earlier), 0),
+            store(self.so_far, self.combine(load(self.so_far, 0), load(last, other, self.threads - 1)), 0),
+            *([unrolled("item", (n - 1,), shifted), store(self.mine, self.identity, 0)] if self.scan.exclusive else []),
+            checked(index(0), lanes(n, write)) if self.vector > 1
+            else unrolled("item", (n,), lambda item: checked(item, write(item))),
+        )  # fmt: skip

@@ -1,0 +1,290 @@
+"""Sorting along an axis: sort, argsort, topk. Equal elements stay in order, NaN is the greatest.
+
+A part of a line that fits into shared memory is sorted there by a bitonic network (Batcher 1968) whose comparators all
+have the same direction, so that places beyond the last element take no part. Keys move with their positions, which
+decide between equals: the order is total. Parts of a longer line are merged in pairs, a launch for each doubling; a
+thread finds the place of its element by a binary search in the other part. Where only the first `count` are wanted, a
+part keeps no more.
+
+    for line, part in blockIdx:
+        key_shared, place_shared = x of the part, positions
+        for phase, step: threads order their pairs                      # log2(n) * (log2(n) + 1) / 2 steps
+        first count of the part: out = key_shared, place_shared
+    for doubling: for element in blockIdx, threadIdx: out[place + places before it in the other part] = element
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from autosched.space import Config, ConfigSpace, load_space
+from autosched.target import Target
+from autosched.templates.base import Anchor, Applied
+from autosched.templates.cuda.core_nests import Core, load, one_of, others_are_elementwise, store, typed
+from autosched.templates.cuda.nests import block, bound, copy_tile, index, loop, share_tile, unrolled
+from autosched.templates.cuda.sort_form import find_sort, sorted_values
+from autosched.templates.cuda.threads import BLOCK_X, THREAD_X, THREAD_Y, power_of_two_above
+from autosched.tir import PrimFunc, Var
+from autosched.tir import expr as E
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.dtypes import item_bytes
+from autosched.tir.expr import PrimExpr, as_int
+from autosched.tir.stmt import BufferStore, IfThenElse, Stmt, seq
+from autosched.topi.sort import precedes
+
+PLACE = "int32"  # of positions along a line
+PLACE_BYTES = 4
+MOST_ELEMENTS = 1 << 30  # whose numbers fit 32 bits
+MERGE_THREADS = 256
+LEAST_THREADS = 128  # of a block: short lines share one
+
+Element = Callable[[PrimExpr, PrimExpr], PrimExpr]
+Write = Callable[[PrimExpr, PrimExpr, PrimExpr, PrimExpr], Stmt]  # of (line, rank, key, position)
+
+
+class Sort:
+    """One sort and what is element-wise around it."""
+
+    name = "sort"
+
+    def match(self, func: PrimFunc, target: Target) -> Anchor | None:
+        form = find_sort(func)
+        if form is None or form.lines.count * form.lines.length > MOST_ELEMENTS:
+            return None
+        if not others_are_elementwise(func, [form.ranks, form.order]):
+            return None
+        sizes = {
+            "lines": form.lines.count, "length": form.lines.length, "count": form.count,
+            "bytes": item_bytes(form.keys.dtype) + PLACE_BYTES,
+        }  # fmt: skip
+        return Anchor(form.order.name_hint, "sort", sizes, form)
+
+    def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
+        gpu = target.gpu
+        values = {**anchor.sizes, "most_threads": gpu.max_threads_per_block}
+        values["shared_bytes"] = gpu.max_shared_memory_per_block
+        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+
+    def default(self, anchor: Anchor, target: Target) -> Config:
+        """A line at once while its pairs fit the threads of a block, parts of it where it is longer."""
+        gpu, s = target.gpu, anchor.sizes
+        most = 4 * gpu.max_threads_per_block
+        while most * s["bytes"] > gpu.static_shared:
+            most //= 2
+        chunk = max(2, power_of_two_above(s["length"]))
+        if chunk > most:
+            chunk = most // 2
+        along = min(max(1, chunk // 4), gpu.max_threads_per_block // 2)
+        together = 1
+        while along * together < LEAST_THREADS and s["lines"] > together * gpu.sm_count:
+            together *= 2
+        return Config(self.name, {"chunk": chunk, "along": along, "together": together})
+
+    def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
+        form = find_sort(func)
+        assert form is not None, "apply is called on a function that matched"
+        core = Core(func, [form.ranks.name_hint, form.order.name_hint])
+        values = sorted_values(form, core.left)
+        if values is not None:
+            core.names |= {values.name_hint}
+        order = form.order.writes[0].buffer
+        wants_order = order in func.buffers or any(
+            r.buffer is order for b in core.left if b.name_hint not in core.names for r in b.reads)  # fmt: skip
+
+        def key(line: PrimExpr, position: PrimExpr) -> PrimExpr:
+            return core.value(BufferLoad(form.keys, typed(form.keys, form.lines.at(line, position))))
+
+        def write(line: PrimExpr, rank: PrimExpr, value: PrimExpr, position: PrimExpr) -> Stmt:
+            at = form.lines.at(line, rank)
+            stmts = []
+            if wants_order:
+                stmts.append(BufferStore(order, E.cast(order.dtype, position), typed(order, at)))
+            if values is not None:
+                out = values.writes[0].buffer
+                stmts.append(BufferStore(out, value, typed(out, at)))
+            return seq(*stmts)
+
+        sorter = Sorter(form.keys.dtype, form.descending, form.lines.count, form.lines.length, form.count, config)
+        return core.applied(sorter.launches(key, write, not form.lines.is_contiguous), sorter.buffers)
+
+
+class Sorter:
+    """The statements that sort lines: `count` of `length` elements each."""
+
+    def __init__(self, dtype: str, descending: bool, n_lines: int, length: int, count: int, config: Config):
+        self.dtype, self.descending, self.n_lines, self.length, self.count = dtype, descending, n_lines, length, count
+        self.chunk, self.along, self.together = (int(config[k]) for k in ("chunk", "along", "together"))
+        self.parts = -(-length // self.chunk)
+        self.buffers: list[Buffer] = []
+
+    def launches(self, key: Element, write: Write, down: bool = False) -> Stmt:
+        """The launches. `down`: neighbouring elements in memory are those of neighbouring lines."""
+        if self.parts == 1:
+            return self.sort_parts(key, lambda line, part, rank, value, place: write(line, rank, value, place), down)
+        kept, parts = min(self.count, self.chunk), self.parts
+        keys, places = self._between(parts * kept)
+
+        stmts, span = [self.sort_parts(key, _writer((keys, places), kept), down, kept)], self.chunk
+        while parts > 1:
+            more = min(self.count, 2 * kept)
+            last = parts <= 2
+            to = None if last else self._between(-(-parts // 2) * more)
+            stmts.append(
+                self.merge((keys, places), parts, span, kept, more, write if to is None else _writer(to, more))
+            )
+            keys, places = (keys, places) if to is None else to
+            parts, span, kept = -(-parts // 2), 2 * span, more
+        return seq(*stmts)
+
+    def _own(self, name: str, dtype: str, *shape: int, scope: str = "local") -> Buffer:
+        self.buffers.append(one_of(name, dtype, *shape, scope=scope))
+        return self.buffers[-1]
+
+    def _between(self, size: int) -> tuple[Buffer, Buffer]:
+        """Keys and positions that one launch leaves to the next."""
+        return tuple(self._own(f"{n}_left", t, self.n_lines, size, scope="global")
+                     for n, t in (("keys", self.dtype), ("places", PLACE)))  # type: ignore[return-value]  # fmt: skip
+
+    # --- parts in shared memory -------------------------------------------------------------------------------------
+
+    def sort_parts(
+        self, key: Element, write: Callable[[PrimExpr, PrimExpr, PrimExpr, PrimExpr, PrimExpr], Stmt], down: bool,
+        kept: int | None = None,
+    ) -> Stmt:  # fmt: skip
+        """A launch that sorts each part of each line and writes its first elements: (line, part, rank, key, place)."""
+        columns = min(self.chunk, self.length)
+        kept = min(columns, self.count) if kept is None else kept
+        groups = -(-self.n_lines // self.together)
+        keys, places = (self._own(f"{n}_shared", t, self.together, columns, scope="shared")
+                        for n, t in (("key", self.dtype), ("place", PLACE)))  # fmt: skip
+        whole = self.length % self.chunk == 0 or self.parts == 1
+        phases = power_of_two_above(columns).bit_length() - 1
+
+        def of_block(at: Var, ty: Var, tx: Var) -> Stmt:
+            part = E.floormod(at, index(self.parts))
+            first_line = E.mul(E.floordiv(at, index(self.parts)), index(self.together))
+            first = E.mul(part, index(self.chunk))
+            there: PrimExpr = index(columns) if whole else E.minimum(E.sub(index(self.length), first), index(columns))
+            threads = ((ty, self.together), (tx, self.along))
+
+            def line(row: PrimExpr) -> PrimExpr:
+                found = E.add(first_line, row)
+                return E.minimum(found, index(self.n_lines - 1)) if self.n_lines % self.together else found
+
+            def read(row: PrimExpr, column: PrimExpr) -> PrimExpr:
+                position = E.add(first, column)
+                return key(line(row), position if whole else E.minimum(position, index(self.length - 1)))
+
+            def result(row: PrimExpr, rank: PrimExpr) -> Stmt:
+                stmt = write(E.add(first_line, row), part, rank, load(keys, row, rank), load(places, row, rank))
+                limits = [] if whole else [E.compare(E.LT, rank, there)]
+                if self.n_lines % self.together:
+                    limits.append(E.compare(E.LT, E.add(first_line, row), index(self.n_lines)))
+                return IfThenElse(E.all_of(*limits), stmt) if limits else stmt
+
+            return block("sort", seq(
+                copy_tile(keys, self.together, columns, read, threads, down=down),
+                copy_tile(places, self.together, columns, lambda _, column: E.add(first, column), threads, down=down),
+                loop("phase", phases, lambda phase: loop("step", E.add(phase, index(1)), lambda step: self.order_pairs(
+                    keys, places, E.sub(phase, step), E.compare(E.EQ, step, index(0)), there, ty, tx))),
+                share_tile(self.together, kept, result, threads, down=down),
+            ))  # fmt: skip
+
+        return bound(((BLOCK_X, groups * self.parts), (THREAD_Y, self.together), (THREAD_X, self.along)), of_block)
+
+    def order_pairs(
+        self, keys: Buffer, places: Buffer, bit: PrimExpr, mirrored: PrimExpr, there: PrimExpr, ty: Var, tx: Var
+    ) -> Stmt:
+        """Order the pairs whose positions differ in a bit, or, `mirrored`, in it and all bits below it."""
+        pairs = max(1, power_of_two_above(as_int(keys.shape[1])) // 2 // self.along)
+        key, place = self._pair_buffers(pairs)
+        one = _shift("shift_left", index(1), bit)
+        mask = E.select(mirrored, E.sub(E.mul(one, index(2)), index(1)), one)
+
+        def at(pair: PrimExpr, side: PrimExpr) -> PrimExpr:
+            number = E.add(E.mul(pair, index(self.along)), tx)
+            above = _shift("shift_left", _shift("shift_right", number, bit), E.add(bit, index(1)))
+            low = E.add(above, E.bitwise("bitwise_and", number, E.sub(one, index(1))))
+            return E.bitwise("bitwise_xor", low, E.mul(side, mask))
+
+        def take(pair: Var, side: Var) -> Stmt:
+            inside = E.minimum(at(pair, side), E.sub(there, index(1)))
+            return seq(
+                store(key, load(keys, ty, inside), pair, side), store(place, load(places, ty, inside), pair, side)
+            )
+
+        def swap(pair: Var) -> Stmt:
+            high_place, low_place = load(place, pair, 1), load(place, pair, 0)
+            is_earlier = E.compare(E.LT, high_place, low_place)
+            is_less = precedes(load(key, pair, 1), load(key, pair, 0), self.descending, is_earlier)
+            is_there = E.compare(E.LT, at(pair, index(1)), there)
+            return IfThenElse(E.all_of(is_there, is_less), unrolled("side", (2,), lambda side: seq(
+                store(keys, load(key, pair, E.sub(index(1), side)), ty, at(pair, side)),
+                store(places, load(place, pair, E.sub(index(1), side)), ty, at(pair, side)))))  # fmt: skip
+
+        return seq(unrolled("pair side", (pairs, 2), take), unrolled("pair", (pairs,), swap))
+
+    def _pair_buffers(self, pairs: int) -> tuple[Buffer, Buffer]:
+        return self._own("key", self.dtype, pairs, 2), self._own("place", PLACE, pairs, 2)
+
+    # --- merging ----------------------------------------------------------------------------------------------------
+
+    def merge(
+        self, source: Sequence[Buffer], parts: int, span: int, kept: int, more: int, write: Callable[..., Stmt]
+    ) -> Stmt:
+        """A launch that merges neighbouring parts, of `span` elements each, whose first `kept` are there."""
+        keys, places = source
+        total = self.n_lines * parts * kept
+        threads = min(MERGE_THREADS, total)
+        before = self._own("before", PLACE, 1)
+        steps = kept.bit_length()
+
+        def there(part: PrimExpr) -> PrimExpr:
+            left = E.sub(index(self.length), E.mul(part, index(span)))
+            return E.maximum(E.minimum(left, index(min(kept, span))), index(0))
+
+        def of_thread(bx: Var, tx: Var) -> Stmt:
+            at = E.add(E.mul(bx, index(threads)), tx)
+            inside = E.minimum(at, index(total - 1)) if total % threads else at
+            line, rest = E.floordiv(inside, index(parts * kept)), E.floormod(inside, index(parts * kept))
+            part, mine = E.floordiv(rest, index(kept)), E.floormod(rest, index(kept))
+            pair = E.floordiv(part, index(2))
+            other = E.sub(E.add(E.mul(pair, index(4)), index(1)), part)
+            known = E.minimum(other, index(parts - 1)) if parts % 2 else other
+            key, place = load(keys, line, rest), load(places, line, rest)
+
+            def search(step: Var) -> Stmt:
+                size = _shift("shift_left", index(1), E.sub(index(steps - 1), step))
+                probe = E.sub(E.add(load(before, 0), size), index(1))
+                beyond = E.add(E.mul(known, index(kept)), E.minimum(probe, index(kept - 1)))
+                is_before = precedes(load(keys, line, beyond), key, self.descending,
+                                     E.compare(E.LT, load(places, line, beyond), place))  # fmt: skip
+                taken = E.all_of(E.compare(E.LT, probe, there(other)), is_before)
+                return store(before, E.add(load(before, 0), E.select(taken, size, index(0))), 0)
+
+            rank = E.add(mine, load(before, 0))
+            limits = [E.compare(E.LT, mine, there(part)), E.compare(E.LT, rank, index(more))]
+            if total % threads:
+                limits.append(E.compare(E.LT, at, index(total)))
+            arguments = (line, rank, key, place) if parts <= 2 else (line, pair, rank, key, place)
+            return block("merge", seq(
+                store(before, index(0), 0), loop("step", steps, search),
+                IfThenElse(E.all_of(*limits), write(*arguments)),
+            ))  # fmt: skip
+
+        return bound(((BLOCK_X, -(-total // threads)), (THREAD_X, threads)), of_thread)
+
+
+def _writer(target: tuple[Buffer, Buffer], kept: int) -> Callable[..., Stmt]:
+    """Writes an element of a part to what the next launch reads."""
+    keys, places = target
+
+    def write(line: PrimExpr, part: PrimExpr, rank: PrimExpr, key: PrimExpr, place: PrimExpr) -> Stmt:
+        at = E.add(E.mul(part, index(kept)), rank)
+        return seq(store(keys, key, line, at), store(places, place, line, at))
+
+    return write
+
+
+def _shift(op: str, value: PrimExpr, by: PrimExpr) -> PrimExpr:
+    return E.bitwise(op, value, by)

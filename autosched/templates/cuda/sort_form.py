@@ -1,0 +1,112 @@
+"""How sorting is found: the blocks by which `topi.sort` counts the places of elements, whatever is around them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from autosched import te
+from autosched.ir.node import FrozenDict, walk
+from autosched.ir.structural import structural_equal
+from autosched.templates.classify import blocks_of, extents, is_injective, is_reduction, reduced, spatial
+from autosched.templates.cuda.core_nests import Lines
+from autosched.tir import Block, PrimFunc, Var
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.expr import Cast, IntImm, PrimExpr
+from autosched.tir.function import make_root
+from autosched.tir.functor import loads
+from autosched.tir.stmt import BufferStore, SeqStmt, Stmt, seq
+from autosched.topi.sort import argsort
+
+
+@dataclass(frozen=True)
+class SortForm:
+    """The first `count` positions of the elements of each line in order.
+
+    ranks, order  the two blocks that compute them
+    keys          what is sorted
+    """
+
+    ranks: Block
+    order: Block
+    keys: Buffer
+    lines: Lines
+    descending: bool
+    count: int
+
+
+def find_sort(func: PrimFunc) -> SortForm | None:
+    """The one sort of a function; None where there is none, or several."""
+    found = list(_sorts(func))
+    return found[0] if len(found) == 1 else None
+
+
+def _sorts(func: PrimFunc) -> Iterator[SortForm]:
+    blocks = blocks_of(func)
+    for ranks, order in zip(blocks, blocks[1:], strict=False):
+        if not all(
+            is_reduction(b) and len(reduced(b)) == 1 and isinstance(b.body, BufferStore) for b in (ranks, order)
+        ):
+            continue
+        made = ranks.writes[0].buffer
+        keys = {x.buffer for x in loads(ranks.body.value) if x.buffer is not made}  # type: ignore[attr-defined]
+        shape, found = extents(spatial(ranks)), extents(spatial(order))
+        if len(keys) != 1 or 0 in found or len(shape) != len(found) or made in func.buffers:
+            continue
+        (key,) = keys
+        nests = [_nest(func, b) for b in (ranks, order)]
+        if key.const_shape() != shape or nests[0] is nests[1] or None in nests:
+            continue
+        for axis, size in enumerate(found):
+            for descending in (False, True):
+                form = _form(shape, key.shape[0].dtype, key.dtype, axis, descending, made.dtype, size)
+                if _is_form(form, key, made, order.writes[0].buffer, [n for n in nests if n is not None]):
+                    yield SortForm(ranks, order, key, Lines(shape, axis), descending, size)
+                    break
+
+
+@lru_cache(maxsize=64)
+def _form(
+    shape: tuple[int, ...], indices: str, dtype: str, axis: int, descending: bool, places: str, count: int
+) -> PrimFunc:
+    """What a sort looks like, its indices of a type."""
+    x = te.placeholder([IntImm(n, indices) for n in shape], dtype=dtype, name="x")
+    return te.create_prim_func([x, argsort(x, axis, descending, places, count)])
+
+
+def _is_form(form: PrimFunc, keys: Buffer, ranks: Buffer, order: Buffer, nests: Sequence[Stmt]) -> bool:
+    handles = tuple(Var(b.name, "handle") for b in (keys, order))
+    buffers = FrozenDict(zip(handles, (keys, order), strict=True))
+    body = make_root(seq(*nests), (ranks,))
+    return structural_equal(dataclasses.replace(form, params=handles, buffer_map=buffers, body=body), form)
+
+
+def _nest(func: PrimFunc, block: Block) -> Stmt | None:
+    """The loops around a block."""
+    body = func.root.body
+    parts = body.seq if isinstance(body, SeqStmt) else (body,)
+    return next((n for n in parts if any(x is block for x in walk(n))), None)
+
+
+def sorted_values(form: SortForm, blocks: Sequence[Block]) -> Block | None:
+    """The block that takes the elements at the positions, if nothing else is done to them."""
+    order = form.order.writes[0].buffer
+    for block in blocks:
+        if not is_injective(block) or extents(spatial(block)) != extents(spatial(form.order)):
+            continue
+        assert isinstance(block.body, BufferStore)
+        value, axes = block.body.value, [iv.var for iv in block.iter_vars]
+        if isinstance(value, BufferLoad) and value.buffer is form.keys:
+            if all(_is_at(i, v, order, axes) if d == form.lines.axis else i is v
+                   for d, (i, v) in enumerate(zip(value.indices, axes, strict=True))):  # fmt: skip
+                return block
+    return None
+
+
+def _is_at(e: PrimExpr, var: Var, order: Buffer, axes: Sequence[Var]) -> bool:
+    """Whether an index is the position of the element in order."""
+    while isinstance(e, Cast):
+        e = e.value
+    return isinstance(e, BufferLoad) and e.buffer is order and all(i is v for i, v in zip(e.indices, axes, strict=True))
