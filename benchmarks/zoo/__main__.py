@@ -1,65 +1,152 @@
-"""`python -m benchmarks.zoo`: networks of public packages, exported by torch.export, imported, built and compared.
+"""`python -m benchmarks.zoo`: networks of public packages with random weights, brought as users bring them.
 
-The packages (transformers, timm, torchvision, diffusers) are installed by whoever runs it. A network's line has its
-largest error against PyTorch, relative to the largest value, and the seconds that import and build took.
+Networks of transformers, timm, torchvision and diffusers are exported as ONNX files and as `.pt2` files, models of
+scikit-learn, XGBoost and LightGBM as ONNX files. Each is imported, built, run and compared with its package, and with
+ONNX Runtime. The packages are installed by whoever runs it. Every network has a process of its own.
+
+    python -m benchmarks.zoo bert unet --ways pt2                       # some networks
+    python -m benchmarks.zoo --results zoo.jsonl --resume               # all; goes on where it was interrupted
+    python -m benchmarks.zoo --results zoo.jsonl --table agreement.md   # with a table of all results
+    python -m benchmarks.zoo --time 2                                   # times beside ONNX Runtime's
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
+import json
+import multiprocessing
 import sys
-import time
 import warnings
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-import numpy as np
+from benchmarks.machine import Table, write
+from benchmarks.zoo.check import AGREES, CRASH, ONNX, PT2, Result, Settings, check, ways_of
+from benchmarks.zoo.definitions import names
+from benchmarks.zoo.tabular import tabular_names
 
-import autosched
-from autosched.errors import AutoschedError
-from autosched.frontend.torch import from_exported_program
-from benchmarks.zoo.definitions import make, names
-
-MOST_ERROR = 1e-3
+PACKAGES = ("torch", "torch.onnx", "transformers", "timm", "diffusers")
 
 
-def run(name: str, threads: int) -> tuple[bool, str]:
-    """(whether a network agrees with PyTorch, its line)."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Check networks and print a line for each; the status is 1 where one does not agree."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.zoo", description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", help="networks; all by default")
+    parser.add_argument("--ways", nargs="*", choices=(ONNX, PT2), default=[ONNX, PT2])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--time", type=float, default=0.0, help="seconds for each program; 0: nothing is timed")
+    parser.add_argument("--limit", type=float, default=400, help="seconds after which a network is given up")
+    parser.add_argument("--results", type=Path, help="a file of results, a line each, that this run adds to")
+    parser.add_argument("--resume", action="store_true", help="leave out what is in the file of results")
+    parser.add_argument("--table", type=Path, help="write all results there as Markdown")
+    options = parser.parse_args(arguments)
+    known = (*names(), *tabular_names())
+    if unknown := [n for n in options.names if n not in known]:
+        parser.error(f"there is no network {', '.join(unknown)}; there are {', '.join(known)}")
+    jobs = [(n, w) for n in options.names or known for w in ways_of(n) if w in options.ways]
+    results = read(options.results) if options.results else {}
+    _import_packages()
+    for name, way in jobs:
+        if options.resume and (name, way) in results:
+            continue
+        result = in_process(name, way, Settings(options.threads, options.time), options.limit)
+        results[name, way] = result
+        if options.results:
+            with options.results.open("a") as file:
+                file.write(json.dumps(asdict(result)) + "\n")
+        print(line(result), flush=True)
+    shown = [results[job] for job in jobs]
+    if options.table:
+        write(options.table, f"python -m benchmarks.zoo --time {options.time:g}", [table(shown)])
+    print(f"{sum(r.status == AGREES for r in shown)} of {len(shown)} agree")
+    return int(any(r.status != AGREES for r in shown))
+
+
+def read(path: Path) -> dict[tuple[str, str], Result]:
+    """The results of a file, the last of each network and way."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    found = [Result(**json.loads(text)) for text in lines]
+    return {(r.name, r.way): r for r in found}
+
+
+def _import_packages() -> None:
+    """What all processes need, once; packages that are not there are missed by their networks."""
+    warnings.simplefilter("ignore")
+    import logging
+
+    logging.disable(logging.WARNING)
+    _torchvision_without_library()
+    for package in PACKAGES:
+        try:
+            importlib.import_module(package)
+        except ImportError as error:
+            print(f"{package} is missing: {error}")
+
+
+def in_process(name: str, way: str, settings: Settings, limit_s: float) -> Result:
+    """Check one network in a process that starts with the packages of this one."""
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_send, args=(sender, name, way, settings))
+    process.start()
+    sender.close()
+    try:
+        if not receiver.poll(limit_s):
+            return Result(name, way, CRASH, f"not done after {limit_s:g} s")
+        result: Result = receiver.recv()
+        return result
+    except EOFError:
+        process.join()
+        return Result(name, way, CRASH, f"the process ended with {process.exitcode}")
+    finally:
+        process.kill()
+        process.join()
+
+
+def _send(sender: Any, name: str, way: str, settings: Settings) -> None:
     import torch
 
-    try:
-        model, inputs = make(name)
-        with torch.no_grad():
-            expected = model(*inputs)
-        program = torch.export.export(model, inputs)
-    except Exception as error:  # packages that are missing or differ, what PyTorch cannot export
-        return False, f"not exported: {type(error).__name__}: {error}".splitlines()[0][:160]
-    try:
-        start = time.perf_counter()
-        module = from_exported_program(program)
-        imported = time.perf_counter()
-        result = autosched.build(module, threads=threads)(*(x.numpy() for x in inputs))
-        built = time.perf_counter()
-    except AutoschedError as error:
-        return False, f"refused: {error.line}"
-    results = list(result) if isinstance(result, tuple) else [result]
-    wanted = [t.numpy() for t in torch.utils._pytree.tree_leaves(expected)]
-    error_found = max((_error(np.asarray(a), b) for a, b in zip(results, wanted, strict=True)), default=0.0)
-    return error_found < MOST_ERROR, f"{error_found:.1e} import {imported - start:.1f} s build {built - imported:.1f} s"
+    torch.set_num_threads(settings.threads)
+    sender.send(check(name, way, settings))
 
 
-def _error(ours: Any, theirs: Any) -> float:
-    if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
-        return float("inf")
-    difference = np.abs(ours.astype(np.float64) - theirs.astype(np.float64)).max()
-    return float(difference / (np.abs(theirs).max() + 1e-9))
+def line(r: Result) -> str:
+    """A result as one line."""
+    parts = [f"{r.name:18}{r.way:5}{r.status:13}"]
+    parts += [f"error {r.error:.1e}"] if r.error is not None else []
+    parts += [f"(ORT {r.peer_error:.1e})"] if r.peer_error is not None else []
+    parts += [f"build {r.build_s:.1f} s"] if r.build_s is not None else []
+    parts += [f"ours / ORT {r.ratio:.2f} ± {r.ratio_half:.2f}"] if r.ratio is not None else []
+    return " ".join([*parts, r.reason])
+
+
+def table(results: Sequence[Result]) -> Table:
+    """Results by network."""
+    columns = ("network", "way", "", "error", "ORT's error", "import and build, s", "ours / ORT", "")
+    made = Table("Networks of public packages: agreement", columns)
+    for r in results:
+        ratio = "" if r.ratio is None else f"{r.ratio:.2f} ± {r.ratio_half:.2f}"
+        numbers = ["" if e is None else f"{e:.1e}" for e in (r.error, r.peer_error)]
+        seconds = "" if r.build_s is None else f"{r.build_s:.1f}"
+        made.rows.append((r.name, r.way, r.status, *numbers, seconds, ratio, r.reason.replace("|", "/")))
+    for way in (ONNX, PT2):
+        counts = Counter(r.status for r in results if r.way == way)
+        made.notes.append(f"{way}: " + ", ".join(f"{n} {status}" for status, n in counts.most_common()))
+    made.notes.append("errors: the largest against the package, as a share of the largest value of an output")
+    return made
 
 
 def _torchvision_without_library() -> None:
     """torchvision's Python part loads where its native library does not, once these operators are declared."""
     import torch
 
+    if importlib.util.find_spec("torchvision") is None:
+        return
     try:
         import torchvision  # noqa: F401
     except RuntimeError:
@@ -72,25 +159,6 @@ def _torchvision_without_library() -> None:
 
 
 _KEPT: list[Any] = []  # declarations end with the object that made them
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run networks and print a line for each; the status is 1 where one does not agree."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.zoo", description=__doc__)
-    parser.add_argument("names", nargs="*", help="networks; all by default")
-    parser.add_argument("--threads", type=int, default=1)
-    options = parser.parse_args(arguments)
-    warnings.simplefilter("ignore")
-    if importlib.util.find_spec("torchvision"):
-        _torchvision_without_library()
-    agreed, chosen = 0, options.names or names()
-    for name in chosen:
-        good, line = run(name, options.threads)
-        agreed += good
-        print(f"{name:20}{'ok' if good else 'NOT':4}{line}", flush=True)
-    print(f"{agreed} of {len(chosen)} agree")
-    return int(agreed < len(chosen))
-
 
 if __name__ == "__main__":
     sys.exit(main())
