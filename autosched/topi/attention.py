@@ -42,6 +42,7 @@ def attention(
     causal_mask: str | None = None,
     window_size: int | None = None,
     layouts: Sequence[str] = (LAYOUT,) * 4,
+    zero_rows: str | None = None,
 ) -> Tensor:
     """softmax(query keyᵀ * scale + bias) value, a head for itself.
 
@@ -49,6 +50,8 @@ def attention(
     bias    broadcast to [B, H, S, T]
     causal_mask  "TopLeft": query i sees keys up to i; "BottomRight": up to i + T - S
     window_size  a query sees at most so many keys, itself included, up to the last that it may see
+    zero_rows  the queries whose weights are 0 and not NaN: "masked": those that see no key (all scores are -inf);
+               "nan": also those with a score of NaN or +inf
     returns [B, S, H, E] in the order of the fourth layout
     Source  Vaswani et al. 2017, section 3.2.1.
     """
@@ -73,9 +76,15 @@ def attention(
     largest = te.compute(
         (batch, heads, rows), lambda b, h, i: te.max(scaled(b, h, i, over[0]), axis=over[0]), name="attention_max"
     )
+
+    def subtracted(b: Any, h: Any, i: Any) -> Any:
+        top = largest(b, h, i)
+        hidden = E.const(float("-inf"), query.dtype)
+        return top if zero_rows is None else E.select(E.compare(E.EQ, top, hidden), E.const(0, query.dtype), top)
+
     power = te.compute(
         scores.shape,
-        lambda b, h, i, j: te.exp(scaled(b, h, i, j) - largest(b, h, i)),
+        lambda b, h, i, j: te.exp(scaled(b, h, i, j) - subtracted(b, h, i)),
         name="attention_exp",
         varargs_names=names,
     )
@@ -95,7 +104,11 @@ def attention(
 
     def normalised(*at: Any) -> Any:
         to = dict(zip(layouts[3], at, strict=True))
-        return context(*at) * (E.const(1, query.dtype) / total(to["B"], to["H"], to["S"]))
+        zero, one, weights = E.const(0, query.dtype), E.const(1, query.dtype), total(to["B"], to["H"], to["S"])
+        if zero_rows is None:
+            return context(*at) * (one / weights)
+        mean = context(*at) * (one / E.select(E.compare(E.EQ, weights, zero), one, weights))
+        return mean if zero_rows == "masked" else E.select(E.compare(E.GE, weights, zero), mean, zero)
 
     return te.compute(shape, normalised, name="T_attention", varargs_names=axes)  # type: ignore[no-any-return]
 

@@ -17,7 +17,7 @@ from autosched.relax.op.types import float_same, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo, same_dims
 from autosched.topi.attention import LAYOUT
 
-ATTRIBUTES = {"scale": None, "causal_mask": None, "window_size": None, "layouts": (LAYOUT,) * 4}
+ATTRIBUTES = {"scale": None, "causal_mask": None, "window_size": None, "layouts": (LAYOUT,) * 4, "zero_rows": None}
 
 
 def _dims(t: TensorStructInfo, layout: str, what: str) -> dict[str, Any]:
@@ -29,8 +29,11 @@ def _dims(t: TensorStructInfo, layout: str, what: str) -> dict[str, Any]:
 
 
 def _type(
-    query: StructInfo, key: StructInfo, value: StructInfo, layouts: Sequence[str], causal_mask: str | None, **_: Any
-) -> TensorStructInfo:
+    query: StructInfo, key: StructInfo, value: StructInfo, layouts: Sequence[str], causal_mask: str | None,
+    zero_rows: str | None, **_: Any,
+) -> TensorStructInfo:  # fmt: skip
+    if zero_rows not in (None, "masked", "nan"):
+        raise InvalidValueError(f"zero_rows '{zero_rows}'", hint="None, 'masked' or 'nan'")
     if causal_mask not in (None, "TopLeft", "BottomRight"):
         raise InvalidValueError(f"causal_mask '{causal_mask}'", hint="None, 'TopLeft' or 'BottomRight'")
     t = float_same(query)
@@ -63,7 +66,7 @@ def _order(x: Array, source: str, target: str) -> Array:
 
 def _reference(
     query: Array, key: Array, value: Array, bias: Array | None, scale: float | None, causal_mask: str | None,
-    window_size: int | None, layouts: Sequence[str],
+    window_size: int | None, layouts: Sequence[str], zero_rows: str | None,
 ) -> Array:  # fmt: skip
     q, k, v = (_order(x.astype(np.float64), a, "BHSD") for x, a in zip((query, key, value), layouts, strict=False))
     scores = q @ k.swapaxes(-1, -2) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
@@ -75,8 +78,13 @@ def _reference(
         if window_size is not None:
             seen &= np.arange(columns) > last - window_size
         scores = np.where(seen, scores, -np.inf)
-    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return _order(e / e.sum(axis=-1, keepdims=True) @ v, "BHSD", layouts[3]).astype(query.dtype)
+    with np.errstate(invalid="ignore"):
+        e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        weights = e / e.sum(axis=-1, keepdims=True)
+    if zero_rows is not None:
+        hidden = np.isneginf(scores).all(axis=-1, keepdims=True) if zero_rows == "masked" else np.isnan(weights)
+        weights = np.where(hidden, 0.0, weights)
+    return _order(weights @ v, "BHSD", layouts[3]).astype(query.dtype)
 
 
 def _compute(query: Any, key: Any, value: Any, bias: Any, scale: float | None, **more: Any) -> Any:
@@ -111,6 +119,8 @@ attention_bias = define_op(
     samples=[
         sample((1, 5, 2, 4), (1, 5, 2, 4), (1, 5, 2, 4), (1, 1, 5, 5)),
         sample((2, 3, 2, 4), (2, 7, 2, 4), (2, 7, 2, 6), (2, 1, 1, 7), scale=0.3),
+        sample((2, 3, 2, 4), (2, 7, 2, 4), (2, 7, 2, 6), (2, 1, 1, 7), zero_rows="nan"),
+        sample((2, 3, 2, 4), (2, 7, 2, 4), (2, 7, 2, 6), (3, 7), zero_rows="masked"),
     ],
 )
 
@@ -124,6 +134,7 @@ def attention(
     causal_mask: str | None = None,
     window_size: int | None = None,
     layouts: Sequence[str] = (LAYOUT,) * 4,
+    zero_rows: str | None = None,
 ) -> Call:
     """softmax(query keyᵀ * scale + bias) value, with TVM's signature.
 
@@ -131,9 +142,12 @@ def attention(
     scale        1 / sqrt(elements of a head) where not given
     causal_mask  None, "TopLeft" or "BottomRight"; window_size limits how many keys a query sees, with a causal mask
     layouts      other orders of the dimensions of query, key, value and result
+    zero_rows    the queries that give 0 and not NaN: None, "masked" (those that see no key: all scores are -inf) or
+                 "nan" (all whose softmax is NaN; their 0 stands whatever the values are)
     Raises ShapeError, ValueError
     """
-    attrs = {"scale": scale, "causal_mask": causal_mask, "window_size": window_size, "layouts": tuple(layouts)}
+    attrs: dict[str, Any] = {"scale": scale, "causal_mask": causal_mask, "window_size": window_size}
+    attrs |= {"layouts": tuple(layouts), "zero_rows": zero_rows}
     return _plain(query, key, value, **attrs) if bias is None else attention_bias(query, key, value, bias, **attrs)
 
 

@@ -15,7 +15,8 @@ from autosched.relax.struct_info import StructInfo, TensorStructInfo, TupleStruc
 
 
 def _softmax(x: Array, axis: int) -> Array:
-    e = np.exp(x - x.max(axis=axis, keepdims=True))
+    with np.errstate(invalid="ignore"):  # rows of -inf alone
+        e = np.exp(x - x.max(axis=axis, keepdims=True))
     return e / e.sum(axis=axis, keepdims=True)  # type: ignore[no-any-return]
 
 

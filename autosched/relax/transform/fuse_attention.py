@@ -2,7 +2,8 @@
 
 The forms that exporters write are recognised: heads split by `permute_dims` or not, keys transposed in one step or in
 two, the scale on the scores or on query and key, added and boolean masks, products of rank 4 or 3. A mask known at
-build that is causal becomes the operator's `causal_mask`: kernels skip what it hides.
+build that is causal becomes the operator's `causal_mask`: kernels skip what it hides. Weights that are set to 0 where
+they are NaN, or where all scores of a row are -inf, are its `zero_rows`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,12 @@ class _Scores:
     scale: float
     bias: Expr | None
     causal: str | None
+    zero_rows: str | None
+
+    def attention(self, query: Expr, key: Expr, value: Expr, bias: Expr | None, layouts: tuple[str, ...]) -> Call:
+        """The operator on these tensors."""
+        more = {"layouts": layouts, "zero_rows": self.zero_rows}
+        return op.nn.attention(query, key, value, bias, self.scale, self.causal, **more)
 
 
 @dataclass
@@ -46,7 +53,7 @@ class _Operand:
 class _Fuser(Rewriter):
     def __init__(self, function: Function):
         super().__init__()
-        uses = users(function)
+        uses = self.uses = users(function)
         self.single = {v for v, readers in uses.items() if len(readers) == 1 and readers[0] is not None}
         self.calls: dict[Var, Call] = {}
 
@@ -69,13 +76,13 @@ class _Fuser(Rewriter):
 
     def attention(self, product: Call) -> Expr | None:
         """The attention that a product with a softmax computes."""
-        softmax = self.made_by(product.args[0], "nn.softmax")
+        softmax, zero_rows = self.weights(product.args[0])
         ndim = _ndim(product)
         if softmax is None or ndim not in (3, 4) or softmax.attrs["axis"] not in (-1, ndim - 1):
             return None
         if not all(_is_static(x) and _ndim(x) == ndim for x in (*product.args, softmax)):
             return None
-        scores = self.scores(softmax.args[0])
+        scores = self.scores(softmax.args[0], zero_rows)
         if scores is None or not all(_is_static(x) and _ndim(x) == ndim for x in (scores.query, scores.key)):
             return None
         shapes = [_shape(x) for x in (scores.query, scores.key, product.args[1])]
@@ -87,7 +94,36 @@ class _Fuser(Rewriter):
         k = self.operand(scores.key, "BHDS")
         v = self.operand(product.args[1], "BHSD")
         layouts = (q.layout, k.layout, v.layout, "BHSD")
-        return op.nn.attention(q.value, k.value, v.value, scores.bias, scores.scale, scores.causal, layouts=layouts)
+        return scores.attention(q.value, k.value, v.value, scores.bias, layouts)
+
+    def weights(self, x: Any) -> tuple[Call | None, str | None]:
+        """(the softmax that a factor of the second product is, which of its rows are set to 0)."""
+        choice = self.made_by(x, "where")
+        if choice is None:
+            return self.made_by(x, "nn.softmax"), None
+        condition, zero, weights = choice.args
+        softmax = self.made_by(weights, "nn.softmax", alone=False)
+        test = self.made_by(condition, "isnan", "equal")
+        if softmax is None or test is None or _number(zero) != 0.0:
+            return None, None
+        if test.op_name == "relax.isnan":
+            alike = test.args[0] is weights and len(self.uses[weights]) == 2
+            return (softmax, "nan") if alike else (None, None)
+        scores = softmax.args[0]
+        largest, low = test.args if _number(test.args[0]) is None else test.args[::-1]
+        if _number(low) != -np.inf or weights not in self.single or not self.is_largest(largest, scores):
+            return None, None
+        self.single.add(scores)  # the softmax is what reads them, besides the maximum that goes with it
+        return softmax, "masked"
+
+    def is_largest(self, x: Expr, scores: Any) -> bool:
+        """Whether a value is the largest score of each row, and these two readers are the scores' only ones."""
+        found = self.made_by(x, "max")
+        if found is None or found.args[0] is not scores or len(self.uses[scores]) != 2:
+            return False
+        axes = found.attrs["axis"]
+        axes = axes if isinstance(axes, tuple | list) else (axes,)
+        return bool(found.attrs["keepdims"]) and axes in ((-1,), [-1], (_ndim(scores) - 1,), [_ndim(scores) - 1])
 
     def three_dimensions(self, scores: _Scores, product: Call) -> Expr | None:
         """[N, S, D]: N images of one head."""
@@ -101,10 +137,10 @@ class _Fuser(Rewriter):
         values = [scores.query, scores.key, product.args[1]]
         q, k, v = (self.emit(op.reshape(x, ShapeExpr((n, 1, *_shape(x)[1:])))) for x in values)
         layouts = ("BHSD", "BHDS", "BHSD", "BHSD")
-        out = self.emit(op.nn.attention(q, k, v, bias, scores.scale, scores.causal, layouts=layouts))
+        out = self.emit(scores.attention(q, k, v, bias, layouts))
         return op.reshape(out, ShapeExpr((n, rows, _shape(product)[-1])))
 
-    def scores(self, x: Expr) -> _Scores | None:
+    def scores(self, x: Expr, zero_rows: str | None) -> _Scores | None:
         """Takes masks and scale off the argument of the softmax."""
         masks: list[Mask] = []
         while (found := self.masked(x)) is not None:
@@ -126,7 +162,7 @@ class _Fuser(Rewriter):
                 causal = kind
             else:
                 bias = added if bias is None else self.emit(op.add(bias, added))
-        return _Scores(query, key, scale, bias, causal)
+        return _Scores(query, key, scale, bias, causal, zero_rows)
 
     def masked(self, x: Expr) -> tuple[Expr, Mask] | None:
         """(scores, what they are masked with)."""

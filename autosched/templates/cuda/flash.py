@@ -6,6 +6,7 @@ far, the sum of exp(score - largest) and the sum of exp(score - largest) * value
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ from autosched.tir import expr as E
 from autosched.tir.axis import IterVar
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.expr import Add, Call, Max, PrimExpr, Sub
+from autosched.tir.expr import EQ, Add, Call, FloatImm, Max, PrimExpr, Select, Sub
 from autosched.tir.inlined_size import too_large_to_inline
 from autosched.tir.stmt import Block, BufferStore
 
@@ -171,8 +172,17 @@ def _is_softmax(found: Attention) -> bool:
         and value.op in ("exp", "tir.exp")
         and isinstance(value.args[0], Sub)
         and _reads(value.args[0].a, argument)
-        and _reads(value.args[0].b, made[0])
+        and _is_subtracted(value.args[0].b, made[0])
     )
+
+
+def _is_subtracted(e: PrimExpr, largest: Buffer) -> bool:
+    """Whether this is the largest score, or 0 where that is -inf, as in `safe`."""
+    if isinstance(e, Select) and isinstance(e.condition, EQ):
+        low, zero = e.condition.b, e.true_value
+        is_safe = isinstance(low, FloatImm) and low.value == -math.inf and isinstance(zero, FloatImm) and not zero.value
+        return is_safe and _reads(e.condition.a, largest) and _reads(e.false_value, largest)
+    return _reads(e, largest)
 
 
 def _stored(block: Block) -> BufferStore | None:

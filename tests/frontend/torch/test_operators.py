@@ -198,3 +198,13 @@ def test_writes_seen_through_views():
         return y, turned.reshape(-1)
 
     check(Function(function), (X,))
+
+
+@pytest.mark.parametrize("mask", ["bool", "float"])
+def test_attention_of_a_query_that_sees_no_key_is_zero(mask):
+    q = torch.randn(1, 2, 3, 4, generator=torch.Generator().manual_seed(0))
+    seen = torch.ones(1, 1, 3, 3, dtype=torch.bool).tril(-1)  # the first query sees none
+    given = seen if mask == "bool" else torch.zeros(1, 1, 3, 3).masked_fill(~seen, -torch.inf)
+    model = Function(lambda a, m: F.scaled_dot_product_attention(a, a, a, attn_mask=m))
+    assert not model(q, given)[:, :, 0].any()
+    check(model, (q, given))

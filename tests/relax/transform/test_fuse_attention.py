@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
 
+import autosched
 from autosched import relax
 from autosched.relax import op
+from autosched.relax.evaluate import evaluate
 from autosched.relax.expr import Call
 from autosched.relax.transform import DeadCodeElimination, FuseAttention
 from tests.relax.transform.graphs import Weights, assert_same_results, calls, graph
@@ -183,3 +185,49 @@ def _fused_or_none(module):
     assert_same_results(module, result)
     found = [b.value for b in result["main"].bindings() if isinstance(b.value, Call)]
     return next((c for c in found if "attention" in c.op_name), None)
+
+
+def _zeroed(kind):
+    """Attention whose rows without weights are set to 0 as exporters (IsNaN) and PyTorch (all scores -inf) write it."""
+
+    def build(bb, q, k, v, bias):
+        scores = bb.emit(op.add(bb.emit(op.matmul(q, bb.emit(op.permute_dims(k, (0, 1, 3, 2))))), bias))
+        weights = bb.emit(op.nn.softmax(scores))
+        if kind == "nan":
+            hidden = bb.emit(op.isnan(weights))
+        else:
+            largest = bb.emit(op.max(scores, axis=[-1], keepdims=True, keep_nan=True))
+            hidden = bb.emit(op.equal(largest, relax.const(np.float32(-np.inf))))
+        return op.matmul(bb.emit(op.where(hidden, relax.const(np.float32(0)), weights)), v)
+
+    return graph({**PLAIN, "bias": (B, 1, S, S)}, build)
+
+
+@pytest.mark.parametrize("kind", ["nan", "masked", None])
+def test_queries_that_see_no_key(kind):
+    """The fused operator gives what its parts give: 0 where weights are set to 0, NaN elsewhere and without that."""
+    module = _zeroed(kind) if kind else _masked(S, lambda bb, s, bias: bb.emit(op.add(s, bias)), {"bias": (B, 1, S, S)})
+    call = _fused(module, ["nn.attention_bias"])
+    assert call.attrs["zero_rows"] == kind
+    q, k, v = (np.random.default_rng(n).standard_normal((B, H, S, D)).astype("f") for n in range(3))
+    bias = np.where(np.tri(S, S, -1), 0, -np.inf).astype("f") * np.ones((B, 1, 1, 1), "f")  # query 0 sees no key
+    q[1, 0, 3] = np.nan
+    found = autosched.build(module, target="cpu")(q, k, v, bias).numpy()
+    with np.errstate(invalid="ignore"):
+        expected = evaluate(module, [q, k, v, bias])
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    assert np.isnan(found[0, 0, 0]).all() if kind is None else not found[:, :, 0].any()
+    assert np.isnan(found[1, 0, 3]).any() == (kind != "nan")
+
+
+@pytest.mark.parametrize("what", ["other value", "other rows", "read elsewhere"])
+def test_weights_that_are_set_otherwise_stay(what):
+    def build(bb, q, k, v):
+        scores = bb.emit(op.matmul(q, bb.emit(op.permute_dims(k, (0, 1, 3, 2)))))
+        weights = bb.emit(op.nn.softmax(scores))
+        hidden = bb.emit(op.isnan(scores if what == "other rows" else weights))
+        put = bb.emit(op.where(hidden, relax.const(np.float32(what == "other value")), weights))
+        out = bb.emit(op.matmul(put, v))
+        return (weights, out) if what == "read elsewhere" else out
+
+    assert _fused_or_none(graph(PLAIN, build)) is None

@@ -41,6 +41,7 @@ class Case:
     window: int | None = None
     layouts: Sequence[str] = ("BSHD",) * 4
     dtype: str = "float32"
+    zero_rows: str | None = None
 
     def shape(self, layout: str, length: int, width: int) -> tuple[int, ...]:
         sizes = {"B": self.batch, "S": length, "H": self.heads, "D": width}
@@ -54,7 +55,7 @@ class Case:
             for a, size, name in zip(self.layouts, lengths, "QKV", strict=False)
         )
         bias = None if self.bias is None else te.placeholder(self.bias, self.dtype, name="M")
-        out = attention(q, k, v, bias, SCALE, self.causal, self.window, self.layouts)
+        out = attention(q, k, v, bias, SCALE, self.causal, self.window, self.layouts, self.zero_rows)
         return create_prim_func([x for x in (q, k, v, bias, out) if x is not None])
 
     def expected(self, q: np.ndarray, k: np.ndarray, v: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
@@ -72,7 +73,9 @@ class Case:
             scores = np.where(seen, scores, -np.inf)
         with np.errstate(invalid="ignore"):
             powers = np.exp(scores - scores.max(-1, keepdims=True))
-        return order(powers / powers.sum(-1, keepdims=True) @ v, "BHSD", self.layouts[3])
+            weights = powers / powers.sum(-1, keepdims=True)
+        weights = weights if self.zero_rows is None else np.nan_to_num(weights)
+        return order(weights @ v, "BHSD", self.layouts[3])
 
 
 def inputs_of(case: Case, func: PrimFunc) -> list[np.ndarray]:
@@ -100,6 +103,8 @@ CASES = {
     "causal": Case(40, 40, 16, causal="TopLeft"),
     "cache": Case(3, 70, 16, causal="BottomRight"),
     "hidden rows": Case(40, 9, 8, causal="BottomRight"),
+    "hidden rows of 0": Case(40, 9, 8, causal="BottomRight", zero_rows="nan"),
+    "masked rows of 0": Case(40, 9, 8, causal="BottomRight", zero_rows="masked"),
     "window": Case(50, 50, 8, causal="TopLeft", window=7),
     "layouts": Case(6, 33, 8, 12, layouts=("BHSD", "BHDS", "BSHD", "BHSD")),
     "one query": Case(1, 100, 24),
@@ -138,10 +143,11 @@ TENSOR_CASES = {
         {"rows": 32, "keys": 16, "warps": 1, "stages": 3},
     ),
     "hidden rows": (Case(40, 20, 16, causal="BottomRight", heads=1, dtype="float16"), None),
+    "rows of 0": (Case(40, 20, 16, causal="BottomRight", heads=1, dtype="float16", zero_rows="nan"), None),
 }
 
 
-@pytest.mark.parametrize("name, order", [*zip(TENSOR_CASES, ("late", "ahead", "late", "ahead"), strict=True)])
+@pytest.mark.parametrize("name, order", [*zip(TENSOR_CASES, ("late", "ahead", "late", "ahead", "late"), strict=True)])
 def test_on_tensor_cores(name: str, order: str) -> None:
     case, knobs = TENSOR_CASES[name]
     func = case.func()

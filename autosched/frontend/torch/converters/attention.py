@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from autosched.frontend.torch.converters.linear import product
+from autosched.frontend.torch.converters.norm import safe_softmax
 from autosched.frontend.torch.emitter import Emitter, constant, info_of
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
@@ -42,6 +43,7 @@ def attention(
         scores = t(op.add(scores, Constant(np.where(lower, 0.0, -np.inf).astype(dtype))))
     if attn_mask is not None:
         scores = t(_masked(scores, attn_mask, dtype))
+        return product(t, t(safe_softmax(t, scores, -1)), value)
     return product(t, t(op.nn.softmax(scores, axis=-1)), value)
 
 

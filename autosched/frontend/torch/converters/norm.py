@@ -167,6 +167,6 @@ def safe_softmax(t: Emitter, input: Expr, dim: int, dtype: Any = None) -> Any:
     """Softmax that gives 0 where nothing but -inf is."""
     x = _logits(t, input, dtype)
     kind = info_of(x).dtype
-    largest = t(op.max(x, axis=(dim,), keepdims=True))
+    largest = t(op.max(x, axis=(dim,), keepdims=True, keep_nan=True))
     result = t(op.nn.softmax(x, axis=dim))
     return op.where(op.equal(largest, constant(-np.inf, kind)), constant(0.0, kind), result)
