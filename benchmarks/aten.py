@@ -2,6 +2,9 @@
 
 Each sample is exported, taken apart to core operators, imported, built and run; results are compared with PyTorch's.
 An operator with a dtype passes when all its samples do. Samples with tensors of no elements are left out.
+
+    python -m benchmarks.aten --only sort topk --dtypes float32 -v
+    python -m benchmarks.aten --samples 2 --results aten.jsonl --resume --markdown aten.md    # goes on where it stopped
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from autosched.errors import AutoschedError
 from autosched.frontend.torch import from_exported_program
 from autosched.frontend.torch.graph import array_of
 from autosched.records import FallbackContext
+from benchmarks.machine import describe
 
 DTYPES = ("float32", "float16", "bfloat16", "int64", "bool")
 TOLERANCES = {"float32": (1e-4, 1e-5), "float16": (4e-3, 2e-3), "bfloat16": (3e-2, 2e-2), "float64": (1e-7, 1e-7)}
@@ -268,6 +272,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
         "# PyTorch's core operators", "",
         "Written by `python -m benchmarks.aten --markdown`. Samples are those of PyTorch's own tests, exported, "
         "imported, built and run; samples with tensors of no elements are left out.", "",
+        describe(), "",
         f"{counts[PASS]} of {len(outcomes)} operators with a dtype pass ({counts[PASS] / max(1, len(outcomes)):.1%}), "
         f"{counts[REFUSED]} are refused, {counts[WRONG]} wrong, {counts[CRASH]} other errors.", "",
         "| operator | dtype | | reason |", "|---|---|---|---|",
@@ -282,17 +287,25 @@ def table(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def read(path: Path) -> dict[tuple[str, str], Outcome]:
+    """The outcomes of a file by operator and dtype, the last of each; one without samples says that there are none."""
+    found = [Outcome(**json.loads(text)) for text in path.read_text().splitlines()] if path.exists() else []
+    return {(o.operator, o.dtype): o for o in found}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check operators, print what does not pass, write a file where asked."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.aten", description=__doc__)
     parser.add_argument("--only", nargs="*", help="operators, such as 'add.Tensor' or 'add'")
     parser.add_argument("--dtypes", nargs="*", default=list(DTYPES), choices=DTYPES)
     parser.add_argument("--samples", type=int, default=4, help="most samples of an operator with a dtype")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--results", type=Path, help="a file of results, a line each, that this run adds to")
+    parser.add_argument("--resume", action="store_true", help="leave out what is in the file of results")
     parser.add_argument("--markdown", type=Path)
     parser.add_argument("-v", "--verbose", action="store_true")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
+    known = read(options.results) if options.results and options.resume else {}
     outcomes = []
     for operator in core_operators():
         name = str(operator).removeprefix("aten.")
@@ -300,8 +313,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         for dtype in options.dtypes:
             start = time.perf_counter()
-            outcome = check(operator, dtype, options.samples)
-            if outcome is None:
+            is_known = (name, dtype) in known
+            outcome = known[name, dtype] if is_known else check(operator, dtype, options.samples)
+            if options.results and not is_known:
+                with options.results.open("a") as file:
+                    file.write(json.dumps(asdict(outcome or Outcome(name, dtype, PASS, 0))) + "\n")
+            if outcome is None or not outcome.samples:
                 continue
             outcomes.append(outcome)
             if options.verbose or outcome.status != PASS:
@@ -310,8 +327,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     f"{outcome.status:8}{name:40}{dtype:10}{outcome.samples:3} {seconds:5.1f} s  {outcome.reason}",
                     flush=True,
                 )
-    if options.json:
-        options.json.write_text(json.dumps([asdict(o) for o in outcomes], indent=1) + "\n")
     if options.markdown:
         options.markdown.write_text(table(outcomes))
     counts = Counter(o.status for o in outcomes)

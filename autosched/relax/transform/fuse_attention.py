@@ -38,8 +38,9 @@ class _Scores:
 
     def attention(self, query: Expr, key: Expr, value: Expr, bias: Expr | None, layouts: tuple[str, ...]) -> Call:
         """The operator on these tensors."""
-        more = {"layouts": layouts, "zero_rows": self.zero_rows}
-        return op.nn.attention(query, key, value, bias, self.scale, self.causal, **more)
+        return op.nn.attention(
+            query, key, value, bias, self.scale, self.causal, layouts=layouts, zero_rows=self.zero_rows
+        )
 
 
 @dataclass
