@@ -8,10 +8,8 @@ Networks stand beside their own float32 model. All are interleaved in one run; m
 
 from __future__ import annotations
 
-import argparse
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,30 +19,25 @@ import onnx
 import autosched
 from autosched.driver.bench.peers import peer_program
 from autosched.driver.bench.programs import autosched_program
-from autosched.driver.bench.rounds import compare, measure
 from autosched.driver.quantize import quantize
 from autosched.frontend.onnx import from_onnx
 from autosched.target import Target
-from benchmarks import chains
+from benchmarks import chains, narrow
 from benchmarks.chains import Conv
-from benchmarks.machine import Table, result_file, write
 from benchmarks.models import get_model, make_inputs
+from benchmarks.narrow import Row
 
 SAMPLES = 4
 PEERS = ("onnxruntime", "openvino")
 INT8_BAR, FLOAT_BAR = {"resnet50": 0.95, "mobilenet_v2": 0.95, "bert": 1.0}, 0.60
+TITLE = "Quantised models (QDQ, uint8 values, int8 weights)"
+COLUMNS = (
+    "model", "int8 ms", "float32 ms", "ORT int8 ms", "OpenVINO int8 ms", "int8 / best", "int8 / float32",
+    "difference to float32", "same largest output", "bars",
+)  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Row:
-    """A model that is quantised: its name, its float32 form, and whether it is a network."""
-
-    name: str
-    model: Callable[[], onnx.ModelProto]
-    is_network: bool = False
-
-
-def _rows() -> Sequence[Row]:
+def rows() -> Sequence[Row]:
     products = (
         *(Row(f"matmul {n}", lambda n=n: chains.matmul_chain(n, (n,), 3)) for n in (512, 1024)),  # type: ignore[misc]
         Row("matmul M=128 768<->3072", lambda: chains.matmul_chain(128, (768, 3072), 2)),
@@ -54,7 +47,10 @@ def _rows() -> Sequence[Row]:
         Row(f"conv {c.kernel}x{c.kernel} {c.size}x{c.size} {c.c_in}->{c.c_out}", lambda c=c: c.chain(4))  # type: ignore[misc]
         for c in shapes
     )
-    networks = (Row(name, lambda name=name: get_model(name), True) for name in (*INT8_BAR, "resnet18", "squeezenet"))  # type: ignore[misc]
+    networks = (
+        Row(name, lambda name=name: get_model(name), INT8_BAR.get(name), FLOAT_BAR if name in INT8_BAR else None)  # type: ignore[misc]
+        for name in (*INT8_BAR, "resnet18", "squeezenet")
+    )
     return (*products, *convs, *networks)
 
 
@@ -69,21 +65,9 @@ def measure_row(row: Row, threads: int, time_s: float) -> tuple[str, ...]:
         programs = {name: autosched_program(name, ex, threads) for name, ex in built.items()}
         for peer in PEERS:
             programs[peer] = peer_program(peer, whole, threads)
-        times = dict(zip(programs, measure(list(programs.values()), time_s), strict=True))
-        best = min(PEERS, key=lambda name: times[name].median_s)
-        to_best, to_float = compare(times[best], times["int8"]), compare(times["float32"], times["int8"])
+        cells, bars = narrow.measured(row, programs, time_s)
         agrees, off = _agreement(built, make_inputs(model, seed=99))
-    bar = INT8_BAR.get(row.name)
-    is_missed = bar is not None and (to_best.ratio > bar or to_float.ratio > FLOAT_BAR)
-    return (
-        row.name,
-        *(f"{times[name].median_s * 1e3:.4g}" for name in ("int8", "float32", *PEERS)),
-        f"{to_best.ratio:.3f} ± {(to_best.high - to_best.low) / 2:.3f}",
-        f"{to_float.ratio:.3f} ± {(to_float.high - to_float.low) / 2:.3f}",
-        f"{off:.1e}",
-        "yes" if agrees else "no",
-        "" if bar is None else f"{bar}, {FLOAT_BAR}{' missed' if is_missed else ''}",
-    )
+    return (*cells, f"{off:.1e}", "yes" if agrees else "no", bars)
 
 
 def _build(path: Path, threads: int) -> Any:
@@ -92,35 +76,11 @@ def _build(path: Path, threads: int) -> Any:
 
 def _agreement(built: dict[str, Any], inputs: dict[str, np.ndarray]) -> tuple[bool, float]:
     """(whether the largest output is the same, the largest difference to float32 by the largest output)."""
-    found = {}
-    for name, executable in built.items():
-        result = executable(*inputs.values())
-        found[name] = (result[0] if isinstance(result, tuple | list) else result).numpy().astype("f8")
-    size = np.abs(found["float32"]).max()
-    same = bool(np.all(found["int8"].argmax(-1) == found["float32"].argmax(-1)))
-    return same, float(np.abs(found["int8"] - found["float32"]).max() / size)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.low_precision", description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="rows whose names hold this")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--time", type=float, default=2.0, help="seconds for each program of each row")
-    args = parser.parse_args()
-    columns = ("model", "int8 ms", "float32 ms", "ORT int8 ms", "OpenVINO int8 ms", "int8 / best", "int8 / float32")
-    table = Table(
-        f"Quantised models (QDQ, uint8 values, int8 weights), {args.threads} thread{'s' * (args.threads > 1)}",
-        (*columns, "difference to float32", "same largest output", "bars"),
-        notes=["difference: the largest to our float32, by the largest output; weights and samples are random"],
-    )
-    for row in (row for row in _rows() if args.only in row.name):
-        table.rows.append(measure_row(row, args.threads, args.time))
-        print(" | ".join(table.rows[-1]), flush=True)
-    print(table.markdown())
-    if not args.only:
-        command = f"python -m benchmarks.low_precision --threads {args.threads}"
-        write(result_file("int8", args.threads), command, [table])
+    whole, plain = (narrow.first_result(built[name], inputs.values()) for name in ("int8", "float32"))
+    same = bool(np.all(whole.argmax(-1) == plain.argmax(-1)))
+    return same, float(np.abs(whole - plain).max() / np.abs(plain).max())
 
 
 if __name__ == "__main__":
-    main()
+    note = "difference: the largest to our float32, by the largest output; weights and samples are random"
+    narrow.run("benchmarks.low_precision", "int8", TITLE, COLUMNS, note, rows(), measure_row)

@@ -6,7 +6,6 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import IO, Any, Protocol
 
 from autosched.cli.output import Column, Row, Table, clock, factor, make_rich, milliseconds, percent
@@ -183,7 +182,7 @@ class TuneDisplay:
             self._live.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
 

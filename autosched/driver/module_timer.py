@@ -7,7 +7,6 @@ There is no reference to check the results against.
 from __future__ import annotations
 
 import os
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -72,9 +71,7 @@ class ModuleTimer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def time(self, source: str | tuple[PrimFunc, str]) -> Measurement:

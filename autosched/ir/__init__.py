@@ -1,13 +1,14 @@
 """What both IR levels share: nodes, modules, equality by form."""
 
 from autosched.lazy_names import lazy_names
+from autosched.ir.function import BaseFunc
 from autosched.ir.module import GlobalVar, IRModule
 from autosched.ir.node import FrozenDict, Node, Span, children, map_children, walk
 from autosched.ir.structural import assert_structural_equal, structural_equal, structural_hash, structural_key
 
 __all__ = [
-    "FrozenDict", "GlobalVar", "IRModule", "Node", "Span", "assert_structural_equal", "children", "map_children",
-    "structural_equal", "structural_hash", "structural_key", "walk",
+    "BaseFunc", "FrozenDict", "GlobalVar", "IRModule", "Node", "Span", "assert_structural_equal", "children",
+    "map_children", "structural_equal", "structural_hash", "structural_key", "walk",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -1,6 +1,7 @@
 # Made by `python -m tests.stubs` from the file beside it and autosched/public_names.py.
 from autosched.ir import instrument as instrument
 from autosched.ir import transform as transform
+from autosched.ir.function import BaseFunc as BaseFunc
 from autosched.ir.module import GlobalVar as GlobalVar
 from autosched.ir.module import IRModule as IRModule
 from autosched.ir.node import FrozenDict as FrozenDict

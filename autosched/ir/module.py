@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from autosched.errors import InvalidTypeError, InvalidValueError
-from autosched.ir import printing
 from autosched.ir.node import FrozenDict, Node
+from autosched.ir.printing import Scripted
 from autosched.lazy_names import hook
 
 
@@ -33,7 +33,7 @@ class GlobalVar(Node):
     __str__ = __repr__
 
 
-class IRModule(Node):
+class IRModule(Scripted, Node):
     """Functions by name. Passes return new modules and never change their input.
 
     functions  a mapping from name or GlobalVar to a relax Function or PrimFunc
@@ -147,21 +147,6 @@ class IRModule(Node):
         if not hasattr(function, "attrs"):
             raise InvalidTypeError(f"from_expr takes a function, got {type(function).__name__}")
         return IRModule({str(function.attrs.get("global_symbol") or "main"): function})
-
-    def script(self, **options: Any) -> str:
-        """The module as TVMScript text."""
-        return printing.text(self, **options)
-
-    def astext(self, show_meta_data: bool = True) -> str:
-        """TVM's older name of `script`."""
-        return self.script(show_meta=show_meta_data)
-
-    def show(self, **options: Any) -> None:
-        """Print the module's script."""
-        printing.show(self, **options)
-
-    def __str__(self) -> str:
-        return self.script()
 
 
 def check_symbols(mod: IRModule, unnamed: str | None = None) -> None:

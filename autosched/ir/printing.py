@@ -8,6 +8,27 @@ from typing import Any
 from autosched.lazy_names import hook
 
 
+class Scripted:
+    """What modules and functions have: their text as TVMScript."""
+
+    __slots__ = ()
+
+    def script(self, **options: Any) -> str:
+        """The TVMScript text."""
+        return text(self, **options)
+
+    def astext(self, show_meta_data: bool = True) -> str:
+        """TVM's older name of `script`."""
+        return self.script(show_meta=show_meta_data)
+
+    def show(self, **options: Any) -> None:
+        """Print the script."""
+        show(self, **options)
+
+    def __str__(self) -> str:
+        return self.script()
+
+
 def text(node: Any, **options: Any) -> str:
     """The TVMScript-style text of a node; options as `IRModule.script` documents them."""
     return str(hook("script")(node, **options))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from autosched.errors import InvalidTypeError
@@ -47,7 +46,7 @@ class DispatchContext(metaclass=_CurrentContext):
         _stack.set((*_stack.get(), self))
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         _stack.set(_stack.get()[:-1])
 
     @property

@@ -15,7 +15,6 @@ import weakref
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from types import TracebackType
 
 PREFIX = "autosched-"
 KINDS = ("measure", "index", "worker")
@@ -44,9 +43,7 @@ class Scratch:
     def __enter__(self) -> Path:
         return self.folder
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.remove()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -10,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from autosched.errors import IndexOutOfRangeError, InvalidTypeError
-from autosched.ir import printing
+from autosched.ir.function import BaseFunc
 from autosched.ir.module import GlobalVar
 from autosched.ir.node import DEFINES, IGNORED, FrozenDict, Node, Span
 from autosched.lazy_names import hook
@@ -330,7 +329,7 @@ class SeqExpr(Expr):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Function(Node):
+class Function(BaseFunc):
     """A function of the graph level."""
 
     params: tuple[Var, ...] = field(metadata=DEFINES)
@@ -373,31 +372,10 @@ class Function(Node):
 
     ty = checked_type = struct_info
 
-    def with_attr(self, key: str | Mapping[str, Any], value: Any = None) -> Function:
-        changes = dict(key) if isinstance(key, Mapping) else {key: value}
-        return dataclasses.replace(self, attrs=FrozenDict({**self.attrs, **changes}))
-
-    def without_attr(self, key: str) -> Function:
-        return dataclasses.replace(self, attrs=FrozenDict({k: v for k, v in self.attrs.items() if k != key}))
-
     def bindings(self) -> Iterator[Binding]:
         """All bindings of the body, in order (those inside branches not included)."""
         for block in self.body.blocks:
             yield from block.bindings
-
-    def script(self, **options: Any) -> str:
-        """The function as TVMScript text."""
-        return printing.text(self, **options)
-
-    def astext(self, show_meta_data: bool = True) -> str:
-        """TVM's older name of `script`."""
-        return self.script(show_meta=show_meta_data)
-
-    def show(self, **options: Any) -> None:
-        printing.show(self, **options)
-
-    def __str__(self) -> str:
-        return self.script()
 
 
 def as_expr(x: Any) -> Any:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autosched.errors import InvalidTypeError, InvalidValueError
-from autosched.ir import printing
-from autosched.ir.node import DEFINES, IGNORED, FrozenDict, Node, Span, walk
+from autosched.ir.function import BaseFunc
+from autosched.ir.node import DEFINES, IGNORED, FrozenDict, Span, walk
 from autosched.tir.axis import IterVar
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import IntImm, PrimExpr, Var, const, const_int
@@ -18,7 +18,7 @@ from autosched.tir.stmt import Block, BlockRealize, BufferRegion, For, Stmt
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrimFunc(Node):
+class PrimFunc(BaseFunc):
     """Loops around blocks over buffers.
 
     params      handles (one per buffer) and scalars, in call order: inputs first, outputs last
@@ -47,29 +47,12 @@ class PrimFunc(Node):
     def with_body(self, body: Stmt) -> PrimFunc:
         return self if body is self.body else dataclasses.replace(self, body=body)
 
-    def with_attr(self, key: str | Mapping[str, Any], value: Any = None) -> PrimFunc:
-        changes = dict(key) if isinstance(key, Mapping) else {key: value}
-        return dataclasses.replace(self, attrs=FrozenDict({**self.attrs, **changes}))
-
-    def without_attr(self, key: str) -> PrimFunc:
-        return dataclasses.replace(self, attrs=FrozenDict({k: v for k, v in self.attrs.items() if k != key}))
-
     def specialize(self, param_map: Mapping[Any, Any]) -> PrimFunc:
         """The function with numbers for symbolic sizes: by variable, or by a parameter's buffer of known shape.
 
         Raises InvalidTypeError for keys and values of other kinds, InvalidValueError where shapes do not agree.
         """
         return specialize_params(self, param_map)
-
-    def script(self, **options: Any) -> str:
-        """The function as TVMScript text."""
-        return printing.text(self, **options)
-
-    def show(self, **options: Any) -> None:
-        printing.show(self, **options)
-
-    def __str__(self) -> str:
-        return self.script()
 
 
 def make_root(

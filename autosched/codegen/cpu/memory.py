@@ -160,16 +160,21 @@ class MemoryEmitter(Emitter):
             pointer = known
         return self.builder.gep(pointer, [self.index_type(at.const)], inbounds=inbounds) if at.const else pointer
 
-    # --- loads --------------------------------------------------------------------------------------------------
-
-    def load(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Any:
-        """The element, or a vector with one per lane; a scalar where it is the same in all lanes."""
+    def accessed(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> tuple[Place, Index]:
+        """Where a buffer is, and how far from its start an access is that is checked and noted."""
         if id(indices) in self.guards:
             emit_guards(self, indices)
         place = self.places[buffer]
         at = self.offset(place, indices)
         if place.is_local:
             self.note_lanes(buffer, at)
+        return place, at
+
+    # --- loads --------------------------------------------------------------------------------------------------
+
+    def load(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Any:
+        """The element, or a vector with one per lane; a scalar where it is the same in all lanes."""
+        place, at = self.accessed(buffer, indices)
         key = None
         if place.read_only and isinstance(at, Affine):
             key = ("load", id(place.pointer), at.key, at.const, at.lane, self.lanes, self.mask_key())
@@ -285,12 +290,7 @@ class MemoryEmitter(Emitter):
 
     def store(self, buffer: Buffer, value: Any, indices: tuple[PrimExpr, ...]) -> None:
         """Store the element, or one per lane."""
-        if id(indices) in self.guards:
-            emit_guards(self, indices)
-        place = self.places[buffer]
-        at = self.offset(place, indices)
-        if place.is_local:
-            self.note_lanes(buffer, at)
+        place, at = self.accessed(buffer, indices)
         if buffer.dtype == "bool":
             value = self.builder.zext(value, value_type("uint8", lanes_of(value)))
         align = item_bytes(buffer.dtype)

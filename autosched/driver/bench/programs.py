@@ -166,14 +166,16 @@ def onnxruntime_program(path: Path, threads: int, shapes: Shapes | None, ranges:
     return Program("onnxruntime", threads, lambda: (session.run_with_iobinding(binding), kept)[0])
 
 
-def openvino_program(path: Path, threads: int, shapes: Shapes | None, ranges: Ranges | None) -> Program:
-    """The model in OpenVINO, latency mode, float32."""
+def openvino_program(
+    path: Path, threads: int, shapes: Shapes | None, ranges: Ranges | None, precision: str = "f32"
+) -> Program:
+    """The model in OpenVINO, latency mode; `precision` as its hint says it: "f32", "bf16"."""
     ov = import_peer("openvino")
     core = ov.Core()
     model = core.read_model(str(path))
     if shapes:
         model.reshape({name: list(shape) for name, shape in shapes.items()})
-    settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+    settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": precision}
     compiled = core.compile_model(model, "CPU", settings)
     request = compiled.create_infer_request()
     specs = {p.get_any_name(): (tuple(p.get_shape()), p.get_element_type().to_dtype().name) for p in compiled.inputs}

@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from autosched.driver.tune.drift import corrected
@@ -259,7 +259,7 @@ class Interruption:
             self._old = signal.signal(signal.SIGINT, self._handle)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._old is not None:
             signal.signal(signal.SIGINT, self._old)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 from autosched.errors import InvalidValueError
@@ -155,9 +154,7 @@ class Measurer(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
     def measure(self, task: Task, configs: Sequence[Any], best_s: float | None = None) -> Iterator[Trial]:
         """Each configuration's trial as it comes, in about the given order."""

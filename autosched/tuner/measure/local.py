@@ -12,7 +12,6 @@ building and 5.3 by taking turns.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 
 from autosched.errors import InvalidValueError
 from autosched.records.scratch import Scratch
@@ -70,9 +69,7 @@ class LocalMeasurer:
     def __enter__(self) -> LocalMeasurer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -23,8 +23,8 @@ def same_padding(kernel: Sequence[int], dilation: Sequence[int]) -> list[int]:
     return [p // 2 for p in totals] + [p - p // 2 for p in totals]
 
 
-@converter("conv2d")
-def conv2d(
+@converter("conv2d", "conv3d")
+def convolved(
     t: Emitter,
     input: Expr,
     weight: Expr,
@@ -34,18 +34,16 @@ def conv2d(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Any:
-    dilation = several(dilation, 2)
+    dims = len(t.shape(weight)) - 2
+    definition, steps = {2: op.nn.conv2d, 3: op.nn.conv3d}[dims], several(dilation, dims)
     if padding == "same":
-        pads = same_padding(t.shape(weight)[2:], dilation)
+        pads = same_padding(t.shape(weight)[2:], steps)
     else:
-        pads = [0, 0] if padding == "valid" else several(padding, 2)
-    x: Any = input
-    if len(t.shape(x)) == 3:
-        x = t.reshape(x, (1, *t.shape(x)))
-    result = t(op.nn.conv2d(x, weight, strides=several(stride, 2), padding=pads, dilation=dilation, groups=groups))
-    if bias is not None:
-        result = t(op.add(result, t.reshape(bias, (1, t.shape(bias)[0], 1, 1))))
-    return t.reshape(result, t.shape(result)[1:]) if len(t.shape(input)) == 3 else result
+        pads = [0] * dims if padding == "valid" else several(padding, dims)
+    return _in_batches(
+        t, input, bias, dims,
+        lambda x: definition(x, weight, strides=several(stride, dims), padding=pads, dilation=steps, groups=groups),
+    )  # fmt: skip
 
 
 @converter("conv1d")
@@ -64,7 +62,7 @@ def conv1d(
     n, c, width = (1, *shape) if len(shape) == 2 else shape
     wide = t.reshape(input, (n, c, 1, width))
     pads: Any = padding if isinstance(padding, str) else [0, *several(padding, 1)]
-    result = conv2d(
+    result = convolved(
         t, wide, t.reshape(weight, (*kernel[:2], 1, kernel[2])), bias, [1, *several(stride, 1)], pads,
         [1, *several(dilation, 1)], groups,
     )  # fmt: skip
@@ -86,33 +84,9 @@ def convolution(
     groups: int,
 ) -> Any:
     dims = len(t.shape(weight)) - 2
-    if not transposed and dims < 3:
-        return (conv1d if dims == 1 else conv2d)(t, input, weight, bias, stride, padding, dilation, groups)
     if not transposed:
-        return conv3d(t, input, weight, bias, stride, padding, dilation, groups)
+        return (conv1d if dims == 1 else convolved)(t, input, weight, bias, stride, padding, dilation, groups)
     return _transposed(t, input, weight, bias, stride, padding, output_padding, groups, dilation)
-
-
-@converter("conv3d")
-def conv3d(
-    t: Emitter,
-    input: Expr,
-    weight: Expr,
-    bias: Expr | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Any:
-    steps = several(dilation, 3)
-    if padding == "same":
-        pads = same_padding(t.shape(weight)[2:], steps)
-    else:
-        pads = [0] * 3 if padding == "valid" else several(padding, 3)
-    return _in_batches(
-        t, input, bias, 3,
-        lambda x: op.nn.conv3d(x, weight, strides=several(stride, 3), padding=pads, dilation=steps, groups=groups),
-    )  # fmt: skip
 
 
 @converter("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")

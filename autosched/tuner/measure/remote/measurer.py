@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from types import TracebackType
 from typing import TypeVar
 
 from autosched.errors import AutoschedError, InvalidValueError, UsageError
@@ -71,9 +70,7 @@ class RemoteMeasurer:
     def __enter__(self) -> RemoteMeasurer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _other_loop(self) -> bytes:

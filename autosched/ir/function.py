@@ -1,0 +1,29 @@
+"""What functions of both levels have: attributes, and a text."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Self
+
+from autosched.ir.node import FrozenDict, Node
+from autosched.ir.printing import Scripted
+
+
+class BaseFunc(Scripted, Node):
+    """Base of functions: a frozen dataclass with the field `attrs`."""
+
+    __slots__ = ()
+    attrs: Mapping[str, Any]
+
+    def with_attr(self, key: str | Mapping[str, Any], value: Any = None) -> Self:
+        """The function with one more attribute, or with those of a mapping."""
+        changes = dict(key) if isinstance(key, Mapping) else {key: value}
+        return self._with_attrs({**self.attrs, **changes})
+
+    def without_attr(self, key: str) -> Self:
+        """The function without an attribute."""
+        return self._with_attrs({k: v for k, v in self.attrs.items() if k != key})
+
+    def _with_attrs(self, attrs: Mapping[str, Any]) -> Self:
+        return dataclasses.replace(self, attrs=FrozenDict(attrs))  # type: ignore[type-var]
