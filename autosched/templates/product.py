@@ -38,17 +38,16 @@ def find_operands(func: PrimFunc, c: Contraction) -> Operands | None:
     return None
 
 
-# Elements of which a lane of 32 bits adds the products up at once: bytes, and bfloat16.
-BYTE_GROUP, PAIR = 4, 2
+BYTE_GROUP, PAIR = 4, 2  # elements in a word of 32 bits, of which a lane adds the products up at once: bytes, bfloat16
+_GROUPS = {("uint8", "int8", "int32"): BYTE_GROUP, ("bfloat16", "bfloat16", "float32"): PAIR}
 
 
-def byte_group(c: Contraction, shared: BufferLoad, own: BufferLoad) -> int:
-    """How many steps of its reduction a lane does at once: four of unsigned bytes times signed ones, else one.
+def lane_group(c: Contraction, shared: BufferLoad, own: BufferLoad) -> int:
+    """How many steps of its reduction a lane does at once: four of unsigned bytes times signed ones, two of bfloat16.
 
     shared  what is the same for all lanes;  own: of each lane
     """
-    dtypes = shared.buffer.dtype, own.buffer.dtype, c.block.writes[0].buffer.dtype
-    return BYTE_GROUP if dtypes == ("uint8", "int8", "int32") else 1
+    return _GROUPS.get((shared.buffer.dtype, own.buffer.dtype, c.block.writes[0].buffer.dtype), 1)
 
 
 def _holds(variables: tuple[Var, ...], v: Var) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
@@ -72,10 +72,19 @@ def multiplies_bytes(target: Target) -> bool:
     return bool(getattr(_package(target.backend), "MULTIPLIES_BYTES", False))
 
 
-def byte_block(target: Target) -> int:
-    """Channels in a block where convolutions of bytes are fastest: its `byte_block`; 0 where no other is."""
-    find = getattr(_package(target.backend), "byte_block", None)
-    return 0 if find is None else int(find(target))
+def tile_blocks(target: Target) -> Mapping[str, int]:
+    """Channels in a block, by dtype, in which convolutions of it are several times as fast: its `tile_blocks`."""
+    find = getattr(_package(target.backend), "tile_blocks", None)
+    return {} if find is None else dict(find(target))
+
+
+def narrows_convolution(target: Target, weight: Sequence[int], strides: Sequence[int], groups: int) -> bool:
+    """Whether a convolution is faster on bfloat16: its `narrows_convolution`; on other back ends none is.
+
+    weight  its shape [O, I, KH, KW]
+    """
+    find = getattr(_package(target.backend), "narrows_convolution", None)
+    return find is not None and bool(find(target, weight, strides, groups))
 
 
 def _package(backend: str) -> Any:

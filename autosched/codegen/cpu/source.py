@@ -31,6 +31,7 @@ from autosched.errors import CodegenError
 from autosched.ir.node import children, walk
 from autosched.ir.structural import structural_key
 from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import PrimExpr, Var, as_int, const_int
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import (
@@ -59,7 +60,7 @@ def align_bytes(size: int) -> int:
 
 def buffer_bytes(buffer: Buffer) -> int:
     """Bytes of a buffer of constant shape, as a multiple of 64."""
-    item = 1 if buffer.dtype == "bool" else np.dtype(buffer.dtype).itemsize
+    item = item_bytes(buffer.dtype)
     if buffer.strides:
         ends = (as_int(size) * as_int(stride) for size, stride in zip(buffer.shape, buffer.strides, strict=True))
         return align_bytes(max(ends) * item)
@@ -68,7 +69,7 @@ def buffer_bytes(buffer: Buffer) -> int:
 
 def exact_bytes(buffer: Buffer) -> int:
     """Bytes of a row-major buffer of constant shape."""
-    item = 1 if buffer.dtype == "bool" else np.dtype(buffer.dtype).itemsize
+    item = item_bytes(buffer.dtype)
     return int(np.prod([as_int(s) for s in buffer.shape], dtype=np.int64)) * item
 
 

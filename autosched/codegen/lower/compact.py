@@ -17,6 +17,7 @@ from autosched.codegen.lower.loops import enter
 from autosched.ir.node import Node, children, map_children
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import IntImm, PrimExpr, Var, const_int
 from autosched.tir.functor import free_vars, rewrite
 from autosched.tir.simplify import Analyzer, Linear
@@ -272,9 +273,7 @@ def _scope(scope: str, shape: Sequence[PrimExpr], dtype: str, path: tuple[Stmt, 
     sizes = [const_int(s) for s in shape]
     if any(s is None for s in sizes):
         return "global"
-    size = int(np.prod([s for s in sizes if s is not None], dtype=np.int64)) * (
-        1 if dtype == "bool" else np.dtype(dtype).itemsize
-    )
+    size = int(np.prod([s for s in sizes if s is not None], dtype=np.int64)) * item_bytes(dtype)
     if scope == "local":
         return "global" if size > STACK_BYTES else "local"
     in_a_loop = any(isinstance(s, For) for s in path[:-1])

@@ -16,6 +16,7 @@ import numpy as np
 from autosched.ir.node import map_children
 from autosched.tir import expr as E
 from autosched.tir.access import is_own
+from autosched.tir.dtypes import is_float, largest_finite
 from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.functor import free_vars, loads, rewrite
 from autosched.tir.stmt import BufferStore, For, IfThenElse, LoopKind, Stmt
@@ -73,4 +74,4 @@ def _is_neutral(padding: PrimExpr, update: E.Add | E.Max) -> bool:
 
 def _lowest(dtype: str) -> float:
     """The least finite number of a type."""
-    return float(np.finfo(dtype).min) if dtype.startswith("float") else int(np.iinfo(dtype).min)
+    return -largest_finite(dtype) if is_float(dtype) else int(np.iinfo(dtype).min)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 from autosched.durations import log_step
 from autosched.env import AUTOSCHED_PRINT_AFTER, AUTOSCHED_VERIFY
@@ -40,7 +41,7 @@ from autosched.relax.transform import (
 from autosched.relax.transform.narrow_products import NARROW, WIDE
 from autosched.relax.verify import verify
 from autosched.target import Target
-from autosched.templates import byte_block, layout_blocks, multiplies_bytes, widened_dtypes
+from autosched.templates import layout_blocks, multiplies_bytes, narrows_convolution, tile_blocks, widened_dtypes
 
 def graph_passes(target: Target, oracle: LayoutOracle | None = None, precision: str = WIDE) -> tuple[Pass, ...]:
     """What turns a model into calls of fused kernels, in order.
@@ -48,9 +49,9 @@ def graph_passes(target: Target, oracle: LayoutOracle | None = None, precision: 
     oracle     what is known of convolutions in several layouts
     precision  "bfloat16": products with constant weights round their factors to it
     """
-    narrow: tuple[Pass, ...] = (NarrowProducts(),) if precision == NARROW else ()
+    narrow: tuple[Pass, ...] = (NarrowProducts(partial(narrows_convolution, target)),) if precision == NARROW else ()
     blocks = layout_blocks(target)
-    layouts: tuple[Pass, ...] = (ChooseLayouts(blocks, oracle, byte_block(target)),) if blocks else ()
+    layouts: tuple[Pass, ...] = (ChooseLayouts(blocks, oracle, tile_blocks(target)),) if blocks else ()
     halves = widened_dtypes(target)
     wide: tuple[Pass, ...] = (WidenHalves(halves), FoldConstant()) if halves else ()
     sums: tuple[Pass, ...] = (AddBytes(), DeadCodeElimination()) if multiplies_bytes(target) else ()
@@ -59,7 +60,7 @@ def graph_passes(target: Target, oracle: LayoutOracle | None = None, precision: 
         UnpackResult(), CanonicalizeBindings(), *bytes_, *wide, ExpandConvolutions(), FoldConstant(), RemoveIdentity(), SinkViews(), RemoveIdentity(),
         FoldConstant(), DeadCodeElimination(), FoldBatchnormToConv2D(), SplitConcats(), EliminateCommonSubexpr(),
         FuseAttention(), DeadCodeElimination(),
-        *layouts, *narrow, FlattenMeans(), FlattenRows(), SinkViews(), FoldConstant(),
+        *narrow, *layouts, FlattenMeans(), FlattenRows(), SinkViews(), FoldConstant(),
         RemoveIdentity(), CanonicalizeBindings(), DeadCodeElimination(), *sums,
         LegalizeKernels(), AnnotateTIROpPattern(), FuseOps(), FuseTIR(), CopyOutputs(), DeadCodeElimination(),
     )  # fmt: skip

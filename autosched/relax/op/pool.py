@@ -13,6 +13,7 @@ from autosched.relax.op.other_layouts import any_layout
 from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import four, pair, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
+from autosched.tir.dtypes import is_float, largest_finite
 from autosched.topi.conv2d import channel_block
 from autosched.topi.pool import pooled_size
 
@@ -90,7 +91,8 @@ def _max(
     keep_nan: bool,
 ) -> Array:
     picked, inside = _windows(data, pool_size, strides, padding, dilation, ceil_mode)
-    lowest = np.finfo(data.dtype).min if data.dtype.kind == "f" else np.iinfo(data.dtype).min
+    dtype = data.dtype.name
+    lowest = -largest_finite(dtype) if is_float(dtype) else np.iinfo(dtype).min
     return np.where(_fit(inside, picked), picked, np.asarray(lowest, data.dtype)).max(axis=(3, 5))  # type: ignore[no-any-return]
 
 

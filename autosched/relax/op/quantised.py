@@ -1,4 +1,4 @@
-"""Sums with quantised values, which are read as the bytes that they are."""
+"""Sums with values of few bits, which are read as they are: quantised ones, and bfloat16."""
 
 from __future__ import annotations
 
@@ -50,4 +50,21 @@ add_dequantised = define_op(
     ],
 )
 
-__all__ = ["add_dequantised"]
+
+def _wide_type(x: StructInfo, q: StructInfo) -> TensorStructInfo:
+    values, narrow = tensor(x, "x"), tensor(q, "q")
+    if (values.dtype, narrow.dtype) != ("float32", "bfloat16") or values.static_shape != narrow.static_shape:
+        raise InvalidTypeError(f"add_widened of {values} and {narrow}: float32 and bfloat16 of one shape are needed")
+    return TensorStructInfo(values.shape, "float32", values.ndim)
+
+
+add_widened = define_op(
+    "add_widened",
+    inputs=("x", "q"),
+    infer_type=_wide_type,
+    compute=lambda x, q: te.compute(x.shape, lambda *i: x[i] + q[i].astype("float32"), name="add_widened"),
+    reference=lambda x, q: np.asarray(x + q.astype(np.float32)),
+    samples=[sample((3, 5), ((3, 5), "bfloat16")), sample((2, 3, 4), ((2, 3, 4), "bfloat16"))],
+)
+
+__all__ = ["add_dequantised", "add_widened"]

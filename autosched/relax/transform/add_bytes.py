@@ -1,9 +1,10 @@
-"""Sums read quantised values as bytes: a quarter of their floats, which nobody has to write down.
+"""Sums read quantised values as bytes, a quarter of their floats, and those of bfloat16 as they are.
 
 add(x, dequantise(q))            ->  add_dequantised(x, q)
+add(x, astype(b, "float32"))     ->  add_widened(x, b)                               b: bfloat16
 layout_transform(dequantise(q))  ->  dequantise(layout_transform(q))
 
-Of two dequantised values that is read whose convolution or product comes first: the sum joins the kernel of the other.
+Of two such values that is read whose convolution or product comes first: the sum joins the kernel of the other.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from typing import Any
 from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax.expr import Call, Expr, Var
-from autosched.relax.op.quantised import add_dequantised
+from autosched.relax.op.quantised import add_dequantised, add_widened
 from autosched.relax.op.registry import definition_of, remake
 from autosched.relax.rewrite import map_functions
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.relax.transform.blocked import shape_of
 from autosched.relax.transform.layout_rules import is_binary, is_elementwise
-from autosched.relax.transform.quantised import QuantisedRewriter
+from autosched.relax.transform.quantised import QuantisedRewriter, dtype_of
 
-MOVES = ("relax.layout_transform", "relax.reshape", "relax.add_dequantised")
+MOVES = ("relax.layout_transform", "relax.reshape", "relax.add_dequantised", "relax.add_widened")
 
 
 class _Adder(QuantisedRewriter):
@@ -52,7 +53,7 @@ class _Adder(QuantisedRewriter):
         return self.floats(self.emit(remake(call, [found[0]])), found[1])
 
     def added(self, call: Call) -> Call:
-        found = [(self.dequantised(a), n) for n, a in enumerate(call.args)]
+        found = [(self.dequantised(a) or self.widened(a), n) for n, a in enumerate(call.args)]
         byte = [(self.kernel.get(d[0], -1), n, *d) for d, n in found if d is not None]
         if not byte:
             return call
@@ -63,9 +64,16 @@ class _Adder(QuantisedRewriter):
             return call
         if kinds[0].static_shape != kinds[1].static_shape or kinds[0].dtype != "float32":  # type: ignore[union-attr]
             return call
-        new: Any = add_dequantised(x, q, scale=by.scale, zero=by.zero)
+        new: Any = add_widened(x, q) if by is None else add_dequantised(x, q, scale=by.scale, zero=by.zero)
         assert isinstance(new, Call), "an operator gives a call"
         return new
+
+    def widened(self, x: Any) -> tuple[Var, None] | None:
+        """The values of bfloat16 that floats are made of."""
+        call = self.call_of(x)
+        if call is None or call.op_name != "relax.astype" or dtype_of(call.args[0]) != "bfloat16":
+            return None
+        return (call.args[0], None) if isinstance(call.args[0], Var) else None
 
 
 def add_bytes(module: IRModule) -> IRModule:

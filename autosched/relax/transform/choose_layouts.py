@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from autosched.ir.module import IRModule
+from autosched.ir.node import FrozenDict
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax import op
 from autosched.relax.expr import Call, Constant, DataflowVar, Expr, Function, If, Tuple, Var
@@ -23,6 +24,7 @@ from autosched.relax.transform.layout_costs import LayoutCosts, LayoutOracle
 from autosched.relax.transform.layout_plan import plan_layouts
 from autosched.relax.transform.layout_rules import (
     FEW_CHANNELS,
+    IN_WORD,
     PLAIN,
     REDUCTIONS,
     UNSAFE_PADDED,
@@ -32,8 +34,8 @@ from autosched.relax.transform.layout_rules import (
     is_convolution,
     is_dense,
     is_depthwise,
-    is_of_bytes,
     is_pool,
+    words_of,
 )
 
 Blocks = int | Sequence[int] | Callable[[Call], int | Sequence[int]]
@@ -100,8 +102,9 @@ class _Layouts(BlockedRewriter):
     def dense(self, call: Call, form: Form, var: Var) -> Var:
         data, weight = call.args
         channels, source = shape_of(weight)[1], self.form(data)
-        if source is None and (channels > FEW_CHANNELS or data.struct_info.dtype == "uint8"):
-            data = self.blocked(data, form.block if channels > FEW_CHANNELS else FEW_CHANNELS)  # bytes go by fours
+        words = words_of(call)
+        if source is None and (channels > FEW_CHANNELS or words):
+            data = self.blocked(data, form.block if channels > FEW_CHANNELS else IN_WORD[words])
             source = self.form(data)
         layout, stored = (source.layout, source.stored) if source is not None else ("NCHW", channels)
         weight = self.padded(self.padded(weight, 0, form.stored), 1, stored)
@@ -125,22 +128,26 @@ def apply_layouts(module: IRModule, plan: Mapping[Var, int]) -> IRModule:
 
 
 def choose_layouts(
-    module: IRModule, block: Blocks = 16, oracle: LayoutOracle | None = None, byte_block: int = 0
+    module: IRModule,
+    block: Blocks = 16,
+    oracle: LayoutOracle | None = None,
+    tile_blocks: Mapping[str, int] = FrozenDict(),  # noqa: B008  (it cannot change)
 ) -> IRModule:
     """Give convolutions, pools and element-wise calls blocked channels where that is cheaper; results stay as they are.
 
     block       channels in a block, several such numbers, or a function that says so for a convolution or pool
     oracle      times of calls that somebody has measured
-    byte_block  channels in a block where convolutions of bytes are several times as fast; 0: nowhere
+    tile_blocks  channels in a block, by dtype, where convolutions of it are several times as fast
     """
 
     def blocks(call: Call) -> Sequence[int]:
         given = block(call) if callable(block) else block
         sizes = (given,) if isinstance(given, int) else tuple(given)
-        return (*sizes, byte_block) if byte_block and is_of_bytes(call) else sizes
+        tile = tile_blocks.get(words_of(call), 0)
+        return (*sizes, tile) if tile and tile not in sizes else sizes
 
     usual = (16,) if callable(block) else (block,) if isinstance(block, int) else tuple(block)
-    costs = LayoutCosts(usual, oracle, byte_block)
+    costs = LayoutCosts(usual, oracle, tile_blocks)
 
     def blocked(function: Function) -> Function:
         if any(isinstance(b.value, If) for b in function.bindings()):
@@ -153,7 +160,9 @@ def choose_layouts(
 
 
 def ChooseLayouts(  # noqa: N802
-    block: Blocks = 16, oracle: LayoutOracle | None = None, byte_block: int = 0
+    block: Blocks = 16,
+    oracle: LayoutOracle | None = None,
+    tile_blocks: Mapping[str, int] = FrozenDict(),  # noqa: B008
 ) -> Pass:
     """See `choose_layouts`."""
-    return graph_pass("ChooseLayouts")(lambda module: choose_layouts(module, block, oracle, byte_block))
+    return graph_pass("ChooseLayouts")(lambda module: choose_layouts(module, block, oracle, tile_blocks))

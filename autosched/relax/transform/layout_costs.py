@@ -10,27 +10,29 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from autosched.ir.node import FrozenDict
 from autosched.relax.expr import Call
 from autosched.relax.op.registry import definition_of
 from autosched.relax.transform.blocked import shape_of
 from autosched.relax.transform.layout_rules import (
     FEW_CHANNELS,
+    IN_WORD,
     PLAIN,
     data_arguments,
     is_convolution,
     is_dense,
-    is_of_bytes,
     is_pool,
     shape_of_result,
+    words_of,
 )  # fmt: skip
 
 CALL_NS = 100.0  # of one more kernel
 CHANGE_NS = 0.14  # an element: 112x112x64 to blocks 106 us, 56x56x64 back 26 us
 SMALL_CHANGE_NS = 0.4  # of images with rows shorter than two vectors: 7x7x2048 50 us
 FLOPS_PER_NS = 70.0
-# Where bytes may be multiplied in tile registers: there, of blocks that fill them, and elsewhere; and what follows the
-# products of an element, which takes longer than those where they are few (Granite Rapids: 2,500 and 800 operations a
-# ns, 0.11 and 0.08 ns, as proportions of 200 in float32).
+# Where bytes, or half as fast bfloat16, may be multiplied in tile registers: there, of blocks that fill them, and
+# elsewhere; and what follows the products of an element, which takes longer than those where they are few (Granite
+# Rapids: 2,500 and 800 operations a ns, 0.11 and 0.08 ns, as proportions of 200 in float32).
 TILE_OPS_PER_NS, BYTE_OPS_PER_NS = 12 * FLOPS_PER_NS, 4 * FLOPS_PER_NS
 AFTER_TILE_NS, AFTER_BYTE_NS = 0.3, 0.22
 DEPTHWISE_NS = 0.012  # an element of the window: 112x112x32, 3x3 45 us
@@ -52,9 +54,11 @@ class LayoutOracle(Protocol):
 class LayoutCosts:
     """Costs of calls and of changes of layout, in nanoseconds."""
 
-    def __init__(self, blocks: Sequence[int], oracle: LayoutOracle | None = None, byte_block: int = 0):
+    def __init__(
+        self, blocks: Sequence[int], oracle: LayoutOracle | None = None, tile_blocks: Mapping[str, int] = FrozenDict()
+    ):  # noqa: B008
         self.smallest = min(blocks, default=1)
-        self.oracle, self.byte_block = oracle, byte_block
+        self.oracle, self.tile_blocks = oracle, tile_blocks
 
     def change(self, shape: Sequence[int], old: int, new: int) -> float:
         """The cost of a change of layout of an image [N, C, H, W]."""
@@ -98,11 +102,13 @@ class LayoutCosts:
         n, c, h, w = shape
         _, per_group, kh, kw = shape_of(call.args[1])
         points = n * h * w * (_stored(c, result) if result else c)
-        if self.byte_block and is_of_bytes(call):
+        words = words_of(call)
+        if result and words in self.tile_blocks:
             is_first = per_group <= FEW_CHANNELS
-            fast = is_first or result == self.byte_block
+            fast = is_first or result == self.tile_blocks[words]
             channels = FEW_CHANNELS if is_first else _stored(per_group, result)
             rate, after = (TILE_OPS_PER_NS, AFTER_TILE_NS) if fast else (BYTE_OPS_PER_NS, AFTER_BYTE_NS)
+            rate *= IN_WORD[words] / IN_WORD["uint8"]
             return points * (2 * channels * kh * kw / rate + after) + CALL_NS
         if is_dense(call):
             larger: float = LARGER_BLOCK ** math.log2(max(result, self.smallest) / self.smallest)

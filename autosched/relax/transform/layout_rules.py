@@ -12,6 +12,7 @@ from autosched.relax.op.types import axis_index, broadcast, compare, float_same,
 from autosched.relax.struct_info import TensorStructInfo
 from autosched.relax.transform.blocked import shape_of
 
+IN_WORD = {"uint8": 4, "bfloat16": 2}  # elements of a word
 FEW_CHANNELS = 4  # data of so few channels stay plain: a first layer's
 PLAIN = 0  # in place of a number of channels
 
@@ -62,10 +63,12 @@ def is_dense(call: Call) -> bool:
     return is_convolution(call) and call.attrs["groups"] == 1
 
 
-def is_of_bytes(call: Call) -> bool:
-    """Whether the call convolves all channels of unsigned bytes together."""
+def words_of(call: Call) -> str:
+    """The dtype of what a convolution multiplies in words of several elements, "uint8" or "bfloat16"; "" of others."""
     info = call.args[0].struct_info if call.args else None
-    return is_dense(call) and isinstance(info, TensorStructInfo) and info.dtype == "uint8"
+    if not is_convolution(call) or is_depthwise(call) or not isinstance(info, TensorStructInfo):
+        return ""
+    return info.dtype if info.dtype in IN_WORD else ""
 
 
 def is_pool(call: Call) -> bool:

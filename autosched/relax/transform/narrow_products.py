@@ -1,15 +1,21 @@
-"""Products with constant weights on bfloat16: both factors are rounded to it, sums stay float32.
+"""Products and convolutions with constant weights on bfloat16: both factors are rounded to it, sums stay float32.
 
-Everything else is computed in float32: norms, softmax, sums, activations, convolutions, attention, products of two
-computed values. So each value is rounded once on its way into a product and nowhere else, and half as many bytes of
-weights are read.
+Everything else is computed in float32: norms, softmax, sums, activations, products of two computed values. So each
+value is rounded once on its way into a product, and half as many bytes of weights are read.
 
 Before:  y: float32 = matmul(x, w)
 After:   y: float32 = matmul(astype(x, "bfloat16"), w_bfloat16, out_dtype="float32")
+
+An image that convolutions read is kept as bfloat16 alone: sums beside a convolution read what it reads, maxima and
+concatenations work on it. Convolutions of each channel for itself read it too; their few weights stay float32.
+
+Before:  y = conv2d(x, w); z = add(y, x)
+After:   b = astype(x, "bfloat16"); y = conv2d(b, w_bfloat16, out_dtype="float32"); z = add(y, astype(b, "float32"))
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,32 +23,97 @@ import numpy as np
 from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax import op
-from autosched.relax.expr import Call, Constant, Expr, Function, Var
+from autosched.relax.expr import Call, Constant, Expr, Function, Tuple, Var
 from autosched.relax.op.registry import definition_of, remake
-from autosched.relax.rewrite import Rewriter, bindings_of, map_functions
+from autosched.relax.rewrite import Rewriter, bindings_of, map_functions, users
 from autosched.relax.struct_info import TensorStructInfo, tensor_infos
+from autosched.relax.transform.bind_symbolic import symbolic_dims
+from autosched.relax.transform.blocked import shape_of
+from autosched.relax.transform.layout_rules import is_convolution, is_depthwise
 from autosched.runtime.bfloat16 import know_dtype
 
 NARROW, WIDE = "bfloat16", "float32"
 PRECISION = "autosched.precision"  # attribute of a module: what its products' factors are rounded to
+# (shape of the weight, strides, groups) -> whether such a convolution is faster on bfloat16
+Narrows = Callable[[Sequence[int], Sequence[int], int], bool]
+MOVES = ("relax.nn.max_pool2d", "relax.concat")  # give values that they are given
 
 
 class _Narrower(Rewriter):
-    def __init__(self, constants: dict[Var, Constant]):
+    def __init__(self, function: Function, constants: Mapping[Var, Constant], narrows: Narrows | None):
         super().__init__()
-        self.constants = constants
+        self.constants, self.narrows, self.readers = constants, narrows, users(function)
+        self.made = {b.var: b.value for b in function.bindings() if isinstance(b.value, Call)}
+        self.calls: dict[Var, Call] = {}
         self.weights: dict[int, Constant] = {}
         self.rows: dict[Expr, Expr] = {}
+        self.images: dict[Expr, Expr] = {}  # of the rows those that convolutions read
 
     def call(self, call: Call, var: Var) -> Expr:
+        self.calls[var] = call
         definition = definition_of(call)
-        if definition is None or definition.name != "matmul" or not _is_wide(call) or not _is_wide(call.args[0]):
+        if definition is None or not _is_wide(call) or not call.args or not _is_wide(call.args[0]):
             return call
-        x, given = call.args
-        weight = self.constants.get(given) if isinstance(given, Var) else given
-        if not isinstance(weight, Constant) or weight.data.ndim != 2 or weight.data.dtype != WIDE:
+        if definition.name == "matmul":
+            return self.product(call)
+        if definition.name == "add":
+            return self.sum(call)
+        return self.convolution(call) if is_convolution(call) and self.narrows is not None else call
+
+    def product(self, call: Call) -> Expr:
+        x, weight = call.args[0], self.weight(call, 2)
+        if weight is None:
             return call
         return remake(call, [self.narrow(x), self.narrow_weight(weight)], {"out_dtype": WIDE})
+
+    def weight(self, call: Call, ndim: int) -> Constant | None:
+        """The second factor, where it is a constant of so many dimensions."""
+        given = call.args[1]
+        weight = self.constants.get(given) if isinstance(given, Var) else given
+        is_one = isinstance(weight, Constant) and weight.data.ndim == ndim and weight.data.dtype == WIDE
+        return weight if is_one else None
+
+    def convolution(self, call: Call) -> Expr:
+        weight, attrs = self.weight(call, 4), call.attrs
+        assert self.narrows is not None, "asked before"
+        if weight is None or not self.narrows(weight.data.shape, attrs["strides"], attrs["groups"]):
+            return call
+        own = weight if is_depthwise(call) else self.narrow_weight(weight)
+        return remake(call, [self.image(call.args[0]), own], {"out_dtype": WIDE})
+
+    def image(self, x: Expr) -> Expr:
+        """An image as bfloat16; one that is made of others' values is made of those."""
+        if x in self.images:
+            return self.images[x]
+        made = self.calls.get(x) if isinstance(x, Var) else None
+        if made is not None and made.op_name in MOVES and self.is_narrow(x):  # type: ignore[arg-type]
+            first = made.args[0]
+            parts = Tuple(tuple(map(self.image, first.fields))) if isinstance(first, Tuple) else self.image(first)
+            self.images[x] = self.emit(remake(made, [parts]))
+        else:
+            self.images[x] = self.narrow(x)
+        return self.images[x]
+
+    def is_narrow(self, x: Var) -> bool:
+        """Whether all who read an image can read it as bfloat16."""
+        for reader in self.readers.get(x, (None,)):
+            call = None if reader is None else self.made.get(reader)
+            if reader is None or call is None:
+                return False
+            if call.op_name in MOVES and self.is_narrow(reader):
+                continue
+            if call.op_name != "relax.add" and not is_convolution(call):
+                return False
+        return True
+
+    def sum(self, call: Call) -> Expr:
+        """A sum reads an image that a convolution reads as that does: of two the one that was there first."""
+        shapes = [shape_of(a) for a in call.args]
+        shared = next((x for x in self.images if any(x is a for a in call.args)), None)
+        if shared is None or len(shapes[0]) != 4 or shapes[0] != shapes[1] or call.args[0] is call.args[1]:
+            return call
+        other = next(a for a in call.args if a is not shared)
+        return remake(call, [other, self.emit(op.astype(self.images[shared], WIDE))])
 
     def narrow(self, x: Expr) -> Expr:
         if x not in self.rows:
@@ -60,21 +131,24 @@ def _is_wide(x: Expr) -> bool:
     return isinstance(x.struct_info, TensorStructInfo) and x.struct_info.dtype == WIDE
 
 
-def narrow_products(module: IRModule) -> IRModule:
-    """See above; keeps the types of inputs and outputs. Raises InvalidTypeError where ml_dtypes is missing."""
+def narrow_products(module: IRModule, narrows: Narrows | None = None) -> IRModule:
+    """See above; keeps the types of inputs and outputs. Raises InvalidTypeError where ml_dtypes is missing.
+
+    narrows  which convolutions of images of static shape are converted; None: none
+    """
 
     know_dtype(NARROW)
 
     def convert(function: Function) -> Function:
         known = {b.var: b.value for b in bindings_of(function.body) if isinstance(b.value, Constant)}
-        return _Narrower(known).rewrite(function)
+        return _Narrower(function, known, None if symbolic_dims(function) else narrows).rewrite(function)
 
     return map_functions(module, convert)
 
 
-def NarrowProducts() -> Pass:  # noqa: N802
+def NarrowProducts(narrows: Narrows | None = None) -> Pass:  # noqa: N802
     """See `narrow_products`."""
-    return graph_pass("NarrowProducts")(narrow_products)
+    return graph_pass("NarrowProducts")(lambda module: narrow_products(module, narrows))
 
 
 def holds_bfloat16(module: IRModule, name: str = "main") -> bool:

@@ -13,7 +13,8 @@ What pads the data, or picks every second pixel of them (`before` the anchor), i
 A 1x1 convolution with stride 1 runs over an image as one row of H * W pixels (`conv_flat`). So can any other
 (`across_rows`): each pixel of a tile then has a pointer of its own, and 7 x 7 pixels are 9 tiles of 5 and one of 4.
 Weights are packed from their natural [O, I, KH, KW] into [O / width, I / block, KH, KW, block, width]; those of bytes,
-which are multiplied with unsigned ones and summed in 32 bits, into [O / width, I / 4, KH, KW, width, 4].
+which are multiplied with unsigned ones and summed in 32 bits, into [O / width, I / 4, KH, KW, width, 4], and those of
+bfloat16 into [O / width, I / 2, KH, KW, width, 2].
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from autosched.templates.cpu.register_tile import FLOAT_BYTES, default_unroll
 from autosched.templates.cpu.task_order import LEAST_TASKS, TaskOrder, Traffic, choose_order
 from autosched.templates.cpu.winograd_cost import direct_cycles
 from autosched.templates.pack import Pack, packed_params, repack
-from autosched.templates.product import BYTE_GROUP, byte_group
+from autosched.templates.product import lane_group
 from autosched.tir import BufferLoad, PrimFunc, Var
 from autosched.tir.functor import free_vars
 from autosched.tir.schedule import Schedule
@@ -74,7 +75,8 @@ def match_blocked_conv(func: PrimFunc) -> tuple[Contraction, Conv] | None:
         if len(weight.indices) == 4 and _reads_block(weight, block_var) and is_parameter(func, weight):
             chain = chain_around(func, c.block)
             loops = extents(reduced(c.block))
-            group = byte_group(c, data, weight) if len(loops) == 4 and loops[3] % BYTE_GROUP == 0 else 1
+            group = lane_group(c, data, weight) if len(loops) == 4 else 1
+            group = group if loops[-1] % group == 0 else 1
             return (c, Conv(weight, data, chain, extents(spatial(c.block))[3], group)) if chain is not None else None
     return None
 

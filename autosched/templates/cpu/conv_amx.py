@@ -1,14 +1,14 @@
-"""Convolutions of bytes in tile registers (AMX): out[n, oc, oh, ow, ob] += data[…] * weight[o, i, kh, kw].
+"""Convolutions of bytes and bfloat16 in tile registers (AMX): out[n, oc, oh, ow, ob] += data[…] * weight[o, i, kh, kw].
 
     for (n, panel of 16 to 64 channels, chunk of rows) in parallel:      # or (n, chunk, panel)
         for tile of rows and pixels:
-            for ic, kh, kw: tile[pixels, channels] += data[pixels, 64 channels] * weight[64, channels]
+            for ic, kh, kw: tile[pixels, channels] += data[pixels, 64 bytes of channels] * weight[64 bytes, channels]
             out = epilogue(tile)
 
-The channels of a block of data, 32 or 64 of them, lie side by side as a row of a tile has them; the pixels that a tile
-multiplies are in one row of the image, of which a 1x1 convolution sees all pixels. In a first layer, whose data have
-four channels in a block, a row of a tile holds a row of the window instead. Weights are packed into
-[O / width, I / 4, KH, KW, width, 4].
+The channels of a block of data, 32 or 64 bytes of them, lie side by side as a row of a tile has them; the pixels that a
+tile multiplies are in one row of the image, of which a 1x1 convolution sees all. In a first layer, whose data have four
+bytes of channels in a block, a row of a tile holds a row of the window instead. Weights are packed into
+[O / width, I / 4, KH, KW, width, 4], those of bfloat16 into [O / width, I / 2, KH, KW, width, 2].
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from autosched.templates.cpu.conv_loops import schedule_tiles
 from autosched.templates.cpu.padding import schedule_before
 from autosched.templates.cpu.task_order import LEAST_TASKS, TaskOrder, Traffic, choose_order
 from autosched.templates.pack import Pack, packed_params, repack
-from autosched.templates.product import BYTE_GROUP
 from autosched.tir import PrimFunc
 from autosched.tir.schedule import Schedule
 
 PRODUCT_CYCLES = 16  # of two tiles, whatever rows and columns these have
+WORD_BYTES = 4
+FEW_CHANNELS = 4  # of a first layer
 LEAST_TAPS = 4  # of a window's row that a tile's row holds
 # Steps of sums so short that what follows them waits for their way through memory: it does for four tiles of pixels at
 # once, which takes 0.79 of the time of two with one step, 0.85 with three, and as long with nine (Granite Rapids).
@@ -41,21 +42,19 @@ MOST_PREFETCHED = 1024  # pixels, as of other convolutions
 
 
 class AmxConv2d:
-    """Convolutions of unsigned bytes and signed weights without groups, where the CPU has tile registers."""
+    """Convolutions of unsigned bytes and signed weights, or of bfloat16, where the CPU has tile registers for them."""
 
     name = "conv2d_amx"
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
-        if not has_tiles(BYTE_GROUP, target):
-            return None
         found = match_blocked_conv(func)
-        if found is None or found[1].group != BYTE_GROUP or len(reduced(found[0].block)) != 4:
+        if found is None or not has_tiles(found[1].group, target):
             return None
         c, conv = found
         n, oc, oh, ow, block = extents(spatial(c.block))
         ic, kh, kw, ib = extents(reduced(c.block))
-        per_row = _words(ib, kw, target)
-        if not per_row or block % ROWS or conv.data.buffer.const_shape()[1] != ic:
+        per_row = _words(ib, kw, conv.group, target)
+        if not per_row or block % ROWS:
             return None
         flat = is_pointwise(c, conv.data)
         if flat:
@@ -74,7 +73,8 @@ class AmxConv2d:
         steps = s["IC"] * s["KH"] * s["KW"]
         oh_tile, ow_tile = _tile(s["OH"], s["OW"], 4 if steps <= MOST_SHORT else 2)
         lines = -(-s["OW"] // ow_tile) if s["OH"] == 1 else -(-s["OH"] // oh_tile)
-        data, weight = (math.prod(x.buffer.const_shape()) for x in (conv.data, conv.weight))
+        size = WORD_BYTES // conv.group
+        data, weight = (math.prod(x.buffer.const_shape()) * size for x in (conv.data, conv.weight))
         panels = s["OC"] * s["block"] // width
         order, padding = choose_order(Traffic(s["N"], lines, panels, data / s["N"], weight), target), "none"
         if s["copied"]:
@@ -97,7 +97,8 @@ class AmxConv2d:
         """Cycles on one core: twice those of the products alone."""
         s = anchor.sizes
         rows = s["N"] * s["OH"] * -(-s["OW"] // ROWS)
-        steps = s["IC"] * s["KH"] * s["KW"] * s["IB"] // BYTE_GROUP // anchor.details[1]
+        conv, words = anchor.details
+        steps = s["IC"] * s["KH"] * s["KW"] * s["IB"] // conv.group // words
         return 2.0 * PRODUCT_CYCLES * float(rows * s["OC"] * s["block"] // ROWS * steps)
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
@@ -105,7 +106,7 @@ class AmxConv2d:
         assert anchor is not None, "apply is called on a function that matched"
         conv: Conv = anchor.details[0]
         s, buffer, width = anchor.sizes, conv.weight.buffer, config["width"]
-        pack = Pack(buffer.const_shape(), (width, BYTE_GROUP, 0, 0), (0, 2, 4, 5, 1, 3))
+        pack = Pack(buffer.const_shape(), (width, conv.group, 0, 0), (0, 2, 4, 5, 1, 3))
         sch = Schedule(repack(func, buffer, pack))
         name, padding = conv.chain.anchor.name_hint, config["padding"]
         if padding == "copy":
@@ -120,15 +121,15 @@ class AmxConv2d:
         task = schedule_tiles(sch, name, (n, oc, oh, ow, ob), config, (s["OH"], s["OW"]), buffer, pack)
         if padding == "task":
             schedule_before(sch, conv.chain, task)
-        _schedule_update(sch, name, anchor.details[1], is_first=s["IB"] == BYTE_GROUP)
+        _schedule_update(sch, name, anchor.details[1], conv.group, is_first=s["IB"] == conv.group)
         return Applied(sch.func, packed_params(func, buffer, pack), sch.trace.to_json_text())
 
 
-def _words(block: int, taps: int, target: Target) -> int:
+def _words(block: int, taps: int, group: int, target: Target) -> int:
     """Words of 32 bits in a row of a tile: of a block of channels, or the taps of a window's row; 0: of neither."""
-    if block == BYTE_GROUP:
+    if block == group:
         return taps if LEAST_TAPS <= taps <= WORDS else 0
-    return tile_words(block // BYTE_GROUP, BYTE_GROUP, target) if block % BYTE_GROUP == 0 else 0
+    return tile_words(block // group, group, target)
 
 
 def _tile(oh: int, ow: int, tiles: int) -> tuple[int, int]:
@@ -139,14 +140,14 @@ def _tile(oh: int, ow: int, tiles: int) -> tuple[int, int]:
     return min(oh, max(1, tiles // in_row)), ow
 
 
-def _schedule_update(sch: Schedule, anchor: str, words: int, *, is_first: bool) -> None:
+def _schedule_update(sch: Schedule, anchor: str, words: int, group: int, *, is_first: bool) -> None:
     """Order the anchor's own loops: steps, pixels, channels, then what a row of a tile of data runs over."""
     *_, n, oc, oh_in, ow_in, ob, ic, kh, kw, ib = sch.get_loops(anchor)
     if is_first:
-        rest, last = sch.split(ib, [None, BYTE_GROUP])
+        rest, last = sch.split(ib, [None, group])
         in_row, steps = kw, [ic, rest, kh]
     else:
-        rest, in_row, last = sch.split(ib, [None, words, BYTE_GROUP])
+        rest, in_row, last = sch.split(ib, [None, words, group])
         steps = [ic, rest, kh, kw]
     sch.reorder(n, *steps, oc, oh_in, ow_in, ob, in_row, last)
     sch.annotate(in_row, AMX, 1)

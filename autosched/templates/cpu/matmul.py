@@ -29,7 +29,7 @@ from autosched.templates.classify import Contraction, find_contraction, reduced,
 from autosched.templates.cpu.amx_tile import LEAST_TILE_ROWS, choose_tiles, tile_words
 from autosched.templates.cpu.register_tile import FLOAT_BYTES, choose_tile, default_unroll, most_rows
 from autosched.templates.pack import Pack, packed_params, repack
-from autosched.templates.product import BYTE_GROUP, PAIR, Operands, byte_group, find_operands
+from autosched.templates.product import BYTE_GROUP, PAIR, Operands, find_operands, lane_group
 from autosched.tir import PrimFunc, as_int
 from autosched.tir.schedule import LoopRV, Schedule
 
@@ -177,7 +177,7 @@ def _group(c: Contraction, operands: Operands, k: int) -> int:
     if not operands.is_weight or operands.rows.indices[-1] is not reduced(c.block)[0].var:
         return 1
     both = operands.rows.buffer, operands.columns.buffer
-    group = PAIR if all(b.dtype == "bfloat16" for b in both) else byte_group(c, operands.rows, operands.columns)
+    group = PAIR if all(b.dtype == "bfloat16" for b in both) else lane_group(c, operands.rows, operands.columns)
     return group if k % group == 0 else 1
 
 

@@ -10,9 +10,10 @@ from autosched.driver.build.graph import prepare
 from autosched.driver.build.precision import precision_of, with_precision
 from autosched.errors import TargetError, UsageError
 from autosched.relax import BlockBuilder, op
+from autosched.relax.evaluate import evaluate
 from autosched.relax.expr import Constant, Expr, Var
 from autosched.relax.struct_info import TensorStructInfo
-from autosched.target import Target
+from autosched.target import Target, host_cpu
 
 pytestmark = pytest.mark.host(runs=True)
 
@@ -61,6 +62,47 @@ def test_results_are_as_near_as_bfloat16_lets_them_be() -> None:
     wanted = autosched.build(model(), records=[])(x).numpy()
     got = autosched.build(model(), records=[], precision="bf16")(x).numpy()
     assert 0 < np.abs(got - wanted).max() < 0.02
+
+
+def network(bb: BlockBuilder, x: Expr) -> Expr:
+    """A first layer, a pool, two convolutions with a shortcut, one in groups, one of each channel, a dense layer."""
+
+    def conv(x: Expr, out: int, channels: int, size: int, **how: int) -> Expr:
+        weight = Constant((RNG.standard_normal((out, channels, size, size)) / size / channels**0.5).astype("f4"))
+        return bb.emit(op.nn.relu(bb.emit(op.nn.conv2d(x, weight, padding=size // 2, **how))))
+
+    first = bb.emit(op.nn.max_pool2d(conv(x, 64, 3, 5, strides=2), pool_size=2, strides=2))
+    second = conv(conv(first, 64, 64, 3), 64, 64, 1)
+    grouped = conv(bb.emit(op.add(second, first)), 128, 32, 3, groups=2, strides=2)
+    mean = bb.emit(op.mean(conv(conv(grouped, 128, 1, 3, groups=128), 48, 128, 1), axis=(2, 3)))
+    return op.matmul(mean, Constant((RNG.standard_normal((48, 10)) / 7).astype("f4")))
+
+
+def images() -> tuple[autosched.IRModule, np.ndarray]:
+    x, builder = Var("x", TensorStructInfo((2, 3, 22, 22), "float32")), BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            out = builder.emit_output(network(builder, x))
+        builder.emit_func_output(out)
+    return builder.get(), RNG.standard_normal((2, 3, 22, 22)).astype("f4")
+
+
+@pytest.mark.parametrize("mcpu", ["", "sapphirerapids", "znver4"])
+def test_convolutions_are_as_near(mcpu: str) -> None:
+    target = Target(f"llvm -mcpu={mcpu}") if mcpu else CPU
+    if not target.features <= host_cpu().runnable:
+        pytest.skip("this machine lacks its instructions")
+    module, x = images()
+    wanted = evaluate(module, {"x": x})
+    built = autosched.build(module, target=target, records=[], precision="bf16")
+    error = np.abs(built(x).numpy() - wanted).max() / np.abs(wanted).max()
+    assert 0 < error < 0.02
+    rows = autosched.driver.build_report(built).rows
+    convolutions = [r for r in rows if r["template"] in ("conv2d", "conv2d_amx", "depthwise")]
+    narrow = sum(str(r["types"]).startswith("bfloat16") for r in convolutions)
+    tiles = sum(r["template"] == "conv2d_amx" for r in convolutions)
+    wanted_counts = {"sapphirerapids": (6, 5), "znver4": (4, 0)}
+    assert not mcpu or (narrow, tiles) == wanted_counts[mcpu], [(r["template"], r["types"]) for r in rows]
 
 
 def test_the_report_says_what_was_converted() -> None:
