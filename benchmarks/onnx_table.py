@@ -104,8 +104,8 @@ def contrib() -> list[str]:
 def page(cases: Sequence[Mapping[str, Any]], version: str) -> str:
     """The document."""
     count = Counter(case["status"] for case in cases)
-    told = ", ".join(f"{count[s]} {s}" for s in ("pass", "refused", "wrong", "error") if count[s])
-    parts = [HEAD, f"Of the {len(cases)} cases of onnx {version} (`make conformance`): {told}.\n"]
+    counts = ", ".join(f"{count[s]} {s}" for s in ("pass", "refused", "wrong", "error") if count[s])
+    parts = [HEAD, f"Of the {len(cases)} cases of onnx {version} (`make conformance`): {counts}.\n"]
     parts += ["| operator | defined in opsets | how | cases that pass | cases that do not |", "|---|---|---|---|---|"]
     parts += rows(cases)
     parts.append(

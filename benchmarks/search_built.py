@@ -52,8 +52,8 @@ class Space:
 def correlation(space: Space, others: Sequence[Space], columns: slice) -> float:
     """Between the ranks of predicted and measured times; forests learn from others how far from the best one is."""
     forest = Forest()
-    told = np.concatenate([other.log_s - other.log_s.min() for other in others])
-    forest.fit_values(np.concatenate([other.columns[:, columns] for other in others]), told)
+    known_s = np.concatenate([other.log_s - other.log_s.min() for other in others])
+    forest.fit_values(np.concatenate([other.columns[:, columns] for other in others]), known_s)
     guess = forest.mean(space.columns[:, columns])
     ranks = [np.argsort(np.argsort(values)) for values in (guess, space.log_s)]
     return float(np.corrcoef(*ranks)[0, 1])

@@ -56,7 +56,7 @@ def judge(name: str, shapes: Mapping[str, Shape]) -> None:
     numbers, bare = KnobNumbers(configs, tuple(SIZES[name])), KnobNumbers(configs)
     knobs = np.concatenate([numbers(shapes[other].configs, SIZES[other]) for other in others])
     loops = np.concatenate([shapes[other].loops for other in others])
-    told = np.concatenate([shapes[other].scores for other in others])
+    known_scores = np.concatenate([shapes[other].scores for other in others])
     here = numbers(own.configs, SIZES[name])
     forms = {"sizes": (knobs, here), "knobs": (bare(configs), bare(own.configs)), "loops": (loops, own.loops)}
     both = [np.hstack([knob, per_operation(loop)]) for knob, loop in zip(forms["knobs"], forms["loops"], strict=True)]
@@ -65,7 +65,7 @@ def judge(name: str, shapes: Mapping[str, Shape]) -> None:
         guesses = []
         for seed in range(FORESTS):
             forest = Forest(seed)
-            forest.fit_values(known, told)
+            forest.fit_values(known, known_scores)
             guesses.append(forest.mean(asked))
         alike = np.mean([np.corrcoef(guess, own.scores)[0, 1] for guess in guesses])
         orders = [np.argsort(guess, kind="stable") for guess in guesses]

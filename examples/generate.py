@@ -30,14 +30,14 @@ Step = Callable[..., tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a decoder; `room` is how many positions its cache has."""
+    """Sizes of a decoder; `capacity` is how many positions its cache has."""
 
     style: str = "llama"
     width: int = 512
     heads: int = 8
     layers: int = 4
     words: int = 4096
-    room: int = 128
+    capacity: int = 128
 
     @property
     def head(self) -> int:
@@ -87,7 +87,7 @@ def turned(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tenso
 class Decoder(nn.Module):
     """Scores of the last word, keys and values of the new positions.
 
-    words, places [T]; mask [T, room + T]; keys, values [layers, heads, room, head]
+    words, places [T]; mask [T, capacity + T]; keys, values [layers, heads, capacity, head]
     returns [words], [layers, heads, T, head] twice
     """
 
@@ -95,11 +95,11 @@ class Decoder(nn.Module):
         super().__init__()
         self.shape = shape
         self.embed = nn.Embedding(shape.words, shape.width)
-        self.places = nn.Embedding(shape.room, shape.width) if shape.style == "gpt2" else None
+        self.places = nn.Embedding(shape.capacity, shape.width) if shape.style == "gpt2" else None
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
         self.norm = nn.RMSNorm(shape.width) if shape.style == "llama" else nn.LayerNorm(shape.width)
         self.head = nn.Linear(shape.width, shape.words, bias=False)
-        steps = torch.outer(torch.arange(shape.room), 10000.0 ** (-torch.arange(0, shape.head, 2) / shape.head))
+        steps = torch.outer(torch.arange(shape.capacity), 10000.0 ** (-torch.arange(0, shape.head, 2) / shape.head))
         self.register_buffer("cos", torch.cos(steps))
         self.register_buffer("sin", torch.sin(steps))
 
@@ -121,9 +121,9 @@ class Decoder(nn.Module):
 
 def example(shape: Shape, steps: int) -> tuple[torch.Tensor, ...]:
     """Inputs of a step over so many words, each an array of its own: the exporter takes equal objects for one input."""
-    cache = torch.zeros(shape.layers, shape.heads, shape.room, shape.head)
+    cache = torch.zeros(shape.layers, shape.heads, shape.capacity, shape.head)
     ids = torch.arange(steps)
-    return ids, ids.clone(), torch.zeros(steps, shape.room + steps), cache, cache.clone()
+    return ids, ids.clone(), torch.zeros(steps, shape.capacity + steps), cache, cache.clone()
 
 
 def build_step(decoder: Decoder, steps: int, kind: str) -> Step:
@@ -163,7 +163,7 @@ class Generator:
     def run(self, words: list[int], count: int) -> tuple[list[int], float, float]:
         """(the words that follow, seconds for the prompt, seconds for all words after the first)"""
         shape = self.shape
-        keys = np.zeros((shape.layers, shape.heads, shape.room, shape.head), np.float32)
+        keys = np.zeros((shape.layers, shape.heads, shape.capacity, shape.head), np.float32)
         cache, used, found = (keys, keys.copy()), 0, []
         spent = [0.0, 0.0]
         for turn in range(count):
@@ -179,9 +179,9 @@ class Generator:
 
     def inputs(self, new: list[int], used: int) -> tuple[np.ndarray, ...]:
         """Words, positions, and a mask: of the cache what is filled, of the new words those before."""
-        mask = np.full((len(new), self.shape.room + len(new)), HIDDEN, np.float32)
+        mask = np.full((len(new), self.shape.capacity + len(new)), HIDDEN, np.float32)
         mask[:, :used] = 0
-        mask[:, self.shape.room :] = np.triu(np.full((len(new), len(new)), HIDDEN, np.float32), 1)
+        mask[:, self.shape.capacity :] = np.triu(np.full((len(new), len(new)), HIDDEN, np.float32), 1)
         return np.array(new, np.int64), np.arange(used, used + len(new)), mask
 
 
@@ -194,7 +194,7 @@ def main(words: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--alone", action="store_true", help="leave ONNX Runtime out")
     given = parser.parse_args(words)
     shape = Shape(
-        given.style, given.width, given.heads, given.layers, given.words, room=given.prompt + given.count
+        given.style, given.width, given.heads, given.layers, given.words, capacity=given.prompt + given.count
     )  # fmt: skip
     torch.manual_seed(0)
     decoder = Decoder(shape)

@@ -118,9 +118,9 @@ def test_the_search_learns_from_results() -> None:
     before = context._search.best_s if hasattr(context._search, "best_s") else None
     context.notify_runner_results(candidates, [Result(), Result()])
     assert before is None or context._search.best_s == 0.5
-    told = [c.config.key for c in candidates if c.config is not None]
+    asked = [c.config.key for c in candidates if c.config is not None]
     again = context.generate_measure_candidates() or []
-    assert not {c.config.key for c in again if c.config is not None} & set(told)
+    assert not {c.config.key for c in again if c.config is not None} & set(asked)
 
 
 def test_a_folder_that_stays(tmp_path: Path) -> None:

@@ -100,8 +100,8 @@ def _blocks(stmt: Stmt) -> Iterator[Block]:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The points to evaluate: for each iteration variable a range, and whether it is an axis or (a "
-    "reduction) a number."""
+    """The points to evaluate: for each iteration variable a range, and whether it is an axis or (a
+    reduction) a number."""
 
     start: Mapping[Var, int]
     stop: Mapping[Var, int]

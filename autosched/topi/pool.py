@@ -21,10 +21,10 @@ def pooled_size(size: int, kernel: int, stride: int, dilation: int, before: int,
             f"a window of {kernel} with stride {stride} and dilation {dilation}", hint="all are at least 1"
         )
     span = (kernel - 1) * dilation + 1
-    room = size + before + after - span
-    if room < 0:
+    slack = size + before + after - span
+    if slack < 0:
         raise ShapeError(f"a window of {span} does not fit into {size} with padding {before} and {after}")
-    count = -(-room // stride) + 1 if ceil_mode else room // stride + 1
+    count = -(-slack // stride) + 1 if ceil_mode else slack // stride + 1
     if ceil_mode and (count - 1) * stride >= size + before:
         count -= 1
     return count

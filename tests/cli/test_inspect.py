@@ -24,16 +24,16 @@ def artifact(tmp_path: Path, capsys: Capture) -> Path:
     return path
 
 
-def told(capsys: Capture, *words: str) -> str:
+def inspected(capsys: Capture, *words: str) -> str:
     assert main(["inspect", *words, "-q"]) == 0
     return capsys.readouterr().out
 
 
 def test_inputs_memory_and_kernels_with_the_nodes_of_the_model(artifact: Path, capsys: Capture) -> None:
-    text = told(capsys, str(artifact))
+    text = inspected(capsys, str(artifact))
     assert "input   x: float32[4, 16]" in text
     assert "output  y: float32[4, 8]" in text
-    found: Any = json.loads(told(capsys, str(artifact), "-f", "json"))
+    found: Any = json.loads(inspected(capsys, str(artifact), "-f", "json"))
     (kernel,) = found["kernels"]
     assert found["weights_bytes"] >= 16 * 8 * 4
     assert (kernel["template"], kernel["calls"]) == ("matmul", 1)
@@ -41,20 +41,20 @@ def test_inputs_memory_and_kernels_with_the_nodes_of_the_model(artifact: Path, c
 
 
 def test_the_code_of_a_kernel_in_each_form(artifact: Path, capsys: Capture) -> None:
-    (kernel,) = json.loads(told(capsys, str(artifact), "-f", "json"))["kernels"]
+    (kernel,) = json.loads(inspected(capsys, str(artifact), "-f", "json"))["kernels"]
     words = [str(artifact), "--kernel", kernel["kernel"]]
-    assert "matmul" in told(capsys, *words)
-    assert "def " in told(capsys, *words, "--source")
-    assert "@T.prim_func" in told(capsys, *words, "--schedule")
-    assert "define " in told(capsys, *words, "--llvm")
-    assert ".text" in told(capsys, *words, "--asm")
+    assert "matmul" in inspected(capsys, *words)
+    assert "def " in inspected(capsys, *words, "--source")
+    assert "@T.prim_func" in inspected(capsys, *words, "--schedule")
+    assert "define " in inspected(capsys, *words, "--llvm")
+    assert ".text" in inspected(capsys, *words, "--asm")
     refuse(capsys, ["inspect", *words, "--ptx"], "has no ptx", "it has source, schedule, llvm, asm")
     refuse(capsys, ["inspect", str(artifact), "--asm"], "--asm is of one kernel")
     refuse(capsys, ["inspect", str(artifact), "--kernel", "nothing"], "no kernel 'nothing'", kernel["kernel"])
 
 
 def test_times_are_of_all_kernels(artifact: Path, capsys: Capture) -> None:
-    (kernel,) = json.loads(told(capsys, str(artifact), "--time", "--threads", "1", "-f", "json"))["kernels"]
+    (kernel,) = json.loads(inspected(capsys, str(artifact), "--time", "--threads", "1", "-f", "json"))["kernels"]
     assert kernel["seconds"] > 0
     assert kernel["share"] == pytest.approx(1)
 
@@ -71,7 +71,7 @@ def test_the_drawing_has_a_box_for_each_call_and_joins_the_parts_of_a_concatenat
     ]
     path, svg = tmp_path / "<m>.onnx", tmp_path / "m.svg"
     path.write_bytes(make(nodes, {"x": (4, 16)}, ["y"], {}).SerializeToString())
-    found = json.loads(told(capsys, str(path), "--graph", str(svg), "--threads", "1", "-f", "json"))
+    found = json.loads(inspected(capsys, str(path), "--graph", str(svg), "--threads", "1", "-f", "json"))
     root = ElementTree.parse(svg).getroot()
     name = "{http://www.w3.org/2000/svg}"
     boxes, edges = root.findall(f"{name}g"), root.findall(f"{name}path")

@@ -63,7 +63,7 @@ def test_generate(style: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = [w for name, size in sizes.items() for w in (f"--{name}", str(size))]
     made = generate.main(["--style", style, *words, "--prompt", "4", "--count", "5", "--alone"])
     torch.manual_seed(0)
-    shape = generate.Shape(style, **sizes, room=9)
+    shape = generate.Shape(style, **sizes, capacity=9)
     decoder = generate.Decoder(shape)
 
     def step(*inputs: np.ndarray) -> tuple[np.ndarray, ...]:

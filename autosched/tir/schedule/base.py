@@ -31,8 +31,8 @@ S = TypeVar("S", bound="ScheduleBase")
 
 
 class ScheduleBase:
-    """What all primitives share. A primitive computes a new tree first and stores it last: one that fails "
-    "changes nothing."""
+    """What all primitives share. A primitive computes a new tree first and stores it last: one that fails
+    changes nothing."""
 
     def __init__(
         self, mod: IRModule | PrimFunc, *, seed: int | None = None, debug_mask: str | int = "none",

@@ -66,8 +66,8 @@ def why_not_complete(tree: Tree, name: str) -> str | None:
 
 
 def why_not_reduction(tree: Tree, name: str) -> str | None:
-    """Why a block is not a reduction block: with an init, the only writer, its reducing variables not in "
-    "what it writes."""
+    """Why a block is not a reduction block: with an init, the only writer, its reducing variables not in
+    what it writes."""
     block = tree.block(name)
     if block.init is None:
         return "it has no initialisation"

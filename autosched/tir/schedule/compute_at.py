@@ -257,8 +257,8 @@ def _follows_whole(indices: list[Index], v: Var, box: Box | None, buffer: Buffer
 
 
 def _covered(tree: Tree, writers: list[str], buffer: Buffer, indices: list[Index], d: int) -> bool:
-    """Whether all iterations together write dimension `d` wholly, by a variable of its own or by the "
-    "reader's own form."""
+    """Whether all iterations together write dimension `d` wholly, by a variable of its own or by the
+    reader's own form."""
     for w in writers:
         block = tree.block(w)
         for region in block.writes:
@@ -320,8 +320,8 @@ def _position(tree: Tree, loop: For, names: list[str], *, last: bool) -> int:
 def _move(
     tree: Tree, realize: BlockRealize, loop: For, nest: Stmt, first: int, end: int, index: int, action: str
 ) -> Tree:
-    """Take a block out and put its new nest into the loop's body, at place `index` of [first, end] (-1: "
-    "end, -2: first)."""
+    """Take a block out and put its new nest into the loop's body, at place `index` of [first, end] (-1:
+    end, -2: first)."""
     place = end if index == -1 else first if index == -2 else index
     if not first <= place <= end:
         raise ScheduleError(

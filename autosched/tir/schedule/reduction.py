@@ -213,8 +213,8 @@ def _partial_block(
     tree: Tree, realize: BlockRealize, loops: list[For], loop: For, axis: int, partial: Buffer,
     neutral: PrimExpr, kind: type[E.BinaryOp], value: PrimExpr, store: BufferStore, name: str,
 ) -> BlockRealize:  # fmt: skip
-    """The block of partial results: the loop becomes spatial, loops that share its variable's binding bind "
-    "themselves."""
+    """The block of partial results: the loop becomes spatial, loops that share its variable's binding bind
+    themselves."""
     block = realize.block
     touched = {
         iv.var for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if loop.loop_var in free_vars(v)

@@ -1,5 +1,5 @@
-"""Boxes of buffers that blocks touch, seen from a loop: what lies inside of it widens, what lies outside "
-"stays a name."""
+"""Boxes of buffers that blocks touch, seen from a loop: what lies inside of it widens, what lies outside
+stays a name."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ Box = tuple[Interval, ...]
 
 
 def interval_of(x: PrimExpr, inner: frozenset[Var], analyzer: Analyzer) -> Interval | None:
-    """The values of `x` while the `inner` variables run over their ranges (known to the analyzer); None if "
-    "unbounded."""
+    """The values of `x` while the `inner` variables run over their ranges (known to the analyzer); None if
+    unbounded."""
     linear = analyzer.linear(x)
     base, width = Linear(linear.const), 1
     for key, (scale, atom) in linear.terms.items():

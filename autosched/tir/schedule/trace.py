@@ -227,8 +227,8 @@ class Trace:
 
     @staticmethod
     def apply_json_to_schedule(json_obj: Any, sch: Schedule) -> None:
-        """Do what `as_json` (or its text) says. Raises InvalidValueError for anything malformed; nothing is "
-        "evaluated."""
+        """Do what `as_json` (or its text) says. Raises InvalidValueError for anything malformed; nothing is
+        evaluated."""
         if isinstance(json_obj, str):
             try:
                 json_obj = json.loads(json_obj)

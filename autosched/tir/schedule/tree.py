@@ -240,8 +240,8 @@ class Tree:
         return Tree(func, draws_errors=self.draws_errors)
 
     def replace(self, old: Stmt, new: Stmt | None) -> Tree:
-        """The tree with one statement replaced, or taken away (with what becomes empty around it) where "
-        "`new` is None."""
+        """The tree with one statement replaced, or taken away (with what becomes empty around it) where
+        `new` is None."""
         while old in self.parents:
             parent = self.parents[old]
             old, new = parent, _put(parent, old, new)

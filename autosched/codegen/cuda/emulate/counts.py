@@ -197,16 +197,16 @@ def _result(
 
 def _memory(trace: Trace, executions: Mapping[int, int]) -> tuple[int, int, int, int]:
     """(sectors, least sectors, passes, least passes), from some requests of each instruction and its executions."""
-    room = trace.room[: min(trace.count, len(trace.room))]
+    records = trace.records[: min(trace.count, len(trace.records))]
     totals = [0.0, 0.0, 0.0, 0.0]
-    if not len(room):
+    if not len(records):
         return 0, 0, 0, 0
-    order = np.lexsort((np.arange(len(room)), room[:, 1], room[:, 0]))
-    site, thread, address = room[order, 0], room[order, 1], room[order, 2]
-    size = room[order, 3] & 0xFFFFFFFF
+    order = np.lexsort((np.arange(len(records)), records[:, 1], records[:, 0]))
+    site, thread, address = records[order, 0], records[order, 1], records[order, 2]
+    size = records[order, 3] & 0xFFFFFFFF
     begins = np.concatenate(([True], (np.diff(site) != 0) | (np.diff(thread) != 0)))
     starts = np.flatnonzero(begins)
-    turn = np.arange(len(room)) - np.repeat(starts, np.diff(np.append(starts, len(room))))
+    turn = np.arange(len(records)) - np.repeat(starts, np.diff(np.append(starts, len(records))))
     warp = thread >> 32 >> 5
     for number in np.unique(site):
         chosen = np.flatnonzero(site == number)

@@ -35,10 +35,10 @@ class EmulatedMemory:
 
     def __init__(self, size_bytes: int):
         self.size_bytes = size_bytes
-        room = np.full(size_bytes + _ALIGNMENT, 0xFF, np.uint8)
-        skipped = -room.ctypes.data % _ALIGNMENT
-        self.bytes: Bytes = room[skipped : skipped + size_bytes]
-        self.address = int(room.ctypes.data) + skipped
+        block = np.full(size_bytes + _ALIGNMENT, 0xFF, np.uint8)
+        skipped = -block.ctypes.data % _ALIGNMENT
+        self.bytes: Bytes = block[skipped : skipped + size_bytes]
+        self.address = int(block.ctypes.data) + skipped
 
 
 @dataclass(frozen=True)

@@ -205,10 +205,10 @@ class Launch:
         self.stacks = np.empty((self.total_threads, _STACK_BYTES // 8), np.int64)
         self.blocks = np.zeros((self.n_ctas, at.BLOCK_WORDS), np.int64)
         self.peers = np.array([_address(self.blocks[rank]) for rank in range(self.n_ctas)], np.int64)
-        room = max(self.shared_bytes, 16)
-        self.shared = np.empty((self.n_ctas, room), np.uint8)
-        self.shadow = np.empty((self.n_ctas, room, at.CELL_WORDS), np.uint32)
-        self.pending = np.empty((self.n_ctas, room), np.uint8)
+        size = max(self.shared_bytes, 16)
+        self.shared = np.empty((self.n_ctas, size), np.uint8)
+        self.shadow = np.empty((self.n_ctas, size, at.CELL_WORDS), np.uint32)
+        self.pending = np.empty((self.n_ctas, size), np.uint8)
         self.clocks = np.zeros((self.total_threads, self.total_threads), np.uint32)
         self.arrival = np.zeros(self.total_threads, np.uint32)
         row_words = at.N_BARRIERS * self.total_threads
@@ -316,7 +316,7 @@ class Launch:
 
     def _tracing(self, record: Words) -> None:
         if self.trace is not None and self.trace.wants(tuple(record[at.CTAID_X : at.CTAID_Z + 1].tolist())):
-            record[at.TRACE], record[at.TRACE_CAPACITY] = _address(self.trace.room), len(self.trace.room)
+            record[at.TRACE], record[at.TRACE_CAPACITY] = _address(self.trace.records), len(self.trace.records)
             record[at.TRACE_COUNT] = self.trace.count
         else:
             record[at.TRACE] = 0

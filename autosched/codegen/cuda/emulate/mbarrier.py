@@ -134,8 +134,8 @@ def _begin(
     host = find(thread, target, count, align, at.IN_SHARED | at.WRITE | at.ASYNC, site)
     if host == 0:
         return 0
-    told = _host_of(thread, barrier, at.WRITE | at.ATOMIC, site)
-    if told == 0:
+    barrier_host = _host_of(thread, barrier, at.WRITE | at.ATOMIC, site)
+    if barrier_host == 0:
         return 0
     owner = _owner_of(thread, target)
     last = word(owner, at.BULK_LAST)
@@ -151,7 +151,7 @@ def _begin(
     put(copy, at.BULK_AT + 3, at_3)
     put(copy, at.BULK_AT + 4, at_4)
     put(copy, at.BULK_BYTES, count)
-    put(copy, at.BULK_BARRIER, told - word(owner, at.SHARED))
+    put(copy, at.BULK_BARRIER, barrier_host - word(owner, at.SHARED))
     put(copy, at.BULK_EPOCH, word(thread, at.INDEX) << at.CLOCK_BITS | word(thread, at.CLOCK))
     put(owner, at.BULK_LAST, last + 1)
     pass_time(thread)

@@ -47,7 +47,7 @@ class Trace:
 
     def __init__(self, blocks: Sequence[tuple[int, int, int]] = ((0, 0, 0),), capacity: int = 1 << 20):
         self.blocks = {tuple(block) for block in blocks}
-        self.room = np.zeros((capacity, at.TRACE_WORDS), np.int64)
+        self.records = np.zeros((capacity, at.TRACE_WORDS), np.int64)
         self.count = 0
 
     def begin(self, program: Program, allocations: Sequence[Allocation], shared_bytes: int) -> None:
@@ -59,22 +59,22 @@ class Trace:
 
     @property
     def is_cut(self) -> bool:
-        """Whether there were more accesses than room."""
-        return self.count > len(self.room)
+        """Whether there were more accesses than it holds."""
+        return self.count > len(self.records)
 
     def accesses(self) -> tuple[Accesses, ...]:
         """Each instruction's accesses, in the order of the program."""
-        room = self.room[: min(self.count, len(self.room))]
-        if not len(room):
+        records = self.records[: min(self.count, len(self.records))]
+        if not len(records):
             return ()
-        site, thread, address = room[:, 0], room[:, 1], room[:, 2]
-        size, flags = room[:, 3] & 0xFFFFFFFF, room[:, 3] >> 32
+        site, thread, address = records[:, 0], records[:, 1], records[:, 2]
+        size, flags = records[:, 3] & 0xFFFFFFFF, records[:, 3] >> 32
         # The n-th time that a lane runs an instruction belongs to the n-th request of its warp.
-        order = np.lexsort((np.arange(len(room)), thread, site))
+        order = np.lexsort((np.arange(len(records)), thread, site))
         changed = (np.diff(site[order]) != 0) | (np.diff(thread[order]) != 0)
         begins = np.concatenate(([True], changed))
         starts = np.flatnonzero(begins)
-        turn = np.arange(len(room)) - np.repeat(starts, np.diff(np.append(starts, len(room))))
+        turn = np.arange(len(records)) - np.repeat(starts, np.diff(np.append(starts, len(records))))
         site, thread, address, size, flags = (v[order] for v in (site, thread, address, size, flags))
         warp = (thread >> 32 >> 5) << 32 | (thread & 0xFFFFFFFF)
         result = []
@@ -105,7 +105,7 @@ class Trace:
                 f"{found.space:7} {does:6} {found.requests:8} {found.per_request:6.2f} {best:6.2f}  {found.where}"
             )
         if self.is_cut:
-            lines.append(f"(the first {len(self.room)} of {self.count} accesses)")
+            lines.append(f"(the first {len(self.records)} of {self.count} accesses)")
         return "\n".join(lines)
 
 
