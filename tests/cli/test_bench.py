@@ -29,9 +29,10 @@ def test_verdict_and_json(models: tuple[str, str], capsys: pytest.CaptureFixture
     shown = capsys.readouterr()
     document = json.loads(shown.out)
     short, long = document["rows"]
-    assert (short["name"], short["threads"], short["n_runs"]) == ("short.asx", 1, 60)
+    assert (short["name"], short["threads"]) == ("short.asx", 1)
+    assert short["n_runs"] >= 60 <= long["n_runs"]  # each round is one of all programs
     assert short["min_s"] <= short["median_s"] <= short["p99.9_s"]
-    assert long["speed_up"] == pytest.approx(short["median_s"] / long["median_s"], rel=0.5)
+    assert 0 < long["speed_up"] < 1 == short["speed_up"]
     assert "short.asx" in document["verdicts"][0] and "long.asx" in document["verdicts"][0]
     assert document["verdicts"][0] in shown.err
 

@@ -87,7 +87,7 @@ def test_bench_has_the_default_beside_what_is_known(tmp_path: Path, capsys: pyte
     assert main(["bench", SCALE, "--db", database, *quick]) == 0
     captured = capsys.readouterr()
     default, tuned = json.loads(captured.out)["rows"]
-    assert (default["speed_up"], tuned["name"], tuned["n_runs"]) == (1.0, "scale tuned", 12)
+    assert (default["speed_up"], tuned["name"]) == (1.0, "scale tuned") and tuned["n_runs"] >= 12
     assert tuned["config"].endswith("block=256") and "scale tuned" in captured.err
     np.savez(tmp_path / "in.npz", x=np.arange(77.0), a=2.0)
     assert main(["bench", SCALE, "--db", database, "--inputs", str(tmp_path / "in.npz"), *quick]) == 0

@@ -27,7 +27,7 @@ def test_the_default_and_what_was_found_in_turn() -> None:
     assert (x == np.arange(100_000.0)).all(), "in copies"
     default, tuned = report.rows
     assert (default["name"], tuned["name"]) == ("scale default", "scale tuned")
-    assert default["n_runs"] == tuned["n_runs"] == 30 and tuned["median_s"] > 0 and default["cpu_s"] is None
+    assert min(default["n_runs"], tuned["n_runs"]) >= 30 and tuned["median_s"] > 0 and default["cpu_s"] is None
     assert "block=1" in default["config"] and "block=64" in tuned["config"]
     assert len(report.verdicts) == 1 and "scale tuned" in report.verdicts[0]
 

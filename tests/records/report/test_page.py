@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import time
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -71,14 +70,12 @@ def test_the_page_forbids_requests_and_is_small(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ten_thousand_records_are_quick_and_small(tmp_path: Path) -> None:
+def test_the_page_of_ten_thousand_records_is_small(tmp_path: Path) -> None:
     from benchmarks.record_speed import made_up
 
     with open_store(tmp_path / "r.db") as store:
         store.add(list(made_up(10_000)))
-        start = time.perf_counter()
         page = make_page(make_document(store))
-        assert time.perf_counter() - start < 25.0  # on a machine with other work; the bar, 5 s, is in bench-records
     assert len(page.encode()) < 6_000_000
 
 
