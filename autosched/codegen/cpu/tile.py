@@ -278,8 +278,8 @@ class TileEmitter(ValueEmitter):
         hoist_checks(self, loop)
         self.over(loop, lambda: self.emit(loop.body))
 
-    def over(self, loop: For, body: Callable[[], None]) -> None:
-        """A loop, one iteration after the other, around code that `body` emits."""
+    def over(self, loop: For, body: Callable[[], None]) -> Any:
+        """A loop, one iteration after the other, around code that `body` emits; the branch that goes back."""
         start, extent = self.index(loop.start), self.index(loop.extent)
         first = self.scalar(start)
         end = self.scalar(self.sum(start, extent))
@@ -289,10 +289,10 @@ class TileEmitter(ValueEmitter):
             emit_prefetches(self, loop, at)
             body()
 
-        self.repeat(first, end, 1, loop.loop_var.name, iteration)
+        return self.repeat(first, end, 1, loop.loop_var.name, iteration)
 
-    def repeat(self, first: Any, end: Any, step: int, name: str, body: Any) -> None:
-        """An LLVM loop: body(i) for i from `first` below `end`."""
+    def repeat(self, first: Any, end: Any, step: int, name: str, body: Any) -> Any:
+        """An LLVM loop: body(i) for i from `first` below `end`; the branch that goes back."""
         b, function = self.builder, self.builder.function
         loop_block, after = function.append_basic_block(f"{name}.loop"), function.append_basic_block(f"{name}.end")
         before = b.block
@@ -308,8 +308,9 @@ class TileEmitter(ValueEmitter):
         self.scopes.pop()
         following = b.add(i, self.index_type(step), flags=("nsw", "nuw"))
         i.add_incoming(following, b.block)
-        b.cbranch(b.icmp_signed("<", following, end), loop_block, after)
+        back = b.cbranch(b.icmp_signed("<", following, end), loop_block, after)
         b.position_at_end(after)
+        return back
 
     # --- vectors ------------------------------------------------------------------------------------------------
 

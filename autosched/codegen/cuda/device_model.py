@@ -49,7 +49,7 @@ def hot_loop(ptx: str, symbol: str) -> tuple[float, float] | None:
     text = ptx[ptx.index(symbol) :]
     text = text[: text.index("\n}")]
     best: tuple[int, list[str]] = (0, [])
-    for part in re.split(r"\n\$L\w+:", text):
+    for part in re.split(r"\n\$L\w+:|\n[^\n]*\bbra\b[^\n]*", text):
         lines = [line for line in part.split("\n") if _INSTRUCTION.match(line) and not line.lstrip().startswith("mov")]
         operations = sum(bool(_FLOATING.match(line) or _TENSOR.match(line)) for line in lines)
         if operations > best[0]:

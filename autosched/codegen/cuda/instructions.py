@@ -52,10 +52,16 @@ def to_tf32(builder: Any, word: Any) -> Any:
     return _assembly(builder, "cvt.rna.tf32.f32 $0, $1;", [I32], "=r,f", [builder.bitcast(word, F32)])[0]
 
 
-def cp_async(builder: Any, size: int, target: Any, source: Any, taken: Any = None) -> None:
-    """Begin a copy of 4, 8 or 16 bytes from device to shared memory; of `taken` bytes, the rest becomes 0."""
+def cp_async(
+    builder: Any, size: int, target: Any, source: Any, taken: Any = None, offsets: tuple[int, int] = (0, 0)
+) -> None:
+    """Begin a copy of 4, 8 or 16 bytes from device to shared memory; of `taken` bytes, the rest becomes 0.
+
+    offsets   bytes that are added to both addresses, as a part of the instruction
+    """
     cache = "cg" if size == 16 else "ca"
-    text = f"cp.async.{cache}.shared.global [$0], [$1], {size}"
+    to, start = (f"[${i}+{at}]" if at else f"[${i}]" for i, at in enumerate(offsets))
+    text = f"cp.async.{cache}.shared.global {to}, {start}, {size}"
     if taken is None:
         _assembly(builder, f"{text};", [], "r,l,~{memory}", [target, source])
     else:

@@ -49,7 +49,7 @@ from autosched.codegen.cuda.warpgroup import emit_warpgroup
 from autosched.codegen.lower.barriers import SYNC
 from autosched.codegen.lower.cross_thread import COMBINE, WARP, is_lane_reduction
 from autosched.codegen.lower.fragments import LDMATRIX, MMA, TO_TF32
-from autosched.codegen.lower.software_pipeline import COMMIT, COPY, WAIT
+from autosched.codegen.lower.software_pipeline import COMMIT, COPY, ROLLED, WAIT
 from autosched.codegen.lower.warpgroups import OPERATIONS
 from autosched.errors import CodegenError
 from autosched.ir.node import walk
@@ -64,6 +64,7 @@ VECTOR_BYTES = 16  # the most that one instruction loads or stores
 SHARED_SPACE = 3  # the address space of a block's memory
 GLOBAL_SPACE = 1
 SHARED_ALIGNMENT = 1024  # of a block's memory: copies of boxes permute pieces by addresses
+MOST_OFFSET = (1 << 23) - 1  # bytes that an instruction adds to an address
 ISA = Isa(8 * VECTOR_BYTES, has_fma=True, num_registers=255)
 
 
@@ -313,6 +314,16 @@ class DeviceEmitter(TileEmitter):
     def emit_known(self, loop: For) -> bool:
         return False
 
+    def over(self, loop: For, body: Callable[[], None]) -> Any:
+        back = super().over(loop, body)
+        if loop.annotations.get(ROLLED):
+            module = self.builder.module
+            disable = module.add_metadata(["llvm.loop.unroll.disable"])
+            note = ir.MDValue(module, [], name=str(len(module.metadata)))
+            note.operands = (note, disable)  # a loop's note names itself
+            back.set_metadata("llvm.loop", note)
+        return back
+
     def vectorize(self, loop: For, count: int) -> None:
         """Whole vectors, then what is left in halves, quarters, …"""
         count, body = self.shortened(loop, count)
@@ -484,6 +495,10 @@ class DeviceEmitter(TileEmitter):
                 f"an element of '{element.buffer.name}' is not proven to lie at a multiple of {align} bytes",
                 hint="let rows of shared buffers be multiples of 16 bytes",
             )
+        return self.shared_word(place, at)
+
+    def shared_word(self, place: Place, at: Affine) -> Any:
+        """The address of a place in shared memory, as 32 bits."""
         return self.builder.trunc(self.builder.ptrtoint(self.address(place, at.without_lane()), I64), I32)
 
     # --- asynchronous copies ------------------------------------------------------------------------------------
@@ -512,13 +527,15 @@ class DeviceEmitter(TileEmitter):
             and isinstance(start_at, Affine)
             and min(self.row_bytes(to, to_at, item), self.row_bytes(start, start_at, item)) >= n * item
         ):
+            to_at, to_bytes = _without_constant(to_at, item)
+            start_at, start_bytes = _without_constant(start_at, item) if always else (start_at, 0)
             address = self.address(start, start_at)
             if not always:
                 address = b.select(taken, address, start.pointer)
             space = ir.PointerType(address.type.pointee, GLOBAL_SPACE)
             words = b.ptrtoint(b.addrspacecast(address, space), I64)
             part = None if always else b.select(taken, I32(n * item), I32(0))
-            cp_async(b, n * item, self.shared_address(target, n * item), words, part)
+            cp_async(b, n * item, self.shared_word(to, to_at), words, part, (to_bytes, start_bytes))
             return
         zero = constant(memory_type(source.buffer.dtype), 0)
         for i in range(n):
@@ -623,6 +640,13 @@ class DeviceEmitter(TileEmitter):
         under = b.fcmp_ordered("<", x, constant(x.type, first))
         value = b.select(over, constant(to, high), value)
         return b.select(under, constant(to, low), value)
+
+
+def _without_constant(at: Affine, item: int) -> tuple[Affine, int]:
+    """An index without the constant that an instruction adds by itself, and that constant in bytes."""
+    if not 0 < at.const * item <= MOST_OFFSET:
+        return at, 0
+    return Affine(0, at.terms, at.lane), at.const * item
 
 
 def _words(vector: Any, align: int) -> Any:

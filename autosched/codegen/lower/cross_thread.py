@@ -5,7 +5,7 @@ After:   for tx in threadIdx.x(128):
              own = 0;  for k in 8: own = own + X[i, k * 128 + tx]
              own = lanes("add", own, 32)                      neighbours in a warp, by shuffles
              parts[tx // 32] = own                            one for each warp, in shared memory
-             own = parts[0] + … + parts[3]
+             own = parts[0] + … + parts[3]                    of 32 and more, 8 threads make 8 before
              if tx == 0: Y[i] = own
 """
 
@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from autosched.codegen.lower.half import HALVES, WIDE, widened
 from autosched.codegen.lower.loops import guarded
 from autosched.errors import CodegenError
 from autosched.ir.node import Node, map_children
@@ -34,6 +35,7 @@ COMBINE: Mapping[str, type[E.BinaryOp]] = {
     "add": E.Add, "mul": E.Mul, "lasting max": LastingMax, "lasting min": LastingMin, "max": E.Max, "min": E.Min,
 }  # fmt: skip
 WARP = 32
+MANY_PARTS, AT_LAST = 32, 8  # so many parts become so few before every thread combines those
 
 
 def is_lane_reduction(e: Node) -> bool:
@@ -74,8 +76,10 @@ class _Lowering:
         return map_children(stmt, lambda c: self.visit(c, around) if isinstance(c, Stmt) else c)
 
     def buffer(self, like: Buffer, shape: Sequence[int], scope: str, name: str) -> Buffer:
-        dtype = like.shape[0].dtype if like.shape else "int32"
-        made = Buffer(f"{like.name}_{name}", tuple(E.const(n, dtype) for n in shape), like.dtype, scope=scope)
+        """For sums of the elements of a buffer: those of 16-bit floats are float32."""
+        index = like.shape[0].dtype if like.shape else "int32"
+        dtype = WIDE if like.dtype in HALVES else like.dtype
+        made = Buffer(f"{like.name}_{name}", tuple(E.const(n, index) for n in shape), dtype, scope=scope)
         self.made.append(made)
         return made
 
@@ -97,8 +101,11 @@ class _Lowering:
                 body = dataclasses.replace(x, body=body, kind=LoopKind.UNROLLED)
             return body
 
-        start = for_points(BufferStore(own, substitute(found.start, values), at))
-        update: Stmt = BufferStore(own, _combine(found.op, mine, substitute(found.term, values)), at)
+        initial, term = (substitute(x, values) for x in (found.start, found.term))
+        if own.dtype != store.buffer.dtype:
+            initial, term = widened(initial, set()), widened(term, set())
+        start = for_points(BufferStore(own, initial, at))
+        update: Stmt = BufferStore(own, _combine(found.op, mine, term), at)
         update = guarded(all_of(*conditions), update) if conditions else update
         for x in reversed(serial):
             update = dataclasses.replace(x, body=update)
@@ -109,7 +116,8 @@ class _Lowering:
         if store.buffer in self.outside or store.buffer.scope.startswith("shared"):
             first = [E.compare(E.EQ, x.loop_var, x.start) for x in sharing]
             spatial = [*spatial, *first]
-        result: Stmt = BufferStore(store.buffer, mine, tuple(substitute(i, values) for i in store.indices))
+        value = E.cast(store.buffer.dtype, mine)
+        result: Stmt = BufferStore(store.buffer, value, tuple(substitute(i, values) for i in store.indices))
         parts.append(for_points(guarded(all_of(*spatial), result) if spatial else result))
         body = seq(*parts)
         for x in reversed(threads):
@@ -131,20 +139,45 @@ class _Lowering:
         counts = [_extent(x) // (width if x is along_x else 1) for x in sharing]
         if math.prod(counts) == 1:
             return steps
-        # one part for each group of lanes: the parts of one reduction side by side
+        # one part for each group of lanes: those that neighbouring threads write side by side
         place = [E.floordiv(E.sub(x.loop_var, x.start), width if x is along_x else 1) for x in sharing]
-        shape = [*(const_int(s) or 1 for s in own.shape), *map(_extent, others), *counts]
-        parts = self.buffer(found.store.buffer, shape, "shared", "parts")
-        whose: list[PrimExpr] = [*at, *(E.sub(x.loop_var, x.start) for x in others)]
-        write: Stmt = BufferStore(parts, mine, (*whose, *place))
+        others = sorted(others, key=lambda x: x.thread, reverse=True)
+        points, sizes = [const_int(s) or 1 for s in own.shape], list(map(_extent, others))
+        whose: list[PrimExpr] = [E.sub(x.loop_var, x.start) for x in others]
+
+        def parts_of(name: str, counts: Sequence[int]) -> Callable[..., BufferLoad]:
+            """Shared memory for so many parts of each result: an element of it."""
+            shape = [*points, *counts, *sizes] if along_x is None else [*points, *sizes, *counts]
+            made = self.buffer(found.store.buffer, shape, "shared", name)
+            if along_x is None:
+                return lambda *which: BufferLoad(made, (*at, *which, *whose))
+            return lambda *which: BufferLoad(made, (*at, *whose, *which))
+
+        writers = []
         if width > 1:
             assert along_x is not None, "neighbours lie along x"
-            write = guarded(E.compare(E.EQ, E.floormod(along_x.loop_var, width), 0), write)
-        steps.append(for_points(write))
+            writers = [E.compare(E.EQ, E.floormod(along_x.loop_var, width), 0)]
+
+        def write(target: BufferLoad, *conditions: PrimExpr) -> Stmt:
+            stmt = BufferStore(target.buffer, mine, target.indices)
+            return guarded(all_of(*conditions), stmt) if conditions else stmt
+
+        part = parts_of("parts", counts)
+        steps.append(for_points(write(part(*place), *writers)))
+        if len(counts) == 1 and counts[0] >= MANY_PARTS and counts[0] % AT_LAST == 0:
+            far = Var("far", sharing[0].loop_var.dtype)
+            other = part(E.add(place[0], E.mul(far, AT_LAST)))
+            update: Stmt = BufferStore(own, _combine(found.op, mine, other), at)
+            one, count = E.const(1, far.dtype), E.const(counts[0] // AT_LAST - 1, far.dtype)
+            update = For(far, one, count, LoopKind.SERIAL, update)
+            conditions = (E.compare(E.LT, place[0], E.const(AT_LAST, far.dtype)), *writers)
+            counts, part = [AT_LAST], parts_of("fewer_parts", [AT_LAST])
+            steps.append(for_points(guarded(all_of(*conditions), update)))
+            steps.append(for_points(write(part(*place), *conditions)))
         loops = [Var(f"part{i}" if i else "part", x.loop_var.dtype) for i, x in enumerate(sharing)]
         zeros = [E.const(0, v.dtype) for v in loops]
-        steps.append(for_points(BufferStore(own, BufferLoad(parts, (*whose, *zeros)), at)))
-        update: Stmt = BufferStore(own, _combine(found.op, mine, BufferLoad(parts, (*whose, *loops))), at)
+        steps.append(for_points(BufferStore(own, part(*zeros), at)))
+        update = BufferStore(own, _combine(found.op, mine, part(*loops)), at)
         if len(counts) > 1:
             update = guarded(E.logical_not(all_of(*(E.compare(E.EQ, v, 0) for v in loops))), update)
         first = 1 if len(counts) == 1 else 0

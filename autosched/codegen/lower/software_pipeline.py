@@ -33,6 +33,7 @@ from autosched.tir.simplify import Analyzer, split_conditions
 from autosched.tir.stmt import Allocate, BufferStore, Evaluate, For, IfThenElse, LoopKind, SeqStmt, Stmt, seq
 
 STAGE, ORDER, ASYNC = "software_pipeline_stage", "software_pipeline_order", "software_pipeline_async_stages"
+ROLLED = "rolled"  # the annotation of a loop that stays one: several iterations at once would hold too many registers
 COPY, COMMIT, WAIT = "cp_async", "cp_async_commit", "cp_async_wait"
 _COPY_BYTES = (4, 8, 16)
 
@@ -93,7 +94,7 @@ def _pipelined(loop: For, item_bytes: Mapping[str, int], can_wait: bool) -> Stmt
         to_commit.discard(i)
         if not to_commit and stage in asynchronous:
             new.append(_evaluate(COMMIT))
-    notes = {k: v for k, v in loop.annotations.items() if k not in (STAGE, ORDER, ASYNC)}
+    notes = {k: v for k, v in loop.annotations.items() if k not in (STAGE, ORDER, ASYNC)} | {ROLLED: True}
     extent = E.add(count, last)
     result: Stmt = dataclasses.replace(loop, extent=extent, body=seq(*new), annotations=FrozenDict(notes))
     for buffer in reversed(buffers):

@@ -16,6 +16,16 @@ from collections.abc import Mapping
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
+from autosched.templates.cuda.core_tiles import (
+    GROUP,
+    SharedCopy,
+    bind_results,
+    copies_itself,
+    default_pipeline,
+    default_tile,
+    split_terms,
+    stage_operands,
+)
 from autosched.templates.cuda.product_form import (
     COLUMNS,
     PRODUCT,
@@ -33,12 +43,9 @@ from autosched.templates.cuda.threads import (
     BLOCK_Y,
     BLOCK_Z,
     MOST_GRID_YZ,
-    THREAD_X,
     THREAD_Y,
     THREAD_Z,
     VECTOR_BYTES,
-    VTHREAD_X,
-    VTHREAD_Y,
     bind_flat,
     copy_together,
     fused,
@@ -49,7 +56,7 @@ from autosched.tir.dtypes import item_bytes
 from autosched.tir.functor import free_vars
 from autosched.tir.schedule import BlockRV, LoopRV, Schedule
 
-BANKS, GROUP, WARP = 32, 4, 32
+WARP = 32
 STEPS = {"float16": 16, "bfloat16": 16, "int8": 32}  # terms of one instruction
 LEAST_CAPABILITY = (8, 0)
 LEAST_TERMS_OF_A_PART = 256
@@ -78,7 +85,7 @@ def _form_for(func: PrimFunc, smallest: tuple[int, int], target: Target) -> Matr
         return None
     if form.is_matmul and s["M"] > FEW_ROWS and wants_parts(s, *smallest, target) == 1:
         return None
-    single = s["M"] == 1 and form.is_matmul and form.dtype in STEPS
+    single = s["M"] == 1 and form.is_matmul and form.dtype in STEPS and _runs_along(form, form.terms)
     return form if s["M"] >= least or single else None
 
 
@@ -143,6 +150,7 @@ class Contraction:
     """Convolutions, and long products of few results, of types that tensor cores leave to the cores."""
 
     name = "contraction"
+    version: int = 2
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
         form = _form_for(func, (32, 32), target)
@@ -154,24 +162,16 @@ class Contraction:
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         gpu = target.gpu
         values = {**anchor.sizes, "warp": gpu.warp_size, "most_threads": gpu.max_threads_per_block}
-        values["shared_bytes"] = gpu.max_shared_memory_per_block
+        values |= {"shared_bytes": gpu.max_shared_memory_per_block, "asynchronous": copies_itself(anchor.sizes, gpu)}
         return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
-        """The largest tile that still gives every SM work; sums in parts where no tile does."""
+        """The tile by which the busiest SM is done first; sums in parts where tiles leave SMs idle."""
         s = anchor.sizes
-        best = (32, 32, 4, 4) if s["M"] > 16 else (16, 32, 2, 4)
-        for rows, columns, per_row, per_column in (
-            (128, 128, 8, 8), (64, 128, 8, 8), (64, 64, 4, 8), (32, 64, 4, 4),
-        ):  # fmt: skip
-            tiles = s["batch"] * -(-s["M"] // rows) * -(-s["N"] // columns)
-            if rows < 2 * s["M"] and columns < 2 * s["N"] and tiles >= target.gpu.sm_count:
-                best = (rows, columns, per_row, per_column)
-                break
-        rows, columns, per_row, per_column = best
-        splits = wants_parts(s, rows, columns, target)
-        knobs = {"rows": rows, "columns": columns, "per_row": per_row, "per_column": per_column}
-        return Config(self.name, {**knobs, "step": 16 if s["K"] >= 16 else 8, "splits": splits})
+        tile = default_tile(s, target.gpu)
+        splits = wants_parts(s, tile[0], tile[1], target)
+        knobs = dict(zip(("rows", "columns", "per_row", "per_column"), tile, strict=True))
+        return Config(self.name, {**knobs, "splits": splits, **default_pipeline(s, tile, target.gpu, s["K"] // splits)})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         form = find_matrix_form(func)
@@ -179,7 +179,7 @@ class Contraction:
         made, packs, shape = _laid_out(func, form, config, (form.sizes["M"], form.sizes["N"]), False)
         sch = Schedule(made)
         result = _written(sch, shape)
-        _on_cores(sch, shape, result, config, item_bytes(form.dtype))
+        _on_cores(sch, form, shape, result, config, item_bytes(form.dtype))
         _add_parts(sch, shape)
         return Applied(sch.func, packs, sch.trace.to_json_text())
 
@@ -245,7 +245,7 @@ def _on_tensor_cores(
         sch.compute_at(copy, k_tile, True)
         vector = VECTOR_BYTES // item
         sch.storage_align(copy, 0, 1, 2 * vector, vector)
-        _share(sch, copy, (*warps, WARP), _vector(form, shape, name, item))
+        copy_together(sch, copy, 2, (*warps, WARP), _vector(form, shape, name, item))
     if config["stages"] > 1:
         sch.annotate(k_tile, "software_pipeline_stage", [0, 0, config["stages"] - 1])
         sch.annotate(k_tile, "software_pipeline_order", [0, 1, 2])
@@ -264,50 +264,20 @@ def _operand(sch: Schedule, shape: Shape, name: str, scope: str, at: LoopRV) -> 
     return name
 
 
-def _share(sch: Schedule, copy: BlockRV | str, threads: tuple[int, int, int], vector: int) -> None:
-    """Let all threads of a block copy a tile, neighbours reading neighbours, several elements at once."""
-    if vector == 1:
-        copy_together(sch, copy, 2, threads)
-        return
-    flat = sch.fuse(*sch.get_loops(copy)[-2:])
-    _, *inner, lanes = sch.split(flat, [None, *threads, vector])
-    for loop, axis in zip(inner, (THREAD_Z, THREAD_Y, THREAD_X), strict=True):
-        sch.bind(loop, axis)
-    sch.vectorize(lanes)
-
-
-def _on_cores(sch: Schedule, shape: Shape, out: str, config: Config, item: int) -> None:
-    *batch, m, n = sch.get_loops(out)
-    threads_m, threads_n = config["rows"] // config["per_row"], config["columns"] // config["per_column"]
-    group_m, group_n = math.gcd(config["per_row"], GROUP), math.gcd(config["per_column"], GROUP)
-    m_tile, m_far, m_thread, m_near = sch.split(m, [None, config["per_row"] // group_m, threads_m, group_m])
-    n_tile, n_far, n_thread, n_near = sch.split(n, [None, config["per_column"] // group_n, threads_n, group_n])
-    sch.reorder(*batch, m_tile, n_tile, m_far, n_far, m_thread, n_thread, m_near, n_near)
-    sch.bind(fused(sch, batch, out), BLOCK_Z)
-    for loop, axis in (
-        (m_tile, BLOCK_Y), (n_tile, BLOCK_X), (m_far, VTHREAD_Y), (n_far, VTHREAD_X), (m_thread, THREAD_Y),
-        (n_thread, THREAD_X),
-    ):  # fmt: skip
-        sch.bind(loop, axis)
-    sch.unroll(m_near)
-    sch.vectorize(n_near)
+def _on_cores(sch: Schedule, form: MatrixForm, shape: Shape, out: str, config: Config, item: int) -> None:
     sch.set_scope(PRODUCT, 0, "local")
-    sch.compute_at(PRODUCT, n_thread, True)
-    *_, m_in, n_in, k = sch.get_loops(PRODUCT)
-    k_tile, k_in = sch.split(k, [None, config["step"]])
-    sch.reorder(k_tile, k_in, m_in, n_in)
-    sch.unroll(m_in)
-    sch.unroll(n_in)
-    for name, width, turned in ((ROWS, group_m, True), (COLUMNS, group_n, shape.deep)):
-        copy = _operand(sch, shape, name, "local", k_in)
-        if turned:  # threads read along the other axis: it becomes the innermost
-            sch.transform_layout(copy, ("write", 0), lambda g, i, k: (g, k, i))
-            sch.storage_align(copy, 0, 1, BANKS, VECTOR_BYTES // item)
-        fragment = sch.get_consumers(copy)[0]
-        if width > 1:
-            sch.vectorize(sch.get_loops(fragment)[-1])
-        sch.compute_at(copy, k_tile, True)
-        _share(sch, copy, (1, threads_m, threads_n), 1)
+    sch.compute_at(PRODUCT, bind_results(sch, out, config), True)
+    at = split_terms(sch, PRODUCT, config)
+    copies = []
+    for name, per_thread, turned in ((ROWS, "per_row", True), (COLUMNS, "per_column", shape.deep)):
+        if name == ROWS and shape.pack:
+            copy: BlockRV | str = sch.cache_read(PRODUCT, read_index(sch, PRODUCT, "packed"), "shared")
+        else:
+            sch.set_scope(name, 0, "shared")
+            copy = name
+        vector = 1 if turned else _vector(form, shape, name, item)
+        copies.append(SharedCopy(copy, math.gcd(config[per_thread], GROUP), vector, turned))
+    stage_operands(sch, PRODUCT, copies, at, config, item)
 
 
 def _add_parts(sch: Schedule, shape: Shape) -> None:

@@ -1,13 +1,8 @@
 """Matrix products on the cores of an SM: out[…, m, n] += a[…, m, k] * b[…, k, n].
 
-    for batch in blockIdx.z, m tile in blockIdx.y, n tile in blockIdx.x:
-        for k tile:
-            a_shared, b_shared = a[m tile, k tile], b[k tile, n tile]      # copied by all threads of the block
-            for k: acc[:, :] += a_shared[rows of the thread, k] * b_shared[k, columns of the thread]
-        out[m tile, n tile] = epilogue(acc)
-
-A thread's rows and columns are several groups of neighbours that lie `threads` groups apart ("vthread"), so that the
-threads of a warp read shared memory side by side.
+for batch in blockIdx.z, m tile in blockIdx.y, n tile in blockIdx.x:
+    for k tile: acc += a[m tile, k tile] * b[k tile, n tile]       # through shared memory, see core_tiles.py
+    out[m tile, n tile] = epilogue(acc)
 """
 
 from __future__ import annotations
@@ -19,27 +14,22 @@ from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.chain import Chain, chain_around, schedule_epilogue
 from autosched.templates.classify import find_contraction, reduced, spatial
-from autosched.templates.cuda.threads import (
-    BLOCK_X,
-    BLOCK_Y,
-    BLOCK_Z,
-    MOST_GRID_YZ,
-    THREAD_X,
-    THREAD_Y,
-    VECTOR_BYTES,
-    VTHREAD_X,
-    VTHREAD_Y,
-    copy_together,
-    fused,
-    read_index,
+from autosched.templates.cuda.core_tiles import (
+    GROUP,
+    SharedCopy,
+    bind_results,
+    copies_itself,
+    default_pipeline,
+    default_tile,
+    split_terms,
+    stage_operands,
 )
+from autosched.templates.cuda.threads import MOST_GRID_YZ, VECTOR_BYTES, read_index
 from autosched.templates.product import Operands, find_operands
 from autosched.tir import PrimFunc, as_int
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.schedule import Schedule
 
-BANKS = 32  # of shared memory, four bytes wide
-GROUP = 4  # neighbours that a thread takes at once
 LEAST_ROWS = 2  # products of one row are reductions of vectors
 
 
@@ -47,6 +37,7 @@ class Matmul:
     """Dense layers and batched products in tiles of shared memory and registers."""
 
     name = "matmul"
+    version: int = 2
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
         c = find_contraction(func)
@@ -67,25 +58,13 @@ class Matmul:
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         gpu = target.gpu
         values = {**anchor.sizes, "warp": gpu.warp_size, "most_threads": gpu.max_threads_per_block}
-        values["shared_bytes"] = gpu.max_shared_memory_per_block
+        values |= {"shared_bytes": gpu.max_shared_memory_per_block, "asynchronous": copies_itself(anchor.sizes, gpu)}
         return load_space("cuda", self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
-        """The largest tile that still gives every SM work; small products get small tiles."""
-        batch, m, n, k = (anchor.sizes[s] for s in ("batch", "M", "N", "K"))
-        best = (16, 16, 2, 2)
-        for rows, columns, per_row, per_column in (
-            (128, 128, 8, 8), (64, 128, 8, 8), (64, 64, 4, 8), (32, 64, 4, 4), (32, 32, 4, 4), (16, 32, 2, 4),
-        ):  # fmt: skip
-            tiles = batch * -(-m // rows) * -(-n // columns)
-            fits = rows < 2 * m and columns < 2 * n
-            if fits and tiles >= target.gpu.sm_count:
-                best = (rows, columns, per_row, per_column)
-                break
-        rows, columns, per_row, per_column = best
-        step = 16 if k >= 16 else 8
-        knobs = {"rows": rows, "columns": columns, "per_row": per_row, "per_column": per_column, "step": step}
-        return Config(self.name, knobs)
+        tile = default_tile(anchor.sizes, target.gpu)
+        knobs = dict(zip(("rows", "columns", "per_row", "per_column"), tile, strict=True))
+        return Config(self.name, {**knobs, **default_pipeline(anchor.sizes, tile, target.gpu, anchor.sizes["K"])})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         anchor = self.match(func, target)
@@ -98,40 +77,15 @@ class Matmul:
 
 def schedule_tiled(sch: Schedule, chain: Chain, operands: Operands, config: Config) -> None:
     """Blocks of threads over tiles of the result, register tiles for threads, both operands through shared memory."""
-    out = schedule_epilogue(sch, chain)
-    *batch, m, n = sch.get_loops(out)
-    threads_m, threads_n = config["rows"] // config["per_row"], config["columns"] // config["per_column"]
-    group_m, group_n = math.gcd(config["per_row"], GROUP), math.gcd(config["per_column"], GROUP)
-    m_tile, m_far, m_thread, m_near = sch.split(m, [None, config["per_row"] // group_m, threads_m, group_m])
-    n_tile, n_far, n_thread, n_near = sch.split(n, [None, config["per_column"] // group_n, threads_n, group_n])
-    sch.reorder(*batch, m_tile, n_tile, m_far, n_far, m_thread, n_thread, m_near, n_near)
-    if batch:
-        sch.bind(fused(sch, batch, out), BLOCK_Z)
-    for loop, axis in (
-        (m_tile, BLOCK_Y), (n_tile, BLOCK_X), (m_far, VTHREAD_Y), (n_far, VTHREAD_X), (m_thread, THREAD_Y),
-        (n_thread, THREAD_X),
-    ):  # fmt: skip
-        sch.bind(loop, axis)
-    sch.unroll(m_near)
-    sch.vectorize(n_near)
-    anchor = chain.anchor.name_hint
-    sch.compute_at(anchor, n_thread, True)
-    *_, m_in, n_in, k = sch.get_loops(anchor)
-    k_tile, k_in = sch.split(k, [None, config["step"]])
-    sch.reorder(k_tile, k_in, m_in, n_in)
-    sch.unroll(m_in)
-    sch.unroll(n_in)
-    k_axis = reduced(chain.anchor)[0].var
-    for operand, width in ((operands.rows, group_m), (operands.columns, group_n)):
+    out, anchor = schedule_epilogue(sch, chain), chain.anchor.name_hint
+    sch.compute_at(anchor, bind_results(sch, out, config), True)
+    at = split_terms(sch, anchor, config)
+    k_axis, item = reduced(chain.anchor)[0].var, item_bytes(operands.rows.buffer.dtype)
+    copies = []
+    for operand, per_thread in ((operands.rows, "per_row"), (operands.columns, "per_column")):
         copy = sch.cache_read(anchor, read_index(sch, anchor, operand.buffer.name), "shared")
-        if operand.indices[-1] is k_axis:  # threads read along the other axis: it becomes the innermost
-            sch.transform_layout(copy, ("write", 0), lambda *i: (*i[:-2], i[-1], i[-2]))
-            slowest = len(operand.indices) - 2
-            sch.storage_align(copy, 0, slowest, BANKS, VECTOR_BYTES // item_bytes(operand.buffer.dtype))
-        tile = sch.get(copy).writes[0].buffer.name
-        fragment = sch.cache_read(anchor, read_index(sch, anchor, tile), "local")
-        sch.compute_at(fragment, k_in, True)
-        if width > 1:
-            sch.vectorize(sch.get_loops(fragment)[-1])
-        sch.compute_at(copy, k_tile, True)
-        copy_together(sch, copy, 2, (1, threads_m, threads_n))
+        turned = operand.indices[-1] is k_axis  # threads read along the other axis
+        row = as_int(operand.buffer.shape[-1])
+        vector = 1 if turned else math.gcd(VECTOR_BYTES // item, row)
+        copies.append(SharedCopy(copy, math.gcd(config[per_thread], GROUP), vector, turned))
+    stage_operands(sch, anchor, copies, at, config, item)

@@ -26,6 +26,7 @@ from autosched.templates.cuda.threads import (
     BLOCK_X,
     THREAD_X,
     THREAD_Y,
+    VECTOR_BYTES,
     bind_flat,
     dividing,
     fused,
@@ -33,27 +34,51 @@ from autosched.templates.cuda.threads import (
     ordered_loops,
     power_of_two_below,
 )
-from autosched.tir import Block, BufferStore, PrimFunc, as_int
+from autosched.tir import Block, BufferLoad, BufferStore, PrimFunc, as_int
+from autosched.tir.dtypes import item_bytes
 from autosched.tir.functor import free_vars, loads
 from autosched.tir.schedule import LoopRV, Schedule
 
 LEAST_TERMS = 64  # of a sum that is worth sharing
 DEFAULT_THREADS = 256
+SUM_BYTES = 4  # of a sum of smaller floats, of which a vector has as many as of its terms
+SECTOR_BYTES = 32  # that device memory gives at once
+MOST_SHARED = 256  # threads that share a result by default: more of them wait longer for each other than for memory
 
 
 def terms_are_contiguous(block: Block) -> bool:
-    """Whether the innermost reduction axis runs along the last dimension of what is read."""
-    if not isinstance(block.body, BufferStore):
-        return False
+    """Whether the innermost reduction axis runs along the last dimension of what is read: of the largest buffer."""
     k = reduced(block)[-1].var
+    return any(k in free_vars(x.indices[-1]) for x in _largest_reads(block))
+
+
+def _largest_reads(block: Block) -> list[BufferLoad]:
+    """What a reduction reads of its largest argument."""
+    if not isinstance(block.body, BufferStore):
+        return []
     reads = [x for x in loads(block.body.value) if x.buffer is not block.body.buffer and x.indices]
-    return any(k in free_vars(x.indices[-1]) for x in reads)
+    most = max((math.prod(x.buffer.const_shape()) for x in reads), default=0)
+    return [x for x in reads if math.prod(x.buffer.const_shape()) == most]
+
+
+def widest(block: Block) -> int:
+    """How many neighbouring results of a thread one access to the largest argument serves; 1 where terms are."""
+    reads = _largest_reads(block)
+    if not reads or not spatial(block) or terms_are_contiguous(block):
+        return 1
+    axis = spatial(block)[-1]
+    if any(x.indices[-1] is not axis.var for x in reads):
+        return 1
+    rows = [as_int(x.buffer.shape[-1]) for x in reads]
+    most = VECTOR_BYTES // max(SUM_BYTES, *(item_bytes(x.buffer.dtype) for x in reads))
+    return math.gcd(most, as_int(axis.dom.extent), *rows)
 
 
 class GeneralReduction:
     """Functions of reductions and element-wise blocks, where no other template knows the form."""
 
     name = "reduction"
+    version: int = 2
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
         blocks = blocks_of(func)
@@ -65,6 +90,8 @@ class GeneralReduction:
         largest = max(reductions, key=lambda b: math.prod(extents(reduced(b))))
         terms, results = math.prod(extents(reduced(largest))), math.prod(extents(spatial(largest)))
         sizes = {"results": results, "terms": terms, "contiguous": int(terms_are_contiguous(largest))}
+        items = [item_bytes(x.buffer.dtype) for x in _largest_reads(largest)]
+        sizes |= {"widest": widest(largest), "bytes": max(items, default=4)}
         return Anchor(largest.name_hint, "reduce", sizes)
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
@@ -73,13 +100,22 @@ class GeneralReduction:
         return load_space("cuda", self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
+        """Threads enough to fill the device; where terms lie far apart, at least a sector of results for a block."""
         gpu, terms, results = target.gpu, anchor.sizes["terms"], anchor.sizes["results"]
-        shared = 1
-        if terms >= LEAST_TERMS:
-            wanted = max(1, gpu.sm_count * gpu.max_threads_per_sm // 2 // max(results, 1))
+        if terms < LEAST_TERMS:
+            return Config(self.name, {"shared": 1, "block_size": DEFAULT_THREADS, "vector": 1})
+        vector = anchor.sizes["widest"]
+        wanted = max(1, gpu.sm_count * gpu.max_threads_per_sm // 2 // max(results, 1))
+        if anchor.sizes["contiguous"]:
             shared = min(power_of_two_below(max(1, terms // 8)), power_of_two_below(wanted), DEFAULT_THREADS)
-            shared = max(shared, gpu.warp_size) if anchor.sizes["contiguous"] else min(shared, 8)
-        return Config(self.name, {"shared": shared, "block_size": max(DEFAULT_THREADS, shared)})
+            return Config(self.name, {"shared": max(shared, gpu.warp_size), "block_size": DEFAULT_THREADS, "vector": 1})
+        shared = min(power_of_two_below(max(1, terms // 8)), power_of_two_below(wanted * vector))
+        least = max(1, SECTOR_BYTES // (vector * anchor.sizes["bytes"]))
+        together = next((n for n in (16, 8, 4, 2) if n > least and results >= n * vector * gpu.sm_count), least)
+        shared = min(shared, MOST_SHARED * least // together)
+        return Config(
+            self.name, {"shared": shared, "block_size": max(gpu.warp_size, shared * together), "vector": vector}
+        )
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         sch = Schedule(func)
@@ -104,12 +140,17 @@ class GeneralReduction:
 
     def _bind_reduction(self, sch: Schedule, block: Block, behind: Block | None, config: Config) -> None:
         """Results to blocks and one axis of threads, the terms to the other; `behind` is computed with its result."""
+        vector = math.gcd(config["vector"], widest(block))
         shared = min(config["shared"], power_of_two_below(math.prod(extents(reduced(block)))))
         along = THREAD_X if terms_are_contiguous(block) else THREAD_Y
         across = THREAD_Y if along == THREAD_X else THREAD_X
         last = block if behind is None else behind
         outer, terms = ordered_loops(sch, last)
         whole = fused(sch, outer, last.name_hint)
+        lane = None
+        if vector > 1:
+            whole, lane = sch.split(whole, [None, vector])
+            sch.vectorize(lane)
         together = dividing(config["block_size"] // shared, as_int(sch.get(whole).extent), shared)
         group, result = sch.split(whole, [None, together])
         sch.bind(group, BLOCK_X)
@@ -118,9 +159,16 @@ class GeneralReduction:
             sch.compute_at(block.name_hint, result)
             sch.set_scope(block.name_hint, 0, "shared" if shared > 1 else "local")
             terms = list(_terms(sch, block))
+            if lane is not None:
+                lane = sch.get_loops(block.name_hint)[-len(terms) - 1]
+                sch.vectorize(lane)
+        whole_sum = sch.fuse(*terms) if len(terms) > 1 else terms[0]
+        steps = [whole_sum]
         if shared > 1:
-            whole_sum = sch.fuse(*terms) if len(terms) > 1 else terms[0]
-            sch.bind(sch.split(whole_sum, [None, shared])[1], along)
+            steps = list(sch.split(whole_sum, [None, shared]))
+            sch.bind(steps[1], along)
+        if lane is not None:
+            sch.reorder(*steps, lane)
         if behind is not None and shared > 1:
             sch.bind(sch.add_unit_loop(sch.get_block(behind.name_hint)), along)
 

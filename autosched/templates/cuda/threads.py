@@ -105,10 +105,20 @@ def read_index(sch: Schedule, block: str, name: str) -> int:
     return [r.buffer.name for r in sch.get(sch.get_block(block)).reads].index(name)
 
 
-def copy_together(sch: Schedule, copy: BlockRV | str, axes: int, threads: tuple[int, int, int]) -> None:
-    """Let all threads of a block (z, y, x) copy a tile of so many inner axes, neighbours reading neighbours."""
+def copy_together(
+    sch: Schedule, copy: BlockRV | str, axes: int, threads: tuple[int, int, int], vector: int = 1
+) -> LoopRV:
+    """Let all threads of a block (z, y, x) copy a tile of so many inner axes, neighbours reading neighbours.
+
+    Gives the loop over what one thread copies.
+
+    vector   elements side by side that a thread copies at once
+    """
     loops = list(sch.get_loops(copy))[-axes:]
     flat = sch.fuse(*loops) if len(loops) > 1 else loops[0]
-    _, *inner = sch.split(flat, [None, *threads])
+    steps, *inner, lanes = sch.split(flat, [None, *threads, vector])
     for loop, axis in zip(inner, (THREAD_Z, THREAD_Y, THREAD_X), strict=True):
         sch.bind(loop, axis)
+    if vector > 1:
+        sch.vectorize(lanes)
+    return steps

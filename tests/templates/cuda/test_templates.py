@@ -44,6 +44,45 @@ def test_matmul(sizes: tuple[int, int, int]) -> None:
         check(func, config, reference, 2)
 
 
+@pytest.mark.parametrize("sizes", [(37, 64, 60), (65, 70, 36), (33, 35, 31)])
+def test_copies_that_run_ahead(sizes: tuple[int, int, int]) -> None:
+    """On the emulated device, in both orders, with ends of every axis that no tile divides."""
+    tensors, reference = product(*sizes)
+    func = create_prim_func(tensors)
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(x.const_shape()).astype(np.float32) for x in func.buffers[:2])
+    for stages, per_row in ((2, 4), (3, 8)):
+        knobs = {"rows": 32, "columns": 32, "per_row": per_row, "per_column": 4, "step": 16, "stages": stages}
+        kernel = compile_func(apply_config(func, Config("matmul", knobs), TARGET).func, TARGET, name="k").kernel
+        assert "cp_async_wait" in kernel.source
+        assert all(x.spill_bytes == x.stack_bytes == 0 for x in kernel.resources.launches)
+        for order in ("late", "ahead"):
+            out = np.full((sizes[0], sizes[2]), np.nan, np.float32)
+            run_kernel(kernel, [a, b, out], order=order)
+            np.testing.assert_allclose(out, reference(a, b), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("columns", [64, 44, 37])
+def test_a_row_times_a_matrix_reads_whole_sectors(columns: int, dtype: str) -> None:
+    a, b = te.placeholder((1, 300), dtype, name="A"), te.placeholder((300, columns), dtype, name="B")
+    func = create_prim_func([a, b, topi.relu(topi.matmul(a, b))])
+    config = default_config(func, TARGET)
+    assert config.template == "reduction"
+    assert config["vector"] == (4 if columns % 4 == 0 else 1)
+    kernel = compile_func(apply_config(func, config, TARGET).func, TARGET, name="k").kernel
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal(v.const_shape()).astype(dtype) for v in func.buffers[:2])
+    out = np.zeros((1, columns), dtype)
+    traces = [Trace() for _ in kernel.launches]
+    run_kernel(kernel, [x, y, out], traces=traces)
+    expected = np.maximum(x.astype(np.float64) @ y.astype(np.float64), 0)
+    tolerance = 1e-5 if dtype == "float32" else 1e-3  # float16: the sum is rounded once, at the end
+    np.testing.assert_allclose(out, expected, rtol=tolerance, atol=tolerance)
+    if columns == 64 and dtype == "float32":
+        assert all(use.efficiency == 1.0 for use in traces[0].accesses() if use.space == "global")
+
+
 @pytest.mark.parametrize("axes", [(0,), (0, 2), (0, 1, 2)])
 def test_sums_over_other_axes(axes: tuple[int, ...]) -> None:
     x = te.placeholder((9, 3, 11), name="X")

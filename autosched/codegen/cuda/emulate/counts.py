@@ -20,7 +20,7 @@ from autosched.codegen.cuda.emulate import layout as at
 from autosched.codegen.cuda.emulate.launch import Checks, Launch
 from autosched.codegen.cuda.emulate.program import Program, _Translator
 from autosched.codegen.cuda.emulate.text import call_of
-from autosched.codegen.cuda.emulate.trace import SECTOR_BYTES, Trace, _passes, _sectors
+from autosched.codegen.cuda.emulate.trace import SECTOR_BYTES, Trace, _passes, _sectors, is_shared
 from autosched.runtime.cuda.kernel import TensorMap
 
 SAMPLED = 64  # requests of an instruction whose addresses are looked at
@@ -201,8 +201,9 @@ def _memory(trace: Trace, executions: Mapping[int, int]) -> tuple[int, int, int,
     totals = [0.0, 0.0, 0.0, 0.0]
     if not len(records):
         return 0, 0, 0, 0
-    order = np.lexsort((np.arange(len(records)), records[:, 1], records[:, 0]))
-    site, thread, address = records[order, 0], records[order, 1], records[order, 2]
+    places = records[:, 0] << 1 | is_shared(records[:, 2])  # an asynchronous copy is in both spaces
+    order = np.lexsort((np.arange(len(records)), records[:, 1], places))
+    site, thread, address = places[order], records[order, 1], records[order, 2]
     size = records[order, 3] & 0xFFFFFFFF
     begins = np.concatenate(([True], (np.diff(site) != 0) | (np.diff(thread) != 0)))
     starts = np.flatnonzero(begins)
@@ -213,17 +214,21 @@ def _memory(trace: Trace, executions: Mapping[int, int]) -> tuple[int, int, int,
         place = int(address[chosen[0]])
         if at.LOCAL_BASE <= place < at.GENERIC_SHARED:
             continue
-        is_shared = place < 1 << 32 or at.GENERIC_SHARED <= place < at.GENERIC_SHARED + (1 << 30)
+        in_shared = bool(number & 1)
         keys = warp[chosen] << 40 | turn[chosen]
         known = np.unique(keys)
         picked = known[:: max(1, len(known) // SAMPLED)]
         part = chosen[np.isin(keys, picked)]
         _, request = np.unique(warp[part] << 40 | turn[part], return_inverse=True)
-        cost, least = (_passes if is_shared else _sectors)(request.ravel(), address[part], size[part])
+        if in_shared:
+            lane = thread[part] >> 32 & 31
+            cost, least = _passes(request.ravel(), lane, address[part], size[part])
+        else:
+            cost, least = _sectors(request.ravel(), address[part], size[part])
         seen = len(chosen) / max(len(known), 1)  # lanes of a request
-        requests = executions.get(int(number), len(chosen)) / max(seen, 1.0)
+        requests = executions.get(int(number >> 1), len(chosen)) / max(seen, 1.0)
         share = requests / len(picked)
-        at_index = 2 if is_shared else 0
+        at_index = 2 if in_shared else 0
         totals[at_index] += cost * share
         totals[at_index + 1] += least * share
     a, b, c, d = (round(total) for total in totals)

@@ -69,6 +69,7 @@ class Trace:
             return ()
         site, thread, address = records[:, 0], records[:, 1], records[:, 2]
         size, flags = records[:, 3] & 0xFFFFFFFF, records[:, 3] >> 32
+        site = site << 1 | is_shared(address)  # an asynchronous copy is in both spaces
         # The n-th time that a lane runs an instruction belongs to the n-th request of its warp.
         order = np.lexsort((np.arange(len(records)), thread, site))
         changed = (np.diff(site[order]) != 0) | (np.diff(thread[order]) != 0)
@@ -81,18 +82,19 @@ class Trace:
         for number in np.unique(site):
             chosen = site == number
             first = int(address[chosen][0])
-            space = (
-                "shared" if first < 1 << 32 or at.GENERIC_SHARED <= first < at.GENERIC_SHARED + (1 << 30) else "global"
-            )
+            space = "shared" if number & 1 else "global"
             if at.LOCAL_BASE <= first < at.GENERIC_SHARED:
                 continue
             keys = np.stack([warp[chosen], turn[chosen]])
             _, request = np.unique(keys, axis=1, return_inverse=True)
-            cost = _sectors if space == "global" else _passes
-            transactions, ideal = cost(request.ravel(), address[chosen], size[chosen])
+            lane = thread[chosen] >> 32 & 31
+            if space == "global":
+                transactions, ideal = _sectors(request.ravel(), address[chosen], size[chosen])
+            else:
+                transactions, ideal = _passes(request.ravel(), lane, address[chosen], size[chosen])
             writes = bool(flags[chosen][0] & at.WRITE)
-            where = site_words(self.program, int(number))
-            result.append(Accesses(int(number), where, space, writes, int(request.max()) + 1, transactions, ideal))
+            where = site_words(self.program, int(number >> 1))
+            result.append(Accesses(int(number >> 1), where, space, writes, int(request.max()) + 1, transactions, ideal))
         return tuple(result)
 
     def report(self) -> str:
@@ -112,6 +114,12 @@ class Trace:
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
+def is_shared(address: Ints) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which addresses are of a block's shared memory."""
+    generic = (address >= at.GENERIC_SHARED) & (address < at.GENERIC_SHARED + (1 << 30))
+    return (address < 1 << 32) | generic
+
+
 def _sectors(request: Ints, address: Ints, size: Ints) -> tuple[int, int]:
     """Sectors that the requests touch, and the fewest for as many different bytes."""
     touched: set[tuple[int, int]] = set()
@@ -123,16 +131,21 @@ def _sectors(request: Ints, address: Ints, size: Ints) -> tuple[int, int]:
     return len(touched), int((-(-ideal // SECTOR_BYTES)).sum())
 
 
-def _passes(request: Ints, address: Ints, size: Ints) -> tuple[int, int]:
+def _passes(request: Ints, lane: Ints, address: Ints, size: Ints) -> tuple[int, int]:
     """Passes over the banks: of 32 lanes for words, 16 for 8 bytes, 8 for 16; a bank gives one word a pass.
 
-    Lanes that read the same word share it.
+    Lanes that read the same word share it. Where every lane reads what its neighbour reads (the one whose number
+    differs in the lowest bit, or everywhere the one that differs in the bit above), a pass gives twice as many lanes
+    their words.
+    Source  Greg Smith of NVIDIA, forums.developer.nvidia.com/t/unexpected-shared-memory-bank-conflict/77228
     """
     passes = ideal = 0
-    order = np.argsort(request, kind="stable")
+    order = np.lexsort((lane, request))
     for group in np.split(order, np.flatnonzero(np.diff(request[order])) + 1):
         width = max(int(size[group].max()), BANK_BYTES)
         lanes = max(N_BANKS * BANK_BYTES // width, 1)
+        if lanes < N_BANKS and _pairs_agree(lane[group], address[group]):
+            lanes *= 2
         for begin in range(0, len(group), lanes):
             part = group[begin : begin + lanes]
             words = {
@@ -144,3 +157,11 @@ def _passes(request: Ints, address: Ints, size: Ints) -> tuple[int, int]:
             passes += int(banks.max())
             ideal += -(-len(words) // N_BANKS)
     return passes, ideal
+
+
+def _pairs_agree(lane: Ints, address: Ints) -> bool:
+    """Whether all lanes read the address of their neighbour at distance 1, or all that of the one at distance 2."""
+    read = np.full(N_BANKS, -1, np.int64)
+    read[lane] = address
+    here = np.arange(N_BANKS)
+    return any(bool((read == read[here ^ distance]).all()) for distance in (1, 2))

@@ -13,6 +13,7 @@ from numba import cuda, float32, types
 
 from autosched.codegen.cuda.device_model import LAUNCH_S, REACHED, hot_loop, predict
 from autosched.codegen.cuda.emulate.counts import BlockCounts, count_block
+from autosched.codegen.cuda.emulate.trace import _passes
 from autosched.codegen.cuda.user_kernel import UserOptions, compile_user_kernel
 from autosched.runtime.cuda.kernel import Launch, LaunchResources
 from autosched.target import Target
@@ -92,3 +93,23 @@ def test_the_inner_loop_of_ptx() -> None:
     body = "\n".join(["\tfma.rn.f32 %f1, %f2, %f3, %f1;"] * 16 + ["\tadd.s32 %r1, %r1, 4;"] * 4 + ["\tmov.u32 %r2, 1;"])
     assert hot_loop(f".entry k()\n{{\n$L_1:\n{body}\n\tld.shared.f32 %f2, [%r1];\n}}", "k") == (21 / 16, 4 / 16)
     assert hot_loop(".entry k()\n{\n\tfma.rn.f32 %f1, %f2, %f3, %f1;\n}", "k") is None
+
+
+def test_a_pass_serves_twice_the_lanes_where_all_read_what_a_neighbour_reads():
+    lane = np.arange(32)
+    request, size = np.zeros(32, np.int64), np.full(32, 16, np.int64)
+    apart = 16 * lane  # each lane its own 16 bytes
+    assert _passes(request, lane, apart, size) == (4, 4)
+    for pairs in (16 * (lane // 2), 16 * (lane % 2 + lane // 4 * 2)):  # neighbours at distance 1, and at distance 2
+        passes, _ = _passes(request, lane, pairs, size)
+        assert passes == 2
+    mixed = np.where(lane < 16, 16 * (lane // 2), 16 * (lane % 2 + lane // 4 * 2))
+    assert _passes(request, lane, mixed, size)[0] == 4
+
+
+def test_an_inner_loop_ends_at_its_branch():
+    line = "\tfma.rn.f32 \t%f1, %f2, %f3, %f1;\n"
+    ptx = (
+        ".entry k(\n)\n{\n$L1:\n" + 20 * line + "\t@%p1 bra \t$L1;\n" + 40 * "\tst.global.f32 \t[%rd1], %f1;\n" + "\n}"
+    )
+    assert hot_loop(ptx, "k")[0] == 1.0

@@ -1,0 +1,179 @@
+"""Register tiles of a matrix product on the cores of an SM, as several templates schedule them.
+
+    for k tile:                                                    # copies run `stages` - 1 tiles ahead
+        rows_shared, columns_shared = the operands' elements       # by all threads of the block
+        for k: acc[:, :] += rows_shared[rows of the thread, k] * columns_shared[k, columns of the thread]
+
+A thread's rows and columns are several groups of neighbours that lie `threads` groups apart ("vthread"), so that the
+threads of a warp read shared memory side by side. Threads that differ in the lowest bit of their number have the same
+rows, those that differ in the next one the same columns: a load of 16 bytes by which neighbours read the same takes two
+passes over the banks, not four.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from autosched.space import Config
+from autosched.target.gpus import GpuFacts
+from autosched.templates.cuda.threads import (
+    BLOCK_X,
+    BLOCK_Y,
+    BLOCK_Z,
+    THREAD_X,
+    THREAD_Y,
+    THREAD_Z,
+    VECTOR_BYTES,
+    VTHREAD_X,
+    VTHREAD_Y,
+    copy_together,
+    fused,
+    read_index,
+)
+from autosched.tir import as_int
+from autosched.tir.schedule import BlockRV, LoopRV, Schedule
+
+BANKS = 32  # of shared memory, four bytes wide
+GROUP = 4  # neighbours that a thread takes at once
+MOST_DEEP = 64  # threads along z
+UNROLLED = 8  # terms of a loop's body: their operands are loaded ahead of their use
+ASYNCHRONOUS = (8, 0)  # compute capability that copies to shared memory by itself
+COPY_BYTES = (4, 8, 16)  # of an asynchronous copy
+TILES = (
+    (128, 128, 8, 8), (64, 128, 8, 8), (64, 64, 4, 8), (64, 64, 4, 4), (32, 64, 4, 4), (32, 32, 4, 4), (16, 32, 2, 4),
+)  # fmt: skip
+MOST_COPIES = 16  # of a thread, that are written out
+ENOUGH_WARPS = 8  # of an SM, to hide what instructions wait for
+
+
+@dataclass(frozen=True)
+class SharedCopy:
+    """A tile in shared memory.
+
+    block    that fills it, which the product reads
+    group    neighbours that a thread takes at once
+    vector   elements that one access to device memory takes
+    turned   whether its innermost axis is that of k: the other one becomes the innermost
+    """
+
+    block: BlockRV | str
+    group: int
+    vector: int
+    turned: bool
+
+
+def default_tile(sizes: Mapping[str, int], gpu: GpuFacts) -> tuple[int, int, int, int]:
+    """(rows, columns, rows of a thread, columns of a thread) by which the busiest SM is done first.
+
+    An SM issues (1 + (r + c) / (4 r c)) instructions for a multiply-add of tiles of r x c, and its shared memory needs
+    2 (r + c) / (r c) of the time that the multiply-adds take. Few warps wait for each other's instructions.
+    """
+    fitting = [t for t in TILES if t[0] < 2 * sizes["M"] and t[1] < 2 * sizes["N"]] or [TILES[-1]]
+
+    def cost(tile: tuple[int, int, int, int]) -> float:
+        rows, columns, r, c = tile
+        tiles = sizes["batch"] * -(-sizes["M"] // rows) * -(-sizes["N"] // columns)
+        busiest = -(-tiles // gpu.sm_count)
+        warps = min(busiest * rows * columns // (r * c) // gpu.warp_size, ENOUGH_WARPS)
+        each = max(1 + (r + c) / (4 * r * c), 2 * (r + c) / (r * c))
+        return busiest * rows * columns * each * (1 + 0.25 * (ENOUGH_WARPS / max(warps, 1) - 1))
+
+    return min(fitting, key=cost)
+
+
+def default_pipeline(sizes: Mapping[str, int], tile: Sequence[int], gpu: GpuFacts, depth: int) -> dict[str, int]:
+    """How much of `depth` terms lies in shared memory at once, and in how many tiles."""
+    step = 16 if depth >= 16 else 8
+    stages = min(3, depth // step)
+    while stages > 2 and stages * (tile[0] + tile[1]) * step * sizes["bytes"] > gpu.max_shared_memory_per_block // 4:
+        stages -= 1
+    return {"step": step, "stages": max(1, stages) if copies_itself(sizes, gpu) else 1}
+
+
+def copies_itself(sizes: Mapping[str, int], gpu: GpuFacts) -> bool:
+    """Whether copies of single elements can be asynchronous."""
+    return gpu.compute_capability >= ASYNCHRONOUS and sizes["bytes"] in COPY_BYTES
+
+
+def bind_results(sch: Schedule, out: str, config: Config) -> LoopRV:
+    """Give tiles of the block that writes the result to blocks, and its elements to threads; the innermost of these."""
+    *batch, m, n = sch.get_loops(out)
+    threads_m, deep, wide = _threads(config)
+    group_m, group_n = _groups(config)
+    m_tile, m_far, m_thread, m_near = sch.split(m, [None, config["per_row"] // group_m, threads_m, group_m])
+    n_tile, n_far, n_deep, n_wide, n_near = sch.split(n, [None, config["per_column"] // group_n, deep, wide, group_n])
+    sch.reorder(*batch, m_tile, n_tile, m_far, n_far, n_deep, m_thread, n_wide, m_near, n_near)
+    if batch:
+        sch.bind(fused(sch, batch, out), BLOCK_Z)
+    for loop, axis in (
+        (m_tile, BLOCK_Y), (n_tile, BLOCK_X), (m_far, VTHREAD_Y), (n_far, VTHREAD_X), (n_deep, THREAD_Z),
+        (m_thread, THREAD_Y), (n_wide, THREAD_X),
+    ):  # fmt: skip
+        sch.bind(loop, axis)
+    sch.unroll(m_near)
+    sch.vectorize(n_near)
+    return n_wide
+
+
+def split_terms(sch: Schedule, product: str, config: Config) -> tuple[LoopRV, LoopRV]:
+    """The loop over tiles of k and the one within a tile, whose body is unrolled."""
+    *_, m_in, n_in, k = sch.get_loops(product)
+    at_once = min(config["step"], UNROLLED)
+    whole = as_int(sch.get(k).extent) % config["step"] == 0
+    k_tile, k_far, k_in = sch.split(k, [None, config["step"] // at_once, at_once])
+    sch.reorder(k_tile, k_far, k_in, m_in, n_in)
+    for loop in (k_in, m_in, n_in):
+        sch.unroll(loop)
+    if whole and config["stages"] > 1:
+        sch.annotate(k_tile, "keep_whole", True)
+    return k_tile, k_in
+
+
+def stage_operands(
+    sch: Schedule, product: str, copies: Sequence[SharedCopy], at: tuple[LoopRV, LoopRV], config: Config, item: int
+) -> None:
+    """Both operands through shared memory to registers, in as many stages as the configuration has."""
+    k_tile, k_in = at
+    threads_m, deep, wide = _threads(config)
+    for copy in copies:
+        if copy.turned:
+            sch.transform_layout(copy.block, ("write", 0), lambda *i: (*i[:-2], i[-1], i[-2]))
+            sch.storage_align(copy.block, 0, -2, BANKS, VECTOR_BYTES // item)
+        tile = sch.get(sch.get_block(copy.block) if isinstance(copy.block, str) else copy.block).writes[0].buffer
+        fragment = sch.cache_read(product, read_index(sch, product, tile.name), "local")
+        sch.compute_at(fragment, k_in, True)
+        if copy.group > 1:
+            sch.vectorize(sch.get_loops(fragment)[-1])
+        sch.compute_at(copy.block, k_tile, True)
+        steps = copy_together(sch, copy.block, 2, (deep, threads_m, wide), copy.vector)
+        if config["stages"] > 1 and as_int(sch.get(steps).extent) <= MOST_COPIES:
+            sch.unroll(steps)  # places then differ by what an instruction adds by itself
+    if config["stages"] > 1:
+        sch.annotate(k_tile, "software_pipeline_stage", [0, 0, config["stages"] - 1])
+        sch.annotate(k_tile, "software_pipeline_order", [0, 1, 2])
+        sch.annotate(k_tile, "software_pipeline_async_stages", [0])
+
+
+def _threads(config: Config) -> tuple[int, int, int]:
+    """Threads over rows, and those over columns: slow ones and the two that are neighbours."""
+    threads_m, threads_n = config["rows"] // config["per_row"], config["columns"] // config["per_column"]
+    deep = min(MOST_DEEP, max(1, threads_n // 2))
+    return threads_m, deep, threads_n // deep
+
+
+def _groups(config: Config) -> tuple[int, int]:
+    return math.gcd(config["per_row"], GROUP), math.gcd(config["per_column"], GROUP)
+
+
+__all__ = [
+    "GROUP",
+    "SharedCopy",
+    "bind_results",
+    "copies_itself",
+    "default_pipeline",
+    "default_tile",
+    "split_terms",
+    "stage_operands",
+]
