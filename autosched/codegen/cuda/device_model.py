@@ -38,23 +38,32 @@ _FLOATING = re.compile(r"^\s*(?:@!?%p\d+\s+)?(?:fma|mul|add|sub|min|max)\.(?:rn\
 _TENSOR = re.compile(r"^\s*(?:mma|wgmma)\.\S*sync\S*m\d+n\d+k\d+")
 _INSTRUCTION = re.compile(r"^\s+(?:@!?%p\d+\s+)?[a-z]")
 _INTEGER = re.compile(r"^\s*(?:@!?%p\d+\s+)?(?:add|sub|mul|mad|shl|shr|and|or|xor|setp|selp|cvt)[.\w]*\.[sub]\d+")
+_LABEL = re.compile(r"(\$L\w+):")
+_BRANCH = re.compile(r"\bbra\b\S*\s+(\$L\w+)")
 LEAST_HOT = 16  # operations of a basic block that counts as the kernel's inner loop
 
 
 def hot_loop(ptx: str, symbol: str) -> tuple[float, float] | None:
-    """(instructions, integer instructions) for each operation of the basic block with the most operations.
+    """(instructions, integer instructions) for each operation of the piece of code with the most operations.
 
-    An operation is a floating-point or matrix instruction. None where no block has many: then the LLVM IR is counted.
+    Pieces end at labels and at branches that go back. An operation is a floating-point or matrix instruction. None
+    where no piece has many: then the LLVM IR is counted.
     """
     text = ptx[ptx.index(symbol) :]
-    text = text[: text.index("\n}")]
-    best: tuple[int, list[str]] = (0, [])
-    for part in re.split(r"\n\$L\w+:|\n[^\n]*\bbra\b[^\n]*", text):
-        lines = [line for line in part.split("\n") if _INSTRUCTION.match(line) and not line.lstrip().startswith("mov")]
-        operations = sum(bool(_FLOATING.match(line) or _TENSOR.match(line)) for line in lines)
-        if operations > best[0]:
-            best = operations, lines
-    n, lines = best
+    pieces: list[list[str]] = [[]]
+    labels = set()
+    for line in text[: text.index("\n}")].split("\n"):
+        if label := _LABEL.match(line):
+            labels.add(label[1])
+            pieces.append([])
+        elif branch := _BRANCH.search(line):
+            pieces[-1].append(line)
+            if branch[1] in labels:
+                pieces.append([])
+        elif _INSTRUCTION.match(line) and not line.lstrip().startswith("mov"):
+            pieces[-1].append(line)
+    counted = [(sum(bool(_FLOATING.match(x) or _TENSOR.match(x)) for x in lines), lines) for lines in pieces]
+    n, lines = max(counted, key=lambda found: found[0])
     if n < LEAST_HOT:
         return None
     return len(lines) / n, sum(bool(_INTEGER.match(line)) for line in lines) / n
