@@ -15,6 +15,7 @@ from autosched.codegen.lower.device import lower_device
 from autosched.codegen.lower.serial_threads import serial_threads
 from autosched.runtime.cpu.kernel import CpuKernel
 from autosched.runtime.cuda.kernel import CudaKernel
+from autosched.runtime.faults import Faults
 from autosched.runtime.loader import load_objects
 from autosched.target import Target
 from autosched.tir.function import PrimFunc
@@ -26,7 +27,8 @@ def run_serially(func: PrimFunc, *arrays: Array) -> None:
     """Run a scheduled function on a CPU, its threads one after the other between barriers; outputs are written.
 
     That is done twice, with the first and with the last thread of each block ahead, from the same start. Raises
-    CodegenError for what no GPU code exists for, AssertionError where the order of the threads shows in the results.
+    CodegenError for what no GPU code exists for, the error of a check that failed, AssertionError where the order of
+    the threads shows in the results.
     """
     lowered = lower_device(func, instructions=False)
     before = [a.copy() for a in arrays]
@@ -63,9 +65,12 @@ def _run(func: PrimFunc, arrays: Any) -> None:
     scratch = np.full(kernel.scratch_size(1) + 64, 0xFF, np.uint8)  # NaN: nothing is there before it is written
     start = scratch.ctypes.data + -scratch.ctypes.data % 64
     whole = [np.ascontiguousarray(a) for a in arrays]
-    slots = (ctypes.c_void_p * (len(whole) + 1))(*(a.ctypes.data for a in whole), start)
+    faults = Faults([(kernel.name, kernel)])
+    words = [faults.address(0)] if faults else []
+    slots = (ctypes.c_void_p * (len(whole) + 1 + len(words)))(*(a.ctypes.data for a in whole), start, *words)
     prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)
     for phase in kernel.phases:
         prototype(addresses[phase.symbol])(ctypes.addressof(slots), 0, phase.n_tasks, 0)
     for array, result in zip(arrays, whole, strict=True):
         array[...] = result
+    faults.check()

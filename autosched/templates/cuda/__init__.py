@@ -10,6 +10,7 @@ from autosched.templates.cuda.matmul import Matmul
 from autosched.templates.cuda.reduction import GeneralReduction
 from autosched.templates.cuda.rows import RowReduction
 from autosched.templates.cuda.scan import Scan
+from autosched.templates.cuda.scatter import Scatter
 from autosched.templates.cuda.sort import Sort
 from autosched.templates.cuda.transpose import Transpose
 from autosched.templates.cuda.tensor_attention import TensorAttention
@@ -27,6 +28,7 @@ TEMPLATES: tuple[Template, ...] = (
     Conv2d(),
     Sort(),
     Scan(),
+    Scatter(),
     RowReduction(),
     GeneralReduction(),
     Transpose(),

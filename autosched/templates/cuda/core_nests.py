@@ -18,7 +18,7 @@ from autosched.templates.cuda.threads import bind_flat, fused, inline_injective,
 from autosched.tir import PrimFunc
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
-from autosched.tir.expr import PrimExpr
+from autosched.tir.expr import Cast, FloatImm, PrimExpr, const_int
 from autosched.tir.function import make_root
 from autosched.tir.functor import rewrite
 from autosched.tir.schedule import Schedule
@@ -55,11 +55,9 @@ class Lines:
 
     def at(self, line: PrimExpr, position: PrimExpr) -> tuple[PrimExpr, ...]:
         """The indices of an element."""
-        indices, rest = [position] * len(self.shape), line
-        for d in reversed([d for d in range(len(self.shape)) if d != self.axis]):
-            indices[d] = E.floormod(rest, index(self.shape[d])) if self.shape[d] > 1 else index(0)
-            rest = E.floordiv(rest, index(self.shape[d]))
-        return tuple(indices)
+        others = [d for d in range(len(self.shape)) if d != self.axis]
+        found = dict(zip(others, indices_of(line, [self.shape[d] for d in others]), strict=True))
+        return tuple(found.get(d, position) for d in range(len(self.shape)))
 
 
 class Core:
@@ -132,3 +130,32 @@ def store(buffer: Buffer, value: PrimExpr, *at: PrimExpr | int) -> Stmt:
 def typed(buffer: Buffer, at: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
     """Indices in the types of a buffer's dimensions."""
     return tuple(E.cast(n.dtype, i) for n, i in zip(buffer.shape, at, strict=True))
+
+
+def number(e: PrimExpr) -> float | None:
+    """The value of a constant; None for anything else."""
+    return e.value if isinstance(e, FloatImm) else const_int(e)
+
+
+def uncast(e: PrimExpr) -> PrimExpr:
+    """What conversions are of."""
+    while isinstance(e, Cast):
+        e = e.value
+    return e
+
+
+def indices_of(flat: PrimExpr, shape: Sequence[int]) -> list[PrimExpr]:
+    """The indices of a row-major number."""
+    found, rest = [], flat
+    for d, size in reversed(list(enumerate(shape))):
+        found.append(E.floormod(rest, index(size)) if d else rest)
+        rest = E.floordiv(rest, index(size))
+    return found[::-1]
+
+
+def row_major(at: Sequence[PrimExpr], shape: Sequence[int]) -> PrimExpr:
+    """The row-major number of indices."""
+    total: PrimExpr = index(0)
+    for i, size in zip(at, shape, strict=True):
+        total = E.add(E.mul(total, index(size)), i)
+    return total

@@ -23,14 +23,14 @@ from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import blocks_of, extents, is_reduction, reduced, spatial
-from autosched.templates.cuda.core_nests import Core, Lines, load, one_of, others_are_elementwise, store, typed
+from autosched.templates.cuda.core_nests import Core, Lines, load, number, one_of, others_are_elementwise, store, typed
 from autosched.templates.cuda.nests import block, bound, index, lanes, loop, unrolled
 from autosched.templates.cuda.threads import BLOCK_X, THREAD_X, THREAD_Y, VECTOR_BYTES, power_of_two_above
 from autosched.tir import Block, PrimFunc, Var
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.expr import Add, Mul, PrimExpr, Select, const_int
+from autosched.tir.expr import Add, Mul, PrimExpr, Select
 from autosched.tir.functor import free_vars, substitute
 from autosched.tir.stmt import BufferStore, IfThenElse, Stmt, seq
 
@@ -72,7 +72,7 @@ def scan_of(found: Block) -> ScanForm | None:
     if not isinstance(term, Select) or not isinstance(term.condition, E.LE | E.LT) or term.condition.a is not k:
         return None
     axis = next((n for n, v in enumerate(axes) if v is term.condition.b), None)
-    if axis is None or _number(term.false_value) != IDENTITY[kind] or axes[axis] in free_vars(term.true_value):
+    if axis is None or number(term.false_value) != IDENTITY[kind] or axes[axis] in free_vars(term.true_value):
         return None
     shape = extents(spatial(found))
     if 0 in shape or shape[axis] > LONGEST or shape[axis] != extents(reduced(found))[0] or body.buffer.dtype == "bool":
@@ -82,10 +82,6 @@ def scan_of(found: Block) -> ScanForm | None:
 
 def _are(indices: Sequence[PrimExpr], axes: Sequence[Var]) -> bool:
     return len(indices) == len(axes) and all(i is v for i, v in zip(indices, axes, strict=True))
-
-
-def _number(e: PrimExpr) -> float | None:
-    return e.value if isinstance(e, E.FloatImm) else const_int(e)
 
 
 class Scan:

@@ -15,7 +15,7 @@ part keeps no more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
@@ -66,19 +66,7 @@ class Sort:
         return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
-        """A line at once while its pairs fit the threads of a block, parts of it where it is longer."""
-        gpu, s = target.gpu, anchor.sizes
-        most = 4 * gpu.max_threads_per_block
-        while most * s["bytes"] > gpu.static_shared:
-            most //= 2
-        chunk = max(2, power_of_two_above(s["length"]))
-        if chunk > most:
-            chunk = most // 2
-        along = min(max(1, chunk // 4), gpu.max_threads_per_block // 2)
-        together = 1
-        while along * together < LEAST_THREADS and s["lines"] > together * gpu.sm_count:
-            together *= 2
-        return Config(self.name, {"chunk": chunk, "along": along, "together": together})
+        return Config(self.name, default_knobs(anchor.sizes, target))
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         form = find_sort(func)
@@ -106,6 +94,22 @@ class Sort:
 
         sorter = Sorter(form.keys.dtype, form.descending, form.lines.count, form.lines.length, form.count, config)
         return core.applied(sorter.launches(key, write, not form.lines.is_contiguous), sorter.buffers)
+
+
+def default_knobs(sizes: Mapping[str, int], target: Target) -> dict[str, int]:
+    """A line at once while its pairs fit the threads of a block, parts of it where it is longer."""
+    gpu, s = target.gpu, sizes
+    most = 4 * gpu.max_threads_per_block
+    while most * s["bytes"] > gpu.static_shared:
+        most //= 2
+    chunk = max(2, power_of_two_above(s["length"]))
+    if chunk > most:
+        chunk = most // 2
+    along = min(max(1, chunk // 4), gpu.max_threads_per_block // 2)
+    together = 1
+    while along * together < LEAST_THREADS and s["lines"] > together * gpu.sm_count:
+        together *= 2
+    return {"chunk": chunk, "along": along, "together": together}
 
 
 class Sorter:

@@ -11,10 +11,10 @@ from autosched import te
 from autosched.ir.node import FrozenDict, walk
 from autosched.ir.structural import structural_equal
 from autosched.templates.classify import blocks_of, extents, is_injective, is_reduction, reduced, spatial
-from autosched.templates.cuda.core_nests import Lines
+from autosched.templates.cuda.core_nests import Lines, uncast
 from autosched.tir import Block, PrimFunc, Var
 from autosched.tir.buffer import Buffer, BufferLoad
-from autosched.tir.expr import Cast, IntImm, PrimExpr
+from autosched.tir.expr import IntImm, PrimExpr
 from autosched.tir.function import make_root
 from autosched.tir.functor import loads
 from autosched.tir.stmt import BufferStore, SeqStmt, Stmt, seq
@@ -107,6 +107,5 @@ def sorted_values(form: SortForm, blocks: Sequence[Block]) -> Block | None:
 
 def _is_at(e: PrimExpr, var: Var, order: Buffer, axes: Sequence[Var]) -> bool:
     """Whether an index is the position of the element in order."""
-    while isinstance(e, Cast):
-        e = e.value
+    e = uncast(e)
     return isinstance(e, BufferLoad) and e.buffer is order and all(i is v for i, v in zip(e.indices, axes, strict=True))

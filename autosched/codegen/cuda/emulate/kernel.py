@@ -12,6 +12,7 @@ from autosched.codegen.cuda.emulate.launch import Checks, Order, run_launch
 from autosched.codegen.cuda.emulate.trace import Trace
 from autosched.errors import InvalidValueError
 from autosched.runtime.cuda.kernel import CudaKernel
+from autosched.runtime.faults import Faults
 
 # Register tiles at a border read places of shared memory that nobody filled, for results that are not stored. That
 # memory begins as NaNs, so a result that does use one shows.
@@ -30,7 +31,8 @@ def run_kernel(
 
     traces  one for each launch, or none
 
-    Raises EmulationError at the first fault, CodegenError for code that the emulator does not know.
+    Raises EmulationError at the first fault, CodegenError for code that the emulator does not know, after the run the
+    error of a check that failed (IndexOutOfRangeError).
     """
     if len(arrays) != len(kernel.args):
         raise InvalidValueError(f"kernel '{kernel.name}' takes {len(kernel.args)} arrays, not {len(arrays)}")
@@ -38,6 +40,8 @@ def run_kernel(
     scratch: np.ndarray[Any, Any] | int = 0
     if kernel.scratch_bytes:
         scratch = np.full(kernel.scratch_bytes, 0xFF, np.uint8)
+    faults = Faults([(kernel.name, kernel)])
+    words = [faults.words.view(np.uint64).reshape(-1)] if faults else []
     for k, (text, launch) in enumerate(zip(texts, kernel.launches, strict=True)):
         run_launch(
             text,
@@ -45,10 +49,11 @@ def run_kernel(
             launch.grid,
             launch.block,
             launch.shared_bytes,
-            [*arrays, scratch],
+            [*arrays, scratch, *words],
             order=order,
             trace=traces[k] if k < len(traces) else None,
             cluster=launch.cluster,
             tensor_maps=launch.tensor_maps,
             checks=checks,
         )
+    faults.check()

@@ -1,0 +1,294 @@
+"""Values joined at the places that positions name: scatter_elements, scatter_nd, sums by segment.
+
+Such a result is the combination, over all updates, of those whose target it is, which would be work for every pair of
+a result and an update. Here the updates are sorted by target, equal ones in order, and a result joins the stretch of
+its own:
+
+    keys_sorted, places_sorted = updates by target                  # launches of `sort.Sorter`
+    for result in blockIdx, threadIdx:
+        first, end = where its target begins and ends in keys_sorted, by binary search
+        for update in places_sorted[first:end]: out = combine(out, value[update])
+
+Updates of one result are joined in order, so that the result is the same each time. Of updates that overwrite each
+other the last one is known at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autosched.codegen.lower.half import HALVES, WIDE, widened
+from autosched.space import Config, ConfigSpace, load_space
+from autosched.target import Target
+from autosched.templates.base import Anchor, Applied
+from autosched.templates.classify import blocks_of, extents, is_reduction, reduced, spatial
+from autosched.templates.cuda.core_nests import (
+    Core,
+    indices_of,
+    load,
+    number,
+    one_of,
+    others_are_elementwise,
+    row_major,
+    store,
+    typed,
+    uncast,
+)  # fmt: skip
+from autosched.templates.cuda.nests import block, bound, index, loop
+from autosched.templates.cuda.sort import PLACE, PLACE_BYTES, Sorter, default_knobs
+from autosched.templates.cuda.threads import BLOCK_X, THREAD_X
+from autosched.tir import Block, IterVar, PrimFunc, Var
+from autosched.tir import expr as E
+from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.expr import Add, Max, Min, Mul, PrimExpr, Select
+from autosched.tir.functor import free_vars, substitute
+from autosched.tir.simplify import Analyzer, split_conditions
+from autosched.tir.stmt import BufferStore, IfThenElse, Stmt, seq
+
+KEY = "int32"  # of targets; NOWHERE for updates that have none
+NOWHERE = -1
+MOST_ELEMENTS = 1 << 30
+MOST_TO_ONE = 64  # updates of a result on average: above, threads better share the sum of each
+DEFAULT_THREADS = 256
+
+
+@dataclass(frozen=True)
+class ScatterForm:
+    """out[…] = combination of the values of all updates whose target is its place.
+
+    block    the reduction that says so, over the updates `k`
+    target   of an update: a row-major number of the axes `places`; `conditions` say which updates have one
+    lines    axes that the targets depend on: each combination has updates of its own
+    value    of an update that hits, `start` what is there without
+    """
+
+    block: Block
+    target: PrimExpr
+    conditions: tuple[PrimExpr, ...]
+    places: tuple[int, ...]
+    lines: tuple[int, ...]
+    value: PrimExpr
+    start: PrimExpr
+
+    @property
+    def takes_last(self) -> bool:
+        """Whether the result is the number of the last update."""
+        return isinstance(self._step, Max) and uncast(self.value) is self.updates.var
+
+    @property
+    def updates(self) -> IterVar:
+        """The axis of the updates."""
+        return reduced(self.block)[0]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the result."""
+        return extents(spatial(self.block))
+
+    def combined(self, so_far: PrimExpr, value: PrimExpr) -> PrimExpr:
+        """The result with one more value."""
+        return type(self._step)(so_far, value)
+
+    @property
+    def _step(self) -> Add | Mul | Max | Min:
+        assert isinstance(self.block.body, BufferStore), "a reduction is a store"
+        step = self.block.body.value
+        assert isinstance(step, Add | Mul | Max | Min), "it is one of these"
+        return step
+
+
+def scatter_of(found: Block) -> ScatterForm | None:
+    """A reduction over the updates that hit; None for any other block."""
+    body, axes = found.body, [iv.var for iv in spatial(found)]
+    if not is_reduction(found) or len(reduced(found)) != 1 or not isinstance(body, BufferStore) or found.annotations:
+        return None
+    step, k = body.value, reduced(found)[0].var
+    if not isinstance(step, Add | Mul | Max | Min) or len(axes) != len(body.indices):
+        return None
+    own, term = step.a, step.b
+    if not isinstance(own, BufferLoad) or own.buffer is not body.buffer or not isinstance(term, Select):
+        return None
+    conditions = tuple(split_conditions(term.condition))
+    for hit in (c for c in conditions if isinstance(c, E.EQ)):
+        others = tuple(c for c in conditions if c is not hit)
+        for target, place in ((hit.a, hit.b), (hit.b, hit.a)):
+            places = _row_major(place, spatial(found))
+            used = free_vars(target).union(*map(free_vars, others))
+            if not places or k not in free_vars(target) or used & {axes[d] for d in places}:
+                continue
+            if free_vars(term.true_value) & {axes[d] for d in places} or 0 in extents(found.iter_vars):
+                continue
+            lines = tuple(d for d, v in enumerate(axes) if v in used)
+            form = ScatterForm(found, target, others, places, lines, term.true_value, term.false_value)
+            if _starts_alike(form, found):
+                return form
+    return None
+
+
+def _row_major(e: PrimExpr, axes: Sequence[IterVar]) -> tuple[int, ...]:
+    """The axes whose row-major number an expression is; none where it is no such number."""
+    form = Analyzer().linear(e)
+    factors: dict[int, int] = {}
+    for factor, atom in form.terms.values():
+        axis = next((d for d, iv in enumerate(axes) if iv.var is uncast(atom)), None)
+        if axis is None:
+            return ()
+        factors[axis] = factor
+    places, step = tuple(sorted(factors)), 1
+    for d in reversed(places):
+        if factors[d] != step:
+            return ()
+        step *= extents(tuple(axes))[d]
+    return places if form.const == 0 else ()
+
+
+def _starts_alike(form: ScatterForm, found: Block) -> bool:
+    """Whether updates that miss leave a result alone, and no more than the start of the reduction does."""
+    if not isinstance(found.init, BufferStore):
+        return False
+    missed, start = number(form.start), number(found.init.value)
+    if missed is None or start is None:
+        return False
+    if form.takes_last:
+        return missed == NOWHERE
+    beyond = {Max: -math.inf, Min: math.inf}.get(type(form._step))
+    identity = {Add: 0, Mul: 1}.get(type(form._step), start)
+    return missed in (identity, beyond) and start in (identity, missed)
+
+
+class Scatter:
+    """One scatter and what is element-wise around it."""
+
+    name = "scatter"
+
+    def match(self, func: PrimFunc, target: Target) -> Anchor | None:
+        reductions = [b for b in blocks_of(func) if is_reduction(b)]
+        form = scatter_of(reductions[0]) if len(reductions) == 1 else None
+        if form is None or not others_are_elementwise(func, [form.block]):
+            return None
+        n_updates, places = extents((form.updates,))[0], math.prod(form.shape[d] for d in form.places)
+        n_lines = math.prod(form.shape[d] for d in form.lines)
+        if max(math.prod(form.shape), n_lines * n_updates, places) > MOST_ELEMENTS:
+            return None
+        if n_updates > MOST_TO_ONE * places and not form.takes_last:
+            return None
+        sizes = {
+            "lines": n_lines, "length": n_updates, "count": n_updates, "results": math.prod(form.shape),
+            "bytes": 4 + PLACE_BYTES,
+        }  # fmt: skip
+        return Anchor(form.block.name_hint, "scatter", sizes, form)
+
+    def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
+        gpu = target.gpu
+        values = {**anchor.sizes, "warp": gpu.warp_size, "most_threads": gpu.max_threads_per_block}
+        values["shared_bytes"] = gpu.max_shared_memory_per_block
+        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+
+    def default(self, anchor: Anchor, target: Target) -> Config:
+        return Config(self.name, {**default_knobs(anchor.sizes, target), "block_size": DEFAULT_THREADS})
+
+    def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
+        anchor = self.match(func, target)
+        assert anchor is not None, "apply is called on a function that matched"
+        form: ScatterForm = anchor.details
+        core = Core(func, [form.block.name_hint])
+        n_lines, n_updates = anchor.sizes["lines"], anchor.sizes["length"]
+        keys, places = (
+            one_of(n, t, n_lines, n_updates, scope="global")
+            for n, t in (("keys_sorted", KEY), ("places_sorted", PLACE))
+        )
+        sorter = Sorter(KEY, False, n_lines, n_updates, n_updates, config)
+
+        def write(line: PrimExpr, rank: PrimExpr, key: PrimExpr, place: PrimExpr) -> Stmt:
+            return seq(store(keys, key, line, rank), store(places, place, line, rank))
+
+        writer = _Results(form, core, keys, places)
+        sort = sorter.launches(writer.key, write, down=n_lines > 1)
+        return core.applied(seq(sort, writer.launch(config["block_size"])), [
+            keys, places, *sorter.buffers, *writer.buffers])  # fmt: skip
+
+
+class _Results:
+    """The launch that joins what is sorted."""
+
+    def __init__(self, form: ScatterForm, core: Core, keys: Buffer, places: Buffer):
+        self.form, self.core, self.keys, self.places = form, core, keys, places
+        self.out = form.block.writes[0].buffer
+        self.n_updates = extents((form.updates,))[0]
+        self.wide = WIDE if self.out.dtype in HALVES else self.out.dtype
+        self.first, self.end = one_of("first", PLACE, 1), one_of("end", PLACE, 1)
+        self.joined = one_of("joined", self.wide, 1)
+        self.buffers = [self.first, self.end, self.joined]
+
+    def of_update(self, e: PrimExpr, at: Sequence[PrimExpr], update: PrimExpr) -> PrimExpr:
+        """An expression of the block for an element of the result and an update."""
+        axes = [*(iv.var for iv in spatial(self.form.block)), self.form.updates.var]
+        values = {v: E.cast(v.dtype, i) for v, i in zip(axes, (*at, update), strict=True)}
+        return self.core.value(substitute(e, values))
+
+    def key(self, line: PrimExpr, update: PrimExpr) -> PrimExpr:
+        """The target of an update; NOWHERE where it has none."""
+        at: list[PrimExpr] = [index(0)] * len(self.form.shape)
+        for d, i in zip(self.form.lines, indices_of(line, [self.form.shape[d] for d in self.form.lines]), strict=True):
+            at[d] = i
+        target = E.cast(KEY, self.of_update(self.form.target, at, update))
+        conditions = [self.of_update(c, at, update) for c in self.form.conditions]
+        return E.select(E.all_of(*conditions), target, E.const(NOWHERE, KEY)) if conditions else target
+
+    def launch(self, threads: int) -> Stmt:
+        """A result for each thread."""
+        total = math.prod(self.form.shape)
+        threads = min(threads, total)
+
+        def of_thread(bx: Var, tx: Var) -> Stmt:
+            flat = E.add(E.mul(bx, index(threads)), tx)
+            inside = E.minimum(flat, index(total - 1)) if total % threads else flat
+            at = indices_of(inside, self.form.shape)
+            value = E.cast(self.out.dtype, load(self.joined, 0))
+            end: Stmt = BufferStore(self.out, value, typed(self.out, at))
+            if total % threads:
+                end = IfThenElse(E.compare(E.LT, flat, index(total)), end)
+            return block("scatter", seq(self.result(at), end))
+
+        return bound(((BLOCK_X, -(-total // threads)), (THREAD_X, threads)), of_thread)
+
+    def result(self, at: Sequence[PrimExpr]) -> Stmt:
+        """Set `joined` for one element."""
+        form = self.form
+        line = row_major([at[d] for d in form.lines], [form.shape[d] for d in form.lines])
+        place = row_major([at[d] for d in form.places], [form.shape[d] for d in form.places])
+        if form.takes_last:
+            last = E.maximum(E.sub(load(self.end, 0), index(1)), index(0))
+            is_hit = E.all_of(E.compare(E.GT, load(self.end, 0), index(0)),
+                              E.compare(E.EQ, load(self.keys, line, last), place))  # fmt: skip
+            value = E.cast(self.wide, load(self.places, line, last))
+            return seq(*self.search(self.end, line, E.add(place, index(1))),
+                       store(self.joined, E.select(is_hit, value, E.cast(self.wide, form.start)), 0))  # fmt: skip
+
+        def join(step: Var) -> Stmt:
+            update = load(self.places, line, E.add(load(self.first, 0), step))
+            value = self.of_update(form.value, at, update)
+            value = widened(value, set()) if self.wide != self.out.dtype else value
+            return store(self.joined, form.combined(load(self.joined, 0), value), 0)
+
+        return seq(
+            *self.search(self.first, line, place),
+            *self.search(self.end, line, E.add(place, index(1))),
+            store(self.joined, E.cast(self.wide, form.start), 0),
+            loop("update", E.sub(load(self.end, 0), load(self.first, 0)), join),
+        )
+
+    def search(self, found: Buffer, line: PrimExpr, place: PrimExpr) -> list[Stmt]:
+        """How many sorted targets of a line are below a place."""
+        steps = self.n_updates.bit_length()
+
+        def probe(step: Var) -> Stmt:
+            size = E.bitwise("shift_left", index(1), E.sub(index(steps - 1), step))
+            last = E.sub(E.add(load(found, 0), size), index(1))
+            below = E.compare(E.LT, load(self.keys, line, E.minimum(last, index(self.n_updates - 1))), place)
+            taken = E.all_of(E.compare(E.LT, last, index(self.n_updates)), below)
+            return store(found, E.add(load(found, 0), E.select(taken, size, index(0))), 0)
+
+        return [store(found, index(0), 0), loop("step", steps, probe)]

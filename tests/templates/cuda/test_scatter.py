@@ -1,0 +1,128 @@
+"""Scatter on GPUs: what meets at one place is joined in order, overwriting updates leave the last one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autosched import te
+from autosched.codegen import compile_func
+from autosched.codegen.cuda.emulate.kernel import run_kernel
+from autosched.errors import IndexOutOfRangeError
+from autosched.relax.op.registry import get_op
+from autosched.relax.op.scatter import _nd_reference, _scatter
+from autosched.space import Config
+from autosched.target import Target
+from autosched.te import create_prim_func
+from autosched.templates import apply_config, default_config, templates_for
+from autosched.testing.gpu import run_in_all_ways
+from autosched.tir import PrimFunc
+from autosched.tir.expr import IntImm, select
+
+pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
+pytest.importorskip("cuda.bindings.nvjitlink", reason="cuda-bindings is not installed")
+
+TARGET = Target("cuda -arch=sm_90a")
+
+
+def func_of(
+    name: str, data: tuple[int, ...], indices: tuple[int, ...], updates: tuple[int, ...], dtype: str, **attrs: object
+) -> PrimFunc:
+    shapes = ((data, dtype, "data"), (indices, "int64", "indices"), (updates, dtype, "updates"))
+    tensors = [te.placeholder([IntImm(s, "int64") for s in shape], dtype=t, name=n) for shape, t, n in shapes]
+    return create_prim_func([*tensors, get_op(name).compute(*tensors, **attrs)])
+
+
+def inputs_of(func: PrimFunc, size: int) -> list[np.ndarray]:
+    """Small whole numbers, whose sums are exact, and positions that meet."""
+    rng = np.random.default_rng(0)
+    data, indices, updates = func.buffers[:3]
+    low, high = (1, 3) if data.dtype != "bool" else (0, 2)
+    x, u = (rng.integers(low, high, b.const_shape()).astype(b.dtype) for b in (data, updates))
+    return [x, rng.integers(-size, size, indices.const_shape()), u]
+
+
+def check(func: PrimFunc, config: Config, inputs: list[np.ndarray], expected: np.ndarray) -> None:
+    out = np.full(expected.shape, 1).astype(expected.dtype)
+    for way, (found,) in run_in_all_ways(apply_config(func, config, TARGET).func, TARGET, inputs, [out]):
+        np.testing.assert_array_equal(found, expected, err_msg=f"{config} {way}")
+
+
+@pytest.mark.parametrize(
+    "reduction, dtype",
+    [("update", "float32"), ("add", "float32"), ("mul", "float32"), ("min", "int32"), ("max", "float16"),
+     ("add", "int64"), ("update", "bool")],
+)  # fmt: skip
+def test_along_an_axis(reduction: str, dtype: str) -> None:
+    func = func_of("scatter_elements", (5, 6), (5, 19), (5, 19), dtype, axis=1, reduction=reduction, mode="raise")
+    inputs = inputs_of(func, 6)
+    config = default_config(func, TARGET)
+    assert config.template == "scatter"
+    check(func, config, inputs, _scatter(*inputs, 1, reduction, "raise"))
+
+
+@pytest.mark.parametrize("reduction", ["update", "add"])
+def test_fewer_updates_than_lines_and_an_outer_axis(reduction: str) -> None:
+    func = func_of(
+        "scatter_elements", (7, 3, 4), (12, 2, 3), (12, 2, 3), "float32", axis=0, reduction=reduction, mode="clip"
+    )
+    inputs = inputs_of(func, 9)
+    expected = _scatter(*inputs, 0, reduction, "clip")
+    check(func, default_config(func, TARGET), inputs, expected)
+
+
+@pytest.mark.parametrize("reduction, depth", [("update", 2), ("update", 1), ("add", 1), ("max", 2)])
+def test_by_vectors_of_positions(reduction: str, depth: int) -> None:
+    data = (4, 3, 5)
+    func = func_of(
+        "scatter_nd", data, (2, 11, depth), (2, 11, *data[depth:]), "float32", reduction=reduction, mode="raise"
+    )
+    inputs = inputs_of(func, 3)
+    config = default_config(func, TARGET)
+    assert config.template == "scatter"
+    check(func, config, inputs, _nd_reference(*inputs, reduction, "raise"))
+
+
+def test_updates_of_several_parts() -> None:
+    func = func_of("scatter_elements", (50,), (700,), (700,), "float32", axis=0, reduction="add", mode="raise")
+    inputs = inputs_of(func, 50)
+    config = Config("scatter", {"chunk": 256, "along": 64, "together": 1, "block_size": 32})
+    check(func, config, inputs, _scatter(*inputs, 0, "add", "raise"))
+
+
+def test_sums_are_added_in_order() -> None:
+    """Floats whose sum depends on the order: the same bits as one after the other."""
+    func = func_of("scatter_elements", (3,), (40,), (40,), "float32", axis=0, reduction="add", mode="raise")
+    rng = np.random.default_rng(1)
+    inputs = [
+        np.zeros(3, "f"),
+        rng.integers(0, 3, 40),
+        (rng.standard_normal(40) * 10.0 ** rng.integers(-4, 5, 40)).astype("f"),
+    ]
+    check(func, default_config(func, TARGET), inputs, _scatter(*inputs, 0, "add", "raise"))
+
+
+def test_many_updates_of_few_places_stay_a_sum_of_threads() -> None:
+    func = func_of("scatter_elements", (3,), (4000,), (4000,), "float32", axis=0, reduction="add", mode="raise")
+    assert default_config(func, TARGET).template != "scatter"
+
+
+def test_other_values_of_misses_are_no_scatter() -> None:
+    """Updates that miss add up to something, or change the result."""
+    x, at = te.placeholder((20,), name="x"), te.placeholder((20,), dtype="int64", name="at")
+    k = te.reduce_axis((0, 20), "k")
+    for miss, target in ((1.0, at[k]), (0.0, at[k])):
+        out = te.compute((9,), lambda i: te.sum(select(target == i, x[k], miss), axis=k))  # noqa: B023
+        names = [t.name for t, _ in templates_for(create_prim_func([x, at, out]), TARGET)]
+        assert ("scatter" in names) == (miss == 0.0)
+
+
+def test_positions_out_of_range_are_reported() -> None:
+    func = func_of("scatter_elements", (6,), (20,), (20,), "float32", axis=0, reduction="add", mode="raise")
+    inputs = inputs_of(func, 6)
+    inputs[1][7] = 6
+    with pytest.raises(IndexOutOfRangeError, match="index 6 is out of range"):
+        check(func, default_config(func, TARGET), inputs, inputs[0])
+    kernel = compile_func(apply_config(func, default_config(func, TARGET), TARGET).func, TARGET, name="kernel").kernel
+    with pytest.raises(IndexOutOfRangeError, match="index 6 is out of range"):
+        run_kernel(kernel, [*inputs, inputs[0].copy()])
