@@ -18,6 +18,7 @@ from autosched import te, topi
 from autosched.codegen import compile_func
 from autosched.codegen.cuda.build import add_images
 from autosched.errors import AutoschedError
+from autosched.relax.op.registry import get_op
 from autosched.runtime.cuda.kernel import CudaKernel
 from autosched.space import Config
 from autosched.target import Target
@@ -25,6 +26,7 @@ from autosched.te import Tensor, create_prim_func
 from autosched.templates import apply_config, default_config, space_for
 from autosched.tir import PrimFunc
 from autosched.topi.attention import attention
+from autosched.topi.sort import argsort, cumsum, take_along
 
 ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120")
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "cuda-static.md"
@@ -62,6 +64,31 @@ def _of(shape: Sequence[int], compute: Callable[[Tensor], Tensor], dtype: str = 
     return create_prim_func([x, compute(x)])
 
 
+def _sort(shape: tuple[int, ...], axis: int, count: int | None = None, dtype: str = "float32") -> PrimFunc:
+    x = _tensor(*shape, dtype=dtype)
+    order = argsort(x, axis, True, "int32", count)
+    return create_prim_func([x, order, take_along(x, order, axis)])
+
+
+def _scatter(data: tuple[int, ...], n: int, dtype: str = "float32") -> PrimFunc:
+    """Sums of n updates along the first axis."""
+    shape = (n, *data[1:])
+    x, at = _tensor(*data, dtype=dtype, name="d"), _tensor(*shape, dtype="int64", name="i")
+    updates = _tensor(*shape, dtype=dtype, name="u")
+    out = get_op("scatter_elements").compute(x, at, updates, 0, "add", "clip")
+    return create_prim_func([x, at, updates, out])
+
+
+def _concat(first: tuple[int, ...], second: tuple[int, ...], axis: int, dtype: str = "float32") -> PrimFunc:
+    a, b = _tensor(*first, dtype=dtype), _tensor(*second, dtype=dtype, name="B")
+    return create_prim_func([a, b, topi.concatenate([a, b], axis)])
+
+
+def _take(rows: int, width: int, n: int, dtype: str = "float16") -> PrimFunc:
+    x, at = _tensor(rows, width, dtype=dtype), _tensor(n, dtype="int64", name="B")
+    return create_prim_func([x, at, topi.take(x, at, 0, "clip")])
+
+
 CASES: dict[str, Callable[[], PrimFunc]] = {
     "matmul 1024": lambda: _dense(1024, 1024, 1024),
     "matmul 70x67x131": lambda: _dense(70, 67, 131),
@@ -96,6 +123,18 @@ CASES: dict[str, Callable[[], PrimFunc]] = {
     "column sums 1000x37": lambda: _of((1000, 37), lambda x: topi.sum(x, 0)),
     "gelu 128x3072": lambda: _of((128, 3072), topi.gelu),
     "exp float16 101": lambda: _of((101,), topi.exp, "float16"),
+    "sort 64x1000": lambda: _sort((64, 1000), 1),
+    "sort 3x100000 float64": lambda: _sort((3, 100_000), 1, dtype="float64"),
+    "sort 1000x17 along columns int8": lambda: _sort((1000, 17), 0, dtype="int8"),
+    "topk 50 of 8x50257 float16": lambda: _sort((8, 50_257), 1, 50, "float16"),
+    "cumsum 128x1000": lambda: _of((128, 1000), lambda x: cumsum(x, 1, False)),
+    "cumsum 2x1000003 bfloat16": lambda: _of((2, 1_000_003), lambda x: cumsum(x, 1, True), "bfloat16"),
+    "cumsum 3000x70 along columns int64": lambda: _of((3000, 70), lambda x: cumsum(x, 0, False), "int64"),
+    "scatter 10000x64 by 5000": lambda: _scatter((10_000, 64), 5000),
+    "scatter 300 by 1000 float16": lambda: _scatter((300,), 1000, "float16"),
+    "concat 8x640x7x7": lambda: _concat((8, 640, 7, 7), (8, 320, 7, 7), 1),
+    "concat 64x1280 int8": lambda: _concat((64, 1280), (64, 640), 1, "int8"),
+    "take 128 of 30000x768": lambda: _take(30_000, 768, 128),
     "transpose 1x64x56x56": lambda: _of((1, 64, 56, 56), lambda x: topi.transpose(x, (0, 2, 3, 1))),
 }  # fmt: skip
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import autosched
-from autosched import relax
+from autosched import relax, te
 from autosched.relax.op.registry import OPERATORS, python_argument
 from autosched.relax.struct_info import tensor_infos
 from autosched.relax.te_call import make_te_call
@@ -169,3 +169,15 @@ def test_remainders_of_huge_quotients(name, dtype):
         got = autosched.build(builder.get(), target=target, threads=1)(a, b).numpy()
         np.testing.assert_array_equal(got, want)
         np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
+
+
+@pytest.mark.parametrize("reduction, value", [("max", -np.inf), ("min", np.inf)])
+def test_scatter_keeps_infinities(reduction: str, value: float) -> None:
+    """What no update hits, and what only infinities hit, stays infinite."""
+    shapes = ((4,), "float32"), ((20,), "int64"), ((20,), "float32")
+    x, at, updates = (te.placeholder(shape, dtype=dtype) for shape, dtype in shapes)
+    out = OPERATORS["scatter_elements"].compute(x, at, updates, axis=0, reduction=reduction, mode="raise")
+    found = np.zeros(4, "float32")
+    kernel = autosched.build(te.create_prim_func([x, at, updates, out]), target="cpu", records=[])
+    kernel(np.full(4, value, "float32"), np.arange(20) % 3, np.full(20, value, "float32"), found)
+    np.testing.assert_array_equal(found, np.full(4, value, "float32"))

@@ -15,6 +15,7 @@ from autosched.relax.op.types import axis_index, common_dtype, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo, same_dims
 from autosched.tir import expr as E
 from autosched.tir.checked_index import position
+from autosched.tir.dtypes import is_float
 from autosched.topi.shapes import axis_names, dims
 
 MOST_UNROLLED = 8  # updates that are written out, one after the other
@@ -38,8 +39,10 @@ def _joined(reduction: str, hit: Any, value: Any, axis: Any) -> Any:
         case "mul":
             return te.prod(E.select(hit, value, E.const(1, dtype)), axis=axis)
         case "min":
-            return te.min(E.select(hit, value, te.max_value(dtype)), axis=axis)
-    return te.max(E.select(hit, value, te.min_value(dtype)), axis=axis)
+            highest = E.const(math.inf, dtype) if is_float(dtype) else te.max_value(dtype)
+            return te.min(E.select(hit, value, highest), axis=axis)
+    lowest = E.const(-math.inf, dtype) if is_float(dtype) else te.min_value(dtype)
+    return te.max(E.select(hit, value, lowest), axis=axis)
 
 
 def _check_reduction(reduction: str) -> None:

@@ -3,6 +3,7 @@
 from autosched.target import Target
 from autosched.templates.base import Template
 from autosched.templates.cuda.attention import AttentionPass
+from autosched.templates.cuda.concat import Concat
 from autosched.templates.cuda.contraction import Contraction, TensorContraction
 from autosched.templates.cuda.conv2d import Conv2d
 from autosched.templates.cuda.elementwise import Elementwise
@@ -31,6 +32,7 @@ TEMPLATES: tuple[Template, ...] = (
     Scatter(),
     RowReduction(),
     GeneralReduction(),
+    Concat(),
     Transpose(),
     Elementwise(),
 )

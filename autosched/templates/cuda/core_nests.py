@@ -145,11 +145,11 @@ def uncast(e: PrimExpr) -> PrimExpr:
 
 
 def indices_of(flat: PrimExpr, shape: Sequence[int]) -> list[PrimExpr]:
-    """The indices of a row-major number."""
+    """The indices of a row-major number, in its type."""
     found, rest = [], flat
     for d, size in reversed(list(enumerate(shape))):
-        found.append(E.floormod(rest, index(size)) if d else rest)
-        rest = E.floordiv(rest, index(size))
+        found.append(E.floormod(rest, E.const(size, flat.dtype)) if d else rest)
+        rest = E.floordiv(rest, E.const(size, flat.dtype))
     return found[::-1]
 
 

@@ -7,6 +7,7 @@ whose vectors are one access each.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
@@ -15,7 +16,7 @@ from autosched.templates.classify import alike_axes, blocks_of, extents, is_inje
 from autosched.templates.cuda.threads import VECTOR_BYTES, bind_flat, fused, inline_injective, ordered_loops
 from autosched.tir import Block, BufferStore, PrimFunc
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.functor import loads
+from autosched.tir.functor import free_vars, loads
 from autosched.tir.schedule import Schedule
 
 DEFAULT_THREADS = 256
@@ -23,17 +24,30 @@ BLOCKS_PER_SM = 2  # below that a vector a thread leaves parts of the device wit
 
 
 def widest_vector(block: Block) -> int:
-    """The elements that one access of 16 bytes holds, by the widest type in use; 1 where rows do not divide so."""
+    """The elements that one access of 16 bytes holds, by the widest type in use; 1 where rows do not divide so.
+
+    Types of what is the same for a whole vector, as the position of a row, do not count.
+    """
     if not is_injective(block):
         return 1
     assert isinstance(block.body, BufferStore)
     out = block.body.buffer
-    widest = max([item_bytes(out.dtype), *(item_bytes(x.buffer.dtype) for x in loads(block.body.value))])
+    along = spatial(block)[-1].var if block.iter_vars else None
+    moved = [x.buffer for x in loads(block.body.value) if any(along in free_vars(i) for i in x.indices)]
+    widest = max(item_bytes(b.dtype) for b in (out, *moved))
     size = math.prod(extents(spatial(block))[-alike_axes(block) :])
     vector = max(1, VECTOR_BYTES // widest)
     while vector > 1 and size % vector:
         vector //= 2
     return vector
+
+
+def default_knobs(sizes: Mapping[str, int], target: Target) -> dict[str, int]:
+    """The widest vectors that leave enough threads for the device."""
+    elements, vector = sizes["elements"], sizes["widest"]
+    while vector > 1 and elements < vector * DEFAULT_THREADS * BLOCKS_PER_SM * target.gpu.sm_count:
+        vector //= 2
+    return {"block_size": DEFAULT_THREADS, "vector": vector}
 
 
 class Elementwise:
@@ -53,10 +67,7 @@ class Elementwise:
         return load_space("cuda", self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
-        elements, vector = anchor.sizes["elements"], anchor.sizes["widest"]
-        while vector > 1 and elements < vector * DEFAULT_THREADS * BLOCKS_PER_SM * target.gpu.sm_count:
-            vector //= 2
-        return Config(self.name, {"block_size": DEFAULT_THREADS, "vector": vector})
+        return Config(self.name, default_knobs(anchor.sizes, target))
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         sch = Schedule(func)

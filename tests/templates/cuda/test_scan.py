@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from autosched import te, topi
+from autosched.codegen import compile_func
 from autosched.relax.op.sort import te_cumprod
 from autosched.space import Config
 from autosched.target import Target
@@ -96,6 +97,13 @@ def test_few_long_lines_keep_the_device_busy() -> None:
     config = default_config(func, TARGET)
     assert config["parts"] * 2 >= TARGET.gpu.sm_count
     assert space_for(func, TARGET).contains(config)
+
+
+def test_elements_are_read_and_written_in_vectors() -> None:
+    func = sums((64, 4096), 1, False)
+    scheduled = apply_config(func, default_config(func, TARGET), TARGET).func
+    ptx = compile_func(scheduled, TARGET, name="kernel").kernel.ptx
+    assert "ld.global.nc.v4.f32" in ptx and "st.global.v4.f32" in ptx
 
 
 def test_conditions_of_other_kinds_are_no_scans() -> None:

@@ -1,0 +1,19 @@
+"""Default configurations become machine code for the oldest and the newest architecture, without stack or spills."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.check_cuda import run_case
+
+pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
+pytest.importorskip("cuda.bindings.nvjitlink", reason="cuda-bindings is not installed")
+
+
+@pytest.mark.parametrize(
+    "case",
+    ["topk 50 of 8x50257 float16", "cumsum 2x1000003 bfloat16", "scatter 300 by 1000 float16", "concat 8x640x7x7"],
+)
+def test_defaults_become_machine_code(case: str) -> None:
+    row = run_case(case, 0, ("sm_75", "sm_120"))
+    assert not row.failures and row.templates == case.replace("topk", "sort").replace("cumsum", "scan").split()[0]
