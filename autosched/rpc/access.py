@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from autosched.env import AUTOSCHED_RPC_SECRET
-from autosched.errors import InvalidValueError, RPCError, UsageError
+from autosched.errors import AutoschedError, InvalidValueError, RPCError, UsageError
 from autosched.rpc.frames import Frames, lost
 from autosched.runtime.cache import kernel_cache
 from autosched.version import __version__
@@ -220,7 +220,7 @@ def admit(frames: Frames, access: Access, purposes: tuple[str, ...], key: str | 
         check_key(client["key"])
         if key is not None and not client["key"].startswith(key):
             raise RPCError(f"wrong key '{client['key']}'", hint=f"this device's key is '{key}'")
-    except RPCError as error:
+    except (AutoschedError, ValueError) as error:
         refuse_client(frames, error)
         raise
     client["answer"] = _proof(access.secret_bytes(), "server", hello, client)
@@ -240,8 +240,6 @@ def refuse_client(frames: Frames, error: Exception) -> None:
 
 def described(error: BaseException) -> dict[str, Any]:
     """An error as the other side may read it."""
-    from autosched.errors import AutoschedError
-
     if isinstance(error, AutoschedError):
         return {"type": type(error).__name__, "message": error.message, "where": error.where, "hint": error.hint}
     kind = "MemoryError" if isinstance(error, MemoryError) else type(error).__name__

@@ -27,15 +27,15 @@ from pathlib import Path
 from typing import Any
 
 from autosched.env import child_environment
-from autosched.errors import AutoschedError, RPCError, UsageError, refuse
+from autosched.errors import AutoschedError, RPCError, refuse
 from autosched.printable import printable
-from autosched.rpc.access import HANDSHAKE_S, Access, admit, check_key, open_socket, refuse_client, tune, welcome
+from autosched.rpc.access import HANDSHAKE_S, Access, admit, check_key, open_socket, refuse_client, welcome
 from autosched.rpc.access import greet as greet_tracker
-from autosched.rpc.frames import Frames
+from autosched.rpc.frames import STALL_S, Frames
+from autosched.rpc.listening import Listener
 from autosched.runtime.artifact_check import machine_bytes
 
 MOST_SESSIONS = 8
-MOST_GREETINGS = 32  # connections that have not yet shown who they are; more wait until one of these is done
 _SESSION_S = 4 * 3600.0
 _FILE_BYTES = 16 << 30
 _WORDS_BYTES = 4096
@@ -53,11 +53,13 @@ class SessionLimits:
     memory_bytes  beyond what its process starts with; None: half of the machine's memory
     file_bytes    of all its files
     time_s        from its begin to its end
+    stall_s       without a byte of a message that has begun
     """
 
     memory_bytes: int | None = None
     file_bytes: int = _FILE_BYTES
     time_s: float = _SESSION_S
+    stall_s: float = STALL_S
 
 
 class SessionProcess:
@@ -74,6 +76,7 @@ class SessionProcess:
         given = {
             "connection": connection, "lifeline": ours, "folder": str(self.folder / "files"),
             "memory_bytes": limits.memory_bytes or machine_bytes() // 2, "file_bytes": limits.file_bytes,
+            "stall_s": limits.stall_s,
         }  # fmt: skip
         path = [entry or os.getcwd() for entry in sys.path]
         code = f"import sys; sys.path[:] = {path!r}; from autosched.rpc.session import main; main()"
@@ -139,7 +142,6 @@ class _State:
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     sessions: set[SessionProcess] = field(default_factory=set)
-    open: set[socket.socket] = field(default_factory=set)
     changed: threading.Condition = field(default_factory=threading.Condition)
     is_closed: bool = False
 
@@ -172,19 +174,15 @@ class Server:
         del no_fork
         self.host, self.key, self.access = host, check_key(key), access or Access()
         self.limits, self._most = limits or SessionLimits(), most_sessions
-        self.access.check_host(host, "listening at")
-        self.access.secret_bytes()
-        self._context = self.access.server_context()
-        self._listener = listen(host, port, port_end, reuse_addr)
-        self.port = int(self._listener.getsockname()[1])
-        self._state, self._greetings = _State(), threading.BoundedSemaphore(MOST_GREETINGS)
-        self._is_silent = silent
+        self._state, self._is_silent = _State(), silent
+        self._listener = Listener(host, port, port_end, self.access, self._serve, self._say, reuse_addr)
+        self.port = self._listener.port
         self._say(f"serving at {host}:{self.port}, key '{key}': {NOTICE}")
-        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._listener.start()
+        self._joining: threading.Thread | None = None
         if tracker_addr is not None:
-            self._threads.append(threading.Thread(target=self._join, args=(tracker_addr, custom_addr), daemon=True))
-        for thread in self._threads:
-            thread.start()
+            self._joining = threading.Thread(target=self._join, args=(tracker_addr, custom_addr), daemon=True)
+            self._joining.start()
 
     def __enter__(self) -> Server:
         return self
@@ -205,16 +203,13 @@ class Server:
         """End all sessions and give the port back; safe to call twice."""
         with self._state.lock:
             self._state.is_closed = True
-            sessions, connections = list(self._state.sessions), list(self._state.open)
-        close_listener(self._listener)
+            sessions = list(self._state.sessions)
         for session in sessions:
             session.kill()
-        for connection in connections:
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
         self._note_change()
-        for thread in self._threads:
-            thread.join(5)
+        if self._joining is not None:
+            self._joining.join(5)
         end = time.monotonic() + 5
         while self._state.sessions and time.monotonic() < end:
             time.sleep(0.01)
@@ -228,58 +223,27 @@ class Server:
         with self._state.changed:
             self._state.changed.notify_all()
 
-    def _accept(self) -> None:
-        while not self._state.is_closed:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError as error:
-                if self._state.is_closed or error.errno in (9, 22):  # the listener was closed
-                    return
-                time.sleep(0.05)  # no file descriptors are left: those that end free some
-                continue
-            self._greetings.acquire()
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+    def _serve(self, frames: Frames, peer: str) -> None:
+        client = admit(frames, self.access, ("session",), self.key)
+        self._listener.greeted(frames)
+        self._run(frames, client)
 
-    def _serve(self, connection: socket.socket) -> None:
-        """One connection, from its greeting to its end."""
-        client: dict[str, Any] | None = None
-        with self._state.lock:
-            self._state.open.add(connection)
-        plain = connection
-        try:
-            try:
-                connection.settimeout(HANDSHAKE_S)
-                tune(connection)
-                if self._context is not None:
-                    connection = self._context.wrap_socket(connection, server_side=True)
-                    with self._state.lock:
-                        self._state.open.add(connection)
-                client = admit(Frames(connection), self.access, ("session",), self.key)
-            finally:
-                self._greetings.release()
-            self._run(connection, client)
-        except (AutoschedError, OSError, ssl.SSLError) as error:
-            self._say(f"a connection was refused or lost: {error}")
-        finally:
-            with self._state.lock:
-                self._state.open -= {plain, connection}
-            Frames(connection).close()
-            plain.close()
-
-    def _run(self, connection: socket.socket, client: dict[str, Any]) -> None:
-        frames, wanted_s = Frames(connection), client.get("timeout")
-        time_s = (
-            min(self.limits.time_s, float(wanted_s)) if isinstance(wanted_s, int | float) and wanted_s > 0 else None
-        )
-        theirs, ours = (connection, None) if self._context is None else socket.socketpair()
+    def _run(self, frames: Frames, client: dict[str, Any]) -> None:
+        connection, time_s, wanted_s = frames.socket, self.limits.time_s, client.get("timeout")
+        if isinstance(wanted_s, int | float) and 0 < wanted_s < time_s:
+            time_s = float(wanted_s)
+        ours: socket.socket | None = None
         with self._state.lock:
             if self._state.is_closed or len(self._state.sessions) >= self._most:
                 refuse_client(frames, RPCError(f"{self._most} sessions run here already", hint="try again later"))
                 return
+            theirs = connection
+            if isinstance(connection, ssl.SSLSocket):
+                theirs, ours = socket.socketpair()
             session = SessionProcess(theirs.fileno(), self.limits)
             self._state.sessions.add(session)
         self._note_change()
-        late = threading.Timer(time_s or self.limits.time_s, session.kill)
+        late = threading.Timer(time_s, session.kill)
         late.daemon = True
         relay: threading.Thread | None = None
         try:
@@ -293,12 +257,9 @@ class Server:
             died_of = session.wait()
             if relay is not None:
                 relay.join(HANDSHAKE_S)
-            is_late = late.finished.is_set()
             if died_of:
                 text = (
-                    f"the session was ended after {time_s or self.limits.time_s:g} s"
-                    if is_late
-                    else f"the session {died_of}"
+                    f"the session was ended after {time_s:g} s" if late.finished.is_set() else f"the session {died_of}"
                 )
                 connection.settimeout(1.0)
                 refuse_client(frames, RPCError(text))
@@ -390,33 +351,6 @@ def _write(target: socket.socket, data: bytearray) -> None:
     if data:
         with contextlib.suppress(*_WAIT):
             del data[: target.send(data)]
-
-
-def listen(host: str, port: int, port_end: int, reuse_addr: bool = True) -> socket.socket:
-    """Listen at the first port that is free. Raises RPCError if none is, UsageError for no address."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for number in range(port, max(port_end, port + 1)):
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            if reuse_addr:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind((host.strip("[]"), number))
-            sock.listen(128)
-            return sock
-        except socket.gaierror as error:
-            sock.close()
-            raise UsageError(f"{host} is no address of this machine: {error.strerror}") from None
-        except (OSError, OverflowError) as error:
-            sock.close()
-            reason = error
-    raise RPCError(f"no port from {port} to {port_end} of {host} can be used: {reason}")
-
-
-def close_listener(listener: socket.socket) -> None:
-    """Stop listening; a thread in `accept` wakes up."""
-    with contextlib.suppress(OSError):
-        listener.shutdown(socket.SHUT_RDWR)
-    listener.close()
 
 
 __all__: Sequence[str] = ("Server", "SessionLimits", "SessionProcess")

@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.errors import AutoschedError, InvalidTypeError, InvalidValueError, RPCError
+from autosched.errors import InvalidTypeError, InvalidValueError, RPCError
 from autosched.lazy_names import hook
 from autosched.rpc.access import described, refuse_client, safe_name
 from autosched.rpc.frames import ConnectionLost, Frames
@@ -43,6 +44,7 @@ from autosched.target import Target, host_cpu
 
 _BLOCK_BYTES = 1 << 20
 _DRAIN_S = 1.0
+_MOST_SKIPPED_BYTES = 1 << 26  # that came with a request which has failed
 _MOST_TEXT_BYTES = 1 << 28  # of a graph or another text
 _MOST_NUMBERS = 1 << 30
 # What clients may call of a virtual machine, beside the functions that it runs.
@@ -55,10 +57,12 @@ class Limits:
 
     memory_bytes  beyond what the process starts with
     file_bytes    of all files that are sent
+    stall_s       without a byte of a message that has begun
     """
 
     memory_bytes: int
     file_bytes: int
+    stall_s: float
 
 
 class Session:
@@ -81,31 +85,32 @@ class Session:
 
     def serve(self) -> None:
         """Answer requests until the client goes. Raises ConnectionLost for what is no request."""
-        while True:
-            try:
-                request, n_raw = self._frames.receive()
-            except ConnectionLost as error:
-                refuse_client(self._frames, error)
-                raise
-            try:
-                self._forget(request.get("free", []))
-                operation = self._ops.get(str(request.get("op")))
-                if operation is None:
-                    raise ConnectionLost(f"there is no operation {str(request.get('op'))[:40]!r}")
-                if n_raw and request["op"] not in ("append", "write", "graph", "measure"):
-                    raise ConnectionLost(f"operation '{request['op']}' takes no raw bytes")
-                raw: Any = b""
-                value = operation(request, n_raw)
-                if isinstance(value, memoryview):
-                    value, raw = None, value
-                self._frames.send({"value": value}, raw)
-            except ConnectionLost as error:
-                refuse_client(self._frames, error)
-                self._frames.drain(_DRAIN_S)
-                raise
-            except (AutoschedError, MemoryError, OSError, ValueError, TypeError, KeyError, AttributeError, IndexError,
-                    NotImplementedError, RuntimeError, ArithmeticError, AssertionError) as error:  # fmt: skip
-                self._frames.send({"error": described(error)})
+        try:
+            while True:
+                self._answer(*self._frames.receive())
+        except ConnectionLost as error:
+            refuse_client(self._frames, error)
+            self._frames.drain(_DRAIN_S)
+            raise
+
+    def _answer(self, request: Mapping[str, Any], n_raw: int) -> None:
+        self._forget(request.get("free", []))
+        operation = self._ops.get(str(request.get("op")))
+        if operation is None:
+            raise ConnectionLost(f"there is no operation {str(request.get('op'))[:40]!r}")
+        if n_raw and request["op"] not in ("append", "write", "graph", "measure"):
+            raise ConnectionLost(f"operation '{request['op']}' takes no raw bytes")
+        try:
+            value = operation(request, n_raw)
+            if isinstance(value, memoryview):
+                self._frames.send({"value": None}, value)
+            else:
+                self._frames.send({"value": value})
+        except ConnectionLost:
+            raise
+        except Exception as error:  # whatever a request meets is told to the client, who may go on
+            self._frames.skip(_MOST_SKIPPED_BYTES)
+            self._frames.send({"error": described(error)})
 
     def _forget(self, numbers: Any) -> None:
         if not isinstance(numbers, list) or any(type(number) is not int for number in numbers):
@@ -139,7 +144,9 @@ class Session:
 
     def _append(self, request: Mapping[str, Any], n_raw: int) -> None:
         path = self._path(request["name"])
-        if not path.is_file() or path.stat().st_size + n_raw > self._limits.file_bytes:
+        if not path.is_file():
+            raise InvalidValueError(f"the session has no file '{request['name']}'", hint="open it first")
+        if path.stat().st_size + n_raw > self._limits.file_bytes:
             raise ConnectionLost("a file grows beyond what was said")
         block = memoryview(bytearray(min(n_raw, _BLOCK_BYTES)))
         with open(path, "ab", 0) as file:
@@ -410,14 +417,14 @@ def host_id() -> str:
 def main() -> None:
     """Run a session: file descriptors of connection and lifeline, folder, and limits come as JSON in the arguments."""
     given = json.loads(sys.argv[1])
-    folder, limits = Path(given["folder"]), Limits(given["memory_bytes"], given["file_bytes"])
+    folder, limits = Path(given["folder"]), Limits(given["memory_bytes"], given["file_bytes"], given["stall_s"])
     sock = socket.socket(fileno=given["connection"])
     sock.settimeout(None)
     threading.Thread(target=_watch, args=(sock, given["lifeline"], folder), daemon=True).start()
     with contextlib.suppress(ValueError, OSError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     limit(limits)
-    session = Session(Frames(sock), folder, limits)
+    session = Session(Frames(sock, limits.stall_s), folder, limits)
     code = 0
     try:
         session.serve()
@@ -425,6 +432,9 @@ def main() -> None:
         pass
     except MemoryError:
         code = 3
+    except BaseException:
+        traceback.print_exc()
+        code = 1
     finally:
         sys.stderr.flush()
         os._exit(code)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import socket
 import sys
 import threading
 import time
@@ -17,15 +16,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autosched.errors import AutoschedError, RPCError, refuse
+from autosched.errors import RPCError, refuse
 from autosched.printable import printable
-from autosched.rpc.access import HANDSHAKE_S, Access, admit, check_key, greet, open_socket, refuse_client, tune, welcome
+from autosched.rpc.access import HANDSHAKE_S, Access, admit, check_key, greet, open_socket, refuse_client, welcome
 from autosched.rpc.client import RPCSession, connect
 from autosched.rpc.frames import Frames
-from autosched.rpc.server import close_listener, listen
-
-MOST_CONNECTIONS = 4096
-_GREETINGS = 32
+from autosched.rpc.listening import Listener
 
 
 @dataclass(eq=False, slots=True)
@@ -98,17 +94,11 @@ class Tracker:
     ):  # fmt: skip
         refuse("rpc.Tracker", timeout=timeout)
         self.host, self.access = host, access or Access()
-        self.access.check_host(host, "listening at")
-        self.access.secret_bytes()
-        self._context = self.access.server_context()
-        self._listener = listen(host, port, port_end, reuse_addr)
-        self.port = int(self._listener.getsockname()[1])
-        self._pool, self._open, self._is_closed = _Pool(), set[socket.socket](), threading.Event()
-        self._greetings = threading.BoundedSemaphore(_GREETINGS)
-        self._is_silent = silent
+        self._pool, self._is_closed, self._is_silent = _Pool(), threading.Event(), silent
+        self._listener = Listener(host, port, port_end, self.access, self._serve, self._say, reuse_addr)
+        self.port = self._listener.port
         self._say(f"tracking at {host}:{self.port}")
-        self._thread = threading.Thread(target=self._accept, daemon=True)
-        self._thread.start()
+        self._listener.start()
 
     def __enter__(self) -> Tracker:
         return self
@@ -119,16 +109,9 @@ class Tracker:
     def terminate(self) -> None:
         """End all connections and give the port back; safe to call twice. Sessions that run go on."""
         self._is_closed.set()
-        close_listener(self._listener)
         with self._pool.changed:
-            connections = list(self._open)
             self._pool.changed.notify_all()
-        for connection in connections:
-            try:
-                connection.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                continue
-        self._thread.join(5)
+        self._listener.close()
 
     def _say(self, text: str) -> None:
         if not self._is_silent:
@@ -154,47 +137,13 @@ class Tracker:
             ]
         return found
 
-    def _accept(self) -> None:
-        while not self._is_closed.is_set():
-            try:
-                connection, peer = self._listener.accept()
-            except OSError as error:
-                if self._is_closed.is_set() or error.errno in (9, 22):
-                    return
-                time.sleep(0.05)
-                continue
-            if len(self._open) >= MOST_CONNECTIONS:
-                connection.close()
-                continue
-            self._greetings.acquire()
-            threading.Thread(target=self._serve, args=(connection, str(peer[0])), daemon=True).start()
-
-    def _serve(self, connection: socket.socket, peer: str) -> None:
-        plain = connection
-        with self._pool.changed:
-            self._open.add(plain)
-        try:
-            try:
-                connection.settimeout(HANDSHAKE_S)
-                tune(connection)
-                if self._context is not None:
-                    connection = self._context.wrap_socket(connection, server_side=True)
-                frames = Frames(connection)
-                client = admit(frames, self.access, ("announce", "request", "list"), None)
-            finally:
-                self._greetings.release()
-            connection.settimeout(None)
-            {"announce": self._announce, "request": self._request, "list": self._list}[client["purpose"]](
-                frames, client, peer
-            )
-        except (AutoschedError, OSError, ValueError) as error:
-            if not self._is_closed.is_set():
-                self._say(f"a connection was refused or has ended: {error}")
-        finally:
-            with self._pool.changed:
-                self._open.discard(plain)
-            Frames(connection).close()
-            plain.close()
+    def _serve(self, frames: Frames, peer: str) -> None:
+        client = admit(frames, self.access, ("announce", "request", "list"), None)
+        self._listener.greeted(frames)
+        frames.socket.settimeout(None)
+        {"announce": self._announce, "request": self._request, "list": self._list}[client["purpose"]](
+            frames, client, peer
+        )
 
     def _list(self, frames: Frames, client: dict[str, Any], peer: str) -> None:
         welcome(frames, client, summary=self.summary())

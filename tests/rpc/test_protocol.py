@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+import json
 import socket
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from autosched import rpc
 from autosched.errors import RPCError
-from autosched.rpc.frames import HEAD, MAGIC
-from tests.rpc.fuzz import fuzz
-from tests.rpc.parts import is_refused, raw_session
+from autosched.rpc.frames import HEAD, MAGIC, ConnectionLost, Frames
+from tests.rpc.fuzz import LIMITS, FaultError, fuzz, say, silent_connections
+from tests.rpc.parts import is_refused, raw_session, wait_until
 
 
-def test_random_messages(server: rpc.Server) -> None:
+@pytest.fixture(scope="module")
+def impatient() -> Iterator[rpc.Server]:
+    """A server whose sessions give half a message up soon."""
+    with rpc.Server("127.0.0.1", 0, key="board", silent=True, limits=LIMITS) as found:
+        yield found
+
+
+def test_random_messages(impatient: rpc.Server, library: Path) -> None:
     with rpc.Tracker("127.0.0.1", 0, silent=True) as tracker:
-        found = fuzz(server, tracker, 60, seed=1)
-    assert found["answered"] > 20 and found["closed"] > 0 and found["greetings"] > 0
+        found = fuzz(impatient, tracker, library, 60, seed=1)
+    assert not found.faults
+    assert found.counts["answered"] > 20 and found.counts["closed"] > 0 and found.counts["greetings"] > 0
+
+
+def test_the_fuzzer_reports_a_silent_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.rpc.fuzz.ANSWER_S", 0.05)
+    ours, theirs = socket.socketpair()
+    with theirs, pytest.raises(FaultError, match="no answer"):
+        say(Frames(ours), b"x")
+    ours.close()
 
 
 @pytest.mark.parametrize(
@@ -52,3 +71,66 @@ def test_half_a_message(server: rpc.Server) -> None:
         frames.receive()
     frames.close()
     assert not is_refused(server.port)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"aRP", HEAD.pack(MAGIC, 100, 0) + b'{"op": ', HEAD.pack(MAGIC, 15, 100) + b'{"op": "graph"}' + bytes(99)],
+    ids=["head", "object", "raw bytes"],
+)
+def test_half_a_message_and_then_nothing(impatient: rpc.Server, data: bytes) -> None:
+    """The session ends although its client stays; between messages it would not."""
+    frames = raw_session(impatient.port)
+    frames.socket.sendall(data)
+    answer, _ = frames.receive()
+    assert "stopped in the middle of a message" in answer["error"]["message"] and answer["closes"]
+    wait_until(lambda: impatient.n_sessions == 0)
+    frames.close()
+
+
+def test_an_answer_that_nobody_reads(impatient: rpc.Server) -> None:
+    frames = raw_session(impatient.port)
+    frames.send({"op": "empty", "shape": [1 << 26], "dtype": "uint8", "device": [1, 0]})
+    number = frames.receive()[0]["value"]
+    frames.send({"op": "read", "array": number})
+    wait_until(lambda: impatient.n_sessions == 0)
+    frames.close()
+
+
+def test_raw_bytes_of_a_request_that_fails_are_no_message(server: rpc.Server) -> None:
+    frames = raw_session(server.port)
+    frames.send({"op": "append", "name": "../x"}, HEAD.pack(MAGIC, 3, 0))
+    assert "is no name of a file" in frames.receive()[0]["error"]["message"]
+    frames.send({"op": "append", "name": "never opened"}, bytes(5))
+    assert "has no file 'never opened'" in frames.receive()[0]["error"]["message"]
+    frames.send({"op": "list"})
+    assert frames.receive()[0] == {"value": []}
+    frames.close()
+
+
+def test_frames_give_half_a_frame_up() -> None:
+    """Either side does, whatever it waits for between frames."""
+    ours, theirs = socket.socketpair()
+    frames = Frames(ours, stall_s=0.05)
+    theirs.sendall(b"aRPC")
+    with theirs, pytest.raises(ConnectionLost, match="in the middle"):
+        frames.receive()
+    assert ours.gettimeout() is None
+    ours.close()
+
+
+def test_silent_connections_that_stay_keep_nobody_out(server: rpc.Server) -> None:
+    """More of them than are greeted at a time. Raises RPCError where a client has to wait until each had its time."""
+    silent_connections(server, 300)
+
+
+def test_a_greeting_with_an_odd_key_is_told_why(server: rpc.Server) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), 20) as sock:
+        frames = Frames(sock)
+        hello, _ = frames.receive()
+        from autosched.rpc.access import Access, _proof
+
+        mine = {"autosched": hello["autosched"], "nonce": "0", "purpose": "session", "key": "board/../x"}
+        frames.send({**mine, "proof": _proof(Access().secret_bytes(), "client", hello, mine)})
+        answer, _ = frames.receive()
+    assert "is no key of a device" in json.dumps(answer)
