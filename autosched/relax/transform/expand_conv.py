@@ -22,6 +22,7 @@ from autosched.relax.transform.blocked import shape_of
 
 Array = np.ndarray[Any, Any]
 ROWS = 2  # the axis that conv1d gets
+MOST_ZEROS = 4  # so many times as large as a kernel its stride may be: the weights for each phase are filled up to that
 LAYOUT_OF = {  # operators over images, and the attribute that names the layout of their data
     "relax.nn.conv2d": "data_layout", "relax.nn.max_pool2d": "layout", "relax.nn.avg_pool2d": "layout",
     "relax.nn.adaptive_avg_pool2d": "layout",
@@ -80,6 +81,8 @@ class _Expander(Rewriter):
         n, channels, *size = shape_of(call)
         if not size or call.attrs["dilation"] != (1, 1):
             return call
+        if any(s > MOST_ZEROS * k for s, k in zip(strides, weight.shape[2:], strict=True)):
+            return call
         per_group = np.split(weight, groups)
         phases = np.concatenate([phase_weights(w, strides) for w in per_group])
         # how many pixels of each phase there are, and how far their windows reach beyond the data
@@ -101,7 +104,10 @@ class _Expander(Rewriter):
 
 
 def expand_convolutions(module: IRModule) -> IRModule:
-    """Replace `nn.conv1d`, and `nn.conv2d_transpose` with constant weights and no dilation, by `nn.conv2d`."""
+    """Replace `nn.conv1d` by `nn.conv2d`, and so `nn.conv2d_transpose` with constant weights and no dilation.
+
+    A transposed convolution whose stride is many times its kernel stays: nearly all of its phases are zero.
+    """
     return map_functions(module, lambda function: _Expander().rewrite(function))
 
 

@@ -44,3 +44,15 @@ def test_what_is_left():
     assert ExpandConvolutions()(dilated) is dilated
     plain = graph({"x": (1, 3, 5, 5)}, lambda bb, x: op.nn.conv2d(x, dense))
     assert ExpandConvolutions()(plain) is plain
+
+
+@pytest.mark.parametrize("stride", [9, 2**31 - 1])
+def test_strides_far_beyond_the_kernel_are_left(stride):
+    """Weights for each phase would be as large as the stride."""
+    weight = W(2, 3, 2, 2)
+    before = graph(
+        {"x": (1, 2, 1, 3)}, lambda bb, x: op.nn.relu(op.nn.conv2d_transpose(x, weight, strides=(stride, 1)))
+    )
+    after = ExpandConvolutions()(before)
+    assert after is before
+    assert_same_results(before, after)
