@@ -45,9 +45,8 @@ def tell(late: Any, common: Common) -> None:
     from autosched.runtime.dynamic import DynamicExecutable
 
     if isinstance(late, DynamicExecutable):
-        size = late.form.size
-        bounds = f" from {size.low} to {size.high}" if size.high is not None else ""
-        say(f"compiled once for every size of '{size.name}'{bounds}", quiet=common.is_quiet)
+        named = (f"'{s.name}'{f' from {s.low} to {s.high}' if s.high is not None else ''}" for s in late.form.sizes)
+        say(f"compiled once for every size of {' and '.join(named)}", quiet=common.is_quiet)
         return
     if reason := getattr(late, "reason", ""):
         say(f"compiled when it is called, for each size: {reason}", quiet=common.is_quiet)
@@ -94,7 +93,9 @@ def run_late(
 def _run_dynamic(
     model: Any, archive: Path | None, files: Sequence[str], fill: str | None, seed: int
 ) -> dict[str, np.ndarray]:
-    """Run a model for a batch of any size: that of the files, else the least."""
+    """Run a model for all sizes: at those of the files, else at the least."""
+    from autosched.runtime.size_expr import shape_at
+
     form = model.form
     numbers = {form.values[number].name: number for number in form.inputs}
     given = inputs.read_arrays(archive, dict.fromkeys(numbers)) if archive else {}
@@ -104,10 +105,10 @@ def _run_dynamic(
     missing = [name for name in numbers if name not in given]
     if missing and fill is None and (archive or files):
         raise UsageError(f"no data for input '{missing[0]}'", hint="give it, or use --fill random")
-    parts = form.parts_of({numbers[name]: np.shape(array) for name, array in given.items() if name in numbers})
+    sizes = form.sizes_of({numbers[name]: np.shape(array) for name, array in given.items() if name in numbers})
     for name in missing:
         spec, limit = form.values[numbers[name]], model.manifest.get("input_ranges", {}).get(name, inputs.SMALL)
-        shape = form.shape_at(numbers[name], parts)
+        shape = shape_at(form.shapes[numbers[name]], sizes)
         given[name] = inputs.make_array(name, shape, spec.dtype, fill or "random", seed, limit)
     results = model(**given)
     outputs = results if isinstance(results, tuple) else (results,)

@@ -73,11 +73,15 @@ class GraphBuilder:
             assert isinstance(value, Call)
             self.numbers[var] = self.cut(var, value)
         elif isinstance(value, Call):
-            raise InvalidTypeError(
-                f"'{var.name}' is computed by {value.op}, which is no kernel", hint="run LegalizeOps first"
-            )
+            raise self.no_kernel(var, value)
         else:
             self.numbers[var] = self.number(value)
+
+    @staticmethod
+    def no_kernel(var: Var, call: Call) -> InvalidTypeError:
+        return InvalidTypeError(
+            f"'{var.name}' is computed by {call.op}, which is no kernel", hint="run LegalizeOps first"
+        )
 
     def kernel(self, var: Var, call: Call) -> Any:
         inputs = tuple(self.number(a) for a in tir_inputs(call))
@@ -99,9 +103,9 @@ class GraphBuilder:
     def join(self, var: Var, call: Call) -> int:
         """A concatenation whose parts are written into its memory at once."""
         offsets = part_offsets(call)
-        assert offsets is not None and isinstance(var.struct_info, TensorStructInfo), (
-            "LegalizeKernels left it for its form"
-        )
+        if offsets is None:
+            raise self.no_kernel(var, call)
+        assert isinstance(var.struct_info, TensorStructInfo), "a concatenation is a tensor"
         whole = self.add(var.name, var.struct_info, UNPLACED)
         for part, offset in zip(self.number(call.args[0]), offsets, strict=True):
             assert self.values[part].storage is UNPLACED and part not in self.inside, (
@@ -113,9 +117,9 @@ class GraphBuilder:
     def cut(self, var: Var, call: Call) -> int:
         """A slice that is a part of its argument's memory."""
         offset = slice_offset(call)
-        assert offset is not None and isinstance(var.struct_info, TensorStructInfo), (
-            "LegalizeKernels left it for its form"
-        )
+        if offset is None:
+            raise self.no_kernel(var, call)
+        assert isinstance(var.struct_info, TensorStructInfo), "a slice is a tensor"
         number = self.add(var.name, var.struct_info, UNPLACED)
         self.inside[number] = (self.number(call.args[0]), offset)
         return number

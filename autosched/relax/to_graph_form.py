@@ -1,66 +1,86 @@
-"""From a module whose `main` calls kernels, over a batch of unknown size, to the form of its static graphs."""
+"""From a module whose `main` calls kernels, over sizes that are known when it is called, to the form of its graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from autosched.errors import InvalidTypeError
 from autosched.ir.module import IRModule
-from autosched.relax.expr import Function
-from autosched.relax.struct_info import TensorStructInfo
+from autosched.relax.expr import Call, Function, Var
+from autosched.relax.op.call import tir_inputs, tir_target
+from autosched.relax.struct_info import TensorStructInfo, same_dims, tensor_infos
 from autosched.relax.to_graph import GraphBuilder
 from autosched.runtime.graph import Storage, Value
 from autosched.runtime.graph_form import GraphForm, SizeRange
+from autosched.runtime.size_expr import Shape, shape_at
 from autosched.tir import PrimFunc
-from autosched.tir.expr import Var as TirVar
-from autosched.tir.expr import as_int
 from autosched.tir.in_place import overwritable
-from autosched.tir.separable import share_of
+from autosched.tir.size_expr import to_shape
+
+Numbers = Callable[[str, Sequence[Sequence[Any]]], Sequence[Any]]
 
 
 class _FormBuilder(GraphBuilder):
-    """Collects values as they are for one part of the batch, and which of their dimensions counts parts."""
+    """Collects values with their shapes over the symbols, and what each node's kernel is given."""
 
-    def __init__(self, main: Function, kernels: Mapping[str, Sequence[PrimFunc]], size: TirVar):
+    def __init__(
+        self, main: Function, kernels: Mapping[str, Sequence[PrimFunc]], sizes: Sequence[SizeRange], numbers: Numbers
+    ):
         super().__init__(main, {})
-        self.size, self.axes = size, []  # type: tuple[TirVar, list[int]]  # type: ignore[assignment]
+        self.dims: list[tuple[Any, ...]] = []
+        self.given: list[Shape] = []
+        self.numbers_of = numbers
+        self.ones = {size.name: 1 for size in sizes}
+        self.sizes = tuple(sizes)
         self.pairs = {name: frozenset.intersection(*map(overwritable, funcs)) for name, funcs in kernels.items()}
 
     def add(self, name: str, info: TensorStructInfo, storage: Storage) -> int:
-        shape = tuple(info.shape)
-        share = share_of(shape, self.size)
-        self.axes.append(-1 if share is None else share.axis)
-        one = tuple(share.per_part if share and d == share.axis else as_int(n) for d, n in enumerate(shape))
-        self.values.append(Value(name, one, info.dtype, storage))
+        self.dims.append(info.dims)
+        self.values.append(Value(name, shape_at(to_shape(info.dims), self.ones), info.dtype, storage))
         return len(self.values) - 1
 
-    def same_size(self, a: int, b: int) -> bool:
-        return (self.axes[a] < 0) == (self.axes[b] < 0) and super().same_size(a, b)
+    def kernel(self, var: Var, call: Call) -> Any:
+        made = super().kernel(var, call)
+        infos = [x.struct_info for x in tir_inputs(call)] + list(tensor_infos(call.struct_info))
+        shapes = [info.dims for info in infos if isinstance(info, TensorStructInfo)]
+        self.given.append(to_shape(self.numbers_of(tir_target(call).name, shapes)))
+        return made
 
-    def form(self, bounds: SizeRange) -> GraphForm:
+    def view(self, var: Var, call: Call) -> int:
+        number = super().view(var, call)
+        self.given.append(())
+        return number
+
+    def same_size(self, a: int, b: int) -> bool:
+        return same_dims(self.dims[a], self.dims[b]) and super().same_size(a, b)
+
+    def form(self) -> GraphForm:
         inputs, outputs = self.collect()
         lives = tuple((number, first, last) for number, (first, last) in self.lives().items())
         inside = tuple((number, self.owner(number)[0]) for number in self.inside)
-        assert not any(self.owner(number)[1] for number in self.inside), "parts of concatenations are kernels here"
+        if joined := [n for n in self.inside if self.owner(n)[1]]:
+            raise InvalidTypeError(f"'{self.values[joined[0]].name}' is a part of another value's memory")
+        shapes = tuple(map(to_shape, self.dims))
         return GraphForm(
-            bounds, tuple(self.values), tuple(self.axes), lives, inside, tuple(self.nodes), inputs, outputs
+            self.sizes, tuple(self.values), shapes, tuple(self.given), lives, inside, tuple(self.nodes), inputs, outputs
         )  # fmt: skip
 
 
 def to_graph_form(
-    module: IRModule, kernels: Mapping[str, Sequence[PrimFunc]], size: TirVar, bounds: SizeRange
+    module: IRModule, kernels: Mapping[str, Sequence[PrimFunc]], sizes: Sequence[SizeRange], numbers: Numbers
 ) -> tuple[GraphForm, tuple[np.ndarray[Any, Any], ...], tuple[str, ...]]:
     """(form, constants, names of inputs that are parameters) of a module's `main`.
 
     kernels  per name that a node may call the functions that are called for it: one, or one for each size of blocks
-    size     the symbol in the shapes of `main`
-    Raises   NotSeparableError for a value that has not the batch in its first dimension; TypeError for a call that is
-             no kernel.
+    sizes    the symbols in the shapes of `main`, with their bounds
+    numbers  gives what a kernel is given, by its name and the shapes of a call's arguments
+    Raises   InvalidTypeError for a call that is no kernel, InvalidValueError for a shape that is no sum or product.
     """
     main = module["main"]
-    builder = _FormBuilder(main, kernels, size)
-    form = builder.form(bounds)
+    builder = _FormBuilder(main, kernels, sizes, numbers)
+    form = builder.form()
     count = main.attrs.get("num_input", len(main.params))
     return form, tuple(builder.constants), tuple(p.name for p in main.params[count:])

@@ -1,11 +1,11 @@
-"""`DynamicExecutable`: a model built once that runs for every size of its batch, without compiling."""
+"""`DynamicExecutable`: a model built once that runs for all sizes that it is called with, without compiling."""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from autosched.runtime.kernel import ArgSpec, Kernel, check_count
 from autosched.runtime.memory import as_aligned, empty_aligned
 from autosched.runtime.names import given_by_name
 from autosched.runtime.program import Memory, Program
+from autosched.runtime.size_expr import shape_at, size_at
 from autosched.runtime.team import DEFAULT_LANES, most_threads
 from autosched.target import choose_threads
 
@@ -30,9 +31,9 @@ MOST_PROGRAMS = 32  # sizes whose tables of addresses an executor keeps: some 50
 
 
 class DynamicExecutable:
-    """A built model whose batch is known when it is called; immutable.
+    """A built model whose sizes are known when it is called; immutable.
 
-    kernels    by name: kernels of blocks and others
+    kernels    by name: kernels of blocks, kernels whose sizes come with the call, and others
     forms      by the names that nodes call them by: names of kernels of blocks, those of the largest blocks first
     form       the graph
     constants, native, manifest, params  as of an Executable
@@ -58,7 +59,7 @@ class DynamicExecutable:
         self.form, self.native, self.constants = form, native, tuple(map(as_aligned, constants))
         self.manifest, self.param_names = dict(manifest or {}), params
         self._check_forms()
-        self.graph_at(form.size.low)
+        self.graph_at(form.least())
         self._executors: ExecutorPool[DynamicExecutor] = ExecutorPool(os.cpu_count() or 1)
 
     def _check_forms(self) -> None:
@@ -74,44 +75,62 @@ class DynamicExecutable:
         """What each run is given: shapes with the size by its name."""
         return {self.form.values[number].name: self.form.describe(number) for number in self.form.inputs}
 
-    def graph_at(self, n_parts: int) -> Graph:
-        """The static graph for a batch, its nodes calling forms. Raises ArtifactError where a kernel does not fit."""
-        graph = self.form.at(n_parts)
-        known: dict[str, Kernel] = {}
-        nodes = []
-        for number, node in enumerate(graph.nodes):  # as the graph's check sees it, a form is one kernel for this size
-            if node.kernel in self.forms:
-                given = [graph.values[v].shape for v in (*node.inputs, *node.outputs)]
-                known[f"{node.kernel}:{number}"] = _at(self.kernels[self.forms[node.kernel][-1]], n_parts, given)
-                node = replace(node, kernel=f"{node.kernel}:{number}")
-            nodes.append(node)
-        check_graph(replace(graph, nodes=tuple(nodes)), {**self.kernels, **known}, self.constants)
-        return graph
+    def graph_at(self, sizes: Mapping[str, int]) -> Graph:
+        """The static graph for some sizes, its nodes calling forms. Raises ArtifactError where one does not fit."""
+        return self._graph_and_kernels(sizes)[0]
 
-    def plan(self, n_parts: int) -> tuple[Graph, dict[str, CpuKernel]]:
-        """(the static graph for a batch, whose nodes call kernels for some blocks each; these kernels)."""
-        graph = self.graph_at(n_parts)
+    def _graph_and_kernels(self, sizes: Mapping[str, int]) -> tuple[Graph, list[CpuKernel | None]]:
+        """(the static graph, each node's kernel for these sizes: of a form as it is for the whole batch)."""
+        graph = self.form.at(sizes)
+        checked: list[Node] = []
+        kernels: list[CpuKernel | None] = []
+        for node, numbers in zip(graph.nodes, self.form.numbers, strict=True):
+            kernel = None if node.kernel == NOP else self._kernel_at(graph, node, shape_at(numbers, sizes))
+            kernels.append(kernel)
+            checked.append(node if kernel is None else replace(node, kernel=str(len(checked))))
+        known = {str(n): kernel for n, kernel in enumerate(kernels) if kernel is not None}
+        check_graph(replace(graph, nodes=tuple(checked)), known, self.constants)
+        return graph, kernels
+
+    def _kernel_at(self, graph: Graph, node: Node, numbers: tuple[int, ...]) -> CpuKernel:
+        if node.kernel in self.forms:
+            given = [graph.values[v].shape for v in (*node.inputs, *node.outputs)]
+            return _at(self.kernels[self.forms[node.kernel][-1]], numbers[0], given)
+        kernel = self.kernels.get(node.kernel)
+        if kernel is None:
+            raise ArtifactError(f"graph: node '{node.name}' calls kernel '{node.kernel}', which is missing")
+        return kernel.at(numbers) if kernel.sized else kernel
+
+    def plan(self, sizes: Mapping[str, int]) -> tuple[Graph, dict[str, CpuKernel]]:
+        """(the static graph for some sizes, whose nodes call kernels for some blocks each; these kernels)."""
+        graph, found = self._graph_and_kernels(sizes)
         kernels: dict[str, CpuKernel] = {}
         nodes: list[Node] = []
         lanes = int(self.manifest.get("lanes", DEFAULT_LANES))
-        for node in graph.nodes:
-            if node.kernel not in self.forms:
+        for node, kernel, numbers in zip(graph.nodes, found, self.form.numbers, strict=True):
+            if kernel is None:
                 nodes.append(node)
-                if node.kernel != NOP:
-                    kernels[node.kernel] = self.kernels[node.kernel]
-                continue
-            first = 0
-            for key in self.forms[node.kernel]:
-                kernel = self.kernels[key]
-                count = (n_parts - first) // kernel.block[0]
-                if count:
-                    name = f"{key}@{first}"
-                    kernels[name] = kernel.blocks(first, count)
-                    size_bytes = sum(arg.size_bytes for arg in kernel.args)
-                    threads = most_threads(kernel.flops * count, size_bytes * count, lanes)
-                    nodes.append(replace(node, kernel=name, threads=threads))
-                first += count * kernel.block[0]
+            elif node.kernel not in self.forms:
+                name = node.kernel if kernel.sized is None else f"{node.kernel}@{len(nodes)}"
+                kernels[name] = kernel
+                threads = node.threads if kernel.sized is None else _threads(kernel, 1, lanes)
+                nodes.append(replace(node, kernel=name, threads=threads))
+            else:
+                for name, block, count in self._blocks(node.kernel, size_at(numbers[0], sizes)):
+                    kernels[name] = block
+                    whole = self.kernels[name.partition("@")[0]]
+                    nodes.append(replace(node, kernel=name, threads=_threads(whole, count, lanes)))
         return replace(graph, nodes=tuple(nodes)), kernels
+
+    def _blocks(self, form: str, n_parts: int) -> Iterator[tuple[str, CpuKernel, int]]:
+        """(name, kernel, number of blocks) of the calls that a form's batch is divided into."""
+        first = 0
+        for key in self.forms[form]:
+            kernel = self.kernels[key]
+            count = (n_parts - first) // kernel.block[0]
+            if count:
+                yield f"{key}@{first}+{count}", kernel.blocks(first, count), count
+            first += count * kernel.block[0]
 
     def __call__(self, *args: Any, **named: Any) -> NDArray | tuple[NDArray, ...]:
         """Run the model on inputs by position or name; gives new arrays, a tuple where there are several outputs.
@@ -205,11 +224,14 @@ class DynamicExecutable:
 
 def check_form(form: GraphForm) -> None:
     """See that what a file says of a form can be: its memory is planned by that. Raises ValueError."""
-    check_count("the least size", form.size.low)
-    check_count("the largest size", form.size.high or 0)
-    for value, axis in zip(form.values, form.axes, strict=True):
-        if not -1 <= axis < len(value.shape):
-            raise ValueError(f"value '{value.name}' grows along dimension {axis} of {len(value.shape)}")
+    for size in form.sizes:
+        check_count(f"the least '{size.name}'", size.low)
+        check_count(f"the largest '{size.name}'", size.high or 0)
+    if len(set(form.names)) < len(form.names):
+        raise ValueError(f"two sizes have one name: {', '.join(form.names)}")
+    for shape in form.shapes:
+        for extent in shape_at(shape, form.least()):
+            check_count("an extent", extent)
     named = [v for life in form.lives for v in life[:1]] + [v for pair in form.inside for v in pair]
     for number in (*named, *form.inputs, *form.outputs):
         check_count("number of a value", number, len(form.values) - 1)
@@ -242,6 +264,11 @@ def _signature(kernel: CpuKernel) -> tuple[Any, ...]:
     )
 
 
+def _threads(kernel: CpuKernel, count: int, lanes: int) -> int:
+    """Over how many threads `count` blocks of a kernel are worth splitting."""
+    return most_threads(kernel.flops * count, sum(arg.size_bytes for arg in kernel.args) * count, lanes)
+
+
 def _at(kernel: CpuKernel, n_parts: int, shapes: Sequence[tuple[int, ...]]) -> CpuKernel:
     """A kernel of blocks of one part with its arguments as for a batch: of the given shapes where bytes agree."""
     args = []
@@ -261,27 +288,28 @@ class DynamicExecutor:
     def __init__(self, executable: DynamicExecutable, threads: int):
         self.executable, self.threads = executable, threads
         self._memory = Memory()
-        self._programs: OrderedDict[int, _Ready] = OrderedDict()
+        self._programs: OrderedDict[tuple[int, ...], _Ready] = OrderedDict()
         self._lock = threading.RLock()
 
-    def ready(self, n_parts: int) -> _Ready:
-        """The program for a batch of `n_parts`."""
-        found = self._programs.get(n_parts)
+    def ready(self, sizes: Mapping[str, int]) -> _Ready:
+        """The program for some sizes."""
+        key = tuple(sizes[name] for name in self.executable.form.names)
+        found = self._programs.get(key)
         if found is not None and self._memory.is_current(found.program):
-            self._programs.move_to_end(n_parts)
+            self._programs.move_to_end(key)
             return found
         owner = self.executable
-        graph, kernels = owner.plan(n_parts)
+        graph, kernels = owner.plan(sizes)
         made = _Ready.of(Program(graph, kernels, owner.constants, owner.native, self.threads, self._memory))
         kept = {n: r for n, r in self._programs.items() if self._memory.is_current(r.program)}
-        self._programs = OrderedDict([*kept.items(), (n_parts, made)][-MOST_PROGRAMS:])
+        self._programs = OrderedDict([*kept.items(), (key, made)][-MOST_PROGRAMS:])
         return made
 
     def run(self, arrays: Mapping[int, np.ndarray]) -> tuple[NDArray, ...]:
-        """Run on arrays by value; gives new ones. Raises ShapeError as `GraphForm.parts_of`."""
-        n_parts = self.executable.form.parts_of({number: array.shape for number, array in arrays.items()})
+        """Run on arrays by value; gives new ones. Raises ShapeError as `GraphForm.sizes_of`."""
+        sizes = self.executable.form.sizes_of({number: array.shape for number, array in arrays.items()})
         with self._lock:
-            ready = self.ready(n_parts)
+            ready = self.ready(sizes)
             program = ready.program
             for number, array in arrays.items():
                 program.place(number, as_aligned(array.copy() if number in ready.written else array))

@@ -1,4 +1,4 @@
-"""`GraphForm`: a graph over a batch of unknown size; `at` gives the static graph for a number of its parts."""
+"""`GraphForm`: a graph over sizes that are known when it is called; `at` gives the static graph for some of them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from autosched.errors import InvalidTypeError, ShapeError
 from autosched.runtime.graph import Graph, Node, Storage, Value
 from autosched.runtime.memory_plan import Lifetime, plan_memory
+from autosched.runtime.size_expr import Shape, product_of, read_shape, shape_at, show_shape, size_at, solved
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,57 +31,98 @@ class SizeRange:
 class GraphForm:
     """Nodes in the order in which they run, and the values between them.
 
-    values   as for one part of the batch; in the arena at -1
-    axes     per value the dimension that counts the batch, as often as it has elements for one part; -1: none does
+    sizes    the symbols, with their bounds
+    values   their shapes are those for sizes of one; in the arena at -1
+    shapes   of the values, by the symbols
+    numbers  per node what its kernel is given: the parts of a batch for a kernel of blocks, the values of its symbols
+             for one whose sizes come with the call; () for others
     lives    (value, first node, last node) for each that has memory of its own in the arena
     inside   (value, other): values that lie in the memory of another one, which has its own
     inputs, outputs, nodes  as of a Graph; a node's kernel may be the name of a form
     """
 
-    size: SizeRange
+    sizes: tuple[SizeRange, ...]
     values: tuple[Value, ...]
-    axes: tuple[int, ...]
+    shapes: tuple[Shape, ...]
+    numbers: tuple[Shape, ...]
     lives: tuple[tuple[int, int, int], ...]
     inside: tuple[tuple[int, int], ...]
     nodes: tuple[Node, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
 
-    def shape_at(self, value: int, n_parts: int) -> tuple[int, ...]:
-        """The shape of a value for a batch of `n_parts`."""
-        axis, shape = self.axes[value], self.values[value].shape
-        return shape if axis < 0 else (*shape[:axis], shape[axis] * n_parts, *shape[axis + 1 :])
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The symbols."""
+        return tuple(size.name for size in self.sizes)
 
-    def parts_of(self, shapes: Mapping[int, tuple[int, ...]]) -> int:
-        """The size of the batch from the shapes of inputs, by value.
+    def least(self) -> dict[str, int]:
+        """The least sizes, by name."""
+        return {size.name: size.low for size in self.sizes}
 
-        Raises ShapeError where a shape is not the input's, where two disagree, and where the size is out of bounds.
+    def sizes_of(self, shapes: Mapping[int, tuple[int, ...]]) -> dict[str, int]:
+        """The sizes, by name, from the shapes of inputs, by value.
+
+        Raises ShapeError where a shape is not the input's, where two disagree, and where a size is out of bounds.
         """
-        found: dict[int, str] = {}
+        found: dict[str, int] = {}
+        said: dict[str, str] = {}  # which input said it
+        open_values = list(shapes)
+        while open_values:
+            left = [value for value in open_values if self._solve(value, shapes[value], found, said)]
+            if len(left) == len(open_values):
+                break
+            open_values = left
         for value, shape in shapes.items():
-            spec, axis, what = self.values[value], self.axes[value], f"input '{self.values[value].name}'"
-            n, rest = divmod(shape[axis], spec.shape[axis]) if 0 <= axis < len(shape) else (0, 0)
-            if rest or self.shape_at(value, n) != shape:
-                raise ShapeError(f"{what} has shape {list(shape)} instead of {self.describe(value)}")
-            if axis >= 0:
-                found.setdefault(n, what)
-        if len(found) > 1:
-            (n, a), (m, b), *_ = found.items()
-            raise ShapeError(f"'{self.size.name}' is {n} for {a} and {m} for {b}")
-        for n, what in found.items():
-            self.size.check(n, what)
-        return next(iter(found), self.size.low)
+            self._compare(value, shape, found, said)
+        for size in self.sizes:
+            if size.name not in found:
+                found[size.name] = size.low
+                continue
+            size.check(found[size.name], said[size.name])
+        return found
+
+    def _what(self, value: int) -> str:
+        return f"input '{self.values[value].name}'"
+
+    def _solve(self, value: int, given: tuple[int, ...], found: dict[str, int], said: dict[str, str]) -> bool:
+        """Take the symbols that follow from one input's shape; whether some are left."""
+        wanted, is_left = self.shapes[value], False
+        if len(wanted) != len(given):
+            raise ShapeError(f"{self._what(value)} has shape {list(given)} instead of {self.describe(value)}")
+        for size, number in zip(wanted, given, strict=True):
+            if (one := solved(size, number, found)) is not None:
+                found[one[0]], said[one[0]] = one[1], self._what(value)
+            elif not isinstance(size, int | str):
+                is_left = True
+        return is_left
+
+    def _compare(self, value: int, given: tuple[int, ...], found: Mapping[str, int], said: Mapping[str, str]) -> None:
+        """Raises ShapeError where an input's shape is not what the sizes make it."""
+        for size, number in zip(self.shapes[value], given, strict=True):
+            try:
+                fits = size_at(size, found) == number
+            except KeyError as missing:
+                raise ShapeError(f"the size {missing} does not follow from the inputs") from None
+            if fits:
+                continue
+            other = solved(size, number, {})
+            if (
+                other is not None
+                and size_at(size, {other[0]: other[1]}) == number
+                and said[other[0]] != self._what(value)
+            ):
+                name, n = other
+                raise ShapeError(f"'{name}' is {found[name]} for {said[name]} and {n} for {self._what(value)}")
+            raise ShapeError(f"{self._what(value)} has shape {list(given)} instead of {self.describe(value)}")
 
     def describe(self, value: int) -> str:
-        """A value's shape with the size by its name: [n, 784]."""
-        dims = list(map(str, self.values[value].shape))
-        if (axis := self.axes[value]) >= 0:
-            dims[axis] = self.size.name if dims[axis] == "1" else f"{dims[axis]}*{self.size.name}"
-        return f"[{', '.join(dims)}]"
+        """A value's shape with its symbols: [n, 784]."""
+        return show_shape(self.shapes[value])
 
-    def at(self, n_parts: int) -> Graph:
-        """The graph for a batch of `n_parts`, its memory planned; nodes still call forms."""
-        values = [replace(v, shape=self.shape_at(i, n_parts)) for i, v in enumerate(self.values)]
+    def at(self, sizes: Mapping[str, int]) -> Graph:
+        """The graph for some sizes, its memory planned; nodes still call forms."""
+        values = [replace(v, shape=shape_at(s, sizes)) for v, s in zip(self.values, self.shapes, strict=True)]
         offsets, size = plan_memory([Lifetime(values[v].size_bytes, first, last) for v, first, last in self.lives])
         for (number, *_), offset in zip(self.lives, offsets, strict=True):
             values[number] = replace(values[number], storage=Storage("arena", offset))
@@ -92,9 +134,10 @@ class GraphForm:
         """Give the form as JSON values."""
         graph = Graph(self.values, self.nodes, self.inputs, self.outputs, 0)
         return {
-            "size": [self.size.name, self.size.low, self.size.high],
+            "sizes": [[size.name, size.low, size.high] for size in self.sizes],
             "graph": graph.to_manifest(),
-            "axes": list(self.axes),
+            "shapes": [list(shape) for shape in self.shapes],
+            "numbers": [list(numbers) for numbers in self.numbers],
             "lives": [list(life) for life in self.lives],
             "inside": [list(pair) for pair in self.inside],
         }
@@ -103,17 +146,37 @@ class GraphForm:
     def from_manifest(entry: Mapping[str, Any]) -> GraphForm:
         """Rebuild a form from what `to_manifest` gave. Raises KeyError, TypeError, ValueError for anything else."""
         graph = Graph.from_manifest(entry["graph"])
-        name, low, high = entry["size"]
-        axes = tuple(map(int, entry["axes"]))
-        if len(axes) != len(graph.values):
-            raise InvalidTypeError(f"{len(axes)} axes of {len(graph.values)} values")
+        if "size" in entry:
+            entry = _of_one_size(entry, graph)
+        sizes = tuple(
+            SizeRange(str(name), int(low), None if high is None else int(high)) for name, low, high in entry["sizes"]
+        )
+        names = tuple(size.name for size in sizes)
+        shapes = tuple(read_shape(shape, names) for shape in entry["shapes"])
+        numbers = tuple(read_shape(found, names) for found in entry["numbers"])
+        if (len(shapes), len(numbers)) != (len(graph.values), len(graph.nodes)):
+            raise InvalidTypeError(f"{len(shapes)} shapes of {len(graph.values)} values, {len(numbers)} nodes' numbers")
         return GraphForm(
-            SizeRange(str(name), int(low), None if high is None else int(high)),
+            sizes,
             graph.values,
-            axes,
+            shapes,
+            numbers,
             tuple((int(v), int(first), int(last)) for v, first, last in entry["lives"]),
             tuple((int(v), int(other)) for v, other in entry["inside"]),
             graph.nodes,
             graph.inputs,
             graph.outputs,
         )
+
+
+def _of_one_size(entry: Mapping[str, Any], graph: Graph) -> dict[str, Any]:
+    """A form as files held it that know one symbol: values for one part, and the dimension that counts parts."""
+    name, low, high = entry["size"]
+    axes = tuple(map(int, entry["axes"]))
+    if len(axes) != len(graph.values) or any(axis >= len(v.shape) for axis, v in zip(axes, graph.values)):
+        raise InvalidTypeError(f"{len(axes)} axes of {len(graph.values)} values")
+    shapes = [
+        [product_of((n, name)) if d == axis else n for d, n in enumerate(value.shape)]
+        for value, axis in zip(graph.values, axes, strict=True)
+    ]
+    return {**entry, "sizes": [[name, low, high]], "shapes": shapes, "numbers": [[name] for _ in graph.nodes]}

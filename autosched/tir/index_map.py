@@ -101,8 +101,12 @@ class IndexMap(Node):
         analyzer = Analyzer(
             {v: Range(E.const(0, s.dtype), s) for v, s in zip(self.initial_indices, sizes, strict=True)}
         )
-        result = []
+        result: list[PrimExpr] = []
+        extents = dict(zip(self.initial_indices, sizes, strict=True))
         for x in self.final_indices:
+            if isinstance(x, Var) and E.const_int(extents[x]) is None:
+                result.append(extents[x])  # a dimension as it is, however long
+                continue
             low, high = analyzer.bound(x)
             if low is None or high is None or low < 0:
                 raise InvalidValueError(

@@ -16,7 +16,7 @@ from autosched.runtime.graph_form import GraphForm, SizeRange
 def form(**changes: Any) -> GraphForm:
     """x [n, 4], mask [2 * n] -> a [n, 4] -> b [n, 4], which lies where a does -> y [n, 4]."""
     fields: dict[str, Any] = {
-        "size": SizeRange("n", 1, 64),
+        "sizes": (SizeRange("n", 1, 64),),
         "values": (
             Value("x", (1, 4), "float32", Storage("input", 0)),
             Value("mask", (2,), "float32", Storage("input", 1)),
@@ -24,7 +24,8 @@ def form(**changes: Any) -> GraphForm:
             Value("b", (1, 4), "float32", Storage("arena", -1)),
             Value("y", (1, 4), "float32", Storage("output", 0)),
         ),
-        "axes": (0, 0, 0, 0, 0),
+        "shapes": (("n", 4), (("*", 2, "n"),), ("n", 4), ("n", 4), ("n", 4)),
+        "numbers": (("n",), ("n",), ("n",)),
         "lives": ((2, 0, 2),),
         "inside": ((3, 2),),
         "nodes": (Node("a", "f", (0, 1), (2,)), Node("b", "g", (2,), (3,)), Node("y", "g", (3,), (4,))),
@@ -35,20 +36,20 @@ def form(**changes: Any) -> GraphForm:
 
 
 def test_shapes_grow_with_the_batch_and_memory_is_planned_for_it() -> None:
-    graph = form().at(7)
+    graph = form().at({"n": 7})
     assert [v.shape for v in graph.values] == [(7, 4), (14,), (7, 4), (7, 4), (7, 4)]
     assert graph.arena_bytes == 128 and graph.values[3].storage == graph.values[2].storage == Storage("arena", 0)
     assert form().describe(1) == "[2*n]" and form().describe(0) == "[n, 4]"
 
 
 def test_the_size_follows_from_the_inputs() -> None:
-    assert form().parts_of({0: (7, 4), 1: (14,)}) == 7
+    assert form().sizes_of({0: (7, 4), 1: (14,)}) == {"n": 7}
     with pytest.raises(ShapeError, match=r"'n' is 7 for input 'x' and 8 for input 'mask'"):
-        form().parts_of({0: (7, 4), 1: (16,)})
+        form().sizes_of({0: (7, 4), 1: (16,)})
     with pytest.raises(ShapeError, match=r"'mask' has shape \[15\] instead of \[2\*n\]"):
-        form().parts_of({0: (7, 4), 1: (15,)})
+        form().sizes_of({0: (7, 4), 1: (15,)})
     with pytest.raises(ShapeError, match="'n' is 65, and the model is built for 1 to 64"):
-        form().parts_of({0: (65, 4), 1: (130,)})
+        form().sizes_of({0: (65, 4), 1: (130,)})
 
 
 def test_a_manifest_gives_the_form_again() -> None:
@@ -59,15 +60,49 @@ def test_a_manifest_gives_the_form_again() -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"axes": (0, 0, 0, 0, 2)}, "grows along dimension 2"),
+        ({"shapes": (("n", 4), (("-", 0, "n"),), ("n", 4), ("n", 4), ("n", 4))}, "an extent is -1"),
         ({"lives": ((2, 0, 1),)}, "used by nodes outside of 0 to 1"),
         ({"lives": ((9, 0, 2),)}, "number of a value is 9"),
         ({"inside": ()}, "'b' has no memory"),
         ({"inside": ((3, 1),)}, "lies in 'mask'"),
         ({"inside": ((3, 3),)}, "lies in 'b'"),
-        ({"size": SizeRange("n", -1, 4)}, "the least size"),
+        ({"sizes": (SizeRange("n", -1, 4),)}, "the least 'n'"),
+        ({"sizes": (SizeRange("n"), SizeRange("n"))}, "two sizes have one name"),
     ],
 )
 def test_a_form_that_cannot_be_is_refused(changes: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         check_form(form(**changes))
+
+
+def test_a_file_of_the_time_of_one_size_gives_the_same_form() -> None:
+    entry = json.loads(json.dumps(form().to_manifest()))
+    for name in ("sizes", "shapes", "numbers"):
+        entry.pop(name)
+    entry |= {"size": ["n", 1, 64], "axes": [0, 0, 0, 0, 0]}
+    entry["graph"]["values"][1][1] = [2]  # for one part
+    assert GraphForm.from_manifest(entry) == form()
+
+
+def two_sizes() -> GraphForm:
+    """x [b, s, 4], rows [b * s], later [s + 1] -> y [b * s, 4]."""
+    shapes = (("b", "s", 4), (("*", "b", "s"),), (("+", "s", 1),), (("*", "b", "s"), 4))
+    kinds = ("input", "input", "input", "output")
+    values = [Value(f"v{i}", (1,) * len(x), "float32", Storage(k, i)) for i, (x, k) in enumerate(zip(shapes, kinds))]
+    nodes = (Node("y", "f", (0, 1, 2), (3,)),)
+    sizes = SizeRange("b", 1, 8), SizeRange("s")
+    return GraphForm(sizes, tuple(values), shapes, ((),), (), (), nodes, (0, 1, 2), (3,))
+
+
+def test_sizes_follow_from_all_inputs_together() -> None:
+    assert two_sizes().sizes_of({0: (3, 5, 4), 1: (15,), 2: (6,)}) == {"b": 3, "s": 5}
+    assert two_sizes().sizes_of({1: (15,), 2: (6,)}) == {"b": 3, "s": 5}
+    assert two_sizes().describe(2) == "[s+1]" and two_sizes().describe(3) == "[b*s, 4]"
+    with pytest.raises(ShapeError, match=r"'v1' has shape \[16\] instead of \[b\*s\]"):
+        two_sizes().sizes_of({0: (3, 5, 4), 1: (16,), 2: (6,)})
+    with pytest.raises(ShapeError, match="'s' is 5 for input 'v0' and 4 for input 'v2'"):
+        two_sizes().sizes_of({0: (3, 5, 4), 1: (15,), 2: (5,)})
+    with pytest.raises(ShapeError, match="'b' is 9, and the model is built for 1 to 8"):
+        two_sizes().sizes_of({0: (9, 5, 4), 1: (45,), 2: (6,)})
+    with pytest.raises(ShapeError, match="does not follow"):
+        two_sizes().sizes_of({1: (15,)})

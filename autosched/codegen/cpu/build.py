@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,24 +14,27 @@ from autosched.codegen.backends import GENERATOR
 from autosched.codegen.cpu.checks import Checks
 from autosched.codegen.cpu.compiled import CompiledCpuKernel
 from autosched.codegen.cpu.order import order_unrolled
-from autosched.codegen.cpu.source import Scratch, Writer, align_bytes, exact_bytes
+from autosched.codegen.cpu.source import Bytes, Scratch, Writer, align_bytes, exact_bytes
 from autosched.codegen.cpu.types import Isa
 from autosched.codegen.lower import lower_func, split_phases
 from autosched.codegen.lower.asserts import lower_asserts
 from autosched.codegen.lower.flops import count_flops
 from autosched.codegen.lower.half import lower_halves
+from autosched.codegen.lower.phases import LoweredPhase
 from autosched.errors import CodegenError
 from autosched.ir.node import FrozenDict, walk
-from autosched.runtime.cpu.kernel import CpuKernel, Phase
+from autosched.runtime.cpu.kernel import CpuKernel, Phase, Sized
 from autosched.runtime.kernel import ArgSpec, pack_text
 from autosched.runtime.loader import check_object
+from autosched.runtime.size_expr import read_size
 from autosched.target import Target
 from autosched.tir.buffer import Buffer
 from autosched.tir.checked_index import CHECKED
-from autosched.tir.expr import const_int
-from autosched.tir.function import PrimFunc
+from autosched.tir.expr import Var, as_int, const_int
+from autosched.tir.function import PrimFunc, shape_vars
 from autosched.tir.in_place import overwritable
 from autosched.tir.separable import BLOCKS
+from autosched.tir.size_expr import SIZES, WORK, to_shape, to_size
 from autosched.tir.stmt import BufferStore
 
 
@@ -54,33 +59,40 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
     in_place = frozenset((stored_as[func.buffers[i]], stored_as[func.buffers[o]]) for i, o in overwritable(func))
     blocks = block_arguments(lowered)
     is_noalias = bool(func.attrs.get("tir.noalias", True))
-    writer = Writer(python_name, lowered.buffers, scratch, is_noalias, in_place, checks, blocks, isa=isa)
+    sizes = shape_vars(lowered) if SIZES in func.attrs else []
+    writer = Writer(python_name, lowered.buffers, scratch, is_noalias, in_place, checks, blocks, sizes=sizes, isa=isa)
     symbols = [f"{python_name}_p{i}" for i in range(len(phases))]
     for phase, symbol in zip(phases, symbols, strict=True):
         writer.phase(phase, symbol)
     machine_text = f"{target.kind.name} -mcpu={target.mcpu}, vectors of {target.vector_bits} bits"
     shared_bytes, own_bytes = align_bytes(scratch.shared_bytes), align_bytes(scratch.own_bytes)
-    body = "\n".join(writer.lines).replace("SHARED + worker * OWN", f"{shared_bytes} + worker * {own_bytes}")
+    shared_text, own_text = (f"({writer.show(x)})" if sizes else str(x) for x in (shared_bytes, own_bytes))
+    body = "\n".join(writer.lines).replace("SHARED + worker * OWN", f"{shared_text} + worker * {own_text}")
     body = body.replace("block * SHARED +", f"block * {shared_bytes} +")
     source = source_header(name, args, machine_text, trace, config) + "\n" + body.rstrip() + "\n"
     digest = hashlib.sha256("\x1f".join((source, target.to_json(), GENERATOR)).encode()).hexdigest()[:12]
     unique = [f"{python_name}_{digest}_p{i}" for i in range(len(phases))]
-    names: dict[str, Any] = {tile.name: tile_intrinsic(tile, isa) for tile in writer.tiles.values()}
-    names |= {name: palette_intrinsic(name, sizes) for name, sizes in writer.palettes.items()}
-    names |= {"offset": offset, "number": number, "release_tiles": release_tiles}
-    texts = lower_source(source, symbols, unique, names, f"<autosched {name} {digest}>") if phases else []
+    scope: dict[str, Any] = {tile.name: tile_intrinsic(tile, isa) for tile in writer.tiles.values()}
+    scope |= {name: palette_intrinsic(name, sizes) for name, sizes in writer.palettes.items()}
+    scope |= {"offset": offset, "number": number, "release_tiles": release_tiles}
+    texts = lower_source(source, symbols, unique, scope, f"<autosched {name} {digest}>") if phases else []
     machine = Machine.of(target)
     object_code, text = b"", ""
     if texts:
         module = optimise(texts, machine)
         object_code, text = machine.llvm.emit_object(module), str(module)
         check_object(object_code, name)
+    sized = None
+    if sizes:
+        sized = sized_of(func, sizes, phases, shared_bytes, own_bytes)
+        phases, shared_bytes, own_bytes = [LoweredPhase(phase.body) for phase in phases], 0, 0
     kernel = CpuKernel(
         name=name,
         phases=tuple(Phase(symbol, phase.n_tasks) for symbol, phase in zip(unique, phases, strict=True)),
+        sized=sized,
         args=args,
-        scratch_bytes=shared_bytes,
-        scratch_bytes_per_worker=own_bytes,
+        scratch_bytes=as_int(shared_bytes),
+        scratch_bytes_per_worker=as_int(own_bytes),
         object_code=object_code,
         source=source,
         trace=trace,
@@ -90,11 +102,20 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
         checks=tuple(writer.checks.numbers),
         block=tuple(func.attrs.get(BLOCKS, ())),
         numbers=() if blocks is None else (0, 1),
-        flops=int(func.attrs.get("flops", 0)) or count_flops(lowered.body),
+        flops=0 if sizes else int(func.attrs.get("flops", 0)) or count_flops(lowered.body),
         generator=GENERATOR,
         llvm_packed=pack_text(text),
     )
     return CompiledCpuKernel(kernel)
+
+
+def sized_of(func: PrimFunc, sizes: Sequence[Var], phases: Sequence[LoweredPhase], shared: Bytes, own: Bytes) -> Sized:
+    """What follows from the symbols of a function: pieces of its phases, bytes of scratch, shapes, work."""
+    names = tuple(v.name for v in sizes)
+    pieces = tuple(to_size(phase.pieces) for phase in phases)
+    shapes = tuple(to_shape(buffer.shape) for buffer in func.buffers)
+    work = read_size(json.loads(str(func.attrs.get(WORK, 0))), names)
+    return Sized(names, pieces, to_size(shared), to_size(own), shapes, work)
 
 
 def without_halves(func: PrimFunc, target: Target) -> tuple[PrimFunc, dict[Buffer, Buffer]]:
@@ -150,7 +171,8 @@ def arg_specs(func: PrimFunc) -> tuple[ArgSpec, ...]:
     specs = []
     for i, buffer in enumerate(func.buffers):
         role = "output" if buffer in written else "input"
-        specs.append(ArgSpec(buffer.name or f"arg{i}", role, buffer.dtype, buffer.const_shape()))
+        shape = tuple(const_int(extent) or 1 for extent in buffer.shape)  # symbols: what it is for ones
+        specs.append(ArgSpec(buffer.name or f"arg{i}", role, buffer.dtype, shape))
     return tuple(specs)
 
 
@@ -168,8 +190,6 @@ def source_header(name: str, args: tuple[ArgSpec, ...], machine: str, trace: str
 
 def schedule_steps(trace: str) -> list[str]:
     """A line for each instruction of a schedule's trace, as far as its JSON has the usual form."""
-    import json
-
     try:
         steps = json.loads(trace) if trace else []
     except ValueError:

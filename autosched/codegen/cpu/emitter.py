@@ -19,7 +19,7 @@ class Place:
     """Where a buffer is: a pointer to its first element, its strides in elements, whether it is the tile's own."""
 
     pointer: Any
-    strides: tuple[int, ...]
+    strides: tuple[Any, ...]  # numbers, or index values where they are known at run time
     is_local: bool
     read_only: bool
 

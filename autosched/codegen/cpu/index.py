@@ -149,9 +149,20 @@ class IndexEmitter:
                 return b.times(a.const)
             if b.is_const:
                 return a.times(b.const)
-            if not a.lane and not b.lane:
-                return self.atom(self.builder.mul(self.scalar(a), self.scalar(b)))
+            if not b.lane and not a.lane:
+                return self.spread(a, b)
         return self.builder.mul(self.vector(a), self.vector(b))
+
+    def spread(self, a: Affine, b: Affine) -> Affine:
+        """a * b, term by term of `a`: places that are a constant number of rows apart share all but that constant."""
+        total, factor = b.times(a.const), self.scalar(b)
+        for number, coefficient, value in a.terms:
+            key = ("product", number, b.key, b.const)
+            known = self.known(key)
+            if known is None:
+                known = self.remember(key, self.atom(self.builder.mul(value, factor)))
+            total = total.plus(known, coefficient)
+        return total
 
     def scalar(self, a: Affine) -> Any:
         """The value as an LLVM integer; it must not depend on the lane."""
@@ -327,14 +338,19 @@ def _holds(op: str, n: int) -> bool:
 
 def strides_of(buffer: Buffer) -> list[int]:
     """Distances in elements between neighbours of each dimension. Raises CodegenError for symbolic shapes."""
-    if buffer.strides:
-        found = [const_int(s) for s in buffer.strides]
-    else:
-        sizes = [const_int(s) for s in buffer.shape]
-        found, step = [], 1
-        for size in reversed(sizes):
-            found.insert(0, step)
-            step = None if step is None or size is None else step * size  # type: ignore[assignment]
+    found = [const_int(stride) for stride in stride_extents(buffer)]
     if any(s is None for s in found):
         raise CodegenError(f"buffer '{buffer.name}' has a symbolic shape", hint="give all dimensions as numbers")
     return [s for s in found if s is not None]
+
+
+def stride_extents(buffer: Buffer) -> list[PrimExpr]:
+    """The same, as expressions of the symbols in the shape."""
+    if buffer.strides:
+        return list(buffer.strides)
+    found: list[PrimExpr] = []
+    step: PrimExpr = E.const(1, "int64")
+    for size in reversed(buffer.shape):
+        found.insert(0, step)
+        step = E.mul(step, E.cast("int64", size))
+    return found

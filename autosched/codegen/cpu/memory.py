@@ -11,7 +11,7 @@ from llvmlite import ir
 from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.checks import emit_guards
 from autosched.codegen.cpu.emitter import Emitter, Place
-from autosched.codegen.cpu.index import Index, strides_of
+from autosched.codegen.cpu.index import Index, stride_extents
 from autosched.codegen.cpu.types import (
     I8,
     I32,
@@ -89,7 +89,9 @@ class MemoryEmitter(Emitter):
         typed = self.builder.bitcast(
             pointer, memory_type(buffer.dtype).as_pointer(pointer.type.addrspace), name=buffer.name
         )
-        self.places[buffer] = Place(typed, tuple(strides_of(buffer)), False, read_only)
+        extents = [(const_int(x), x) for x in stride_extents(buffer)]
+        strides = tuple(self.index(x) if number is None else number for number, x in extents)
+        self.places[buffer] = Place(typed, strides, False, read_only)
 
     def allocate(self, stmt: Allocate) -> None:
         """A local buffer: an array on the stack, which LLVM turns into registers where all indices are constant.
@@ -124,12 +126,12 @@ class MemoryEmitter(Emitter):
             return self.index(flat)
         total: Index = Affine()
         for e, stride in zip(indices, place.strides, strict=False):
-            total = self.sum(total, self.product(self.index(e), Affine(stride)))
+            total = self.sum(total, self.product(self.index(e), Affine(stride) if isinstance(stride, int) else stride))
         return total
 
     def flattened(self, place: Place, indices: tuple[PrimExpr, ...]) -> PrimExpr | None:
         """One simplified expression where quotients and remainders may cancel: i // 9 * 9 + i % 9."""
-        if len(indices) < 2:
+        if len(indices) < 2 or not all(isinstance(s, int) for s in place.strides):
             return None
         if id(indices) not in self.divided:
             divides = any(isinstance(x, FloorDiv | FloorMod) for i in indices for x in walk(i))

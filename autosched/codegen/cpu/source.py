@@ -15,6 +15,7 @@ import keyword
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -26,13 +27,29 @@ from autosched.codegen.cpu.text import loop_lines, show
 from autosched.codegen.cpu.tile import Tile
 from autosched.codegen.cpu.types import Isa
 from autosched.codegen.lower.loops import enter
-from autosched.codegen.lower.phases import LoweredPhase
+from autosched.codegen.lower.phases import LoweredPhase, product_of
 from autosched.errors import CodegenError
 from autosched.ir.node import children, walk
 from autosched.ir.structural import structural_key
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.expr import PrimExpr, Var, as_int, const_int
+from autosched.tir.expr import (
+    GE,
+    LE,
+    Max,
+    Min,
+    PrimExpr,
+    Select,
+    Var,
+    add,
+    as_int,
+    compare,
+    const_int,
+    floordiv,
+    maximum,
+    mul,
+)  # fmt: skip
+from autosched.tir.functor import rewrite
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import (
     Allocate,
@@ -49,18 +66,36 @@ from autosched.tir.stmt import (
 )  # fmt: skip
 
 _INDENT = "    "
+Bytes = int | PrimExpr  # an expression of sizes that come with the call
 _RESERVED = {"release_tiles", "checks", "slots", "first", "last", "worker", "task", "offset", "range", "min", "max"}
+MOST = 1 << 40  # of a size that comes with the call
 _BLOCK_NAMES = {"block", "first_part", "n_blocks", "piece", "number"}
 
 
-def align_bytes(size: int) -> int:
+def align_bytes(size: Bytes) -> Bytes:
     """The next multiple of a cache line's 64 bytes."""
-    return -(-size // 64) * 64
+    return -(-size // 64) * 64 if isinstance(size, int) else mul(floordiv(add(size, 63), 64), 64)
 
 
-def buffer_bytes(buffer: Buffer) -> int:
-    """Bytes of a buffer of constant shape, as a multiple of 64."""
+def total(a: Bytes, b: Bytes) -> Bytes:
+    """The sum of two sizes, a number where it is one."""
+    return a + b if isinstance(a, int) and isinstance(b, int) else add(a, b)
+
+
+def larger(a: Bytes, b: Bytes) -> Bytes:
+    """The larger size, a number where both are."""
+    if isinstance(a, int) and isinstance(b, int):
+        return max(a, b)
+    return b if const_int(a) == 0 else a if const_int(b) == 0 else maximum(a, b)
+
+
+def buffer_bytes(buffer: Buffer) -> Bytes:
+    """Bytes of a buffer as a multiple of 64; an expression where the shape has symbols."""
     item = item_bytes(buffer.dtype)
+    if any(const_int(extent) is None for extent in buffer.shape):
+        if buffer.strides:
+            raise CodegenError(f"buffer '{buffer.name}' has strides of its own, and sizes that come with the call")
+        return align_bytes(product_of((*buffer.shape, item)))
     if buffer.strides:
         ends = (as_int(size) * as_int(stride) for size, stride in zip(buffer.shape, buffer.strides, strict=True))
         return align_bytes(max(ends) * item)
@@ -77,13 +112,13 @@ def exact_bytes(buffer: Buffer) -> int:
 class Scratch:
     """Offsets of the buffers in the scratch block: shared ones first, then each worker's own."""
 
-    shared: dict[Buffer, int] = field(default_factory=dict)
-    shared_bytes: int = 0
-    own_bytes: int = 0  # the most that any place needs at once
+    shared: dict[Buffer, Bytes] = field(default_factory=dict)
+    shared_bytes: Bytes = 0
+    own_bytes: Bytes = 0  # the most that any place needs at once
 
     def share(self, buffer: Buffer) -> None:
         self.shared[buffer] = self.shared_bytes
-        self.shared_bytes += buffer_bytes(buffer)
+        self.shared_bytes = total(self.shared_bytes, buffer_bytes(buffer))
 
 
 @dataclass(slots=True)
@@ -102,13 +137,18 @@ class Writer:
     names: dict[object, str] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)  # form of a tile -> its name
     isa: Isa | None = None
-    own_used: int = 0
+    sizes: Sequence[Var] = ()  # symbols that come with the call, as numbers in slots
+    own_used: Bytes = 0
     configured: TileSizes | None = None  # what tile registers are for in the present phase
     palettes: dict[str, TileSizes] = field(default_factory=dict)  # by the names of what configures them
     reserved: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.reserved = _RESERVED if self.blocks is None else _RESERVED | _BLOCK_NAMES
+        if self.sizes:
+            self.reserved = {*self.reserved, "number"}
+        for size in self.sizes:
+            self.name_of(size)
         for buffer in (*self.slots, *self.scratch.shared):
             self.name_of(buffer)
 
@@ -128,7 +168,11 @@ class Writer:
             self.names[thing] = name
         return self.names[thing]
 
-    def show(self, e: PrimExpr) -> str:
+    def show(self, e: PrimExpr | int) -> str:
+        if isinstance(e, int):
+            return str(e)
+        if self.sizes:  # Numba compiles `max` to a function that the kernel's object would lack
+            e = rewrite(e, _as_choice)
         names = {n: self.name_of(n) for n in walk(e) if isinstance(n, Var)}
         return show(e, names)
 
@@ -139,7 +183,7 @@ class Writer:
 
     def phase(self, phase: LoweredPhase, symbol: str) -> None:
         """A function that runs tasks [first, last) of a phase."""
-        count = "1 task" if phase.n_tasks == 1 else f"{phase.n_tasks} tasks"
+        count = "1 task" if phase.pieces == 1 else f"{self.show(phase.pieces)} tasks"
         count += "" if self.blocks is None else " a block"
         self.line(0, f"def {symbol}(slots, first, last, worker):  # {count}")
         self.own_used = 0
@@ -148,19 +192,22 @@ class Writer:
             self.line(1, f"{self.palette_name(self.configured)}()")
         pointers = len(self.lines)
         self.line(1, "for task in range(first, last):")
-        analyzer = Analyzer()
+        analyzer = Analyzer({size: (1, MOST) for size in self.sizes})
         depth = 2
-        rest = "task" if self.blocks is None or phase.n_tasks == 1 else "piece"
+        rest = "task" if self.blocks is None or phase.pieces == 1 else "piece"
         base = rest
         extents = list(phase.extents)
         for i, (var, start) in enumerate(zip(phase.task_vars, phase.starts, strict=True)):
-            inner = int(np.prod(extents[i + 1 :], dtype=np.int64))
-            text = rest if inner == 1 else f"{rest} // {inner}"
+            product = product_of(extents[i + 1 :])
+            inner = self.show(product) if isinstance(product, int) else f"({self.show(product)})"
+            text = rest if product == 1 else f"{rest} // {inner}"
             if i > 0:
-                text = text if " " not in rest else f"({rest}) // {inner}" if inner > 1 else rest
+                text = text if " " not in rest else f"({rest}) // {inner}" if product != 1 else rest
             self.line(depth, f"{self.name_of(var)} = {text if start == 0 else f'{text} + {start}'}")
             rest = f"{base} % {inner}"
-            analyzer.bind(var, (start, extents[i]))
+            extent = extents[i]
+            _, most = analyzer.bound(extent)
+            analyzer.bind(var, (start, MOST if most is None else most))
         self.stmt(phase.body, depth, analyzer)
         if self.blocks is not None:
             self.lines[pointers + 1 : pointers + 1] = self.block_pointers(phase)
@@ -190,14 +237,17 @@ class Writer:
             found += [
                 f"{_INDENT}{n} = number(slots[{at_numbers + i}])" for i, n in enumerate(("first_part", "n_blocks"))
             ]
+        for i, size in enumerate(self.sizes):
+            found.append(f"{_INDENT}{self.name_of(size)} = number(slots[{at_numbers + i}])")
         for i, buffer in enumerate(self.slots):
             if any(b is buffer for b in used) and buffer not in (self.blocks or ()):
                 found.append(f"{_INDENT}{self.name_of(buffer)} = slots[{i}]")
         for buffer, at in self.scratch.shared.items():
             if any(b is buffer for b in used) and self.blocks is None:
-                found.append(f"{_INDENT}{self.name_of(buffer)} = offset(slots[{len(self.slots)}], {at})")
+                found.append(f"{_INDENT}{self.name_of(buffer)} = offset(slots[{len(self.slots)}], {self.show(at)})")
         if self.checks.of(body):
-            found.append(f"{_INDENT}checks = slots[{at_numbers + (0 if self.blocks is None else 2)}]")
+            n_numbers = len(self.sizes) + (0 if self.blocks is None else 2)
+            found.append(f"{_INDENT}checks = slots[{at_numbers + n_numbers}]")
         return found
 
     def block_pointers(self, phase: LoweredPhase) -> list[str]:
@@ -262,10 +312,10 @@ class Writer:
         """A buffer of the worker's own, for as long as the body runs."""
         size = buffer_bytes(stmt.buffer)
         start = self.own_used
-        self.own_used += size
-        self.scratch.own_bytes = max(self.scratch.own_bytes, self.own_used)
+        self.own_used = total(start, size)
+        self.scratch.own_bytes = larger(self.scratch.own_bytes, self.own_used)
         shared = "SHARED" if self.blocks is None else "n_blocks * SHARED"
-        where = f"offset(slots[{len(self.slots)}], {shared} + worker * OWN + {start})"
+        where = f"offset(slots[{len(self.slots)}], {shared} + worker * OWN + {self.show(start)})"
         self.line(depth, f"{self.name_of(stmt.buffer)} = {where}")
         self.stmt(stmt.body, depth, a)
         self.own_used = start
@@ -312,6 +362,12 @@ class Writer:
             n += 1
             name = f"{base}_{chr(ord('a') + n)}" if n < 25 else f"{base}_{n}"
         return name
+
+
+def _as_choice(x: Any) -> Any:
+    if isinstance(x, Min | Max):
+        return Select(compare(LE if isinstance(x, Min) else GE, x.a, x.b), x.a, x.b)
+    return x
 
 
 def _main_store(stmt: Stmt) -> tuple[str, str]:

@@ -106,10 +106,10 @@ def _emit_body(function: Any, tile: Tile, isa: Isa, unmasked: frozenset[Buffer])
     arguments = list(function.args)
     emitter.checks, emitter.guards, emitter.configured = tile.checks, tile.guards, tile.configured
     emitter.status = emitter.builder.bitcast(arguments.pop(), I64.as_pointer()) if tile.checks else None
-    for buffer in tile.buffers:
-        emitter.declare(buffer, arguments.pop(0), buffer not in written)
-    for var, argument in zip(tile.variables, arguments, strict=True):
-        emitter.env[var] = emitter.atom(argument)
+    for var, argument in zip(tile.variables, arguments[len(tile.buffers) :], strict=True):
+        emitter.env[var] = emitter.atom(argument)  # of them strides may be made
+    for buffer, argument in zip(tile.buffers, arguments, strict=False):
+        emitter.declare(buffer, argument, buffer not in written)
     emitter.emit(tile.stmt)
     emitter.builder.ret_void()
     emitter.entry.branch(body)

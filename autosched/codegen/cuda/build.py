@@ -28,7 +28,7 @@ from autosched.tir import expr as E
 from autosched.tir.atomic import store_atomics
 from autosched.tir.buffer import Buffer
 from autosched.tir.checked_index import CHECKED
-from autosched.tir.expr import Var
+from autosched.tir.expr import Var, as_int
 from autosched.tir.function import PrimFunc
 from autosched.tir.in_place import overwritable
 from autosched.tir.stmt import For, LoopKind, Stmt
@@ -86,7 +86,7 @@ def generate(func: PrimFunc, name: str, header: str = "", check: GpuFacts | None
     scratch_bytes = 0
     for buffer in lowered.scratch:
         left[buffer] = scratch_bytes
-        scratch_bytes += align_bytes(buffer_bytes(buffer))
+        scratch_bytes += as_int(align_bytes(buffer_bytes(buffer)))
     no_alias = bool(func.attrs.get("tir.noalias", True))
     checks = _guards(lowered) if func.attrs.get(CHECKED) else Checks()
     writer = LaunchWriter(python_name, slots, Scratch(), no_alias, in_place, checks)

@@ -128,3 +128,14 @@ def count_work(func: PrimFunc) -> int:
     """
     blocks = [x for x in walk(func.body) if isinstance(x, Block) and x.iter_vars]
     return sum(math.prod(as_int(iv.dom.extent) for iv in b.iter_vars) * count_flops(b.body) for b in blocks)
+
+
+def symbolic_work(func: PrimFunc) -> PrimExpr:
+    """Floating-point operations of an unscheduled function over symbols, as `count_work` counts them."""
+    total: PrimExpr = E.const(0, "int64")
+    for block in (x for x in walk(func.body) if isinstance(x, Block) and x.iter_vars):
+        each: PrimExpr = E.const(count_flops(block.body), "int64")
+        for iv in block.iter_vars:
+            each = E.mul(each, iv.dom.extent)
+        total = E.add(total, each)
+    return total

@@ -2,31 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
 from autosched.errors import CodegenError
 from autosched.tir.buffer import Buffer
-from autosched.tir.expr import IntImm, PrimExpr, Var, as_int, const_int
-from autosched.tir.function import PrimFunc
+from autosched.tir.expr import IntImm, PrimExpr, Var, as_int, const, const_int, mul
+from autosched.tir.function import PrimFunc, shape_vars
+from autosched.tir.functor import free_vars
 from autosched.tir.stmt import Allocate, For, LoopKind, SeqStmt, Stmt, seq
 
 
 @dataclass(slots=True)
 class LoweredPhase:
-    """`body` for each value of `task_vars`, which run over `extents` from `starts`; without them once."""
+    """`body` for each value of `task_vars`, which run over `extents` from `starts`; without them once.
+
+    extents  numbers, or expressions of sizes that come with the call
+    """
 
     body: Stmt
     task_vars: tuple[Var, ...] = ()
-    extents: tuple[int, ...] = ()
+    extents: tuple[int | PrimExpr, ...] = ()
     starts: tuple[int, ...] = ()
 
     @property
     def n_tasks(self) -> int:
+        """The number of pieces. Raises InvalidValueError where it is known when the kernel is called."""
+        return as_int(self.pieces)
+
+    @property
+    def pieces(self) -> int | PrimExpr:
         """The number of pieces."""
-        count = 1
-        for extent in self.extents:
-            count *= extent
-        return count
+        return product_of(self.extents)
+
+
+def product_of(extents: Iterable[int | PrimExpr]) -> int | PrimExpr:
+    """The product of extents, a number where it is known."""
+    count: PrimExpr = const(1, "int64")
+    for extent in extents:
+        count = mul(count, extent)
+    number = const_int(count)
+    return count if number is None else number
 
 
 @dataclass(slots=True)
@@ -60,12 +76,13 @@ def split_phases(func: PrimFunc) -> tuple[list[LoweredPhase], list[Buffer]]:
     splitter.visit(func.body)
     phases: list[LoweredPhase] = []
     serial: list[Stmt] = []
+    sizes = frozenset(shape_vars(func))
     for part in splitter.parts:
-        if isinstance(part, For) and part.kind == LoopKind.PARALLEL and const_int(part.extent) is not None:
+        if isinstance(part, For) and _is_split(part, sizes):
             if serial:
                 phases.append(LoweredPhase(seq(*serial)))
                 serial = []
-            phases.append(_tasks(part))
+            phases.append(_tasks(part, sizes))
         else:
             serial.append(part)
     if serial:
@@ -73,15 +90,21 @@ def split_phases(func: PrimFunc) -> tuple[list[LoweredPhase], list[Buffer]]:
     return phases, splitter.shared
 
 
-def _tasks(loop: For) -> LoweredPhase:
+def _is_split(loop: For, sizes: Set[Var]) -> bool:
+    """Whether a loop's iterations are pieces of work: it is parallel, and their number is known before it begins."""
+    return loop.kind == LoopKind.PARALLEL and free_vars(loop.extent) <= sizes
+
+
+def _tasks(loop: For, sizes: Set[Var]) -> LoweredPhase:
     task_vars, extents, starts = [], [], []
     stmt: Stmt = loop
-    while isinstance(stmt, For) and stmt.kind == LoopKind.PARALLEL and const_int(stmt.extent) is not None:
+    while isinstance(stmt, For) and _is_split(stmt, sizes):
         start: PrimExpr = stmt.start
         if not isinstance(start, IntImm):
             raise CodegenError(f"the parallel loop '{stmt.loop_var.name}' starts at {start}, which is no constant")
         task_vars.append(stmt.loop_var)
-        extents.append(as_int(stmt.extent))
+        extent = const_int(stmt.extent)
+        extents.append(stmt.extent if extent is None else extent)
         starts.append(start.value)
         stmt = stmt.body
     return LoweredPhase(stmt, tuple(task_vars), tuple(extents), tuple(starts))

@@ -15,9 +15,10 @@ from autosched.codegen.lower.loops import enter
 from autosched.codegen.lower.phases import LoweredPhase
 from autosched.ir.node import Node, children, walk
 from autosched.tir import expr as E
+from autosched.tir.axis import Range
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import is_int
-from autosched.tir.expr import PrimExpr, Var, const_int
+from autosched.tir.expr import PrimExpr, Var, const, const_int, to_expr
 from autosched.tir.simplify import Analyzer, Linear, split_conditions
 from autosched.tir.stmt import BufferStore, Evaluate, For, IfThenElse, LetStmt, Stmt
 
@@ -266,6 +267,6 @@ def unproved(phases: Sequence[LoweredPhase]) -> list[Access]:
     for phase in phases:
         analyzer = Analyzer(trust_checks=True)
         for var, extent, start in zip(phase.task_vars, phase.extents, phase.starts, strict=True):
-            analyzer.bind(var, (start, extent))
+            analyzer.bind(var, Range(const(start, var.dtype), to_expr(extent)))
         prover.stmt(phase.body, _Known(analyzer, (), True, frozenset(phase.task_vars)))
     return prover.found

@@ -1,4 +1,8 @@
-"""Building a model for a batch of any size: its kernels compute blocks of it, and are compiled once."""
+"""Building a model for all its sizes: kernels that compute blocks of a batch, or whose sizes come with the call.
+
+A kernel that computes each part of a batch by itself (or each token of each sequence) is compiled for blocks of parts,
+as fast as static ones. Others, such as attention over a sequence, are compiled over symbols.
+"""
 
 from __future__ import annotations
 
@@ -16,23 +20,30 @@ from autosched.driver.build.graph import call_counts, prepare
 from autosched.driver.build.input_ranges import input_ranges
 from autosched.driver.build.schedules import apply_schedules, compile_functions, prim_funcs, stored_functions, with_checks
 from autosched.driver.build.tuned_layouts import TunedLayouts
-from autosched.errors import InvalidTypeError, InvalidValueError, ScheduleError, ShapeError, SpaceError
+from autosched.errors import CodegenError, InvalidTypeError, InvalidValueError, ScheduleError, ShapeError, SpaceError
 from autosched.ir import IRModule
-from autosched.records import RecordReader
+from autosched.records import RecordReader, Trust
 from autosched.relax.to_graph_form import to_graph_form
 from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.graph_form import SizeRange
+from autosched.runtime.size_expr import solved
 from autosched.space import Config
 from autosched.target import Target
 from autosched.templates import Applied, apply_config, default_config, schedule_attrs
 from autosched.templates.accuracy import with_accuracy
 from autosched.templates.classify import find_contraction
+from autosched.templates.cpu.attention_sized import schedule_attention
+from autosched.templates.cpu.sized import schedule_sized
 from autosched.tir import PrimFunc
 from autosched.tir.buffer import Buffer
+from autosched.tir.expr import PrimExpr, const, floordiv, mul
 from autosched.tir.expr import Var as TirVar
 from autosched.tir.function import shape_vars, specialize
+from autosched.tir.merge_parts import leading, merged_parts
 from autosched.tir.separable import BLOCKS, NotSeparableError, Share, batch_size, part_extent, shares
+from autosched.tir.simplify import Analyzer
+from autosched.tir.size_expr import call_sizes, to_size
 from autosched.version import __version__
 
 MOST_PARTS = 64  # in a block of a product: its rows meet a weight's panel while that is in the cache
@@ -42,26 +53,39 @@ SMALL_BLOCKS = (4, 2, 1)  # what is left of a product's batch: few passes over i
 
 def build_dynamic(
     module: IRModule, target: Target, records: RecordReader | None, threads: int, params: Mapping[str, Any],
-    accuracy: str = "fast", checks: bool = False, bounds: tuple[int, int | None] = (1, None),
+    accuracy: str = "fast", checks: bool = False, bounds: Mapping[str, tuple[int, int]] | None = None,
 ) -> DynamicExecutable:  # fmt: skip
-    """Build a model whose inputs have one symbolic size, that of a batch.
+    """Build a model whose inputs have symbolic sizes.
 
-    bounds  the least and the largest size
-    Raises  NotSeparableError, which says why, where a kernel is not the same for every part of the batch, or shapes
-            have several symbols.
+    bounds  the least and the largest size, by name
+    Raises  NotSeparableError, which says why, where a kernel has to be compiled for each size.
     """
     symbols = symbolic_dims(module["main"])
-    if len(symbols) != 1 or not target.is_cpu:
-        names = ", ".join(v.name for v in symbols) or "nothing"
-        raise NotSeparableError(f"inputs depend on {names}" if target.is_cpu else "kernels of blocks are for CPUs")
+    names = [v.name for v in symbols]
+    if not target.is_cpu or not symbols:
+        raise NotSeparableError("kernels for all sizes are for CPUs" if symbols else "inputs depend on nothing")
+    if len(set(names)) < len(names):
+        raise NotSeparableError(f"two sizes have the name '{next(n for n in names if names.count(n) > 1)}'")
+    _refuse_unsaid(module, symbols)
+    sizes = [SizeRange(name, *(bounds or {}).get(name, (1, None))) for name in names]
     try:
         with patient_collector():
             prepared = with_accuracy(_prepared(module, target, params, TunedLayouts(records, target, threads)), accuracy)
-            made = _Maker(prepared, target, records, threads).build(symbols[0], SizeRange(symbols[0].name, *bounds), checks)
+            made = _Maker(prepared, target, records, threads).build(sizes, checks)
     finally:
         close_spares()
     made.manifest["input_ranges"] = input_ranges(module)
     return made
+
+
+def _refuse_unsaid(module: IRModule, symbols: Sequence[TirVar]) -> None:
+    """Raises NotSeparableError naming a symbol that the shapes of inputs do not say."""
+    said: dict[str, int] = {}
+    dims = [to_size(d) for p in module["main"].params for d in getattr(p.struct_info, "dims", ())]
+    while found := next((one for size in dims if (one := solved(size, 1, said)) is not None), None):
+        said[found[0]] = 1
+    if missing := [v.name for v in symbols if v.name not in said]:
+        raise NotSeparableError(f"the size '{missing[0]}' does not follow from the shapes of inputs")
 
 
 def _prepared(module: IRModule, target: Target, params: Mapping[str, Any], layouts: TunedLayouts) -> IRModule:
@@ -72,10 +96,24 @@ def _prepared(module: IRModule, target: Target, params: Mapping[str, Any], layou
         raise NotSeparableError(error.message) from None
 
 
+def _sized(name: str, func: PrimFunc, target: Target) -> PrimFunc:
+    """A function over symbols, scheduled. Raises NotSeparableError where that cannot be."""
+    try:
+        config = Config("sized", {})
+        applied = schedule_attention(func, target) or schedule_sized(func, target)
+        return applied.func.with_attr(schedule_attrs(config, applied))
+    except (ScheduleError, InvalidValueError) as error:
+        raise NotSeparableError(f"kernel '{name}': {error.message}") from None
+
+
 @dataclass(frozen=True)
 class _Form:
-    """One function over a batch: which buffers hold something of each part, and a function for each size of blocks."""
+    """One function over a batch: which buffers hold something of each part, and a function for each size of blocks.
 
+    original  the function as it is called, whose leading dimensions `func` may have as one
+    """
+
+    original: PrimFunc
     func: PrimFunc
     size: TirVar
     shares: Mapping[Buffer, Share | None]
@@ -84,9 +122,20 @@ class _Form:
     def of(name: str, func: PrimFunc) -> _Form:
         """Raises NotSeparableError naming the kernel."""
         try:
-            return _Form(func, batch_size(func), shares(func))
+            merged = func if len(shape_vars(func)) == 1 else merged_parts(func)
+            return _Form(func, merged, batch_size(merged), shares(merged))
         except NotSeparableError as error:
             raise NotSeparableError(f"kernel '{name}': {error.message}") from None
+
+    def count(self, shapes: Sequence[Sequence[Any]]) -> Any:
+        """How many parts there are in a call with arguments of these shapes."""
+        for buffer, shape in zip(self.original.buffers, shapes, strict=True):
+            if (found := leading(buffer.shape)) is not None:
+                parts: PrimExpr = const(1, "int64")
+                for extent in shape[: found[0]]:
+                    parts = mul(parts, extent)
+                return Analyzer().simplify(floordiv(parts, found[1]))
+        raise NotSeparableError("no argument says how many parts there are")
 
     def block(self, n_parts: int) -> PrimFunc:
         """The function for a block."""
@@ -124,18 +173,35 @@ def _elements(buffer: Buffer) -> int:
 
 
 class _Maker:
-    """One build."""
+    """One build.
+
+    forms   functions that are compiled for blocks
+    sized   scheduled functions whose sizes come with the call, and why they are no forms
+    """
 
     def __init__(self, prepared: IRModule, target: Target, records: RecordReader | None, threads: int):
         self.prepared, self.target, self.records, self.threads = prepared, target, records, threads
-        functions = prim_funcs(prepared)
-        self.forms = {name: _Form.of(name, f) for name, f in functions.items() if shape_vars(f)}
+        self.functions = {name: f for name, f in prim_funcs(prepared).items() if shape_vars(f)}
+        self.forms: dict[str, _Form] = {}
+        self.sized: dict[str, PrimFunc] = {}
+        self.reasons: dict[str, str] = {}
+        for name, func in self.functions.items():
+            try:
+                self.forms[name] = _Form.of(name, func)
+            except NotSeparableError as error:
+                self.sized[name], self.reasons[name] = _sized(name, func, target), error.message
         self.blocks = {name: [form.largest(target)] for name, form in self.forms.items()}
 
-    def build(self, size: TirVar, bounds: SizeRange, checks: bool) -> DynamicExecutable:
+    def numbers_of(self, name: str, shapes: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
+        """What a kernel is given in a call with arguments of these shapes."""
+        if name in self.forms:
+            return (self.forms[name].count(shapes),)
+        return call_sizes(self.functions[name], shapes) if name in self.sized else ()
+
+    def build(self, sizes: Sequence[SizeRange], checks: bool) -> DynamicExecutable:
         target = self.target
         largest = {name: form.block(self.blocks[name][0]) for name, form in self.forms.items()}
-        module = self._with(self.prepared, largest)
+        module = self._with(self.prepared, {**largest, **self.sized})
         weights = call_counts(self.prepared)
         choices = choose_all(module, target, self.records, threads=self.threads, weights=weights, cache="cold")
         scheduled = apply_schedules(module, choices, target)
@@ -149,21 +215,38 @@ class _Maker:
                 called.setdefault(name, []).append(key)
         compiled = with_checks(IRModule(functions), checks)
         start = time.perf_counter()
-        kernels = compile_functions(compiled, target)
+        try:
+            kernels = compile_functions(compiled, target)
+        except (CodegenError, InvalidValueError) as error:
+            if not self.sized:
+                raise
+            raise NotSeparableError(f"there is no code for all sizes: {error.message}") from None
         compile_s = time.perf_counter() - start
         alternatives = {name: [functions[key] for key in called.get(name, [name])] for name in prim_funcs(scheduled)}
         try:
-            form_graph, constants, params = to_graph_form(scheduled, alternatives, size, bounds)
-        except InvalidTypeError as error:
+            form_graph, constants, params = to_graph_form(scheduled, alternatives, sizes, self.numbers_of)
+        except (InvalidTypeError, InvalidValueError) as error:
             raise NotSeparableError(error.message) from None
+        rows = [self._row(choice) for choice in choices.values()]
         manifest = {
             "autosched": __version__, "target": target.to_json(), "threads": self.threads,
-            "lanes": target.lanes("float32"), "report": [self._row(choice) for choice in choices.values()],
+            "lanes": target.lanes("float32"), "report": [*rows, *map(self._sized_row, self.sized)],
             "functions": stored_functions(compiled),
         }  # fmt: skip
         made = DynamicExecutable(kernels, called, form_graph, constants, native_for(target), manifest, params)
         made.compile_s = compile_s
         return made
+
+    def _sized_row(self, name: str) -> dict[str, object]:
+        """The line of the build report for a kernel whose sizes come with the call."""
+        func = self.functions[name]
+        shapes = " ".join(f"[{', '.join(map(str, b.shape))}]" for b in func.buffers)
+        dtypes = " ".join(dict.fromkeys(b.dtype for b in func.buffers))
+        return {
+            "kernel": name, "workload": f"{name} {shapes}", "types": dtypes, "template": "sized", "config": "",
+            "origin": "template default", "trust": str(Trust.DEFAULT), "expected_s": None, "flops": 0,
+            "reason": f"sizes come with the call: {self.reasons[name]}",
+        }  # fmt: skip
 
     def _with(self, module: IRModule, functions: Mapping[str, PrimFunc]) -> IRModule:
         return module.with_functions({gv: functions.get(gv.name, f) for gv, f in module.functions_items()})

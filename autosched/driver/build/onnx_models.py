@@ -24,7 +24,7 @@ def is_onnx(what: Any) -> bool:
 def build_onnx(
     what: Any, target: Target, build: Callable[..., Any], shapes: Ranges | None = None
 ) -> Executable | DynamicExecutable | LateModel:
-    """A model, built: one of which only a batch's size is open once for all sizes.
+    """A model, built: one whose kernels can all be compiled for open sizes once for all sizes.
 
     build   compiles a module for the target
     shapes  of inputs whose dimensions the model leaves open; ranges bound them
@@ -60,15 +60,14 @@ def build_onnx(
 
 
 def _for_all_sizes(model: Any, build: Callable[..., Any], ranged: Ranges) -> DynamicExecutable | str:
-    """A model of which one size is open, built for all values of that; why not for others."""
+    """A model of which sizes are open, built for all values of them; why not for others."""
     from autosched.frontend.onnx.importer import from_onnx
 
     try:
         module = from_onnx(model)
     except ImportModelError as error:
         return error.line
-    symbols = symbolic_dims(module["main"])
-    if len(symbols) != 1:
-        return f"inputs depend on {', '.join(v.name for v in symbols) or 'nothing'}"
+    if not symbolic_dims(module["main"]):
+        return "inputs depend on nothing"
     made = build(module, shapes=ranged or None)
     return made if isinstance(made, DynamicExecutable) else str(made.reason)

@@ -35,15 +35,14 @@ def build_sized(
     module: IRModule, target: Target, records: RecordReader | None, threads: int, params: Mapping[str, Any],
     accuracy: str, checks: bool, bounds: Bounds,
 ) -> DynamicExecutable | SizedModel:  # fmt: skip
-    """Build a model with symbolic sizes, once for all of them where every kernel can compute blocks of a batch.
+    """Build a model with symbolic sizes, once for all of them where every kernel can be compiled for all.
 
     bounds  the least and the largest value of sizes by name
     A model that is not of that kind is built when it is called, once for each set of sizes; its manifest says why.
     """
-    name = symbolic_dims(module["main"])[0].name
     options: dict[str, Any] = {"accuracy": accuracy, "checks": checks}
     try:
-        return build_dynamic(module, target, records, threads, params, **options, bounds=bounds.get(name, (1, None)))
+        return build_dynamic(module, target, records, threads, params, **options, bounds=bounds)
     except NotSeparableError as error:
         return SizedModel(module, target, records, threads, params, bounds, error.message, **options)
 

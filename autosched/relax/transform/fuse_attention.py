@@ -19,8 +19,9 @@ from autosched.relax import op
 from autosched.relax.expr import Call, Constant, Expr, Function, ShapeExpr, Var
 from autosched.relax.op.registry import remake
 from autosched.relax.rewrite import Rewriter, map_functions, users
-from autosched.relax.struct_info import TensorStructInfo
+from autosched.relax.struct_info import TensorStructInfo, same_dims
 from autosched.relax.transform.attention_masks import Mask, causal_kind
+from autosched.tir.expr import const_int
 
 ATTENTION = ("relax.nn.attention", "relax.nn.attention_bias")
 
@@ -81,13 +82,13 @@ class _Fuser(Rewriter):
         ndim = _ndim(product)
         if softmax is None or ndim not in (3, 4) or softmax.attrs["axis"] not in (-1, ndim - 1):
             return None
-        if not all(_is_static(x) and _ndim(x) == ndim for x in (*product.args, softmax)):
+        if not all(_is_known(x) and _ndim(x) == ndim for x in (*product.args, softmax)):
             return None
         scores = self.scores(softmax.args[0], zero_rows)
-        if scores is None or not all(_is_static(x) and _ndim(x) == ndim for x in (scores.query, scores.key)):
+        if scores is None or not all(_is_known(x) and _ndim(x) == ndim for x in (scores.query, scores.key)):
             return None
         shapes = [_shape(x) for x in (scores.query, scores.key, product.args[1])]
-        if any(s[:-2] != shapes[0][:-2] for s in shapes):
+        if not all(same_dims(s[:-2], shapes[0][:-2]) for s in shapes):
             return None  # heads that share keys by broadcasting
         if ndim == 3:
             return self.three_dimensions(scores, product)
@@ -229,10 +230,10 @@ class _Fuser(Rewriter):
         if swap is None or flat is None or _ndim(swap) != 3 or swap.attrs["axes"] is None:
             return None
         y = flat.args[0]
-        if tuple(a % 3 for a in swap.attrs["axes"]) != (0, 2, 1) or not _is_static(y) or _ndim(y) != 4:
+        if tuple(a % 3 for a in swap.attrs["axes"]) != (0, 2, 1) or not _is_known(y) or _ndim(y) != 4:
             return None
         b, h, s, d = _shape(y)
-        return y if _shape(flat) == (b * h, s, d) and _shape(call) == (b, h, d, s) else None
+        return y if same_dims(_shape(flat), (b * h, s, d)) and same_dims(_shape(call), (b, h, d, s)) else None
 
     def absorbed(self, call: Call) -> Expr:
         """A permutation of an attention's result becomes its layout."""
@@ -252,12 +253,14 @@ def _info(x: Expr) -> TensorStructInfo:
     return x.struct_info
 
 
-def _is_static(x: Expr) -> bool:
-    return isinstance(x.struct_info, TensorStructInfo) and x.struct_info.is_static
+def _is_known(x: Expr) -> bool:
+    """Whether the shape is known, in symbols at least."""
+    return isinstance(x.struct_info, TensorStructInfo) and x.struct_info.shape is not None
 
 
-def _shape(x: Expr) -> tuple[int, ...]:
-    return _info(x).static_shape
+def _shape(x: Expr) -> tuple[Any, ...]:
+    """Extents: numbers, or expressions of symbols."""
+    return _info(x).dims
 
 
 def _ndim(x: Expr) -> int:
@@ -270,10 +273,11 @@ def _number(x: Expr) -> float | None:
 
 def _broadcasts(mask: Expr, scores: Expr) -> bool:
     """Whether a mask broadcasts to the scores' shape without enlarging it."""
-    if not (_is_static(mask) and _is_static(scores)):
+    if not (_is_known(mask) and _is_known(scores)):
         return False
     own, full = _shape(mask), _shape(scores)
-    return len(own) <= len(full) and all(a in (1, b) for a, b in zip(reversed(own), reversed(full), strict=False))
+    pairs = zip(reversed(own), reversed(full), strict=False)
+    return len(own) <= len(full) and all(const_int(a) == 1 or same_dims((a,), (b,)) for a, b in pairs)
 
 
 def fuse_attention(module: IRModule) -> IRModule:

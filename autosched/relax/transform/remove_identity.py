@@ -14,13 +14,15 @@ from autosched.relax import op
 from autosched.relax.expr import Call, Constant, Expr, ShapeExpr, Tuple, Var
 from autosched.relax.op.registry import definition_of, remake
 from autosched.relax.rewrite import Rewriter, map_functions
-from autosched.relax.struct_info import TensorStructInfo, same_info
+from autosched.relax.struct_info import TensorStructInfo, same_dims, same_info
 from autosched.relax.transform.views import VIEWS, is_view
+from autosched.tir.expr import const_int
 
 
-def _shape(x: Expr) -> tuple[int, ...]:
+def _shape(x: Expr) -> tuple[Any, ...]:
+    """Extents: integers, or expressions of symbols."""
     assert isinstance(x.struct_info, TensorStructInfo), "operators take tensors"
-    return x.struct_info.static_shape
+    return x.struct_info.dims
 
 
 def _is_filled(x: Any, value: float) -> bool:
@@ -35,11 +37,11 @@ class _Remover(Rewriter):
     def call(self, call: Call, var: Var) -> Expr:
         name = call.op_name.removeprefix("relax.")
         rule = RULES.get(name) or (_view if name in VIEWS else None)
-        definition = definition_of(call)
-        static = (
-            definition is not None and isinstance(call.struct_info, TensorStructInfo) and call.struct_info.is_static
-        )
-        new = rule(call, self) if rule is not None and (static or name == "nn.dropout") else call
+        info = call.struct_info if definition_of(call) is not None else None
+        is_known = isinstance(info, TensorStructInfo) and info.shape is not None
+        is_static = isinstance(info, TensorStructInfo) and info.is_static
+        ready = is_static or (is_known and (name in VIEWS or name in OF_SYMBOLS))
+        new = rule(call, self) if rule is not None and (ready or name == "nn.dropout") else call
         if isinstance(new, Call):
             self.calls[var] = new
         return new
@@ -72,7 +74,7 @@ def _view(call: Call, rewriter: _Remover) -> Expr:
     inner = rewriter.view_source(x)
     if inner is not None:
         x = inner.args[0]
-    if _shape(x) == shape:
+    if same_dims(_shape(x), shape):
         return x  # type: ignore[no-any-return]
     if inner is None:
         return call
@@ -91,7 +93,7 @@ def _permute(call: Call, rewriter: _Remover) -> Expr:
         axes = tuple(before[a] % len(axes) for a in axes)
     if axes == tuple(range(len(axes))):
         return x  # type: ignore[no-any-return]
-    wide = [a for a in axes if _shape(x)[a] != 1]
+    wide = [a for a in axes if const_int(_shape(x)[a]) != 1]
     if wide == sorted(wide):
         return op.reshape(x, ShapeExpr(tuple(_shape(x)[a] for a in axes)))
     return op.permute_dims(x, axes=axes) if inner is not None else call
@@ -143,6 +145,7 @@ RULES: dict[str, Rule] = {
     "divide": _neutral(1.0, (1,)), "broadcast_to": _same_shape, "tile": _same_shape, "nn.pad": _same_shape,
     "strided_slice": _slice, "concat": _concat,
 }  # fmt: skip
+OF_SYMBOLS = ("permute_dims", "astype", "add", "subtract", "multiply", "divide")  # rules for shapes of symbols too
 
 
 def remove_identity(module: IRModule) -> IRModule:

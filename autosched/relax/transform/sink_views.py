@@ -14,8 +14,8 @@ from autosched.relax import op
 from autosched.relax.expr import Call, Constant, Expr, Function, ShapeExpr, Var
 from autosched.relax.op.registry import definition_of, remake
 from autosched.relax.rewrite import Rewriter, map_functions
-from autosched.relax.transform.blocked import shape_of
 from autosched.relax.transform.layout_rules import is_binary, is_elementwise
+from autosched.relax.transform.stand_ins import StandIns
 from autosched.relax.transform.views import is_view
 
 Shape = tuple[int, ...]
@@ -56,6 +56,7 @@ class _Sinker(Rewriter):
     def __init__(self, function: Function):
         super().__init__()
         self.given = set(function.params)
+        self.sizes = StandIns()
         self.sources: dict[Var, tuple[int, Var]] = {}  # view -> when and as what its elements were computed
         self.bound: dict[Var, int] = {}
 
@@ -72,31 +73,33 @@ class _Sinker(Rewriter):
         definition = definition_of(call)
         if definition is None or not (is_elementwise(definition) or is_binary(definition)):
             return call
-        shape = shape_of(call)
+        shape = self.sizes.shape_of(call)
         views = [
-            self.sources[a] for a in call.args if isinstance(a, Var) and a in self.sources and shape_of(a) == shape
+            self.sources[a]
+            for a in call.args
+            if isinstance(a, Var) and a in self.sources and self.sizes.shape_of(a) == shape
         ]
         if not views or not shape or 0 in shape:  # the shape is () too where it is not known
             return call
-        under = shape_of(max(views, key=lambda v: v[0])[1])
+        under = self.sizes.shape_of(max(views, key=lambda v: v[0])[1])
         arguments = [self.brought(a, shape, under) for a in call.args]
         if under == shape or any(a is None for a in arguments):
             return call
         result = self.emit(remake(call, [a for a in arguments if a is not None]))
         assert isinstance(result, Var), "a call was emitted"
         self.bound[result] = len(self.bound)
-        return op.reshape(result, ShapeExpr(shape))
+        return op.reshape(result, ShapeExpr(self.sizes.extents(shape)))
 
     def brought(self, x: Expr, old: Shape, new: Shape) -> Expr | None:
         """An argument under the new shape; None where it is broadcast along a part of an axis."""
-        shape = broadcast_under(shape_of(x), old, new)
-        if shape is None or shape == shape_of(x):
+        shape = broadcast_under(self.sizes.shape_of(x), old, new)
+        if shape is None or shape == self.sizes.shape_of(x):
             return None if shape is None else x
         if isinstance(x, Constant):
             return Constant(x.data.reshape(shape))
-        if isinstance(x, Var) and x in self.sources and shape_of(self.sources[x][1]) == shape:
+        if isinstance(x, Var) and x in self.sources and self.sizes.shape_of(self.sources[x][1]) == shape:
             return self.sources[x][1]
-        return self.emit(op.reshape(x, ShapeExpr(shape)))
+        return self.emit(op.reshape(x, ShapeExpr(self.sizes.extents(shape))))
 
 
 def sink_views(module: IRModule) -> IRModule:

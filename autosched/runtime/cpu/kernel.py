@@ -10,6 +10,9 @@ function
 the kernel's `numbers`, sizes that are no part of its code. A kernel with checks gets one more address: two words for
 each check, of which it sets the first to 1 and the second to the number that is out of range, where there is one.
 
+A kernel whose sizes come with the call is given them as its numbers; its number of pieces, scratch and the shapes of
+its arguments are expressions of them (`Sized`), evaluated before the native loop runs.
+
 A kernel of blocks has two numbers, `first` and `count`: its code computes one block, so many parts of a batch, and a
 call runs `count` blocks of which the first one begins at part `first`. Arguments that hold something of each part are
 addressed block by block; the others are the same for all.
@@ -26,6 +29,7 @@ from typing import Any, ClassVar
 from autosched.errors import ArtifactError
 from autosched.runtime.cpu.machine import target_machine
 from autosched.runtime.kernel import Kernel, check_count, shared_fields
+from autosched.runtime.size_expr import Shape, Size, read_shape, read_size, shape_at, size_at
 from autosched.target import Target
 
 
@@ -35,6 +39,39 @@ class Phase:
 
     symbol: str
     n_tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """Of a kernel whose sizes come with the call: its symbols, and what follows from them.
+
+    names   of the symbols, in the order of the kernel's numbers
+    pieces  of each phase
+    shared, own  bytes of scratch that workers share, and that each has
+    shapes  of the arguments
+    flops   of a call
+    """
+
+    names: tuple[str, ...]
+    pieces: tuple[Size, ...]
+    shared: Size
+    own: Size
+    shapes: tuple[Shape, ...]
+    flops: Size
+
+    def to_manifest(self) -> list[Any]:
+        """Give it as JSON values."""
+        return [list(self.names), self.pieces, self.shared, self.own, self.shapes, self.flops]
+
+    @staticmethod
+    def from_manifest(entry: Any) -> Sized:
+        """Read what `to_manifest` gave. Raises ValueError, TypeError."""
+        names, pieces, shared, own, shapes, flops = entry
+        names = tuple(map(str, names))
+        rest = [read_size(size, names) for size in (shared, own, flops)]
+        return Sized(
+            names, read_shape(pieces, names), rest[0], rest[1], tuple(read_shape(s, names) for s in shapes), rest[2]
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +85,8 @@ class CpuKernel(Kernel):
     scratch_bytes_per_worker: int = 0  # a multiple of 64, as scratch_bytes, which workers and phases share
     features: tuple[str, ...] = ()  # instruction sets that the code needs, in LLVM's names
     block: tuple[int, ...] = ()  # of a kernel of blocks: parts in a block, and which arguments hold something of each
-    numbers: tuple[int, ...] = ()  # what a call gives it: () or, for a kernel of blocks, (first, count)
+    numbers: tuple[int, ...] = ()  # what a call gives it: (first, count) of blocks, or the values of its symbols
+    sized: Sized | None = None  # of a kernel whose sizes come with the call
 
     def __post_init__(self) -> None:
         sizes = self.scratch_bytes, self.scratch_bytes_per_worker
@@ -77,9 +115,23 @@ class CpuKernel(Kernel):
         phases = tuple(Phase(phase.symbol, phase.n_tasks * count) for phase in self.phases)
         return replace(self, phases=phases, scratch_bytes=self.scratch_bytes * count, numbers=(first, count))
 
+    def at(self, numbers: tuple[int, ...]) -> CpuKernel:
+        """A kernel whose sizes come with the call as it is for some values of its symbols."""
+        assert self.sized is not None, f"the sizes of '{self.name}' are its own"
+        values = dict(zip(self.sized.names, numbers, strict=True))
+        pieces = shape_at(self.sized.pieces, values)
+        shapes = [shape_at(shape, values) for shape in self.sized.shapes]
+        return replace(
+            self, numbers=numbers, scratch_bytes=size_at(self.sized.shared, values),
+            phases=tuple(Phase(phase.symbol, n) for phase, n in zip(self.phases, pieces, strict=True)),
+            scratch_bytes_per_worker=size_at(self.sized.own, values), flops=size_at(self.sized.flops, values),
+            args=tuple(replace(arg, shape=shape) for arg, shape in zip(self.args, shapes, strict=True)),
+        )  # fmt: skip
+
     def to_manifest(self) -> dict[str, Any]:
         return {
             **({"block": list(self.block)} if self.block else {}),
+            **({"sized": self.sized.to_manifest()} if self.sized else {}),
             **self.shared_manifest(),
             "phases": [[phase.symbol, phase.n_tasks] for phase in self.phases],
             "scratch_bytes_per_worker": self.scratch_bytes_per_worker,
@@ -97,6 +149,7 @@ class CpuKernel(Kernel):
             features=tuple(str(name) for name in entry.get("features", ())),
             block=tuple(int(n) for n in entry.get("block", ())),
             numbers=(0, 1) if entry.get("block") else (),
+            sized=Sized.from_manifest(entry["sized"]) if entry.get("sized") else None,
         )
 
     @staticmethod
@@ -113,6 +166,10 @@ class CpuKernel(Kernel):
                 raise ValueError(f"blocks of {what} have {n_parts} parts, which its arguments do not divide into")
         for _, n_tasks in entry["phases"]:
             check_count(f"pieces of {what}", n_tasks)
+        if entry.get("sized"):
+            sized = Sized.from_manifest(entry["sized"])
+            if (len(sized.pieces), len(sized.shapes)) != (len(entry["phases"]), len(entry["args"])):
+                raise ValueError(f"the sizes of {what} are not those of its phases and arguments")
 
 
 def as_cpu(kernel: Kernel) -> CpuKernel:

@@ -128,7 +128,7 @@ def _schedule(sch: Schedule, a: Attention, config: Config, lanes: int) -> Skips 
     sch.unroll(row)
     sch.vectorize(lane)
     sch.compute_at(a.context.name_hint, tile, True)
-    keys = _schedule_context(sch, a)
+    keys = schedule_context(sch, a)
     largest, power, sums = (b.name_hint for b in a.softmax)
     for block in a.before[:-1]:
         sch.compute_inline(block.name_hint)
@@ -158,7 +158,7 @@ def _skips(sch: Schedule, a: Attention, shift: int, width: int, step: int, keys:
     return Skips(shift, widths, step, (sch.get(chunk).loop_var, argument), (sch.get(keys).loop_var, context, a.rows))
 
 
-def _schedule_context(sch: Schedule, a: Attention) -> LoopRV:
+def schedule_context(sch: Schedule, a: Attention) -> LoopRV:
     """The second product's update: keys (the loop returned), then the tile's queries and elements."""
     name = a.context.name_hint
     *own, k = sch.get_loops(name)[-5:]

@@ -14,7 +14,7 @@ from autosched.tir.expr import IntImm, PrimExpr, Var
 from autosched.tir.functor import replace_buffers
 from autosched.tir.schedule.check import body_statements, require_complete_or_reduction
 from autosched.tir.schedule.place import where_block
-from autosched.tir.schedule.region import Box, touched
+from autosched.tir.schedule.region import Part, touched_part
 from autosched.tir.schedule.tree import Tree
 from autosched.tir.stmt import Block, BlockRealize, BufferStore, For, LoopKind, SeqStmt, Stmt, seq
 
@@ -53,20 +53,20 @@ def require_scope(scope: str, action: str) -> None:
         raise ScheduleError(f"{action}: unknown storage scope '{scope}'", hint=f"one of {', '.join(SCOPES)}")
 
 
-def copy_nest(name: str, source: Buffer, target: Buffer, box: Box) -> Stmt:
-    """Loops ax0, ax1 … that copy a box."""
+def copy_nest(name: str, source: Buffer, target: Buffer, box: Part) -> Stmt:
+    """Loops ax0, ax1 … that copy a box, or all of dimensions whose extents are no numbers."""
     iter_vars, values, loops = [], [], []
     for d, (interval, size) in enumerate(zip(box, source.shape, strict=True)):
         v = Var(f"v{d}", size.dtype)
         loop = Var(f"ax{d}", size.dtype)
         iter_vars.append(IterVar(Range(IntImm(0, size.dtype), size), v, SPATIAL))
-        loops.append((loop, interval.width))
-        values.append(E.add(interval.base, loop))
+        loops.append((loop, size if interval is None else IntImm(interval.width, loop.dtype)))
+        values.append(loop if interval is None else E.add(interval.base, loop))
     at: tuple[PrimExpr, ...] = tuple(iv.var for iv in iter_vars)
     guards = [
         c
         for interval, value, size in zip(box, values, source.shape, strict=True)
-        if interval.const_base is None
+        if interval is not None and interval.const_base is None
         for c in (E.compare(E.GE, value, 0), E.compare(E.LT, value, size))
     ]
     block = Block(
@@ -75,7 +75,7 @@ def copy_nest(name: str, source: Buffer, target: Buffer, box: Box) -> Stmt:
     )  # fmt: skip
     body: Stmt = BlockRealize(tuple(values), E.all_of(*guards), block)
     for loop, width in reversed(loops):
-        body = For(loop, IntImm(0, loop.dtype), IntImm(width, loop.dtype), LoopKind.SERIAL, body)
+        body = For(loop, IntImm(0, loop.dtype), width, LoopKind.SERIAL, body)
     return body
 
 
@@ -112,10 +112,9 @@ def _place_of(tree: Tree, parent: Stmt, names: Sequence[str], *, last: bool) -> 
     return max(places) if last else min(places)
 
 
-def box_below(tree: Tree, names: Sequence[str], buffer: Buffer, parent: Stmt, *, written: bool) -> Box:
-    box = touched(tree, names, buffer, parent, written=written, analyzer=tree.analyzer(parent))
-    if box is None:
-        raise ScheduleError(f"the part of '{buffer.name}' that {', '.join(names)} use is not of constant size")
+def box_below(tree: Tree, names: Sequence[str], buffer: Buffer, parent: Stmt, *, written: bool) -> Part:
+    box = touched_part(tree, names, buffer, parent, written=written, analyzer=tree.analyzer(parent))
+    assert box is not None, "somebody uses the buffer"
     return box
 
 

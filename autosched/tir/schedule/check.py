@@ -8,7 +8,7 @@ from autosched.errors import ScheduleError
 from autosched.ir.node import walk
 from autosched.tir.axis import REDUCE, SPATIAL
 from autosched.tir.buffer import Buffer
-from autosched.tir.expr import IntImm, Var
+from autosched.tir.expr import IntImm, PrimExpr, Var
 from autosched.tir.functor import free_vars
 from autosched.tir.schedule.iter_map import is_injective
 from autosched.tir.schedule.place import where_block
@@ -137,6 +137,9 @@ def require_iter_kinds(tree: Tree, blocks: Iterable[BlockRealize], action: str) 
             )  # fmt: skip
 
 
+MOST = 1 << 48  # no loop has more iterations: what is told apart in so many is told apart in fewer
+
+
 def extents_of(loops: Iterable[For]) -> dict[Var, int] | None:
     """Constant extents of loops, or None where one is not constant."""
     table = {}
@@ -145,6 +148,11 @@ def extents_of(loops: Iterable[For]) -> dict[Var, int] | None:
             return None
         table[loop.loop_var] = loop.extent.value
     return table
+
+
+def most_of(extent: PrimExpr) -> int:
+    """An extent, or the most that it can be."""
+    return extent.value if isinstance(extent, IntImm) else MOST
 
 
 def binds_once(tree: Tree, realize: BlockRealize, top: For) -> bool:
@@ -157,10 +165,7 @@ def binds_once(tree: Tree, realize: BlockRealize, top: For) -> bool:
         return False
     analyzer = tree.analyzer(realize)
     for first in range(loops.index(top), -1, -1):
-        extents = extents_of(loops[first:])
-        if extents is None:
-            return False
-        if is_injective(realize.iter_values, extents, analyzer):
+        if is_injective(realize.iter_values, {x.loop_var: most_of(x.extent) for x in loops[first:]}, analyzer):
             return True
     return False
 
@@ -198,9 +203,7 @@ def writes_each_point_once(block: Block) -> bool:
     for iv in block.iter_vars:
         analyzer.bind(iv.var, iv.dom)
         if iv.kind == SPATIAL:
-            if not isinstance(iv.dom.extent, IntImm):
-                return False
-            extents[iv.var] = iv.dom.extent.value
+            extents[iv.var] = most_of(iv.dom.extent)
     return all(is_injective([r.min for r in w.region], extents, analyzer) for w in block.writes)
 
 

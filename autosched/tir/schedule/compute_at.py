@@ -30,7 +30,7 @@ from autosched.tir.schedule.domain import (
 )  # fmt: skip
 from autosched.tir.schedule.loops import join_conditions
 from autosched.tir.schedule.place import where_block
-from autosched.tir.schedule.region import Box, Interval, bindings, hull, touched
+from autosched.tir.schedule.region import Box, Interval, bindings, hull, touched, touched_part
 from autosched.tir.schedule.tree import Tree
 from autosched.tir.simplify import Analyzer
 from autosched.tir.stmt import Block, BlockRealize, For, LoopKind, Stmt, seq
@@ -61,7 +61,7 @@ def compute_at(tree: Tree, name: str, var: Var, preserve_unit_loops: bool = Fals
     for w in block.writes:
         if w.buffer not in tree.readers:
             continue
-        box = touched(tree, consumers, w.buffer, loop, written=False, analyzer=analyzer)
+        box = touched_part(tree, consumers, w.buffer, loop, written=False, analyzer=analyzer)
         solved = {} if box is None else solve(classify_all([r.min for r in w.region], block), box)[0]
         needed = solved if needed is None else _join(needed, solved, analyzer)
     assert needed is not None

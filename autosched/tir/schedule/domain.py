@@ -9,7 +9,7 @@ from autosched.tir import expr as E
 from autosched.tir.axis import IterVar
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import IntImm, PrimExpr, Var
-from autosched.tir.schedule.region import Box, Interval
+from autosched.tir.schedule.region import Interval, Part
 from autosched.tir.stmt import Block
 
 
@@ -50,13 +50,16 @@ def classify_all(indices: Sequence[PrimExpr], block: Block) -> list[Index]:
     return [classify(x, variables) for x in indices]
 
 
-def solve(indices: Sequence[Index], box: Box) -> tuple[dict[Var, Interval], list[int]]:
+def solve(indices: Sequence[Index], box: Part) -> tuple[dict[Var, Interval], list[int]]:
     """Intervals of variables that cover a box, and the dimensions that they do not follow exactly."""
     found: dict[Var, Interval] = {}
     loose: list[int] = []
     mods = {(i.var, i.number): d for d, i in enumerate(indices) if i.kind == "mod"}
     for d, index in enumerate(indices):
         interval = box[d]
+        if interval is None:  # all of the dimension, however long it is
+            loose.append(d)
+            continue
         if index.kind == "var" and index.var is not None:
             solved = Interval(E.sub(interval.base, index.number), interval.width)
         elif index.kind == "div" and index.var is not None:
@@ -74,6 +77,7 @@ def solve(indices: Sequence[Index], box: Box) -> tuple[dict[Var, Interval], list
         else:
             loose.append(d)
             continue
+        assert index.var is not None, "the other kinds have none"
         if index.var in found:
             loose.append(d)
         else:

@@ -17,7 +17,7 @@ from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.functor import free_vars, rewrite, substitute
 from autosched.tir.index_map import IndexMap
 from autosched.tir.schedule.cache import replace_everywhere
-from autosched.tir.schedule.check import require_binds_once, require_complete, require_no_match
+from autosched.tir.schedule.check import most_of, require_binds_once, require_complete, require_no_match
 from autosched.tir.schedule.domain import classify_all, covers_buffer
 from autosched.tir.schedule.inline import simplify_indices, with_regions
 from autosched.tir.schedule.iter_map import NotAffine, invert, is_injective
@@ -42,14 +42,14 @@ def transform_layout(
         shape = index_map.map_shape(buffer.shape)
     except InvalidValueError as e:
         raise ScheduleError(f"transform_layout of '{buffer.name}': {e.message}", where=where) from e
-    extents = {v: E.as_int(s) for v, s in zip(index_map.initial_indices, buffer.shape, strict=True)}
+    extents = {v: most_of(s) for v, s in zip(index_map.initial_indices, buffer.shape, strict=True)}
     ranges = Analyzer({v: (0, n) for v, n in extents.items()})
     if not assume_injective and not is_injective(index_map.final_indices, extents, ranges):
         raise ScheduleError(
             f"transform_layout of '{buffer.name}': {index_map} may put two elements in one place", where=where
         )
     require_no_match(tree, buffer, "transform_layout")
-    padding = prod(map(E.as_int, shape)) - prod(extents.values())
+    padding = prod(map(most_of, shape)) - prod(extents.values())
     new = replace(buffer, shape=shape, strides=())
     if padding:
         _require_paddable(tree, name, buffer, pad_value)

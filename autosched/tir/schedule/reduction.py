@@ -283,10 +283,11 @@ def _predicates(
     predicates: list[PrimExpr] = []
     around: list[PrimExpr] = []
     guards: list[PrimExpr] = []
+    every = {x.loop_var for x in tree.loops_of(realize.block.name_hint)}  # other variables are symbols
     for c in split_conditions(realize.predicate):
         if not free_vars(c) & own.keys():
             predicates.append(c)
-        elif free_vars(c) <= own.keys():
+        elif free_vars(c) & every <= own.keys():
             begins = analyzer.can_prove(substitute(c, start))
             (around if begins else guards).append(substitute(c, own))
         else:

@@ -28,6 +28,7 @@ class Interval:
 
 
 Box = tuple[Interval, ...]
+Part = tuple[Interval | None, ...]  # None: all of a dimension whose extent is no number
 
 
 def interval_of(x: PrimExpr, inner: frozenset[Var], analyzer: Analyzer) -> Interval | None:
@@ -90,10 +91,12 @@ def hull(a: Interval, b: Interval, analyzer: Analyzer) -> Interval | None:
     return Interval(a.base if distance >= 0 else b.base, width)
 
 
-def union(a: Box, b: Box, buffer: Buffer, analyzer: Analyzer) -> Box | None:
+def union(a: Part, b: Part, buffer: Buffer, analyzer: Analyzer) -> Part:
     """The smallest box around two; a whole dimension where their distance is not a known number."""
-    joined = [clip(hull(x, y, analyzer), n) for x, y, n in zip(a, b, buffer.shape, strict=True)]
-    return None if any(i is None for i in joined) else tuple(i for i in joined if i is not None)
+    return tuple(
+        clip(None if x is None or y is None else hull(x, y, analyzer), n)
+        for x, y, n in zip(a, b, buffer.shape, strict=True)
+    )
 
 
 def inner_loops(tree: Tree, stmt: Stmt, top: Stmt) -> list[For]:
@@ -117,6 +120,15 @@ def _sharing_threads(tree: Tree, realize: BlockRealize, region: BufferRegion) ->
 
 def box_at(tree: Tree, realize: BlockRealize, region: BufferRegion, top: Stmt) -> Box | None:
     """What a block touches of a buffer while the loops between `top` and the block run, all threads together."""
+    return _box(part_at(tree, realize, region, top))
+
+
+def _box(part: Part) -> Box | None:
+    return None if any(i is None for i in part) else tuple(i for i in part if i is not None)
+
+
+def part_at(tree: Tree, realize: BlockRealize, region: BufferRegion, top: Stmt) -> Part:
+    """The same, dimension by dimension."""
     inner = frozenset(x.loop_var for x in inner_loops(tree, realize, top)) | _sharing_threads(tree, realize, region)
     analyzer = tree.analyzer(realize)
     analyzer.keep_units = False
@@ -127,10 +139,7 @@ def box_at(tree: Tree, realize: BlockRealize, region: BufferRegion, top: Stmt) -
         found = None if width is None else interval_of(analyzer.simplify(substitute(r.min, values)), inner, analyzer)
         if found is not None and width is not None:
             found = Interval(found.base, found.width + width - 1)
-        clipped = clip(found, extent)
-        if clipped is None:
-            return None
-        box.append(clipped)
+        box.append(clip(found, extent))
     return tuple(box)
 
 
@@ -142,17 +151,21 @@ def bindings(realize: BlockRealize) -> Mapping[Var, PrimExpr]:
 def touched(
     tree: Tree, names: Sequence[str], buffer: Buffer, top: Stmt, *, written: bool, analyzer: Analyzer
 ) -> Box | None:
-    """The union of what several blocks read (or write) of a buffer below `top`."""
-    total: Box | None = None
+    """The union of what several blocks read (or write) of a buffer below `top`; None where it is no box of numbers."""
+    part = touched_part(tree, names, buffer, top, written=written, analyzer=analyzer)
+    return None if part is None else _box(part)
+
+
+def touched_part(
+    tree: Tree, names: Sequence[str], buffer: Buffer, top: Stmt, *, written: bool, analyzer: Analyzer
+) -> Part | None:
+    """The same, dimension by dimension; None where nothing is touched."""
+    total: Part | None = None
     for name in names:
         realize = tree.realizes[name]
         for region in realize.block.writes if written else realize.block.reads:
             if region.buffer is not buffer:
                 continue
-            box = box_at(tree, realize, region, top)
-            if box is None:
-                return None
-            total = box if total is None else union(total, box, buffer, analyzer)
-            if total is None:
-                return None
+            part = part_at(tree, realize, region, top)
+            total = part if total is None else union(total, part, buffer, analyzer)
     return total

@@ -221,6 +221,69 @@ def test_an_encoder_over_a_batch() -> None:
         np.testing.assert_allclose(y, static(module, size)(x).numpy(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.fixture(scope="module")
+def over_tokens() -> tuple[IRModule, DynamicExecutable]:
+    batch, tokens = n(), Var("s", "int64")
+    module = model((batch, tokens, 32), lambda builder, x: encoder(builder, x, batch, tokens, 32, 4))
+    built = autosched.build(module, shapes={"x": (range(1, 9), range(1, 513), 32)})
+    assert isinstance(built, DynamicExecutable), getattr(built, "reason", "")
+    return module, built
+
+
+def test_an_encoder_over_batch_and_sequence(over_tokens: tuple[IRModule, DynamicExecutable]) -> None:
+    module, built = over_tokens
+    sizes = [(1, 1), (2, 7), (1, 64), (3, 33), (8, 2)]
+    before = counters.COMPILES.value
+    outputs = {size: run_at(built, (*size, 32)) for size in [*sizes, *((b, s) for b in (1, 4) for s in range(1, 80, 6))]}
+    assert counters.COMPILES.value == before
+    for batch, tokens in sizes[1:4]:
+        x, y = outputs[batch, tokens]
+        bound = autosched.build(BindSymbolicVars({"n": batch, "s": tokens})(module))
+        np.testing.assert_allclose(y, bound(x).numpy(), rtol=1e-4, atol=1e-5)
+    for (batch, _), (x, y) in outputs.items():  # images do not see each other
+        np.testing.assert_allclose(built(x[batch - 1 :]).numpy(), y[batch - 1 :], rtol=1e-4, atol=1e-5)
+    with pytest.raises(ShapeError, match="'s' is 513, and the model is built for 1 to 512"):
+        built(np.ones((1, 513, 32), "float32"))
+
+
+def test_memory_over_two_sizes_is_flat_after_the_largest(over_tokens: tuple[IRModule, DynamicExecutable]) -> None:
+    executor = over_tokens[1].create_executor()
+    number = over_tokens[1].form.inputs[0]
+    kept = []
+    for shape in [(4, 96), *((b, s) for b in (1, 3) for s in (1, 17, 50, 96))]:
+        executor.run({number: np.ones((*shape, 32), "float32")})
+        kept.append((executor._memory._arena.nbytes, executor._memory._scratch.nbytes))
+    assert len(set(kept)) == 1
+
+
+def test_a_saved_encoder_runs_every_size_without_the_compiler(
+    over_tokens: tuple[IRModule, DynamicExecutable], tmp_path: Path
+) -> None:
+    built = over_tokens[1]
+    x, y = run_at(built, (2, 37, 32))
+    built.save(tmp_path / "m.asx")
+    np.save(tmp_path / "x.npy", x)
+    code = f"""
+import sys, numpy as np
+from autosched.errors import ShapeError
+from autosched.runtime.library import load
+model = load({str(tmp_path / "m.asx")!r})
+x = np.load({str(tmp_path / "x.npy")!r})
+for b, s in ((1, 1), (2, 5), (2, 37)):
+    y = model(np.ascontiguousarray(x[:b, :s])).numpy()
+assert not [m for m in sys.modules if m.startswith(("numba", "autosched.codegen", "autosched.tir"))]
+np.save({str(tmp_path / "y.npy")!r}, y)
+try:
+    model(np.ones((9, 4, 32), "float32"))
+except ShapeError as error:
+    assert "'n' is 9, and the model is built for 1 to 8" in str(error)
+else:
+    raise SystemExit("a batch of 9 was taken")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), y)
+
+
 def test_a_convolution_over_a_batch() -> None:
     def body(builder: BlockBuilder, x: Any) -> Any:
         y = builder.emit(NN.conv2d(x, weight(16, 3, 3, 3), padding=1))
@@ -237,20 +300,32 @@ def test_a_convolution_over_a_batch() -> None:
         np.testing.assert_allclose(y, static(module, size)(x).numpy(), rtol=1e-4, atol=1e-5)
 
 
+def test_what_needs_the_whole_batch_is_compiled_over_symbols() -> None:
+    def body(builder: BlockBuilder, x: Any) -> Any:
+        total = builder.emit(OP.sum(builder.emit(OP.exp(x)), 0))
+        return relax.Tuple((total, builder.emit(OP.permute_dims(x, (1, 0)))))
+
+    built = autosched.build(model((n(), 6), body))
+    assert isinstance(built, DynamicExecutable), getattr(built, "reason", "")
+    before = counters.COMPILES.value
+    for size in (1, 3, 31, 64, 200):
+        x = RNG.standard_normal((size, 6)).astype("float32")
+        total, turned = built(x)
+        np.testing.assert_allclose(total.numpy(), np.exp(x).sum(0), rtol=1e-5)
+        np.testing.assert_array_equal(turned.numpy(), x.T)
+    assert counters.COMPILES.value == before
+    rows = [row for row in built.manifest["report"] if row["template"] == "sized"]
+    assert any("reduces over the batch" in row["reason"] for row in rows)
+
+
 @pytest.mark.parametrize(
-    ("body", "why"),
-    [
-        (lambda b, x: b.emit(OP.sum(x, 0)), "reduces over the batch"),
-        (lambda b, x: b.emit(OP.permute_dims(x, (1, 0))), "no one leading dimension"),
-        (lambda b, x: b.emit(OP.flip(x, 0)), "no kernel"),
-        (lambda b, x: b.emit(OP.mean(x)), "no kernel"),
-    ],
+    "body", [lambda b, x: b.emit(OP.flip(x, 0)), lambda b, x: b.emit(OP.mean(x))], ids=["flip", "mean"]
 )
-def test_what_needs_the_whole_batch_is_compiled_when_it_is_called(body: Any, why: str) -> None:
+def test_what_has_no_loops_over_symbols_is_compiled_when_it_is_called(body: Any) -> None:
     module = model((n(), 6), body)
     built = autosched.build(module)
     assert isinstance(built, SizedModel)
-    assert why in built.reason and built.manifest["compiled_when_called"] == built.reason
+    assert "no kernel" in built.reason and built.manifest["compiled_when_called"] == built.reason
     for size in (3, 8):
         x, y = run_at(built, (size, 6))
         np.testing.assert_allclose(y, static(module, size)(x).numpy(), rtol=1e-5, atol=1e-6)

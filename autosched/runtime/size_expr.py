@@ -1,0 +1,100 @@
+"""Sizes that are known when a model is called: numbers, symbols by name, and arithmetic on them, as JSON holds it.
+
+("*", "batch", ("+", "sequence", 1))      the rows of a batch of sequences that are one longer than 'sequence'
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+Size = Any  # int | str | tuple[str, Size, Size]; recursive aliases are not for every Python that we support
+
+_OPS: Mapping[str, Callable[[int, int], int]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod,
+    "min": min, "max": max,
+}  # fmt: skip
+_MOST_DEEP = 64  # of an expression in a file
+Shape = tuple[Size, ...]
+
+
+def size_at(size: Size, values: Mapping[str, int]) -> int:
+    """The value of a size. Raises KeyError for a symbol that has none, ZeroDivisionError."""
+    if isinstance(size, int):
+        return size
+    if isinstance(size, str):
+        return values[size]
+    op, a, b = size
+    return _OPS[op](size_at(a, values), size_at(b, values))
+
+
+def shape_at(shape: Shape, values: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(size_at(size, values) for size in shape)
+
+
+def product_of(sizes: Iterable[Size]) -> Size:
+    """The product, its numbers as one factor."""
+    number, rest = 1, []
+    for size in sizes:
+        if isinstance(size, int):
+            number *= size
+        else:
+            rest.append(size)
+    found: Size = number if number != 1 or not rest else rest.pop(0)
+    for size in rest:
+        found = ("*", found, size)
+    return found
+
+
+def symbols_of(size: Size) -> frozenset[str]:
+    """The names in a size."""
+    if isinstance(size, tuple):
+        return symbols_of(size[1]) | symbols_of(size[2])
+    return frozenset((size,)) if isinstance(size, str) else frozenset()
+
+
+def show_size(size: Size, inside: bool = False) -> str:
+    """The size as people write it: 2*n, n+1."""
+    if not isinstance(size, tuple):
+        return str(size)
+    op, a, b = size
+    if op in ("min", "max"):
+        return f"{op}({show_size(a)}, {show_size(b)})"
+    text = f"{show_size(a, True)}{op}{show_size(b, True)}"
+    return f"({text})" if inside and op in ("+", "-") else text
+
+
+def show_shape(shape: Shape) -> str:
+    return f"[{', '.join(map(show_size, shape))}]"
+
+
+def read_size(entry: Any, names: Iterable[str], depth: int = 0) -> Size:
+    """What JSON holds as a size of the given symbols. Raises ValueError for anything else."""
+    if type(entry) is int:
+        return entry
+    if isinstance(entry, str) and entry in names:
+        return entry
+    if isinstance(entry, list | tuple) and len(entry) == 3 and entry[0] in _OPS and depth < _MOST_DEEP:
+        return (str(entry[0]), read_size(entry[1], names, depth + 1), read_size(entry[2], names, depth + 1))
+    raise ValueError(f"a size is {str(entry)[:40]}")
+
+
+def read_shape(entry: Any, names: Iterable[str]) -> Shape:
+    return tuple(read_size(size, names) for size in entry)
+
+
+def solved(size: Size, value: int, known: Mapping[str, int]) -> tuple[str, int] | None:
+    """The symbol, and its value, for which a size takes a value; None unless just one is open, in a linear form.
+
+    The value may be one for which the size is another: whoever asks compares.
+    """
+    open_names = symbols_of(size) - set(known)
+    if len(open_names) != 1:
+        return None
+    (name,) = open_names
+    at = [size_at(size, {**known, name: n}) for n in (0, 1, 2)]
+    scale = at[1] - at[0]
+    if not scale or at[2] - at[1] != scale:
+        return None
+    return name, (value - at[0]) // scale

@@ -1,0 +1,87 @@
+"""Attention whose batch and lengths come with the call: see `attention`; a task is a head, a chunk one tile of queries.
+
+The keys are copied transposed, [D, T], without panels: where a row ends is not known when the code is made.
+"""
+
+from __future__ import annotations
+
+from autosched.target import Target
+from autosched.templates.attention_form import Attention, find_attention
+from autosched.templates.base import Applied
+from autosched.templates.chain import schedule_epilogue
+from autosched.templates.classify import reduced, spatial
+from autosched.templates.cpu.attention import schedule_context
+from autosched.templates.cpu.matmul import schedule_update
+from autosched.templates.cpu.register_tile import choose_tile
+from autosched.templates.cpu.sized import sized, sum_in_lanes, vectorize
+from autosched.tir import PrimFunc, as_int
+from autosched.tir.expr import const_int
+from autosched.tir.schedule import LoopRV, Schedule
+
+USUAL = 128  # queries and keys that tiles are chosen for
+MOST_ROWS = 6  # of a tile: those of the last one that are no queries are computed too
+
+
+def schedule_attention(func: PrimFunc, target: Target) -> Applied | None:
+    """Schedule an attention over symbols; None for another function. Raises ScheduleError."""
+    found = find_attention(func)
+    if found is None or _inner(found) is None or const_int(spatial(found.context)[found.columns].dom.extent) is None:
+        return None
+    sch = Schedule(func)
+    _schedule(sch, found, target)
+    return sized(func, sch.func, sch.trace.to_json_text())
+
+
+def _inner(a: Attention) -> int | None:
+    return const_int(reduced(a.scores)[0].dom.extent)
+
+
+def _schedule(sch: Schedule, a: Attention, target: Target) -> None:
+    lanes = target.lanes("float32")
+    elements = as_int(spatial(a.context)[a.columns].dom.extent)
+    rows = min(MOST_ROWS, choose_tile(USUAL, -(-elements // lanes), USUAL, target).rows)
+    first = choose_tile(USUAL, USUAL // lanes, _inner(a) or 1, target, rows=rows).vectors * lanes
+    second = choose_tile(USUAL, -(-elements // lanes), USUAL, target, rows=rows).vectors * lanes
+    out = schedule_epilogue(sch, a.chain)
+    loops = sch.get_loops(out)
+    m, e = loops[a.rows], loops[a.columns]
+    outer = [loop for n, loop in enumerate(loops) if n not in (a.rows, a.columns)]
+    tile, row = sch.split(m, [None, rows])
+    panel, lane = sch.split(e, [None, min(second, elements)])
+    sch.reorder(*outer, tile, panel, row, lane)
+    for loop in outer:
+        sch.parallel(loop)
+    sch.unroll(row)
+    sch.vectorize(lane)
+    sch.compute_at(a.context.name_hint, panel, True)
+    schedule_context(sch, a)
+    largest, power, sums = (b.name_hint for b in a.softmax)
+    for block in a.before[:-1]:
+        sch.compute_inline(block.name_hint)
+    argument = a.before[-1].name_hint
+    for name in (sums, power, largest, argument):
+        sch.compute_at(name, tile, True)
+    for name in (largest, sums):
+        sum_in_lanes(sch, name, 4 * lanes)
+    vectorize(sch, sch.get_loops(power)[-1], 4 * lanes)
+    _schedule_scores(sch, a, argument, rows, first, outer[-1])
+
+
+def _schedule_scores(sch: Schedule, a: Attention, argument: str, rows: int, width: int, task: LoopRV) -> None:
+    """The first product in register tiles below its consumer."""
+    name = a.scores.name_hint
+    sch.set_scope(name, 0, "local")
+    *_, m, t = sch.get_loops(argument)
+    panel, lane = sch.split(t, [None, width])
+    sch.reorder(panel, m, lane)
+    sch.unroll(m)
+    sch.vectorize(lane)
+    sch.compute_at(name, panel, True)
+    if a.column < a.inner:  # else the keys are transposed already
+        copy = sch.cache_read(name, a.key.buffer.name, "global")
+        rest = [n for n in range(4) if n not in (a.column, a.inner)]
+        sch.transform_layout(copy, ("write", 0), lambda *i: (*(i[n] for n in rest), i[a.inner], i[a.column]))
+        sch.compute_at(copy, task, True)
+        loops = sch.get_loops(copy)[-4:]
+        vectorize(sch, loops[a.inner], 16)
+    schedule_update(sch, name, 1)

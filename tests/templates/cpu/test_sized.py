@@ -1,0 +1,113 @@
+"""Kernels whose sizes come with the call, against NumPy in float64 at sizes around every width of vector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autosched
+from autosched import relax
+from autosched.codegen import counters
+from autosched.relax.block_builder import BlockBuilder
+from autosched.runtime.dynamic import DynamicExecutable
+from autosched.tir.expr import Var
+
+OP, NN = relax.op, relax.op.nn
+B, S, P = (Var(name, "int64") for name in "bsp")
+SIZES = [(1, 1, 1), (2, 3, 5), (3, 8, 1), (1, 17, 16), (2, 33, 40), (5, 64, 2)]  # of b, s, p
+
+
+def built(
+    shapes: list[tuple[Any, ...]], body: Callable[..., Any], dtypes: list[str] | None = None
+) -> DynamicExecutable:
+    """A module of `body`, called with the builder and an input of each shape."""
+    builder = BlockBuilder()
+    kinds = dtypes or ["float32"] * len(shapes)
+    inputs = [relax.Var(f"x{i}", relax.TensorStructInfo(s, d)) for i, (s, d) in enumerate(zip(shapes, kinds))]
+    with builder.function("main", inputs):
+        with builder.dataflow():
+            out = builder.emit_output(body(builder.emit, *inputs))
+        builder.emit_func_output(out)
+    made = autosched.build(builder.get())
+    assert isinstance(made, DynamicExecutable), made.reason
+    return made
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def attended(q: np.ndarray, k: np.ndarray, v: np.ndarray, bias: Any = 0.0) -> np.ndarray:
+    """Of [batch, heads, length, elements]."""
+    return softmax(q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5 + bias) @ v
+
+
+def causal(x: np.ndarray) -> np.ndarray:
+    n = x.shape[2]
+    return attended(x, x, x, np.where(np.tri(n, dtype=bool), 0.0, -np.inf))
+
+
+CASES: dict[str, tuple[list[tuple[Any, ...]], Callable[..., Any], Callable[..., np.ndarray]]] = {
+    "transpose": ([(B, S, 3, 8)], lambda e, x: e(OP.permute_dims(x, (0, 2, 1, 3))), lambda x: x.transpose(0, 2, 1, 3)),
+    "turn": ([(B, S, 6)], lambda e, x: e(OP.permute_dims(x, (2, 1, 0))), lambda x: x.transpose()),
+    "rows of run-time length": ([(B, 3, S)], lambda e, x: e(NN.softmax(x, -1)), softmax),
+    "position": (
+        [(B, S, 5), (S, 5)], lambda e, x, y: e(NN.relu(e(OP.add(x, y)))), lambda x, y: np.maximum(x + y, 0),
+    ),
+    "sum over the first": ([(B, S, 7)], lambda e, x: e(OP.sum(x, 0)), lambda x: x.sum(0)),
+    "mean over the second": ([(B, S, 7)], lambda e, x: e(OP.max(x, 1)), lambda x: x.max(1)),
+    "product": (
+        [(B, S, 9), (B, P, 9)], lambda e, x, y: e(OP.matmul(x, e(OP.permute_dims(y, (0, 2, 1))))),
+        lambda x, y: x @ y.transpose(0, 2, 1),
+    ),
+    "product over a run-time length": (
+        [(B, 5, S), (B, S, 20)], lambda e, x, y: e(OP.matmul(x, y)), lambda x, y: x @ y,
+    ),
+    "attention": (
+        [(B, S, 2, 8), (B, P, 2, 8)], lambda e, x, y: e(NN.attention(x, y, y)),
+        lambda x, y: attended(*(a.transpose(0, 2, 1, 3) for a in (x, y, y))).transpose(0, 2, 1, 3),
+    ),
+    "masked attention": (
+        [(B, S, 2, 20), (B, 1, 1, S)], lambda e, x, m: e(NN.attention(x, x, x, m)),
+        lambda x, m: attended(*[x.transpose(0, 2, 1, 3)] * 3, m).transpose(0, 2, 1, 3),
+    ),
+    "causal attention": (
+        [(B, S, 2, 24)], lambda e, x: e(NN.attention(x, x, x, causal_mask="TopLeft")),
+        lambda x: causal(x.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_size_is_right_and_compiles_nothing(case: str) -> None:
+    shapes, body, reference = CASES[case]
+    made = built(shapes, body)
+    before, rng = counters.COMPILES.value, np.random.default_rng(0)
+    for b, s, p in SIZES:
+        values = {B: b, S: s, P: p}
+        arrays = [rng.standard_normal([values.get(d, d) for d in shape]).astype("float32") for shape in shapes]
+        expected = reference(*(a.astype("float64") for a in arrays))
+        np.testing.assert_allclose(made(*arrays).numpy(), expected, rtol=2e-5, atol=2e-6, err_msg=f"{b} {s} {p}")
+    assert counters.COMPILES.value == before
+
+
+def test_one_axis_of_run_time_length() -> None:
+    made = built([(S,)], lambda e, x: e(OP.exp(x)))
+    for n in (1, 7, 4096, 4097, 9000):
+        x = np.random.default_rng(n).standard_normal(n).astype("float32")
+        np.testing.assert_allclose(made(x).numpy(), np.exp(x), rtol=1e-6)
+
+
+def test_embeddings_of_tokens_with_their_positions() -> None:
+    table = np.random.default_rng(0).standard_normal((11, 6)).astype("float32")
+    made = built(
+        [(B, S), (S, 6)], lambda e, i, p: e(OP.add(e(OP.take(relax.const(table), i, 0)), p)), ["int64", "float32"]
+    )
+    for b, s, _ in SIZES:
+        tokens = np.random.default_rng(s).integers(0, 11, (b, s))
+        places = np.random.default_rng(b).standard_normal((s, 6)).astype("float32")
+        np.testing.assert_allclose(made(tokens, places).numpy(), table[tokens] + places, rtol=1e-6)
