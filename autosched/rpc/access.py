@@ -197,13 +197,13 @@ def greet(frames: Frames, access: Access, purpose: str, key: str, **facts: Any) 
 def admit(frames: Frames, access: Access, purposes: tuple[str, ...], key: str | None) -> dict[str, Any]:
     """The server's handshake; gives what the client has said. The caller ends it with `welcome`.
 
-    key     a client's must begin with it; None: any
+    key     a client's must begin with it, or be empty: who names an address need not say what is there; None: any
     Raises  RPCError, after having told the client.
     """
     hello = {"autosched": __version__, "nonce": os.urandom(16).hex()}
     frames.send(hello)
-    client = _object(frames)
     try:
+        client = _object(frames)
         for name in ("autosched", "nonce", "purpose", "key", "proof"):
             if not isinstance(client.get(name), str):
                 raise RPCError(f"the greeting has no '{name}'")
@@ -218,7 +218,7 @@ def admit(frames: Frames, access: Access, purposes: tuple[str, ...], key: str | 
                 f"'{client['purpose'][:40]}' {NOT_DONE_HERE}", hint="servers and trackers have different ports"
             )
         check_key(client["key"])
-        if key is not None and not client["key"].startswith(key):
+        if key and client["key"] and not client["key"].startswith(key):
             raise RPCError(f"wrong key '{client['key']}'", hint=f"this device's key is '{key}'")
     except (AutoschedError, ValueError) as error:
         refuse_client(frames, error)

@@ -34,7 +34,7 @@ def connect(
 ) -> RPCSession:  # fmt: skip
     """Open a session of a server.
 
-    key              kind of device; the server's own has to be the beginning of it
+    key              kind of device; the server's own has to be the beginning of it; "": whatever is there
     session_timeout  seconds after which the server ends the session; 0: when its own limit is reached
     access           secret and files for TLS; another machine needs both
     Raises           UsageError for a refused address, RPCError (RuntimeError) where the server cannot be reached or

@@ -145,5 +145,7 @@ def _listen(host: str, port: int, port_end: int, reuse_addr: bool) -> socket.soc
             raise UsageError(f"{host} is no address of this machine: {error.strerror}") from None
         except (OSError, OverflowError) as error:
             sock.close()
-            reason = error
-    raise RPCError(f"no port from {port} to {port_end} of {host} can be used: {reason}")
+            reason = error.strerror if isinstance(error, OSError) else error
+    if port_end <= port + 1:
+        raise RPCError(f"port {port} of {host} cannot be used: {reason}")
+    raise RPCError(f"no port from {port} to {port_end - 1} of {host} can be used: {reason}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from autosched.errors import RPCError, UsageError
 from autosched.rpc.access import NOT_DONE_HERE, Access, check_key
 from autosched.rpc.client import RPCSession, connect
-from autosched.rpc.tracker import connect_tracker
+from autosched.rpc.tracker import TrackerSession, connect_tracker
 
 MOST_PORT = 65535
 
@@ -39,7 +39,7 @@ class Address:
 def open_session(address: Address, access: Access | None = None, timeout_s: float | None = None) -> RPCSession:
     """A session of the server there, or of one that the tracker there has for the key.
 
-    timeout_s  for a tracker to have a device free; None: for ever
+    timeout_s  for a tracker to have a device free, or announced; None: for ever where there is one, else not at all
     Raises     UsageError for a refused address or a tracker without key, RPCError where nobody serves us.
     """
     try:
@@ -49,7 +49,10 @@ def open_session(address: Address, access: Access | None = None, timeout_s: floa
             raise
     if not address.key:
         raise UsageError(f"{address} is a tracker", hint=f"say which kind of device: {address}/KEY")
-    return connect_tracker(address.host, address.port, access=access).request(address.key, timeout=timeout_s)
+    tracker = connect_tracker(address.host, address.port, access=access)
+    if timeout_s is None:
+        _count(tracker, address)
+    return tracker.request(address.key, timeout=timeout_s)
 
 
 def count_devices(address: Address, access: Access | None = None) -> int:
@@ -58,13 +61,18 @@ def count_devices(address: Address, access: Access | None = None) -> int:
     Raises  UsageError for a refused address, RPCError where nobody answers or a tracker has no such device.
     """
     try:
-        found = connect_tracker(address.host, address.port, access=access).summary()
+        tracker = connect_tracker(address.host, address.port, access=access)
     except RPCError as error:
         if NOT_DONE_HERE not in error.message:
             raise
         return 1
+    return _count(tracker, address)
+
+
+def _count(tracker: TrackerSession, address: Address) -> int:
+    found = tracker.summary()
     count = int(found["queue_info"].get(address.key, {}).get("total", 0))
     if not count:
-        there = ", ".join(f"'{key}'" for key in found["queue_info"]) or "none"
+        there = ", ".join(sorted({f"'{server['key']}'" for server in found["server_info"]})) or "none"
         raise RPCError(f"the tracker at {address} has no device '{address.key}'", hint=f"there are: {there}")
     return count

@@ -47,7 +47,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_run_there_gives_what_it_gives_here(place: str, model: Path, tmp_path: Path) -> None:
     here, there, built = (tmp_path / name for name in ("here.npz", "there.npz", "model.asx"))
     assert main(["run", str(model), "-o", str(here), "-q"]) == 0
-    assert main(["run", str(model), "-o", str(there), "-q", "--remote", place]) == 0
+    assert main(["run", str(model), "-o", str(there), "-q", "--remote", place.partition("/")[0]]) == 0
     np.testing.assert_array_equal(np.load(there)["y"], np.load(here)["y"])
     assert main(["build", str(model), "-o", str(built), "-q"]) == 0
     assert main(["run", str(built), "--check", str(here), "-q", "--remote", place, "--threads", "1"]) == 0
@@ -69,7 +69,7 @@ def test_tune_there(place: str, model: Path, tmp_path: Path, capsys: pytest.Capt
     assert row["n_trials"] >= 6 and row["n_failed"] == 0
 
 
-def test_devices_of_a_tracker(capsys: pytest.CaptureFixture[str]) -> None:
+def test_devices_of_a_tracker(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tracker, address = serve("track")
     server, own = serve("serve", "--key", "dev", "--tracker", address)
     try:
@@ -79,6 +79,8 @@ def test_devices_of_a_tracker(capsys: pytest.CaptureFixture[str]) -> None:
             found: list[dict[str, object]] = json.loads(capsys.readouterr().out)
             return found
 
+        assert main(["run", str(model), "--remote", f"{address}/dev2"]) == 1  # at once: nothing is waited for
+        assert f"the tracker at {address}/dev2 has no device 'dev2'" in capsys.readouterr().err
         wait_until(lambda: bool(listed()))
         assert listed() == [{"key": "dev", "address": own, "state": "free", "waiting": 0}]
     finally:

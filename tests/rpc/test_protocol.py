@@ -124,6 +124,23 @@ def test_silent_connections_that_stay_keep_nobody_out(server: rpc.Server) -> Non
     silent_connections(server, 300)
 
 
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (HEAD.pack(MAGIC, 0xFFFFFFFF, 0), "announces 4294967295 bytes"),
+        (HEAD.pack(MAGIC, 2, 1 << 32) + b"{}", "no raw bytes"),
+        (b"GET / HTTP/1.", "no message of autosched's RPC"),
+    ],
+)
+def test_what_is_said_of_a_wrong_greeting(server: rpc.Server, data: bytes, words: str) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), 20) as sock:
+        sock.sendall(data.ljust(HEAD.size))
+        frames = Frames(sock)
+        frames.receive()
+        answer, _ = frames.receive()
+    assert words in answer["error"]["message"] and answer["closes"]
+
+
 def test_a_greeting_with_an_odd_key_is_told_why(server: rpc.Server) -> None:
     with socket.create_connection(("127.0.0.1", server.port), 20) as sock:
         frames = Frames(sock)

@@ -93,8 +93,14 @@ def test_many_connections_that_say_nothing(server: rpc.Server, library: Path) ->
 def test_wrong_keys_and_secrets(server: rpc.Server) -> None:
     with pytest.raises(RPCError, match="wrong key 'phone'.*'board'"):
         rpc.connect("127.0.0.1", server.port, "phone")
+    rpc.connect("127.0.0.1", server.port).close()  # who names an address need not know what is there
     with pytest.raises(RPCError, match="wrong secret"):
         rpc.connect("127.0.0.1", server.port, "board", access=rpc.Access("another secret"))
+
+
+def test_a_port_that_is_taken(server: rpc.Server) -> None:
+    with pytest.raises(RPCError, match=f"port {server.port} of 127.0.0.1 cannot be used: Address already in use"):
+        rpc.Server("127.0.0.1", server.port, server.port + 1)
 
 
 def test_what_is_not_there_is_refused() -> None:
