@@ -122,9 +122,10 @@ class _Products(QuantisedRewriter):
         return self.rescaled(centred, data, weight[1])
 
     def convolution(self, call: Call) -> Expr | None:
-        """A convolution of images in plain layout with a constant weight [O, I, KH, KW], of all channels or of each.
+        """A convolution of images in plain layout with a constant weight [O, I, KH, KW], of all channels or of groups.
 
-        One channel's few products are summed in float32, which holds them exactly and is multiplied fastest.
+        One channel's few products are summed in float32, which holds them exactly and is multiplied fastest. Groups
+        whose channels do not fill words are left as they are.
         """
         shape, attrs = shape_of(call.args[1]), call.attrs
         plain = attrs["data_layout"] == "NCHW" and attrs["out_layout"] == "NCHW" and attrs["kernel_layout"] == "OIHW"
@@ -133,7 +134,10 @@ class _Products(QuantisedRewriter):
         is_each = shape[1] == 1 and attrs["groups"] == shape[0] > 1
         if is_each and math.prod(shape[1:]) > MOST_EXACT:
             return None
-        if not is_each and (attrs["groups"] != 1 or (shape[1] % GROUP and shape[1] > GROUP)):
+        groups = attrs["groups"]
+        if not is_each and shape[1] % GROUP and (groups > 1 or shape[1] > GROUP):
+            return None
+        if not is_each and groups > 1 and (shape[0] // groups) % GROUP:
             return None
         if not 0 < math.prod(shape[1:]) <= MOST_STEPS:
             return None

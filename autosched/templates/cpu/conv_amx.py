@@ -117,8 +117,7 @@ class AmxConv2d:
         n, oc, oh, ow, ob = sch.get_loops(out)
         panel, ob = sch.split(ob, [None, width])
         sch.reorder(oc, panel, oh, ow, ob)
-        oc = sch.fuse(oc, panel)
-        task = schedule_tiles(sch, name, (n, oc, oh, ow, ob), config, (s["OH"], s["OW"]), buffer, pack)
+        task = schedule_tiles(sch, name, (n, oc, panel, oh, ow, ob), config, (s["OH"], s["OW"]), buffer, pack)
         if padding == "task":
             schedule_before(sch, conv.chain, task)
         _schedule_update(sch, name, anchor.details[1], conv.group, is_first=s["IB"] == conv.group)

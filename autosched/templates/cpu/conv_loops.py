@@ -28,11 +28,11 @@ def schedule_tiles(
      -> for (n, oc, chunk) in parallel:     # or (n, chunk, oc), or (n, chunk) and oc inside of it
             for oh_tile, ow_tile: for within, oh_in, ow_in (unrolled), ob (vectorised)
 
-    loops   n, panels of output channels, rows, pixels, channels of a block
+    loops   n, panels of output channels (one loop or more), rows, pixels, channels of a block
     image   rows and pixels of each; a chunk is one of rows of tiles, or of tiles in a single row
     within  loops over blocks of a panel
     """
-    n, oc, oh, ow, ob = loops
+    n, *panels, oh, ow, ob = loops
     height, width = image
     count = -(-width // config["ow_tile"]) if height == 1 else -(-height // config["oh_tile"])
     per_chunk = min(config["chunk"], count)
@@ -43,7 +43,7 @@ def schedule_tiles(
         chunk, oh_tile, oh_in = sch.split(oh, [None, per_chunk, config["oh_tile"]])
         ow_tile, ow_in = sch.split(ow, [None, config["ow_tile"]])
     is_task = config["padding"] == "task"
-    tasks = (oc, chunk) if config["outer"] == "weight" and not is_task else (chunk, oc)
+    tasks = (*panels, chunk) if config["outer"] == "weight" and not is_task else (chunk, *panels)
     sch.reorder(n, *tasks, oh_tile, ow_tile, *within, oh_in, ow_in, ob)
     task = sch.fuse(n, chunk) if is_task else sch.fuse(n, *tasks)
     sch.parallel(task)

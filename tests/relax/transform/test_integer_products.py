@@ -96,6 +96,22 @@ def test_a_dequantised_convolution_pads_with_the_zero_point(dtype: str, channels
     assert changed is not None and changed.attrs["pad_value"] == (77 if dtype == "uint8" else 77 + 128)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize(
+    ("channels", "out", "groups", "stride"), [(8, 8, 2, 1), (32, 64, 4, 2), (128, 128, 2, 1), (64, 64, 16, 1)]
+)
+def test_a_dequantised_convolution_in_groups(dtype: str, channels: int, out: int, groups: int, stride: int) -> None:
+    """Groups of 4 to 64 channels: blocks of those, of vectors and of tiles."""
+
+    def build(bb: relax.BlockBuilder, x: Any) -> Any:
+        scale = RNG.uniform(0.01, 0.1, (out, 1, 1, 1))
+        w = dequantised(bb, weight(out, channels // groups, 3, 3), np.zeros((out, 1, 1, 1)), scale)
+        data = dequantised(bb, x, 77, 0.02)
+        return bb.emit(op.nn.conv2d(data, w, strides=stride, padding=1, groups=groups))
+
+    check((2, channels, 7, 9), dtype, build)
+
+
 def test_a_transposed_weight_with_a_zero_point() -> None:
     def build(bb: relax.BlockBuilder, x: Any) -> Any:
         w = dequantised(bb, weight(12, 36, low=-20, high=20), np.full((12, 1), 5), RNG.uniform(0.01, 0.1, (12, 1)))
@@ -129,10 +145,15 @@ def test_a_zero_point_that_comes_at_run_time() -> None:
     [
         ((3, 70000), lambda bb, x: op.matmul(centred(bb, x, 0), centred(bb, weight(70000, 4), 0))),
         ((3, 16), lambda bb, x: op.matmul(centred(bb, x, 0), centred(bb, weight(16, 4), 100))),
-        ((1, 8, 4, 4), lambda bb, x: op.nn.conv2d(centred(bb, x, 0), centred(bb, weight(8, 4, 1, 1), 0), groups=2)),
+        ((1, 8, 4, 4), lambda bb, x: op.nn.conv2d(centred(bb, x, 0), centred(bb, weight(8, 2, 1, 1), 0), groups=4)),
         ((1, 6, 4, 4), lambda bb, x: op.nn.conv2d(centred(bb, x, 0), centred(bb, weight(8, 6, 1, 1), 0))),
     ],
-    ids=["sums that int32 may not hold", "weights that no byte holds", "groups", "channels that are no fours"],
+    ids=[
+        "sums that int32 may not hold",
+        "weights that no byte holds",
+        "groups that fill no words",
+        "channels that are no fours",
+    ],
 )
 def test_what_stays_as_it_is(shape: tuple[int, ...], build: Build) -> None:
     check(shape, "uint8", build, is_changed=False, exact=True)

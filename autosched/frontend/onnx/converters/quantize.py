@@ -7,53 +7,36 @@ from typing import Any
 
 import numpy as np
 
+from autosched.frontend import quantised
 from autosched.frontend.onnx.converters.conv import window_padding
 from autosched.frontend.onnx.node import Node, info_of
 from autosched.frontend.onnx.registry import converter
+from autosched.frontend.quantised import WHOLE, along, fault
 from autosched.relax import op
 from autosched.relax.expr import Expr, ShapeExpr
 
-WHOLE = ("int8", "uint8", "int16", "uint16", "int32")
+
+def _along(node: Node, x: Expr, value: Expr, axis: int) -> Expr:
+    return along(node.emit, x, value, axis)
 
 
-def _along(node: Node, x: Expr, value: Expr, axis: int, block: int = 0) -> Expr:
-    """A scale or zero point in a shape that broadcasts against x: one for all, one a channel, or one a block."""
-    shape, own = info_of(x).static_shape, info_of(value).static_shape
-    if math.prod(own) == 1 and len(own) <= 1:
-        return node.emit(op.reshape(value, ShapeExpr(())))
-    axis = axis % len(shape)
-    if len(own) == 1:
-        return node.emit(op.reshape(value, ShapeExpr(tuple(own[0] if i == axis else 1 for i in range(len(shape))))))
-    if not block:
-        return value
-    spread = node.emit(op.repeat(value, block, axis=axis))
-    cut = op.strided_slice(spread, axes=(axis,), begin=(0,), end=(shape[axis],), strides=(1,))
-    return node.emit(cut)
-
-
-def _require_whole(node: Node, dtype: str) -> None:
+def _check(node: Node, scale: Expr, zero: Expr | None, dtype: str) -> None:
     if dtype not in WHOLE:
         raise node.no_kernel(f"quantised {dtype} is not supported; there are {', '.join(WHOLE)}")
+    if (wrong := fault(scale, zero, dtype)) is not None:
+        raise node.fail(wrong)
 
 
 def dequantized(node: Node, x: Expr, scale: Expr, zero: Expr | None, axis: int, block: int = 0) -> Expr:
     """(x - zero) * scale in the scale's dtype."""
-    _require_whole(node, info_of(x).dtype)
-    whole = node.emit(op.astype(x, "int32"))
-    if zero is not None:
-        whole = op.subtract(whole, op.astype(_along(node, x, zero, axis, block), "int32"))
-    return node.emit(op.multiply(op.astype(whole, info_of(scale).dtype), _along(node, x, scale, axis, block)))
+    _check(node, scale, zero, info_of(x).dtype)
+    return quantised.dequantized(node.emit, x, scale, zero, axis, block)
 
 
 def quantized(node: Node, x: Expr, scale: Expr, zero: Expr | None, dtype: str, axis: int, block: int = 0) -> Expr:
     """round(x / scale) + zero within the limits of the dtype; halves to the even neighbour."""
-    _require_whole(node, dtype)
-    limits = np.iinfo(dtype)
-    kind = info_of(x).dtype
-    value = op.round(op.divide(x, op.astype(_along(node, x, scale, axis, block), kind)))
-    if zero is not None:
-        value = op.add(value, op.astype(_along(node, x, zero, axis, block), kind))
-    return node.emit(op.astype(op.clip(value, float(limits.min), float(limits.max)), dtype))
+    _check(node, scale, zero, dtype)
+    return quantised.quantized(node.emit, x, scale, zero, dtype, axis, block)
 
 
 def _dtype(node: Node, index: int) -> str:

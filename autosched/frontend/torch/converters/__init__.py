@@ -13,6 +13,7 @@ from autosched.frontend.torch.converters import (
     logic,
     norm,
     pool,
+    quantize,
     reduce,
     resize,
     scatter,
@@ -22,8 +23,8 @@ from autosched.frontend.torch.converters import (
 from autosched.frontend.torch.registry import CONVERTERS
 
 __all__ = [
-    "activation", "attention", "conv", "create", "elementwise", "index", "linear", "logic", "norm", "pool", "reduce",
-    "resize", "scatter", "shape", "sort", "supported_operators",
+    "activation", "attention", "conv", "create", "elementwise", "index", "linear", "logic", "norm", "pool", "quantize",
+    "reduce", "resize", "scatter", "shape", "sort", "supported_operators",
 ]  # fmt: skip
 
 

@@ -1,0 +1,97 @@
+"""Quantised tensors as importers write them: integers with a scale and a zero point for all, each channel or block.
+
+    quantised = clip(round(x / scale) + zero, limits)          halves to the even neighbour
+    x         = (quantised - zero) * scale
+
+The passes of the graph level know these forms; ONNX's QDQ models and PyTorch's exports come to the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from autosched.relax import op
+from autosched.relax.expr import Constant, Expr, ShapeExpr
+from autosched.relax.struct_info import TensorStructInfo, tensor_infos
+
+WHOLE = ("int8", "uint8", "int16", "uint16", "int32")
+Emit = Callable[[Any], Any]  # binds a value
+
+
+def _info(x: Expr) -> TensorStructInfo:
+    (info,) = tensor_infos(x.struct_info)
+    return info
+
+
+def along(emit: Emit, x: Expr, value: Expr, axis: int, block: int = 0) -> Expr:
+    """A scale or zero point in a shape that broadcasts against x: one for all, one a channel, or one a block."""
+    shape, own = _info(x).static_shape, _info(value).static_shape
+    if math.prod(own) == 1 and len(own) <= 1:
+        return emit(op.reshape(value, ShapeExpr(())))  # type: ignore[no-any-return]
+    axis = axis % len(shape)
+    if len(own) == 1:
+        wide = tuple(own[0] if i == axis else 1 for i in range(len(shape)))
+        return emit(op.reshape(value, ShapeExpr(wide)))  # type: ignore[no-any-return]
+    if not block:
+        return value
+    spread = emit(op.repeat(value, block, axis=axis))
+    return emit(op.strided_slice(spread, axes=(axis,), begin=(0,), end=(shape[axis],), strides=(1,)))  # type: ignore[no-any-return]
+
+
+def dequantized(emit: Emit, x: Expr, scale: Expr, zero: Expr | None, axis: int, block: int = 0) -> Expr:
+    """(x - zero) * scale in the scale's dtype."""
+    whole = emit(op.astype(x, "int32"))
+    if zero is not None:
+        whole = op.subtract(whole, op.astype(along(emit, x, zero, axis, block), "int32"))
+    return emit(op.multiply(op.astype(whole, _info(scale).dtype), along(emit, x, scale, axis, block)))  # type: ignore[no-any-return]
+
+
+def quantized(
+    emit: Emit,
+    x: Expr,
+    scale: Expr,
+    zero: Expr | None,
+    dtype: str,
+    axis: int,
+    block: int = 0,
+    limits: tuple[int, int] | None = None,
+) -> Expr:
+    """round(x / scale) + zero within the limits, those of the dtype where none are given."""
+    low, high = limits or (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+    kind = _info(x).dtype
+    value = op.round(op.divide(x, op.astype(along(emit, x, scale, axis, block), kind)))
+    if zero is not None:
+        value = op.add(value, op.astype(along(emit, x, zero, axis, block), kind))
+    return emit(op.astype(op.clip(value, float(low), float(high)), dtype))  # type: ignore[no-any-return]
+
+
+def fault(scale: Any, zero: Any, dtype: str) -> str | None:
+    """What is wrong with a scale or zero point that is known: a number, an array or a constant; None: nothing.
+
+    A scale is a positive finite number; a zero point is a value of the quantised dtype.
+    """
+    scales, zeros = (_array(v) for v in (scale, zero))
+    if scales is not None:
+        wide = scales.astype(np.float64)
+        bad = wide[~(np.isfinite(wide) & (wide > 0))]
+        if bad.size:
+            return f"a scale of {bad.reshape(-1)[0]:g}: a positive finite number is needed"
+    if zeros is not None and dtype in WHOLE:
+        limits, whole = np.iinfo(dtype), zeros.astype(np.float64)
+        out = whole[~((whole >= limits.min) & (whole <= limits.max))]
+        if out.size:
+            return f"a zero point of {out.reshape(-1)[0]:g} is no {dtype}"
+    return None
+
+
+def _array(value: Any) -> np.ndarray[Any, Any] | None:
+    if isinstance(value, Constant):
+        return value.data
+    return None if value is None or isinstance(value, Expr) else np.asarray(value)
+
+
+__all__ = ["WHOLE", "along", "dequantized", "fault", "quantized"]

@@ -1,0 +1,179 @@
+"""Quantised tensors of PT2E exports: the operators of `quantized_decomposed`, in the form that ONNX's QDQ models have.
+
+PyTorch multiplies by a scale's reciprocal where ONNX divides by the scale: a number that lies between two bytes, within
+the rounding of that product, may become the other one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autosched.frontend import quantised
+from autosched.frontend.quantised import WHOLE, fault
+from autosched.frontend.torch.emitter import Emitter, constant, info_of, positive
+from autosched.frontend.torch.registry import converter
+from autosched.relax import op
+from autosched.relax.expr import Constant, Expr, ShapeExpr
+
+SCALE, ZERO = "float32", "int32"
+
+
+def _parts(
+    t: Emitter, input: Expr, scale: Any, zero: Any, limits: tuple[Any, Any], dtype: Any
+) -> tuple[Expr, Expr | None, tuple[int, int], str]:
+    """(scale, zero point, limits, dtype), checked as far as they are known. Raises ImportModelError."""
+    kind, (low, high) = t.dtype(dtype), (_number(t, n) for n in limits)
+    if kind not in WHOLE:
+        raise t.fail(f"quantised {kind} is not supported; there are {', '.join(WHOLE)}")
+    whole = np.iinfo(kind)
+    if not whole.min <= low < high <= whole.max:
+        raise t.fail(f"limits {low} and {high} of {kind}")
+    if isinstance(zero, Expr) and not info_of(zero).dtype.startswith(("int", "uint")):
+        raise t.fail(f"zero points of {info_of(zero).dtype} are not supported; integers are")
+    if (wrong := fault(scale, zero, kind)) is not None:
+        raise t.fail(wrong)
+    scales, zeros = (None if v is None else _as(t, v, k) for v, k in ((scale, SCALE), (zero, ZERO)))
+    if (wrong := fault(scales, None, kind)) is not None:
+        raise t.fail(f"{wrong} (in {SCALE})")
+    assert scales is not None, "the schema asks for one"
+    return scales, zeros, (low, high), kind
+
+
+def _number(t: Emitter, value: Any) -> int:
+    if isinstance(value, Constant):
+        value = value.data.reshape(-1)[0]
+    if isinstance(value, Expr):
+        raise t.fail("limits that are computed at run time are not supported")
+    return int(value)
+
+
+def _as(t: Emitter, value: Any, dtype: str) -> Expr:
+    """A number, a constant or a tensor as a dtype."""
+    if isinstance(value, Constant):
+        return constant(value.data, dtype)
+    return t.cast(value, dtype) if isinstance(value, Expr) else constant(value, dtype)  # type: ignore[no-any-return]
+
+
+def _one(t: Emitter, *values: Any) -> None:
+    for v in values:
+        if isinstance(v, Expr) and int(np.prod(t.shape(v))) != 1:
+            raise t.fail(f"a scale or zero point of shape {t.shape(v)} for the whole tensor")
+
+
+def _channels(t: Emitter, input: Expr, axis: int, *values: Any) -> int:
+    """The axis of the channels, of which each value has one element."""
+    shape = t.shape(input)
+    at = positive(axis, len(shape))
+    if not 0 <= at < len(shape):
+        raise t.fail(f"axis {axis} of {len(shape)} dimensions")
+    for v in values:
+        if isinstance(v, Expr) and t.shape(v) != (shape[at],):
+            raise t.fail(f"scales or zero points of shape {t.shape(v)} for {shape[at]} channels")
+    return at
+
+
+def _quantized(t: Emitter, input: Expr, scale: Any, zero: Any, limits: tuple[Any, Any], dtype: Any, axis: int) -> Any:
+    scales, zeros, limits, kind = _parts(t, input, scale, zero, limits, dtype)
+    if isinstance(zeros, Constant) and not zeros.data.any():
+        zeros = None
+    return quantised.quantized(t, t.cast(input, SCALE), scales, zeros, kind, axis, limits=limits)
+
+
+def _dequantized(
+    t: Emitter, input: Expr, scale: Any, zero: Any, limits: tuple[Any, Any], dtype: Any, axis: int, out_dtype: Any
+) -> Any:
+    scales, zeros, _, kind = _parts(t, input, scale, zero, limits, dtype)
+    if info_of(input).dtype != kind:
+        raise t.fail(f"a tensor of {info_of(input).dtype} is taken for one of {kind}")
+    if isinstance(zeros, Constant) and not zeros.data.any():
+        zeros = None
+    result = quantised.dequantized(t, input, scales, zeros, axis)
+    return result if out_dtype is None else t.cast(result, t.dtype(out_dtype))
+
+
+@converter("quantize_per_tensor")
+def quantize_per_tensor(
+    t: Emitter, input: Expr, scale: Any, zero_point: Any, quant_min: Any, quant_max: Any, dtype: Any
+) -> Any:
+    _one(t, scale, zero_point)
+    return _quantized(t, input, scale, zero_point, (quant_min, quant_max), dtype, 0)
+
+
+@converter("dequantize_per_tensor")
+def dequantize_per_tensor(
+    t: Emitter,
+    input: Expr,
+    scale: Any,
+    zero_point: Any,
+    quant_min: Any,
+    quant_max: Any,
+    dtype: Any,
+    *,
+    out_dtype: Any = None,
+) -> Any:
+    _one(t, scale, zero_point)
+    return _dequantized(t, input, scale, zero_point, (quant_min, quant_max), dtype, 0, out_dtype)
+
+
+@converter("quantize_per_channel")
+def quantize_per_channel(
+    t: Emitter, input: Expr, scales: Any, zero_points: Any, axis: int, quant_min: int, quant_max: int, dtype: Any
+) -> Any:
+    at = _channels(t, input, axis, scales, zero_points)
+    return _quantized(t, input, scales, zero_points, (quant_min, quant_max), dtype, at)
+
+
+@converter("dequantize_per_channel")
+def dequantize_per_channel(
+    t: Emitter,
+    input: Expr,
+    scales: Any,
+    zero_points: Any,
+    axis: int,
+    quant_min: int,
+    quant_max: int,
+    dtype: Any,
+    *,
+    out_dtype: Any = None,
+) -> Any:
+    at = _channels(t, input, axis, scales, zero_points)
+    return _dequantized(t, input, scales, zero_points, (quant_min, quant_max), dtype, at, out_dtype)
+
+
+@converter("choose_qparams")
+def choose_qparams(t: Emitter, input: Expr, quant_min: int, quant_max: int, eps: float, dtype: Any) -> tuple[Any, Any]:
+    """(a scale in float64, a zero point in int64) by the least and the largest value, 0 among them."""
+    return _qparams(t, input, quant_min, quant_max, eps, is_symmetric=False)
+
+
+@converter("choose_qparams_symmetric")
+def choose_qparams_symmetric(
+    t: Emitter, input: Expr, quant_min: int, quant_max: int, eps: float, dtype: Any
+) -> tuple[Any, Any]:
+    """The same by the largest size; the zero point is 0, of unsigned bytes 128."""
+    middle = 128 if t.dtype(dtype) == "uint8" else 0
+    return _qparams(t, input, quant_min, quant_max, eps, is_symmetric=True, middle=middle)
+
+
+def _qparams(
+    t: Emitter, input: Expr, low: int, high: int, eps: float, *, is_symmetric: bool, middle: int = 0
+) -> tuple[Any, Any]:
+    if low >= high or not np.isfinite(eps) or eps < 0:
+        raise t.fail(f"limits {low} and {high}, least scale {eps}")
+    x, zero, one = t.cast(input, SCALE), constant(0, SCALE), ShapeExpr((1,))
+    least = t(op.minimum(t(op.min(x, keep_nan=True)), zero))
+    largest = t(op.maximum(t(op.max(x, keep_nan=True)), zero))
+    if is_symmetric:
+        largest = t(op.maximum(t(op.negative(least)), largest))
+        width, steps = largest, (high - low) / 2
+    else:
+        width, steps = t(op.subtract(largest, least)), float(high - low)
+    scale = t(op.maximum(t(op.divide(width, constant(steps, SCALE))), constant(eps, SCALE)))
+    if is_symmetric:
+        point: Any = constant(middle, "int64")
+    else:
+        step = t.cast(t(op.round(t(op.divide(least, scale)))), "int64")
+        point = t(op.clip(t(op.subtract(constant(low, "int64"), step)), low, high))
+    return t.cast(t(op.reshape(scale, one)), "float64"), t(op.reshape(point, one))
