@@ -101,8 +101,8 @@ def build(
 
     what      a model's file or "package.module:object", onnx's ModelProto, torch's ExportedProgram, or an IRModule with a
               relax `main`: gives an Executable (of an ONNX model whose sizes or values are known only when it is called,
-              a LateModel; of another one with symbolic sizes what `build_sized` gives, or a SizedProgram); a schedule,
-              a PrimFunc, tensors, or an IRModule of
+              a LateModel; of another one with symbolic sizes what `build_sized` gives, or a SizedProgram; of a program
+              that changes buffers a StatefulProgram); a schedule, a PrimFunc, tensors, or an IRModule of
               PrimFuncs: gives a Module, called on arrays; a dictionary from targets to modules: all of them
     args      for a te schedule or tensors: the order of the function's arguments
     target    "cpu", an LLVM-style string, or a Target; None: that of the `with` block, else this machine. With a list of

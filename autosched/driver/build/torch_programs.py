@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -29,9 +30,10 @@ def is_program(what: Any) -> bool:
 def build_program(what: Any, build: Build, shapes: Shapes | None = None) -> Any:
     """A program, built; one with dynamic dimensions that `shapes` leaves open for all sizes, or when it is called.
 
-    For all sizes, as `build` does it, where the import knows what to do with symbols; else a SizedProgram.
+    For all sizes, as `build` does it, where the import knows what to do with symbols; else a SizedProgram. A program of
+    known sizes that changes buffers is a StatefulProgram.
     """
-    from autosched.frontend.torch.exported import from_exported_program, is_bound, size_ranges
+    from autosched.frontend.torch.exported import from_exported_program, import_with_states, is_bound, size_ranges
     from autosched.frontend.torch.files import read_program_file
 
     program = read_program_file(what) if isinstance(what, str | Path) else what
@@ -43,7 +45,40 @@ def build_program(what: Any, build: Build, shapes: Shapes | None = None) -> Any:
         except ImportModelError:
             return SizedProgram(program, build, shapes or {})
         return build(module, shapes=size_ranges(program))
-    return build(from_exported_program(program, unwrap_unit_return_tuple=True, shapes=shapes))
+    module, states = import_with_states(program, shapes)
+    built = build(module)
+    return StatefulProgram(built, states) if states else built
+
+
+class StatefulProgram:
+    """A program with buffers that each call changes. Calls of several threads run one after the other.
+
+    executable  takes the buffers behind the program's inputs, and gives their new values behind its outputs
+    states      the buffers as they are now, by the names of these inputs; they may be set
+    """
+
+    def __init__(self, executable: Executable, states: Mapping[str, Any]):
+        self.executable, self.states = executable, dict(states)
+        self._lock = threading.Lock()
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Run on inputs by position or name; gives what the program gives, one output as it is."""
+        with self._lock:
+            found = self.executable(*args, **named, **self.states)
+            results = found if isinstance(found, tuple) else (found,)
+            n = len(results) - len(self.states)
+            self.states = {name: x.numpy() for name, x in zip(self.states, results[n:], strict=True)}
+        return results[0] if n == 1 else results[:n]
+
+    def save(self, path: str | Path) -> None:
+        """Refused: an artifact keeps nothing between calls."""
+        raise UsageError(
+            f"'{path}': a program that changes buffers is not saved",
+            hint="save its `executable`, which takes them and gives them back",
+        )
+
+    def __repr__(self) -> str:
+        return f"<autosched StatefulProgram with {', '.join(self.states)}>"
 
 
 class SizedProgram:

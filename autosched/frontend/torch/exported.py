@@ -55,8 +55,11 @@ def from_exported_program(
     custom_convert_map: CustomConverters | None = None,
     run_ep_decomposition: bool = True,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    states_as_inputs: bool = False,
 ) -> IRModule:
     """Import what torch.export.export made; the result is a tuple even for one output, unless unwrapped.
+
+    Inputs that the program writes to stay as they are.
 
     keep_params_as_input      weights become parameters after the inputs; their values are the attribute `params`
     unwrap_unit_return_tuple  one output is returned as it is
@@ -64,9 +67,32 @@ def from_exported_program(
     custom_convert_map        operator name -> function of (graph node, Emitter) that gives an expression
     run_ep_decomposition      bring unusual operators down to simpler ones first
     shapes                    sizes of inputs with dynamic dimensions; one that several inputs share is given once
-    Raises  TypeError for anything else; ImportModelError that lists all unsupported operators at once, or names an
-            input with a dimension that is computed.
+    states_as_inputs      buffers that the program changes become inputs, behind its own, and their new values outputs,
+                          behind its own
+    Raises  TypeError for anything else; ImportModelError that lists all unsupported operators at once, names an input
+            with a dimension that is computed, or a buffer that is changed.
     """
+    custom = custom_convert_map or {}
+    importer = _importer(
+        exported_program, keep_params_as_input, custom, run_ep_decomposition, shapes, states_as_inputs
+    )
+    return importer.run(unwrap_unit_return_tuple, no_bind_return_tuple)
+
+
+def import_with_states(program: Any, shapes: Mapping[str, Sequence[int]] | None) -> tuple[IRModule, dict[str, Any]]:
+    """(the module, the first values of buffers that are changed, by the names of the inputs that they are).
+
+    A program that changes none gives its only output as it is.
+    """
+    importer = _importer(program, False, {}, True, shapes, True)
+    module = importer.run(unwrap=True, no_bind=False)
+    return module, {var.name: array for var, array, _ in importer.states}
+
+
+def _importer(
+    exported_program: Any, keep_params: bool, custom: CustomConverters, decompose: bool,
+    shapes: Mapping[str, Sequence[int]] | None, states_as_inputs: bool,
+) -> Importer:  # fmt: skip
     import torch
 
     import autosched.frontend.torch.converters  # noqa: F401  (fills the table, by which operators are kept whole)
@@ -77,10 +103,9 @@ def from_exported_program(
         raise InvalidTypeError(
             f"from_exported_program takes a torch.export.ExportedProgram, not a {type(exported_program).__name__}"
         )
-    program = _decomposed(exported_program) if run_ep_decomposition else exported_program
+    program = _decomposed(exported_program) if decompose else exported_program
     sizes = sizes_of(exported_program, shapes) if shapes else {}
-    importer = Importer(program, keep_params_as_input, custom_convert_map or {}, sizes)
-    return importer.run(unwrap_unit_return_tuple, no_bind_return_tuple)
+    return Importer(program, keep_params, custom, sizes, states_as_inputs)
 
 
 def dynamic_inputs(program: Any) -> dict[str, tuple[Any, ...]]:
@@ -189,14 +214,18 @@ def _is_known(node: Any, custom: Mapping[Any, Any]) -> bool:
 class Importer:
     """Writes `main` node by node; sizes that are given take the place of their symbols."""
 
-    def __init__(self, program: Any, keep_params: bool, custom: CustomConverters, sizes: Mapping[str, int]):
-        self.sizes = dict(sizes)
+    def __init__(
+        self, program: Any, keep_params: bool, custom: CustomConverters, sizes: Mapping[str, int],
+        states_as_inputs: bool = False,
+    ):  # fmt: skip
+        self.sizes, self.states_as_inputs = dict(sizes), states_as_inputs
         self.program, self.keep_params, self.custom = program, keep_params, custom
         self.emitter = make_emitter()
         self.values: dict[Any, Any] = {}
         self.symbols: dict[str, Symbol] = {}
         self.inputs: list[Var] = []
         self.params: list[tuple[Var, Any]] = []
+        self.states: list[tuple[Var, Any, str]] = []  # of buffers that change: input, first value, node of the next
 
     def run(self, unwrap: bool, no_bind: bool) -> IRModule:
         self.refuse()
@@ -214,7 +243,7 @@ class Importer:
                     result = Tuple(tuple(builder.emit_output(o) for o in outputs))
                 else:
                     result = builder.emit_output(Tuple(tuple(outputs)))
-            builder.emit_func_output(result, [*self.inputs, *(v for v, _ in self.params)])
+            builder.emit_func_output(result, [*self.inputs, *(s[0] for s in self.states), *(v for v, _ in self.params)])
         return self.finished(builder.get())
 
     def refuse(self) -> None:
@@ -232,7 +261,7 @@ class Importer:
 
     def finished(self, module: IRModule) -> IRModule:
         if self.keep_params:
-            main = module["main"].with_attr("num_input", len(self.inputs))
+            main = module["main"].with_attr("num_input", len(self.inputs) + len(self.states))
             module["main"] = main.with_attr("params", tuple(value for _, value in self.params))
         return module
 
@@ -252,6 +281,17 @@ class Importer:
         program = self.program
         tensor = program.constants[target] if target in program.constants else program.state_dict[target]
         array = array_of(tensor, target)
+        changed = {buffer: name for name, buffer in program.graph_signature.buffers_to_mutate.items()}
+        if target in changed:
+            if not self.states_as_inputs:
+                raise ImportModelError(
+                    f"the program changes its buffer '{target}' with every call",
+                    hint="autosched.build(program) keeps it; states_as_inputs=True makes it an input and an output",
+                )
+            var = Var(node.name, TensorStructInfo(array.shape, str(array.dtype)))
+            self.states.append((var, array, changed[target]))
+            self.values[node] = var
+            return
         if not self.keep_params or is_lifted or array.dtype.kind != "f":
             self.values[node] = Constant(array)
             return
@@ -351,10 +391,11 @@ class Importer:
                 raise self.emitter.fail(f"{node.target} gives the shape {sizes}, and {info.static_shape} here")
 
     def outputs(self) -> list[Expr]:
-        """The user's outputs: what the program also gives (changed buffers) is left out."""
+        """The user's outputs, then the new values of states; what else the program gives (changed inputs) is left out."""
         (node,) = (n for n in self.program.graph.nodes if n.op == "output")
-        wanted = set(self.program.graph_signature.user_outputs)
-        return [self.values[n] for n in node.args[0] if hasattr(n, "name") and n.name in wanted and n in self.values]
+        given = {n.name: n for n in node.args[0] if hasattr(n, "name") and n in self.values}
+        wanted = [n for n in self.program.graph_signature.user_outputs if n in given]
+        return [self.values[given[name]] for name in (*wanted, *(name for _, _, name in self.states))]
 
 
 def name_of_module(function: Any) -> str:

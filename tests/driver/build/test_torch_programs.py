@@ -94,3 +94,37 @@ def test_an_import_without_sizes_says_what_to_do(program):
     with pytest.raises(ImportModelError) as error:
         from_exported_program(program)
     assert "--shapes" in (error.value.hint or "")
+
+
+class Counter(nn.Module):
+    """Counts its calls, and keeps a running sum of what it was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("total", torch.zeros(3), persistent=False)
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        self.calls += 1
+        self.total.mul_(0.5).add_(x)
+        return self.linear(self.total) * self.calls, x + 1
+
+
+def test_buffers_that_change_are_kept_between_calls(tmp_path):
+    torch.manual_seed(0)
+    model = Counter().eval()
+    program = torch.export.export(model, (torch.ones(3),))
+    torch.export.save(program, tmp_path / "counter.pt2")
+    with pytest.raises(ImportModelError, match="changes its buffer"):
+        from_exported_program(program)
+    built = autosched.build(tmp_path / "counter.pt2", target="cpu")
+    for n in range(3):
+        x = torch.full((3,), float(n))
+        for ours, theirs in zip(built(x.numpy()), model(x), strict=True):
+            np.testing.assert_allclose(ours, theirs.detach(), rtol=1e-5)
+    assert built.states["b_calls"] == 3
+    with pytest.raises(UsageError, match="not saved"):
+        built.save(tmp_path / "counter.asx")
+    module = from_exported_program(program, states_as_inputs=True)
+    assert [p.name for p in module["main"].params] == ["x", "b_calls", "b_total"]
