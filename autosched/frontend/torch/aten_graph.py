@@ -89,7 +89,7 @@ class _GraphImporter(Importer):
             else:
                 self.values[node] = Constant(value) if isinstance(value, np.ndarray) else value
         for node in self.program.graph.nodes:
-            if node.op == "get_attr":
+            if node.op == "get_attr" and not hasattr(self.value(node), "graph"):
                 self.values[node] = self.attribute(node.target)
 
     def attribute(self, path: str) -> Any:

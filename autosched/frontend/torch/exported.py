@@ -8,6 +8,7 @@ from typing import Any
 
 from autosched.errors import ImportModelError, InvalidTypeError, ShapeError
 from autosched.extensions import load_extensions
+from autosched.frontend.torch.control import all_nodes, import_control, is_control
 from autosched.frontend.torch.emitter import info_of
 from autosched.frontend.torch.graph import (
     CustomConverters,
@@ -73,9 +74,7 @@ def from_exported_program(
             with a dimension that is computed, or a buffer that is changed.
     """
     custom = custom_convert_map or {}
-    importer = _importer(
-        exported_program, keep_params_as_input, custom, run_ep_decomposition, shapes, states_as_inputs
-    )
+    importer = _importer(exported_program, keep_params_as_input, custom, run_ep_decomposition, shapes, states_as_inputs)
     return importer.run(unwrap_unit_return_tuple, no_bind_return_tuple)
 
 
@@ -177,10 +176,10 @@ def _decomposed(program: Any) -> Any:
     """The program with what we have no converter for taken apart, as far as PyTorch knows how."""
     import torch
 
-    if all(_is_known(n, {}) and (not writes(n) or is_plain_write(n)) for n in program.graph.nodes):
+    if all(_is_known(n, {}) and (not writes(n) or is_plain_write(n)) for n in all_nodes(program)):
         return program
     table = torch.export.default_decompositions()
-    shares_memory = any(writes(n) and not is_plain_write(n) for n in program.graph.nodes)
+    shares_memory = any(writes(n) and not is_plain_write(n) for n in all_nodes(program))
     for op in list(table.keys()):
         name = operator_name(op)
         if name in KEPT_WHOLE and name in CONVERTERS and not (shares_memory and name in MAY_BE_VIEWS):
@@ -194,14 +193,14 @@ def _further_decomposed(program: Any) -> Any:
     from torch._decomp import decomposition_table
 
     table: dict[Any, Any] = {}
-    for node in program.graph.nodes:
+    for node in all_nodes(program):
         if not _is_known(node, {}) and node.target in decomposition_table:
             table[node.target] = decomposition_table[node.target]
     return program.run_decompositions(table) if table else program
 
 
 def _is_known(node: Any, custom: Mapping[Any, Any]) -> bool:
-    if node.op != "call_function":
+    if node.op != "call_function" or is_control(node.target):
         return True
     name = operator_name(node.target)
     if name in ("sym_size", "sym_size.int") or name.startswith("sym_"):
@@ -249,11 +248,11 @@ class Importer:
     def refuse(self) -> None:
         """Raise ImportModelError for operators without converter, and for writes that cannot be followed."""
         missing: dict[str, list[str]] = {}
-        for node in self.program.graph.nodes:
+        for node in all_nodes(self.program):
             if not _is_known(node, self.custom):
                 missing.setdefault(str(node.target), []).append(node.name)
         refuse_unsupported(missing)
-        if writer := next((n for n in self.program.graph.nodes if writes(n) and not is_plain_write(n)), None):
+        if writer := next((n for n in all_nodes(self.program) if writes(n) and not is_plain_write(n)), None):
             raise ImportModelError(
                 f"{writer.target} changes a tensor in place", where=f"node '{writer.name}'",
                 hint="import with run_ep_decomposition=True",
@@ -347,6 +346,9 @@ class Importer:
 
     def call(self, node: Any) -> None:
         self.emitter.node, self.emitter.source = node.name, node
+        if is_control(node.target):
+            self.values[node] = import_control(self, node)
+            return
         name = operator_name(node.target)
         if name in CHECKS or self.size(node, name):
             return
@@ -370,6 +372,30 @@ class Importer:
         if writes(node):
             self.rebind(node, value)
 
+    def at(self, value: Any) -> Any:
+        """What became of nodes: expressions, numbers, the graphs of control flow."""
+        return map_arguments(value, self.value)
+
+    def value(self, node: Any) -> Any:
+        return (
+            operator.attrgetter(node.target)(node.graph.owning_module) if node.op == "get_attr" else self.values[node]
+        )
+
+    def subgraph(self, graph_module: Any, args: Sequence[Any]) -> tuple[Any, ...]:
+        """What the graph of a branch or of a loop's body gives for these values."""
+        given = iter(args)
+        for node in graph_module.graph.nodes:
+            if node.op == "placeholder":
+                self.values[node] = next(given)
+            elif node.op == "get_attr" and hasattr(self.value(node), "detach"):
+                self.values[node] = Constant(array_of(self.value(node), node.target))
+            elif node.op == "call_function":
+                self.call(node)
+            elif node.op == "output":
+                results = map_arguments(node.args[0], self.values.__getitem__)
+                return tuple(results) if isinstance(results, tuple | list) else (results,)
+        return ()
+
     def rebind(self, node: Any, value: Any) -> None:
         """Later readers of what a node wrote over see the new value."""
         while writes(node):
@@ -391,7 +417,7 @@ class Importer:
                 raise self.emitter.fail(f"{node.target} gives the shape {sizes}, and {info.static_shape} here")
 
     def outputs(self) -> list[Expr]:
-        """The user's outputs, then the new values of states; what else the program gives (changed inputs) is left out."""
+        """The user's outputs, then the states' new values. What else the program gives, changed inputs, is left out."""
         (node,) = (n for n in self.program.graph.nodes if n.op == "output")
         given = {n.name: n for n in node.args[0] if hasattr(n, "name") and n in self.values}
         wanted = [n for n in self.program.graph_signature.user_outputs if n in given]

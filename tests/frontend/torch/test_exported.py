@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch._higher_order_ops import scan, while_loop
 
 import autosched
 from autosched import relax, tir
 from autosched.errors import ImportModelError
 from autosched.frontend.torch import from_exported_program, load_program_file
 from autosched.records import FallbackContext
+from autosched.relax.evaluate import evaluate
 from benchmarks.torch_models import EncoderLayer
 
 
@@ -67,3 +69,55 @@ def test_files(tmp_path):
         load_program_file(tmp_path / "half.pt2")
     with pytest.raises(ImportModelError, match="no file"):
         load_program_file(tmp_path / "missing.pt2")
+
+
+class Branches(nn.Module):
+    """A branch that the input decides, with another inside of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        def inner(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            (y,) = torch.cond(x[0, 0] > 1, lambda x: (x.exp(),), lambda x: (x - 1,), (x,))
+            return self.linear(y), x + 1
+
+        return torch.cond(x.sum() > 0, inner, lambda x: (x * 2, x - 1), (x,))
+
+
+class Loops(nn.Module):
+    """A loop over a counter, and a scan."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        n, y = while_loop(lambda i, y: i < 5, lambda i, y: (i + 1, y * 2 + i), (torch.tensor(0), x))
+        last, sums = scan(lambda c, z: (c + z, c * z), torch.zeros(3), x, dim=0)
+        return n, y, last, sums
+
+
+@pytest.mark.parametrize("start", [-1.0, 0.5, 2.0])
+def test_branches(start):
+    torch.manual_seed(0)
+    model, x = Branches(), torch.full((2, 3), start)
+    module = from_exported_program(torch.export.export(model, (x,)))
+    for ours, theirs in zip(evaluate(module, [x.numpy()]), model(x), strict=True):
+        np.testing.assert_allclose(ours, theirs.detach(), rtol=1e-5)
+
+
+def test_loops_whose_steps_are_known():
+    x = torch.arange(12.0).reshape(4, 3)
+    with torch.no_grad():
+        program = torch.export.export(Loops(), (x,))
+        expected = program.module()(x)
+    for ours, theirs in zip(evaluate(from_exported_program(program), [x.numpy()]), expected, strict=True):
+        assert np.asarray(ours).dtype == theirs.numpy().dtype
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_a_loop_whose_steps_depend_on_data_is_refused():
+    class Doubling(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return while_loop(lambda y: y.sum() < 100, lambda y: (y * 2,), (x,))
+
+    with pytest.raises(ImportModelError, match="how often the loop runs"):
+        from_exported_program(torch.export.export(Doubling(), (torch.ones(3),)))
