@@ -13,24 +13,18 @@ ONNX Runtime. The packages are installed by whoever runs it. Every network has a
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
 import json
-import multiprocessing
 import sys
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from benchmarks.machine import Table, write
 from benchmarks.zoo.check import AGREES, CRASH, ONNX, PT2, Result, Settings, check, ways_of
 from benchmarks.zoo.definitions import names
+from benchmarks.zoo.process import import_packages, in_process
 from benchmarks.zoo.tabular import tabular_names
-
-PACKAGES = ("torch", "torch.onnx", "transformers", "timm", "diffusers")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,11 +44,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"there is no network {', '.join(unknown)}; there are {', '.join(known)}")
     jobs = [(n, w) for n in options.names or known for w in ways_of(n) if w in options.ways]
     results = read(options.results) if options.results else {}
-    _import_packages()
+    import_packages()
     for name, way in jobs:
         if options.resume and (name, way) in results:
             continue
-        result = in_process(name, way, Settings(options.threads, options.time), options.limit)
+        settings = Settings(options.threads, options.time)
+        found, why = in_process(check, (name, way, settings), options.threads, options.limit)
+        result = found or Result(name, way, CRASH, why)
         results[name, way] = result
         if options.results:
             with options.results.open("a") as file:
@@ -72,47 +68,6 @@ def read(path: Path) -> dict[tuple[str, str], Result]:
     lines = path.read_text().splitlines() if path.exists() else []
     found = [Result(**json.loads(text)) for text in lines]
     return {(r.name, r.way): r for r in found}
-
-
-def _import_packages() -> None:
-    """What all processes need, once; packages that are not there are missed by their networks."""
-    warnings.simplefilter("ignore")
-    import logging
-
-    logging.disable(logging.WARNING)
-    _torchvision_without_library()
-    for package in PACKAGES:
-        try:
-            importlib.import_module(package)
-        except ImportError as error:
-            print(f"{package} is missing: {error}")
-
-
-def in_process(name: str, way: str, settings: Settings, limit_s: float) -> Result:
-    """Check one network in a process that starts with the packages of this one."""
-    context = multiprocessing.get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_send, args=(sender, name, way, settings))
-    process.start()
-    sender.close()
-    try:
-        if not receiver.poll(limit_s):
-            return Result(name, way, CRASH, f"not done after {limit_s:g} s")
-        result: Result = receiver.recv()
-        return result
-    except EOFError:
-        process.join()
-        return Result(name, way, CRASH, f"the process ended with {process.exitcode}")
-    finally:
-        process.kill()
-        process.join()
-
-
-def _send(sender: Any, name: str, way: str, settings: Settings) -> None:
-    import torch
-
-    torch.set_num_threads(settings.threads)
-    sender.send(check(name, way, settings))
 
 
 def line(r: Result) -> str:
@@ -140,25 +95,6 @@ def table(results: Sequence[Result]) -> Table:
     made.notes.append("errors: the largest against the package, as a share of the largest value of an output")
     return made
 
-
-def _torchvision_without_library() -> None:
-    """torchvision's Python part loads where its native library does not, once these operators are declared."""
-    import torch
-
-    if importlib.util.find_spec("torchvision") is None:
-        return
-    try:
-        import torchvision  # noqa: F401
-    except RuntimeError:
-        for module in [m for m in sys.modules if m.partition(".")[0] == "torchvision"]:
-            del sys.modules[module]
-        library = torch.library.Library("torchvision", "DEF")
-        for operator in ("nms", "qnms"):
-            library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        _KEPT.append(library)
-
-
-_KEPT: list[Any] = []  # declarations end with the object that made them
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -85,10 +85,10 @@ def _judged(
     settings: Settings,
 ) -> Result:  # fmt: skip
     values = dict(vars(found))
-    values["error"], values["reason"] = _largest(results, expected)
+    values["error"], values["reason"] = largest_error(results, expected)
     if peers is not None:
-        values["peer_error"], _ = _largest(peers, expected)
-        of_peers, _ = _largest(results, peers)
+        values["peer_error"], _ = largest_error(peers, expected)
+        of_peers, _ = largest_error(results, peers)
         if not values["error"] < MOST_ERROR and of_peers < MOST_ERROR:  # the exporter's doing
             values["reason"] = f"as ONNX Runtime ({of_peers:.1e}): the file differs from its package"
         elif not values["error"] < MOST_ERROR:
@@ -140,7 +140,7 @@ def _onnxruntime(path: Path, inputs: list[Any]) -> list[Any] | None:
         return None
 
 
-def _largest(results: list[Any], expected: list[Any]) -> tuple[float, str]:
+def largest_error(results: list[Any], expected: list[Any]) -> tuple[float, str]:
     """(the largest error of all outputs, what is wrong where it is no matter of numbers)."""
     if len(results) != len(expected):
         return float("inf"), f"{len(results)} results instead of {len(expected)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -11,11 +11,20 @@ from autosched.frontend.torch.emitter import Emitter, constant, info_of
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, Tuple
 
-if TYPE_CHECKING:
-    from autosched.frontend.torch.exported import Importer
-
 MOST_STEPS = 1024  # of a loop that is written out
 GROUP = 16  # tensors that are joined at once
+
+
+class Importer(Protocol):
+    """What writes a graph's nodes."""
+
+    emitter: Emitter
+
+    def at(self, value: Any) -> Any:
+        """What became of nodes: expressions, numbers, the graphs of control flow."""
+
+    def subgraph(self, graph_module: Any, args: Sequence[Any]) -> tuple[Any, ...]:
+        """What such a graph gives for these values."""
 
 
 def is_control(target: Any) -> bool:

@@ -15,6 +15,7 @@ from autosched.templates.cpu.elementwise import Elementwise
 from autosched.templates.cpu.matmul import Matmul
 from autosched.templates.cpu.matmul_nbits import MatmulNBits
 from autosched.templates.cpu.rows import RowReduction
+from autosched.templates.cpu.scan import Scan
 from autosched.templates.cpu.window import WindowReduction
 from autosched.templates.cpu.winograd import Winograd
 from autosched.templates.product import BYTE_GROUP, PAIR
@@ -29,6 +30,7 @@ TEMPLATES: tuple[Template, ...] = (
     PlainConv2d(),
     WindowReduction(),
     AttentionRows(),
+    Scan(),
     RowReduction(),
     Elementwise(),
 )

@@ -56,13 +56,13 @@ class Elementwise:
 
 def _scheduled(func: PrimFunc, width: int, target: Target, may_flatten: bool) -> Schedule:
     sch = Schedule(func)
-    _inline_all(sch, func)
+    inline_all(sch, func)
     for block in blocks_of(sch.func):
-        _schedule_nest(sch, block, width, target.lanes("float32"), may_flatten)
+        schedule_nest(sch, block, width, target.lanes("float32"), may_flatten)
     return sch
 
 
-def _inline_all(sch: Schedule, func: PrimFunc) -> None:
+def inline_all(sch: Schedule, func: PrimFunc) -> None:
     """Fold element-wise producers into their consumers, but for outputs and what would make them too large."""
     outputs = {id(b) for b in func.buffers}
     kept = too_large_to_inline(blocks_of(func))
@@ -74,7 +74,7 @@ def _inline_all(sch: Schedule, func: PrimFunc) -> None:
                 continue  # it stays a nest of its own
 
 
-def _schedule_nest(sch: Schedule, block: Block, width: int, lanes: int, may_flatten: bool) -> None:
+def schedule_nest(sch: Schedule, block: Block, width: int, lanes: int, may_flatten: bool) -> None:
     """One nest: outer axes over the threads, the innermost ones in vectors."""
     loops = list(sch.get_loops(block.name_hint))
     n_spatial, n_reduced = len(spatial(block)), len(reduced(block))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from autosched.ir.node import walk
 from autosched.templates.base import Applied
@@ -25,39 +24,6 @@ from autosched.tir.schedule import Schedule
 from autosched.tir.stmt import Block, BufferStore, SeqStmt, Stmt, seq
 
 VECTOR = 4  # elements that a thread of an element-wise launch takes at most
-
-
-@dataclass(frozen=True)
-class Lines:
-    """The lines of a tensor along one axis, counted in the order of the other axes, the last one fastest.
-
-    shape  of the tensor
-    axis   along which a line runs
-    """
-
-    shape: tuple[int, ...]
-    axis: int
-
-    @property
-    def length(self) -> int:
-        """Elements of a line."""
-        return self.shape[self.axis]
-
-    @property
-    def count(self) -> int:
-        """How many lines there are."""
-        return math.prod(self.shape) // self.length
-
-    @property
-    def is_contiguous(self) -> bool:
-        """Whether the elements of a line lie side by side."""
-        return math.prod(self.shape[self.axis + 1 :]) == 1
-
-    def at(self, line: PrimExpr, position: PrimExpr) -> tuple[PrimExpr, ...]:
-        """The indices of an element."""
-        others = [d for d in range(len(self.shape)) if d != self.axis]
-        found = dict(zip(others, indices_of(line, [self.shape[d] for d in others]), strict=True))
-        return tuple(found.get(d, position) for d in range(len(self.shape)))
 
 
 class Core:

@@ -15,73 +15,29 @@ memory: elements of a line, or of neighbouring lines where those lie side by sid
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 from autosched.codegen.lower.half import HALVES, WIDE, widened
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
-from autosched.templates.classify import blocks_of, extents, is_reduction, reduced, spatial
-from autosched.templates.cuda.core_nests import Core, Lines, load, number, one_of, others_are_elementwise, store, typed
+from autosched.templates.classify import blocks_of, reduced, spatial
+from autosched.templates.cuda.core_nests import Core, load, one_of, others_are_elementwise, store, typed
 from autosched.templates.cuda.nests import block, bound, index, lanes, loop, unrolled
 from autosched.templates.cuda.threads import BLOCK_X, THREAD_X, THREAD_Y, VECTOR_BYTES, power_of_two_above
-from autosched.tir import Block, PrimFunc, Var
+from autosched.templates.lines import Lines
+from autosched.templates.scan_form import COMBINE, IDENTITY, ScanForm, scan_of
+from autosched.tir import PrimFunc, Var
 from autosched.tir import expr as E
-from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.buffer import Buffer
 from autosched.tir.dtypes import item_bytes
-from autosched.tir.expr import Add, Mul, PrimExpr, Select
-from autosched.tir.functor import free_vars, substitute
+from autosched.tir.expr import PrimExpr
+from autosched.tir.functor import substitute
 from autosched.tir.stmt import BufferStore, IfThenElse, Stmt, seq
 
-COMBINE: dict[type[PrimExpr], Callable[[PrimExpr, PrimExpr], PrimExpr]] = {Add: E.add, Mul: E.mul}
-IDENTITY: dict[type[PrimExpr], int] = {Add: 0, Mul: 1}
 DEFAULT_THREADS = 256
 BLOCKS_PER_SM = 2
-LONGEST = 1 << 30  # line whose positions fit 32 bits
-
-
-@dataclass(frozen=True)
-class ScanForm:
-    """out[…, i, …] = combine of value[…, k, …] for k < i, or k <= i.
-
-    block      the reduction that says so, over `k`
-    value      an element, in terms of the block's axes
-    combine    Add or Mul
-    exclusive  whether k == i is left out
-    """
-
-    block: Block
-    lines: Lines
-    value: PrimExpr
-    combine: type[PrimExpr]
-    exclusive: bool
-
-
-def scan_of(found: Block) -> ScanForm | None:
-    """A reduction over the elements up to each one; None for any other block."""
-    body = found.body
-    if not is_reduction(found) or len(reduced(found)) != 1 or not isinstance(body, BufferStore):
-        return None
-    kind, axes, k = type(body.value), [iv.var for iv in spatial(found)], reduced(found)[0].var
-    if kind not in COMBINE or not _are(body.indices, axes):
-        return None
-    own, term = body.value.a, body.value.b  # type: ignore[attr-defined]
-    if not isinstance(own, BufferLoad) or own.buffer is not body.buffer or not _are(own.indices, axes):
-        return None
-    if not isinstance(term, Select) or not isinstance(term.condition, E.LE | E.LT) or term.condition.a is not k:
-        return None
-    axis = next((n for n, v in enumerate(axes) if v is term.condition.b), None)
-    if axis is None or number(term.false_value) != IDENTITY[kind] or axes[axis] in free_vars(term.true_value):
-        return None
-    shape = extents(spatial(found))
-    if 0 in shape or shape[axis] > LONGEST or shape[axis] != extents(reduced(found))[0] or body.buffer.dtype == "bool":
-        return None
-    return ScanForm(found, Lines(shape, axis), term.true_value, kind, isinstance(term.condition, E.LT))
-
-
-def _are(indices: Sequence[PrimExpr], axes: Sequence[Var]) -> bool:
-    return len(indices) == len(axes) and all(i is v for i, v in zip(indices, axes, strict=True))
 
 
 class Scan:

@@ -55,6 +55,12 @@ CASES: dict[str, tuple[Any, tuple[torch.Tensor, ...]]] = {
         ],
         (X, AT),
     ),
+    "running extrema": (
+        lambda x: (*torch.cummax(x, 1), *torch.cummin(x, 0), *torch.cummax(x > 0, -1), *torch.cummin((x > 2).int(), 1)),
+        (torch.tensor([[1.0, 3, 3, torch.nan, 2, torch.nan, 7], [2, -torch.inf, 5, 5, 4, 9, 9]]),),
+    ),
+    "running extrema of a number": (lambda x: torch.cummax(x[0, 0], 0), (X,)),
+    "values where a mask holds": (lambda x: _masked(x), (X,)),
     "in place": (lambda x: _in_place(x), (X,)),
     "scatter slices": (lambda x: (x.slice_scatter(x[:, :2] * 3, 1, 0, 4, 2), x.select_scatter(x[0], 0, 1)), (X,)),
     "windows": (
@@ -113,6 +119,15 @@ def _in_place(x: torch.Tensor) -> torch.Tensor:
     part = out.view(-1)
     part.add_(1)
     return out
+
+
+def _masked(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    mask, rows = x > 0, x[:, 0] > -100
+    values, y = torch.arange(20.0), x.clone()
+    y[rows] = torch.arange(float(x.numel())).reshape(x.shape)
+    z = torch.zeros_like(x)
+    z[rows] = x[:1] * 2
+    return x.masked_scatter(mask, values), x.masked_scatter(mask[0], values), y, z
 
 
 def _put(x: torch.Tensor) -> torch.Tensor:

@@ -186,6 +186,48 @@ def cumprod(t: Emitter, input: Expr, dim: int, *, dtype: Any = None) -> Any:
     return op.cumprod(x, axis=positive(dim, len(t.shape(x)))) if t.shape(x) else x
 
 
+@converter("cummax")
+def cummax(t: Emitter, input: Expr, dim: int) -> Any:
+    return _running(t, input, dim, largest=True)
+
+
+@converter("cummin")
+def cummin(t: Emitter, input: Expr, dim: int) -> Any:
+    return _running(t, input, dim, largest=False)
+
+
+def _running(t: Emitter, x: Expr, dim: int, largest: bool) -> Any:
+    """(the extrema up to each element, their last positions); NaN is an extremum that stays."""
+    shape = t.shape(x)
+    if not shape:
+        return (x, constant(0, "int64"))
+    axis, dtype = positive(dim, len(shape)), info_of(x).dtype
+    number = t.cast(x, "int8") if dtype == "bool" else x
+    values = _doubled(t, number, axis, op.maximum if largest else op.minimum)
+    is_one = t(op.equal(number, values))
+    if is_float(dtype):
+        is_one = t(op.logical_or(is_one, t(op.isnan(number))))
+    places = np.arange(shape[axis]).reshape([-1 if d == axis else 1 for d in range(len(shape))])
+    marked = t(op.where(is_one, constant(places, "int64"), constant(0, "int64")))
+    return (t.cast(values, dtype), _doubled(t, marked, axis, op.maximum))
+
+
+def _doubled(t: Emitter, x: Expr, axis: int, choice: Any) -> Any:
+    """The running choice: after each step of twice as many elements (Hillis, Steele 1986)."""
+    shape, dtype = t.shape(x), info_of(x).dtype
+    distance = 1
+    while distance < shape[axis]:
+        first = t(op.strided_slice(x, axes=[axis], begin=[0], end=[distance]))
+        before = t(op.strided_slice(x, axes=[axis], begin=[0], end=[shape[axis] - distance]))
+        own = t(op.strided_slice(x, axes=[axis], begin=[distance], end=[shape[axis]]))
+        chosen = t(choice(own, before))
+        if is_float(dtype):
+            chosen = t(op.where(t(op.isnan(own)), own, t(op.where(t(op.isnan(before)), before, chosen))))
+        x = t(op.concat([first, chosen], axis=axis))
+        distance *= 2
+    return x
+
+
 @converter("_cdist_forward")
 def cdist(t: Emitter, x1: Expr, x2: Expr, p: float, compute_mode: Any = None) -> Any:
     """Distances [..., rows of x1, rows of x2]."""

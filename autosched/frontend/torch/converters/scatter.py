@@ -12,7 +12,7 @@ from autosched.frontend.torch.converters.index import chosen, integer_positions,
 from autosched.frontend.torch.emitter import Emitter, constant, info_of, positive
 from autosched.frontend.torch.registry import converter
 from autosched.relax import op
-from autosched.relax.expr import Constant, Expr
+from autosched.relax.expr import Constant, Expr, ShapeExpr
 from autosched.tir.dtypes import INT_RANGES, is_float
 
 REDUCTIONS = {"add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max", "amin": "min"}
@@ -104,10 +104,13 @@ def index_put(
     values = t.cast(values, dtype)
     masks = [i for i in indices if i is not None and info_of(i).dtype == "bool" and not isinstance(i, Constant)]
     if masks:
-        if len(masks) != 1 or indices[0] is not masks[0] or math.prod(t.shape(values)) != 1 or len(indices) != 1:
-            raise t.fail("values put where a mask of the model holds must be one number")
+        if len(indices) != 1:
+            raise t.fail("values put where a mask of the model holds, with other indices")
         mask_shape = t.shape(masks[0])
         mask = t.reshape(masks[0], (*mask_shape, *(1,) * (len(shape) - len(mask_shape))))
+        if math.prod(t.shape(values)) != 1:
+            chosen_values = t(_in_turn(t, masks[0], values, shape[len(mask_shape) :]))
+            return t(op.where(mask, t(op.add(input, chosen_values)) if accumulate else chosen_values, input))
         number = t.reshape(values, ())
         return op.where(mask, t(op.add(input, number)) if accumulate else number, input)
     found = integer_positions(t, indices)
@@ -129,6 +132,34 @@ def index_put(
     result = t(op.scatter_nd(front, positions, wide, reduction="add" if accumulate else "update"))
     result = t.cast(result, dtype)
     return result if plain else op.permute_dims(result, axes=[order.index(a) for a in range(len(shape))])
+
+
+def _in_turn(t: Emitter, mask: Expr, values: Expr, rest: Sequence[int]) -> Any:
+    """[*mask's shape, *rest]: the next of `values` [n, *rest] at each element of a mask that holds; anything elsewhere.
+
+    Fewer values than elements that hold are an error when the model runs; one value, or none less, stands for all.
+    """
+    shape, whole = t.shape(mask), t.shape(values)
+    if len(whole) <= len(rest) or whole[-len(rest) - 1] == 1:  # the same for all elements
+        return op.broadcast_to(t.reshape(values, whole[-len(rest) :] if rest else ()), (*shape, *rest))
+    values = values if whole[1:] == tuple(rest) else t(op.broadcast_to(values, (whole[0], *rest)))
+    flat = t.reshape(t.cast(mask, "int64"), (math.prod(shape),))
+    place = t(op.maximum(t(op.subtract(t(op.cumsum(flat, axis=0)), constant(1, "int64"))), constant(0, "int64")))
+    held = t(op.multiply(place, flat))  # where the mask does not hold any position will do
+    return op.reshape(t(op.take(values, held, axis=0)), ShapeExpr((*shape, *rest)))
+
+
+@converter("masked_scatter")
+def masked_scatter(t: Emitter, input: Expr, mask: Expr, source: Expr) -> Any:
+    """The elements of `source` in order, where a mask holds."""
+    ndim = max(len(t.shape(input)), len(t.shape(mask)))
+    padded = [(1,) * (ndim - len(s)) + s for s in (t.shape(input), t.shape(mask))]
+    shape = tuple(max(a, b) for a, b in zip(*padded, strict=True))
+    data, whole = (x if t.shape(x) == shape else t(op.broadcast_to(x, shape)) for x in (input, mask))
+    values = t.cast(t.reshape(source, (math.prod(t.shape(source)),)), info_of(input).dtype)
+    if math.prod(t.shape(source)) == 1:
+        return op.where(whole, t.reshape(values, ()), data)
+    return op.where(whole, t(_in_turn(t, whole, values, ())), data)
 
 
 @converter("index_copy")

@@ -1,0 +1,46 @@
+"""The lines of a tensor along one axis: what scans and sorts go along."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from autosched.tir import expr as E
+from autosched.tir.expr import IntImm, PrimExpr
+
+INDEX = "int32"
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The lines of a tensor along one axis, counted in the order of the other axes, the last one fastest.
+
+    shape  of the tensor
+    axis   along which a line runs
+    """
+
+    shape: tuple[int, ...]
+    axis: int
+
+    @property
+    def length(self) -> int:
+        """Elements of a line."""
+        return self.shape[self.axis]
+
+    @property
+    def count(self) -> int:
+        """How many lines there are."""
+        return math.prod(self.shape) // self.length
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements of a line lie side by side."""
+        return math.prod(self.shape[self.axis + 1 :]) == 1
+
+    def at(self, line: PrimExpr, position: PrimExpr) -> tuple[PrimExpr, ...]:
+        """The indices of an element."""
+        indices, rest = [position] * len(self.shape), line
+        for d in reversed([d for d in range(len(self.shape)) if d != self.axis]):
+            indices[d] = E.floormod(rest, IntImm(self.shape[d], INDEX)) if self.shape[d] > 1 else IntImm(0, INDEX)
+            rest = E.floordiv(rest, IntImm(self.shape[d], INDEX))
+        return tuple(indices)

@@ -1,0 +1,66 @@
+"""How running sums and products are found: the reduction over all elements up to each one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from autosched.templates.classify import extents, is_reduction, reduced, spatial
+from autosched.templates.lines import Lines
+from autosched.tir import Block, Var
+from autosched.tir import expr as E
+from autosched.tir.buffer import BufferLoad
+from autosched.tir.expr import Add, Mul, PrimExpr, Select, const_int
+from autosched.tir.functor import free_vars
+from autosched.tir.stmt import BufferStore
+
+COMBINE: dict[type[PrimExpr], Callable[[PrimExpr, PrimExpr], PrimExpr]] = {Add: E.add, Mul: E.mul}
+IDENTITY: dict[type[PrimExpr], int] = {Add: 0, Mul: 1}
+LONGEST = 1 << 30  # line whose positions fit 32 bits
+
+
+@dataclass(frozen=True)
+class ScanForm:
+    """out[…, i, …] = combine of value[…, k, …] for k < i, or k <= i.
+
+    block      the reduction that says so, over `k`
+    value      an element, in terms of the block's axes
+    combine    Add or Mul
+    exclusive  whether k == i is left out
+    """
+
+    block: Block
+    lines: Lines
+    value: PrimExpr
+    combine: type[PrimExpr]
+    exclusive: bool
+
+
+def scan_of(found: Block) -> ScanForm | None:
+    """A reduction over the elements up to each one; None for any other block."""
+    body = found.body
+    if not is_reduction(found) or len(reduced(found)) != 1 or not isinstance(body, BufferStore):
+        return None
+    kind, axes, k = type(body.value), [iv.var for iv in spatial(found)], reduced(found)[0].var
+    if kind not in COMBINE or not _are(body.indices, axes):
+        return None
+    own, term = body.value.a, body.value.b  # type: ignore[attr-defined]
+    if not isinstance(own, BufferLoad) or own.buffer is not body.buffer or not _are(own.indices, axes):
+        return None
+    if not isinstance(term, Select) or not isinstance(term.condition, E.LE | E.LT) or term.condition.a is not k:
+        return None
+    axis = next((n for n, v in enumerate(axes) if v is term.condition.b), None)
+    if axis is None or _number(term.false_value) != IDENTITY[kind] or axes[axis] in free_vars(term.true_value):
+        return None
+    shape = extents(spatial(found))
+    if 0 in shape or shape[axis] > LONGEST or shape[axis] != extents(reduced(found))[0] or body.buffer.dtype == "bool":
+        return None
+    return ScanForm(found, Lines(shape, axis), term.true_value, kind, isinstance(term.condition, E.LT))
+
+
+def _are(indices: Sequence[PrimExpr], axes: Sequence[Var]) -> bool:
+    return len(indices) == len(axes) and all(i is v for i, v in zip(indices, axes, strict=True))
+
+
+def _number(e: PrimExpr) -> float | None:
+    return e.value if isinstance(e, E.FloatImm) else const_int(e)
