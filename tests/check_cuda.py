@@ -106,6 +106,7 @@ CASES: dict[str, Callable[[], PrimFunc]] = {
     "conv 3x3 7x7 512-512": lambda: _conv(512, 7, 512, 3, 1),
     "attention 1024 d64": lambda: _attention(1024, 1024, 64),
     "attention 512 d128 causal": lambda: _attention(512, 512, 128, causal="TopLeft"),
+    "attention 1x4096 d128 in parts": lambda: _attention(1, 4096, 128),
     "attention 77x300 d40": lambda: _attention(77, 300, 40),
     "tensor cores attention 1024 d64": lambda: _attention(1024, 1024, 64, "float16", "TopLeft"),
     "tensor cores attention 512 d128": lambda: _attention(512, 512, 128, "bfloat16"),

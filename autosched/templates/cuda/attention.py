@@ -9,9 +9,15 @@ for head in blockIdx.y, tile of queries in blockIdx.x:
         weights_shared = exp(scores - largest)
         weighted[:, :] += weights_shared * value_shared
     out = epilogue(weighted / total)
+
+Where few queries leave SMs idle, the keys are cut into `splits` parts, blockIdx.z. A part leaves its largest score and
+both sums in device memory, and a second launch puts them in terms of the largest of all and adds them up.
+Source  Dao, Haziza, Massa, Sizov 2023, Flash-Decoding for long-context inference.
 """
 
 from __future__ import annotations
+
+import functools
 
 from autosched.codegen.lower.cross_thread import LANES
 from autosched.space import Config, ConfigSpace, load_space
@@ -19,7 +25,7 @@ from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.cuda.flash import WIDE, Flash, fill, find_flash, padded, safe, seen
 from autosched.templates.cuda.nests import block, bound, copy_tile, index, lanes, loop, unrolled, with_statements
-from autosched.templates.cuda.threads import BLOCK_X, BLOCK_Y, THREAD_X, THREAD_Y, power_of_two_above
+from autosched.templates.cuda.threads import BLOCK_X, BLOCK_Y, BLOCK_Z, THREAD_X, THREAD_Y, power_of_two_above
 from autosched.tir import PrimFunc
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
@@ -30,6 +36,9 @@ from autosched.tir.stmt import BufferStore, IfThenElse, Stmt, seq
 
 VECTOR = 4  # float32 of one access
 DTYPES = ("float32", "float16", "bfloat16")
+MOST_SPLITS = 32
+SUM_THREADS = 256  # of the launch that adds up parts
+BUSY_THREADS = 256  # of an SM that is not idle
 MOST_ELEMENTS = 256  # of a key or value: more do not fit registers and shared memory
 
 
@@ -37,6 +46,7 @@ class AttentionPass:
     """Scaled dot-product attention on the cores: float32, and what no tensor core takes."""
 
     name = "attention"
+    version: int = 2
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
         flash = find_flash(func)
@@ -52,7 +62,10 @@ class AttentionPass:
         return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
-        """16 x 16 threads with four queries each; fewer where there are few, or shared memory holds no more."""
+        """16 x 16 threads with four queries each; fewer where there are few, or shared memory holds no more.
+
+        Keys are split until every SM has threads enough, or parts of two tiles.
+        """
         s = anchor.sizes
         threads_n, threads_m = 16, min(16, max(2, power_of_two_above(s["M"])))
         rows = min(64, max(threads_m, power_of_two_above(s["M"])))
@@ -61,7 +74,11 @@ class AttentionPass:
             keys //= 2
         while rows > threads_m and shared_bytes(s, rows, keys) > target.gpu.max_shared_memory_per_block:
             rows //= 2
-        knobs = {"rows": rows, "keys": keys, "threads_m": threads_m, "threads_n": threads_n}
+        blocks, wanted = s["heads"] * -(-s["M"] // rows), target.gpu.sm_count * BUSY_THREADS // (threads_m * threads_n)
+        splits = 1
+        while blocks * splits < wanted and s["T"] >= 4 * splits * keys and splits < MOST_SPLITS:
+            splits *= 2
+        knobs = {"rows": rows, "keys": keys, "threads_m": threads_m, "threads_n": threads_n, "splits": splits}
         return Config(self.name, knobs)
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
@@ -86,7 +103,7 @@ class _Writer:
     def __init__(self, flash: Flash, config: Config):
         self.flash, self.s = flash, flash.sizes
         self.rows, self.keys = int(config["rows"]), int(config["keys"])
-        self.ty, self.tx = int(config["threads_m"]), int(config["threads_n"])
+        self.ty, self.tx, self.splits = int(config["threads_m"]), int(config["threads_n"]), int(config["splits"])
         self.row_count, self.key_count = self.rows // self.ty, self.keys // self.tx
         per_thread = -(-self.s["E"] // self.tx)
         self.group = VECTOR if self.s["E"] % VECTOR == 0 and per_thread >= VECTOR else 1
@@ -104,22 +121,30 @@ class _Writer:
         self.larger, self.factor, self.part = _local("larger", n), _local("factor", n), _local("part", n)
         self.query_part, self.key_part = _local("query_part", n, VECTOR), _local("key_part", self.key_count, VECTOR)
         self.weight_part, self.value_part = _local("weight_part", n, VECTOR), _local("value_part", values)
+        if self.splits > 1:
+            rows = (self.splits, self.s["heads"], self.s["M"])
+            self.part_largest, self.part_total = _between("part_largest", *rows), _between("part_total", *rows)
+            self.part_weighted = _between("part_weighted", *rows, self.s["E"])
+            self.all_largest, self.all_total = _local("all_largest", 1), _local("all_total", 1)
+            self.all_weighted = _local("all_weighted", 1)
         self.buffers = [b for b in vars(self).values() if isinstance(b, Buffer)]
 
     def function(self) -> tuple[Stmt, list[Buffer]]:
-        """(the launch, the buffers between)."""
+        """(the launch, or two, and the buffers between)."""
         tiles = -(-self.s["M"] // self.rows)
 
-        def of_block(head: Var, tile: Var, ty: Var, tx: Var) -> Stmt:
+        def of_block(part: PrimExpr, head: Var, tile: Var, ty: Var, tx: Var) -> Stmt:
             # the last queries see most keys where the mask is causal: their blocks come first
             order: PrimExpr = E.sub(index(tiles - 1), tile) if self.flash.shift is not None else tile
-            return self.tile(head, E.mul(order, index(self.rows)), ty, tx)
+            return self.tile(part, head, E.mul(order, index(self.rows)), ty, tx)
 
         axes = ((BLOCK_Y, self.s["heads"]), (BLOCK_X, tiles), (THREAD_Y, self.ty), (THREAD_X, self.tx))
-        return bound(axes, of_block), self.buffers
+        if self.splits == 1:
+            return bound(axes, functools.partial(of_block, index(0))), self.buffers
+        return seq(bound(((BLOCK_Z, self.splits), *axes), of_block), self.added_up()), self.buffers
 
-    def tile(self, head: Var, first: PrimExpr, ty: Var, tx: Var) -> Stmt:
-        """The queries from `first` on."""
+    def tile(self, part: PrimExpr, head: Var, first: PrimExpr, ty: Var, tx: Var) -> Stmt:
+        """The queries from `first` on, and a part of the keys."""
         flash, s, n = self.flash, self.s, self.row_count
         threads = ((ty, self.ty), (tx, self.tx))
         queries = fill(flash.query, flash.of_scores(head), first, (s["M"], s["D"]))
@@ -131,8 +156,19 @@ class _Writer:
             unrolled("row value", (n, self.groups * self.group), lambda i, e: _set(self.weighted, (i, e), _zero())),
         ]  # fmt: skip
         count = flash.key_tiles(E.add(first, index(self.rows - 1)), self.keys)
-        steps = loop("key_tile", count, lambda kt: self.step(head, first, E.mul(kt, index(self.keys)), ty, tx))
-        return block("attention", seq(*start, steps, self.end(head, first, ty, tx)))
+        each = -(-s["T"] // (self.keys * self.splits))  # tiles of a part
+
+        def of_part(kt: Var) -> Stmt:
+            at = E.add(E.mul(part, index(each)), kt)
+            step = self.step(head, first, E.mul(at, index(self.keys)), ty, tx)
+            is_whole = flash.shift is None and each * self.splits * self.keys == padded(s["T"], self.keys)
+            return step if is_whole else IfThenElse(E.compare(E.LT, at, count), step)
+
+        if self.splits > 1:
+            steps = loop("key_tile", each, of_part)
+        else:
+            steps = loop("key_tile", count, lambda kt: self.step(head, first, E.mul(kt, index(self.keys)), ty, tx))
+        return block("attention", seq(*start, steps, self.end(part, head, first, ty, tx)))
 
     def step(self, head: Var, first: PrimExpr, first_key: PrimExpr, ty: Var, tx: Var) -> Stmt:
         """A tile of keys for all queries of the block."""
@@ -249,8 +285,8 @@ class _Writer:
         """Neighbouring threads have neighbouring groups of a value's elements."""
         return E.add(E.mul(E.add(E.mul(g, self.tx), tx), self.group), lane)
 
-    def end(self, head: Var, first: PrimExpr, ty: Var, tx: Var) -> Stmt:
-        """The result, from the sums of all threads of a row."""
+    def end(self, part: PrimExpr, head: Var, first: PrimExpr, ty: Var, tx: Var) -> Stmt:
+        """The result, or what a part of the keys gives, from the sums of all threads of a row."""
         n, s = self.row_count, self.s
 
         def store(i: Var, g: Var) -> Stmt:
@@ -259,6 +295,8 @@ class _Writer:
             def element(lane: PrimExpr) -> Stmt:
                 e = self.element(g, lane, tx)
                 sums = _of(self.weighted, i, E.add(E.mul(g, self.group), lane))
+                if self.splits > 1:
+                    return _set(self.part_weighted, (part, head, row, e), sums)
                 value, indices = self.flash.result(head, row, e, sums, _of(self.total, i))
                 return BufferStore(self.flash.out, value, indices)
 
@@ -270,10 +308,57 @@ class _Writer:
                 limits.append(E.compare(E.LT, self.element(g, index(0), tx), index(s["E"])))
             return IfThenElse(E.all_of(*limits), stmt) if limits else stmt
 
+        def of_part(i: Var) -> Stmt:
+            row = E.add(first, self.row(i, ty))
+            stmt = seq(
+                _set(self.part_largest, (part, head, row), _of(self.largest, i)),
+                _set(self.part_total, (part, head, row), _of(self.total, i)),
+            )
+            limits = [E.compare(E.EQ, tx, index(0)), E.compare(E.LT, row, index(s["M"]))]
+            return IfThenElse(E.all_of(*limits), stmt)
+
         return seq(
             unrolled("row", (n,), lambda i: _set(self.total, (i,), _lanes("add", _of(self.total, i), self.tx))),
+            *([unrolled("row", (n,), of_part)] if self.splits > 1 else []),
             unrolled("row group", (n, self.groups), store),
         )
+
+    def added_up(self) -> Stmt:
+        """The launch that adds up what the parts of the keys give: a thread for each element of the result."""
+        heads, m, width = self.s["heads"], self.s["M"], self.s["E"]
+        count, at, none = heads * m * width, (index(0),), float("-inf")
+
+        def of_thread(bx: Var, tx: Var) -> Stmt:
+            place = E.add(E.mul(bx, index(SUM_THREADS)), tx)
+            head, e = E.floordiv(place, index(m * width)), E.floormod(place, index(width))
+            row = E.floormod(E.floordiv(place, index(width)), index(m))
+
+            def largest(part: Var) -> Stmt:
+                both = E.maximum(_of(self.all_largest, *at), _of(self.part_largest, part, head, row))
+                return _set(self.all_largest, at, both)
+
+            def sums(part: Var) -> Stmt:
+                base = safe(_of(self.all_largest, *at))
+                factor = _exp(E.sub(_of(self.part_largest, part, head, row), base))
+                return seq(
+                    _add(self.all_total, at, E.mul(_of(self.part_total, part, head, row), factor)),
+                    _add(self.all_weighted, at, E.mul(_of(self.part_weighted, part, head, row, e), factor)),
+                )
+
+            sum_of, total = _of(self.all_weighted, *at), _of(self.all_total, *at)
+            value, indices = self.flash.result(head, row, e, sum_of, total)
+            stmt = seq(
+                _set(self.all_largest, at, E.const(none, WIDE)),
+                _set(self.all_total, at, _zero()),
+                _set(self.all_weighted, at, _zero()),
+                loop("part", self.splits, largest),
+                loop("part", self.splits, sums),
+                BufferStore(self.flash.out, value, indices),
+            )
+            return IfThenElse(E.compare(E.LT, place, index(count)), stmt) if count % SUM_THREADS else stmt
+
+        axes = ((BLOCK_X, -(-count // SUM_THREADS)), (THREAD_X, SUM_THREADS))
+        return bound(axes, lambda bx, tx: block("attention_sum", of_thread(bx, tx)))
 
 
 def _inside(at: PrimExpr, size: int, tile: int) -> PrimExpr:
@@ -289,6 +374,11 @@ def _shared(name: str, rows: int, columns: int, dtype: str, padding: int = VECTO
 
 def _local(name: str, *shape: int) -> Buffer:
     return Buffer(name, tuple(map(index, shape)), WIDE, scope="local")
+
+
+def _between(name: str, *shape: int) -> Buffer:
+    """What one launch leaves for the next."""
+    return Buffer(name, tuple(map(index, shape)), WIDE)
 
 
 def _of(buffer: Buffer, *at: PrimExpr) -> BufferLoad:

@@ -35,6 +35,7 @@ LEAST_CAPABILITY = (8, 0)
 LANES, ROWS, STEP = 32, 16, 16  # of a warp; queries of an instruction; elements it adds up
 PADDING = 8  # elements between rows of shared memory: rows begin in different banks
 LOG2E = math.log2(math.e)
+FEW_QUERIES, MANY_KEYS = 4, 512
 MOST_REGISTERS = 176  # of fragments in a lane
 
 
@@ -50,7 +51,7 @@ class TensorAttention:
         if flash is None or flash.dtype not in DTYPES:
             return None
         s = dict(flash.sizes) | {"DP": padded(flash.sizes["D"], STEP), "EP": padded(flash.sizes["E"], STEP)}
-        if registers(s, ROWS, 32, 1) > MOST_REGISTERS:
+        if registers(s, ROWS, 32, 1) > MOST_REGISTERS or _wants_parts(s, target):
             return None
         return Anchor(flash.found.scores.name_hint, "attention", s, flash)
 
@@ -82,6 +83,11 @@ class TensorAttention:
         body, buffers = _Writer(flash, config).function()
         trace = Schedule(func).trace.to_json_text()
         return Applied(with_statements(func, body, buffers), (None,) * len(func.params), trace)
+
+
+def _wants_parts(s: Mapping[str, int], target: Target) -> bool:
+    """Whether few queries of few heads see many keys: the other template shares these among blocks."""
+    return s["M"] <= FEW_QUERIES and s["heads"] < target.gpu.sm_count and s["T"] >= MANY_KEYS
 
 
 def registers(s: Mapping[str, int], rows: int, keys: int, warps: int) -> int:

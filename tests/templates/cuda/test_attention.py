@@ -85,7 +85,9 @@ def inputs_of(case: Case, func: PrimFunc) -> list[np.ndarray]:
     ]
 
 
-SMALL = Config("attention", {"rows": 8, "keys": 16, "threads_m": 4, "threads_n": 8})  # little code: soon compiled
+SMALL = Config(
+    "attention", {"rows": 8, "keys": 16, "threads_m": 4, "threads_n": 8, "splits": 1}
+)  # little code: soon compiled
 
 
 def check_serially(case: Case, config: Config = SMALL) -> None:
@@ -114,6 +116,40 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_values(name: str) -> None:
     check_serially(CASES[name])
+
+
+SPLIT = {
+    "odd": 4, "bias": 2, "cache": 4, "window": 4, "layouts": 2, "one query": 8, "hidden": 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SPLIT)
+def test_keys_in_parts(name: str) -> None:
+    """Parts that the last keys do not fill, and parts of which a query sees none, are in it."""
+    case = Case(40, 20, 8, causal="BottomRight", zero_rows="nan") if name == "hidden" else CASES[name]
+    knobs = {"rows": 8, "keys": 8, "threads_m": 4, "threads_n": 8, "splits": SPLIT[name]}
+    check_serially(case, Config("attention", knobs))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_few_queries_of_a_long_cache_are_shared_by_the_whole_device(dtype: str) -> None:
+    case = Case(2, 530, 16, causal="BottomRight", dtype=dtype)
+    func = case.func()
+    config = default_config(func, TARGET)
+    assert config.template == "attention" and config["splits"] > 1
+    kernel = compile_func(apply_config(func, config, TARGET).func, TARGET, name="a").kernel
+    assert len(kernel.launches) == 2
+    assert kernel.launches[0].grid[2] == config["splits"]
+    assert all(x.spill_bytes == x.stack_bytes == 0 for x in kernel.resources.launches)
+    inputs = inputs_of(case, func)
+    results = []
+    for order in ("late", "ahead"):
+        out = np.full(func.buffers[-1].const_shape(), 7, dtype)
+        emulate.run_kernel(kernel, [*inputs, out], order=order)
+        results.append(out)
+    assert results[0].tobytes() == results[1].tobytes()
+    tolerance = 1e-4 if dtype == "float32" else 2e-3
+    np.testing.assert_allclose(results[0], case.expected(*inputs), rtol=tolerance, atol=tolerance)
 
 
 def test_drawn_configurations() -> None:
