@@ -19,7 +19,7 @@ from autosched.errors import InvalidTypeError, InvalidValueError, RPCError, Shap
 from autosched.rpc.access import HANDSHAKE_S, Access, greet, open_socket, raised, safe_name
 from autosched.rpc.frames import ConnectionLost, Frames, SessionEnded
 from autosched.runtime import BenchmarkResult, Device, NDArray, Node, NodeTime
-from autosched.runtime.array import BFLOAT16, as_numpy, know_dtype
+from autosched.runtime.array import BFLOAT16, ArrayElsewhere, as_numpy, know_dtype
 from autosched.runtime.device import RPC_SESS_MASK, device
 from autosched.runtime.profiling import Report
 
@@ -348,35 +348,23 @@ def _close(releases: Sequence[Callable[[], None]]) -> None:
         release()
 
 
-class RemoteArray(NDArray):
+class RemoteArray(ArrayElsewhere):
     """An array in the memory of a session; `numpy()` copies it here, straight into its place.
 
     `a[2:5]` is an array of those rows in the same memory: of it no more than the rows is copied.
     """
 
-    __slots__ = ("_dtype", "_shape", "number", "session")
+    __slots__ = ("number", "session")
 
     def __init__(self, session: RPCSession, number: int, shape: tuple[int, ...], dtype: str, where: RemoteDevice):
         if dtype == BFLOAT16:
             know_dtype(BFLOAT16)
-        self.session, self.number, self._shape, self._dtype = session, number, shape, np.dtype(dtype)
-        self._address, self.device = None, where
+        super().__init__(shape, dtype, where)
+        self.session, self.number = session, number
 
     def __del__(self) -> None:
         with contextlib.suppress(AttributeError):
             self.session.forget(self.number)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self._shape
-
-    @property
-    def dtype(self) -> str:
-        return str(self._dtype)
-
-    @property
-    def ndim(self) -> int:
-        return len(self._shape)
 
     @property
     def address(self) -> int:

@@ -124,6 +124,27 @@ class NDArray:
         return CPU, 0
 
 
+class ArrayElsewhere(NDArray):
+    """An array whose elements are not in this process's memory."""
+
+    __slots__ = ("_dtype", "_shape")
+
+    def __init__(self, shape: tuple[int, ...], dtype: str, device: Device):
+        self._shape, self._dtype, self._address, self.device = shape, np.dtype(dtype), None, device
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    @property
+    def dtype(self) -> str:
+        return str(self._dtype)
+
+    @property
+    def ndim(self) -> int:
+        return len(self._shape)
+
+
 def as_numpy(source: object, what: str = "array") -> np.ndarray:
     """Give array data as NumPy without a copy where possible; `what` names it in errors.
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError
-from autosched.runtime.array import NDArray, array, as_numpy
+from autosched.runtime.array import ArrayElsewhere, NDArray, array, as_numpy
 from autosched.runtime.bfloat16 import NAME as BFLOAT16
 from autosched.runtime.cuda.devices import driver_of
 from autosched.runtime.cuda.driver import Driver, Memory
@@ -18,32 +18,18 @@ from autosched.runtime.device import Device
 from autosched.runtime.dlpack import take_capsule, to_capsule
 
 
-class DeviceArray(NDArray):
+class DeviceArray(ArrayElsewhere):
     """An array on a GPU; `numpy()` copies it to the host.
 
     memory  owns the bytes, which begin `offset` bytes into it
     """
 
-    __slots__ = ("_dtype", "_memory", "_offset", "_shape", "driver")
+    __slots__ = ("_memory", "_offset", "driver")
 
     def __init__(self, memory: Memory, shape: tuple[int, ...], dtype: str, device: Device, offset: int = 0):
-        self._memory, self._shape, self._dtype = memory, shape, np.dtype(dtype)
-        self._offset = offset
-        self._address = None
-        self.device = device
+        super().__init__(shape, dtype, device)
+        self._memory, self._offset = memory, offset
         self.driver: Driver = driver_of(device.device_id)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self._shape
-
-    @property
-    def dtype(self) -> str:
-        return str(self._dtype)
-
-    @property
-    def ndim(self) -> int:
-        return len(self._shape)
 
     @property
     def size_bytes(self) -> int:
