@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 
-from autosched.codegen.cpu.amx_nest import AMX, ROWS, WORDS
+from autosched.codegen.cpu.amx_nest import AMX, ROWS, WORD_BYTES, WORDS
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
@@ -32,7 +32,6 @@ from autosched.tir import PrimFunc
 from autosched.tir.schedule import Schedule
 
 PRODUCT_CYCLES = 16  # of two tiles, whatever rows and columns these have
-WORD_BYTES = 4
 FEW_CHANNELS = 4  # of a first layer
 LEAST_TAPS = 4  # of a window's row that a tile's row holds
 # Steps of sums so short that what follows them waits for their way through memory: it does for four tiles of pixels at
