@@ -24,6 +24,26 @@ print("\\n".join(sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.s
 """
 
 
+# A model built where everything is installed, and run where only the serving set is.
+SAVE = """
+import sys
+import autosched
+from autosched import te
+x = te.placeholder((8,), name="x")
+autosched.build(te.create_prim_func([x, te.compute((8,), lambda i: x[i] * 2.0, name="y")])).save(sys.argv[1])
+"""
+SERVE = """
+import sys
+import numpy as np
+import autosched
+x = np.arange(8, dtype="float32")
+y = np.zeros(8, dtype="float32")
+assert not {"llvmlite", "numba"} & set(sys.modules)
+autosched.load(sys.argv[1])(x, y)
+assert (y == 2 * x).all(), y
+"""
+MOST_MIB = {"plain": 350, "serving": 120}
+
 HAS_UV = importlib.util.find_spec("uv") is not None
 
 
@@ -52,6 +72,13 @@ def run(*command: object, cwd: Path) -> str:
     return done.stdout
 
 
+def added_mib(python: Path, empty: int) -> int:
+    """What is installed, in blocks of the disk and with all modules compiled, beyond `empty` MiB."""
+    site = next((python.parents[1] / "lib").glob("python*/site-packages"))
+    run(python, "-m", "compileall", "-q", "-j", "0", site, "-x", "lib2to3|/tests?/data/", cwd=site)
+    return sum(path.lstat().st_blocks * 512 for path in site.rglob("*")) // 2**20 - empty
+
+
 def only(folder: Path, pattern: str) -> Path:
     found = sorted(folder.glob(pattern))
     if len(found) != 1:
@@ -77,17 +104,32 @@ def main(dist: Path) -> None:
     with tempfile.TemporaryDirectory() as place:
         work = Path(place)
         python = make_environment(work / "wheel")
+        empty = added_mib(python, 0)
         install(python, wheel.resolve(), cwd=work)
         command = python.parent / "autosched"
         for words in (["--version"], ["--help"], ["doctor"], *([name, "--help"] for name in COMMANDS)):
             run(command, *words, cwd=work)
         installed = run(python, "-c", LIST_DATA, cwd=work)
+        sizes = {"plain": added_mib(python, empty)}
+        run(python, "-c", SAVE, work / "double.asx", cwd=work)
+
+        python = make_environment(work / "serving")
+        empty = added_mib(python, 0)
+        install(python, "-r", Path("serving.txt").resolve(), cwd=work)
+        install(python, "--no-deps", wheel.resolve(), cwd=work)
+        run(python, "-c", SERVE, work / "double.asx", cwd=work)
+        run(python.parent / "autosched", "run", work / "double.asx", cwd=work)
+        sizes["serving"] = added_mib(python, empty)
+        for name, limit in MOST_MIB.items():
+            if sizes[name] > limit:
+                sys.exit(f"the {name} installation takes {sizes[name]} MiB, more than {limit}")
 
         python = make_environment(work / "sdist")
         install(python, "--no-deps", sdist.resolve(), cwd=work)
         if run(python, "-c", LIST_DATA, cwd=work) != installed:
             sys.exit("the sdist installs other files than the wheel")
-    print(f"{wheel.name} and {sdist.name}: installed in clean environments, {len(files)} files, commands run")
+    said = ", ".join(f"{name} {mib} MiB" for name, mib in sizes.items())
+    print(f"{wheel.name} and {sdist.name}: installed in clean environments, {len(files)} files, commands run; {said}")
 
 
 COMMANDS = ("tune", "build", "run", "bench", "logs", "worker", "doctor")

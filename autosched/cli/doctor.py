@@ -17,7 +17,7 @@ from autosched.errors import AutoschedError
 from autosched.version import __version__
 
 PACKAGES = (
-    "numba", "llvmlite", "numpy", "scikit-learn", "xgboost-cpu", "optuna", "sqlalchemy", "click", "rich", "safetensors",
+    "numba", "llvmlite", "numpy", "sqlalchemy", "xgboost-cpu", "optuna", "plotly", "click", "safetensors",
     "platformdirs", "onnx", "onnxruntime", "torch", "openvino",
 )  # fmt: skip
 CUDA_PACKAGES = (

@@ -10,7 +10,8 @@ import click
 
 from autosched.cli.common import Common, make_command
 from autosched.cli.logs_common import database_place, open_database, workload_text
-from autosched.cli.output import Column, Table, clock, count, factor, make_rich, milliseconds, say, show
+from autosched.cli.output import Column, Table, clock, count, factor, milliseconds, say, show
+from autosched.cli.terminal import Live, fit
 from autosched.cli.values import DURATION
 from autosched.printable import printable
 
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 
 MAKING_S = 5.0  # that a database may take from its first byte to its last table
 COLUMNS = (
-    Column("workload", "workload", workload_text),
+    Column("workload", "workload", workload_text, shrinks=16),
     Column("n_trials", "trials", right=True),
-    Column("n_failed", "failed", right=True),
-    Column("default_s", "default ms", milliseconds, right=True),
+    Column("n_failed", "failed", right=True, leaves=2),
+    Column("default_s", "default ms", milliseconds, right=True, leaves=1),
     Column("best_s", "best ms", milliseconds, right=True),
     Column("gain", "gain", factor, right=True),
     Column("state", "state"),
@@ -107,13 +108,11 @@ def _state(store: SqlStore) -> tuple[list[dict[str, Any]], str]:
 
 
 def _follow_live(store: SqlStore, every: float, end: float | None) -> None:
-    from rich.console import Console, Group
-    from rich.live import Live
-
-    with Live(console=Console(highlight=False), refresh_per_second=2) as live:
+    with Live(sys.stdout) as live:
         while True:
             rows, text = _state(store)
-            live.update(Group(make_rich(Table(COLUMNS, rows)), printable(text)))
+            width, height = live.size
+            live.show([*fit(Table(COLUMNS, rows), width, height - 1), printable(text)])
             if not _wait(every, end):
                 return
 

@@ -21,12 +21,17 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: `key` names it in JSON and CSV, `title` in a table, `text` turns a value into table text."""
+    """One column: `key` names it in JSON and CSV, `title` in a table, `text` turns a value into table text.
+
+    `shrinks` is the least width on a live display; a column with `leaves` goes, the highest first, for want of place.
+    """
 
     key: str
     title: str
     text: Callable[[Any], str] = str
     right: bool = False
+    shrinks: int = 0
+    leaves: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +65,6 @@ def show(table: Table, form: str, out: IO[str] | None = None) -> None:
             writer.writerows([_csv_cell(row.get(column.key)) for column in table.columns] for row in table.rows)
         case "markdown":
             _show_markdown(table, out)
-        case _ if out.isatty():
-            _show_rich(table, out)
         case _:
             _show_plain(table, out)
 
@@ -99,32 +102,14 @@ def _show_plain(table: Table, out: IO[str]) -> None:
     widths = [max(len(line[i]) for line in lines) for i in range(len(titles))]
     if table.title:
         print(printable(table.title), file=out)
-    for line in lines:
+    bold = out.isatty()
+    for number, line in enumerate(lines):
         cells = [
             cell.rjust(width) if column.right else cell.ljust(width)
             for cell, width, column in zip(line, widths, table.columns, strict=True)
         ]
-        print("  ".join(cells).rstrip(), file=out)
-
-
-def _show_rich(table: Table, out: IO[str]) -> None:
-    from rich import box
-    from rich.console import Console
-
-    Console(file=out, highlight=False).print(make_rich(table, box.SIMPLE_HEAD))
-
-
-def make_rich(table: Table, box: Any = None) -> Any:
-    """Make a `rich` table for a terminal."""
-    from rich.markup import escape
-    from rich.table import Table as RichTable
-
-    result = RichTable(title=escape(printable(table.title)) or None, box=box, title_justify="left", pad_edge=False)
-    for column in table.columns:
-        result.add_column(column.title, justify="right" if column.right else "left", overflow="fold")
-    for cells in table.cells():
-        result.add_row(*map(escape, cells))
-    return result
+        text = "  ".join(cells).rstrip()
+        print(f"\x1b[1m{text}\x1b[0m" if bold and number == 0 else text, file=out)
 
 
 def milliseconds(seconds: float) -> str:

@@ -1,14 +1,17 @@
-"""What a tuning shows while it runs: a live table on a terminal, a line a minute elsewhere; always on stderr."""
+"""What a tuning shows while it runs: a live table on a terminal, elsewhere a line every ten seconds; on stderr."""
 
 from __future__ import annotations
 
 import json
 import sys
+import textwrap
+import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import IO, Any, Protocol
+from typing import IO, Protocol
 
-from autosched.cli.output import Column, Row, Table, clock, factor, make_rich, milliseconds, percent
+from autosched.cli.output import Column, Row, Table, clock, factor, milliseconds, percent
+from autosched.cli.terminal import Live, fit
 from autosched.printable import printable
 
 
@@ -71,15 +74,15 @@ class TuneState(Protocol):
 
 
 COLUMNS = (
-    Column("name", "task"),
-    Column("weight", "×", right=True),
+    Column("name", "task", shrinks=16),
+    Column("weight", "×", right=True, leaves=4),
     Column("share", "share", percent, right=True),
-    Column("default_s", "default ms", milliseconds, right=True),
+    Column("default_s", "default ms", milliseconds, right=True, leaves=2),
     Column("best_s", "best ms", milliseconds, right=True),
     Column("gain", "gain", factor, right=True),
-    Column("n_trials", "trials", right=True),
-    Column("n_failed", "failed", right=True),
-    Column("state", "state"),
+    Column("n_trials", "trials", right=True, leaves=1),
+    Column("n_failed", "failed", right=True, leaves=3),
+    Column("state", "state", shrinks=9),
 )
 
 
@@ -163,11 +166,15 @@ class TuneDisplay:
         quiet: bool = False,
         form: str = "table",
         out: IO[str] | None = None,
-        every_s: float = 60.0,
+        every_s: float = 10.0,
     ):
         self.out = out or sys.stderr
         self.name, self.quiet, self.form, self.every_s = name, quiet, form, every_s
-        self._live: Any = None
+        self._live: Live | None = None
+        self._clock: threading.Thread | None = None
+        self._ended, self._lock = threading.Event(), threading.Lock()
+        self._last: TuneState | None = None
+        self._taken = time.monotonic()  # when the last state was
         self._shown: dict[str, str] = {}  # task -> the state in its last line
         self._when = time.monotonic()  # of the last line
         self._told_stopping = self._told_head = False
@@ -175,24 +182,43 @@ class TuneDisplay:
 
     def __enter__(self) -> TuneDisplay:
         if not self.quiet and self.form != "json" and self.out.isatty():
-            from rich.console import Console
-            from rich.live import Live
-
-            self._live = Live(console=Console(file=self.out, highlight=False), refresh_per_second=4)
-            self._live.start()
+            self._live = Live(self.out).__enter__()
+        elif not self.quiet:
+            self._clock = threading.Thread(target=self._break_silence, daemon=True)
+            self._clock.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if self._clock is not None:
+            self._clock.join()
         if self._live is not None:
-            self._live.stop()
+            if self._last is not None:
+                self._show_live(self._live, self._last, is_last=True)
+            self._live.__exit__()
 
     def __call__(self, state: TuneState) -> None:
         """Show a state."""
         if self.quiet:
             return
         if self._live is not None:
-            self._show_live(state)
+            self._last = state
+            self._show_live(self._live, state)
             return
+        with self._lock:
+            self._last, self._taken = state, time.monotonic()
+            self._show_lines(state)
+
+    def _break_silence(self) -> None:
+        """Say how the tuning stands whenever nothing was said for `every_s`, whatever it is busy with."""
+        while not self._ended.wait(max(0.01, self._when + self.every_s - time.monotonic())):
+            with self._lock:
+                if self._last is not None and time.monotonic() - self._when >= self.every_s:
+                    self._say(self._last, "progress", status_line(self._last))
+                elif self._last is None:
+                    self._when = time.monotonic()
+
+    def _show_lines(self, state: TuneState) -> None:
         if not self._told_head:
             self._told_head = True
             self._say(state, "begin", head_line(state, self.name))
@@ -211,19 +237,24 @@ class TuneDisplay:
         if time.monotonic() - self._when >= self.every_s:
             self._say(state, "progress", status_line(state))
 
-    def _show_live(self, state: TuneState) -> None:
-        from rich.console import Group
-        from rich.markup import escape
+    def _show_live(self, live: Live, state: TuneState, *, is_last: bool = False) -> None:
+        """The head, the heaviest tasks as far as there is place, how all stands, and what was noted last.
 
-        table = make_rich(Table(COLUMNS, [task_row(task) for task in state.tasks]))
-        below = map(printable, [*state.notes, *([STOPPING] if is_stopping(state) else [])])
-        head = escape(printable(head_line(state, self.name)))
-        self._live.update(Group(head, table, status_line(state), *map(escape, below)))
+        All of them where nothing is drawn over it any more.
+        """
+        width, height = live.size
+        notes = [printable(note) for note in [*state.notes, *([STOPPING] if is_stopping(state) else [])]]
+        notes = notes if is_last else notes[-max(1, height // 6) :]
+        status = textwrap.wrap(status_line(state), width)
+        tasks = sorted(state.tasks, key=lambda task: -(task.share or 0.0))
+        room = None if is_last else height - 1 - len(status) - len(notes)
+        table = fit(Table(COLUMNS, [task_row(task) for task in tasks]), width, room)
+        live.show([printable(head_line(state, self.name)), *table, *status, *notes], is_last=is_last)
 
     def _say(self, state: TuneState, event: str, text: str, row: Row | None = None) -> None:
         self._when = time.monotonic()
         if self.form != "json":
-            print(f"[{clock(state.elapsed_s)}] {printable(text)}", file=self.out, flush=True)
+            print(f"[{clock(state.elapsed_s + self._when - self._taken)}] {printable(text)}", file=self.out, flush=True)
             return
         times = model_times(state.tasks) or (None, None)
         facts = {"event": event, "text": text, "elapsed_s": round(state.elapsed_s, 2), "left_s": state.left_s}

@@ -22,9 +22,12 @@ def write_storage(path: Path, records: Iterable[Record]) -> int:
 
     A study a task, named by workload, device and threads; its value is the median time in ms, to be minimised. Knobs
     are categorical parameters; failures are failed trials with their status as an attribute.
-    Raises  RecordError if the file cannot be written.
+    Raises  RecordError if the file cannot be written, or Optuna is not installed.
     """
-    import optuna
+    try:
+        import optuna
+    except ModuleNotFoundError:
+        raise RecordError("Optuna's storage is written by Optuna", hint="pip install 'autosched[optuna]'") from None
 
     groups: dict[TaskOf, list[Record]] = {}
     for record in records:

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from autosched.cli.output import Column, Table, clock, make_rich, milliseconds, show, size
+from autosched.cli.output import Column, Table, clock, milliseconds, show, size
 
 COLUMNS = (Column("name", "what"), Column("best_s", "best ms", milliseconds, right=True))
 ROWS = [{"name": "conv, 3x3", "best_s": 0.00131}, {"name": "dense", "best_s": None}]
@@ -35,14 +35,6 @@ def test_json_keeps_seconds() -> None:
 
 def test_csv_quotes() -> None:
     assert text_of("csv", Table(COLUMNS, ROWS)) == 'name,best_s\n"conv, 3x3",0.00131\ndense,\n'
-
-
-def test_markup_of_a_name_is_only_text() -> None:
-    from rich.console import Console
-
-    out = io.StringIO()
-    Console(file=out, width=80).print(make_rich(Table(COLUMNS, [{"name": "x[bold]", "best_s": 1.0}])))
-    assert "x[bold]" in out.getvalue()
 
 
 @pytest.mark.parametrize(

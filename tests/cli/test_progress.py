@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from autosched.cli.progress import TuneDisplay, head_line, model_times, status_line
+from autosched.cli.terminal import cells_wide
 
 
 @dataclass
@@ -77,16 +78,16 @@ def test_a_line_for_each_task_that_ends_where_there_is_no_terminal() -> None:
     assert out.getvalue().splitlines() == [HEAD, f"[0:42] {end}"]
 
 
-def test_one_line_a_minute_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_every_ten_seconds_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     out = io.StringIO()
     with TuneDisplay(out=out) as display:
-        for _ in range(300):  # five minutes, a state each second
+        for _ in range(60):  # one minute, a state each second
             display(State([Task(state="searching"), Task(name="softmax", state="waiting")]))
             now[0] += 1
     _, *rest = out.getvalue().splitlines()
-    assert rest == [f"[0:42] {status_line(State([Task(), Task()]))}"] * 4
+    assert rest == [f"[0:42] {status_line(State([Task(), Task()]))}"] * 5
 
 
 def test_notes_are_told_once() -> None:
@@ -146,3 +147,37 @@ def test_status_line() -> None:
     kinds = status_line(State(failures={"wrong_result": 2, "timeout": 9}, n_failed=11))
     assert "11 failed (9 timeout, 2 wrong result)   expected" in kinds
     assert "2 failed, 3 not run: predicted too slow   expected" in status_line(State(n_skipped=3))
+
+
+def test_silence_is_broken_without_a_new_state() -> None:
+    out, state = io.StringIO(), State()
+    with TuneDisplay(out=out, every_s=0.02) as display:
+        display(state)
+        deadline = time.monotonic() + 10
+        while out.getvalue().count(status_line(state)) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert out.getvalue().count(status_line(state)) >= 2
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (60, 24), (40, 16)])
+def test_the_live_table_fits(columns: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("LINES", str(rows))
+    names = [f"fused_conv2d{i}_add{i}_relu{i}_" + "中文" * 12 for i in range(40)]
+    tasks = [Task(name=name, share=i / 780, state="done: default is best") for i, name in enumerate(names)]
+    state = State(tasks, notes=["n" * 200] * 9, failures={"build error": 3, "timeout": 1}, n_skipped=12)
+    terminal = Terminal()
+    with TuneDisplay(out=terminal, name="a_model_of_some_length.onnx") as display:
+        display(state)
+        display(state)
+        drawn = terminal.getvalue()
+    first, second = drawn.split("\x1b[J")[1:]
+    lines = second.splitlines()
+    assert second == first[: first.rindex("\n") + 1]
+    assert f"\x1b[{len(lines)}A" in first.splitlines()[-1]  # the second drawing begins where the first did
+    assert len(lines) < rows and all(cells_wide(line) < columns for line in lines)
+    assert "left 4:10" in " ".join(lines[-4:])
+    heaviest = next(line for line in lines if line.startswith("fused_"))
+    assert heaviest.startswith("fused_conv2d39"[: min(14, columns // 5)]) and "…" in heaviest and "1.31" in heaviest
+    assert any(line.startswith("… ") and line.endswith("more") for line in lines)
+    assert terminal.getvalue().count("fused_conv2d0_"[:8]) > 40  # at the end all are there

@@ -45,4 +45,4 @@ def _plotly_script() -> str:
     try:
         return (resources.files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
     except (ModuleNotFoundError, OSError):
-        raise RecordError("the report's charts need plotly", hint="pip install plotly") from None
+        raise RecordError("the report's charts need plotly", hint="pip install 'autosched[report]'") from None

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from autosched.tuner.cost_model.kernel import FitForm, Parameters, Points, SpaceKernel
+from autosched.tuner.cost_model.minimise import minimise
 
 FITTED = 120  # trials that length scales are fitted to: of more, the best half and the latest half
 AMPLITUDE_SPREAD = 1.0  # deviation of the logarithm of each part's variance from the expected one
 NOISE_PRIOR = (float(np.log(1e-3)), 2.0)
 SIMILAR = 0.7  # deviation of a logarithmic length scale from that of similar times elsewhere
+BLOCK = 64  # rows of a triangular system that are solved at once
 JITTER = 1e-5  # variance that is added everywhere: predictions are float32
 BOUNDS = ((-4.0, 6.0), (-6.0, 4.0), (float(np.log(1e-6)), 0.0))  # of lengths, amplitudes, noise
 
@@ -31,7 +33,7 @@ class GaussianProcess:
         self._prior_mean = np.array([*[length] * n, *[variance] * parts, NOISE_PRIOR[0]])
         self._prior_deviation = np.array([*[np.sqrt(3)] * n, *[AMPLITUDE_SPREAD] * parts, NOISE_PRIOR[1]])
         low, high = np.array([*[BOUNDS[0]] * n, *[BOUNDS[1]] * parts, BOUNDS[2]]).T
-        self._bounds = list(zip(low, high, strict=True))
+        self._bounds = low, high
         self.parameters = Parameters(np.clip(self._prior_mean, low, high), parts)
 
     def expect_lengths(self, lengths: np.ndarray) -> None:
@@ -43,21 +45,13 @@ class GaussianProcess:
 
     def fit(self, points: Points, target: np.ndarray, iterations: int) -> None:
         """Find the parameters, starting from those of before, for trials with a standardised target [n]."""
-        from scipy.optimize import minimize
-
         chosen = most_telling(target, FITTED)
         form, target = self.kernel.fitted_to(points[chosen]), target[chosen]
-        found = minimize(
-            self._loss,
-            self.parameters.vector,
-            args=(form, target),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=self._bounds,
-            options={"maxiter": iterations},
+        vector, loss = minimise(
+            lambda vector: self._loss(vector, form, target), self.parameters.vector, *self._bounds, iterations
         )
-        if np.isfinite(found.fun):
-            self.parameters = Parameters(found.x, self.kernel.parts)
+        if np.isfinite(loss):
+            self.parameters = Parameters(vector, self.kernel.parts)
 
     def _loss(self, vector: np.ndarray, form: FitForm, target: np.ndarray) -> tuple[float, np.ndarray]:
         """Negative log posterior of the parameters, and its gradient."""
@@ -166,6 +160,10 @@ def most_telling(target: np.ndarray, n: int) -> np.ndarray:
 
 
 def _solve(factor: np.ndarray, right: np.ndarray) -> np.ndarray:
-    from scipy.linalg import solve_triangular
-
-    return np.asarray(solve_triangular(factor, right, lower=True, check_finite=False))
+    """Solve factor @ x = right for a lower triangular factor [n, n], by blocks; right is [n] or [n, columns]."""
+    result = np.empty(right.shape, np.result_type(factor, right))
+    for start in range(0, len(factor), BLOCK):
+        rows = slice(start, start + BLOCK)
+        rest = right[rows] - factor[rows, :start] @ result[:start]
+        result[rows] = np.linalg.solve(factor[rows, rows], rest)
+    return result

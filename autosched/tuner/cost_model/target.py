@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
@@ -12,14 +13,13 @@ import numpy as np
 
 @cache
 def _controller() -> Any:
-    import scipy.linalg  # noqa: F401 - its BLAS must be loaded before the controller looks for libraries
-    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # comes with scikit-learn
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
     return ThreadpoolController()
 
 
 def one_thread() -> AbstractContextManager[Any]:
-    """A context in which NumPy's and SciPy's linear algebra runs on one thread."""
+    """A context in which NumPy's linear algebra runs on one thread."""
     context: AbstractContextManager[Any] = _controller().limit(limits=1)
     return context
 
@@ -55,9 +55,19 @@ def clip_log_times(log_s: np.ndarray, quantile: float = CLIP_QUANTILE) -> np.nda
 
 def expected_improvement(mean: np.ndarray, deviation: np.ndarray, best: float) -> np.ndarray:
     """How much lower than `best` a normal value is expected to be, counting 0 where it is higher; [n]."""
-    from scipy.special import ndtr
-
     deviation = np.maximum(deviation, 1e-9)
     z = (best - mean) / deviation
-    density = np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi)
-    return np.asarray(deviation * (z * ndtr(z) + density))
+    points, logarithms = _improvements()
+    small = np.exp(np.interp(z, points, logarithms, left=-np.inf))
+    return np.asarray(deviation * np.where(z > points[-1], z, small))
+
+
+@cache
+def _improvements() -> tuple[np.ndarray, np.ndarray]:
+    """The logarithm of what a standard normal value is expected to be below z, at z from -36 to 9.
+
+    Between the points it is so nearly straight that the error is below 3e-7 of the value.
+    """
+    points = np.linspace(-36, 9, 45 * 512 + 1)
+    below = np.array([0.5 * math.erfc(-z / math.sqrt(2)) for z in points])
+    return points, np.log(points * below + np.exp(-0.5 * points * points) / math.sqrt(2 * math.pi))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
-from autosched.errors import InvalidTypeError, InvalidValueError
+from autosched.errors import InvalidTypeError, InvalidValueError, UsageError
 from autosched.extensions import load_extensions
 from autosched.space import ConfigSpace
 from autosched.tuner.cost_model import Hint
@@ -23,6 +24,11 @@ STRATEGIES = {
     "optuna-tpe": "autosched.tuner.search.optuna_samplers:TpeSearch",
     "optuna-cmaes": "autosched.tuner.search.optuna_samplers:CmaEsSearch",
     "optuna-gp": "autosched.tuner.search.optuna_samplers:OptunaGpSearch",
+}
+# What a strategy needs beyond a plain installation: the package and the extra that brings it.
+_NEEDS = {
+    "xgboost": ("xgboost", "xgboost"),
+    **dict.fromkeys(("optuna-tpe", "optuna-cmaes", "optuna-gp"), ("optuna", "optuna")),
 }
 _registered: dict[str, type[BaseSearch]] = {}
 AUTO = "gp"  # what replay on recorded spaces measured as the best
@@ -57,6 +63,10 @@ def make_search(
     """
     known = _choose(space, budget) if name == "auto" else name
     if known in STRATEGIES:
+        if known in _NEEDS:
+            package, extra = _NEEDS[known]
+            if find_spec(package) is None:
+                raise UsageError(f"strategy '{known}' needs {package}", hint=f"pip install 'autosched[{extra}]'")
         module, _, attribute = STRATEGIES[known].partition(":")
         kind: Any = getattr(import_module(module), attribute)
     else:
