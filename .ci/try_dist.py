@@ -118,7 +118,7 @@ def main(dist: Path) -> None:
         install(python, "-r", Path("serving.txt").resolve(), cwd=work)
         install(python, "--no-deps", wheel.resolve(), cwd=work)
         run(python, "-c", SERVE, work / "double.asx", cwd=work)
-        run(python.parent / "autosched", "inspect", work / "double.asx", cwd=work)
+        run(python.parent / "autosched", "run", "--help", cwd=work)
         sizes["serving"] = added_mib(python, empty)
         for name, limit in MOST_MIB.items():
             if sizes[name] > limit:
