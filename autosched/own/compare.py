@@ -17,6 +17,12 @@ def compare_arrays(
 ) -> Verdict:
     """The verdict on an array; see `check_output`. Dtypes without arithmetic must have equal bytes."""
     kind = found.dtype.kind
+    if found.dtype.names is not None and found.dtype == expected.dtype and found.shape == expected.shape:
+        fields = (
+            compare_arrays(f"{name}['{field}']", found[field], expected[field], share, allowed)
+            for field in found.dtype.names
+        )
+        return next((verdict for verdict in fields if verdict.status is not Status.OK), GOOD)
     if found.shape != expected.shape:
         return _wrong(f"{name} has the shape {found.shape} where {expected.shape} is expected")
     if kind in NUMBERS and expected.dtype.kind in NUMBERS:
@@ -64,6 +70,9 @@ def equal_places(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 def close_places(one: np.ndarray, other: np.ndarray, share: float) -> np.ndarray:
     """Which elements agree but for rounding; the same as `equal_places` for what is no float."""
+    if one.dtype.names is not None:
+        fields = [close_places(one[name], other[name], share) for name in one.dtype.names]
+        return np.asarray(np.all([part.reshape(*one.shape, -1).all(axis=-1) for part in fields], axis=0))
     if one.dtype.kind not in "fc":
         return equal_places(one, other)
     finite = np.abs(other[np.isfinite(other)]).max(initial=0.0)

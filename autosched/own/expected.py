@@ -11,6 +11,7 @@ import numpy as np
 from autosched.own.compare import close_places, compare_arrays, compare_values, equal_places, same_bytes
 from autosched.own.memory import Memory
 from autosched.task import Status
+from autosched.tuner.measure.base import CandidateError
 
 PATTERNS = (0xFF, 0xA5)  # NaN for floats and -1 for integers; a tiny float and a large integer
 
@@ -52,6 +53,8 @@ class _Finder:
         memory = self.memory
         self.returned = self._run()
         self.after = [array.copy() for array in self.set.arrays]
+        if is_probed and not self._agrees_but(-1, self._run()):
+            raise CandidateError(Status.WRONG_RESULT, "two calls with equal arguments give different results")
         written = [not same_bytes(a, b) for a, b in zip(self.after, memory.originals, strict=True)]
         pure = [False] * len(written)
         for i, array in enumerate(self.set.arrays):

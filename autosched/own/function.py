@@ -17,6 +17,7 @@ from autosched.own.compiler import COMPILER
 from autosched.own.digest import digest
 from autosched.own.dispatch import UNSET, quick_call
 from autosched.own.jit import divide
+from autosched.own.keep import KeptCode
 from autosched.own.references import OwnCheck
 from autosched.own.role import ROLE
 from autosched.own.signature import Signature
@@ -62,6 +63,7 @@ class AutotunedFunction:
         self._example, self._sources = example, [] if records is None else [records]
         self._table: dict[Any, Callable[..., Any]] = {}
         self._compiled: dict[str, Callable[..., Any]] = {}
+        self._dispatchers: dict[str, Any] = {}
         self._chosen: dict[str, Config] = {}  # per workload and facts that constraints read
         self._reader: RecordReader | None = None
         self._token: Callable[..., Any] | None = None
@@ -169,6 +171,22 @@ class AutotunedFunction:
             hint = f"@{self.__name__}.example above a function that returns them, or --inputs x.npz"
             raise UsageError(f"{self.space.name.removeprefix('own/')} has no example arguments", hint=hint)
         return tuple(given) if isinstance(given, tuple | list) else (given,)
+
+    def jitted(self, *args: Any, **kwargs: Any) -> Any:
+        """Numba's function with the best known configuration for these arguments, to be called in jitted functions.
+
+        Jitted code may also call the autotuned function itself. As it knows no shapes, it gets the configuration for
+        the example's arguments; without an example, the default.
+        """
+        values, _ = self.signature.bind(args, kwargs)
+        return self._dispatcher(self._config_for(values))
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What Numba asks a value of jitted code for: its type."""
+        if self._example is None:
+            return self._dispatcher(self.space.default)._numba_type_
+        return self.jitted(*self.example_arguments())._numba_type_
 
     def forget(self) -> None:
         """Look configurations up again at the next call: another process may have tuned."""
@@ -289,9 +307,17 @@ class AutotunedFunction:
         """The compiled function of a configuration, made once."""
         if config.key not in self._compiled:
             threads = divide(config.knobs, self.signature.knobs, self.options).threads
-            dispatcher = self._sent(()).dispatcher(config)
+            dispatcher = self._dispatcher(config)
             self._compiled[config.key] = dispatcher if threads is None else _on_threads(dispatcher, threads)
         return self._compiled[config.key]
+
+    def _dispatcher(self, config: Config) -> Any:
+        """Numba's function of a configuration, made once, whose machine code later processes find."""
+        if config.key not in self._dispatchers:
+            made = self._sent(()).dispatcher(config)
+            made._cache = KeptCode(f"{self.space.name} {self.version} {config.key}")
+            self._dispatchers[config.key] = made
+        return self._dispatchers[config.key]
 
 
 def _on_threads(call: Callable[..., Any], threads: int) -> Callable[..., Any]:

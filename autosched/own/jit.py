@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -50,6 +51,9 @@ def unwrap(func: Any) -> tuple[Callable[..., Any], dict[str, Any]]:
     inner = getattr(func, "py_func", func)
     if not hasattr(inner, "__code__"):
         raise UsageError(f"a {kind} cannot be tuned", hint="decorate a Python function or one of numba.njit")
+    if inner.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        hint = "tune a function that fills an array, or the one that uses the generator"
+        raise UsageError("a generator cannot be tuned: it works after the call", where=inner.__name__, hint=hint)
     options = dict(getattr(func, "targetoptions", {}))
     options.pop("nopython", None)
     options.pop("cache", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,9 +68,21 @@ class OwnReferences:
             reply.status is Status.CRASH and call.probing.exists()
         ):  # the patterns, which are no indices, may be to blame
             reply = ask(MakeExpected(key), {key: call})
+        if reply.status is Status.WRONG_RESULT:
+            hint = "draw random numbers outside of it and give them to it, or seed their generator in it"
+            raise UsageError(f"{func.name} is not deterministic: {reply.error}", hint=hint)
         if reply.status is not Status.OK:
-            raise UsageError(f"the default of {func.name} does not run ({reply.status}): {reply.error}")
+            raise UsageError(f"the default of {func.name} does not run ({reply.status}): {_last_line(reply.error)}")
         return call
+
+
+def _last_line(text: str) -> str:
+    """What a traceback ends with; Numba's own messages have more of them, of which the first says it."""
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+    if not lines:
+        return ""
+    errors = [i for i, line in enumerate(lines) if re.match(r"[\w.]*(Error|Exception|Interrupt)\b", line)]
+    return " ".join(lines[errors[-1] :][:3]) if errors else lines[-1]
 
 
 def _truth(reference: Callable[..., Any], named: Mapping[str, Any]) -> tuple[list[np.ndarray], Any]:

@@ -115,16 +115,18 @@ def _tolerance(call: StoredCall, memory: Memory) -> Tolerance:
     arrays = memory.first.arrays
     largest = max((array.size for array in arrays), default=1)
     longest = max((size for array in arrays if array.ndim > 1 for size in array.shape), default=1)
-    dtypes = [str(array.dtype) for array in arrays if array.dtype.kind in "fc"]
-    coarse = max((_rounding(dtype, largest) for dtype in dtypes), default=_rounding("float64", largest))
+    dtypes = [array.dtype for array in arrays if array.dtype.kind in "fcV"]
+    coarse = max((_rounding(dtype, largest) for dtype in dtypes), default=_rounding(np.dtype("float64"), largest))
     if call.rtol is not None:
         return Tolerance((call.rtol,) * len(arrays), call.rtol, call.atol)
-    shares = tuple(_rounding(str(a.dtype), max(largest // max(a.size, 1), longest)) for a in arrays)
+    shares = tuple(_rounding(a.dtype, max(largest // max(a.size, 1), longest)) for a in arrays)
     return Tolerance(shares, coarse, call.atol)
 
 
-def _rounding(dtype: str, terms: int) -> float:
-    kind = np.dtype(dtype)
+def _rounding(kind: np.dtype[Any], terms: int) -> float:
+    """The share of a result that rounding may change; of a record, that of its coarsest field."""
+    if kind.fields is not None:
+        return max((_rounding(field[0].base, terms) for field in kind.fields.values()), default=0.0)
     if kind.kind not in "fc":
         return 0.0
     real = f"float{8 * kind.itemsize // (2 if kind.kind == 'c' else 1)}"

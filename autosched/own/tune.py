@@ -25,6 +25,8 @@ from autosched.target import Target
 from autosched.task import Task
 from autosched.tuner.measure import LocalMeasurer, MeasureOptions, Measurer
 
+LEAST_BUDGET_S = 1.0  # what starting the workers takes at least
+
 
 class Tunable(Protocol):
     """What tuning asks of an `AutotunedFunction`."""
@@ -67,6 +69,9 @@ def tune_call(
     if loading:
         hint = 'put the call under `if __name__ == "__main__":`'
         raise UsageError(f"tuning was begun while a worker imported {next(iter(loading))}", hint=hint)
+    if options.budget_s is not None and options.budget_s < LEAST_BUDGET_S:
+        hint = 'a few seconds go before the first trial; budget="30s" is usual'
+        raise UsageError(f"a budget of {options.budget_s:g} s is too small for one trial", hint=hint)
     options = options.for_run_as()
     call = OwnCall.of(function, values, options.threads)
     task = call.task

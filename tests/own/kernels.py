@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -72,3 +72,26 @@ def total(x: Any, n: int, *, unroll: int) -> float:
         for j in range(i, min(i + unroll, n)):
             s += x[j]
     return s
+
+
+class Pair(NamedTuple):
+    """A table and a number."""
+
+    table: Any
+    factor: float
+
+
+@autosched.autotune({"block": [1, 4]})
+@numba.njit
+def add_fields(pair, block=1):
+    """Add one field of a table to another."""
+    for i in range(pair.table.size):
+        pair.table[i].a += pair.table[i].b * pair.factor
+
+
+@autosched.autotune({"block": [1, 4]})
+@numba.njit
+def draw(x, block=1):
+    """Fill with random numbers."""
+    for i in range(x.size):
+        x[i] = np.random.random()

@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 from autosched.own.arguments import store_arguments
+from autosched.own.compare import close_places, compare_arrays
 from autosched.own.expected import Expected, find_expected
 from autosched.own.memory import Memory
+from autosched.task import Status
+from autosched.tuner.measure.base import CandidateError
 
 
 def expected_of(call: Callable[..., Any], tmp_path: Path, **named: Any) -> tuple[Expected, Memory]:
@@ -94,3 +97,38 @@ def test_without_probing_only_the_first_run_is_made(tmp_path: Path) -> None:
     memory = Memory(store_arguments({"x": np.ones(2), "out": np.zeros(2)}, tmp_path, "key"))
     found = find_expected(count, memory, [0.0, 0.0], is_probed=False)
     assert len(calls) == 1 and found.arrays[1] is not None
+
+
+def test_a_call_that_differs_each_time_is_refused(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+
+    def draw(out: Any) -> None:
+        out[:] = random.random(out.size)
+
+    with pytest.raises(CandidateError, match="two calls with equal arguments give different results"):
+        expected_of(draw, tmp_path, out=np.zeros(5))
+
+
+RECORD = np.dtype([("a", "f8"), ("b", "f4", (2,)), ("n", "i4")])
+
+
+def test_records_are_compared_field_by_field() -> None:
+    one = np.ones(3, RECORD)
+    other = one.copy()
+    other["a"][1] += 1e-12
+    assert close_places(one, other, 1e-9).all() and not close_places(one, other, 0.0)[1]
+    assert compare_arrays("x", one, other, 1e-9).status is Status.OK
+    other["n"][2] = 5
+    assert close_places(one, other, 1e-9).tolist() == [True, True, False]
+    verdict = compare_arrays("x", one, other, 1e-9)
+    assert verdict.status is Status.WRONG_RESULT and "x['n']" in verdict.text
+    other["n"][2], other["b"][0, 1] = 1, 3.0
+    assert close_places(one, other, 1e-9).tolist() == [False, True, True]
+
+
+def test_records_that_are_written_are_found(tmp_path: Path) -> None:
+    def add(x: Any) -> None:
+        x["a"] += x["n"]
+
+    found, _ = expected_of(add, tmp_path, x=np.ones(4, RECORD))
+    assert found.arrays[0] is not None and (found.arrays[0]["a"] == 2).all() and found.is_reset == (True,)

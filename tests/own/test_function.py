@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import linecache
+import os
 import pickle
+import subprocess
+import sys
 import timeit
 from pathlib import Path
 from typing import Any
@@ -256,3 +260,69 @@ def test_a_call_costs_little_more_than_numbas() -> None:
 
 def constant(x, a, n, block=1):
     return a
+
+
+@numba.njit
+def scaled_twice(x: Any) -> None:
+    kernels.scale(x, 2.0)
+    kernels.scale(x, 3.0)
+
+
+def test_jitted_code_calls_a_tuned_function() -> None:
+    x = np.ones(1000)
+    win(kernels.scale, (x, 2.0), block=256)
+    scaled_twice(x)
+    assert (x == 6).all()
+    called = kernels.scale.jitted(np.ones(1000), 2.0)
+    assert "start + 256" in "".join(linecache.getlines(called.py_func.__code__.co_filename))
+    assert numba.typeof(kernels.scale).dispatcher is called, "that of the example's arguments"
+    assert "start + 1," in "".join(linecache.getlines(kernels.scale.jitted(x[:10], 2.0).py_func.__code__.co_filename))
+
+
+PROCESS = """
+import numpy as np, sys
+sys.path.insert(0, sys.argv[1])
+import kept
+x = np.ones(8)
+kept.add(x, 1.0)
+assert (x == 1 + kept.STEP).all(), x
+call = next(iter(kept.add._dispatchers.values()))
+print(sum(call.stats.cache_hits.values()))
+"""
+KEPT = """
+import autosched, numba
+STEP = {step}
+
+@numba.njit
+def step(value, a):
+    return value + a * STEP
+
+@autosched.autotune({{"block": [2, 4]}})
+@numba.njit(parallel={parallel})
+def add(x, a, block=2):
+    for i in numba.prange(x.size):
+        x[i] = step(x[i], a)
+"""
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+def test_machine_code_is_kept_for_later_processes(tmp_path: Path, parallel: bool) -> None:
+    def hits(step: float) -> int:
+        (tmp_path / "kept.py").write_text(KEPT.format(step=step, parallel=parallel))
+        env = {**os.environ, "AUTOSCHED_CACHE_DIR": str(tmp_path / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
+        words = [sys.executable, "-c", PROCESS, str(tmp_path)]
+        return int(subprocess.run(words, env=env, capture_output=True, text=True, check=True).stdout)
+
+    assert [hits(1.0), hits(1.0)] == [0, 1]
+    assert hits(2.0) == 0, "what a callee reads has changed"
+
+
+def test_what_cannot_be_tuned_is_refused_when_it_is_decorated() -> None:
+    def numbers(n: int, step: int = 1) -> Any:
+        yield from range(0, n, step)
+
+    for func in (numbers, numba.njit(numbers)):
+        with pytest.raises(UsageError, match="a generator cannot be tuned"):
+            autosched.autotune({"step": [1, 2]})(func)
+    with pytest.raises(UsageError, match=r"a budget of 0.01 s is too small for one trial"):
+        kernels.scale.tune(np.ones(10), 2.0, budget="10ms")

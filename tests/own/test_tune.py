@@ -96,6 +96,17 @@ def test_a_default_that_fails_is_told() -> None:
         kernels.scale.tune(np.arange(3), "text")
 
 
+def test_records_and_named_tuples_are_tuned_and_random_numbers_told() -> None:
+    table = np.ones(100, [("a", "f8"), ("b", "f8")])
+    assert kernels.add_fields.tune(kernels.Pair(table, 2.0)).n_failed == 0
+    assert (table["a"] == 1).all()
+    kernels.add_fields(kernels.Pair(table, 2.0))
+    assert (table["a"] == 3).all()
+    with pytest.raises(UsageError, match="draw is not deterministic") as refused:
+        kernels.draw.tune(np.ones(10))
+    assert "draw random numbers outside" in str(refused.value) and "Traceback" not in str(refused.value)
+
+
 def test_another_candidate_is_measured_alone() -> None:
     x = np.ones(64)
     assert kernels.total.tune(x, 64).n_trials == 3
