@@ -17,9 +17,11 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from autosched.ir.node import walk
+from autosched.runtime.bfloat16 import know_dtype
 from autosched.tir import REDUCE, Block, Buffer, BufferLoad, PrimFunc, as_int
 from autosched.tir.checked_index import CHECK_INDEX
-from autosched.tir.expr import Call
+from autosched.tir.dtypes import is_float
+from autosched.tir.expr import Call, Cast
 from autosched.tir.functor import blocks, loads, stores
 
 Evaluate = Callable[[PrimFunc, list[np.ndarray]], Sequence[np.ndarray]]
@@ -27,6 +29,7 @@ Evaluate = Callable[[PrimFunc, list[np.ndarray]], Sequence[np.ndarray]]
 CHECKED_AGAINST = "float64 reference"
 MOST_STEPS = 8_000_000_000  # of a reduction that is evaluated whole: some seconds
 _ROUNDING_FACTOR = 16.0
+BFLOAT16_EPS = 2.0**-7
 _DWARFS = 1e4
 _SOME = 10_000  # values that the usual size is taken from
 
@@ -60,13 +63,22 @@ class StoredReference:
 
     def load(self) -> Reference:
         """Map the files. Raises OSError if one is gone."""
-        inputs, outputs = ([np.load(path, mmap_mode="r") for path in paths] for paths in (self.inputs, self.outputs))
+        inputs, outputs = ([_mapped(path) for path in paths] for paths in (self.inputs, self.outputs))
         return Reference(tuple(inputs), tuple(outputs), self.rounding, self.seed, self.is_part)
 
     def remove(self) -> None:
         """Delete the files."""
         for path in (*self.inputs, *self.outputs):
             path.unlink(missing_ok=True)
+
+
+def _mapped(path: Path) -> np.ndarray:
+    """A file's array. The format has no bfloat16: its values come as two bytes each."""
+    array: np.ndarray = np.load(path, mmap_mode="r")
+    if array.dtype != np.dtype("V2"):
+        return array
+    know_dtype("bfloat16")
+    return array.view(np.dtype("bfloat16"))
 
 
 class Stored(Protocol):
@@ -134,7 +146,7 @@ def make_reference(func: PrimFunc, seed: int = 0, evaluate: Evaluate | None = No
         drawn = _draw(func, inputs, seed, normal=False)
         results = _evaluate(evaluate, func, drawn)
     share = math.sqrt(reduction_length(func))
-    rounding = tuple(rounding_share(buffer.dtype, share) for buffer in outputs)
+    rounding = tuple(1.0 if _is_quantised(func, b) else rounding_share(b.dtype, share) for b in outputs)
     is_part = _steps(func) > MOST_STEPS and any(r.dtype.kind == "f" and np.isnan(r).any() for r in results)
     return Reference(tuple(drawn), tuple(results), rounding, seed, is_part)
 
@@ -163,13 +175,23 @@ def reduction_length(func: PrimFunc) -> int:
     return max(map(_terms, blocks(func.body)), default=1)
 
 
+def _is_quantised(func: PrimFunc, output: Buffer) -> bool:
+    """Whether an output's bytes are made of floats, which a kernel may round to the neighbour."""
+    made = (x for block in blocks(func.body) for x in walk(block.body) if isinstance(x, Cast))
+    return output.dtype in ("int8", "uint8") and any(x.dtype == output.dtype and is_float(x.value.dtype) for x in made)
+
+
 def rounding_share(dtype: str, sqrt_terms: float) -> float:
     """Bound the rounding error of a sum as a share of the largest result: 16 eps sqrt(terms), 0 for integers.
+
+    Sums that become bfloat16 are made in float32, and rounded once.
 
     Errors of a sum of n independent terms grow like a random walk: about eps sqrt(n) of the result's own size. A
     single wrong term of n changes a result by about 1 / (4 sqrt(n)) of the largest, which is much more for any n that
     fits into memory.
     """
+    if dtype == "bfloat16":
+        return BFLOAT16_EPS + rounding_share("float32", sqrt_terms)
     return _ROUNDING_FACTOR * float(np.finfo(dtype).eps) * sqrt_terms if dtype.startswith("float") else 0.0
 
 

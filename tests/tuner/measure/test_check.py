@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ml_dtypes  # noqa: F401  (NumPy then knows bfloat16)
 import numpy as np
 import pytest
 
@@ -70,3 +71,27 @@ def test_zeros_are_compared() -> None:
     zero = np.zeros(3)
     assert check_output("C", zero.astype("float32"), zero, 1e-5).status is Status.OK
     assert check_output("C", np.float32([0, 1e-20, 0]), zero, 1e-5).status is Status.WRONG_RESULT
+
+
+def test_few_bytes_that_are_made_of_floats_may_be_the_neighbour() -> None:
+    expected = np.arange(10_000).reshape(100, 100).astype("uint8")
+    found = expected.copy()
+    found[3, 4] += 1
+    assert check_output("C", found, expected, 1.0).status is Status.OK
+    assert check_output("C", found, expected, 0.0).status is Status.WRONG_RESULT, "sums of integers are exact"
+    found[5, 6] -= 2
+    assert "C[5, 6] is 248" in check_output("C", found, expected, 1.0).text
+    found = expected.copy()
+    found[:, 7] ^= 1
+    assert "100 of 10000 values" in check_output("C", found, expected, 1.0).text, "one of 100 is no accident"
+
+
+def test_bfloat16_is_compared_as_floats() -> None:
+    expected = EXPECTED.astype("bfloat16")
+    found = expected.copy()
+    assert check_output("C", found, expected, 0.0).status is Status.OK
+    found[1, 2] = expected[1, 2] * (1 + 2.0**-7)
+    assert check_output("C", found, expected, 2.0**-7).status is Status.OK
+    assert check_output("C", found, expected, 2.0**-12).status is Status.WRONG_RESULT
+    found[1, 2] = np.nan
+    assert check_output("C", found, expected, 1.0).status is Status.NON_FINITE

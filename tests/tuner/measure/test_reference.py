@@ -137,3 +137,22 @@ def test_results_that_are_not_known_must_be_finite_and_known_ones_right(monkeypa
     with pytest.raises(CandidateError) as caught:
         _only_known(arg, np.array([[1, np.inf], [8, 4]], np.float32), expected)
     assert caught.value.status is Status.NON_FINITE
+
+
+def test_values_of_bfloat16_come_back_from_files(tmp_path: Path) -> None:
+    a = te.placeholder((4, 6), "bfloat16", name="A")
+    func = te.create_prim_func([a, te.compute((4, 6), lambda i, j: a[i, j] * a[i, j], name="B")])
+    made = make_reference(func)
+    stored = store_reference(made, tmp_path, "r")
+    found = stored.load()
+    assert found.inputs[0].dtype == made.inputs[0].dtype == np.dtype("bfloat16")
+    np.testing.assert_array_equal(found.inputs[0], made.inputs[0])
+    assert 2.0**-8 <= found.rounding[0] < 2.0**-6
+
+
+def test_bytes_that_are_made_of_floats_may_be_the_neighbour() -> None:
+    a = te.placeholder((40,), name="A")
+    quantised = te.compute((40,), lambda i: te.round(a[i] * 9.0).astype("int8"), name="B")
+    assert make_reference(te.create_prim_func([a, quantised])).rounding == (1.0,)
+    b = te.placeholder((40,), "int8", name="A")
+    assert make_reference(te.create_prim_func([b, te.compute((40,), lambda i: b[i] * 2, name="B")])).rounding == (0.0,)
