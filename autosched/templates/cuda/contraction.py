@@ -18,6 +18,8 @@ from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.cuda.core_tiles import (
     GROUP,
+    LEAST_TERMS_OF_A_PART,
+    SPLITS,
     SharedCopy,
     bind_results,
     copies_itself,
@@ -59,7 +61,6 @@ from autosched.tir.schedule import BlockRV, LoopRV, Schedule
 WARP = 32
 STEPS = {"float16": 16, "bfloat16": 16, "int8": 32}  # terms of one instruction
 LEAST_CAPABILITY = (8, 0)
-LEAST_TERMS_OF_A_PART = 256
 LEAST_SIDE = 8  # rows, columns and terms of a convolution: fewer leave most of a tile idle
 FEW_ROWS = 16  # products of so few rows take as long as reading the columns does
 SUM_THREADS = 256  # of the launch that adds up parts
@@ -74,16 +75,14 @@ def wants_parts(s: Mapping[str, int], rows: int, columns: int, target: Target) -
     return parts
 
 
-def _form_for(func: PrimFunc, smallest: tuple[int, int], target: Target) -> MatrixForm | None:
+def _form_for(func: PrimFunc) -> MatrixForm | None:
     """The matrix form of what this module schedules: convolutions, and products with fewer tiles than SMs."""
     form = find_matrix_form(func)
     if form is None or not form.dtype:
         return None
     s = form.sizes
     least = 2 if form.is_matmul else LEAST_SIDE
-    if s["batch"] * 16 > MOST_GRID_YZ or s["M"] > MOST_GRID_YZ or min(s["N"], s["K"]) < LEAST_SIDE:
-        return None
-    if form.is_matmul and s["M"] > FEW_ROWS and wants_parts(s, *smallest, target) == 1:
+    if s["batch"] * SPLITS[-1] > MOST_GRID_YZ or s["M"] > MOST_GRID_YZ or min(s["N"], s["K"]) < LEAST_SIDE:
         return None
     single = s["M"] == 1 and form.is_matmul and form.dtype in STEPS and _runs_along(form, form.terms)
     return form if s["M"] >= least or single else None
@@ -97,8 +96,12 @@ class TensorContraction:
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
         if target.gpu.compute_capability < LEAST_CAPABILITY:
             return None
-        form = _form_for(func, (32, 64), target)
-        if form is None or form.dtype not in STEPS or (form.whole and form.sizes["M"] < 16):
+        form = _form_for(func)
+        if form is None or (
+            form.is_matmul and form.sizes["M"] > FEW_ROWS and wants_parts(form.sizes, 32, 64, target) == 1
+        ):
+            return None
+        if form.dtype not in STEPS or (form.whole and form.sizes["M"] < 16):
             return None
         sizes = {**form.sizes, "bytes": item_bytes(form.dtype), "instruction": STEPS[form.dtype]}
         sizes["grouped"] = int(bool(form.whole))
@@ -153,8 +156,10 @@ class Contraction:
     version: int = 2
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
-        form = _form_for(func, (32, 32), target)
+        form = _form_for(func)
         if form is None or form.sizes["M"] == 1:  # a reduction of vectors
+            return None
+        if form.is_matmul and form.sizes["M"] > FEW_ROWS and default_tile(form.sizes, target.gpu, SPLITS)[1] == 1:
             return None
         sizes = {**form.sizes, "bytes": item_bytes(form.dtype)}
         return Anchor(form.chain.anchor.name_hint, "contraction", sizes, form)
@@ -168,8 +173,7 @@ class Contraction:
     def default(self, anchor: Anchor, target: Target) -> Config:
         """The tile by which the busiest SM is done first; sums in parts where tiles leave SMs idle."""
         s = anchor.sizes
-        tile = default_tile(s, target.gpu)
-        splits = wants_parts(s, tile[0], tile[1], target)
+        tile, splits = default_tile(s, target.gpu, SPLITS)
         knobs = dict(zip(("rows", "columns", "per_row", "per_column"), tile, strict=True))
         return Config(self.name, {**knobs, "splits": splits, **default_pipeline(s, tile, target.gpu, s["K"] // splits)})
 
@@ -284,6 +288,11 @@ def _add_parts(sch: Schedule, shape: Shape) -> None:
     """The launch that adds up the parts of sums."""
     if shape.splits == 1:
         return
-    thread = bind_flat(sch, fused(sch, list(sch.get_loops(RESULT)), RESULT), SUM_THREADS)
+    vector = math.gcd(GROUP, shape.columns)
+    thread = bind_flat(sch, fused(sch, list(sch.get_loops(RESULT)), RESULT), SUM_THREADS, vector)
     sch.set_scope(TOTAL, 0, "local")
     sch.compute_at(TOTAL, thread, True)
+    *_, lanes, part = sch.get_loops(TOTAL)
+    if vector > 1:
+        sch.reorder(part, lanes)
+        sch.vectorize(lanes)

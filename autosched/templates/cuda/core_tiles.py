@@ -45,6 +45,11 @@ TILES = (
     (128, 128, 8, 8), (64, 128, 8, 8), (64, 64, 4, 8), (64, 64, 4, 4), (32, 64, 4, 4), (32, 32, 4, 4), (16, 32, 2, 4),
 )  # fmt: skip
 MOST_COPIES = 16  # of a thread, that are written out
+LEAST_TERMS_OF_A_PART = 256
+SPLITS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32)  # parts of a sum
+LANES_PER_CYCLE = 128.0  # that an SM issues instructions for
+LAUNCH_S = 1.5e-6  # a kernel of a graph after the one before
+L2_BYTES_PER_CYCLE = 36.0  # of one SM, all SMs at work
 ENOUGH_WARPS = 8  # of an SM, to hide what instructions wait for
 
 
@@ -64,23 +69,34 @@ class SharedCopy:
     turned: bool
 
 
-def default_tile(sizes: Mapping[str, int], gpu: GpuFacts) -> tuple[int, int, int, int]:
-    """(rows, columns, rows of a thread, columns of a thread) by which the busiest SM is done first.
+def default_tile(
+    sizes: Mapping[str, int], gpu: GpuFacts, splits: Sequence[int] = (1,)
+) -> tuple[tuple[int, int, int, int], int]:
+    """(rows, columns, rows of a thread, columns of a thread) and parts of the sum: the busiest SM is done first.
 
-    An SM issues (1 + (r + c) / (4 r c)) instructions for a multiply-add of tiles of r x c, and its shared memory needs
-    2 (r + c) / (r c) of the time that the multiply-adds take. Few warps wait for each other's instructions.
+    An SM issues (1 + (r + c) / (4 r c)) instructions for a multiply-add of threads' tiles of r x c. Its shared memory
+    takes 2 (r + c) / (r c) of the multiply-adds' time for reading, at 128 lanes a cycle, and (8 R + 4 C) / (R C) for
+    copies of tiles of R x C, those of rows meeting in banks. Few warps wait for each other's instructions. Parts cost a
+    second launch, and each of their elements is written and read.
     """
     fitting = [t for t in TILES if t[0] < 2 * sizes["M"] and t[1] < 2 * sizes["N"]] or [TILES[-1]]
+    most = max(1, sizes["K"] // LEAST_TERMS_OF_A_PART)
 
-    def cost(tile: tuple[int, int, int, int]) -> float:
-        rows, columns, r, c = tile
-        tiles = sizes["batch"] * -(-sizes["M"] // rows) * -(-sizes["N"] // columns)
+    def cost(choice: tuple[tuple[int, int, int, int], int]) -> float:
+        (rows, columns, r, c), parts = choice
+        tiles = sizes["batch"] * -(-sizes["M"] // rows) * -(-sizes["N"] // columns) * parts
         busiest = -(-tiles // gpu.sm_count)
         warps = min(busiest * rows * columns // (r * c) // gpu.warp_size, ENOUGH_WARPS)
-        each = max(1 + (r + c) / (4 * r * c), 2 * (r + c) / (r * c))
-        return busiest * rows * columns * each * (1 + 0.25 * (ENOUGH_WARPS / max(warps, 1) - 1))
+        issue, shared = 1 + (r + c) / (4 * r * c), 2 * (r + c) / (r * c) + (8 * rows + 4 * columns) / (rows * columns)
+        each = max(1 / gpu.rates["float32"], max(issue, shared) / LANES_PER_CYCLE)
+        cycles = busiest * rows * columns * -(-sizes["K"] // parts) * each
+        cycles *= 1 + 0.25 * (ENOUGH_WARPS / max(warps, 1) - 1)
+        if parts > 1:
+            moved = 8 * parts * sizes["batch"] * sizes["M"] * sizes["N"]
+            cycles += LAUNCH_S * gpu.clock_hz + moved / (L2_BYTES_PER_CYCLE * gpu.sm_count)
+        return cycles
 
-    return min(fitting, key=cost)
+    return min(((tile, parts) for tile in fitting for parts in splits if parts <= most or parts == 1), key=cost)
 
 
 def default_pipeline(sizes: Mapping[str, int], tile: Sequence[int], gpu: GpuFacts, depth: int) -> dict[str, int]:
@@ -169,6 +185,8 @@ def _groups(config: Config) -> tuple[int, int]:
 
 __all__ = [
     "GROUP",
+    "LEAST_TERMS_OF_A_PART",
+    "SPLITS",
     "SharedCopy",
     "bind_results",
     "copies_itself",

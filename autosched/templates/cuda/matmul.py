@@ -62,7 +62,7 @@ class Matmul:
         return load_space("cuda", self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
-        tile = default_tile(anchor.sizes, target.gpu)
+        tile, _ = default_tile(anchor.sizes, target.gpu)
         knobs = dict(zip(("rows", "columns", "per_row", "per_column"), tile, strict=True))
         return Config(self.name, {**knobs, **default_pipeline(anchor.sizes, tile, target.gpu, anchor.sizes["K"])})
 

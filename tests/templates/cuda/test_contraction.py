@@ -138,6 +138,21 @@ def test_drawn_configurations_in_parts(name: str) -> None:
     np.testing.assert_allclose(out.astype("d"), expected, rtol=tolerance, atol=tolerance)
 
 
+def test_parts_fill_the_device() -> None:
+    """768 x 768 results are 36 large tiles, or more small ones than SMs: three parts of the former are done first."""
+    a, b = te.placeholder((768, 768), name="A"), te.placeholder((768, 768), name="B")
+    config = default_config(create_prim_func([a, b, topi.matmul(a, b)]), TARGET)
+    assert (config.template, config["splits"]) == ("contraction", 3)
+    x, y = te.placeholder((35, 200), name="A"), te.placeholder((200, 37), name="B")
+    func = create_prim_func([x, y, topi.matmul(x, y)])
+    small = {"rows": 32, "columns": 32, "per_row": 4, "per_column": 4, "step": 16, "stages": 2, "splits": 3}
+    inputs = drawn(func)
+    for order in ("late", "ahead"):
+        out, kernel = run(func, Config("contraction", small), inputs, order)
+        assert len(kernel.launches) == 2
+        np.testing.assert_allclose(out, inputs[0].astype("d") @ inputs[1], rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("rows, dtype", [(13, "float16"), (13, "float32"), (2, "float16"), (4, "float16")])
 def test_long_products_of_few_results_are_summed_in_parts(rows: int, dtype: str) -> None:
     a, b = te.placeholder((rows, 1040), dtype, name="A"), te.placeholder((1040, 40), dtype, name="B")
