@@ -62,7 +62,8 @@ def _sorts(func: PrimFunc) -> Iterator[SortForm]:
             continue
         for axis, size in enumerate(found):
             for descending in (False, True):
-                form = _form(shape, key.shape[0].dtype, key.dtype, axis, descending, made.dtype, size)
+                indices, loops = key.shape[0].dtype, reduced(ranks)[0].dom.min.dtype
+                form = _form(shape, indices, loops, key.dtype, axis, descending, made.dtype, size)
                 if _is_form(form, key, made, order.writes[0].buffer, [n for n in nests if n is not None]):
                     yield SortForm(ranks, order, key, Lines(shape, axis), descending, size)
                     break
@@ -70,11 +71,12 @@ def _sorts(func: PrimFunc) -> Iterator[SortForm]:
 
 @lru_cache(maxsize=64)
 def _form(
-    shape: tuple[int, ...], indices: str, dtype: str, axis: int, descending: bool, places: str, count: int
+    shape: tuple[int, ...], indices: str, loops: str, dtype: str, axis: int, descending: bool, places: str, count: int
 ) -> PrimFunc:
-    """What a sort looks like, its indices of a type."""
+    """What a sort looks like, with sizes of type `indices`, and all loops of type int64 where `loops` is that."""
     x = te.placeholder([IntImm(n, indices) for n in shape], dtype=dtype, name="x")
-    return te.create_prim_func([x, argsort(x, axis, descending, places, count)])
+    override = loops if loops == "int64" else None
+    return te.create_prim_func([x, argsort(x, axis, descending, places, count)], index_dtype_override=override)
 
 
 def _is_form(form: PrimFunc, keys: Buffer, ranks: Buffer, order: Buffer, nests: Sequence[Stmt]) -> bool:

@@ -61,3 +61,20 @@ def test_an_operator_becomes_machine_code(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(set(OPERATORS) - EVERY_DAY))
 def test_other_operators_become_machine_code(name: str) -> None:
     check(name)
+
+
+@pytest.mark.parametrize(
+    "name, template", [("sort", "sort"), ("argsort", "sort"), ("topk", "sort"), ("cumsum", "scan"), ("cumprod", "scan")]
+)
+def test_operators_get_templates_of_their_own(name: str, template: str) -> None:
+    """As models have them, whose loops count in 64 bits."""
+    for sample in OPERATORS[name].samples:
+        for func in kernels_of(OPERATORS[name], sample):
+            assert default_config(func, TARGET).template == template
+
+
+def test_scatter_of_many_updates_has_a_template_of_its_own() -> None:
+    for name, samples in (("scatter_nd", slice(None)), ("scatter_elements", slice(3, None))):
+        for sample in OPERATORS[name].samples[samples]:
+            (func,) = kernels_of(OPERATORS[name], sample)
+            assert default_config(func, TARGET).template == "scatter"

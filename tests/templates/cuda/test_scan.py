@@ -26,7 +26,7 @@ TARGET = Target("cuda -arch=sm_90a")
 
 def sums(shape: tuple[int, ...], axis: int, exclusive: bool, dtype: str = "float32") -> PrimFunc:
     x = te.placeholder(shape, dtype=dtype, name="x")
-    return create_prim_func([x, cumsum(x, axis, exclusive)])
+    return create_prim_func([x, cumsum(x, axis, exclusive)], index_dtype_override="int64")  # as models have it
 
 
 def check(func: PrimFunc, config: Config, axis: int, exclusive: bool) -> None:

@@ -37,7 +37,7 @@ def sort_func(
 ) -> PrimFunc:
     x = te.placeholder(shape, dtype=dtype, name="x")
     order = argsort(x, axis, descending, places, count)
-    return create_prim_func([x, order, take_along(x, order, axis)])
+    return create_prim_func([x, order, take_along(x, order, axis)], index_dtype_override="int64")  # as models have it
 
 
 def check(func: PrimFunc, config: Config, axis: int, descending: bool) -> None:
