@@ -16,8 +16,10 @@ from autosched.ir import IRModule
 from autosched.runtime import Executable, Module
 from autosched.runtime.artifact import Contents
 from autosched.runtime.dynamic import DynamicExecutable
+from autosched.runtime.kernel import LARGEST
 from autosched.script.parser import from_source
 from autosched.target import Target
+from autosched.tir.expr import Var
 from autosched.tir.serialize import from_json
 
 
@@ -85,4 +87,20 @@ def _build_source(contents: Contents) -> Any:
         raise ArtifactError("the artifact's text is no module")
     if manifest["runs"] == "vm":
         return build_relax(module, target)
-    return build(module, target=target)
+    return build(module, target=target, shapes=_ranges(module, manifest.get("bounds", {})))
+
+
+def _ranges(module: IRModule, bounds: Any) -> dict[str, tuple[Any, ...]] | None:
+    """The bounds that were saved with a model, as `build` takes them. Raises ArtifactError for what are none."""
+    if not bounds:
+        return None
+    try:
+        ranges = {str(name): range(int(low), int(high) + 1) for name, (low, high) in bounds.items()}
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ArtifactError(f"the artifact's bounds of sizes are damaged ({error})") from error
+    dims = {p.name: getattr(p.struct_info, "dims", ()) for p in module["main"].params}
+    free = range(1, LARGEST)  # of the symbols beside them
+    return {
+        name: tuple(ranges.get(d.name, free) if isinstance(d, Var) else d for d in shape)
+        for name, shape in dims.items()
+    }

@@ -177,15 +177,21 @@ def _write(path: Path, document: Any, blobs: Sequence[Any], sections: Sequence[A
             temporary.unlink()
 
 
-def save_source(path: Path, script: str, target: str, runs: str) -> None:
+def save_source(
+    path: Path, script: str, target: str, runs: str, bounds: Mapping[str, Sequence[int | None]] | None = None
+) -> None:
     """Write functions as text, for those whose sizes are known only when they are called.
 
     script  the module as `IRModule.script` prints it, constants included
     target  as JSON
     runs    "module" or "vm": what `autosched.load` makes of it
+    bounds  the least and the largest value of sizes by name
     Raises  ArtifactError if it cannot be written.
     """
-    save_contents(source_contents(script, target, runs), path)
+    contents = source_contents(script, target, runs)
+    if bounds:
+        contents.info["manifest"]["bounds"] = {name: list(pair) for name, pair in bounds.items()}
+    save_contents(contents, path)
 
 
 def source_contents(script: str, target: str, runs: str) -> Contents:

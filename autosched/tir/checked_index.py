@@ -22,8 +22,10 @@ CHECKED = "autosched.checks"  # attribute of a function all of whose accesses ar
 MODES = ("raise", "positive", "nearest", "clip", "wrap", "fast")
 
 
-def position(value: Any, size: int, what: str, mode: str = "raise") -> PrimExpr:
+def position(value: Any, size: int | PrimExpr, what: str, mode: str = "raise") -> PrimExpr:
     """The position that a run-time value means along a dimension of `size`, as an int64 in [0, size).
+
+    size  of symbols: only the first and the last position have code, as `end_position` finds them
 
     what  names the place in messages: "take along axis 0"
     mode  "raise": a negative value counts from the end, others out of range are reported (as "fast", which in TVM
@@ -35,14 +37,29 @@ def position(value: Any, size: int, what: str, mode: str = "raise") -> PrimExpr:
     if mode in ("clip", "nearest"):
         return _clipped(index, size, from_end=mode == "nearest")
     if mode == "wrap":
-        return E.floormod(index, E.const(size, "int64"))
+        return E.floormod(index, E.to_expr(size, "int64"))
     if mode not in MODES:
         raise InvalidValueError(f"{what}: mode '{mode}'", hint=f"use one of {', '.join(MODES)}")
+    if not isinstance(size, int):
+        least = E.const(0, "int64") if mode == "positive" else E.sub(0, size)
+        return end_position(E.Call(CHECK_INDEX, (index, least, size, E.StringImm(what)), "int64"))
     low = 0 if mode == "positive" else -size
     if isinstance(index, E.IntImm):
         return E.const(checked(index.value, low, size, what), "int64")
     args = (index, E.const(low, "int64"), E.const(size, "int64"), E.StringImm(what))
     return E.Call(CHECK_INDEX, args, "int64")
+
+
+def end_position(call: E.Call) -> PrimExpr:
+    """A `check_index` along a dimension of symbolic size, which has one element at least, for the index 0 or -1."""
+    index, low, size, _ = call.args
+    while isinstance(index, E.Cast):
+        index = index.value
+    if E.const_int(size) is not None or not isinstance(index, E.IntImm):
+        return call
+    if index.value == 0:
+        return E.const(0, "int64")
+    return E.sub(size, 1) if index.value == -1 and E.const_int(low) != 0 else call
 
 
 def _clipped(index: PrimExpr, size: Any, from_end: bool) -> PrimExpr:

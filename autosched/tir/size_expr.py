@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autosched.errors import InvalidValueError
 from autosched.runtime.size_expr import Shape, Size
 from autosched.tir import expr as E
-from autosched.tir.expr import IntImm, PrimExpr, Var
+from autosched.tir.expr import IntImm, PrimExpr, Var, sub, to_expr
 from autosched.tir.function import PrimFunc, shape_vars
+from autosched.tir.functor import free_vars, substitute
+from autosched.tir.simplify import Analyzer
 
 SIZES = "autosched.sizes"  # attribute of a function whose sizes come with the call: the names of its symbols
 WORK = "autosched.work"  # and its floating-point operations, a size as JSON
@@ -44,15 +46,36 @@ def call_sizes(func: PrimFunc, shapes: Sequence[Sequence[Any]]) -> tuple[Any, ..
 
     Raises InvalidValueError where a symbol is the size of no dimension.
     """
-    found: dict[Var, Any] = {}
-    for buffer, shape in zip(func.buffers, shapes, strict=True):
-        for extent, given in zip(buffer.shape, shape, strict=True):
-            if isinstance(extent, Var):
-                found.setdefault(extent, given)
+    found: dict[Var, PrimExpr] = {}
+    pairs = [
+        (extent, to_expr(given, "int64"))
+        for buffer, shape in zip(func.buffers, shapes, strict=True)
+        for extent, given in zip(buffer.shape, shape, strict=True)
+    ]
+    while new := [one for extent, given in pairs if (one := _solved(extent, given, found)) is not None]:
+        found.setdefault(*new[0])
     symbols = shape_vars(func)
     if missing := [v.name for v in symbols if v not in found]:
         raise InvalidValueError(f"the size of '{missing[0]}' does not follow from the arguments")
     return tuple(found[v] for v in symbols)
+
+
+def _solved(extent: PrimExpr, given: PrimExpr, found: Mapping[Var, PrimExpr]) -> tuple[Var, PrimExpr] | None:
+    """The one open symbol of an extent, a sum in which it stands once, and what it is; None for other extents."""
+    open_vars = free_vars(extent) - found.keys()
+    if len(open_vars) != 1:
+        return None
+    (var,) = open_vars
+    analyzer = Analyzer()
+    rest = analyzer.linear(extent)
+    own = [key for key, (scale, atom) in rest.terms.items() if atom is var and scale == 1]
+    if not own:
+        return None
+    rest.terms.pop(own[0])
+    others = rest.build("int64")
+    if var in free_vars(others):
+        return None
+    return var, analyzer.simplify(sub(given, substitute(others, dict(found))))
 
 
 def with_named_sizes(func: PrimFunc) -> PrimFunc:

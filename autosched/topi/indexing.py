@@ -9,13 +9,15 @@ from typing import Any
 
 from autosched.te import Tensor
 from autosched.tir.checked_index import position
+from autosched.tir.expr import as_int, const_int
 from autosched.topi.manipulate import _compute
 from autosched.topi.shapes import int_shape
 
 
 def take(x: Tensor, indices: Tensor, axis: int, mode: str = "raise") -> Tensor:
     """x[..., indices, ...] along `axis`: the positions' shape replaces that dimension."""
-    size, width = int_shape(x)[axis], indices.ndim
+    size, width = x.shape[axis], indices.ndim
+    size = size if const_int(size) is None else as_int(size)
 
     def compute(*i: Any) -> Any:
         chosen = position(indices(*i[axis : axis + width]), size, f"take along axis {axis}", mode)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from autosched import te
 from autosched.errors import ShapeError
 from autosched.te import Tensor
-from autosched.tir.expr import IntImm, Var, const, if_then_else
+from autosched.tir.expr import IntImm, PrimExpr, Var, add, const, const_int, if_then_else
 from autosched.topi.shapes import axis_names, dims, flatten_index, int_shape, unflatten_index
 
 
@@ -62,18 +61,23 @@ MOST_IN_TURN = 16  # inputs that a concatenation asks for one after the other; a
 
 
 def concatenate(tensors: Sequence[Tensor], axis: int) -> Tensor:
-    """The tensors one after the other along `axis`."""
-    shapes = [int_shape(t) for t in tensors]
+    """The tensors one after the other along `axis`, their sizes numbers or symbols."""
+    shapes = [tuple(map(const_int, t.shape)) for t in tensors]
     axis = axis % len(shapes[0])
-    if len({(*s[:axis], *s[axis + 1 :]) for s in shapes}) != 1:
+    if (
+        any(a != b and None not in (a, b) for s in shapes for n, (a, b) in enumerate(zip(s, shapes[0])) if n != axis)
+        or len({*map(len, shapes)}) != 1
+    ):
         raise ShapeError(f"concatenate: {shapes} differ in more than axis {axis}")
-    sizes = [s[axis] for s in shapes]
+    starts: list[PrimExpr] = [const(0, "int64")]
+    for size in (dims(t.shape)[axis] for t in tensors):
+        starts.append(add(starts[-1], size))
     shape = list(tensors[0].shape)
-    shape[axis] = IntImm(sum(sizes), "int64")
+    shape[axis] = starts[-1]
 
     def compute(*i: Any) -> Any:
-        def part(n: int, start: int) -> Any:
-            return tensors[n](*(v - start if a == axis and start else v for a, v in enumerate(i)))
+        def part(n: int, start: PrimExpr) -> Any:
+            return tensors[n](*(v - start if a == axis and n else v for a, v in enumerate(i)))
 
         def parts(first: int, last: int) -> Any:
             """The element where it lies in tensors[first:last]."""
@@ -87,7 +91,6 @@ def concatenate(tensors: Sequence[Tensor], axis: int) -> Tensor:
 
         return parts(0, len(tensors))
 
-    starts = [0, *itertools.accumulate(sizes)]
     return _compute(shape, compute, "T_concat")
 
 

@@ -116,7 +116,8 @@ class SizedModel:
 
         Raises ArtifactError if the file cannot be written.
         """
-        save_source(Path(path), self.module.script(show_meta=True), self.target.to_json(), "model")
+        bounds = {size.name: (size.low, size.high) for size in self.sizes.values() if (size.low, size.high) != (1, None)}
+        save_source(Path(path), self.module.script(show_meta=True), self.target.to_json(), "model", bounds)
 
     export_library = save
 

@@ -19,6 +19,8 @@ from autosched.relax.struct_info import TensorStructInfo, TupleStructInfo, tenso
 from autosched.relax.te_call import TECall, make_te_call
 from autosched.relax.transform.views import without_kernel
 from autosched.tir.buffer import Buffer, BufferLoad
+from autosched.tir.checked_index import CHECK_INDEX, end_position
+from autosched.tir.expr import Call as TirCall
 from autosched.tir.expr import Var as SymbolicSize
 from autosched.tir.expr import const, const_int
 from autosched.tir.function import PrimFunc, shape_vars
@@ -36,6 +38,8 @@ def bind_number(func: PrimFunc, buffer: Buffer, value: Any) -> PrimFunc:
     def step(x: Any) -> Any:
         if isinstance(x, BufferLoad) and x.buffer is buffer:
             return number
+        if isinstance(x, TirCall) and x.op == CHECK_INDEX:
+            return end_position(x)
         if isinstance(x, Block):
             reads = tuple(r for r in x.reads if r.buffer is not buffer)
             return x if len(reads) == len(x.reads) else dataclasses.replace(x, reads=reads)

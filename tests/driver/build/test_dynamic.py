@@ -333,6 +333,19 @@ def test_what_has_no_loops_over_symbols_is_compiled_when_it_is_called(body: Any)
         built(np.ones((3, 7), "float32"))
 
 
+def test_bounds_are_saved_with_a_model_that_is_compiled_when_it_is_called(tmp_path: Path) -> None:
+    module = model((n(), 6), lambda b, x: b.emit(OP.flip(x, 0)))
+    built = autosched.build(module, shapes={"x": (range(2, 5), 6)})
+    assert isinstance(built, SizedModel)
+    built.save(tmp_path / "m.asx")
+    loaded = autosched.load(tmp_path / "m.asx")
+    x = RNG.standard_normal((4, 6)).astype("float32")
+    np.testing.assert_array_equal(loaded(x).numpy(), x[::-1])
+    for size in (1, 5):
+        with pytest.raises(ShapeError, match=f"'n' is {size}, and the model is built for 2 to 4"):
+            loaded(np.ones((size, 6), "float32"))
+
+
 SCRIPT = '''
 from tvm.script import ir as I, relax as R, tir as T
 

@@ -60,6 +60,18 @@ CASES: dict[str, tuple[list[tuple[Any, ...]], Callable[..., Any], Callable[..., 
     ),
     "sum over the first": ([(B, S, 7)], lambda e, x: e(OP.sum(x, 0)), lambda x: x.sum(0)),
     "mean over the second": ([(B, S, 7)], lambda e, x: e(OP.max(x, 1)), lambda x: x.max(1)),
+    "first token": ([(B, S, 7)], lambda e, x: e(OP.take(x, relax.const(np.int64(0)), 1)), lambda x: x[:, 0]),
+    "last token": ([(B, S, 7)], lambda e, x: e(OP.take(x, relax.const(np.int64(-1)), 1)), lambda x: x[:, -1]),
+    "cache": (
+        [(B, 2, P, 4), (B, 2, S, 4)], lambda e, x, y: e(OP.concat([x, y], 2)),
+        lambda x, y: np.concatenate([x, y], 2),
+    ),
+    "attention over a cache": (
+        [(B, P, 2, 8), (B, S, 2, 8)], lambda e, x, y: e(NN.attention(y, *[e(OP.concat([x, y], 1))] * 2)),
+        lambda x, y: attended(
+            *(a.transpose(0, 2, 1, 3) for a in (y, *[np.concatenate([x, y], 1)] * 2))
+        ).transpose(0, 2, 1, 3),
+    ),
     "product": (
         [(B, S, 9), (B, P, 9)], lambda e, x, y: e(OP.matmul(x, e(OP.permute_dims(y, (0, 2, 1))))),
         lambda x, y: x @ y.transpose(0, 2, 1),
