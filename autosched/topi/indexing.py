@@ -16,8 +16,8 @@ from autosched.topi.shapes import int_shape
 
 def take(x: Tensor, indices: Tensor, axis: int, mode: str = "raise") -> Tensor:
     """x[..., indices, ...] along `axis`: the positions' shape replaces that dimension."""
-    size, width = x.shape[axis], indices.ndim
-    size = size if const_int(size) is None else as_int(size)
+    extent, width = x.shape[axis], indices.ndim
+    size = extent if const_int(extent) is None else as_int(extent)
 
     def compute(*i: Any) -> Any:
         chosen = position(indices(*i[axis : axis + width]), size, f"take along axis {axis}", mode)
