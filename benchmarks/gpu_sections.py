@@ -347,21 +347,23 @@ def attention(bench: Bench) -> Iterable[Case]:
         for width in (64, 128):
             for causal in (False, True):
                 yield _attention_case(bench.size(length, 8), bench.size(width, 8), causal)
+    yield _attention_case(bench.size(8192, 40), bench.size(128, 8), False, queries=1)
 
 
-def _attention_case(length: int, width: int, causal: bool) -> Case:
+def _attention_case(length: int, width: int, causal: bool, queries: int | None = None) -> Case:
     name, heads = f"float16 {length} d{width}{' causal' if causal else ''}", 2 if length < 64 else 16
+    name, rows = (name, length) if queries is None else (f"{name}, {queries} queries", queries)
 
     def run(bench: Bench) -> list[Row]:
-        shape = (1, heads, length, width)
-        q, k, v = (te.placeholder(shape, dtype="float16", name=x) for x in "qkv")
+        lengths = (("q", rows), ("k", length), ("v", length))
+        q, k, v = (te.placeholder((1, heads, n, width), dtype="float16", name=x) for x, n in lengths)
         made = topi.attention(q, k, v, None, width**-0.5, "TopLeft" if causal else None, layouts=("BHSD",) * 4)
         func = create_prim_func([q, k, v, made])
 
         def peer(torch: Any, tensors: list[Any]) -> Callable[[], Any]:
             return lambda: torch.nn.functional.scaled_dot_product_attention(*tensors, is_causal=causal)
 
-        flops = 4.0 * heads * length * length * width / (2 if causal else 1)
+        flops = 4.0 * heads * rows * length * width / (2 if causal else 1)
         return against(bench, name, func, peer, flops=flops)
 
     return Case(name, run)
