@@ -200,6 +200,8 @@ class _Maker:
 
     def build(self, sizes: Sequence[SizeRange], checks: bool) -> DynamicExecutable:
         target = self.target
+        if self.sized and (empty := next((size.name for size in sizes if size.low < 1), None)):
+            raise NotSeparableError(f"'{empty}' may be 0, and kernels over symbols have one element at least")
         largest = {name: form.block(self.blocks[name][0]) for name, form in self.forms.items()}
         module = self._with(self.prepared, {**largest, **self.sized})
         weights = call_counts(self.prepared)

@@ -318,6 +318,11 @@ def test_what_needs_the_whole_batch_is_compiled_over_symbols() -> None:
     assert any("reduces over the batch" in row["reason"] for row in rows)
 
 
+def test_kernels_over_symbols_are_not_for_sizes_of_zero() -> None:
+    module = model((n(), 6), lambda b, x: b.emit(OP.permute_dims(x, (1, 0))))
+    assert "'n' may be 0" in autosched.build(module, shapes={"x": (range(0, 5), 6)}).reason
+
+
 @pytest.mark.parametrize(
     "body", [lambda b, x: b.emit(OP.flip(x, 0)), lambda b, x: b.emit(OP.mean(x))], ids=["flip", "mean"]
 )
