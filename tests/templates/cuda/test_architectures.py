@@ -10,6 +10,11 @@ pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not install
 pytest.importorskip("cuda.bindings.nvjitlink", reason="cuda-bindings is not installed")
 
 
+@pytest.mark.parametrize("case", ["attention 1x4096 d128 in parts", "matmul 1x768x3072", "matmul 8x4096x512"])
+def test_parts_of_sums_become_machine_code(case: str) -> None:
+    assert not run_case(case, 0, ("sm_75", "sm_120")).failures
+
+
 @pytest.mark.parametrize(
     "case",
     ["topk 50 of 8x50257 float16", "cumsum 2x1000003 bfloat16", "scatter 300 by 1000 float16", "concat 8x640x7x7"],
