@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from autosched.codegen.lower.flops import count_work
 from autosched.driver.bench.peaks import Peaks, measure_peaks
 from autosched.driver.build.tuned_layouts import TunedLayouts
@@ -24,6 +22,7 @@ from autosched.space import use_spaces
 from autosched.target import Target
 from autosched.task import Task
 from autosched.templates import templates_for
+from autosched.tir.dtypes import item_bytes
 from autosched.tuner.measure import LocalMeasurer, MeasureOptions
 
 WITHIN_REACH = 0.85  # of the roofline: what the best kernels of this project and its peers come to
@@ -110,7 +109,7 @@ def _expected_gain(i: int, task: Task, known: Known, gains: Mapping[str, Sequenc
 
 def size_bytes(task: Task) -> int:
     """The bytes of a task's arguments, each counted once."""
-    return int(sum(math.prod(b.const_shape()) * np.dtype(b.dtype).itemsize for b in task.func.buffers))
+    return int(sum(math.prod(b.const_shape()) * item_bytes(b.dtype) for b in task.func.buffers))
 
 
 def _known_times(tasks: Sequence[Task], records: Any) -> dict[int, tuple[float, float]]:

@@ -21,6 +21,7 @@ from autosched.target import Target
 from autosched.tir import BufferLoad, BufferStore, For, IfThenElse, LoopKind, PrimFunc, Stmt, Var
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer
+from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import PrimExpr
 from autosched.tir.simplify import Analyzer, form_key
 
@@ -87,7 +88,7 @@ class Access:
     @property
     def item_bytes(self) -> int:
         """Size of an element."""
-        return int(np.dtype(self.buffer.dtype).itemsize) if self.buffer.dtype != "bool" else 1
+        return item_bytes(self.buffer.dtype)
 
 
 def loop_features(func: PrimFunc, target: Target) -> np.ndarray:

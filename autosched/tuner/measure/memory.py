@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from autosched.runtime.bfloat16 import know_dtype
 from autosched.runtime.memory import empty_block
 
 _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
@@ -42,6 +43,7 @@ class GuardedArray:
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: str | np.dtype[np.generic], values: np.ndarray | None = None):
+        know_dtype(str(dtype))
         kind = np.dtype(dtype)
         size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
         self._pattern = _NAN_BYTE if kind.kind in "fc" else _INT_BYTE

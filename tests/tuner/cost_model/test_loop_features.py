@@ -70,3 +70,11 @@ def test_by_operation_a_shape_twice_as_large_is_alike() -> None:
     apart = per_operation(np.array([small, large]))
     assert apart.shape == (2, len(FEATURES) - 3)
     assert np.abs(apart[0] - apart[1]).max() < 0.4 and np.abs(small - large).max() > 0.9
+
+
+def test_bfloat16_takes_two_bytes() -> None:
+    def copy(dtype: str) -> PrimFunc:
+        a = te.placeholder((64,), dtype, name="a")
+        return te.create_prim_func([a, te.compute((64,), lambda i: a[i], name="c")])
+
+    assert features(copy("bfloat16")) == features(copy("int16"))

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import ml_dtypes  # noqa: F401  (NumPy then knows bfloat16)
 import numpy as np
 import pytest
 
 from autosched.tuner.measure.memory import GuardedArray, choose_memory_limit, machine_memory
 
 
-@pytest.mark.parametrize(("shape", "dtype"), [((3, 5), "float32"), ((7,), "int8"), ((2, 2), "float64"), ((3,), "bool")])
+@pytest.mark.parametrize(
+    ("shape", "dtype"), [((3, 5), "float32"), ((7,), "int8"), ((2, 2), "float64"), ((3,), "bool"), ((5,), "bfloat16")]
+)
 def test_arrays_are_aligned_and_hold_their_values(shape: tuple[int, ...], dtype: str) -> None:
     values = np.ones(shape, dtype)
     array = GuardedArray(shape, dtype, values)
