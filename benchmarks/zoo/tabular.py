@@ -83,7 +83,6 @@ def _sklearn_makers() -> dict[str, Callable[[], Any]]:
         "sk_forest_values": lambda: ensemble.RandomForestRegressor(20, max_depth=6, random_state=0),
         "sk_boosting": lambda: ensemble.GradientBoostingClassifier(n_estimators=10, random_state=0),
         "sk_hist_boosting": lambda: ensemble.HistGradientBoostingClassifier(max_iter=10, random_state=0),
-        "sk_svc": lambda: svm.SVC(probability=False, kernel="linear"),
         "sk_svr": svm.SVR,
         "sk_neighbours": lambda: neighbors.KNeighborsClassifier(5),
         "sk_bayes": naive_bayes.GaussianNB,
