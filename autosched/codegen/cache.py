@@ -11,7 +11,7 @@ import zlib
 from pathlib import Path
 
 from autosched.codegen.backends import GENERATOR, codegen_backend
-from autosched.codegen.compiled import CompiledKernel
+from autosched.codegen.compiled import CompiledKernel, code_name
 from autosched.errors import AutoschedError
 from autosched.ir.structural import structural_key
 from autosched.runtime.cache import kernel_cache
@@ -61,10 +61,13 @@ def _python_files(module: Path) -> list[str]:
 
 
 def kernel_key(func: PrimFunc, target: Target, name: str, trace: str, config: str) -> str:
-    """A key that is equal exactly for equal input: names of buffers and loops count, since they are in the source."""
+    """A key that is equal exactly for equal code: names of buffers and loops count, since they are in the source.
+
+    Of the kernel's name that counts which its functions have: see `code_name`.
+    """
     names, backend = _names(func), target.backend
     facts = codegen_backend(backend).target_facts(target)
-    parts = (structural_key(func), names, target.to_json(), facts, name, trace, config, toolchain(backend))
+    parts = (structural_key(func), names, target.to_json(), facts, code_name(name), trace, config, toolchain(backend))
     return "kernel " + hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
 
 

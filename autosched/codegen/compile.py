@@ -72,7 +72,7 @@ def compile_func(
     found = cache.load(key) if use_cache else None
     if found is not None:
         counters.CACHE_HITS.add()
-        return found
+        return found.with_name(name)
     check_numba()
     with patient_collector():
         compiled = codegen_backend(target.backend).compile_uncached(func, target, name, trace, config)
@@ -104,7 +104,7 @@ def compile_funcs(
         for key, r in missing.items():
             results[key] = compile_func(r.func, target, name=r.name, trace=r.trace, config=r.config)
             counters.FINISHED.add()
-    return [results[key] for key in keys]
+    return [results[key].with_name(r.name) for key, r in zip(keys, requests, strict=True)]
 
 
 def _compile_in_pool(missing: dict[str, Request], target: Target, workers: int) -> dict[str, CompiledKernel]:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from autosched.runtime.kernel import Kernel
+
+
+def code_name(name: str) -> str:
+    """What functions of a kernel are called in its code: its name without the numbers that a model's kernels get.
+
+    So the same kernel of two models is the same code: "fused_conv2d3_add1" becomes "fused_conv2d_add".
+    """
+    return re.sub(r"(?<=[a-z])\d+(?=_|$)", "", re.sub(r"\W", "_", name))
 
 
 @dataclass(slots=True)
@@ -16,6 +25,14 @@ class CompiledKernel(ABC):
 
     kernel: Kernel
     from_cache: bool = False
+
+    def with_name(self, name: str) -> Self:
+        """The same code as the kernel of another name, whose `code_name` is the same."""
+        old = self.kernel.name
+        if old == name:
+            return self
+        source = re.sub(rf"^# {re.escape(old)}\(", lambda _: f"# {name}(", self.kernel.source)
+        return replace(self, kernel=replace(self.kernel, name=name, source=source))
 
     @property
     def source(self) -> str:

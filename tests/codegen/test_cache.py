@@ -1,7 +1,12 @@
 from pathlib import Path
 
+import pytest
+
 import autosched
-from autosched.codegen import cache
+from autosched import te, tir
+from autosched.codegen import cache, compile_func, compile_funcs, counters
+from autosched.codegen.compile import Request
+from autosched.codegen.compiled import code_name
 from tests.layers import find_imports, modules
 
 PACKAGE = Path(autosched.__file__).parent
@@ -46,3 +51,35 @@ def test_another_back_ends_code_is_the_same_key(monkeypatch):
     files = {**cache.sources_below("codegen"), "codegen/cuda/more.py": b"x = 1\n"}
     monkeypatch.setattr(cache, "sources_below", lambda package: files)
     assert cache.toolchain.__wrapped__("cpu") == first
+
+
+def scaled(name: str) -> tir.PrimFunc:
+    a = te.placeholder((32, 16), name="a")
+    return te.create_prim_func([a, te.compute((32, 16), lambda i, j: a[i, j] * 2.5, name=name)])
+
+
+def test_numbers_of_names_do_not_matter(tmp_path, monkeypatch):
+    """The kernels of a model are numbered: those of another one have the same code under other numbers."""
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path))
+    before = counters.COMPILES.value
+    first, again = (compile_func(scaled("b"), name=name) for name in ("fused_conv2d3_add1", "fused_conv2d12_add"))
+    assert counters.COMPILES.value == before + 1
+    assert (first.kernel.name, again.kernel.name) == ("fused_conv2d3_add1", "fused_conv2d12_add")
+    assert first.kernel.object_code == again.kernel.object_code
+    assert again.kernel.source.startswith("# fused_conv2d12_add(") and "def fused_conv2d_add_p0(" in again.kernel.source
+    assert first.source.splitlines()[1:] == again.kernel.source.splitlines()[1:]
+
+
+def test_requests_with_the_same_code_keep_their_names(tmp_path, monkeypatch):
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path))
+    made = compile_funcs([Request(scaled("b"), "relu1"), Request(scaled("b"), "relu2"), Request(scaled("c"), "relu3")])
+    assert [compiled.kernel.name for compiled in made] == ["relu1", "relu2", "relu3"]
+    assert len({compiled.kernel.object_code for compiled in made[:2]}) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("fused_conv2d10_add5_relu4", "fused_conv2d_add_relu"), ("max_pool2d", "max_pool2d"), ("a.b-3", "a_b_3")],
+)
+def test_code_names(name, code):
+    assert code_name(name) == code

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from autosched.codegen.backends import GENERATOR
+from autosched.codegen.compiled import code_name
 from autosched.codegen.cpu.checks import Checks
 from autosched.codegen.cpu.compiled import CompiledCpuKernel
 from autosched.codegen.cpu.order import order_unrolled
@@ -54,7 +54,7 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
     scratch = Scratch()
     for buffer in shared:
         scratch.share(buffer)
-    python_name = re.sub(r"\W", "_", name)
+    python_name = code_name(name)
     args = tuple(replace(a, dtype=b.dtype) for a, b in zip(arg_specs(lowered), func.buffers, strict=True))
     in_place = frozenset((stored_as[func.buffers[i]], stored_as[func.buffers[o]]) for i, o in overwritable(func))
     blocks = block_arguments(lowered)
@@ -70,7 +70,7 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
     body = "\n".join(writer.lines).replace("SHARED + worker * OWN", f"{shared_text} + worker * {own_text}")
     body = body.replace("block * SHARED +", f"block * {shared_bytes} +")
     source = source_header(name, args, machine_text, trace, config) + "\n" + body.rstrip() + "\n"
-    digest = hashlib.sha256("\x1f".join((source, target.to_json(), GENERATOR)).encode()).hexdigest()[:12]
+    digest = hashlib.sha256("\x1f".join((body, target.to_json(), GENERATOR)).encode()).hexdigest()[:12]
     unique = [f"{python_name}_{digest}_p{i}" for i in range(len(phases))]
     scope: dict[str, Any] = {tile.name: tile_intrinsic(tile, isa) for tile in writer.tiles.values()}
     scope |= {name: palette_intrinsic(name, sizes) for name, sizes in writer.palettes.items()}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autosched.codegen.backends import GENERATOR
+from autosched.codegen.compiled import code_name
 from autosched.codegen.cpu.build import arg_specs, source_header
 from autosched.codegen.cpu.checks import Checks
 from autosched.codegen.cpu.source import Scratch, align_bytes, buffer_bytes
@@ -79,7 +79,7 @@ def generate(func: PrimFunc, name: str, header: str = "", check: GpuFacts | None
     lowered = lower_device(func)
     for launch in lowered.launches if check is not None else ():
         _check_launch(launch, check)  # type: ignore[arg-type]
-    python_name = re.sub(r"\W", "_", name)
+    python_name = code_name(name)
     slots = lowered.arguments
     in_place = frozenset((slots[i], slots[o]) for i, o in overwritable(func))
     left: dict[Buffer, int] = {}
@@ -94,8 +94,9 @@ def generate(func: PrimFunc, name: str, header: str = "", check: GpuFacts | None
     functions = [f"{python_name}_l{i}" for i in range(len(lowered.launches))]
     for launch, function in zip(lowered.launches, functions, strict=True):
         writer.write(launch, function, f"{function}_shared", left)
-    source = header + "\n" + "\n".join(writer.lines).rstrip() + "\n"
-    digest = hashlib.sha256("\x1f".join((source, GENERATOR)).encode()).hexdigest()[:12]
+    body = "\n".join(writer.lines).rstrip() + "\n"
+    source = header + "\n" + body
+    digest = hashlib.sha256("\x1f".join((body, GENERATOR)).encode()).hexdigest()[:12]
     symbols = [f"{python_name}_{digest}_l{i}" for i in range(len(functions))]
     names = {tile.name: tile_intrinsic(tile) for tile in writer.device_tiles}
     names["offset"] = offset

@@ -44,7 +44,9 @@ class _Extraction:
             return self.inside[x]
         key = x.identity if isinstance(x, Constant) else x
         if key not in self.outside:
-            name = x.name if isinstance(x, Var) else f"param_{len(self.outside)}"
+            name = f"param_{len(self.outside)}" if isinstance(x, Constant) else "x"
+            if isinstance(x, Var) and not isinstance(x, DataflowVar):
+                name = x.name
             self.outside[key] = Var(self.names(name), x.struct_info)
             self.arguments.append(x)
         return self.outside[key]

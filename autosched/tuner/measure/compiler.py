@@ -71,7 +71,7 @@ class TemplateCompiler:
         if len(self._kernels) > MOST_REMEMBERED:
             del self._kernels[next(iter(self._kernels))]
         self._last = applied.func
-        return compiled.kernel, applied.packs
+        return compiled.with_name(name).kernel, applied.packs
 
     def describe(self, target: Target) -> Mapping[str, tuple[float, ...]]:
         """Give the features of the loop nest compiled last; of a long kernel the counts of its instructions."""
