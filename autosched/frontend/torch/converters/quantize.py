@@ -145,7 +145,7 @@ def dequantize_per_channel(
 @converter("choose_qparams")
 def choose_qparams(t: Emitter, input: Expr, quant_min: int, quant_max: int, eps: float, dtype: Any) -> tuple[Any, Any]:
     """(a scale in float64, a zero point in int64) by the least and the largest value, 0 among them."""
-    return _qparams(t, input, quant_min, quant_max, eps, is_symmetric=False)
+    return _qparams(t, input, quant_min, quant_max, eps, dtype, is_symmetric=False)
 
 
 @converter("choose_qparams_symmetric")
@@ -154,14 +154,15 @@ def choose_qparams_symmetric(
 ) -> tuple[Any, Any]:
     """The same by the largest size; the zero point is 0, of unsigned bytes 128."""
     middle = 128 if t.dtype(dtype) == "uint8" else 0
-    return _qparams(t, input, quant_min, quant_max, eps, is_symmetric=True, middle=middle)
+    return _qparams(t, input, quant_min, quant_max, eps, dtype, is_symmetric=True, middle=middle)
 
 
 def _qparams(
-    t: Emitter, input: Expr, low: int, high: int, eps: float, *, is_symmetric: bool, middle: int = 0
+    t: Emitter, input: Expr, low: int, high: int, eps: float, dtype: Any, *, is_symmetric: bool, middle: int = 0
 ) -> tuple[Any, Any]:
-    if low >= high or not np.isfinite(eps) or eps < 0:
-        raise t.fail(f"limits {low} and {high}, least scale {eps}")
+    bounds = np.iinfo(t.dtype(dtype))
+    if not bounds.min <= low < high <= bounds.max or not np.isfinite(eps) or eps < 0:
+        raise t.fail(f"limits {low} and {high} of {bounds.dtype}, least scale {eps}")
     x, zero, one = t.cast(input, SCALE), constant(0, SCALE), ShapeExpr((1,))
     least = t(op.minimum(t(op.min(x, keep_nan=True)), zero))
     largest = t(op.maximum(t(op.max(x, keep_nan=True)), zero))
