@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from autosched.ir.structural import structural_key
 from autosched.runtime.kernel import Kernel
+from autosched.tir.function import PrimFunc
 
 
 def code_name(name: str) -> str:
@@ -17,6 +20,14 @@ def code_name(name: str) -> str:
     So the same kernel of two models is the same code: "fused_conv2d3_add1" becomes "fused_conv2d_add".
     """
     return re.sub(r"(?<=[a-z])\d+(?=_|$)", "", re.sub(r"\W", "_", name))
+
+
+def code_digest(func: PrimFunc, *texts: str) -> str:
+    """What tells a function's code from all others in the names of its symbols.
+
+    The source alone does not: types and attributes decide code that reads the same.
+    """
+    return hashlib.sha256("\x1f".join((structural_key(func), *texts)).encode()).hexdigest()[:12]
 
 
 @dataclass(slots=True)

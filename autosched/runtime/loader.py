@@ -92,7 +92,8 @@ def load_objects(kernels: Iterable[Kernel]) -> dict[str, int]:
         for phase in kernel.phases:
             if phase.symbol not in table:
                 raise ArtifactError(f"object code of kernel '{kernel.name}' defines no function '{phase.symbol}'")
-            addresses[phase.symbol] = table[phase.symbol]
+            if addresses.setdefault(phase.symbol, table[phase.symbol]) != table[phase.symbol]:
+                raise ArtifactError(f"'{phase.symbol}' of kernel '{kernel.name}' is the name of other code too")
     return addresses
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -92,6 +93,10 @@ def table(results: Sequence[Result]) -> Table:
     for way in (ONNX, PT2):
         counts = Counter(r.status for r in results if r.way == way)
         made.notes.append(f"{way}: " + ", ".join(f"{n} {status}" for status, n in counts.most_common()))
+    if ratios := {r.name: r.ratio for r in results if r.ratio is not None}:
+        slower = ", ".join(name for name, ratio in ratios.items() if ratio > 1) or "none"
+        mean = statistics.geometric_mean(ratios.values())
+        made.notes.append(f"ours / ORT over {len(ratios)} networks: geometric mean {mean:.2f}; above 1: {slower}")
     made.notes.append("errors: the largest against the package, as a share of the largest value of an output")
     return made
 

@@ -14,9 +14,10 @@ import numpy as np
 
 import autosched
 from autosched.driver.bench.peers import peer_program
-from autosched.driver.bench.programs import autosched_program, known_ranges
+from autosched.driver.bench.programs import Program, autosched_program, known_ranges
 from autosched.driver.bench.rounds import compare, measure
 from autosched.errors import AutoschedError
+from autosched.runtime import Executable
 from benchmarks.zoo.definitions import make
 from benchmarks.zoo.tabular import make_tabular, tabular_names
 
@@ -77,12 +78,13 @@ def check(name: str, way: str, settings: Settings) -> Result:
             return Result(name, way, CRASH, _line(error))
         results = [np.asarray(x) for x in (result if isinstance(result, tuple | list) else [result])]
         peers = _onnxruntime(model, inputs) if way == ONNX else None
-        return _judged(Result(name, way, AGREES, build_s=build_s), results, expected, peers, module, model, settings)
+        found = Result(name, way, AGREES, build_s=build_s)
+        return _judged(found, results, expected, peers, module, model, inputs, settings)
 
 
 def _judged(
     found: Result, results: list[Any], expected: list[Any], peers: list[Any] | None, module: Any, model: Any,
-    settings: Settings,
+    inputs: list[Any], settings: Settings,
 ) -> Result:  # fmt: skip
     values = dict(vars(found))
     values["error"], values["reason"] = largest_error(results, expected)
@@ -96,11 +98,32 @@ def _judged(
     elif not values["error"] < MOST_ERROR:
         values["status"] = WRONG
     if settings.time_s and values["status"] == AGREES and found.way == ONNX:
-        ours = autosched_program("autosched", module, settings.threads)
-        peer = peer_program("onnxruntime", model, settings.threads, None, known_ranges(module))
-        comparison = compare(*reversed(measure([ours, peer], settings.time_s)))
+        programs = _programs(module, model, inputs, settings.threads)
+        comparison = compare(*reversed(measure(programs, settings.time_s)))
         values |= {"ratio": comparison.ratio, "ratio_half": (comparison.high - comparison.low) / 2}
     return Result(**values)
+
+
+def _programs(module: Any, model: Path, inputs: list[Any], threads: int) -> list[Program]:
+    """Ours and ONNX Runtime's; one that is compiled when it is called is timed with the call, on the inputs."""
+    if isinstance(module, Executable):
+        peer = peer_program("onnxruntime", model, threads, None, known_ranges(module))
+        return [autosched_program("autosched", module, threads), peer]
+    session, names = _session(model)
+    feeds = dict(zip(names, inputs, strict=True))
+    return [
+        Program("autosched", threads, lambda: module(*inputs)),
+        Program("onnxruntime", threads, lambda: session.run(None, feeds)),
+    ]
+
+
+def _session(path: Path) -> tuple[Any, list[str]]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 4, 1
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return session, [i.name for i in session.get_inputs()]
 
 
 def _exported(name: str, way: str, folder: Path) -> tuple[Any, list[Any], list[Any]]:
@@ -128,13 +151,8 @@ def _exported(name: str, way: str, folder: Path) -> tuple[Any, list[Any], list[A
 
 def _onnxruntime(path: Path, inputs: list[Any]) -> list[Any] | None:
     """ONNX Runtime's results; None where it does not take the file."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level, options.intra_op_num_threads = 4, 1
     try:
-        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        names = [i.name for i in session.get_inputs()]
+        session, names = _session(path)
         return [np.asarray(x) for x in session.run(None, dict(zip(names, inputs, strict=True)))]
     except Exception:  # its errors have no common class; the comparison is then with the package alone
         return None

@@ -1,3 +1,4 @@
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ from autosched import te, tir
 from autosched.codegen import cache, compile_func, compile_funcs, counters
 from autosched.codegen.compile import Request
 from autosched.codegen.compiled import code_name
+from autosched.errors import ArtifactError
+from autosched.runtime import load_objects
 from tests.layers import find_imports, modules
 
 PACKAGE = Path(autosched.__file__).parent
@@ -83,3 +86,27 @@ def test_requests_with_the_same_code_keep_their_names(tmp_path, monkeypatch):
 )
 def test_code_names(name, code):
     assert code_name(name) == code
+
+
+def test_code_that_reads_the_same_has_other_symbols():
+    """Three kernels of one model, numbered alike, whose bodies differ in types alone: each keeps its own code."""
+
+    def copy_of(dtype: str) -> tir.PrimFunc:
+        a = te.placeholder((50,), dtype, name="a")
+        return te.create_prim_func([a, te.compute((50,), lambda i: a[i], name="b")])
+
+    dtypes = ("int32", "float32", "bool", "int64")
+    made = [compile_func(copy_of(dtype), name=f"take{i}", use_cache=False) for i, dtype in enumerate(dtypes)]
+    symbols = [phase.symbol for compiled in made for phase in compiled.kernel.phases]
+    assert len(set(symbols)) == len(dtypes)
+    assert len(load_objects([compiled.kernel for compiled in made])) == len(dtypes)
+
+
+def test_a_symbol_of_two_codes_is_refused():
+    first, second = (compile_func(scaled("b"), name="f", use_cache=False).kernel for _ in range(2))
+    other = compile_func(scaled("c"), name="f", use_cache=False).kernel
+    code = other.object_code.replace(other.phases[0].symbol.encode(), first.phases[0].symbol.encode())
+    assert code != first.object_code
+    load_objects([first, second])
+    with pytest.raises(ArtifactError, match="the name of other code too"):
+        load_objects([first, dataclasses.replace(second, object_code=code)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes  # noqa: F401 - names bfloat16 for NumPy
 import numpy as np
 
 from autosched import relax

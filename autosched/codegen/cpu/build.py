@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Sequence
@@ -10,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from autosched.codegen.backends import GENERATOR
-from autosched.codegen.compiled import code_name
+from autosched.codegen.compiled import code_digest, code_name
 from autosched.codegen.cpu.checks import Checks
 from autosched.codegen.cpu.compiled import CompiledCpuKernel
 from autosched.codegen.cpu.order import order_unrolled
@@ -70,7 +69,7 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
     body = "\n".join(writer.lines).replace("SHARED + worker * OWN", f"{shared_text} + worker * {own_text}")
     body = body.replace("block * SHARED +", f"block * {shared_bytes} +")
     source = source_header(name, args, machine_text, trace, config) + "\n" + body.rstrip() + "\n"
-    digest = hashlib.sha256("\x1f".join((body, target.to_json(), GENERATOR)).encode()).hexdigest()[:12]
+    digest = code_digest(func, body, target.to_json(), GENERATOR)
     unique = [f"{python_name}_{digest}_p{i}" for i in range(len(phases))]
     scope: dict[str, Any] = {tile.name: tile_intrinsic(tile, isa) for tile in writer.tiles.values()}
     scope |= {name: palette_intrinsic(name, sizes) for name, sizes in writer.palettes.items()}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autosched.codegen.backends import GENERATOR
-from autosched.codegen.compiled import code_name
+from autosched.codegen.compiled import code_digest, code_name
 from autosched.codegen.cpu.build import arg_specs, source_header
 from autosched.codegen.cpu.checks import Checks
 from autosched.codegen.cpu.source import Scratch, align_bytes, buffer_bytes
@@ -96,7 +95,7 @@ def generate(func: PrimFunc, name: str, header: str = "", check: GpuFacts | None
         writer.write(launch, function, f"{function}_shared", left)
     body = "\n".join(writer.lines).rstrip() + "\n"
     source = header + "\n" + body
-    digest = hashlib.sha256("\x1f".join((body, GENERATOR)).encode()).hexdigest()[:12]
+    digest = code_digest(func, body, GENERATOR)
     symbols = [f"{python_name}_{digest}_l{i}" for i in range(len(functions))]
     names = {tile.name: tile_intrinsic(tile) for tile in writer.device_tiles}
     names["offset"] = offset
