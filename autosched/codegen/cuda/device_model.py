@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autosched.codegen.cuda.emulate.counts import BlockCounts
@@ -46,27 +46,65 @@ LEAST_HOT = 16  # operations of a basic block that counts as the kernel's inner 
 def hot_loop(ptx: str, symbol: str) -> tuple[float, float] | None:
     """(instructions, integer instructions) for each operation of the piece of code with the most operations.
 
-    Pieces end at labels and at branches that go back. An operation is a floating-point or matrix instruction. None
-    where no piece has many: then the LLVM IR is counted.
+    Pieces end at labels and at branches that go back. An operation is a floating-point or matrix instruction. Where no
+    piece has many, the innermost loop with the most operations is taken whole, with what it jumps over. None where no
+    loop has any: then the LLVM IR is counted.
     """
-    text = ptx[ptx.index(symbol) :]
+    lines = _lines(ptx, symbol)
+    ends = {n for n, line in enumerate(lines) if _goes_back(lines, n)}
     pieces: list[list[str]] = [[]]
-    labels = set()
-    for line in text[: text.index("\n}")].split("\n"):
-        if label := _LABEL.match(line):
-            labels.add(label[1])
+    for n, line in enumerate(lines):
+        if _LABEL.match(line):
             pieces.append([])
-        elif branch := _BRANCH.search(line):
+        elif _counts(line):
             pieces[-1].append(line)
-            if branch[1] in labels:
+            if n in ends:
                 pieces.append([])
-        elif _INSTRUCTION.match(line) and not line.lstrip().startswith("mov"):
-            pieces[-1].append(line)
-    counted = [(sum(bool(_FLOATING.match(x) or _TENSOR.match(x)) for x in lines), lines) for lines in pieces]
-    n, lines = max(counted, key=lambda found: found[0])
-    if n < LEAST_HOT:
+    best = max(pieces, key=_operations)
+    if _operations(best) < LEAST_HOT:
+        loops = [(_start(lines, n), n) for n in ends]
+        inner = [
+            [x for x in lines[a:b] if _counts(x)]
+            for a, b in loops
+            if not any((c, d) != (a, b) and a <= c and d <= b for c, d in loops)
+        ]
+        best = max(inner, key=_operations, default=[])
+    n = _operations(best)
+    return (len(best) / n, sum(bool(_INTEGER.match(x)) for x in best) / n) if n else None
+
+
+def straight_code(ptx: str, symbol: str) -> tuple[int, int] | None:
+    """(instructions, integer instructions) that a thread executes at most; None where the kernel has a loop."""
+    lines = _lines(ptx, symbol)
+    if any(_goes_back(lines, n) for n in range(len(lines))):
         return None
-    return len(lines) / n, sum(bool(_INTEGER.match(line)) for line in lines) / n
+    counted = [line for line in lines if _counts(line)]
+    return len(counted), sum(bool(_INTEGER.match(line)) for line in counted)
+
+
+def _lines(ptx: str, symbol: str) -> list[str]:
+    text = ptx[ptx.index(symbol) :]
+    return text[: text.index("\n}")].split("\n")
+
+
+def _counts(line: str) -> bool:
+    """Whether a line is an instruction; libnvvm's moves are names of registers."""
+    return bool(_INSTRUCTION.match(line)) and not line.lstrip().startswith("mov")
+
+
+def _operations(lines: Sequence[str]) -> int:
+    return sum(bool(_FLOATING.match(line) or _TENSOR.match(line)) for line in lines)
+
+
+def _start(lines: Sequence[str], n: int) -> int:
+    """The line before `n` that the branch there goes back to; -1 where it is none, or goes on."""
+    branch = _BRANCH.search(lines[n])
+    places = [m for m in range(n) if branch and (label := _LABEL.match(lines[m])) and label[1] == branch[1]]
+    return places[-1] if places else -1
+
+
+def _goes_back(lines: Sequence[str], n: int) -> bool:
+    return _start(lines, n) >= 0
 
 
 @dataclass(frozen=True)
@@ -113,6 +151,8 @@ def predict(
     hot = hot_loop(ptx, launch.symbol)
     if hot is not None and operations:
         issued, integers = min(issued, round(hot[0] * operations)), min(integers, round(hot[1] * operations))
+    elif (once := straight_code(ptx, launch.symbol)) is not None:
+        issued, integers = min(issued, once[0] * counts.threads), min(integers, once[1] * counts.threads)
     arithmetic = (
         kinds.get("float32", 0) / lanes
         + (kinds.get("float16", 0) + kinds.get("bfloat16", 0)) / (HALVES * lanes)

@@ -93,7 +93,7 @@ class AttentionPass:
 def shared_bytes(s: object, rows: int, keys: int) -> int:
     """Bytes of a block's shared memory: the queries, a tile of keys and one of values, the weights."""
     sizes: dict[str, int] = dict(s)  # type: ignore[call-overload]
-    depth, width = padded(sizes["D"], VECTOR) + VECTOR, padded(sizes["E"], 16 * VECTOR)
+    depth, width = padded(sizes["D"], VECTOR) + 2 * VECTOR, padded(sizes["E"], 16 * VECTOR)  # as in the space
     return sizes["bytes"] * ((rows + keys) * depth + keys * width) + 4 * rows * (keys + VECTOR)
 
 

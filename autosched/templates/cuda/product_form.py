@@ -217,7 +217,18 @@ def find_matrix_form(func: PrimFunc) -> MatrixForm | None:
     if not terms or any(as_int(iv.dom.min) for iv in c.block.iter_vars):
         return None
     a, b = substitute(a, fixed), substitute(b, fixed)
-    return MatrixForm(chain, shared, of_a, of_b, terms, a, b, whole, blocks)
+    form = MatrixForm(chain, shared, of_a, of_b, terms, a, b, whole, blocks)
+    ordered = replace(form, terms=_places_first(b, terms))
+    return ordered if ordered.packing(1, 1) else form
+
+
+def _places_first(load: BufferLoad, terms: Axes) -> Axes:
+    """The axes of a sum, those of a window before those that are a dimension of the operand, as channels are.
+
+    Neighbouring terms are then of one place of the window: its edge is checked once for all of them.
+    """
+    plain = {i for i in load.indices if isinstance(i, Var)}
+    return tuple(sorted(terms, key=lambda axis: axis[0] in plain))
 
 
 def _unconverted(load: BufferLoad, blocks: Mapping[Buffer, Block]) -> BufferLoad:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.check_cuda import run_case
+from autosched.target import Target
+from autosched.templates import default_config, space_for
+from tests.check_cuda import CASES, run_case
 
 pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
 pytest.importorskip("cuda.bindings.nvjitlink", reason="cuda-bindings is not installed")
@@ -22,3 +24,12 @@ def test_parts_of_sums_become_machine_code(case: str) -> None:
 def test_defaults_become_machine_code(case: str) -> None:
     row = run_case(case, 0, ("sm_75", "sm_120"))
     assert not row.failures and row.templates == case.replace("topk", "sort").replace("cumsum", "scan").split()[0]
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_86", "sm_120"])
+def test_every_default_is_in_its_space(arch: str) -> None:
+    """Where a block has little shared memory as well: 64 KB on sm_75, 99 KB on sm_86 and sm_120."""
+    target = Target(f"cuda -arch={arch}")
+    for make in CASES.values():
+        func = make()
+        assert space_for(func, target).contains(default_config(func, target))

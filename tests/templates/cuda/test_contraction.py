@@ -193,3 +193,15 @@ def test_a_weight_that_is_not_known_at_build_is_packed_by_a_function() -> None:
     packed = np.zeros(pack.packed_shape, np.float16)
     interpret(pack.func("float16"), [weight, packed])
     np.testing.assert_array_equal(packed, pack.pack(weight))
+
+
+def test_terms_of_one_place_of_the_window_are_neighbours() -> None:
+    """So that the edge of an image is checked once for a step of channels, and its index divides by nothing."""
+    func = Conv(64, (10, 10), 32, 3, pad=1, dtype="float16").func()
+    form = find_matrix_form(func)
+    assert form is not None and [n for _, n in form.terms] == [3, 3, 64]
+    config = default_config(func, TARGET)
+    assert config.template == "tensor_contraction"
+    source = compile_func(apply_config(func, config, TARGET).func, TARGET, name="kernel").kernel.source
+    (gather,) = (line for line in source.splitlines() if "columns[" in line and "D[" in line)
+    assert "// 9" not in gather and "// 3 % 3" not in gather

@@ -11,7 +11,7 @@ pytest.importorskip("numba_cuda", reason="the CUDA packages are an extra")
 
 from numba import cuda, float32, types
 
-from autosched.codegen.cuda.device_model import LAUNCH_S, REACHED, hot_loop, predict
+from autosched.codegen.cuda.device_model import LAUNCH_S, REACHED, hot_loop, predict, straight_code
 from autosched.codegen.cuda.emulate.counts import BlockCounts, count_block
 from autosched.codegen.cuda.emulate.trace import _passes
 from autosched.codegen.cuda.user_kernel import UserOptions, compile_user_kernel
@@ -113,3 +113,19 @@ def test_an_inner_loop_ends_at_its_branch():
         ".entry k(\n)\n{\n$L1:\n" + 20 * line + "\t@%p1 bra \t$L1;\n" + 40 * "\tst.global.f32 \t[%rd1], %f1;\n" + "\n}"
     )
     assert hot_loop(ptx, "k") == (21 / 20, 0.0)
+
+
+def test_a_loop_of_few_operations_is_taken_whole():
+    inside = "\t@%p2 bra \t$L2;\n" + 30 * "\tadd.s32 \t%r1, %r1, 4;\n" + "$L2:\n\tfma.rn.f32 \t%f1, %f2, %f3, %f1;\n"
+    ptx = ".entry k(\n)\n{\n$L1:\n" + inside + "\t@%p1 bra \t$L1;\n" + 9 * "\tst.global.f32 \t[%rd1], %f1;\n" + "\n}"
+    assert hot_loop(ptx, "k") == (32.0, 30.0) and straight_code(ptx, "k") is None
+
+
+def test_code_without_a_loop_runs_once():
+    """Each division by a constant is a few instructions there, and what all results share is computed once."""
+    ptx = ".entry k(\n)\n{\n\t@%p1 bra \t$L1;\n" + 12 * "\tadd.s32 \t%r1, %r1, 4;\n" + "$L1:\n\tret;\n\n}"
+    assert hot_loop(ptx, "k") is None and straight_code(ptx, "k") == (14, 12)
+    counts = BlockCounts(256, {"integer": 256 * 900, "float32": 256 * 9}, 0, 288, 288, 0, 0, 1)
+    launch = Launch("k", (1320, 1, 1), (256, 1, 1))
+    found = predict(counts, launch, USED, TARGET.gpu, 1, ptx)
+    assert found.parts["arithmetic"] == pytest.approx(10 * 256 * 12 / 64 / TARGET.gpu.clock_hz)
