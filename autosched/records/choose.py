@@ -33,7 +33,7 @@ def match_device(record: Record, here: Fingerprint, by_family: bool, like: str =
     """How near the record's device is: this machine, its kind, its architecture and resources, its family, or foreign.
 
     by_family  whether a device of the same family and maker is near enough (shipped records): what is fastest on AMD's
-               AVX-512 takes up to 1.2 times as long as the default on Intel's, whose units are twice as wide
+               AVX-512 may be slower than the default on Intel's, whose units are twice as wide
     like       a family or a part of a device's name: such devices are near enough too
     """
     there = record.device
