@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -137,13 +138,18 @@ def calls_of(value: Any) -> str:
         (lambda v: Q.quantize_per_tensor(v, 1e-60, 0, *U8), "a scale of 0: .*float32"),
         (lambda v: Q.quantize_per_tensor(v, 1.0, 256, *U8), "a zero point of 256 is no uint8"),
         (lambda v: Q.quantize_per_tensor(v, 1.0, -129, *S8), "a zero point of -129 is no int8"),
+        (lambda v: Q.quantize_per_tensor(v, 1.0, 0, -1, 255, torch.uint8), "limits -1 and 255 of uint8"),
+        (lambda v: Q.choose_qparams.tensor(v, 0, 255, 1e-6, torch.float32), "quantised float32 is not supported"),
+        (lambda v: Q.choose_qparams.tensor(v, 0, 255, 1e-6, torch.bool), "quantised bool is not supported"),
+        (lambda v: Q.choose_qparams.tensor(v, 0, 300, 1e-6, torch.uint8), "limits 0 and 300 of uint8"),
+        (lambda v: Q.choose_qparams_symmetric.tensor(v, -127, 127, float("inf"), torch.int8), "a least scale of inf"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(function: Callable[..., Any], message: str) -> None:
     program = torch.export.export(Model(function), (torch.zeros(2, 3),))
     with pytest.raises(ImportModelError, match=message) as raised:
         from_exported_program(program)
-    assert "quantize_per_tensor" in str(raised.value), "the node's name"
+    assert re.search("in node '(quantize_per_tensor|choose_qparams)", str(raised.value)), "the node's name"
 
 
 def test_bad_scales_of_channels_are_refused() -> None:

@@ -24,12 +24,8 @@ def _parts(
     t: Emitter, input: Expr, scale: Any, zero: Any, limits: tuple[Any, Any], dtype: Any
 ) -> tuple[Expr, Expr | None, tuple[int, int], str]:
     """(scale, zero point, limits, dtype), checked as far as they are known. Raises ImportModelError."""
-    kind, (low, high) = t.dtype(dtype), (_number(t, n) for n in limits)
-    if kind not in WHOLE:
-        raise t.fail(f"quantised {kind} is not supported; there are {', '.join(WHOLE)}")
-    whole = np.iinfo(kind)
-    if not whole.min <= low < high <= whole.max:
-        raise t.fail(f"limits {low} and {high} of {kind}")
+    low, high = (_number(t, n) for n in limits)
+    kind = _bounded(t, low, high, dtype)
     if isinstance(zero, Expr) and not info_of(zero).dtype.startswith(("int", "uint")):
         raise t.fail(f"zero points of {info_of(zero).dtype} are not supported; integers are")
     if (wrong := fault(scale, zero, kind)) is not None:
@@ -39,6 +35,17 @@ def _parts(
         raise t.fail(f"{wrong} (in {SCALE})")
     assert scales is not None, "the schema asks for one"
     return scales, zeros, (low, high), kind
+
+
+def _bounded(t: Emitter, low: int, high: int, dtype: Any) -> str:
+    """Our name of a quantised dtype, one of integers, which has both limits. Raises ImportModelError."""
+    kind = t.dtype(dtype)
+    if kind not in WHOLE:
+        raise t.fail(f"quantised {kind} is not supported; there are {', '.join(WHOLE)}")
+    whole = np.iinfo(kind)
+    if not whole.min <= low < high <= whole.max:
+        raise t.fail(f"limits {low} and {high} of {kind}")
+    return kind
 
 
 def _number(t: Emitter, value: Any) -> int:
@@ -145,7 +152,7 @@ def dequantize_per_channel(
 @converter("choose_qparams")
 def choose_qparams(t: Emitter, input: Expr, quant_min: int, quant_max: int, eps: float, dtype: Any) -> tuple[Any, Any]:
     """(a scale in float64, a zero point in int64) by the least and the largest value, 0 among them."""
-    return _qparams(t, input, quant_min, quant_max, eps, dtype, is_symmetric=False)
+    return _qparams(t, input, quant_min, quant_max, eps, dtype)
 
 
 @converter("choose_qparams_symmetric")
@@ -154,25 +161,26 @@ def choose_qparams_symmetric(
 ) -> tuple[Any, Any]:
     """The same by the largest size; the zero point is 0, of unsigned bytes 128."""
     middle = 128 if t.dtype(dtype) == "uint8" else 0
-    return _qparams(t, input, quant_min, quant_max, eps, dtype, is_symmetric=True, middle=middle)
+    return _qparams(t, input, quant_min, quant_max, eps, dtype, middle)
 
 
 def _qparams(
-    t: Emitter, input: Expr, low: int, high: int, eps: float, dtype: Any, *, is_symmetric: bool, middle: int = 0
+    t: Emitter, input: Expr, low: int, high: int, eps: float, dtype: Any, middle: int | None = None
 ) -> tuple[Any, Any]:
-    bounds = np.iinfo(t.dtype(dtype))
-    if not bounds.min <= low < high <= bounds.max or not np.isfinite(eps) or eps < 0:
-        raise t.fail(f"limits {low} and {high} of {bounds.dtype}, least scale {eps}")
+    """(scale, zero point): `middle` with limits that lie symmetrically around it; None: by both ends."""
+    _bounded(t, low, high, dtype)
+    if not np.isfinite(eps) or eps < 0:
+        raise t.fail(f"a least scale of {eps}: a finite number is needed, 0 or more")
     x, zero, one = t.cast(input, SCALE), constant(0, SCALE), ShapeExpr((1,))
     least = t(op.minimum(t(op.min(x, keep_nan=True)), zero))
     largest = t(op.maximum(t(op.max(x, keep_nan=True)), zero))
-    if is_symmetric:
+    if middle is not None:
         largest = t(op.maximum(t(op.negative(least)), largest))
         width, steps = largest, (high - low) / 2
     else:
         width, steps = t(op.subtract(largest, least)), float(high - low)
     scale = t(op.maximum(t(op.divide(width, constant(steps, SCALE))), constant(eps, SCALE)))
-    if is_symmetric:
+    if middle is not None:
         point: Any = constant(middle, "int64")
     else:
         step = t.cast(t(op.round(t(op.divide(least, scale)))), "int64")
