@@ -46,26 +46,12 @@ _NAMES: dict[str, tuple[frozenset[str], frozenset[str]]] = {
 
 # Instruction sets that LLVM uses only where a program asks for one of their instructions by name, which no kernel does,
 # and names that stand for others. A machine that lacks them (TSX is off on many) runs the code all the same.
-NEVER_GENERATED = frozenset(
-    {
-        *(
-            "avx10.1",
-            "cldemote",
-            "clflushopt",
-            "clwb",
-            "clzero",
-            "enqcmd",
-            "fsgsbase",
-            "hreset",
-            "invpcid",
-            "kl",
-            "lwp",
-        ),
-        *("movdir64b", "movdiri", "mwaitx", "pconfig", "pku", "prefetchi", "ptwrite", "rdpid", "rdpru", "rdrnd"),
-        *("rdseed", "rtm", "serialize", "sgx", "shstk", "tsxldtrk", "uintr", "usermsr", "waitpkg", "wbnoinvd"),
-        *("widekl", "xsavec", "xsaveopt", "xsaves"),
-    }
-)
+NEVER_GENERATED = frozenset((
+    "avx10.1", "cldemote", "clflushopt", "clwb", "clzero", "enqcmd", "fsgsbase", "hreset", "invpcid", "kl", "lwp",
+    "movdir64b", "movdiri", "mwaitx", "pconfig", "pku", "prefetchi", "ptwrite", "rdpid", "rdpru", "rdrnd", "rdseed",
+    "rtm", "serialize", "sgx", "shstk", "tsxldtrk", "uintr", "usermsr", "waitpkg", "wbnoinvd", "widekl", "xsavec",
+    "xsaveopt", "xsaves",
+))  # fmt: skip
 
 # What every AArch64 CPU can execute (its base profile, Armv8.0-A), and what the names have beyond it in LLVM's
 # AArch64Processors.td. Vectors are NEON's 128 bits for all of them: no code is generated for SVE.
@@ -131,26 +117,11 @@ _LINUX_NAMES = {
     **{"asimdhp": "fullfp16", "pmull": "aes", "sm3": "sm4"},
 }
 # What generated code may use besides what the names above stand for.
-_OTHERS = frozenset(
-    {
-        *("adx", "aes", "amx-complex", "amx-fp16", "avx10.2", "avx512vp2intersect", "avxifma", "avxneconvert"),
-        *(
-            "avxvnniint8",
-            "avxvnniint16",
-            "fma4",
-            "gfni",
-            "pclmul",
-            "prfchw",
-            "sha",
-            "sha512",
-            "sm4",
-            "sse4a",
-            "tbm",
-            "xop",
-        ),
-        *("sha2", "sha3", "sve", "sve2"),
-    }
-)
+_OTHERS = frozenset((
+    "adx", "aes", "amx-complex", "amx-fp16", "avx10.2", "avx512vp2intersect", "avxifma", "avxneconvert",
+    "avxvnniint16", "avxvnniint8", "fma4", "gfni", "pclmul", "prfchw", "sha", "sha2", "sha3", "sha512", "sm4",
+    "sse4a", "sve", "sve2", "tbm", "xop",
+))  # fmt: skip
 
 
 def features_from_linux(flags: Iterable[str]) -> frozenset[str]:

@@ -9,12 +9,10 @@ from autosched.relax.struct_info import TensorStructInfo
 from autosched.tir.expr import Add, IntImm, Mul, PrimExpr, Sub, Var
 
 # A symbol's number is a power of a number larger than any coefficient: a polynomial's value has its coefficients as
-# digits, so two polynomials of less than this degree have one value only where they are the same.
-_PRIME = (1 << 127) - 1
-MOST_SYMBOLS, _DEGREE = (
-    4,
-    8,
-)  # symbols are the prime's powers with exponents of this base: no product of fewer symbols is another one
+# digits, so two polynomials of less than this degree have one value only where they are the same. The exponents are
+# powers of the degree: no product of fewer symbols is another symbol.
+_BASE = (1 << 127) - 1
+MOST_SYMBOLS, _DEGREE = 4, 8
 
 
 class StandIns:
@@ -48,7 +46,7 @@ class StandIns:
                 return extent.value
             case Var():
                 if extent not in self._symbols and len(self._symbols) < MOST_SYMBOLS:
-                    self._symbols[extent] = _PRIME ** (_DEGREE ** len(self._symbols))
+                    self._symbols[extent] = _BASE ** (_DEGREE ** len(self._symbols))
                 return self._symbols.get(extent)
             case Add() | Sub() | Mul():
                 a, b = self._number(extent.a), self._number(extent.b)

@@ -202,12 +202,12 @@ class Sorter:
         """Order the pairs whose positions differ in a bit, or, `mirrored`, in it and all bits below it."""
         pairs = max(1, power_of_two_above(as_int(keys.shape[1])) // 2 // self.along)
         key, place = self._pair_buffers(pairs)
-        one = _shift("shift_left", index(1), bit)
+        one = E.bitwise("shift_left", index(1), bit)
         mask = E.select(mirrored, E.sub(E.mul(one, index(2)), index(1)), one)
 
         def at(pair: PrimExpr, side: PrimExpr) -> PrimExpr:
             number = E.add(E.mul(pair, index(self.along)), tx)
-            above = _shift("shift_left", _shift("shift_right", number, bit), E.add(bit, index(1)))
+            above = E.bitwise("shift_left", E.bitwise("shift_right", number, bit), E.add(bit, index(1)))
             low = E.add(above, E.bitwise("bitwise_and", number, E.sub(one, index(1))))
             return E.bitwise("bitwise_xor", low, E.mul(side, mask))
 
@@ -258,7 +258,7 @@ class Sorter:
             key, place = load(keys, line, rest), load(places, line, rest)
 
             def search(step: Var) -> Stmt:
-                size = _shift("shift_left", index(1), E.sub(index(steps - 1), step))
+                size = E.bitwise("shift_left", index(1), E.sub(index(steps - 1), step))
                 probe = E.sub(E.add(load(before, 0), size), index(1))
                 beyond = E.add(E.mul(known, index(kept)), E.minimum(probe, index(kept - 1)))
                 is_before = precedes(load(keys, line, beyond), key, self.descending,
@@ -288,7 +288,3 @@ def _writer(target: tuple[Buffer, Buffer], kept: int) -> Callable[..., Stmt]:
         return seq(store(keys, key, line, at), store(places, place, line, at))
 
     return write
-
-
-def _shift(op: str, value: PrimExpr, by: PrimExpr) -> PrimExpr:
-    return E.bitwise(op, value, by)

@@ -25,11 +25,8 @@ STRATEGIES = {
     "optuna-cmaes": "autosched.tuner.search.optuna_samplers:CmaEsSearch",
     "optuna-gp": "autosched.tuner.search.optuna_samplers:OptunaGpSearch",
 }
-# What a strategy needs beyond a plain installation: the package and the extra that brings it.
-_NEEDS = {
-    "xgboost": ("xgboost", "xgboost"),
-    **dict.fromkeys(("optuna-tpe", "optuna-cmaes", "optuna-gp"), ("optuna", "optuna")),
-}
+# What a strategy needs beyond a plain installation: a package, which the extra of the same name brings.
+_NEEDS = {"xgboost": "xgboost", **dict.fromkeys(("optuna-tpe", "optuna-cmaes", "optuna-gp"), "optuna")}
 _registered: dict[str, type[BaseSearch]] = {}
 AUTO = "gp"  # what replay on recorded spaces measured as the best
 
@@ -63,10 +60,8 @@ def make_search(
     """
     known = _choose(space, budget) if name == "auto" else name
     if known in STRATEGIES:
-        if known in _NEEDS:
-            package, extra = _NEEDS[known]
-            if find_spec(package) is None:
-                raise UsageError(f"strategy '{known}' needs {package}", hint=f"pip install 'autosched[{extra}]'")
+        if (package := _NEEDS.get(known)) and find_spec(package) is None:
+            raise UsageError(f"strategy '{known}' needs {package}", hint=f"pip install 'autosched[{package}]'")
         module, _, attribute = STRATEGIES[known].partition(":")
         kind: Any = getattr(import_module(module), attribute)
     else:
