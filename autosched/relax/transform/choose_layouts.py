@@ -11,7 +11,6 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from autosched.ir.module import IRModule
-from autosched.ir.node import FrozenDict
 from autosched.ir.transform import Pass, graph_pass
 from autosched.relax import op
 from autosched.relax.expr import Call, Constant, DataflowVar, Expr, Function, If, Tuple, Var
@@ -25,6 +24,7 @@ from autosched.relax.transform.layout_plan import plan_layouts
 from autosched.relax.transform.layout_rules import (
     FEW_CHANNELS,
     IN_WORD,
+    NO_TILES,
     PLAIN,
     REDUCTIONS,
     UNSAFE_PADDED,
@@ -131,7 +131,7 @@ def choose_layouts(
     module: IRModule,
     block: Blocks = 16,
     oracle: LayoutOracle | None = None,
-    tile_blocks: Mapping[str, int] = FrozenDict(),  # noqa: B008  (it cannot change)
+    tile_blocks: Mapping[str, int] = NO_TILES,
 ) -> IRModule:
     """Give convolutions, pools and element-wise calls blocked channels where that is cheaper; results stay as they are.
 
@@ -162,7 +162,7 @@ def choose_layouts(
 def ChooseLayouts(  # noqa: N802
     block: Blocks = 16,
     oracle: LayoutOracle | None = None,
-    tile_blocks: Mapping[str, int] = FrozenDict(),  # noqa: B008
+    tile_blocks: Mapping[str, int] = NO_TILES,
 ) -> Pass:
     """See `choose_layouts`."""
     return graph_pass("ChooseLayouts")(lambda module: choose_layouts(module, block, oracle, tile_blocks))

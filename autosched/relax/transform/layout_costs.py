@@ -10,13 +10,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from autosched.ir.node import FrozenDict
 from autosched.relax.expr import Call
 from autosched.relax.op.registry import definition_of
 from autosched.relax.transform.blocked import shape_of
 from autosched.relax.transform.layout_rules import (
     FEW_CHANNELS,
     IN_WORD,
+    NO_TILES,
     PLAIN,
     data_arguments,
     is_convolution,
@@ -55,8 +55,8 @@ class LayoutCosts:
     """Costs of calls and of changes of layout, in nanoseconds."""
 
     def __init__(
-        self, blocks: Sequence[int], oracle: LayoutOracle | None = None, tile_blocks: Mapping[str, int] = FrozenDict()
-    ):  # noqa: B008
+        self, blocks: Sequence[int], oracle: LayoutOracle | None = None, tile_blocks: Mapping[str, int] = NO_TILES
+    ):
         self.smallest = min(blocks, default=1)
         self.oracle, self.tile_blocks = oracle, tile_blocks
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from autosched.ir.node import FrozenDict
 from autosched.relax.expr import Call, Constant, Expr, Tuple, Var
 from autosched.relax.op.registry import OpDef, definition_of
 from autosched.relax.op.types import axis_index, broadcast, compare, float_same, same
@@ -14,6 +15,7 @@ from autosched.relax.transform.blocked import shape_of
 
 IN_WORD = {"uint8": 4, "bfloat16": 2}  # elements of a word
 FEW_CHANNELS = 4  # data of so few channels stay plain: a first layer's
+NO_TILES: Mapping[str, int] = FrozenDict()  # blocks of a CPU without tile registers
 PLAIN = 0  # in place of a number of channels
 
 POOLS = ("nn.max_pool2d", "nn.avg_pool2d", "nn.adaptive_avg_pool2d")
