@@ -8,7 +8,7 @@ from autosched.templates.cpu.attention import AttentionRows
 from autosched.codegen.cpu.amx_nest import WORDS
 from autosched.templates.cpu.amx_tile import has_tiles
 from autosched.templates.cpu.conv2d import Conv2dBlocked
-from autosched.templates.cpu.conv_amx import FEW_CHANNELS, LEAST_TAPS, AmxConv2d
+from autosched.templates.cpu.conv_amx import LEAST_TAPS, AmxConv2d
 from autosched.templates.cpu.conv_plain import PlainConv2d
 from autosched.templates.cpu.depthwise import DepthwiseConv2d
 from autosched.templates.cpu.elementwise import Elementwise
@@ -19,6 +19,8 @@ from autosched.templates.cpu.scan import Scan
 from autosched.templates.cpu.window import WindowReduction
 from autosched.templates.cpu.winograd import Winograd
 from autosched.templates.product import BYTE_GROUP, PAIR
+
+FIRST_CHANNELS = 4  # of the image that a first layer reads, or fewer
 
 TEMPLATES: tuple[Template, ...] = (
     Matmul(),
@@ -59,7 +61,7 @@ def narrows_convolution(target: Target, weight: Sequence[int], strides: Sequence
     first layers, whose channels fill no words: 3x3 of 3 channels takes 1.6 times as long as in float32.
     """
     _, channels, _, taps = weight
-    if channels <= FEW_CHANNELS and groups == 1 and (taps < LEAST_TAPS or not has_tiles(PAIR, target)):
+    if channels <= FIRST_CHANNELS and groups == 1 and (taps < LEAST_TAPS or not has_tiles(PAIR, target)):
         return False
     if has_tiles(PAIR, target):
         return True

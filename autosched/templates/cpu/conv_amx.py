@@ -32,7 +32,6 @@ from autosched.tir import PrimFunc
 from autosched.tir.schedule import Schedule
 
 PRODUCT_CYCLES = 16  # of two tiles, whatever rows and columns these have
-FEW_CHANNELS = 4  # of a first layer
 LEAST_TAPS = 4  # of a window's row that a tile's row holds
 # Steps of sums so short that what follows them waits for their way through memory: it does for four tiles of pixels at
 # once, which takes 0.79 of the time of two with one step, 0.85 with three, and as long with nine (Granite Rapids).
