@@ -129,12 +129,7 @@ def _schedule(sch: Schedule, a: Attention, config: Config, lanes: int) -> Skips 
     sch.vectorize(lane)
     sch.compute_at(a.context.name_hint, tile, True)
     keys = schedule_context(sch, a)
-    largest, power, sums = (b.name_hint for b in a.softmax)
-    for block in a.before[:-1]:
-        sch.compute_inline(block.name_hint)
-    argument = a.before[-1].name_hint
-    for name in (sums, power, largest, argument):
-        sch.compute_at(name, chunk, True)
+    argument = softmax_at(sch, a, chunk)
     shift = causal_shift(a.before[-1])
     step = 4 * lanes if shift is None else width * max(1, 4 * lanes // width)
     for block in a.softmax:
@@ -156,6 +151,15 @@ def _skips(sch: Schedule, a: Attention, shift: int, width: int, step: int, keys:
                 sch.decompose_reduction(name, sch.get_loops(name)[-2])
     widths = {sch.get(loop).loop_var: n for loop, n in loops.items()}
     return Skips(shift, widths, step, (sch.get(chunk).loop_var, argument), (sch.get(keys).loop_var, context, a.rows))
+
+
+def softmax_at(sch: Schedule, a: Attention, loop: LoopRV) -> str:
+    """Compute the softmax and its argument, whose name is given, in each iteration of a loop."""
+    for block in a.before[:-1]:
+        sch.compute_inline(block.name_hint)
+    for block in reversed((a.before[-1], *a.softmax)):
+        sch.compute_at(block.name_hint, loop, True)
+    return a.before[-1].name_hint
 
 
 def schedule_context(sch: Schedule, a: Attention) -> LoopRV:

@@ -10,7 +10,7 @@ from autosched.templates.attention_form import Attention, find_attention
 from autosched.templates.base import Applied
 from autosched.templates.chain import schedule_epilogue
 from autosched.templates.classify import reduced, spatial
-from autosched.templates.cpu.attention import schedule_context
+from autosched.templates.cpu.attention import schedule_context, softmax_at
 from autosched.templates.cpu.matmul import schedule_update
 from autosched.templates.cpu.register_tile import choose_tile
 from autosched.templates.cpu.sized import sized, sum_in_lanes, vectorize
@@ -55,12 +55,8 @@ def _schedule(sch: Schedule, a: Attention, target: Target) -> None:
     sch.vectorize(lane)
     sch.compute_at(a.context.name_hint, panel, True)
     schedule_context(sch, a)
+    argument = softmax_at(sch, a, tile)
     largest, power, sums = (b.name_hint for b in a.softmax)
-    for block in a.before[:-1]:
-        sch.compute_inline(block.name_hint)
-    argument = a.before[-1].name_hint
-    for name in (sums, power, largest, argument):
-        sch.compute_at(name, tile, True)
     for name in (largest, sums):
         sum_in_lanes(sch, name, 4 * lanes)
     vectorize(sch, sch.get_loops(power)[-1], 4 * lanes)

@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 
 from autosched.codegen.lower.flops import symbolic_work
-from autosched.errors import ScheduleError
 from autosched.target import Target
 from autosched.templates.base import Applied
 from autosched.templates.classify import blocks_of, is_injective, is_reduction, reduced, spatial
+from autosched.templates.cpu.elementwise import inline_all
 from autosched.tir import Block, BufferStore, PrimFunc
 from autosched.tir.expr import const_int
 from autosched.tir.functor import loads
-from autosched.tir.inlined_size import too_large_to_inline
 from autosched.tir.schedule import LoopRV, Schedule
 from autosched.tir.size_expr import WORK, to_size, with_named_sizes
 
@@ -27,14 +26,7 @@ TASK_VECTORS = 128  # steps in a piece of a single axis
 def schedule_sized(func: PrimFunc, target: Target) -> Applied:
     """Schedule a function over symbols. Raises ScheduleError, InvalidValueError for what has no such kernel."""
     sch = Schedule(func)
-    kept = too_large_to_inline(blocks_of(func))
-    outputs = {id(b) for b in func.buffers}
-    for block in blocks_of(func):
-        if is_injective(block) and id(block.writes[0].buffer) not in outputs and block not in kept:
-            try:
-                sch.compute_inline(block.name_hint)
-            except ScheduleError:
-                continue  # it stays a nest of its own
+    inline_all(sch, func)
     for block in blocks_of(sch.func):
         _schedule_nest(sch, block, VECTORS * target.lanes("float32"))
     return sized(func, sch.func, sch.trace.to_json_text())
