@@ -18,7 +18,7 @@ COMPILER = f"{__name__}:OwnCompiler"
 class OwnKernel:
     """A configuration's machine code, as Numba's own cache would store it.
 
-    code  empty where Numba cannot store it: the runner compiles once more
+    code  empty where Numba cannot store it, as of ufuncs: the runner compiles once more
     """
 
     config: Config
@@ -53,6 +53,8 @@ class OwnCompiler:
         dispatcher = func.dispatcher(chosen)
         types = pickle.loads(func.types)
         dispatcher.compile(types)
+        if func.form is not None:
+            return OwnKernel(chosen, b""), ()
         (result,) = dispatcher.overloads.values()
         can_store = not result.lifted and not result.library.has_dynamic_globals
         return OwnKernel(chosen, serialize.dumps(result._reduce()) if can_store else b""), ()

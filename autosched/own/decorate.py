@@ -12,6 +12,7 @@ from autosched.own.jit import is_cuda, unwrap
 from autosched.own.references import OwnCheck
 from autosched.own.signature import Signature, check_key
 from autosched.own.space import make_space
+from autosched.own.ufunc import UFUNC_KNOBS, UfuncForm
 from autosched.own.workload import op_name
 from autosched.space import ConfigSpace, Constraint
 from autosched.target import Target
@@ -32,7 +33,7 @@ def autotune(
     threads: Any = None,
     shared: Any = None,
 ) -> Callable[[Callable[..., Any]], AutotunedFunction]:
-    """Decorator for a function of `numba.njit` or `numba.cuda.jit`, or a plain one: tuning chooses its knobs.
+    """Decorator for a plain function or one of Numba's (njit, vectorize, guvectorize, cuda.jit): tuning chooses knobs.
 
     space        candidates by the name of the knob: a parameter of the function, one of Numba's options (fastmath,
                  parallel, boundscheck, error_model), or threads; a `ConfigSpace`; "auto": what the source suggests
@@ -69,16 +70,20 @@ def autotune(
         if isinstance(space, str):
             from autosched.own.propose import propose
 
-            knobs: Any = propose(inner, options, space)
+            fixed = options if UfuncForm.of(func) is None else {"error_model": "numpy", **options}
+            knobs: Any = propose(inner, fixed, space)
         else:
             knobs = space
         names = [k.name for k in knobs.knobs] if isinstance(knobs, ConfigSpace) else list(knobs)
-        signature = Signature.of(inner, names, name)
+        form = UfuncForm.of(func)
+        whole = None if form is None else form.signature(inner, set(names))
+        signature = Signature.of(inner, names, name, whole)
         check_key(key, signature, name)
-        made = make_space(name, knobs, constraints, signature, options)
+        limits: dict[str, Any] = {} if form is None else {"known": UFUNC_KNOBS, "others": (), "host_knobs": ()}
+        made = make_space(name, knobs, constraints, signature, options, **limits)
         judged = OwnCheck(check, rtol, atol)
         return AutotunedFunction(
-            inner, options, made, signature, key=key, check=judged, example=example, records=records
+            inner, options, made, signature, key=key, check=judged, example=example, records=records, form=form
         )
 
     return decorate

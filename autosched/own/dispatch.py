@@ -1,7 +1,8 @@
 """The way from a call to the configuration that it runs with: a table by dtypes, shapes or buckets of values.
 
 The code of the quick way is written for the kinds of the arguments of the first call: an attribute or two per array,
-the class of each scalar, one look into a dict. What does not fit it takes the slow way, which finds the same.
+the class of each scalar, compared with those of the latest kind of call that the slow way took, else one look into a
+dict. What does not fit it takes the slow way, which finds the same.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ def quick_call(
     table: dict[Any, Callable[..., Any]],
     around: Callable[[], Any],
     slow: Slow,
-) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """(a method with the parameters of the decorated function, what gives the table's key for arguments by position).
+) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., None]]:
+    """(a method with the parameters of the decorated function, what gives the table's key for arguments by position,
+    what makes a compiled function, or None, the first to be tried, with arguments by position that it is for).
 
     values  the arguments of the first call, by position
     exact   facts of arguments that the constraints read: "n", "x_size", …
@@ -52,11 +54,21 @@ def quick_call(
     given = " and ".join(f"{name} is _unset" for name in signature.knobs) or "True"
     knobs = ", ".join(f"{name!r}: {name}" for name in signature.knobs)
     names = {"_table": table, "_slow": slow, "_unset": UNSET, "_around": around, "_form": form, "_bucket": bucket_of}
+    firsts = [f"_token_{i}" for i in range(len(tokens))]
+    differs = "".join(
+        f" or {token} {'is not' if token.endswith(('.dtype', '.__class__')) else '!='} {first}"
+        for token, first in zip(tokens, firsts, strict=True)
+    )
     scope: dict[str, Any] = {**names, **{f"_of_{name}": value for name, value in signature.defaults.items()}}
+    scope["_first"] = nothing = (None,) * (1 + len(tokens))
     text = f"""
 def quick(_self, {_parameters(signature)}):
     try:
-        found = _table[{token or "()"}] if {given} and not _around() else None
+        found, {"".join(f"{first}, " for first in firsts)}= _first
+        if not ({given}) or _around():
+            found = None
+        elif found is None{differs}:
+            found = _table[{token or "()"}]
     except (KeyError, AttributeError, TypeError):
         found = None
     if found is None:
@@ -69,7 +81,11 @@ def token({positional}):
     exec(compile(text, "<autosched dispatch>", "exec"), scope)
     quick, token_of = scope["quick"], scope["token"]
     quick.__name__ = quick.__qualname__ = signature.where.rpartition(":")[2]  # what a TypeError calls it
-    return quick, token_of
+
+    def put_first(call: Callable[..., Any] | None, *values: Any) -> None:
+        scope["_first"] = nothing if call is None else (call, *token_of(*values))
+
+    return quick, token_of, put_first
 
 
 def form(value: Any) -> Any:

@@ -24,6 +24,7 @@ from autosched.own.signature import Signature
 from autosched.own.space import OwnSpace, Usable, expected_gain
 from autosched.own.specialise import read_source
 from autosched.own.transfer import SentFunction, pack_function, pack_types, place_of
+from autosched.own.ufunc import Ufunc, UfuncForm
 from autosched.own.workload import describe
 from autosched.records import DispatchContext, Found, Record, RecordReader, database_to_write, open_store
 from autosched.records.contexts import current_stack
@@ -37,6 +38,7 @@ MOST_ENTRIES = 4096  # calls of so many kinds are remembered; then all are forgo
 class AutotunedFunction:
     """What `autotune` makes of a function; called, it is the function, with the knobs chosen.
 
+    form     of a ufunc, how it was made
     space    knobs and constraints
     py_func  the Python function as it was written, knobs included
     """
@@ -54,11 +56,13 @@ class AutotunedFunction:
         check: OwnCheck,
         example: Any = None,
         records: Any = None,
+        form: UfuncForm | None = None,
     ):
         functools.update_wrapper(self, func)
         self.__name__: str = func.__name__
         self.__qualname__: str = func.__qualname__
         self.py_func, self.options, self.space, self.signature = func, dict(options), space, signature
+        self.form = form
         self.key, self.check = None if key is None else tuple(key), check
         self._example, self._sources = example, [] if records is None else [records]
         self._table: dict[Any, Callable[..., Any]] = {}
@@ -67,11 +71,12 @@ class AutotunedFunction:
         self._chosen: dict[str, Config] = {}  # per workload and facts that constraints read
         self._reader: RecordReader | None = None
         self._token: Callable[..., Any] | None = None
+        self._put_first: Callable[..., None] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The first call: the quick way is made for arguments of its kinds, and is the only code of calls to come."""
         values, knobs = self.signature.bind(args, kwargs)
-        quick, self._token = quick_call(
+        quick, self._token, self._put_first = quick_call(
             self.signature, values, self.key, self.space.reads, self._table, current_stack, self._slow
         )
         kind = type(self)
@@ -179,19 +184,21 @@ class AutotunedFunction:
         the example's arguments; without an example, the default.
         """
         values, _ = self.signature.bind(args, kwargs)
-        return self._dispatcher(self._config_for(values))
+        made = self._dispatcher(self._config_for(values))
+        return made.inner if isinstance(made, Ufunc) else made
 
     @property
     def _numba_type_(self) -> Any:
         """What Numba asks a value of jitted code for: its type."""
+        if self.form is not None:
+            raise AttributeError("a ufunc is called in jitted code as function.jitted(…)")
         if self._example is None:
             return self._dispatcher(self.space.default)._numba_type_
         return self.jitted(*self.example_arguments())._numba_type_
 
     def forget(self) -> None:
         """Look configurations up again at the next call: another process may have tuned."""
-        self._table.clear()
-        self._chosen.clear()
+        self._forget_calls()
         self._reader = None
 
     # ---- for the tuner
@@ -209,7 +216,13 @@ class AutotunedFunction:
     @functools.cached_property
     def version(self) -> str:
         """The digest of what it computes: records of another one are misses."""
-        return digest(self.py_func, self.options)
+        return digest(self.py_func, self.options, None if self.form is None else {"ufunc": str(self.form)})
+
+    @property
+    def _written(self) -> tuple[str, ...]:
+        """The arguments that the function itself has: a ufunc's may be one fewer."""
+        names = self.py_func.__code__.co_varnames
+        return tuple(name for name in self.signature.arguments if name in names)
 
     @property
     def is_parallel(self) -> bool:
@@ -247,10 +260,11 @@ class AutotunedFunction:
             place,
             self.__name__,
             read_source(self.py_func),
-            self.signature.arguments,
+            self._written,
             self.signature.knobs,
             self.options,
             pack_types(values) if is_sent else b"",
+            form=self.form,
         )
         if not is_sent:
             sent.__dict__["func"] = self.py_func  # it never leaves this process
@@ -271,13 +285,19 @@ class AutotunedFunction:
 
     def _remember(self, values: tuple[Any, ...], call: Callable[..., Any]) -> None:
         if len(self._table) >= MOST_ENTRIES:
-            self._table.clear()
-            self._chosen.clear()
+            self._forget_calls()
         try:
-            assert self._token is not None, "made with the first call"
+            assert self._token is not None and self._put_first is not None, "made with the first call"
             self._table[self._token(*values)] = call
+            self._put_first(call, *values)
         except (AttributeError, TypeError):  # arguments of other kinds than the first call's
             return
+
+    def _forget_calls(self) -> None:
+        self._table.clear()
+        self._chosen.clear()
+        if self._put_first is not None:
+            self._put_first(None)
 
     def _config_for(self, values: tuple[Any, ...]) -> Config:
         """The configuration for a call: looked up once for each kind of call, tuned first where the settings say so."""
@@ -315,7 +335,8 @@ class AutotunedFunction:
         """Numba's function of a configuration, made once, whose machine code later processes find."""
         if config.key not in self._dispatchers:
             made = self._sent(()).dispatcher(config)
-            made._cache = KeptCode(f"{self.space.name} {self.version} {config.key}")
+            if self.form is None:
+                made._cache = KeptCode(f"{self.space.name} {self.version} {config.key}")
             self._dispatchers[config.key] = made
         return self._dispatchers[config.key]
 

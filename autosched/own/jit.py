@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from autosched.errors import UsageError
+from autosched.own.ufunc import UfuncForm, refuse_plain_ufunc, unwrap_ufunc
 from autosched.tuner.measure.runner import THREAD_KNOBS
 
 JIT_KNOBS: Mapping[str, Any] = {"fastmath": False, "parallel": False, "boundscheck": False, "error_model": "python"}
 _REFUSED = {
-    "DUFunc": "functions of numba.vectorize cannot be tuned: write the loop with numba.njit",
-    "GUFunc": "functions of numba.guvectorize cannot be tuned: write the loop with numba.njit",
     "CFunc": "functions of numba.cfunc cannot be tuned: use numba.njit",
     "StencilFunc": "stencils cannot be tuned: call them from a function with numba.njit",
 }
@@ -44,6 +43,9 @@ def unwrap(func: Any) -> tuple[Callable[..., Any], dict[str, Any]]:
     Raises UsageError for what cannot be tuned.
     """
     kind = type(func).__name__
+    refuse_plain_ufunc(func)
+    if UfuncForm.of(func) is not None:
+        return unwrap_ufunc(func)
     if kind in _REFUSED:
         raise UsageError(_REFUSED[kind], where=getattr(func, "__name__", kind))
     if is_cuda(func) and not hasattr(func, "py_func"):

@@ -24,13 +24,16 @@ class Signature:
     where: str
 
     @staticmethod
-    def of(func: Callable[..., Any], knobs: Iterable[str], where: str) -> Signature:
+    def of(
+        func: Callable[..., Any], knobs: Iterable[str], where: str, whole: inspect.Signature | None = None
+    ) -> Signature:
         """Divide a function's parameters; names that are no parameters are left out.
 
+        whole   the parameters, where callers give others than those that are written
         Raises UsageError for knobs before arguments that have to be given, for `**keywords`, and for arguments by
         keyword only.
         """
-        whole = inspect.signature(func)
+        whole = whole or inspect.signature(func)
         wanted = set(knobs)
         found = Signature(whole, tuple(name for name in whole.parameters if name in wanted), where)
         seen = ""

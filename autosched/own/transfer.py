@@ -14,6 +14,7 @@ from typing import Any
 from autosched.errors import UsageError
 from autosched.own.jit import divide
 from autosched.own.specialise import specialise, specialise_text
+from autosched.own.ufunc import UfuncForm
 from autosched.space import Config
 
 LOADING = "__autosched_worker__"  # the name that a script gets when a worker runs it for its functions
@@ -28,6 +29,7 @@ class SentFunction:
     place     "module:qualified.name", or "path.py:name" of a script
     text      its source; None where there is none
     types     Numba's types of the arguments
+    form      of a ufunc, how it was made
     """
 
     blob: bytes = field(repr=False)
@@ -38,6 +40,7 @@ class SentFunction:
     knobs: tuple[str, ...]
     options: Mapping[str, Any]
     types: bytes = field(repr=False)
+    form: UfuncForm | None = field(default=None, kw_only=True)
 
     @cached_property
     def func(self) -> Callable[..., Any]:
@@ -74,6 +77,8 @@ class SentFunction:
 
         parts = divide(config.knobs, self.knobs, self.options)
         func, _ = self.specialised(config)
+        if self.form is not None:
+            return self.form.make(func, parts.options)
         return numba.njit(**parts.options)(func)
 
 

@@ -200,8 +200,8 @@ def test_what_cannot_be_tuned_is_refused() -> None:
 
     with pytest.raises(UsageError, match="CUDA"):
         autosched.autotune({"block": [1]})(CUDADispatcher())  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match=r"vectorize"):
-        autosched.autotune({"block": [1]})(numba.vectorize(lambda x: x))  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="stencil"):
+        autosched.autotune({"block": [1]})(numba.stencil(lambda x: x[0]))  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="arguments"):
         autosched.autotune(kernels.scale.py_func)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="in key is no argument"):
@@ -326,3 +326,18 @@ def test_what_cannot_be_tuned_is_refused_when_it_is_decorated() -> None:
             autosched.autotune({"step": [1, 2]})(func)
     with pytest.raises(UsageError, match=r"a budget of 0.01 s is too small for one trial"):
         kernels.scale.tune(np.ones(10), 2.0, budget="10ms")
+
+
+def test_kinds_of_calls_that_alternate_keep_their_configurations() -> None:
+    calls = {64: np.arange(1000.0), 256: np.arange(77.0)}
+    for block, x in calls.items():
+        win(kernels.scale, (x, 2.0), block=block)
+    seen = []
+    with pytest.MonkeyPatch.context() as patch:
+        callable_of = kernels.scale._callable
+        patch.setattr(kernels.scale, "_callable", lambda c: lambda *v: (seen.append(c["block"]), callable_of(c)(*v)))
+        for _ in range(3):
+            for x in calls.values():
+                kernels.scale(x, 2.0)
+    assert seen == [64, 256] * 3
+    kernels.scale.forget()
