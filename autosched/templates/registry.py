@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
-from autosched.errors import InvalidTypeError, InvalidValueError, TargetError
+from autosched.errors import InvalidTypeError, InvalidValueError, ScheduleError, TargetError
 from autosched.extensions import load_extensions
 from autosched.space import Config, ConfigSpace
 from autosched.space.union_space import union
@@ -76,6 +76,18 @@ def tile_blocks(target: Target) -> Mapping[str, int]:
     """Channels in a block, by dtype, in which convolutions of it are several times as fast: its `tile_blocks`."""
     find = getattr(_package(target.backend), "tile_blocks", None)
     return {} if find is None else dict(find(target))
+
+
+def schedule_sizes(func: PrimFunc, target: Target) -> Applied:
+    """Schedule a function over symbols, whose values come with the call: its `schedule_sizes`.
+
+    Raises  ScheduleError, InvalidValueError for what has no such kernel, as on other back ends all.
+    """
+    find = getattr(_package(target.backend), "schedule_sizes", None)
+    if find is None:
+        raise ScheduleError(f"there are no kernels for sizes that come with the call on {target.kind.name}")
+    applied: Applied = find(func, target)
+    return applied
 
 
 def narrows_convolution(target: Target, weight: Sequence[int], strides: Sequence[int], groups: int) -> bool:

@@ -30,11 +30,9 @@ from autosched.runtime.graph_form import SizeRange
 from autosched.runtime.size_expr import solved
 from autosched.space import Config
 from autosched.target import Target
-from autosched.templates import Applied, apply_config, default_config, schedule_attrs
+from autosched.templates import Applied, apply_config, default_config, schedule_attrs, schedule_sizes
 from autosched.templates.accuracy import with_accuracy
 from autosched.templates.classify import find_contraction
-from autosched.templates.cpu.attention_sized import schedule_attention
-from autosched.templates.cpu.sized import schedule_sized
 from autosched.tir import PrimFunc
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import PrimExpr, const, floordiv, mul
@@ -100,7 +98,7 @@ def _sized(name: str, func: PrimFunc, target: Target) -> PrimFunc:
     """A function over symbols, scheduled. Raises NotSeparableError where that cannot be."""
     try:
         config = Config("sized", {})
-        applied = schedule_attention(func, target) or schedule_sized(func, target)
+        applied = schedule_sizes(func, target)
         return applied.func.with_attr(schedule_attrs(config, applied))
     except (ScheduleError, InvalidValueError) as error:
         raise NotSeparableError(f"kernel '{name}': {error.message}") from None

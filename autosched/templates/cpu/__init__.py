@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from autosched.target import Target
-from autosched.templates.base import Template
+from autosched.templates.base import Applied, Template
 from autosched.templates.cpu.attention import AttentionRows
+from autosched.templates.cpu.attention_sized import schedule_attention
 from autosched.codegen.cpu.amx_nest import WORDS
 from autosched.templates.cpu.amx_tile import has_tiles
 from autosched.templates.cpu.conv2d import Conv2dBlocked
@@ -16,9 +17,11 @@ from autosched.templates.cpu.matmul import Matmul
 from autosched.templates.cpu.matmul_nbits import MatmulNBits
 from autosched.templates.cpu.rows import RowReduction
 from autosched.templates.cpu.scan import Scan
+from autosched.templates.cpu.sized import schedule_sized
 from autosched.templates.cpu.window import WindowReduction
 from autosched.templates.cpu.winograd import Winograd
 from autosched.templates.product import BYTE_GROUP, PAIR
+from autosched.tir import PrimFunc
 
 FIRST_CHANNELS = 4  # of the image that a first layer reads, or fewer
 
@@ -52,6 +55,11 @@ def tile_blocks(target: Target) -> Mapping[str, int]:
     """Channels in a block of what a convolution multiplies in tile registers, by dtype."""
     groups = {"uint8": BYTE_GROUP, "bfloat16": PAIR}
     return {dtype: group * WORDS for dtype, group in groups.items() if has_tiles(group, target)}
+
+
+def schedule_sizes(func: PrimFunc, target: Target) -> Applied:
+    """A function over symbols, scheduled as attention where it is that."""
+    return schedule_attention(func, target) or schedule_sized(func, target)
 
 
 def narrows_convolution(target: Target, weight: Sequence[int], strides: Sequence[int], groups: int) -> bool:
