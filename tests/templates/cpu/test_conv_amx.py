@@ -110,24 +110,17 @@ def test_so_are_those_of_bytes_in_groups() -> None:
     assert "tdpbusd" in check((1, 128, 128, 64, 64, 9, 3, 1, 1, 5), groups=2)
 
 
-@needs_tiles
-@pytest.mark.parametrize("case", [CASES[0], CASES[3], CASES[5]])
-def test_so_is_every_configuration(case: tuple[int, ...]) -> None:
-    space = space_for(convolution(case), TARGET)
-    configs = [c for c in space.sample(7, 60) if c.template == "conv2d_amx"]
-    assert len(configs) > 5
-    for config in configs[:12]:
-        check(case, **config.knobs)
+BOTH = [*((CASES[i], "uint8") for i in (0, 3, 5)), *((NARROW[i], "bfloat16") for i in (0, 4, 5))]
 
 
 @needs_tiles
-@pytest.mark.parametrize("case", [NARROW[0], NARROW[4], NARROW[5]])
-def test_so_is_every_configuration_of_bfloat16(case: tuple[int, ...]) -> None:
-    space = space_for(convolution(case, "bfloat16"), TARGET)
+@pytest.mark.parametrize(("case", "dtype"), BOTH)
+def test_so_is_every_configuration(case: tuple[int, ...], dtype: str) -> None:
+    space = space_for(convolution(case, dtype), TARGET)
     configs = [c for c in space.sample(7, 60) if c.template == "conv2d_amx"]
     assert len(configs) > 5
     for config in configs[:12]:
-        check(case, "bfloat16", **config.knobs)
+        check(case, dtype, **config.knobs)
 
 
 def test_other_cpus_and_other_layouts_have_other_templates() -> None:
