@@ -107,6 +107,9 @@ class IndexMap(Node):
             if isinstance(x, Var) and E.const_int(extents[x]) is None:
                 result.append(extents[x])  # a dimension as it is, however long
                 continue
+            if (parts := _parts(x, extents)) is not None:
+                result.append(parts)
+                continue
             low, high = analyzer.bound(x)
             if low is None or high is None or low < 0:
                 raise InvalidValueError(
@@ -171,6 +174,14 @@ class IndexMap(Node):
         names = ", ".join(v.name for v in self.initial_indices)
         body = ", ".join(_text(x) for x in self.final_indices)
         return f"lambda {names}: ({body}{',' if len(self.final_indices) == 1 else ''})"
+
+
+def _parts(x: PrimExpr, extents: dict[Var, PrimExpr]) -> PrimExpr | None:
+    """How many values v // n has, for a dimension v however long; None for another index."""
+    if not isinstance(x, E.FloorDiv) or not isinstance(x.a, Var) or (n := E.const_int(x.b)) is None or n < 1:
+        return None
+    extent = extents[x.a]
+    return None if E.const_int(extent) is not None else E.floordiv(E.add(extent, n - 1), n)
 
 
 def _text(x: PrimExpr) -> str:

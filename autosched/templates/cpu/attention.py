@@ -174,18 +174,28 @@ def schedule_context(sch: Schedule, a: Attention) -> LoopRV:
     return k
 
 
-def _schedule_transposed(sch: Schedule, copy: BlockRV, a: Attention, lanes: int) -> None:
+def copy_panels(sch: Schedule, a: Attention, width: int) -> BlockRV:
+    """A copy of the keys in panels [.., T / width, D, width], the last one filled up with zeros."""
+    copy = sch.cache_read(a.scores.name_hint, a.key.buffer.name, "global")
+    rest = [n for n in range(4) if n not in (a.column, a.inner)]
+
+    def panels(*i: Any) -> tuple[Any, ...]:
+        return (*(i[n] for n in rest), i[a.column] // width, i[a.inner], i[a.column] % width)
+
+    sch.transform_layout(copy, ("write", 0), panels, pad_value=0.0)
+    return copy
+
+
+def schedule_transposed(sch: Schedule, copy: BlockRV, a: Attention, lanes: int) -> None:
     """The copy of the keys in squares of vectors, which the code generator turns in registers."""
-    loops = sch.get_loops(copy)[-4:]
-    column, inner = loops[a.column], loops[a.inner]
+    panel, inner, column = sch.get_loops(copy)[-3:]
     column_tile, column_in = sch.split(column, [None, lanes])
-    inner_tile, inner_in = sch.split(inner, [None, lanes])
     if a.column < a.inner:  # else the keys are transposed already
-        sch.reorder(column_tile, inner_tile, column_in, inner_in)
+        inner_tile, inner_in = sch.split(inner, [None, lanes])
+        sch.reorder(panel, column_tile, inner_tile, column_in, inner_in)
         sch.unroll(column_in)
         sch.vectorize(inner_in)
     else:
-        sch.reorder(column_tile, inner_tile, inner_in, column_in)
         sch.vectorize(column_in)
 
 
@@ -202,15 +212,9 @@ def _schedule_scores(
     sch.unroll(row)
     sch.vectorize(lane)
     sch.compute_at(name, tile, True)
-    copy = sch.cache_read(name, a.key.buffer.name, "global")
-    rest = [n for n in range(4) if n not in (a.column, a.inner)]
-
-    def panels(*i: Any) -> tuple[Any, ...]:
-        return (*(i[n] for n in rest), i[a.column] // width, i[a.inner], i[a.column] % width)
-
-    sch.transform_layout(copy, ("write", 0), panels, pad_value=0.0)
+    copy = copy_panels(sch, a, width)
     sch.compute_at(copy, task, True)
-    _schedule_transposed(sch, copy, a, lanes)
+    schedule_transposed(sch, copy, a, lanes)
     schedule_update(sch, name, 1)
 
 

@@ -1,6 +1,7 @@
 """Attention whose batch and lengths come with the call: see `attention`; a task is a head, a chunk one tile of queries.
 
-The keys are copied transposed, [D, T], without panels: where a row ends is not known when the code is made.
+The last tile of queries and the last panel of keys are computed whole (`whole_tiles`), and what is too much is not
+stored.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ from autosched.templates.attention_form import Attention, find_attention
 from autosched.templates.base import Applied
 from autosched.templates.chain import schedule_epilogue
 from autosched.templates.classify import reduced, spatial
-from autosched.templates.cpu.attention import schedule_context, softmax_at
+from autosched.templates.cpu.attention import copy_panels, schedule_context, schedule_transposed, softmax_at
 from autosched.templates.cpu.matmul import schedule_update
 from autosched.templates.cpu.register_tile import choose_tile
 from autosched.templates.cpu.sized import sized, sum_in_lanes, vectorize
+from autosched.templates.cpu.whole_tiles import compute_whole
 from autosched.tir import PrimFunc, as_int
-from autosched.tir.expr import const_int
+from autosched.tir.expr import Var, const_int
 from autosched.tir.schedule import LoopRV, Schedule
 
 USUAL = 128  # queries and keys that tiles are chosen for
-MOST_ROWS = 6  # of a tile: those of the last one that are no queries are computed too
+MOST_ROWS = 8  # of a tile: those of the last one that are no queries are computed too
 
 
 def schedule_attention(func: PrimFunc, target: Target) -> Applied | None:
@@ -28,20 +30,27 @@ def schedule_attention(func: PrimFunc, target: Target) -> Applied | None:
     if found is None or _inner(found) is None or const_int(spatial(found.context)[found.columns].dom.extent) is None:
         return None
     sch = Schedule(func)
-    _schedule(sch, found, target)
-    return sized(func, sch.func, sch.trace.to_json_text())
+    tile, panel = _schedule(sch, found, target)
+    between = (b.name_hint for b in (*found.before, *found.softmax))
+    whole: dict[str, tuple[Var, ...]] = {n: (tile,) for name in between for n in (name, f"{name}_rf")}
+    for block, loops in ((found.scores, (tile, panel)), (found.context, (tile,))):
+        whole |= {f"{block.name_hint}{part}": loops for part in ("", "_init", "_update")}
+    scheduled = compute_whole(sch.func, whole)
+    return sized(func, scheduled, sch.trace.to_json_text())
 
 
 def _inner(a: Attention) -> int | None:
     return const_int(reduced(a.scores)[0].dom.extent)
 
 
-def _schedule(sch: Schedule, a: Attention, target: Target) -> None:
+def _schedule(sch: Schedule, a: Attention, target: Target) -> tuple[Var, Var]:
+    """Schedule all blocks; returns the loops over tiles of queries and over panels of keys."""
     lanes = target.lanes("float32")
     elements = as_int(spatial(a.context)[a.columns].dom.extent)
-    rows = min(MOST_ROWS, choose_tile(USUAL, -(-elements // lanes), USUAL, target).rows)
-    first = choose_tile(USUAL, USUAL // lanes, _inner(a) or 1, target, rows=rows).vectors * lanes
-    second = choose_tile(USUAL, -(-elements // lanes), USUAL, target, rows=rows).vectors * lanes
+    queries = const_int(spatial(a.scores)[2].dom.extent) or USUAL
+    rows = min(MOST_ROWS, choose_tile(queries, -(-elements // lanes), USUAL, target).rows)
+    first = choose_tile(queries, USUAL // lanes, _inner(a) or 1, target, rows=rows).vectors * lanes
+    second = choose_tile(queries, -(-elements // lanes), USUAL, target, rows=rows).vectors * lanes
     out = schedule_epilogue(sch, a.chain)
     loops = sch.get_loops(out)
     m, e = loops[a.rows], loops[a.columns]
@@ -60,11 +69,12 @@ def _schedule(sch: Schedule, a: Attention, target: Target) -> None:
     for name in (largest, sums):
         sum_in_lanes(sch, name, 4 * lanes)
     vectorize(sch, sch.get_loops(power)[-1], 4 * lanes)
-    _schedule_scores(sch, a, argument, rows, first, outer[-1])
+    keys = _schedule_scores(sch, a, argument, first, lanes, outer[-1])
+    return sch.get(tile).loop_var, sch.get(keys).loop_var
 
 
-def _schedule_scores(sch: Schedule, a: Attention, argument: str, rows: int, width: int, task: LoopRV) -> None:
-    """The first product in register tiles below its consumer."""
+def _schedule_scores(sch: Schedule, a: Attention, argument: str, width: int, lanes: int, task: LoopRV) -> LoopRV:
+    """The first product in register tiles below its consumer; returns the loop over panels of keys."""
     name = a.scores.name_hint
     sch.set_scope(name, 0, "local")
     *_, m, t = sch.get_loops(argument)
@@ -73,11 +83,8 @@ def _schedule_scores(sch: Schedule, a: Attention, argument: str, rows: int, widt
     sch.unroll(m)
     sch.vectorize(lane)
     sch.compute_at(name, panel, True)
-    if a.column < a.inner:  # else the keys are transposed already
-        copy = sch.cache_read(name, a.key.buffer.name, "global")
-        rest = [n for n in range(4) if n not in (a.column, a.inner)]
-        sch.transform_layout(copy, ("write", 0), lambda *i: (*(i[n] for n in rest), i[a.inner], i[a.column]))
-        sch.compute_at(copy, task, True)
-        loops = sch.get_loops(copy)[-4:]
-        vectorize(sch, loops[a.inner], 16)
+    copy = copy_panels(sch, a, width)
+    sch.compute_at(copy, task, True)
+    schedule_transposed(sch, copy, a, lanes)
     schedule_update(sch, name, 1)
+    return panel

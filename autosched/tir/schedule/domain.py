@@ -99,7 +99,7 @@ def covers_buffer(block: Block, buffer: Buffer, indices: Sequence[Index]) -> lis
         if index.kind == "var" and index.var is not None and index.number == 0:
             dom = domains[index.var]
             start, n, size = E.const_int(dom.min), E.const_int(dom.extent), E.const_int(extent)
-            full = start == 0 and n is not None and size is not None and n >= size
+            full = start == 0 and (dom.extent is extent or (n is not None and size is not None and n >= size))
         elif index.kind == "const":
             full = E.const_int(extent) == 1
         result.append(full)

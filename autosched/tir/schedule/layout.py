@@ -49,7 +49,7 @@ def transform_layout(
             f"transform_layout of '{buffer.name}': {index_map} may put two elements in one place", where=where
         )
     require_no_match(tree, buffer, "transform_layout")
-    padding = prod(map(most_of, shape)) - prod(extents.values())
+    padding = _has_padding(buffer, shape)
     new = replace(buffer, shape=shape, strides=())
     if padding:
         _require_paddable(tree, name, buffer, pad_value)
@@ -72,7 +72,15 @@ def transform_layout(
         tree = _replace_in_interface(tree, buffer, new)
     else:
         tree = replace_everywhere(tree, buffer, new)
-    return _pad_producer(tree, producer, new, index_map, extents, order, pad_value) if padding else tree
+    return _pad_producer(tree, producer, buffer, new, index_map, order, pad_value) if padding else tree
+
+
+def _has_padding(buffer: Buffer, shape: Sequence[PrimExpr]) -> bool:
+    """Whether a new shape may have more elements than a buffer."""
+    kept = {id(s) for s in shape}
+    if not all(isinstance(s, E.IntImm) or id(s) in kept for s in buffer.shape):
+        return True  # a dimension of a length that is not known is divided
+    return bool(prod(map(most_of, shape)) != prod(map(most_of, buffer.shape)))
 
 
 def _with_whole(block: Block, old: Buffer, new: Buffer) -> Block:
@@ -139,13 +147,14 @@ def _replace_in_interface(tree: Tree, old: Buffer, new: Buffer) -> Tree:
 def _pad_producer(
     tree: Tree,
     name: str,
+    old_buffer: Buffer,
     buffer: Buffer,
     index_map: IndexMap,
-    extents: dict[Var, int],
     order: list[Var | None],
     pad_value: Any,
 ) -> Tree:
     """Let a producer run over the new shape and write the pad value where no old element lies."""
+    extents = {v: most_of(s) for v, s in zip(index_map.initial_indices, old_buffer.shape, strict=True)}
     block = tree.block(name)
     assert isinstance(block.body, BufferStore)
     fresh = [IterVar(Range(E.const(0, s.dtype), s), Var(f"v{d}", s.dtype), SPATIAL) for d, s in enumerate(buffer.shape)]
@@ -153,7 +162,7 @@ def _pad_producer(
     values: dict[Var, PrimExpr] = {iv.var: iv.dom.min for iv in block.iter_vars}  # right for those of extent 1
     values |= {v: x for v, x in zip(order, old, strict=True) if v is not None}
     analyzer = Analyzer({iv.var: iv.dom for iv in fresh})
-    real = E.all_of(*(analyzer.simplify(E.compare(E.LT, x, n)) for x, n in zip(old, extents.values(), strict=True)))
+    real = E.all_of(*(analyzer.simplify(E.compare(E.LT, x, n)) for x, n in zip(old, old_buffer.shape, strict=True)))
     pad = (
         E.to_expr(pad_value, buffer.dtype)
         if not callable(pad_value)

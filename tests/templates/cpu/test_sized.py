@@ -123,3 +123,14 @@ def test_embeddings_of_tokens_with_their_positions() -> None:
         tokens = np.random.default_rng(s).integers(0, 11, (b, s))
         places = np.random.default_rng(b).standard_normal((s, 6)).astype("float32")
         np.testing.assert_allclose(made(tokens, places).numpy(), table[tokens] + places, rtol=1e-6)
+
+
+def test_products_of_attention_test_no_length_in_their_loops() -> None:
+    made = built([(B, S, 2, 8)], lambda e, x: e(NN.attention(x, x, x)))
+    (source,) = (k.source for k in made.kernels.values() if "attention" in k.source)
+    lines = source.splitlines()
+    for name in ("attention_scores", "attention_context"):
+        updates = [n for n, line in enumerate(lines) if line.count(f"{name}[") == 2]
+        assert updates, name
+        for at in updates:
+            assert all("# " in line and "for ax" in line for line in lines[at - 3 : at]), "\n".join(lines[at - 3 : at])

@@ -5,8 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from autosched import te
 from autosched.errors import InvalidValueError, ScheduleError
 from autosched.tir import IndexMap, Schedule, interpret
+from autosched.tir.expr import Var, as_int, const
+from autosched.tir.function import shape_vars, specialize
+from autosched.tir.functor import substitute
+from autosched.tir.simplify import simplify
 from autosched.tir.verify import verify
 from tests.tir.programs import arguments, assert_same_result, chain, conv, dense, matmul, run
 
@@ -119,3 +124,29 @@ def test_index_map_text_runs_nothing(text: str) -> None:
 
 def test_results_stay_finite() -> None:
     assert all(np.isfinite(x).all() for x in run(chain()))
+
+
+def test_a_length_of_run_time_is_padded_to_whole_panels() -> None:
+    n = Var("n", "int64")
+    a = te.placeholder((n, 6), name="A", dtype="float32")
+    b = te.compute((n, 6), lambda i, j: a[i, j] + 1, name="B")
+    c = te.compute((n, 6), lambda i, j: b[i, j] * 2, name="C")
+    sch = Schedule(te.create_prim_func([a, c]))
+    sch.transform_layout("B", ("write", 0), lambda i, j: (i // 4, j, i % 4), pad_value=0.0)
+    shape = sch.get(sch.get_block("B")).writes[0].buffer.shape
+    verify(sch.func)
+    for size in (1, 4, 7):
+        func = specialize(sch.func, {shape_vars(sch.func)[0]: size})
+        assert [as_int(simplify(substitute(s, {n: const(size, "int64")}))) for s in shape] == [-(-size // 4), 6, 4]
+        x, y = np.random.default_rng(size).standard_normal((size, 6)).astype("float32"), np.zeros((size, 6), "float32")
+        interpret(func, [x, y])
+        np.testing.assert_allclose(y, (x + 1) * 2, rtol=1e-6)
+
+
+def test_dimensions_of_run_time_lengths_stay_unpadded() -> None:
+    n = Var("n", "int64")
+    a = te.placeholder((n, 8), name="A", dtype="float32")
+    b = te.compute((n, 8), lambda i, j: a[i, j] + 1, name="B")
+    sch = Schedule(te.create_prim_func([a, te.compute((n, 8), lambda i, j: b[i, j] * 2, name="C")]))
+    sch.transform_layout("B", ("write", 0), lambda i, j: (j // 4, i, j % 4))
+    assert "if_then_else" not in sch.func.script()
