@@ -63,11 +63,12 @@ def describe() -> str:
     )
 
 
-def result_file(suite: str, threads: int) -> Path:
-    """Where a suite's table of this kind of machine is kept."""
+def result_file(suite: str, threads: int | None = None) -> Path:
+    """Where a suite's table of this kind of machine is kept; `threads` of suites that run with one number of them."""
     target = Target("cpu")
     tiles = "-amx" if "amx-tile" in target.features else ""
-    return RESULTS / f"{suite}-{target.fingerprint().isa_level}{tiles}-{threads}t.md"
+    end = "" if threads is None else f"-{threads}t"
+    return RESULTS / f"{suite}-{target.fingerprint().isa_level}{tiles}{end}.md"
 
 
 def write(path: Path, command: str, tables: Sequence[Table]) -> None:

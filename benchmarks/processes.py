@@ -26,8 +26,7 @@ import numpy as np
 
 import autosched
 from autosched.frontend.onnx import from_onnx
-from autosched.target import Target
-from benchmarks.machine import RESULTS, Table, write
+from benchmarks.machine import Table, result_file, write
 from benchmarks.models import NAMES, get_model
 
 
@@ -52,9 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         tables.append(make_table(model, found))
         print(tables[-1].markdown(), flush=True)
     if options.write:
-        isa_level = Target("cpu").fingerprint().isa_level
         command = f"python -m benchmarks.processes {' '.join(sys.argv[1:] if arguments is None else arguments)}"
-        write(RESULTS / f"processes-{isa_level}.md", command, tables)
+        write(result_file("processes"), command, tables)
 
 
 def _combinations(text: str) -> list[tuple[int, int]]:

@@ -32,7 +32,7 @@ from autosched.frontend.onnx import from_onnx
 from autosched.rpc.reach import Address
 from autosched.target import Target
 from autosched.tuner.measure.remote.place import RemoteDevices
-from benchmarks.machine import RESULTS, Table, write
+from benchmarks.machine import Table, result_file, write
 from benchmarks.models import get_model
 
 CALL_MS, COPY_RATIO, TIME_RATIO, TUNE_RATIO = 0.5, 2.0, 1.02, 0.9  # the bars
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(table.markdown(), flush=True)
     if options.write:
         command = f"python -m benchmarks.rpc {' '.join(sys.argv[1:] if arguments is None else arguments)}"
-        write(RESULTS / f"rpc-{Target('cpu').fingerprint().isa_level}.md", command, [table])
+        write(result_file("rpc"), command, [table])
 
 
 @contextmanager

@@ -29,7 +29,7 @@ import numpy as np
 
 from autosched.errors import ArtifactError, InvalidTypeError
 from autosched.runtime.artifact_check import check_contents, check_kernel, check_sections, check_tensor
-from autosched.runtime.cuda.devices import device_rank
+from autosched.runtime.cuda.devices import CANNOT_RUN, device_rank
 from autosched.runtime.cuda.kernel import archs_of
 from autosched.runtime.elf import read_symbols
 from autosched.runtime.graph import Graph
@@ -309,7 +309,8 @@ def _choose_variant(manifest: dict[str, Any]) -> dict[str, Any]:
         if any(entry.get("backend", "cpu") == "cuda" for entry in kernels):
             return device_rank([_archs(entry) for entry in kernels])
         needed = set(map(str, variant["features"]))
-        return len(host_cpu().lacks(needed)), -len(needed)
+        is_foreign = architecture_of(str(variant["machine"])) != host_cpu().architecture
+        return CANNOT_RUN if is_foreign else len(host_cpu().lacks(needed)), -len(needed)
 
     chosen = min(variants, key=rank)
     if any(type(index) is not int or not 0 <= index < len(sections) for index in chosen["sections"]):

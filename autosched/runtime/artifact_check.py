@@ -37,8 +37,8 @@ def check_sections(sections: Sequence[Mapping[str, Any]], size_bytes: int, align
 
 def check_tensor(what: str, dtype: str, shape: Sequence[int]) -> None:
     """See that a tensor has a plain dtype and a size that can be. Raises ValueError."""
+    know_dtype(dtype)
     try:
-        know_dtype(dtype)
         kind = np.dtype(dtype)
     except TypeError:
         raise ValueError(f"{what} has dtype {dtype!r}") from None

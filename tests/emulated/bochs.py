@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
+import ml_dtypes
 import numpy as np
 
 from tests.emulated.guest_files import copy_runtime
@@ -169,7 +170,7 @@ def make_cd(folder: Path, kernel: Kernel) -> None:
 
 
 def make_disk(folder: Path, cases: Path) -> None:
-    """Write disk.img: this Python, NumPy, the runtime, and the cases."""
+    """Write disk.img: this Python, NumPy and ml_dtypes, the runtime, and the cases."""
     root = folder / "disk"
     shutil.rmtree(root, ignore_errors=True)
     for name in ("proc", "sys", "dev", "tmp", "lib", "lib64", "python/bin", "python/lib", "site"):
@@ -178,8 +179,8 @@ def make_disk(folder: Path, cases: Path) -> None:
     no_tests = shutil.ignore_patterns("test", "tests", "idlelib", "ensurepip", "site-packages", "tkinter", "config-*")
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     shutil.copytree(sysconfig.get_path("stdlib"), root / "python/lib" / version, ignore=no_tests)
-    package = Path(np.__file__).parent
-    for path in (package, package.with_name(f"{package.name}.libs")):
+    packages = [Path(module.__file__).parent for module in (np, ml_dtypes)]
+    for path in (*packages, packages[0].with_name("numpy.libs")):
         if path.is_dir():
             shutil.copytree(path, root / "site" / path.name, ignore=no_tests)
     copy_runtime(root / "site")

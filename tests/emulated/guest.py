@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes  # noqa: F401 - names bfloat16 for NumPy
 import numpy as np
 
 from autosched.runtime import NeedsRebuildError
@@ -35,10 +36,16 @@ def find_error(result: np.ndarray, expected: np.ndarray, each: bool) -> float:
     return float((difference / scale).max(initial=0))
 
 
+def _read(path: Path) -> np.ndarray:
+    """An array of a file, whose format has no name for bfloat16."""
+    array: np.ndarray = np.load(path)
+    return array.view(np.dtype("bfloat16")) if array.dtype.kind == "V" else array
+
+
 def run(folder: Path, case: dict[str, Any]) -> tuple[float, str]:
     """The error of a case, and what else is to be said of it."""
     name = f"{case['number']:04d}"
-    arrays = [np.load(folder / f"{name}.{n}.npy") for n in range(case["inputs"] + case["outputs"])]
+    arrays = [_read(folder / f"{name}.{n}.npy") for n in range(case["inputs"] + case["outputs"])]
     inputs, expected = arrays[: case["inputs"]], arrays[case["inputs"] :]
     try:
         loaded = read_module(folder / f"{name}.asx")

@@ -24,7 +24,7 @@ DEBIAN = (
     *(f"{PYTHON}-minimal", f"lib{PYTHON}-stdlib", f"lib{PYTHON}-minimal", "libc6", "libgcc-s1", "libstdc++6"),
     *("zlib1g", "libexpat1", "libffi8", "libssl3", "libbz2-1.0", "liblzma5", "libsqlite3-0", "libuuid1"),
 )
-WHEELS = ("numpy",)
+WHEELS = ("numpy", "ml_dtypes")
 PLATFORMS = ("manylinux2014_aarch64", "manylinux_2_27_aarch64", "manylinux_2_28_aarch64")
 
 
@@ -98,7 +98,7 @@ def _unpack_debian(packages: Path, root: Path) -> None:
 
 
 def _wheels(folder: Path) -> list[Path]:
-    """NumPy of this environment's version, for the other architecture."""
+    """The packages in this environment's versions, for the other architecture."""
     if not folder.is_dir():
         wanted = [f"{name}=={version(name)}" for name in WHEELS]
         platforms = [word for name in PLATFORMS for word in ("--platform", name)]

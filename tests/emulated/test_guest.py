@@ -100,7 +100,9 @@ def test_what_the_emulator_refuses(line: str, refused: bool) -> None:
 
 def test_what_is_copied_is_all_that_the_cases_need(tmp_path: Path) -> None:
     copy_runtime(tmp_path / "site")
-    words = f"import sys; sys.path[:0] = {[str(tmp_path / 'site'), *map(_packages, ('numpy',))]}; import guest"
+    words = (
+        f"import sys; sys.path[:0] = {[str(tmp_path / 'site'), *map(_packages, ('numpy', 'ml_dtypes'))]}; import guest"
+    )
     subprocess.run([sys.executable, "-I", "-S", "-c", words], check=True)
 
 

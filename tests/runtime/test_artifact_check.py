@@ -6,15 +6,17 @@ import hashlib
 import json
 import os
 import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from autosched.errors import ArtifactError
+from autosched.errors import ArtifactError, InvalidTypeError
 from autosched.runtime import Executable, NeedsRebuildError, load_contents
 from autosched.runtime.artifact import _HEADER, FORMAT_VERSION, MAGIC
+from autosched.runtime.artifact_check import check_tensor
 from autosched.runtime.library import load
 from tests.runtime.kernels import chain
 
@@ -238,3 +240,9 @@ def test_sizes_do_not_wrap() -> None:
 
     assert Value("x", (1 << 32, 1 << 32), "int8", Storage("input", 0)).size_bytes == 1 << 64
     assert ArgSpec("x", "input", "int8", (1 << 32, 1 << 32)).size_bytes == 1 << 64
+
+
+def test_bfloat16_without_its_package_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    with pytest.raises(InvalidTypeError, match="ml_dtypes"):
+        check_tensor("input 'x'", "bfloat16", (2, 3))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,6 +65,22 @@ def test_where_none_runs_the_error_names_them_and_what_the_nearest_lacks(
     assert raised.value.contents.variant == V2 and raised.value.reason == "features"
     with pytest.raises(ArtifactError, match="none of"):
         _ = several.here
+
+
+def test_code_of_another_architecture_is_not_chosen(
+    several: Variants, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An emulator may tell the instruction sets of the machine below it."""
+    write = artifact._write
+
+    def changed(path: Path, document: dict[str, Any], *rest: Any) -> None:
+        document["variants"][2]["machine"] = "riscv64"
+        write(path, document, *rest)
+
+    monkeypatch.setattr(artifact, "_write", changed)
+    several.save(tmp_path / "m.asx")
+    be(monkeypatch, V3)
+    assert Executable.load(tmp_path / "m.asx").variant == V2
 
 
 def test_equal_contents_are_stored_once_and_constants_are_aligned(

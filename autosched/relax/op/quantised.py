@@ -53,7 +53,8 @@ add_dequantised = define_op(
 
 def _wide_type(x: StructInfo, q: StructInfo) -> TensorStructInfo:
     values, narrow = tensor(x, "x"), tensor(q, "q")
-    if (values.dtype, narrow.dtype) != ("float32", "bfloat16") or values.static_shape != narrow.static_shape:
+    types_fit = values.dtype == "float32" and narrow.dtype in ("bfloat16", "float32")
+    if not types_fit or values.static_shape != narrow.static_shape:
         raise InvalidTypeError(f"add_widened of {values} and {narrow}: float32 and bfloat16 of one shape are needed")
     return TensorStructInfo(values.shape, "float32", values.ndim)
 

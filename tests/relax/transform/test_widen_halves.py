@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import autosched
 from autosched.relax import BlockBuilder, op
 from autosched.relax.expr import Constant, Tuple, TupleGetItem, Var
+from autosched.relax.op.registry import OPERATORS, OpDef, Sample
 from autosched.relax.rewrite import bindings_of
 from autosched.relax.struct_info import TensorStructInfo, tensor_infos
 from autosched.relax.transform import WidenHalves
 from autosched.relax.verify import verify
+from tests.relax.op_samples import arguments
 
 RNG = np.random.default_rng(0)
 W = RNG.standard_normal((600, 8)).astype("float16")
@@ -57,3 +60,23 @@ def test_sums_of_a_build_lose_nothing() -> None:
     assert (first.dtype, second.dtype) == (np.float16, np.float32)
     np.testing.assert_array_equal(first, exact[:, :4].astype("float16"))
     np.testing.assert_allclose(second, exact[:, 4:], rtol=1e-5, atol=1e-4)
+
+
+NARROW = ("float16", "bfloat16")
+NARROW_SAMPLES = [
+    pytest.param(definition, sample, id=f"{definition.name}-{number}")
+    for definition in OPERATORS.values()
+    for number, sample in enumerate(definition.samples)
+    if any(isinstance(t, TensorStructInfo) and t.dtype in NARROW for t in sample.types)
+]
+
+
+@pytest.mark.parametrize("definition, sample", NARROW_SAMPLES)
+def test_every_operator_of_halves_has_a_wide_form(definition: OpDef, sample: Sample) -> None:
+    params = [Var(f"x{n}", a.struct_info) for n, a in enumerate(arguments(definition, sample))]
+    builder = BlockBuilder()
+    with builder.function("main", params):
+        with builder.dataflow():
+            out = builder.emit_output(builder.emit(definition.make(params, sample.attrs)))
+        builder.emit_func_output(out)
+    verify(WidenHalves(NARROW)(builder.get()))
