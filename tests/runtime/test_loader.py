@@ -192,7 +192,7 @@ def test_what_kernels_do_not_have_is_refused():
     found = read_object(bytes(code))
     section = next(s for s in found.sections if s.kind == elf.RELOCATIONS)
     code[section.offset + 8] = 200
-    with pytest.raises(ArtifactError, match="relocation 200 of x86_64|relocation 200 of aarch64"):
+    with pytest.raises(ArtifactError, match=r"relocation \d+ of (x86_64|aarch64) is none"):
         load_object_code([("strange", bytes(code))])
 
 

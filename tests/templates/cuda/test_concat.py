@@ -27,11 +27,9 @@ def check(shapes: list[tuple[int, ...]], axis: int, dtype: str, template: str, c
     rng = np.random.default_rng(0)
     inputs = [rng.integers(0, 2 if dtype == "bool" else 99, shape).astype(dtype) for shape in shapes]
     expected = np.concatenate(inputs, axis)
-    for chosen in [default_config(func, TARGET)] if config is None else [config]:
-        for way, (found,) in run_in_all_ways(
-            apply_config(func, chosen, TARGET).func, TARGET, inputs, [np.zeros_like(expected)]
-        ):
-            np.testing.assert_array_equal(found, expected, err_msg=f"{chosen} {way}")
+    scheduled = apply_config(func, config or default_config(func, TARGET), TARGET).func
+    for way, (found,) in run_in_all_ways(scheduled, TARGET, inputs, [np.zeros_like(expected)]):
+        np.testing.assert_array_equal(found, expected, err_msg=f"{config} {way}")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "int32", "int64", "bool", "float64"])

@@ -111,8 +111,8 @@ def test_other_values_of_misses_are_no_scatter() -> None:
     """Updates that miss add up to something, or change the result."""
     x, at = te.placeholder((20,), name="x"), te.placeholder((20,), dtype="int64", name="at")
     k = te.reduce_axis((0, 20), "k")
-    for miss, target in ((1.0, at[k]), (0.0, at[k])):
-        out = te.compute((9,), lambda i: te.sum(select(target == i, x[k], miss), axis=k))  # noqa: B023
+    for miss in (1.0, 0.0):
+        out = te.compute((9,), lambda i: te.sum(select(at[k] == i, x[k], miss), axis=k))  # noqa: B023
         names = [t.name for t, _ in templates_for(create_prim_func([x, at, out]), TARGET)]
         assert ("scatter" in names) == (miss == 0.0)
 

@@ -76,7 +76,9 @@ def test_long_lines_are_merged(count: int | None) -> None:
 
 def test_drawn_configurations() -> None:
     func = sort_func((5, 300), 1, True, "float16", 50)
-    for config in [c for c in space_for(func, TARGET).sample(3, 20) if c.template == "sort"][:2]:
+    configs = [c for c in space_for(func, TARGET).sample(3, 20) if c.template == "sort"]
+    assert len(configs) > 1
+    for config in configs[:2]:
         check(func, config, 1, True)
 
 
