@@ -16,6 +16,7 @@ from autosched.cli.paths import check_output
 from autosched.cli.values import SHAPES
 from autosched.cli.waiting import Waiting
 from autosched.errors import UsageError
+from autosched.target import Target
 
 if TYPE_CHECKING:
     from autosched.runtime import Executable
@@ -123,6 +124,8 @@ def facts(executable: Executable) -> dict[str, Any]:
     graph, manifest = executable.graph, executable.manifest
     return {
         "target": str(manifest.get("target", "")),
+        "variant": executable.variant,
+        "variants": list(executable.variants),
         "autosched": manifest.get("autosched"),
         "inputs": [{"name": v.name, "shape": list(v.shape), "dtype": v.dtype} for v in executable.inputs],
         "outputs": [{"name": v.name, "shape": list(v.shape), "dtype": v.dtype} for v in executable.outputs],
@@ -176,7 +179,10 @@ def _head(known: Mapping[str, Any]) -> list[str]:
         for value in values
     ]
     parts = (f"{part} {size(known[f'{part}_bytes'])}" for part in ("weights", "arena", "code"))
-    return [*lines, f"memory  {', '.join(parts)}", f"target  {known['target']}", ""]
+    lines += [f"memory  {', '.join(parts)}", f"target  {Target.from_json(known['target']) if known['target'] else '–'}"]
+    if known["variants"]:
+        lines.append(f"of      {', '.join(known['variants'])}: {known['variant']} is what this machine runs")
+    return [*lines, ""]
 
 
 def _shortened(text: str, limit: int = 48) -> str:

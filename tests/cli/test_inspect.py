@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from autosched.cli import main
+from autosched.target import host_cpu
 from tests.cli.models import dense_file, refuse
 from tests.frontend.onnx_models import make, node
 
@@ -38,6 +39,19 @@ def test_inputs_memory_and_kernels_with_the_nodes_of_the_model(artifact: Path, c
     assert found["weights_bytes"] >= 16 * 8 * 4
     assert (kernel["template"], kernel["calls"]) == ("matmul", 1)
     assert len(kernel["computes"]) == 2  # MatMul and Relu
+
+
+def test_the_variants_of_an_artifact_for_several_cpus(tmp_path: Path, capsys: Capture) -> None:
+    path, cpus = tmp_path / "m.asx", ["x86-64-v2", "neoverse-n1"]
+    model = dense_file(tmp_path / "m.onnx")
+    assert main(["build", str(model), "--mcpu", ",".join(cpus), "-o", str(path), "--threads", "1", "-q"]) == 0
+    capsys.readouterr()
+    here = "neoverse-n1" if host_cpu().architecture == "aarch64" else "x86-64-v2"
+    text = inspected(capsys, str(path))
+    assert f"of      x86-64-v2, neoverse-n1: {here} is what this machine runs" in text
+    assert f"-mcpu={here}" in text and "{" not in text
+    found: Any = json.loads(inspected(capsys, str(path), "-f", "json"))
+    assert (found["variant"], found["variants"]) == (here, cpus)
 
 
 def test_the_code_of_a_kernel_in_each_form(artifact: Path, capsys: Capture) -> None:
