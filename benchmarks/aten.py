@@ -1,9 +1,10 @@
 """`python -m benchmarks.aten`: PyTorch's core operators on the samples of PyTorch's own tests.
 
 Each sample is exported, taken apart to core operators, imported, built and run; results are compared with PyTorch's.
-An operator with a dtype passes when all its samples do. Samples with tensors of no elements are left out. Where a result of
-float16 or bfloat16 is another than PyTorch's, PyTorch's own in float32, rounded, decides: some of its kernels, such as
-`grid_sampler_2d`, round every step to the narrow type and are further from the truth than the tolerance.
+An operator with a dtype passes when all its samples do. Samples with tensors of no elements are left out. Where a
+result of float16 or bfloat16 is another than PyTorch's, PyTorch's own in float32, rounded, decides: some of its
+kernels, such as `grid_sampler_2d`, round every step to the narrow type and are further from the truth than the
+tolerance.
 
     python -m benchmarks.aten --only sort topk --dtypes float32 -v
     python -m benchmarks.aten --samples 2 --results aten.jsonl --resume --markdown aten.md    # goes on where it stopped
@@ -206,7 +207,6 @@ def check(operator: Any, dtype: str, most: int) -> Outcome | None:
 
 def _in_float32(module: Any, tensors: Sequence[Any], expected: Any) -> Any:
     """What PyTorch computes in float32 of the same values, rounded to the types expected; None where it does not."""
-    import torch
 
     try:
         wide = module(*(t.float() if t.is_floating_point() else t for t in tensors))

@@ -17,7 +17,9 @@ from autosched.templates.cpu.matmul import Matmul
 from autosched.templates.cpu.matmul_nbits import MatmulNBits
 from autosched.templates.cpu.rows import RowReduction
 from autosched.templates.cpu.scan import Scan
+from autosched.templates.cpu.scatter import Scatter
 from autosched.templates.cpu.sized import schedule_sized
+from autosched.templates.cpu.sort import Sort
 from autosched.templates.cpu.window import WindowReduction
 from autosched.templates.cpu.winograd import Winograd
 from autosched.templates.product import BYTE_GROUP, PAIR
@@ -33,6 +35,8 @@ TEMPLATES: tuple[Template, ...] = (
     Winograd(),
     DepthwiseConv2d(),
     PlainConv2d(),
+    Sort(),
+    Scatter(),
     WindowReduction(),
     AttentionRows(),
     Scan(),

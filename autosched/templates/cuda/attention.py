@@ -24,8 +24,9 @@ from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.cuda.flash import WIDE, Flash, fill, find_flash, padded, safe, seen
-from autosched.templates.cuda.nests import block, bound, copy_tile, index, lanes, loop, unrolled, with_statements
+from autosched.templates.cuda.nests import block, bound, copy_tile, with_statements
 from autosched.templates.cuda.threads import BLOCK_X, BLOCK_Y, BLOCK_Z, THREAD_X, THREAD_Y, power_of_two_above
+from autosched.templates.nests import index, lanes, loop, unrolled
 from autosched.tir import PrimFunc
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad

@@ -20,10 +20,12 @@ from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import blocks_of, extents, is_injective, spatial
-from autosched.templates.cuda.core_nests import Core, indices_of, typed
+from autosched.templates.core_nests import indices_of, typed
+from autosched.templates.cuda.core_nests import Core
 from autosched.templates.cuda.elementwise import default_knobs, widest_vector
-from autosched.templates.cuda.nests import block, bound, index, lanes
+from autosched.templates.cuda.nests import block, bound
 from autosched.templates.cuda.threads import BLOCK_X, THREAD_X, VECTOR_BYTES
+from autosched.templates.nests import index, lanes
 from autosched.tir import Block, PrimFunc, Var
 from autosched.tir import expr as E
 from autosched.tir.dtypes import item_bytes

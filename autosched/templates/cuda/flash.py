@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from autosched.codegen.lower.half import widened
 from autosched.templates.attention_form import Attention, causal_shift, find_attention
 from autosched.templates.classify import blocks_of, contraction, extents, is_injective, reduced, spatial
-from autosched.templates.cuda.nests import element_of, index, value_at
 from autosched.templates.cuda.threads import MOST_GRID_YZ, VECTOR_BYTES
+from autosched.templates.nests import element_of, index, value_at
 from autosched.tir import PrimFunc
 from autosched.tir import expr as E
 from autosched.tir.axis import IterVar

@@ -17,7 +17,7 @@ from autosched import te
 from autosched.ir.node import FrozenDict, walk
 from autosched.templates.chain import Chain, chain_around
 from autosched.templates.classify import find_contraction, is_injective, reduced, spatial
-from autosched.templates.cuda.nests import INDEX, index, value_at
+from autosched.templates.nests import INDEX, index, value_at
 from autosched.tir import PrimFunc
 from autosched.tir import expr as E
 from autosched.tir.access import point

@@ -23,10 +23,12 @@ from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import blocks_of, reduced, spatial
-from autosched.templates.cuda.core_nests import Core, load, one_of, others_are_elementwise, store, typed
-from autosched.templates.cuda.nests import block, bound, index, lanes, loop, unrolled
+from autosched.templates.core_nests import load, one_of, others_are_elementwise, store, typed
+from autosched.templates.cuda.core_nests import Core
+from autosched.templates.cuda.nests import block, bound
 from autosched.templates.cuda.threads import BLOCK_X, THREAD_X, THREAD_Y, VECTOR_BYTES, power_of_two_above
 from autosched.templates.lines import Lines
+from autosched.templates.nests import index, lanes, loop, unrolled
 from autosched.templates.scan_form import COMBINE, IDENTITY, ScanForm, scan_of
 from autosched.tir import PrimFunc, Var
 from autosched.tir import expr as E

@@ -17,145 +17,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from autosched.codegen.lower.half import HALVES, WIDE, widened
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
-from autosched.templates.classify import blocks_of, extents, is_reduction, reduced, spatial
-from autosched.templates.cuda.core_nests import (
-    Core,
-    indices_of,
-    load,
-    number,
-    one_of,
-    others_are_elementwise,
-    row_major,
-    store,
-    typed,
-    uncast,
-)  # fmt: skip
-from autosched.templates.cuda.nests import block, bound, index, loop
+from autosched.templates.classify import blocks_of, extents, is_reduction, spatial
+from autosched.templates.core_nests import indices_of, load, one_of, others_are_elementwise, row_major, store, typed
+from autosched.templates.cuda.core_nests import Core
+from autosched.templates.cuda.nests import block, bound
 from autosched.templates.cuda.sort import PLACE, PLACE_BYTES, Sorter, default_knobs
 from autosched.templates.cuda.threads import BLOCK_X, THREAD_X
-from autosched.tir import Block, IterVar, PrimFunc, Var
+from autosched.templates.nests import index, loop
+from autosched.templates.scatter_form import NOWHERE, ScatterForm, scatter_of
+from autosched.tir import PrimFunc, Var
 from autosched.tir import expr as E
-from autosched.tir.buffer import Buffer, BufferLoad
-from autosched.tir.expr import Add, Max, Min, Mul, PrimExpr, Select
-from autosched.tir.functor import free_vars, substitute
-from autosched.tir.simplify import Analyzer, split_conditions
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import PrimExpr
+from autosched.tir.functor import substitute
 from autosched.tir.stmt import BufferStore, IfThenElse, Stmt, seq
 
 KEY = "int32"  # of targets; NOWHERE for updates that have none
-NOWHERE = -1
 MOST_ELEMENTS = 1 << 30
 MOST_TO_ONE = 64  # updates of a result on average: above, threads better share the sum of each
 DEFAULT_THREADS = 256
-
-
-@dataclass(frozen=True)
-class ScatterForm:
-    """out[…] = combination of the values of all updates whose target is its place.
-
-    block    the reduction that says so, over the updates `k`
-    target   of an update: a row-major number of the axes `places`; `conditions` say which updates have one
-    lines    axes that the targets depend on: each combination has updates of its own
-    value    of an update that hits, `start` what is there without
-    """
-
-    block: Block
-    target: PrimExpr
-    conditions: tuple[PrimExpr, ...]
-    places: tuple[int, ...]
-    lines: tuple[int, ...]
-    value: PrimExpr
-    start: PrimExpr
-
-    @property
-    def takes_last(self) -> bool:
-        """Whether the result is the number of the last update."""
-        return isinstance(self._step, Max) and uncast(self.value) is self.updates.var
-
-    @property
-    def updates(self) -> IterVar:
-        """The axis of the updates."""
-        return reduced(self.block)[0]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the result."""
-        return extents(spatial(self.block))
-
-    def combined(self, so_far: PrimExpr, value: PrimExpr) -> PrimExpr:
-        """The result with one more value."""
-        return type(self._step)(so_far, value)
-
-    @property
-    def _step(self) -> Add | Mul | Max | Min:
-        assert isinstance(self.block.body, BufferStore), "a reduction is a store"
-        step = self.block.body.value
-        assert isinstance(step, Add | Mul | Max | Min), "it is one of these"
-        return step
-
-
-def scatter_of(found: Block) -> ScatterForm | None:
-    """A reduction over the updates that hit; None for any other block."""
-    body, axes = found.body, [iv.var for iv in spatial(found)]
-    if not is_reduction(found) or len(reduced(found)) != 1 or not isinstance(body, BufferStore) or found.annotations:
-        return None
-    step, k = body.value, reduced(found)[0].var
-    if not isinstance(step, Add | Mul | Max | Min) or len(axes) != len(body.indices):
-        return None
-    own, term = step.a, step.b
-    if not isinstance(own, BufferLoad) or own.buffer is not body.buffer or not isinstance(term, Select):
-        return None
-    conditions = tuple(split_conditions(term.condition))
-    for hit in (c for c in conditions if isinstance(c, E.EQ)):
-        others = tuple(c for c in conditions if c is not hit)
-        for target, place in ((hit.a, hit.b), (hit.b, hit.a)):
-            places = _row_major(place, spatial(found))
-            used = free_vars(target).union(*map(free_vars, others))
-            if not places or k not in free_vars(target) or used & {axes[d] for d in places}:
-                continue
-            if free_vars(term.true_value) & {axes[d] for d in places} or 0 in extents(found.iter_vars):
-                continue
-            lines = tuple(d for d, v in enumerate(axes) if v in used)
-            form = ScatterForm(found, target, others, places, lines, term.true_value, term.false_value)
-            if _starts_alike(form, found):
-                return form
-    return None
-
-
-def _row_major(e: PrimExpr, axes: Sequence[IterVar]) -> tuple[int, ...]:
-    """The axes whose row-major number an expression is; none where it is no such number."""
-    form = Analyzer().linear(e)
-    factors: dict[int, int] = {}
-    for factor, atom in form.terms.values():
-        axis = next((d for d, iv in enumerate(axes) if iv.var is uncast(atom)), None)
-        if axis is None:
-            return ()
-        factors[axis] = factor
-    places, step = tuple(sorted(factors)), 1
-    for d in reversed(places):
-        if factors[d] != step:
-            return ()
-        step *= extents(tuple(axes))[d]
-    return places if form.const == 0 else ()
-
-
-def _starts_alike(form: ScatterForm, found: Block) -> bool:
-    """Whether updates that miss leave a result alone, and no more than the start of the reduction does."""
-    if not isinstance(found.init, BufferStore):
-        return False
-    missed, start = number(form.start), number(found.init.value)
-    if missed is None or start is None:
-        return False
-    if form.takes_last:
-        return missed == NOWHERE
-    beyond = {Max: -math.inf, Min: math.inf}.get(type(form._step))
-    identity = {Add: 0, Mul: 1}.get(type(form._step), start)
-    return missed in (identity, beyond) and start in (identity, missed)
 
 
 class Scatter:

@@ -20,10 +20,12 @@ from collections.abc import Callable, Mapping, Sequence
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
-from autosched.templates.cuda.core_nests import Core, load, one_of, others_are_elementwise, store, typed
-from autosched.templates.cuda.nests import block, bound, copy_tile, index, loop, share_tile, unrolled
-from autosched.templates.cuda.sort_form import find_sort, sorted_values
+from autosched.templates.core_nests import load, one_of, others_are_elementwise, store, typed
+from autosched.templates.cuda.core_nests import Core
+from autosched.templates.cuda.nests import block, bound, copy_tile, share_tile
 from autosched.templates.cuda.threads import BLOCK_X, THREAD_X, THREAD_Y, power_of_two_above
+from autosched.templates.nests import index, loop, unrolled
+from autosched.templates.sort_form import find_sort, sorted_values
 from autosched.tir import PrimFunc, Var
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad

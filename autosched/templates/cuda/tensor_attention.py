@@ -21,8 +21,9 @@ from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.cuda.flash import WIDE, Flash, Operand, fill, find_flash, padded, safe, seen
-from autosched.templates.cuda.nests import block, bound, copy_tile, index, loop, nested, with_statements
+from autosched.templates.cuda.nests import block, bound, copy_tile, with_statements
 from autosched.templates.cuda.threads import BLOCK_X, BLOCK_Y, THREAD_X, THREAD_Y
+from autosched.templates.nests import index, loop, nested
 from autosched.tir import PrimFunc
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad

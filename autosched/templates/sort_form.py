@@ -11,7 +11,7 @@ from autosched import te
 from autosched.ir.node import FrozenDict, walk
 from autosched.ir.structural import structural_equal
 from autosched.templates.classify import blocks_of, extents, is_injective, is_reduction, reduced, spatial
-from autosched.templates.cuda.core_nests import uncast
+from autosched.templates.core_nests import uncast
 from autosched.templates.lines import Lines
 from autosched.tir import Block, PrimFunc, Var
 from autosched.tir.buffer import Buffer, BufferLoad

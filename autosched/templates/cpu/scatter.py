@@ -1,0 +1,148 @@
+"""Values joined at the places that positions name: scatter_elements, scatter_nd, sums by segment.
+
+Such a result is the combination, over all updates, of those whose target it is, which would be work for every pair of
+a result and an update. Here each update goes to its target, one after the other, so that the result is the same each
+time; what has targets of its own, or lies beside the target, is done in parallel:
+
+    for slice in parallel:                      # `width` neighbours along the last axis, where that names no places
+        for place in places: out[slice, place] = start
+        for k in updates: out[slice, target[k]] = combine(out[slice, target[k]], value[k])
+"""
+
+from __future__ import annotations
+
+import math
+
+from autosched.codegen.lower.half import HALVES
+from autosched.space import Config, ConfigSpace, load_space
+from autosched.target import Target
+from autosched.templates.base import Anchor, Applied
+from autosched.templates.classify import blocks_of, extents, is_reduction, spatial
+from autosched.templates.core_nests import indices_of, load, one_of, others_are_elementwise, store, typed
+from autosched.templates.cpu.core_nests import Core
+from autosched.templates.nests import index, loop, nested
+from autosched.templates.scatter_form import ScatterForm, scatter_of
+from autosched.tir import PrimFunc, Var
+from autosched.tir import expr as E
+from autosched.tir.buffer import BufferLoad
+from autosched.tir.expr import PrimExpr
+from autosched.tir.functor import substitute
+from autosched.tir.stmt import BufferStore, IfThenElse, LoopKind, Stmt, seq
+
+MOST_ELEMENTS = 1 << 30  # whose numbers fit 32 bits
+MOST_WIDTH = 64  # slices side by side
+
+
+class Scatter:
+    """One scatter and what is element-wise around it."""
+
+    name = "scatter"
+
+    def match(self, func: PrimFunc, target: Target) -> Anchor | None:
+        reductions = [b for b in blocks_of(func) if is_reduction(b)]
+        form = scatter_of(reductions[0]) if len(reductions) == 1 else None
+        if form is None or not others_are_elementwise(func, [form.block]):
+            return None
+        n_updates = extents((form.updates,))[0]
+        if max(math.prod(form.shape), math.prod(form.shape[d] for d in form.lines) * n_updates) > MOST_ELEMENTS:
+            return None
+        if form.block.writes[0].buffer.dtype in HALVES:  # their sums would be rounded at every step
+            return None
+        inner = 1 if len(form.shape) - 1 in form.places else form.shape[-1]
+        sizes = {"results": math.prod(form.shape), "updates": n_updates, "inner": inner}
+        return Anchor(form.block.name_hint, self.name, sizes, form)
+
+    def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
+        values = {**anchor.sizes, "most_width": MOST_WIDTH}
+        return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
+
+    def default(self, anchor: Anchor, target: Target) -> Config:
+        inner = anchor.sizes["inner"]
+        return Config(self.name, {"width": next(w for w in range(min(MOST_WIDTH, inner), 0, -1) if inner % w == 0)})
+
+    def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
+        anchor = self.match(func, target)
+        assert anchor is not None, "apply is called on a function that matched"
+        form: ScatterForm = anchor.details
+        core = Core(func, [form.block.name_hint], target)
+        writer = _Writer(form, core, int(config["width"]))
+        return core.applied(writer.nest(), [writer.target])
+
+
+class _Writer:
+    """The statements that bring updates to their targets."""
+
+    def __init__(self, form: ScatterForm, core: Core, width: int):
+        self.form, self.core, self.width = form, core, width
+        self.out = form.block.writes[0].buffer
+        self.target = one_of("target", "int64", 1)
+        self.last = len(form.shape) - 1
+        self.slices = [d for d in range(len(form.shape)) if d not in form.places]
+        self.counts = [form.shape[d] // (width if d == self.last else 1) for d in self.slices]
+        self.has_own_targets = self.last in form.lines and width > 1
+
+    def nest(self) -> Stmt:
+        def of_slice(task: Var) -> Stmt:
+            return seq(self.started(task), loop("update", extents((self.form.updates,))[0],
+                                                lambda k: self.joined(task, k)))  # fmt: skip
+
+        return loop("slice", math.prod(self.counts), of_slice, LoopKind.PARALLEL)
+
+    def at(self, task: PrimExpr, lane: PrimExpr, places: list[PrimExpr]) -> list[PrimExpr]:
+        """Indices of a result."""
+        found: list[PrimExpr] = [index(0)] * len(self.form.shape)
+        for d, i in zip(self.slices, indices_of(task, self.counts), strict=True):
+            found[d] = E.add(E.mul(i, index(self.width)), lane) if d == self.last and self.width > 1 else i
+        for d, i in zip(self.form.places, places, strict=True):
+            found[d] = i
+        return found
+
+    def of_update(self, e: PrimExpr, at: list[PrimExpr], update: PrimExpr) -> PrimExpr:
+        """An expression of the block for an element of the result and an update."""
+        axes = [*(iv.var for iv in spatial(self.form.block)), self.form.updates.var]
+        values = {v: E.cast(v.dtype, i) for v, i in zip(axes, (*at, update), strict=True)}
+        return self.core.value(substitute(e, values))
+
+    def lanes(self, body: object, kind: LoopKind) -> Stmt:
+        return loop("lane", self.width, body, kind) if self.width > 1 else body(index(0))  # type: ignore[operator, arg-type, no-any-return]
+
+    def started(self, task: Var) -> Stmt:
+        """Every result of a slice as it is without an update."""
+        sizes = [self.form.shape[d] for d in self.form.places]
+
+        def of_place(*places: Var) -> Stmt:
+            return self.lanes(
+                lambda lane: BufferStore(self.out, self.form.start, typed(self.out, self.at(task, lane, [*places]))),
+                LoopKind.VECTORIZED,
+            )
+
+        return nested(" ".join(f"place_{d}" for d in self.form.places), sizes, of_place)
+
+    def joined(self, task: Var, k: Var) -> Stmt:
+        """One update of all lanes."""
+        form = self.form
+        sizes = [form.shape[d] for d in form.places]
+        zeros: list[PrimExpr] = [index(0)] * len(sizes)
+        target = load(self.target, 0)
+
+        def find(lane: PrimExpr) -> Stmt:
+            at = self.at(task, lane, zeros)
+            found = E.cast("int64", self.of_update(form.target, at, k))
+            conditions = [self.of_update(c, at, k) for c in form.conditions]
+            nowhere = E.const(-1, "int64")
+            return store(self.target, E.select(E.all_of(*conditions), found, nowhere) if conditions else found, 0)
+
+        def write(lane: PrimExpr) -> Stmt:
+            at = self.at(task, lane, indices_of(target, sizes))
+            place = typed(self.out, at)
+            value = self.of_update(form.value, at, k)
+            return BufferStore(self.out, form.combined(BufferLoad(self.out, place), value), place)
+
+        def inside(stmt: Stmt) -> Stmt:
+            limit = E.const(math.prod(sizes), "int64")
+            both = E.all_of(E.compare(E.GE, target, E.const(0, "int64")), E.compare(E.LT, target, limit))
+            return IfThenElse(both, stmt)
+
+        if self.has_own_targets:
+            return self.lanes(lambda lane: seq(find(lane), inside(write(lane))), LoopKind.SERIAL)
+        return seq(find(index(0)), inside(self.lanes(write, LoopKind.VECTORIZED)))
