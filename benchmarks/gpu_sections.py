@@ -26,7 +26,9 @@ from autosched.runtime import array, cuda
 from autosched.runtime.cuda.devices import driver_of
 from autosched.target import Target
 from autosched.te import create_prim_func
+from autosched.templates.tf32 import SHARE, TF32, allows_tf32, with_tf32
 from autosched.tir import PrimFunc
+from autosched.topi.sort import argsort, cumsum, take_along
 from benchmarks.machine import RESULTS
 
 ROUNDS, ROUND_S = 7, 0.01
@@ -167,8 +169,11 @@ def against(
 
 
 def matmul_func(m: int, k: int, n: int, dtype: str = "float32") -> PrimFunc:
-    a, b = te.placeholder((m, k), dtype=dtype, name="A"), te.placeholder((k, n), dtype=dtype, name="B")
-    return create_prim_func([a, b, topi.matmul(a, b)])
+    """Of float16, bfloat16, float32, or "tf32": of float32 that may be rounded to it."""
+    own = "float32" if dtype == TF32 else dtype
+    a, b = te.placeholder((m, k), dtype=own, name="A"), te.placeholder((k, n), dtype=own, name="B")
+    func = create_prim_func([a, b, topi.matmul(a, b)])
+    return with_tf32(func) if dtype == TF32 else func
 
 
 def conv_func(batch: int, channels: int, size: int, out: int, kernel: int, stride: int, dtype: str) -> PrimFunc:
@@ -191,6 +196,7 @@ def correctness(bench: Bench) -> Iterable[Case]:
         "matmul float32": (matmul_func(s(1024), s(1024), s(1024)), lambda a, b: a @ b),
         "matmul odd sizes": (matmul_func(s(701, 7), s(67, 9), s(1311, 11)), lambda a, b: a @ b),
         "matmul float16": (matmul_func(s(1024), s(1024), s(1024), "float16"), lambda a, b: a @ b),
+        "matmul tf32": (matmul_func(s(1024, 32), s(1024), s(1024, 40), TF32), lambda a, b: a @ b),
         "softmax": (of((s(4096, 3), s(1000, 37)), lambda x: topi.softmax(x, -1)), _softmax),
         "sum of rows": (of((s(4096, 5), s(4097, 41)), lambda x: topi.sum(x, -1)), lambda x: x.sum(-1)),
         "sum of columns": (of((s(4097, 41), s(1000, 7)), lambda x: topi.sum(x, 0)), lambda x: x.sum(0)),
@@ -198,8 +204,14 @@ def correctness(bench: Bench) -> Iterable[Case]:
         "transpose": (of((s(1000, 5), s(3000, 33)), lambda x: topi.transpose(x, (1, 0))), np.transpose),
         "conv2d": (conv_func(1, s(64, 4), s(56, 6), s(64, 5), 3, 1, "float32"), _conv),
         "conv2d float16": (conv_func(1, s(64, 4), s(56, 6), s(64, 5), 3, 1, "float16"), _conv),
+        "conv2d tf32": (with_tf32(conv_func(1, s(64, 8), s(56, 6), s(64, 8), 3, 1, "float32")), _conv),
         "depthwise": (depthwise_func(s(96, 3), s(56, 7)), lambda d, w: _conv_of(d, w)),
         "max pool": (of((1, s(64, 2), s(56, 9), s(56, 7)), max_pool), _pooled),
+        "sort": (
+            of((s(1000, 3), s(1000, 70)), lambda x: take_along(x, argsort(x, 1, False, "int32", None), 1)),
+            lambda x: np.sort(x, 1),
+        ),
+        "cumsum": (of((s(100, 3), s(100_000, 70)), lambda x: cumsum(x, 1, False)), lambda x: x.cumsum(1)),
         "attention": (attention_func(s(1000, 9), s(64, 8), causal=True), _attend),
     }
     for name, (func, truth) in cases.items():
@@ -213,7 +225,7 @@ def _check(bench: Bench, name: str, func: PrimFunc, truth: Callable[..., np.ndar
     *inputs, found = (a.numpy() for a in arrays)
     expected = truth(*(x.astype("float64") for x in inputs))
     error = float(np.abs(found - expected).max() / max(np.abs(expected).max(), 1e-30))
-    allowed = {"float16": 5e-3}.get(str(found.dtype), 1e-5)
+    allowed = SHARE if allows_tf32(func) else {"float16": 5e-3}.get(str(found.dtype), 1e-5)
     verdict = "right" if np.isfinite(found).all() and error <= allowed else "WRONG"
     return [Row(name, rate=f"error {error:.1e}", note=verdict)]
 
@@ -285,9 +297,9 @@ def _sanitize(bench: Bench) -> list[Row]:
     return rows
 
 
-def _matmul_case(name: str, m: int, k: int, n: int, dtype: str, tf32: bool = False) -> Case:
+def _matmul_case(name: str, m: int, k: int, n: int, dtype: str) -> Case:
     def peer(torch: Any, tensors: list[Any]) -> Callable[[], Any]:
-        torch.backends.cuda.matmul.allow_tf32 = tf32
+        torch.backends.cuda.matmul.allow_tf32 = dtype == TF32
         a, b = tensors
         out = torch.empty((m, n), dtype=a.dtype, device="cuda")
         return lambda: torch.matmul(a, b, out=out)
@@ -302,7 +314,7 @@ def simt(bench: Bench) -> Iterable[Case]:
 
 
 def tensor_cores(bench: Bench) -> Iterable[Case]:
-    for dtype in ("float16", "bfloat16"):
+    for dtype in ("float16", "bfloat16", TF32):
         for n in (4096, 8192):
             n = bench.size(n, n // 128)
             yield _matmul_case(f"{dtype} {n}³", n, n, n, dtype)
@@ -632,7 +644,7 @@ def _record(bench: Bench, name: str, func: PrimFunc) -> list[Row]:
 SECTIONS: dict[str, Section] = {
     "correctness": Section("All templates at full sizes, and compute-sanitizer", "all clean", 80, correctness),
     "simt": Section("float32 without tensor cores / cuBLAS", "≥ 0.95", 30, simt),
-    "tensor": Section("f16, bf16 / cuBLAS", "≥ 0.90", 40, tensor_cores),
+    "tensor": Section("f16, bf16, tf32 / cuBLAS", "≥ 0.90", 50, tensor_cores),
     "small-m": Section("Few rows / cuBLAS", "≥ 1.1", 25, small_m),
     "conv": Section("Convolutions of ResNet-50 / cuDNN's best algorithm", "≥ 1.0 geometric mean", 70, convolutions),
     "attention": Section("Attention / the best of PyTorch's", "≥ 0.90", 40, attention),

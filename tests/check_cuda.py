@@ -24,6 +24,7 @@ from autosched.space import Config
 from autosched.target import Target
 from autosched.te import Tensor, create_prim_func
 from autosched.templates import apply_config, default_config, space_for
+from autosched.templates.tf32 import with_tf32
 from autosched.tir import PrimFunc
 from autosched.topi.attention import attention
 from autosched.topi.sort import argsort, cumsum, take_along
@@ -96,6 +97,8 @@ CASES: dict[str, Callable[[], PrimFunc]] = {
     "tensor cores 1024 float16": lambda: _dense(1024, 1024, 1024, "float16"),
     "warpgroups 4096 float16": lambda: _dense(4096, 4096, 4096, "float16"),
     "warpgroups 1000x1032x2056 bfloat16": lambda: _dense(1000, 1032, 2056, "bfloat16"),
+    "tensor cores 1000x512x777 tf32": lambda: with_tf32(_dense(1000, 512, 777)),
+    "tensor cores conv 3x3 28x28 128-128 tf32": lambda: with_tf32(_conv(128, 28, 128, 3, 1)),
     "matmul 1x768x3072": lambda: _dense(1, 768, 3072),
     "tensor cores conv 3x3 28x28 128-128 float16": lambda: _conv(128, 28, 128, 3, 1, dtype="float16"),
     "tensor cores conv 1x1 s2 28x28 64-256 bfloat16": lambda: _conv(64, 28, 256, 1, 2, dtype="bfloat16"),

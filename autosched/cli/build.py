@@ -86,7 +86,11 @@ REPORT_COLUMNS = (
 @click.option(
     "--accuracy", type=click.Choice(["fast", "strict"]), default="fast", show_default=True, help="strict: no Winograd."
 )
-@click.option("--precision", type=click.Choice(["float32", "bf16"]), help="bf16: products with weights on bfloat16.")
+@click.option(
+    "--precision",
+    type=click.Choice(["float32", "bf16", "tf32"]),
+    help="bf16: products with weights on bfloat16; tf32, on GPUs: products of float32 on tensor cores.",
+)
 def command(
     common: Common,
     model: Path,

@@ -67,6 +67,11 @@ def widened_dtypes(target: Target) -> tuple[str, ...]:
     return tuple(getattr(_package(target.backend), "WIDENED", ()))
 
 
+def product_types(target: Target) -> tuple[str, ...]:
+    """What a back end can round the factors of float32 products to where a model allows it: its PRODUCT_TYPES."""
+    return tuple(getattr(_package(target.backend), "PRODUCT_TYPES", ()))
+
+
 def multiplies_bytes(target: Target) -> bool:
     """Whether a back end's products of bytes are worth taking quantised values for: its MULTIPLIES_BYTES."""
     return bool(getattr(_package(target.backend), "MULTIPLIES_BYTES", False))

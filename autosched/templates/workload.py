@@ -12,6 +12,7 @@ from autosched.templates.accuracy import ACCURACY
 from autosched.templates.base import Anchor
 from autosched.templates.classify import blocks_of, contraction, reduced, spatial
 from autosched.templates.registry import templates_for
+from autosched.templates.tf32 import PRODUCTS, TF32, allows_tf32
 from autosched.tir import Block, PrimFunc
 from autosched.tir.functor import free_vars
 from autosched.tir.simplify import Analyzer, form_key
@@ -32,9 +33,11 @@ def describe(func: PrimFunc, target: Target) -> Workload:
     attrs: dict[str, int | str | tuple[int, ...]] = {}
     if block is not None and contraction(block) is not None:
         attrs |= {"sizes": tuple(anchor.sizes.values()), "steps": _steps(block)}
+        if allows_tf32(func):
+            attrs["products"] = TF32
     else:
         attrs["form"] = structural_key(
-            func.without_attr("global_symbol").without_attr("op_pattern").without_attr(ACCURACY)
+            func.without_attr("global_symbol").without_attr("op_pattern").without_attr(ACCURACY).without_attr(PRODUCTS)
         )[:16]
     return Workload(
         op=anchor.op,

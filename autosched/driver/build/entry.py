@@ -113,7 +113,8 @@ def build(
     threads   number of threads that configurations are looked up for
     accuracy  "strict" leaves out algorithms that lose more than direct evaluation does
     precision "bf16": products of a float32 model with constant weights round both factors to bfloat16, all else and all
-              sums stay float32; "float32": those of a bfloat16 model do not; None: as the model is. For CPUs
+              sums stay float32; "float32": those of a bfloat16 model do not. For CPUs. "tf32": float32 products may
+              round their factors to 11 bits for tensor cores. For GPUs. None: as the model is
     like      devices (a family, a part of a name, a target) whose records may be used where there are no others
     strict    raise UntrustedError where a kernel has no record that was verified on a machine like this one
     run_as    "throughput": prefer records that were measured beside other instances

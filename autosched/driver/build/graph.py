@@ -11,6 +11,7 @@ from autosched.codegen.compile import patient_collector
 from autosched.codegen.native import native_for, order_native_object
 from autosched.codegen.pool import close_spares
 from autosched.templates.accuracy import with_accuracy
+from autosched.templates.tf32 import TF32, allow_tf32
 from autosched.driver.build.choose import Choice, choose_all
 from autosched.driver.build.schedules import compile_functions, stored_functions, with_checks
 from autosched.driver.build.input_ranges import input_ranges
@@ -57,7 +58,10 @@ def prepare(
             names = ", ".join(f"'{name}'" for name in unknown)
             raise UsageError(f"main has no parameters {names}", hint=f"there are {', '.join(known) or 'none'}")
         module = BindParams("main", {k: np.asarray(v) for k, v in params.items()})(module)
-    prepared = run_passes(module, graph_passes(target, oracle, precision_of(module, target)))
+    precision = precision_of(module, target)
+    prepared = run_passes(module, graph_passes(target, oracle, precision))
+    if precision == TF32:
+        prepared = allow_tf32(prepared)
     _refuse_empty(prepared)
     return prepared
 

@@ -7,9 +7,10 @@ from autosched.ir import IRModule
 from autosched.relax.expr import Function
 from autosched.relax.transform.narrow_products import NARROW, PRECISION, WIDE, holds_bfloat16
 from autosched.target import Target
-from autosched.templates import widened_dtypes
+from autosched.templates import product_types, widened_dtypes
+from autosched.templates.tf32 import TF32
 
-PRECISIONS = {"float32": WIDE, "bf16": NARROW, "bfloat16": NARROW}
+PRECISIONS = {"float32": WIDE, "bf16": NARROW, "bfloat16": NARROW, "tf32": TF32}
 
 
 def with_precision(module: IRModule, precision: str | None, target: Target) -> IRModule:
@@ -20,14 +21,15 @@ def with_precision(module: IRModule, precision: str | None, target: Target) -> I
         raise UsageError(f"precision '{precision}'", hint=f"use one of {', '.join(PRECISIONS)}")
     if not any(isinstance(f, Function) for _, f in module.functions_items()):
         raise UsageError("precision is for models", hint="a function's arrays have the types that it says")
-    if NARROW not in widened_dtypes(target):
+    chosen = PRECISIONS[precision]
+    if chosen != WIDE and chosen not in (*widened_dtypes(target), *product_types(target)):
         raise TargetError(f"precision='{precision}' for {target.kind.name}", hint="there a model's own types are used")
-    return module.with_attr(PRECISION, PRECISIONS[precision])
+    return module.with_attr(PRECISION, chosen)
 
 
 def precision_of(module: IRModule, target: Target) -> str:
-    """What products with weights round their factors to: as was asked for, else bfloat16 in models that hold it."""
-    if NARROW not in widened_dtypes(target):
-        return WIDE
-    asked = module.attrs.get(PRECISION)
-    return str(asked) if asked is not None else NARROW if holds_bfloat16(module) else WIDE
+    """What products round their factors to: as was asked for, else bfloat16 in models that hold it, on CPUs."""
+    asked, there = module.attrs.get(PRECISION), (*widened_dtypes(target), *product_types(target))
+    if asked is not None:
+        return str(asked) if asked in there else WIDE
+    return NARROW if NARROW in there and holds_bfloat16(module) else WIDE

@@ -38,6 +38,9 @@ TEMPLATES: tuple[Template, ...] = (
 )
 
 
+PRODUCT_TYPES = ("tf32",)
+
+
 def layout_blocks(target: Target) -> tuple[int, ...]:
     """None: values of a graph keep their natural layouts."""
     del target

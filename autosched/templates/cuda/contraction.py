@@ -40,6 +40,7 @@ from autosched.templates.cuda.product_form import (
     find_matrix_form,
     product_func,
 )
+from autosched.templates.cuda.tensor_matmul import LEAST_CAPABILITY, STEPS, takes
 from autosched.templates.cuda.threads import (
     BLOCK_X,
     BLOCK_Y,
@@ -59,8 +60,6 @@ from autosched.tir.functor import free_vars
 from autosched.tir.schedule import BlockRV, LoopRV, Schedule
 
 WARP = 32
-STEPS = {"float16": 16, "bfloat16": 16, "int8": 32}  # terms of one instruction
-LEAST_CAPABILITY = (8, 0)
 LEAST_SIDE = 8  # rows, columns and terms of a convolution: fewer leave most of a tile idle
 FEW_ROWS = 16  # products of so few rows take as long as reading the columns does
 SUM_THREADS = 256  # of the launch that adds up parts
@@ -84,12 +83,18 @@ def _form_for(func: PrimFunc) -> MatrixForm | None:
     least = 2 if form.is_matmul else LEAST_SIDE
     if s["batch"] * SPLITS[-1] > MOST_GRID_YZ or s["M"] > MOST_GRID_YZ or min(s["N"], s["K"]) < LEAST_SIDE:
         return None
-    single = s["M"] == 1 and form.is_matmul and form.dtype in STEPS and _runs_along(form, form.terms)
+    single = (
+        s["M"] == 1
+        and form.is_matmul
+        and form.dtype in STEPS
+        and form.dtype != "float32"
+        and _runs_along(form, form.terms)
+    )
     return form if s["M"] >= least or single else None
 
 
 class TensorContraction:
-    """Convolutions, and long products of few results, of 16-bit floats or 8-bit integers."""
+    """Convolutions, and long products of few results, of 16-bit floats, 8-bit integers, or float32 rounded to tf32."""
 
     name = "tensor_contraction"
 
@@ -101,7 +106,7 @@ class TensorContraction:
             form.is_matmul and form.sizes["M"] > FEW_ROWS and wants_parts(form.sizes, 32, 64, target) == 1
         ):
             return None
-        if form.dtype not in STEPS or (form.whole and form.sizes["M"] < 16):
+        if not takes(func, form.dtype) or (form.whole and form.sizes["M"] < 16):
             return None
         sizes = {**form.sizes, "bytes": item_bytes(form.dtype), "instruction": STEPS[form.dtype]}
         sizes["grouped"] = int(bool(form.whole))
@@ -117,7 +122,8 @@ class TensorContraction:
         """The largest tile that still gives every SM work; sums in parts where no tile does."""
         s = anchor.sizes
         best = (32, 32, 2, 2) if s["M"] > FEW_ROWS else (16, 64, 1, 4)
-        for rows, columns, warps_m, warps_n in ((128, 128, 2, 2), (64, 128, 2, 2), (64, 64, 2, 2), (32, 64, 2, 2)):
+        large = (128, 128, 2, 2 if s["bytes"] < 4 else 4)
+        for rows, columns, warps_m, warps_n in (large, (64, 128, 2, 2), (64, 64, 2, 2), (32, 64, 2, 2)):
             tiles = s["batch"] * -(-s["M"] // rows) * -(-s["N"] // columns)
             if rows < 2 * s["M"] and columns < 2 * s["N"] and tiles >= target.gpu.sm_count:
                 best = (rows, columns, warps_m, warps_n)
@@ -132,6 +138,8 @@ class TensorContraction:
         splits = wants_parts(s, rows, columns, target)
         knobs = {"rows": rows, "columns": columns, "warps_m": warps_m, "warps_n": warps_n}
         step = 64 if s["M"] <= FEW_ROWS and s["K"] >= 512 else 32  # long lines, many of them under way
+        if s["K"] <= 16:
+            step = max(16, s["instruction"])
         stages = min(4 if s["M"] <= FEW_ROWS else 2, max(1, s["K"] // (step * splits)))
         return Config(self.name, {**knobs, "step": step, "stages": stages, "splits": splits})
 

@@ -1,4 +1,5 @@
-"""Matrix products on tensor cores: out[…, m, n] += a[…, m, k] * b[…, k, n] of 16-bit floats or 8-bit integers.
+"""Matrix products on tensor cores: out[…, m, n] += a[…, m, k] * b[…, k, n] of 16-bit floats or 8-bit integers,
+and of float32 rounded to tf32 where a model allows it.
 
 for batch in blockIdx.z, m tile in blockIdx.y, n tile in blockIdx.x:
     for k tile:                                                    # copies run `stages` - 1 tiles ahead
@@ -29,13 +30,15 @@ from autosched.templates.cuda.threads import (
     read_index,
 )
 from autosched.templates.product import Operands, find_operands
+from autosched.templates.tf32 import allows_tf32
 from autosched.tir import PrimFunc, as_int
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.schedule import Schedule
 
-STEPS = {"float16": 16, "bfloat16": 16, "int8": 32}  # k of one instruction
+STEPS = {"float16": 16, "bfloat16": 16, "int8": 32, "float32": 8}  # k of one instruction
 LEAST_CAPABILITY = (8, 0)
-LEAST_ROWS = 9  # fewer leave more than half of an instruction's 16 rows idle
+LEAST_STEP = 16  # of the space
+LEAST_ROWS = 16  # of an instruction: `tensor_contraction` has fewer
 
 
 class TensorMatmul:
@@ -50,13 +53,13 @@ class TensorMatmul:
         rows, columns = operands.rows, operands.columns
         dtype = rows.buffer.dtype
         chain = chain_around(func, c.block)
-        if chain is None or chain.before or dtype not in STEPS or columns.buffer.dtype != dtype:
+        if chain is None or chain.before or not takes(func, dtype) or columns.buffer.dtype != dtype:
             return None
         (k_axis,) = reduced(c.block)
         *batch, m, n = (as_int(iv.dom.extent) for iv in spatial(c.block))
         m_var, n_var = (iv.var for iv in spatial(c.block)[-2:])
         batches, k = math.prod(batch), as_int(k_axis.dom.extent)
-        if k % STEPS[dtype] or m < LEAST_ROWS or n < 8 or batches > MOST_GRID_YZ or m > MOST_GRID_YZ:
+        if k % max(STEPS[dtype], LEAST_STEP) or m < LEAST_ROWS or n < 8 or batches > MOST_GRID_YZ or m > MOST_GRID_YZ:
             return None
         if rows.indices[-1] is not k_axis.var or rows.indices[-2] is not m_var:
             return None
@@ -76,9 +79,8 @@ class TensorMatmul:
         """The largest tile that still gives every SM work; small products get small tiles."""
         batch, m, n, k = (anchor.sizes[s] for s in ("batch", "M", "N", "K"))
         best = (32, 32, 2, 2)
-        for rows, columns, warps_m, warps_n in (
-            (128, 256, 2, 4), (128, 128, 2, 2), (64, 128, 2, 2), (64, 64, 2, 2), (32, 64, 2, 2),
-        ):  # fmt: skip
+        large = ((128, 256, 2, 4), (128, 128, 2, 2)) if anchor.sizes["bytes"] < 4 else ((128, 128, 2, 4),)
+        for rows, columns, warps_m, warps_n in (*large, (64, 128, 2, 2), (64, 64, 2, 2), (32, 64, 2, 2)):
             tiles = batch * -(-m // rows) * -(-n // columns)
             if rows < 2 * m and columns < 2 * n and tiles >= target.gpu.sm_count:
                 best = (rows, columns, warps_m, warps_n)
@@ -88,7 +90,13 @@ class TensorMatmul:
             warps_m //= 2
         while warps_n > 1 and columns // warps_n * (warps_n - 1) >= n:
             warps_n //= 2
-        step = next(s for s in (64, 32, 16) if k % s == 0 and s % anchor.sizes["instruction"] == 0)
+        while warps_m == 1 and rows > m and m % 16:
+            rows //= 2
+        while warps_n == 1 and columns > n and n % 8:
+            columns, warps_n = (columns // 2, 1) if columns > 16 else (16, 2)
+        step = next(
+            s for s in _default_steps(anchor.sizes["bytes"]) if k % s == 0 and s % anchor.sizes["instruction"] == 0
+        )
         stages = min(4, max(2, k // step))
         tile_bytes = (rows + columns) * step * anchor.sizes["bytes"]
         while stages > 2 and stages * tile_bytes > target.gpu.max_shared_memory_per_block // 2:
@@ -108,6 +116,16 @@ class TensorMatmul:
         return Applied(sch.func, (None,) * len(func.params), sch.trace.to_json_text())
 
 
+def takes(func: PrimFunc, dtype: str) -> bool:
+    """Whether tensor cores multiply elements of a type: float32 only where a model allows it to be rounded."""
+    return dtype in STEPS and (dtype != "float32" or allows_tf32(func))
+
+
+def _default_steps(item: int) -> tuple[int, ...]:
+    """Terms of a step: those of 128 bytes, else fewer."""
+    return (64, 32, 16) if item < 4 else (32, 16)
+
+
 def _schedule(sch: Schedule, anchor: Anchor, operands: Operands, out: str, config: Config) -> None:
     block, warps = anchor.block, (config["warps_m"], config["warps_n"])
     *batch, m, n = sch.get_loops(out)
@@ -124,13 +142,16 @@ def _schedule(sch: Schedule, anchor: Anchor, operands: Operands, out: str, confi
     instruction = anchor.sizes["instruction"]
     k_tile, k_step, k_in = sch.split(k, [None, config["step"] // instruction, instruction])
     sch.reorder(k_tile, k_step, m_in, n_in, k_in)
-    vector = VECTOR_BYTES // anchor.sizes["bytes"]
+    item = anchor.sizes["bytes"]
+    vector, turned = VECTOR_BYTES // item, operands.columns.indices[-1] is reduced(anchor.details[1].anchor)[0].var
     for operand, scope in ((operands.rows, "wmma.matrix_a"), (operands.columns, "wmma.matrix_b")):
         fragment = sch.cache_read(block, read_index(sch, block, operand.buffer.name), scope)
         sch.compute_at(fragment, k_step, True)
         copy = sch.cache_read(fragment, 0, "shared")
         sch.compute_at(copy, k_tile, True)
-        if config["swizzle"]:
+        if operand is operands.columns and item == 4 and not turned:  # its words are loaded one by one
+            sch.storage_align(copy, 0, operand.buffer.ndim - 2, 32, 8)
+        elif config["swizzle"]:
             sch.storage_swizzle(copy, 0)
         else:  # rows an odd number of 16 bytes apart: eight of them lie in different banks
             sch.storage_align(copy, 0, operand.buffer.ndim - 2, 2 * vector, vector)

@@ -1,4 +1,5 @@
-"""Large matrix products of sm_90a: out[…, m, n] += a[…, m, k] * b[…, k, n] of 16-bit floats or 8-bit integers.
+"""Large matrix products of sm_90a: out[…, m, n] += a[…, m, k] * b[…, k, n] of 16-bit floats or 8-bit integers,
+and of float32 cut off to tf32 where a model allows it and both operands lie along k.
 
 for batch in blockIdx.z, m tile in blockIdx.y, n tile in blockIdx.x:
     one warp:      for k tile: a_shared, b_shared = boxes of a and b, `stages` of them ahead
@@ -15,6 +16,7 @@ from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.chain import chain_around, schedule_epilogue
 from autosched.templates.classify import find_contraction, reduced, spatial
+from autosched.templates.cuda.tensor_matmul import takes
 from autosched.templates.cuda.threads import (
     BLOCK_Z,
     MOST_GRID_YZ,
@@ -29,7 +31,6 @@ from autosched.tir import PrimFunc, as_int
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.schedule import Schedule
 
-DTYPES = ("float16", "bfloat16", "int8")
 ARCH = "sm_90a"
 ROW_BYTES = 128  # of a tile along its innermost dimension
 BOX_BYTES = 16  # rows of arguments are multiples of this
@@ -48,7 +49,7 @@ class WarpgroupMatmul:
             return None
         rows, columns = operands.rows, operands.columns
         dtype, chain = rows.buffer.dtype, chain_around(func, c.block)
-        if chain is None or chain.before or dtype not in DTYPES or columns.buffer.dtype != dtype:
+        if chain is None or chain.before or not takes(func, dtype) or columns.buffer.dtype != dtype:
             return None
         (k_axis,) = reduced(c.block)
         *batch, m, n = (as_int(iv.dom.extent) for iv in spatial(c.block))

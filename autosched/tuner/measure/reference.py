@@ -18,6 +18,7 @@ import numpy as np
 
 from autosched.ir.node import walk
 from autosched.runtime.bfloat16 import know_dtype
+from autosched.templates.tf32 import SHARE, allows_tf32
 from autosched.tir import REDUCE, Block, Buffer, BufferLoad, PrimFunc, as_int
 from autosched.tir.checked_index import CHECK_INDEX
 from autosched.tir.dtypes import is_float
@@ -146,7 +147,8 @@ def make_reference(func: PrimFunc, seed: int = 0, evaluate: Evaluate | None = No
         drawn = _draw(func, inputs, seed, normal=False)
         results = _evaluate(evaluate, func, drawn)
     share = math.sqrt(reduction_length(func))
-    rounding = tuple(1.0 if _is_quantised(func, b) else rounding_share(b.dtype, share) for b in outputs)
+    more = SHARE if allows_tf32(func) else 0.0
+    rounding = tuple(1.0 if _is_quantised(func, b) else rounding_share(b.dtype, share) + more for b in outputs)
     is_part = _steps(func) > MOST_STEPS and any(r.dtype.kind == "f" and np.isnan(r).any() for r in results)
     return Reference(tuple(drawn), tuple(results), rounding, seed, is_part)
 

@@ -1,0 +1,126 @@
+"""Products of float32 rounded to tf32: only where a function allows it; values, shared memory, machine code."""
+
+import numpy as np
+import pytest
+
+from autosched import te, topi
+from autosched.codegen import compile_func
+from autosched.target import Target
+from autosched.te import create_prim_func
+from autosched.templates import apply_config, default_config, space_for
+from autosched.templates.cuda import warpgroup_matmul
+from autosched.templates.tf32 import SHARE, with_tf32
+from autosched.templates.workload import describe
+from autosched.tuner.measure.reference import make_reference
+from tests.check_cuda import _conv
+
+pytest.importorskip("numba.cuda.cudadrv.nvvm", reason="numba-cuda is not installed")
+emulate = pytest.importorskip("autosched.codegen.cuda.emulate")
+TARGET = Target("cuda -arch=sm_90a")
+RNG = np.random.default_rng(0)
+
+
+def product(m, k, n, batch=(), transposed=False, dtype="float32"):
+    """relu(A B), B as it is or [n, k]."""
+    a = te.placeholder((*batch, m, k), dtype, name="A")
+    b = te.placeholder((*batch, n, k) if transposed else (*batch, k, n), dtype, name="B")
+    axis = te.reduce_axis((0, k), "k")
+
+    def term(*i):
+        *rest, row, column = i
+        return te.sum(a[(*rest, row, axis)] * b[(*rest, column, axis) if transposed else (*rest, axis, column)], axis)
+
+    return create_prim_func([a, b, topi.relu(te.compute((*batch, m, n), term, name="C"))])
+
+
+def rounded(x):
+    """To the nearest number of 11 bits, halves away from 0."""
+    return ((x.view(np.uint32) + 0x1000) & 0xFFFFE000).view(np.float32)
+
+
+def cut(x):
+    return (x.view(np.uint32) & 0xFFFFE000).view(np.float32)
+
+
+def run(func, config, inputs, order="late", traces=()):
+    applied = apply_config(func, config, TARGET)
+    kernel = compile_func(applied.func, TARGET, use_cache=False).kernel
+    given = [x if pack is None else pack.pack(x) for x, pack in zip([*inputs], applied.packs, strict=False)]
+    out = np.zeros(kernel.outputs[0].shape, kernel.outputs[0].dtype)
+    emulate.run_kernel(kernel, [*given, out], order=order, traces=list(traces))
+    return kernel, out
+
+
+@pytest.mark.parametrize(
+    "sizes, transposed",
+    [((70, 64, 52), False), ((33, 48, 67), False), ((70, 96, 72, (3,)), True), ((130, 32, 65), True)],
+)
+def test_factors_are_rounded_and_sums_are_not(sizes, transposed):
+    func = with_tf32(product(*sizes, transposed=transposed))
+    a, b = (RNG.standard_normal(x.const_shape()).astype("f") for x in func.buffers[:2])
+    right = rounded(b) if not transposed else np.swapaxes(rounded(b), -1, -2)
+    expected = np.maximum(rounded(a).astype("d") @ right, 0)
+    space = space_for(func, TARGET)
+    drawn = [c for c in space.sample(1, 30) if c.template == "tensor_matmul"][:2]
+    first = default_config(func, TARGET)
+    assert first.template.startswith("tensor_") and drawn
+    for config, order in zip([first, *drawn], ("late", "ahead", "late"), strict=False):
+        kernel, out = run(func, config, [a, b], order)
+        assert "m16n8k8.row.col.f32.tf32" in kernel.ptx
+        np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-4, err_msg=str(config))
+
+
+def test_columns_that_lie_apart_are_read_without_conflicts():
+    func, trace = with_tf32(product(64, 64, 64)), emulate.Trace()
+    a, b = (RNG.standard_normal(x.const_shape()).astype("f") for x in func.buffers[:2])
+    config = next(c for c in space_for(func, TARGET).sample(0, 200) if c.template == "tensor_matmul")
+    run(func, config, [a, b], traces=[trace])
+    reads = [x for x in trace.accesses() if x.space == "shared" and not x.writes]
+    assert reads and all(x.transactions == x.ideal for x in reads)
+
+
+@pytest.mark.parametrize("sizes", [(200, 136, 72), (96, 68, 131)])
+def test_warpgroups_cut_off(sizes, monkeypatch):
+    monkeypatch.setattr(warpgroup_matmul, "LEAST_WORK", 1)
+    func = with_tf32(product(*sizes, transposed=True))
+    a, b = (RNG.standard_normal(x.const_shape()).astype("f") for x in func.buffers[:2])
+    expected = np.maximum(cut(a).astype("d") @ cut(b).astype("d").T, 0)
+    config = default_config(func, TARGET)
+    assert config.template == "warpgroup_matmul"
+    for order in ("late", "ahead"):
+        kernel, out = run(func, config, [a, b], order)
+        assert "k8.f32.tf32.tf32" in kernel.ptx
+        np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(16, 9, 24, 3, 1), (32, 11, 40, 1, 2)])
+def test_convolutions(shape):
+    func = with_tf32(_conv(*shape))
+    config = default_config(func, TARGET)
+    assert config.template == "tensor_contraction"
+    x, w = (RNG.standard_normal(b.const_shape()).astype("f") for b in func.buffers[:2])
+    _, out = run(func, config, [x, w])
+    known = make_reference(func)
+    assert known.rounding[0] > SHARE
+    _, plain = run(_conv(*shape), default_config(_conv(*shape), TARGET), [x, w])
+    assert 0 < np.abs(out - plain).max() < SHARE * np.abs(plain).max()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_defaults_of_small_sizes_are_in_their_spaces_and_become_code(dtype):
+    """Also of sizes that no tile divides: a warp that is alone computes whole instructions."""
+    for m, k, n in [(16, 16, 16), (8, 8, 8), (17, 64, 9), (40, 16, 15), (9, 64, 20), (20, 32, 65)]:
+        func = with_tf32(product(m, k, n, dtype=dtype))
+        config, space = default_config(func, TARGET), space_for(func, TARGET)
+        assert space.contains(config), (config, m, k, n)
+        for drawn in (config, *space.sample(m, 1)):
+            compile_func(apply_config(func, drawn, TARGET).func, TARGET)
+
+
+def test_nothing_is_rounded_unasked():
+    plain, allowed = product(128, 128, 128), with_tf32(product(128, 128, 128))
+    assert not any("tensor" in c.template for c in space_for(plain, TARGET).sample(0, 50))
+    assert describe(plain, TARGET) != describe(allowed, TARGET), "records of the one are not used for the other"
+    half = product(64, 64, 64, dtype="float16")
+    assert with_tf32(half) is half
+    assert "tensor" not in default_config(allowed, Target("cuda -arch=sm_75")).template
