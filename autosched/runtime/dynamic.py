@@ -6,7 +6,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from autosched.errors import ArtifactError, InvalidTypeError
 from autosched.runtime.array import NDArray, as_numpy
 from autosched.runtime.artifact import Contents, export_path, load_contents, save_contents
+from autosched.runtime.block_cover import cover, cover_cost, pass_cost
 from autosched.runtime.cpu.kernel import CpuKernel, as_cpu
 from autosched.runtime.executor_pool import ExecutorPool
 from autosched.runtime.graph import NOP, Graph, Node, check_graph
@@ -23,10 +24,13 @@ from autosched.runtime.kernel import ArgSpec, Kernel, check_count
 from autosched.runtime.memory import as_aligned, empty_aligned
 from autosched.runtime.names import given_by_name
 from autosched.runtime.program import Memory, Program
-from autosched.runtime.size_expr import shape_at, size_at
+from autosched.runtime.size_expr import Shape, shape_at, size_at, symbols_of
 from autosched.runtime.team import DEFAULT_LANES, most_threads
 from autosched.target import choose_threads
 
+MOST_ROUNDED = 64  # rows: a batch of more is divided as it is
+MOST_SHAPES = 4096  # of inputs whose sizes an executor keeps
+LEAST_GAIN = 0.95  # of the estimated time, for which rows are added to a batch
 MOST_PROGRAMS = 32  # sizes whose tables of addresses an executor keeps: some 50 KB each for a model of 100 kernels
 
 
@@ -59,7 +63,11 @@ class DynamicExecutable:
         self.form, self.native, self.constants = form, native, tuple(map(as_aligned, constants))
         self.manifest, self.param_names = dict(manifest or {}), params
         self._check_forms()
+        self._forms = {
+            name: _Blocks.of([self.kernels[key] for key in blocks], blocks) for name, blocks in self.forms.items()
+        }
         self.graph_at(form.least())
+        self._rows = self._are_rows()
         self._executors: ExecutorPool[DynamicExecutor] = ExecutorPool(os.cpu_count() or 1)
 
     def _check_forms(self) -> None:
@@ -101,6 +109,41 @@ class DynamicExecutable:
             raise ArtifactError(f"graph: node '{node.name}' calls kernel '{node.kernel}', which is missing")
         return kernel.at(numbers) if kernel.sized else kernel
 
+    def _are_rows(self) -> bool:
+        """Whether the model computes rows of a batch, each by itself, and may be given some more of them."""
+        calls = [node for node in self.form.nodes if node.kernel != NOP]
+        blocks = [key for node in calls for key in self.forms.get(node.kernel, ())]
+        kernels = [self.kernels[key] for key in blocks] + [
+            self.kernels[n.kernel] for n in calls if n.kernel in self.kernels
+        ]
+        return (
+            len(self.form.sizes) == 1
+            and bool(blocks)
+            and not any(kernel.checks or kernel.sized for kernel in kernels)
+            and all(_counts_rows(shape, self.form.names[0]) for shape in self.form.shapes)
+        )
+
+    def rounded(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """The sizes that a program for some sizes has: a few rows more where that takes fewer calls of kernels."""
+        found = dict(sizes)
+        if self._rows:
+            (size,) = self.form.sizes
+            n = sizes[size.name]
+            most = min(n + n // 2, n if n > MOST_ROUNDED else MOST_ROUNDED, size.high or MOST_ROUNDED)
+            best = min(range(n, max(n, most) + 1), key=lambda rows: (self._cost(size.name, rows), rows))
+            if self._cost(size.name, best) < LEAST_GAIN * self._cost(size.name, n):
+                found[size.name] = best
+        return found
+
+    def _cost(self, name: str, rows: int) -> float:
+        """An estimate of the time of all blocks for so many rows."""
+        total = 0.0
+        for node, numbers in zip(self.form.nodes, self.form.numbers, strict=True):
+            if node.kernel in self._forms:
+                form, n_parts = self._forms[node.kernel], size_at(numbers[0], {name: rows})
+                total += form.work * cover_cost(form.sizes, n_parts, form.cost, True)
+        return total
+
     def plan(self, sizes: Mapping[str, int]) -> tuple[Graph, dict[str, CpuKernel]]:
         """(the static graph for some sizes, whose nodes call kernels for some blocks each; these kernels)."""
         graph, found = self._graph_and_kernels(sizes)
@@ -116,21 +159,18 @@ class DynamicExecutable:
                 threads = node.threads if kernel.sized is None else _threads(kernel, 1, lanes)
                 nodes.append(replace(node, kernel=name, threads=threads))
             else:
-                for name, block, count in self._blocks(node.kernel, size_at(numbers[0], sizes)):
+                for name, block, count in self._blocks(node, size_at(numbers[0], sizes), _may_overlap(graph, node)):
                     kernels[name] = block
                     whole = self.kernels[name.partition("@")[0]]
                     nodes.append(replace(node, kernel=name, threads=_threads(whole, count, lanes)))
         return replace(graph, nodes=tuple(nodes)), kernels
 
-    def _blocks(self, form: str, n_parts: int) -> Iterator[tuple[str, CpuKernel, int]]:
-        """(name, kernel, number of blocks) of the calls that a form's batch is divided into."""
-        first = 0
-        for key in self.forms[form]:
-            kernel = self.kernels[key]
-            count = (n_parts - first) // kernel.block[0]
-            if count:
-                yield f"{key}@{first}+{count}", kernel.blocks(first, count), count
-            first += count * kernel.block[0]
+    def _blocks(self, node: Node, n_parts: int, may_overlap: bool) -> Iterator[tuple[str, CpuKernel, int]]:
+        """(name, kernel, number of blocks) of the calls that the batch of a form's node is divided into."""
+        form = self._forms[node.kernel]
+        for size, first, count in cover(form.sizes, n_parts, form.cost, may_overlap):
+            key = form.kernels[size]
+            yield f"{key}@{first}+{count}", self.kernels[key].blocks(first, count), count
 
     def __call__(self, *args: Any, **named: Any) -> NDArray | tuple[NDArray, ...]:
         """Run the model on inputs by position or name; gives new arrays, a tuple where there are several outputs.
@@ -256,6 +296,51 @@ def check_form(form: GraphForm) -> None:
                 raise ValueError(f"value '{form.values[owner].name}' is used by nodes outside of {first} to {last}")
 
 
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """The kernels of a form.
+
+    sizes    the parts of their blocks, the largest first
+    kernels  their names, by these sizes
+    cost     of a block beside that of its parts, in parts
+    work     of one part: operations, or bytes where there are more of them
+    """
+
+    sizes: tuple[int, ...]
+    kernels: Mapping[int, str]
+    cost: int
+    work: int
+
+    @staticmethod
+    def of(kernels: Sequence[CpuKernel], names: Sequence[str]) -> _Blocks:
+        sizes = tuple(kernel.block[0] for kernel in kernels)
+        parts = kernels[-1].block[1:]
+        one = kernels[-1]
+        whole = sum(arg.size_bytes for i, arg in enumerate(one.args) if i not in parts)
+        work = max(one.flops, sum(one.args[i].size_bytes for i in parts))
+        return _Blocks(sizes, dict(zip(sizes, names, strict=True)), pass_cost(whole), work)
+
+
+def _counts_rows(shape: Shape, name: str) -> bool:
+    """Whether a shape is that of so many rows per part of a batch, or says nothing of the batch."""
+    if any(symbols_of(size) for size in shape[1:]):
+        return False
+    return (
+        not shape
+        or not symbols_of(shape[0])
+        or all(size_at(shape[0], {name: n}) == n * size_at(shape[0], {name: 1}) for n in (0, 2, 3, 1000))
+    )
+
+
+def _may_overlap(graph: Graph, node: Node) -> bool:
+    """Whether a node's outputs leave its inputs as they are, so that parts of them may be computed twice."""
+    places = [
+        {(at.kind, at.index) for n in values for at in (graph.values[graph.root(n)].storage,)}
+        for values in (node.inputs, node.outputs)
+    ]
+    return not places[0] & places[1]
+
+
 def _signature(kernel: CpuKernel) -> tuple[Any, ...]:
     """What the kernels of a form have in common: arguments, those of a block by their bytes for one part."""
     n_parts, *positions = kernel.block
@@ -288,31 +373,51 @@ class DynamicExecutor:
     def __init__(self, executable: DynamicExecutable, threads: int):
         self.executable, self.threads = executable, threads
         self._memory = Memory()
-        self._programs: OrderedDict[tuple[int, ...], _Ready] = OrderedDict()
+        self._programs: OrderedDict[tuple[tuple[int, ...], bool], _Ready] = OrderedDict()
+        self._rounded: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._sizes: dict[tuple[tuple[int, tuple[int, ...]], ...], dict[str, int]] = {}
         self._lock = threading.RLock()
 
     def ready(self, sizes: Mapping[str, int]) -> _Ready:
-        """The program for some sizes."""
-        key = tuple(sizes[name] for name in self.executable.form.names)
+        """The program for some sizes, or for a few rows more."""
+        asked = tuple(sizes[name] for name in self.executable.form.names)
+        if asked not in self._rounded:
+            if len(self._rounded) >= MOST_SHAPES:
+                self._rounded.clear()
+            self._rounded[asked] = tuple(self.executable.rounded(sizes).values())
+        key = (self._rounded[asked], self._rounded[asked] != asked)
         found = self._programs.get(key)
         if found is not None and self._memory.is_current(found.program):
             self._programs.move_to_end(key)
             return found
         owner = self.executable
-        graph, kernels = owner.plan(sizes)
-        made = _Ready.of(Program(graph, kernels, owner.constants, owner.native, self.threads, self._memory))
+        graph, kernels = owner.plan(dict(zip(owner.form.names, key[0], strict=True)))
+        program = Program(graph, kernels, owner.constants, owner.native, self.threads, self._memory)
+        made = _Ready.of(program, key[1])
         kept = {n: r for n, r in self._programs.items() if self._memory.is_current(r.program)}
         self._programs = OrderedDict([*kept.items(), (key, made)][-MOST_PROGRAMS:])
         return made
 
+    def sizes_of(self, arrays: Mapping[int, np.ndarray]) -> dict[str, int]:
+        """The sizes that inputs say. Raises ShapeError as `GraphForm.sizes_of`."""
+        shapes = tuple((number, array.shape) for number, array in arrays.items())
+        found = self._sizes.get(shapes)
+        if found is None:
+            found = self.executable.form.sizes_of(dict(shapes))
+            if len(self._sizes) >= MOST_SHAPES:
+                self._sizes.clear()
+            self._sizes[shapes] = found
+        return found
+
     def run(self, arrays: Mapping[int, np.ndarray]) -> tuple[NDArray, ...]:
         """Run on arrays by value; gives new ones. Raises ShapeError as `GraphForm.sizes_of`."""
-        sizes = self.executable.form.sizes_of({number: array.shape for number, array in arrays.items()})
+        form = self.executable.form
         with self._lock:
+            sizes = self.sizes_of(arrays)
             ready = self.ready(sizes)
             program = ready.program
             for number, array in arrays.items():
-                program.place(number, as_aligned(array.copy() if number in ready.written else array))
+                program.place(number, ready.input(number, array))
             for number in ready.outputs:
                 spec = program.graph.values[number]
                 program.place(number, empty_aligned(spec.shape, spec.dtype))
@@ -322,19 +427,38 @@ class DynamicExecutor:
             finally:
                 program.forget([*arrays, *ready.outputs])
         is_new = [program.graph.root(n) in ready.outputs for n, _ in views]
+        if ready.is_rounded:
+            views = [(n, view[: size_at(form.shapes[n][0], sizes)] if view.ndim else view) for n, view in views]
         return tuple(NDArray(view if new else view.copy()) for (_, view), new in zip(views, is_new, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """A program, the values with new memory for each run, and those that its kernels write."""
+    """A program, the values with new memory for each run, and those that its kernels write.
+
+    is_rounded  whether it has more rows than are asked for, so that inputs are copied into `inputs`
+    """
 
     program: Program
     outputs: tuple[int, ...]
     written: frozenset[int]
+    is_rounded: bool
+    inputs: dict[int, np.ndarray] = field(default_factory=dict)
 
     @staticmethod
-    def of(program: Program) -> _Ready:
+    def of(program: Program, is_rounded: bool) -> _Ready:
         graph = program.graph
         outputs = [n for n in dict.fromkeys(map(graph.root, graph.outputs)) if graph.values[n].storage.kind == "output"]
-        return _Ready(program, tuple(outputs), frozenset(graph.root(v) for node in graph.nodes for v in node.outputs))
+        written = frozenset(graph.root(v) for node in graph.nodes for v in node.outputs)
+        return _Ready(program, tuple(outputs), written, is_rounded)
+
+    def input(self, number: int, array: np.ndarray) -> np.ndarray:
+        """An input as kernels take it, with as many rows as the program has; what is in the others does not matter."""
+        spec = self.program.graph.values[number]
+        if array.shape == spec.shape:
+            return as_aligned(array.copy() if number in self.written else array)
+        if number not in self.inputs:
+            self.inputs[number] = empty_aligned(spec.shape, spec.dtype)
+            self.inputs[number].fill(0)
+        self.inputs[number][: len(array)] = array
+        return self.inputs[number]

@@ -46,7 +46,7 @@ from autosched.version import __version__
 
 MOST_PARTS = 64  # in a block of a product: its rows meet a weight's panel while that is in the cache
 BLOCK_BYTES = 1 << 20  # a block of larger parts has fewer of them
-SMALL_BLOCKS = (4, 2, 1)  # what is left of a product's batch: few passes over its weights
+SMALL_BLOCKS = (6, 4, 2, 1)  # of what is left of a product's batch, beside those by its tile's rows
 
 
 def build_dynamic(
@@ -159,7 +159,8 @@ class _Form:
         """The sizes of blocks for what the largest ones leave."""
         if find_contraction(self.block(1)) is None:
             return (1,) if largest > 1 else ()
-        sizes = {int(config.get("rows", 1)) if part_extent(self.shares) == 1 else 1, *SMALL_BLOCKS}
+        rows = int(config.get("rows", 1)) if part_extent(self.shares) == 1 else 1
+        sizes = {largest // 2, 2 * rows, rows + rows // 2, rows, *SMALL_BLOCKS}
         return tuple(sorted((n for n in sizes if n < largest), reverse=True))
 
 
@@ -274,9 +275,10 @@ class _Maker:
     ) -> tuple[Config, Applied]:
         """A configuration for a smaller block, which reads the weights as the largest one wants them packed."""
         knobs = dict(largest.knobs)
-        if "rows" in knobs:  # one tile: no chunk of them, and nothing to ask for ahead of it
-            knobs |= {"rows": min(largest["rows"], parts)}
-            knobs |= {name: value for name, value in (("chunk", 1), ("prefetch", False)) if name in knobs}
+        if "rows" in knobs:  # one or two tiles of equal rows: they share a panel, and nothing is asked for ahead
+            tiles = -(-parts // int(largest["rows"]))
+            few = {"rows": -(-parts // tiles), "chunk": tiles if largest.get("order", "") == "nm" else 1}
+            knobs |= {name: value for name, value in {**few, "prefetch": False}.items() if name in knobs}
         default = default_config(func, self.target)
         own = [Config(largest.template, knobs)]
         for config in [*own, default] if any(packs) else [default]:
