@@ -13,6 +13,7 @@ from autosched.cli.common import Common, make_command
 from autosched.cli.late import build_late, symbols, tell
 from autosched.cli.model import artifact_of, check_source, load_module
 from autosched.cli.output import Column, Table, milliseconds, percent, print_json, say, show
+from autosched.cli.own import build_own
 from autosched.cli.paths import check_output
 from autosched.cli.values import CPUS, RANGES
 from autosched.cli.waiting import compiling
@@ -87,6 +88,16 @@ REPORT_COLUMNS = (
     "--accuracy", type=click.Choice(["fast", "strict"]), default="fast", show_default=True, help="strict: no Winograd."
 )
 @click.option(
+    "--inputs", type=click.Path(path_type=Path), help="Arguments of your own function: an .npz by their names."
+)
+@click.option(
+    "--signature",
+    "signatures",
+    multiple=True,
+    metavar="TYPES",
+    help='Types of your own function\'s arguments: "float64[:,:], int64"; repeatable.',
+)
+@click.option(
     "--precision",
     type=click.Choice(["float32", "bf16", "tf32"]),
     help="bf16: products with weights on bfloat16; tf32, on GPUs: products of float32 on tensor cores.",
@@ -104,14 +115,23 @@ def command(
     strict: bool,
     shapes: Ranges | None,
     accuracy: str,
+    inputs: Path | None,
+    signatures: tuple[str, ...],
     precision: str | None,
 ) -> None:
     """Compile MODEL with the best configurations known for this machine.
+
+    MODEL may be your own function, "package.module:function" of `autosched.autotune`. It is compiled for its example,
+    --inputs and --signature, and for what is recorded; `autosched.load` gives a callable that needs no Numba.
 
     One line says where the configurations came from, and what tuning the others may gain by what it has gained for
     their operators elsewhere; -v shows it for each kernel. A configuration is pinned as reports write it,
     "template: knob=value …"; what is not named has the template's default.
     """
+    others = {"--locked": locked, "--like": like, "--pin": pins, "--mcpu": mcpu, "--strict": strict, "--shapes": shapes}
+    others |= {"--precision": precision, "--accuracy": accuracy != "fast", "--no-db": no_db}
+    if build_own(common, model, output, inputs, signatures, others):
+        return
     if no_db and common.db:
         raise UsageError("--db and --no-db exclude each other")
     if pins and locked is not None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from autosched.cli.common import Common
 from autosched.cli.inputs import read_arrays
-from autosched.cli.paths import is_object
+from autosched.cli.output import Column, Table, print_json, say, show
+from autosched.cli.paths import check_output, is_object
+from autosched.cli.waiting import compiling
 from autosched.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,7 +52,7 @@ def own_function(model: Path, inputs: Path | None = None, elsewhere: str = "") -
 def refuse_function(path: Path) -> None:
     """Refuse a user's function where a model is wanted. Raises UsageError."""
     if own_function(path) is not None:
-        hint = "tune, bench and logs explain take functions"
+        hint = "tune, bench, build and logs explain take functions"
         raise UsageError(f"{path} is a function of autosched.autotune, not a model", hint=hint)
 
 
@@ -86,14 +90,55 @@ def tune_own(
     return tune_call(function, values, options=alone, records=common.db[0] if common.db else None, progress=progress)
 
 
+def build_own(
+    common: Common,
+    model: Path,
+    output: Path | None,
+    inputs: Path | None,
+    signatures: tuple[str, ...],
+    others: Mapping[str, Any],
+) -> bool:
+    """Compile MODEL ahead of time if it is a function; whether it is one.
+
+    others  flags that are for models, by name
+    Raises  UsageError for these, and for what cannot be compiled ahead of time.
+    """
+    function = own_function(model, inputs)
+    if function is None:
+        if signatures:
+            raise UsageError("--signature is for functions of autosched.autotune", hint="--shapes is for models")
+        return False
+    if used := [name for name, value in others.items() if value]:
+        raise UsageError(f"{used[0]} is for models, not for your own functions")
+    if common.target != "cpu":
+        raise UsageError(f"your own functions are compiled for this CPU, not for '{common.target}'")
+    from autosched.own.ahead import check_function, save_function
+
+    check_function(function)
+    path = output or Path(f"{function.__name__}.asx")
+    check_output(path, inputs=[*map(Path, common.db), *([inputs] if inputs else [])])
+    has_call = inputs is not None or (function.has_example and not signatures)
+    calls = [arguments_of(function, inputs)] if has_call else []
+    with compiling(f"building {function.__name__}", quiet=common.is_quiet):
+        variants = save_function(function, path, calls, signatures, list(common.db) or None)
+    rows = [{"arguments": str(function.task_for(v.values).name), "configuration": str(v.config)} for v in variants]
+    if common.format == "json":
+        print_json({"artifact": str(path), "variants": rows})
+    elif common.verbosity > 0 or common.format == "csv":
+        show(Table((Column("arguments", "arguments"), Column("configuration", "configuration")), rows), common.format)
+    codes = len({(str(v.config), tuple(str(np.asarray(a).dtype) for a in v.values)) for v in variants})
+    say(f"{codes} configuration{'s' * (codes != 1)}; written to {path}", quiet=common.is_quiet)
+    return True
+
+
 def found_for(function: AutotunedFunction, values: tuple[Any, ...], common: Common) -> Found:
     """What is known for these arguments: in the databases of --db, else in the function's own, else in the usual ones.
 
     A database of --db that is yet to be made knows nothing.
     """
     from autosched.driver.settings import resolve_records
-    from autosched.own.function import is_there
     from autosched.own.space import Usable, expected_gain
+    from autosched.records.places import is_there
 
     space = function.space_for(values, common.threads)
     sources = [where for where in common.db if is_there(where)] if common.db else function.sources or None

@@ -28,6 +28,7 @@ from autosched.own.ufunc import Ufunc, UfuncForm
 from autosched.own.workload import describe
 from autosched.records import DispatchContext, Found, Record, RecordReader, database_to_write, open_store
 from autosched.records.contexts import current_stack
+from autosched.records.places import is_there
 from autosched.space import Config, ConfigSpace
 from autosched.task import Task
 from autosched.tuner.measure.runner import THREAD_KNOBS
@@ -164,10 +165,27 @@ class AutotunedFunction:
         chosen = config or self.best_config(*args, **kwargs)
         return self._sent(()).specialised(chosen)[1]
 
+    def save(self, path: str | Path, *args: Any, signatures: Sequence[str] = (), **kwargs: Any) -> None:
+        """Compile it ahead of time: `autosched.load(path)` gives a callable that needs no Numba.
+
+        args, kwargs  arguments of a call that it is compiled for, besides those that records are there for
+        signatures    types that it is compiled for, such as "float64[:], float64"
+        Raises        UsageError for what cannot be compiled ahead of time.
+        """
+        from autosched.own.ahead import save_function
+
+        calls = [self.signature.bind(args, kwargs)[0]] if args or kwargs else []
+        save_function(self, Path(path), calls, signatures)
+
     def example(self, func: Callable[[], tuple[Any, ...]]) -> Callable[[], tuple[Any, ...]]:
         """Decorator for a function that gives the arguments which the command line tunes with."""
         self._example = func
         return func
+
+    @property
+    def has_example(self) -> bool:
+        """Whether there are arguments that the command line takes by itself."""
+        return self._example is not None
 
     def example_arguments(self) -> tuple[Any, ...]:
         """The arguments that the command line tunes with. Raises UsageError where there are none."""
@@ -252,6 +270,10 @@ class AutotunedFunction:
     def sent_function(self, values: tuple[Any, ...]) -> SentFunction:
         """The function as it is sent to workers. Raises UsageError where it cannot be."""
         return self._sent(values, is_sent=True)
+
+    def sent_here(self) -> SentFunction:
+        """The function as this process compiles it."""
+        return self._sent(())
 
     def _sent(self, values: tuple[Any, ...], *, is_sent: bool = False) -> SentFunction:
         place = place_of(self.py_func)
@@ -359,8 +381,3 @@ def _on_threads(call: Callable[..., Any], threads: int) -> Callable[..., Any]:
             put(before)
 
     return run
-
-
-def is_there(source: Any) -> bool:
-    """Whether a source of records can be opened: a file that tuning has yet to make cannot."""
-    return not isinstance(source, str | Path) or "://" in str(source) or Path(source).exists()

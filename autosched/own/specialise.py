@@ -88,8 +88,9 @@ def _calling(func: Callable[..., Any], knobs: Mapping[str, Any], arguments: Sequ
     names = ", ".join(f"*{n}" if n == "" else n for n in arguments)
     given = "".join(f", {n}={ast.unparse(_literal(v))}" for n, v in knobs.items())
     scope: dict[str, Any] = {"_callee": numba.njit(func)}
-    exec(f"def {func.__name__.strip('<>')}({names}):\n    return _callee({names}{given})\n", scope)
-    return scope[func.__name__.strip("<>")]
+    name = "function" if func.__name__ == "<lambda>" else func.__name__
+    exec(f"def {name}({names}):\n    return _callee({names}{given})\n", scope)
+    return scope[name]
 
 
 def _code_of(code: types.CodeType, name: str) -> types.CodeType:

@@ -46,6 +46,34 @@ def describe(op: str, named: Mapping[str, Any], key: Sequence[str] | None) -> Wo
     return Workload(op, dtypes, tuple(shapes), attrs)
 
 
+def values_of(workload: Workload, names: Sequence[str]) -> tuple[Any, ...] | None:
+    """Arguments whose workload it is, zeros and ones; None where it does not say enough.
+
+    names  of the function's parameters
+    """
+    ranks = [len(shape) for shape in workload.shapes]
+    shapes = dict(zip(names, workload.shapes, strict=False))
+    values: dict[str, Any] = {}
+    if "key" in workload.attrs:
+        attrs: Mapping[str, Any] = workload.attrs
+        key, ranks, left = tuple(attrs["key"]), list(attrs["ndims"]), iter(workload.shapes)
+        values = {name: attrs[name] for name in key if name in attrs}
+        shapes = {name: next(left, ()) for name in key if name not in values}
+    if len(ranks) != len(names) or len(workload.dtypes) != len(names):
+        return None  # parts of tuples
+    for name, dtype, rank in zip(names, workload.dtypes, ranks, strict=True):
+        try:
+            kind = np.dtype(dtype)
+        except TypeError:
+            return None
+        if rank:
+            values[name] = np.broadcast_to(np.zeros((), kind), shapes.get(name, (1,) * rank)).copy()
+        elif name not in values:
+            number = shapes.get(name, ())
+            values[name] = kind.type(number[0] if number else 1)
+    return tuple(values[name] for name in names)
+
+
 def bucket_of(value: Any) -> Any:
     """The bucket of a value: the power of two that it does not exceed; an array's sizes, each in its bucket.
 

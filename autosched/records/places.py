@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from autosched.env import AUTOSCHED_DB
 from autosched.errors import RecordError, UsageError
@@ -91,3 +92,8 @@ def database_to_write(explicit: str | Path | None = None, start: Path | None = N
     if not places:
         raise RecordError("there is no home folder for the tuning database", hint="give --db or set AUTOSCHED_DB")
     return places[0]
+
+
+def is_there(source: Any) -> bool:
+    """Whether a source of records can be opened: a file that tuning has yet to make cannot."""
+    return not isinstance(source, str | Path) or "://" in str(source) or Path(source).exists()

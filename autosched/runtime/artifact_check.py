@@ -15,7 +15,7 @@ from autosched.runtime.bfloat16 import know_dtype
 from autosched.runtime.graph import Graph, check_graph
 from autosched.runtime.kernel import LARGEST, Kernel, check_count, kernel_class
 
-KINDS = ("graph", "module", "source", "dynamic")
+KINDS = ("graph", "module", "source", "dynamic", "function")
 _MOST_THREADS = 4096
 _ARENA_SLACK = 1 << 20
 _DTYPE_KINDS = "biuf"  # no Python objects, no records, no texts
@@ -82,8 +82,24 @@ def check_contents(
     manifest, names = info["manifest"], info["params"] if kind == "graph" else info.get("params", [])
     if not isinstance(manifest, dict) or not isinstance(names, list) or {*map(type, names)} - {str}:
         raise ValueError("what its maker noted is malformed")
+    if kind == "function":
+        _check_function(manifest, kernels)
     for name, graph in graphs.items():
         check_read_graph(name, graph, kernels, constants)
+
+
+def _check_function(manifest: Mapping[str, Any], kernels: Mapping[str, Kernel]) -> None:
+    """See that an own function's kernels take the arguments that are noted. Raises ValueError, KeyError, TypeError."""
+    names = set()
+    for kernel, shapes, facts in manifest["variants"]:
+        specs = [spec for spec in kernels[kernel].args if spec.name != "return"]
+        names.add(tuple(spec.name for spec in specs))
+        if [len(shape) for shape in shapes] != [len(spec.shape) for spec in specs] or not isinstance(facts, dict):
+            raise ValueError(f"kernel '{kernel}' is called with other arguments")
+        for extent in (extent for shape in shapes for extent in shape):
+            check_count(f"extent of an argument of '{kernel}'", extent)
+    if len(names) != 1 or not isinstance(manifest["function"], str) or not isinstance(manifest["defaults"], dict):
+        raise ValueError("its kernels are not those of one function")
 
 
 def check_read_graph(name: str, graph: Graph, kernels: Mapping[str, Kernel], constants: tuple[np.ndarray, ...]) -> None:

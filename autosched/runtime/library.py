@@ -11,11 +11,14 @@ from autosched.env import AUTOSCHED_STRICT
 from autosched.errors import ArtifactError, InvalidTypeError, InvalidValueError
 from autosched.lazy_names import hook
 from autosched.runtime.artifact import Contents, NeedsRebuildError, load_contents, source_contents
+from autosched.runtime.compiled_function import CompiledFunction
 from autosched.runtime.device import device
 from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.executable import Executable
 from autosched.runtime.module import Module
 from autosched.target import choose_threads
+
+Loaded = Module | Executable | DynamicExecutable | CompiledFunction
 
 
 def load(path: Any, *, mapped: bool = False) -> Any:
@@ -30,6 +33,8 @@ def load(path: Any, *, mapped: bool = False) -> Any:
     try:
         return read_module(path, mapped=mapped)
     except NeedsRebuildError as error:
+        if error.contents.kind == "function":
+            raise ArtifactError(error.message, hint="build the function again on this machine") from None
         if error.reason != "source" and AUTOSCHED_STRICT.get():
             hint = "unset AUTOSCHED_STRICT, or build the model on this machine"
             raise ArtifactError(error.message, hint=hint) from None
@@ -48,7 +53,7 @@ def from_source(script: str, target: str, runs: str) -> Any:
     return hook("rebuild")(source_contents(script, target, runs))
 
 
-def read_module(path: str | Path, *, mapped: bool = False) -> Module | Executable | DynamicExecutable:
+def read_module(path: str | Path, *, mapped: bool = False) -> Loaded:
     """Read an artifact, whatever its extension, without a compiler.
 
     Raises InvalidValueError (ValueError) if there is no such file, else as `artifact.load_contents`.
@@ -60,12 +65,14 @@ def read_module(path: str | Path, *, mapped: bool = False) -> Module | Executabl
     return module_of_contents(load_contents(Path(path), mapped=mapped))
 
 
-def module_of_contents(contents: Contents) -> Module | Executable | DynamicExecutable:
-    """Make the Executable or Module that an artifact holds."""
+def module_of_contents(contents: Contents) -> Loaded:
+    """Make the Executable, Module or function that an artifact holds."""
     if contents.kind == "graph":
         return Executable.from_contents(contents)
     if contents.kind == "dynamic":
         return DynamicExecutable.from_contents(contents)
+    if contents.kind == "function":
+        return CompiledFunction(contents)
     return Module(
         contents.kernels,
         contents.native,

@@ -26,10 +26,10 @@ _MATH = (
     *("log1p", "log2", "nearbyint", "pow", "rint", "round", "roundeven", "sin", "sincos", "sinh", "sqrt", "tan"),
     *("tanh", "tgamma", "lgamma", "trunc", "frexp", "modf"),
 )
-# What an object may expect from its surroundings: the C library's memory and float functions. Anything of Python or
-# Numba would load and then crash in a process without them.
+# What an object may expect from its surroundings: the C library's memory and float functions; own functions allocate.
+# Anything of Python or Numba would load and then crash in a process without them.
 ALLOWED_SYMBOLS: frozenset[str] = frozenset(
-    {"memcpy", "memset", "memmove", "_GLOBAL_OFFSET_TABLE_", *_MATH, *(f"{name}f" for name in _MATH)}
+    {"memcpy", "memset", "memmove", "malloc", "free", "_GLOBAL_OFFSET_TABLE_", *_MATH, *(f"{name}f" for name in _MATH)}
 )
 
 
@@ -60,7 +60,7 @@ def check_object(object_code: bytes, name: str) -> Symbols:
     if forbidden:
         raise ArtifactError(
             f"object code of kernel '{name}' needs symbols that not every process has: {', '.join(sorted(forbidden))}",
-            hint="kernels may call only memcpy, memset, memmove and the float functions of libm",
+            hint="kernels may call only memcpy, memset, memmove, malloc, free and the float functions of libm",
         )
     return symbols
 
