@@ -25,6 +25,7 @@ from autosched.own.space import Usable, expected_gain, facts_of
 from autosched.own.transfer import SentFunction
 from autosched.own.workload import values_of
 from autosched.records import database_to_write, open_store
+from autosched.records.places import is_there
 from autosched.runtime.artifact import Contents, save_contents
 from autosched.runtime.compiled_function import Described
 from autosched.runtime.cpu.kernel import CpuKernel, Phase
