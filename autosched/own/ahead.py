@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,8 +21,10 @@ from autosched.driver.settings import resolve_records, resolve_target
 from autosched.errors import AutoschedError, SpaceError, UsageError
 from autosched.own.compiler import COMPILER
 from autosched.own.jit import divide
-from autosched.own.space import Usable, expected_gain, facts_of
+from autosched.own.signature import Signature
+from autosched.own.space import OwnSpace, Usable, expected_gain, facts_of
 from autosched.own.transfer import SentFunction
+from autosched.own.ufunc import UfuncForm
 from autosched.own.workload import values_of
 from autosched.records import database_to_write, open_store
 from autosched.records.places import is_there
@@ -31,11 +33,9 @@ from autosched.runtime.compiled_function import Described
 from autosched.runtime.cpu.kernel import CpuKernel, Phase
 from autosched.runtime.kernel import ArgSpec, pack_text
 from autosched.runtime.loader import check_object
-from autosched.space import Config
+from autosched.space import Config, ConfigSpace
 from autosched.target import Target
-
-if TYPE_CHECKING:
-    from autosched.own.function import AutotunedFunction
+from autosched.task import Task
 
 _DTYPES = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)), "float32", "float64")
 _TYPE = re.compile(r"\s*(\w+)\s*(\[[\s:,]*\])?\s*(,|$)")
@@ -88,6 +88,32 @@ define void @NRT_MemInfo_call_dtor(ptr %block) {
 """
 
 
+class Buildable(Protocol):
+    """What compiling ahead of time asks of an `AutotunedFunction`."""
+
+    __name__: str
+    space: OwnSpace
+    signature: Signature
+    compiler: str
+    form: UfuncForm | None
+    key: tuple[str, ...] | None
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def database(self) -> Any: ...
+
+    @property
+    def sources(self) -> list[Any]: ...
+
+    def space_for(self, values: tuple[Any, ...]) -> ConfigSpace: ...
+
+    def task_for(self, values: tuple[Any, ...]) -> Task: ...
+
+    def sent_here(self) -> SentFunction: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Variant:
     """A configuration for calls with arguments like these.
@@ -101,7 +127,7 @@ class Variant:
 
 
 def save_function(
-    function: AutotunedFunction,
+    function: Buildable,
     path: Path,
     calls: Iterable[tuple[Any, ...]] = (),
     signatures: Sequence[str] = (),
@@ -141,7 +167,7 @@ def save_function(
     return variants
 
 
-def check_function(function: AutotunedFunction) -> None:
+def check_function(function: Buildable) -> None:
     """Raises UsageError for a function that cannot be compiled ahead of time whatever its arguments are."""
     name = function.__name__
     if function.form is not None:
@@ -153,7 +179,7 @@ def check_function(function: AutotunedFunction) -> None:
 
 
 def _variants(
-    function: AutotunedFunction, calls: Iterable[tuple[Any, ...]], signatures: Sequence[str], sources: Any
+    function: Buildable, calls: Iterable[tuple[Any, ...]], signatures: Sequence[str], sources: Any
 ) -> tuple[Variant, ...]:
     named = [source for source in sources or () if is_there(source)]
     reader = resolve_records(named or function.sources or None, predict=expected_gain)
@@ -190,7 +216,7 @@ def _variants(
     return tuple(found.values())
 
 
-def _recorded(function: AutotunedFunction, named: Sequence[Any]) -> list[Any]:
+def _recorded(function: Buildable, named: Sequence[Any]) -> list[Any]:
     """The workloads that this version of the function has records of, the latest last."""
     from autosched.records import RecordFilter
 
@@ -208,7 +234,7 @@ def _kinds(values: Sequence[Any]) -> tuple[Any, ...]:
     return tuple((str(np.asarray(value).dtype), np.ndim(value), isinstance(value, np.ndarray)) for value in values)
 
 
-def values_of_types(function: AutotunedFunction, text: str) -> tuple[Any, ...]:
+def values_of_types(function: Buildable, text: str) -> tuple[Any, ...]:
     """Arguments of the types that a text such as "float64[:,:], int64" names; arrays are empty. Raises UsageError."""
     hint = 'write "float64[:,:], int64": ' + ", ".join(_DTYPES)
     body = re.sub(r"^\s*(void|none)?\s*\((.*)\)\s*$", r"\2", text)
@@ -227,7 +253,7 @@ def values_of_types(function: AutotunedFunction, text: str) -> tuple[Any, ...]:
     return tuple(values)
 
 
-def compile_ahead(function: AutotunedFunction, config: Config, values: tuple[Any, ...], target: Target) -> CpuKernel:
+def compile_ahead(function: Buildable, config: Config, values: tuple[Any, ...], target: Target) -> CpuKernel:
     """The object code of a configuration for arguments of these types. Raises UsageError for what cannot be."""
     import numba
 
