@@ -19,7 +19,7 @@ from autosched.relax.expr import Constant, Expr, ShapeExpr
 from autosched.relax.struct_info import TensorStructInfo, tensor_infos
 
 WHOLE = ("int8", "uint8", "int16", "uint16", "int32")
-Emit = Callable[[Any], Any]  # binds a value
+Emit = Callable[[Expr], Expr]  # binds a value
 
 
 def _info(x: Expr) -> TensorStructInfo:
@@ -31,15 +31,15 @@ def along(emit: Emit, x: Expr, value: Expr, axis: int, block: int = 0) -> Expr:
     """A scale or zero point in a shape that broadcasts against x: one for all, one a channel, or one a block."""
     shape, own = _info(x).static_shape, _info(value).static_shape
     if math.prod(own) == 1 and len(own) <= 1:
-        return emit(op.reshape(value, ShapeExpr(())))  # type: ignore[no-any-return]
+        return emit(op.reshape(value, ShapeExpr(())))
     axis = axis % len(shape)
     if len(own) == 1:
         wide = tuple(own[0] if i == axis else 1 for i in range(len(shape)))
-        return emit(op.reshape(value, ShapeExpr(wide)))  # type: ignore[no-any-return]
+        return emit(op.reshape(value, ShapeExpr(wide)))
     if not block:
         return value
     spread = emit(op.repeat(value, block, axis=axis))
-    return emit(op.strided_slice(spread, axes=(axis,), begin=(0,), end=(shape[axis],), strides=(1,)))  # type: ignore[no-any-return]
+    return emit(op.strided_slice(spread, axes=(axis,), begin=(0,), end=(shape[axis],), strides=(1,)))
 
 
 def dequantized(emit: Emit, x: Expr, scale: Expr, zero: Expr | None, axis: int, block: int = 0) -> Expr:
@@ -47,7 +47,7 @@ def dequantized(emit: Emit, x: Expr, scale: Expr, zero: Expr | None, axis: int, 
     whole = emit(op.astype(x, "int32"))
     if zero is not None:
         whole = op.subtract(whole, op.astype(along(emit, x, zero, axis, block), "int32"))
-    return emit(op.multiply(op.astype(whole, _info(scale).dtype), along(emit, x, scale, axis, block)))  # type: ignore[no-any-return]
+    return emit(op.multiply(op.astype(whole, _info(scale).dtype), along(emit, x, scale, axis, block)))
 
 
 def quantized(
@@ -66,7 +66,7 @@ def quantized(
     value = op.round(op.divide(x, op.astype(along(emit, x, scale, axis, block), kind)))
     if zero is not None:
         value = op.add(value, op.astype(along(emit, x, zero, axis, block), kind))
-    return emit(op.astype(op.clip(value, float(low), float(high)), dtype))  # type: ignore[no-any-return]
+    return emit(op.astype(op.clip(value, float(low), float(high)), dtype))
 
 
 def fault(scale: Any, zero: Any, dtype: str) -> str | None:

@@ -35,7 +35,7 @@ class Emitter:
     node: str = ""
     source: Any = None
 
-    def __call__(self, expr: Any) -> Any:
+    def __call__(self, expr: Expr) -> Expr:
         """Bind a value."""
         return self.builder.emit(with_origin(expr, Span(self.node, 0)) if self.node else expr)
 
@@ -54,24 +54,24 @@ class Emitter:
     def shape(self, x: Expr) -> tuple[int, ...]:
         return info_of(x).static_shape
 
-    def reshape(self, x: Expr, shape: Sequence[int]) -> Any:
+    def reshape(self, x: Expr, shape: Sequence[int]) -> Expr:
         """Bind the tensor under another shape; the same tensor where it has it."""
         return x if self.shape(x) == tuple(shape) else self(op.reshape(x, ShapeExpr(tuple(shape))))
 
-    def cast(self, x: Expr, dtype: str) -> Any:
+    def cast(self, x: Expr, dtype: str) -> Expr:
         """Bind the tensor as another dtype; the same tensor where it has it."""
         return x if info_of(x).dtype == dtype else self(op.astype(x, dtype=dtype))
 
-    def as_float(self, x: Expr) -> Any:
+    def as_float(self, x: Expr) -> Expr:
         """The tensor as floats: an integer one as float32."""
         return x if is_float(info_of(x).dtype) else self.cast(x, "float32")
 
-    def alike(self, a: Any, b: Any) -> tuple[Any, Any]:
+    def alike(self, a: Any, b: Any) -> tuple[Expr, Expr]:
         """Two operands, tensors or numbers, as tensors of the dtype that PyTorch computes them in."""
         dtype = common_dtype(a, b)
         return self.as_dtype(a, dtype), self.as_dtype(b, dtype)
 
-    def as_dtype(self, x: Any, dtype: str) -> Any:
+    def as_dtype(self, x: Any, dtype: str) -> Expr:
         """A tensor or number as a tensor of a dtype."""
         return self.cast(x, dtype) if isinstance(x, Expr) else constant(x, dtype)
 
