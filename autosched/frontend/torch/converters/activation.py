@@ -12,12 +12,12 @@ from autosched.relax.expr import Expr
 
 
 @converter("relu")
-def relu(t: Emitter, input: Expr, inplace: bool = False) -> Any:
+def relu(t: Emitter, input: Expr, inplace: bool = False) -> Expr:
     return op.nn.relu(input)
 
 
 @converter("relu6")
-def relu6(t: Emitter, input: Expr, inplace: bool = False) -> Any:
+def relu6(t: Emitter, input: Expr, inplace: bool = False) -> Expr:
     return op.clip(input, min=0.0, max=6.0)
 
 
@@ -29,22 +29,22 @@ def hardtanh(t: Emitter, input: Expr, min_val: float = -1.0, max_val: float = 1.
 
 
 @converter("gelu")
-def gelu(t: Emitter, input: Expr, approximate: str = "none") -> Any:
+def gelu(t: Emitter, input: Expr, approximate: str = "none") -> Expr:
     return op.nn.gelu_tanh(input) if approximate == "tanh" else op.nn.gelu(input)
 
 
 @converter("silu")
-def silu(t: Emitter, input: Expr, inplace: bool = False) -> Any:
+def silu(t: Emitter, input: Expr, inplace: bool = False) -> Expr:
     return op.nn.silu(input)
 
 
 @converter("leaky_relu")
-def leaky_relu(t: Emitter, input: Expr, negative_slope: float = 0.01, inplace: bool = False) -> Any:
+def leaky_relu(t: Emitter, input: Expr, negative_slope: float = 0.01, inplace: bool = False) -> Expr:
     return op.nn.leakyrelu(input, alpha=float(negative_slope))
 
 
 @converter("prelu", "_prelu_kernel")
-def prelu(t: Emitter, input: Expr, weight: Expr) -> Any:
+def prelu(t: Emitter, input: Expr, weight: Expr) -> Expr:
     """One slope for all, or one for each channel."""
     shape, ndim = t.shape(weight), len(t.shape(input))
     if len(shape) == 1 and ndim:
@@ -53,17 +53,17 @@ def prelu(t: Emitter, input: Expr, weight: Expr) -> Any:
 
 
 @converter("hardsigmoid")
-def hardsigmoid(t: Emitter, input: Expr, inplace: bool = False) -> Any:
+def hardsigmoid(t: Emitter, input: Expr, inplace: bool = False) -> Expr:
     return op.nn.hard_sigmoid(input, alpha=1.0 / 6.0, beta=0.5)
 
 
 @converter("hardswish")
-def hardswish(t: Emitter, input: Expr, inplace: bool = False) -> Any:
+def hardswish(t: Emitter, input: Expr, inplace: bool = False) -> Expr:
     return op.multiply(input, t(op.nn.hard_sigmoid(input, alpha=1.0 / 6.0, beta=0.5)))
 
 
 @converter("elu")
-def elu(t: Emitter, input: Expr, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
+def elu(t: Emitter, input: Expr, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Expr:
     dtype = info_of(input).dtype
     zero = constant(0.0, dtype)
     scaled = input if input_scale == 1 else t(op.multiply(input, constant(input_scale, dtype)))
@@ -73,7 +73,7 @@ def elu(t: Emitter, input: Expr, alpha: float = 1.0, scale: float = 1.0, input_s
 
 
 @converter("softplus")
-def softplus(t: Emitter, input: Expr, beta: float = 1.0, threshold: float = 20.0) -> Any:
+def softplus(t: Emitter, input: Expr, beta: float = 1.0, threshold: float = 20.0) -> Expr:
     dtype = info_of(input).dtype
     scaled = t(op.multiply(input, constant(beta, dtype)))
     small = t(op.log1p(op.exp(op.minimum(scaled, constant(threshold, dtype)))))
@@ -82,12 +82,12 @@ def softplus(t: Emitter, input: Expr, beta: float = 1.0, threshold: float = 20.0
 
 
 @converter("mish")
-def mish(t: Emitter, input: Expr, inplace: bool = False) -> Any:
+def mish(t: Emitter, input: Expr, inplace: bool = False) -> Expr:
     return op.multiply(input, op.tanh(t(softplus(t, input))))
 
 
 @converter("dropout", "feature_dropout", "dropout2d", "alpha_dropout")
-def dropout(t: Emitter, input: Expr, p: float = 0.5, train: bool = False, *_: Any, **__: Any) -> Any:
+def dropout(t: Emitter, input: Expr, p: float = 0.5, train: bool = False, *_: Any, **__: Any) -> Expr:
     """Inference: nothing is dropped."""
     if train and p:
         raise t.fail("dropout in training mode is not supported", hint="call model.eval() before exporting")

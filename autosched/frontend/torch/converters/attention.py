@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,7 @@ def attention(
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
-) -> Any:
+) -> Expr:
     """softmax(Q K' * scale + mask) V over [..., tokens, dim], as the operators that fusion recognises."""
     if dropout_p:
         raise t.fail(f"attention with dropout_p={dropout_p} is not supported")
@@ -47,7 +46,7 @@ def attention(
     return product(t, t(op.nn.softmax(scores, axis=-1)), value)
 
 
-def _repeated(t: Emitter, x: Expr, heads: int) -> Any:
+def _repeated(t: Emitter, x: Expr, heads: int) -> Expr:
     """Keys or values [..., heads, tokens, dim] with each head as often as several queries share it."""
     *lead, own, tokens, dim = t.shape(x)
     if own == heads:
@@ -56,7 +55,7 @@ def _repeated(t: Emitter, x: Expr, heads: int) -> Any:
     return t.reshape(t(op.broadcast_to(wide, (*lead, own, heads // own, tokens, dim))), (*lead, heads, tokens, dim))
 
 
-def _masked(scores: Expr, mask: Expr, dtype: str) -> Any:
+def _masked(scores: Expr, mask: Expr, dtype: str) -> Expr:
     if info_of(mask).dtype == "bool":
         return op.where(mask, scores, constant(-np.inf, dtype))
     return op.add(scores, mask)

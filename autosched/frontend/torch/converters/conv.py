@@ -33,7 +33,7 @@ def convolved(
     padding: Any = 0,
     dilation: Any = 1,
     groups: int = 1,
-) -> Any:
+) -> Expr:
     dims = len(t.shape(weight)) - 2
     definition, steps = {2: op.nn.conv2d, 3: op.nn.conv3d}[dims], several(dilation, dims)
     if padding == "same":
@@ -56,7 +56,7 @@ def conv1d(
     padding: Any = 0,
     dilation: Any = 1,
     groups: int = 1,
-) -> Any:
+) -> Expr:
     """A convolution of images with one row."""
     shape, kernel = t.shape(input), t.shape(weight)
     n, c, width = (1, *shape) if len(shape) == 2 else shape
@@ -100,7 +100,7 @@ def _transposed(
     output_padding: Any = 0,
     groups: int = 1,
     dilation: Any = 1,
-) -> Any:
+) -> Expr:
     dims = len(t.shape(weight)) - 2
     definition = {1: op.nn.conv1d_transpose, 2: op.nn.conv2d_transpose, 3: op.nn.conv3d_transpose}[dims]
     return _in_batches(
@@ -112,7 +112,7 @@ def _transposed(
     )  # fmt: skip
 
 
-def _in_batches(t: Emitter, x: Expr, bias: Expr | None, dims: int, run: Callable[[Any], Any]) -> Any:
+def _in_batches(t: Emitter, x: Expr, bias: Expr | None, dims: int, run: Callable[[Any], Any]) -> Expr:
     """A convolution of a batch, or of one image without that dimension, and the bias of its channels."""
     single = len(t.shape(x)) == dims + 1
     result = t(run(t.reshape(x, (1, *t.shape(x))) if single else x))

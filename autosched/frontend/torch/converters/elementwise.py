@@ -28,7 +28,7 @@ def _register() -> None:
         converter(name, *(["special_" + name] if name in ("exp2", "expm1", "log1p") else []))(floating)
     for name, definition in ROUNDING.items():
 
-        def whole(t: Emitter, input: Expr, *, _op: Any = definition) -> Any:
+        def whole(t: Emitter, input: Expr, *, _op: Any = definition) -> Expr:
             return _op(input) if is_float(info_of(input).dtype) else input
 
         converter(name)(whole)
@@ -38,19 +38,19 @@ _register()
 
 
 @converter("abs", "absolute")
-def abs_(t: Emitter, input: Expr) -> Any:
+def abs_(t: Emitter, input: Expr) -> Expr:
     return input if info_of(input).dtype in ("bool", "uint8") else op.abs(input)
 
 
 @converter("neg", "negative")
-def neg(t: Emitter, input: Expr) -> Any:
+def neg(t: Emitter, input: Expr) -> Expr:
     if info_of(input).dtype == "uint8":
         return op.subtract(constant(0, "uint8"), input)
     return op.negative(input)
 
 
 @converter("sign", "sgn")
-def sign(t: Emitter, input: Expr) -> Any:
+def sign(t: Emitter, input: Expr) -> Expr:
     """Of a NaN 0, as in PyTorch."""
     dtype = info_of(input).dtype
     if not is_float(dtype):
@@ -59,7 +59,7 @@ def sign(t: Emitter, input: Expr) -> Any:
 
 
 @converter("round")
-def round_(t: Emitter, input: Expr, decimals: int = 0) -> Any:
+def round_(t: Emitter, input: Expr, decimals: int = 0) -> Expr:
     """Halves to even; with decimals the number is scaled before and after, as PyTorch does."""
     dtype = info_of(input).dtype
     if not is_float(dtype):
@@ -72,7 +72,7 @@ def round_(t: Emitter, input: Expr, decimals: int = 0) -> Any:
 
 
 @converter("frac")
-def frac(t: Emitter, input: Expr) -> Any:
+def frac(t: Emitter, input: Expr) -> Expr:
     return op.subtract(input, op.trunc(input))
 
 
@@ -86,7 +86,7 @@ def add(t: Emitter, input: Any, other: Any, alpha: Any = 1) -> Any:
 
 
 @converter("sub", "subtract")
-def sub(t: Emitter, input: Any, other: Any, alpha: Any = 1) -> Any:
+def sub(t: Emitter, input: Any, other: Any, alpha: Any = 1) -> Expr:
     a, b = t.alike(input, other)
     return op.subtract(a, b if alpha == 1 else t(op.multiply(b, constant(alpha, info_of(a).dtype))))
 
@@ -97,19 +97,19 @@ def rsub(t: Emitter, input: Any, other: Any, alpha: Any = 1) -> Any:
 
 
 @converter("mul", "multiply")
-def mul(t: Emitter, input: Any, other: Any) -> Any:
+def mul(t: Emitter, input: Any, other: Any) -> Expr:
     a, b = t.alike(input, other)
     return op.logical_and(a, b) if info_of(a).dtype == "bool" else op.multiply(a, b)
 
 
 @converter("maximum")
-def maximum(t: Emitter, input: Any, other: Any) -> Any:
+def maximum(t: Emitter, input: Any, other: Any) -> Expr:
     a, b = t.alike(input, other)
     return op.logical_or(a, b) if info_of(a).dtype == "bool" else op.maximum(a, b)
 
 
 @converter("minimum")
-def minimum(t: Emitter, input: Any, other: Any) -> Any:
+def minimum(t: Emitter, input: Any, other: Any) -> Expr:
     a, b = t.alike(input, other)
     return op.logical_and(a, b) if info_of(a).dtype == "bool" else op.minimum(a, b)
 
@@ -134,7 +134,7 @@ def _number_of(t: Emitter, choose: Any, input: Any, other: Any) -> Any:
 
 
 @converter("div", "truediv", "true_divide", "divide")
-def div(t: Emitter, input: Any, other: Any, rounding_mode: str | None = None) -> Any:
+def div(t: Emitter, input: Any, other: Any, rounding_mode: str | None = None) -> Expr:
     a, b = t.alike(input, other)
     if rounding_mode is None:
         return op.divide(t.as_float(a), t.as_float(b))
@@ -151,17 +151,17 @@ def floordiv(t: Emitter, input: Any, other: Any) -> Any:
 
 
 @converter("fmod")
-def fmod(t: Emitter, input: Any, other: Any) -> Any:
+def fmod(t: Emitter, input: Any, other: Any) -> Expr:
     return op.mod(*t.alike(input, other))
 
 
 @converter("remainder", "mod")
-def remainder(t: Emitter, input: Any, other: Any) -> Any:
+def remainder(t: Emitter, input: Any, other: Any) -> Expr:
     return op.floor_mod(*t.alike(input, other))
 
 
 @converter("pow")
-def power(t: Emitter, input: Any, exponent: Any) -> Any:
+def power(t: Emitter, input: Any, exponent: Any) -> Expr:
     dtype = common_dtype(input, exponent)
     if isinstance(exponent, int | float) and exponent in (1, 2, 3):
         x = t.as_dtype(input, dtype)
@@ -173,19 +173,19 @@ def power(t: Emitter, input: Any, exponent: Any) -> Any:
 
 
 @converter("atan2", "arctan2")
-def atan2(t: Emitter, input: Any, other: Any) -> Any:
+def atan2(t: Emitter, input: Any, other: Any) -> Expr:
     a, b = t.alike(input, other)
     return op.atan2(t.as_float(a), t.as_float(b))
 
 
 @converter("reciprocal")
-def reciprocal(t: Emitter, input: Expr) -> Any:
+def reciprocal(t: Emitter, input: Expr) -> Expr:
     x = t.as_float(input)
     return op.divide(constant(1.0, info_of(x).dtype), x)
 
 
 @converter("square")
-def square(t: Emitter, input: Expr) -> Any:
+def square(t: Emitter, input: Expr) -> Expr:
     return op.multiply(input, input)
 
 
@@ -208,7 +208,7 @@ def lerp(t: Emitter, input: Expr, end: Expr, weight: Any) -> Any:
 
 
 @converter("clamp", "clip")
-def clamp(t: Emitter, input: Expr, min: Any = None, max: Any = None) -> Any:
+def clamp(t: Emitter, input: Expr, min: Any = None, max: Any = None) -> Expr:
     dtype = common_dtype(*(v for v in (input, min, max) if v is not None))
     x: Any = t.cast(input, dtype)
     if isinstance(min, int | float) and isinstance(max, int | float):

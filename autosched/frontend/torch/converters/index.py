@@ -13,13 +13,13 @@ from autosched.relax import op
 from autosched.relax.expr import Constant, Expr
 
 
-def chosen(t: Emitter, x: Expr, axis: int, positions: Any) -> Any:
+def chosen(t: Emitter, x: Expr, axis: int, positions: Any) -> Expr:
     """The tensor's elements at positions known at import, whose shape replaces the axis."""
     return t(op.take(x, constant(positions, "int64"), axis=axis))
 
 
 @converter("slice", "slice_copy")
-def slice_(t: Emitter, input: Expr, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
+def slice_(t: Emitter, input: Expr, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Expr:
     shape = t.shape(input)
     axis = positive(dim, len(shape))
     first, last, _ = slice(start, end, step).indices(shape[axis])
@@ -29,7 +29,7 @@ def slice_(t: Emitter, input: Expr, dim: int = 0, start: Any = None, end: Any = 
 
 
 @converter("select", "select_copy")
-def select(t: Emitter, input: Expr, dim: int, index: int) -> Any:
+def select(t: Emitter, input: Expr, dim: int, index: int) -> Expr:
     shape = t.shape(input)
     axis = positive(dim, len(shape))
     at = positive(index, shape[axis])
@@ -73,18 +73,18 @@ def getitem(t: Emitter, input: Expr, index: Any) -> Any:
 
 
 @converter("embedding")
-def embedding(t: Emitter, weight: Expr, indices: Expr, *_: Any, **__: Any) -> Any:
+def embedding(t: Emitter, weight: Expr, indices: Expr, *_: Any, **__: Any) -> Expr:
     return op.take(weight, indices, axis=0, mode="positive")
 
 
 @converter("take_rows")
-def take_rows(t: Emitter, input: Expr, weight: Expr) -> Any:
+def take_rows(t: Emitter, input: Expr, weight: Expr) -> Expr:
     """A module of embeddings: the indices are its input."""
     return op.take(weight, input, axis=0, mode="positive")
 
 
 @converter("index_select")
-def index_select(t: Emitter, input: Expr, dim: int, index: Expr) -> Any:
+def index_select(t: Emitter, input: Expr, dim: int, index: Expr) -> Expr:
     shape = t.shape(input)
     if not shape:
         return t.reshape(t(op.take(t.reshape(input, (1,)), index, axis=0, mode="positive")), ())
@@ -121,7 +121,7 @@ def stacked_positions(t: Emitter, used: Sequence[Expr]) -> tuple[tuple[int, ...]
 
 
 @converter("index", "_unsafe_index")
-def index_tensor(t: Emitter, input: Expr, indices: Sequence[Expr | None]) -> Any:
+def index_tensor(t: Emitter, input: Expr, indices: Sequence[Expr | None]) -> Expr:
     """Index tensors are broadcast against each other; their dimensions stand where they were, or first if apart."""
     found = integer_positions(t, indices)
     axes = [axis for axis, i in enumerate(found) if i is not None]
@@ -144,7 +144,7 @@ def index_tensor(t: Emitter, input: Expr, indices: Sequence[Expr | None]) -> Any
 
 
 @converter("_unsafe_masked_index")
-def masked_index(t: Emitter, input: Expr, mask: Expr, indices: Sequence[Expr | None], fill: Any) -> Any:
+def masked_index(t: Emitter, input: Expr, mask: Expr, indices: Sequence[Expr | None], fill: Any) -> Expr:
     """Elements where the mask holds, a number elsewhere; positions there may lie outside."""
     limits = t.shape(input)
     at: list[Expr | None] = []
@@ -160,7 +160,7 @@ def masked_index(t: Emitter, input: Expr, mask: Expr, indices: Sequence[Expr | N
 
 
 @converter("gather")
-def gather(t: Emitter, input: Expr, dim: int, index: Expr, sparse_grad: bool = False) -> Any:
+def gather(t: Emitter, input: Expr, dim: int, index: Expr, sparse_grad: bool = False) -> Expr:
     if not t.shape(input):
         shape = t.shape(index)
         return t.reshape(t(op.take(t.reshape(input, (1,)), t.reshape(index, (-1,)), axis=0, mode="positive")), shape)
@@ -172,7 +172,7 @@ def gather(t: Emitter, input: Expr, dim: int, index: Expr, sparse_grad: bool = F
 
 
 @converter("diagonal", "diagonal_copy")
-def diagonal(t: Emitter, input: Expr, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+def diagonal(t: Emitter, input: Expr, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Expr:
     shape = t.shape(input)
     first, second = positive(dim1, len(shape)), positive(dim2, len(shape))
     rest = [a for a in range(len(shape)) if a not in (first, second)]
@@ -187,7 +187,7 @@ def diagonal(t: Emitter, input: Expr, offset: int = 0, dim1: int = 0, dim2: int 
 @converter("as_strided", "as_strided_copy")
 def as_strided(
     t: Emitter, input: Expr, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
-) -> Any:
+) -> Expr:
     """Of a tensor that lies in memory without gaps; other memory is not known here."""
     value = t.source.args[0].meta.get("val") if t.source is not None and t.source.args else None
     if value is None or not value.is_contiguous():
@@ -199,7 +199,7 @@ def as_strided(
 
 
 @converter("unfold", "unfold_copy")
-def unfold(t: Emitter, input: Expr, dimension: int, size: int, step: int) -> Any:
+def unfold(t: Emitter, input: Expr, dimension: int, size: int, step: int) -> Expr:
     """Windows along a dimension; what is in a window becomes the last dimension."""
     shape = t.shape(input)
     if not shape:
@@ -220,7 +220,7 @@ def flip(t: Emitter, input: Expr, dims: Sequence[int]) -> Any:
 
 
 @converter("roll")
-def roll(t: Emitter, input: Expr, shifts: Any, dims: Any = ()) -> Any:
+def roll(t: Emitter, input: Expr, shifts: Any, dims: Any = ()) -> Expr:
     shifts, dims = ([v] if isinstance(v, int) else list(v) for v in (shifts, dims))
     shape = t.shape(input)
     x = input if dims else t.reshape(input, (-1,))
@@ -232,7 +232,7 @@ def roll(t: Emitter, input: Expr, shifts: Any, dims: Any = ()) -> Any:
 
 
 @converter("nonzero", "masked_select", "nonzero_static")
-def of_unknown_size(t: Emitter, input: Expr, *_: Any, **__: Any) -> Any:
+def of_unknown_size(t: Emitter, input: Expr, *_: Any, **__: Any) -> Expr:
     if isinstance(input, Constant) and not _:
         return constant(np.argwhere(input.data), "int64")
     raise t.fail("the size of the result depends on what the model computes, which is not supported")
@@ -246,5 +246,5 @@ def item(t: Emitter, input: Expr) -> Any:
 
 
 @converter("rand", "randn", "randperm", "bernoulli", "rand_like", "randn_like", "randint", "multinomial", "normal")
-def random(t: Emitter, *_: Any, **__: Any) -> Any:
+def random(t: Emitter, *_: Any, **__: Any) -> Expr:
     raise t.fail("random numbers are not supported", hint="make them outside and pass them as an input")

@@ -12,24 +12,24 @@ from autosched.relax import op
 from autosched.relax.expr import Expr
 
 
-def product(t: Emitter, a: Any, b: Any) -> Any:
+def product(t: Emitter, a: Any, b: Any) -> Expr:
     """Bind a matrix product; its result has the operands' dtype, said as TVM's importers say it."""
     return t(op.matmul(a, b, out_dtype="float32" if info_of(a).dtype == "float32" else None))
 
 
 @converter("linear")
-def linear(t: Emitter, input: Expr, weight: Expr, bias: Expr | None = None) -> Any:
+def linear(t: Emitter, input: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
     result = product(t, input, t(op.permute_dims(weight)))
     return result if bias is None else op.add(result, bias)
 
 
 @converter("matmul", "mm", "bmm", "mv", "dot")
-def matmul(t: Emitter, input: Expr, other: Expr) -> Any:
+def matmul(t: Emitter, input: Expr, other: Expr) -> Expr:
     return product(t, input, other)
 
 
 @converter("addmm", "baddbmm")
-def addmm(t: Emitter, input: Expr, mat1: Expr, mat2: Expr, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def addmm(t: Emitter, input: Expr, mat1: Expr, mat2: Expr, *, beta: Any = 1, alpha: Any = 1) -> Expr:
     dtype = info_of(mat1).dtype
     if dtype.startswith(("int", "uint")):
         alpha, beta = int(alpha), int(beta)
@@ -44,12 +44,12 @@ def addmm(t: Emitter, input: Expr, mat1: Expr, mat2: Expr, *, beta: Any = 1, alp
 
 
 @converter("t")
-def transpose2d(t: Emitter, input: Expr) -> Any:
+def transpose2d(t: Emitter, input: Expr) -> Expr:
     return op.permute_dims(input) if len(t.shape(input)) > 1 else input
 
 
 @converter("einsum")
-def einsum(t: Emitter, equation: str, *operands: Any, **_: Any) -> Any:
+def einsum(t: Emitter, equation: str, *operands: Any, **_: Any) -> Expr:
     """Operands are joined from left to right, each pair as a (batched) matrix product."""
     if len(operands) == 1 and isinstance(operands[0], list | tuple):
         operands = tuple(operands[0])
@@ -115,14 +115,14 @@ def _joined(t: Emitter, x: Any, a: str, y: Any, b: str, needed: set[str]) -> tup
     return t.reshape(product(t, left, right), [sizes[c] for c in natural]), "".join(natural)
 
 
-def _widened(t: Emitter, x: Any, shape: list[int]) -> Any:
+def _widened(t: Emitter, x: Any, shape: list[int]) -> Expr:
     return x if t.shape(x) == tuple(shape) else t(op.broadcast_to(x, tuple(shape)))
 
 
-def _permuted(t: Emitter, x: Any, letters: str, order: list[str]) -> Any:
+def _permuted(t: Emitter, x: Any, letters: str, order: list[str]) -> Expr:
     axes = [letters.index(c) for c in order]
     return x if axes == sorted(axes) else t(op.permute_dims(x, axes=axes))
 
 
-def _arranged(t: Emitter, x: Any, letters: str, order: list[str], shape: list[int]) -> Any:
+def _arranged(t: Emitter, x: Any, letters: str, order: list[str], shape: list[int]) -> Expr:
     return t.reshape(_permuted(t, x, letters, order), shape)

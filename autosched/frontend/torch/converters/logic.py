@@ -58,43 +58,43 @@ _register()
 
 
 @converter("logical_not")
-def logical_not(t: Emitter, input: Expr) -> Any:
+def logical_not(t: Emitter, input: Expr) -> Expr:
     return op.logical_not(t.cast(input, "bool"))
 
 
 @converter("bitwise_not", "invert")
-def bitwise_not(t: Emitter, input: Expr) -> Any:
+def bitwise_not(t: Emitter, input: Expr) -> Expr:
     return op.logical_not(input) if info_of(input).dtype == "bool" else op.bitwise_not(input)
 
 
 @converter("isnan")
-def isnan(t: Emitter, input: Expr) -> Any:
+def isnan(t: Emitter, input: Expr) -> Expr:
     return op.isnan(t.as_float(input))
 
 
 @converter("isinf")
-def isinf(t: Emitter, input: Expr) -> Any:
+def isinf(t: Emitter, input: Expr) -> Expr:
     return op.isinf(t.as_float(input))
 
 
 @converter("isfinite")
-def isfinite(t: Emitter, input: Expr) -> Any:
+def isfinite(t: Emitter, input: Expr) -> Expr:
     return op.isfinite(t.as_float(input))
 
 
 @converter("where")
-def where(t: Emitter, condition: Expr, input: Any, other: Any) -> Any:
+def where(t: Emitter, condition: Expr, input: Any, other: Any) -> Expr:
     return op.where(t.cast(condition, "bool"), *t.alike(input, other))
 
 
 @converter("masked_fill")
-def masked_fill(t: Emitter, input: Expr, mask: Expr, value: Any) -> Any:
+def masked_fill(t: Emitter, input: Expr, mask: Expr, value: Any) -> Expr:
     filled = t.as_dtype(value, info_of(input).dtype)
     return op.where(mask, filled, input)
 
 
 @converter("to", "_to_copy", "type_as", "type", "to_dtype")
-def to(t: Emitter, input: Expr, *args: Any, dtype: Any = None, **_: Any) -> Any:
+def to(t: Emitter, input: Expr, *args: Any, dtype: Any = None, **_: Any) -> Expr:
     for value in args:
         if isinstance(value, Expr):
             dtype = info_of(value).dtype
@@ -104,22 +104,22 @@ def to(t: Emitter, input: Expr, *args: Any, dtype: Any = None, **_: Any) -> Any:
 
 
 @converter("convert_element_type", "_conversion")
-def convert(t: Emitter, input: Expr, dtype: Any) -> Any:
+def convert(t: Emitter, input: Expr, dtype: Any) -> Expr:
     return t.cast(input, t.dtype(dtype))
 
 
 @converter("float")
-def to_float(t: Emitter, input: Expr) -> Any:
+def to_float(t: Emitter, input: Expr) -> Expr:
     return t.cast(input, "float32")
 
 
 @converter("long")
-def to_long(t: Emitter, input: Expr) -> Any:
+def to_long(t: Emitter, input: Expr) -> Expr:
     return t.cast(input, "int64")
 
 
 @converter("copy")
-def copy(t: Emitter, input: Expr, src: Expr, non_blocking: bool = False) -> Any:
+def copy(t: Emitter, input: Expr, src: Expr, non_blocking: bool = False) -> Expr:
     """The values of `src`, in the shape and dtype of `input`."""
     value = t.cast(src, info_of(input).dtype)
     shape = t.shape(input)
@@ -130,5 +130,5 @@ def copy(t: Emitter, input: Expr, src: Expr, non_blocking: bool = False) -> Any:
     "contiguous", "clone", "detach", "alias", "lift_fresh_copy", "lift_fresh", "detach_copy", "requires_grad_",
     "identity", "alias_copy", "positive", "view_of",
 )  # fmt: skip
-def same(t: Emitter, input: Expr, *_: Any, **__: Any) -> Any:
+def same(t: Emitter, input: Expr, *_: Any, **__: Any) -> Expr:
     return input

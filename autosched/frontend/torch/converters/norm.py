@@ -32,7 +32,7 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
     cudnn_enabled: bool = True,
-) -> Any:
+) -> Expr:
     if training or running_mean is None or running_var is None:
         raise t.fail("batch_norm in training mode is not supported", hint="call model.eval() before exporting")
     channels, dtype = t.shape(running_mean), info_of(input).dtype
@@ -90,7 +90,7 @@ def layer_norm(
     bias: Expr | None = None,
     eps: float = 1e-5,
     cudnn_enable: bool = True,
-) -> Any:
+) -> Expr:
     own, dtype, ndim = tuple(normalized_shape), info_of(input).dtype, len(t.shape(input))
     return op.nn.layer_norm(
         input, filled(own, 1.0, dtype) if weight is None else weight,
@@ -114,7 +114,7 @@ def group_norm(
     bias: Expr | None = None,
     eps: float = 1e-5,
     cudnn_enabled: bool = True,
-) -> Any:
+) -> Expr:
     shape, dtype = t.shape(input), info_of(input).dtype
     rest = math.prod(shape[1:]) // num_groups
     grouped = t.reshape(input, (shape[0], num_groups, rest))
@@ -136,7 +136,7 @@ def native_group_norm(
 
 
 @converter("rms_norm")
-def rms_norm(t: Emitter, input: Expr, normalized_shape: Any, weight: Expr | None = None, eps: Any = None) -> Any:
+def rms_norm(t: Emitter, input: Expr, normalized_shape: Any, weight: Expr | None = None, eps: Any = None) -> Expr:
     dtype, ndim = info_of(input).dtype, len(t.shape(input))
     axes = tuple(range(ndim - len(normalized_shape), ndim))
     epsilon = EPSILON[dtype] if eps is None else eps
@@ -146,24 +146,24 @@ def rms_norm(t: Emitter, input: Expr, normalized_shape: Any, weight: Expr | None
 
 
 @converter("softmax", "_softmax")
-def softmax(t: Emitter, input: Expr, dim: int = -1, dtype: Any = None, **_: Any) -> Any:
+def softmax(t: Emitter, input: Expr, dim: int = -1, dtype: Any = None, **_: Any) -> Expr:
     x = _logits(t, input, dtype)
     return op.nn.softmax(x, axis=dim) if t.shape(x) else op.ones_like(x)
 
 
-def _logits(t: Emitter, x: Expr, dtype: Any) -> Any:
+def _logits(t: Emitter, x: Expr, dtype: Any) -> Expr:
     """What softmax is taken of; the decomposed form has a flag in the dtype's place."""
     return x if dtype is None or isinstance(dtype, bool) else t.cast(x, t.dtype(dtype))
 
 
 @converter("log_softmax", "_log_softmax")
-def log_softmax(t: Emitter, input: Expr, dim: int = -1, dtype: Any = None, **_: Any) -> Any:
+def log_softmax(t: Emitter, input: Expr, dim: int = -1, dtype: Any = None, **_: Any) -> Expr:
     x = _logits(t, input, dtype)
     return op.nn.log_softmax(x, axis=dim) if t.shape(x) else op.zeros_like(x)
 
 
 @converter("_safe_softmax")
-def safe_softmax(t: Emitter, input: Expr, dim: int, dtype: Any = None) -> Any:
+def safe_softmax(t: Emitter, input: Expr, dim: int, dtype: Any = None) -> Expr:
     """Softmax that gives 0 where nothing but -inf is."""
     x = _logits(t, input, dtype)
     kind = info_of(x).dtype

@@ -25,7 +25,7 @@ def max_pool2d(
     dilation: Any = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
-) -> Any:
+) -> Expr:
     if return_indices:
         raise t.fail("max_pool2d with return_indices is not supported")
     kernel = several(kernel_size, 2)
@@ -103,7 +103,7 @@ def _flat_windows(spatial: Any, lines: Any) -> tuple[Any, Any, tuple[int, ...]]:
 def avg_pool(
     t: Emitter, input: Expr, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: int | None = None,
-) -> Any:  # fmt: skip
+) -> Expr:  # fmt: skip
     """Means of windows, by sums of the elements inside and a count for each."""
     dims = 3 if t.source is not None and "3d" in t.source.target.__name__ else 1
     return _averaged(
@@ -114,7 +114,7 @@ def avg_pool(
 
 def _averaged(
     t: Emitter, x: Expr, kernel: Any, stride: Any, pads: Any, ceil_mode: bool, with_padding: bool, divisor: int | None
-) -> Any:
+) -> Expr:
     dims, shape, dtype = len(kernel), t.shape(x), info_of(x).dtype
     spatial, lead = shape[-dims:], shape[:-dims]
     lines = [_windows(n, k, s, p, 1, ceil_mode) for n, k, s, p in zip(spatial, kernel, stride, pads, strict=True)]
@@ -142,7 +142,7 @@ def avg_pool2d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
-) -> Any:
+) -> Expr:
     kernel = several(kernel_size, 2)
     if divisor_override is not None or ceil_mode or len(t.shape(input)) == 3:
         steps = several(stride, 2) if stride else kernel
@@ -156,7 +156,7 @@ def avg_pool2d(
 
 
 @converter("adaptive_avg_pool2d", "_adaptive_avg_pool2d")
-def adaptive_avg_pool2d(t: Emitter, input: Expr, output_size: Any) -> Any:
+def adaptive_avg_pool2d(t: Emitter, input: Expr, output_size: Any) -> Expr:
     sizes = [output_size] * 2 if isinstance(output_size, int) else list(output_size)
     shape = t.shape(input)
     height, width = shape[-2:]

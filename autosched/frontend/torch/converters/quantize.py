@@ -81,7 +81,7 @@ def _channels(t: Emitter, input: Expr, axis: int, *values: Any) -> int:
     return at
 
 
-def _quantized(t: Emitter, input: Expr, scale: Any, zero: Any, limits: tuple[Any, Any], dtype: Any, axis: int) -> Any:
+def _quantized(t: Emitter, input: Expr, scale: Any, zero: Any, limits: tuple[Any, Any], dtype: Any, axis: int) -> Expr:
     scales, zeros, limits, kind = _parts(t, input, scale, zero, limits, dtype)
     if isinstance(zeros, Constant) and not zeros.data.any():
         zeros = None
@@ -90,7 +90,7 @@ def _quantized(t: Emitter, input: Expr, scale: Any, zero: Any, limits: tuple[Any
 
 def _dequantized(
     t: Emitter, input: Expr, scale: Any, zero: Any, limits: tuple[Any, Any], dtype: Any, axis: int, out_dtype: Any
-) -> Any:
+) -> Expr:
     scales, zeros, _, kind = _parts(t, input, scale, zero, limits, dtype)
     if info_of(input).dtype != kind:
         raise t.fail(f"a tensor of {info_of(input).dtype} is taken for one of {kind}")
@@ -103,7 +103,7 @@ def _dequantized(
 @converter("quantize_per_tensor")
 def quantize_per_tensor(
     t: Emitter, input: Expr, scale: Any, zero_point: Any, quant_min: Any, quant_max: Any, dtype: Any
-) -> Any:
+) -> Expr:
     _one(t, scale, zero_point)
     return _quantized(t, input, scale, zero_point, (quant_min, quant_max), dtype, 0)
 
@@ -119,7 +119,7 @@ def dequantize_per_tensor(
     dtype: Any,
     *,
     out_dtype: Any = None,
-) -> Any:
+) -> Expr:
     _one(t, scale, zero_point)
     return _dequantized(t, input, scale, zero_point, (quant_min, quant_max), dtype, 0, out_dtype)
 
@@ -127,7 +127,7 @@ def dequantize_per_tensor(
 @converter("quantize_per_channel")
 def quantize_per_channel(
     t: Emitter, input: Expr, scales: Any, zero_points: Any, axis: int, quant_min: int, quant_max: int, dtype: Any
-) -> Any:
+) -> Expr:
     at = _channels(t, input, axis, scales, zero_points)
     return _quantized(t, input, scales, zero_points, (quant_min, quant_max), dtype, at)
 
@@ -144,7 +144,7 @@ def dequantize_per_channel(
     dtype: Any,
     *,
     out_dtype: Any = None,
-) -> Any:
+) -> Expr:
     at = _channels(t, input, axis, scales, zero_points)
     return _dequantized(t, input, scales, zero_points, (quant_min, quant_max), dtype, at, out_dtype)
 

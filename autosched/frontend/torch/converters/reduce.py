@@ -24,12 +24,12 @@ def axes_of(t: Emitter, x: Expr, dim: Any) -> tuple[int, ...]:
     return tuple(positive(d, ndim) for d in given) if ndim else ()
 
 
-def _reduced(t: Emitter, definition: Any, x: Expr, dim: Any, keepdim: bool) -> Any:
+def _reduced(t: Emitter, definition: Any, x: Expr, dim: Any, keepdim: bool) -> Expr:
     axes = axes_of(t, x, dim)
     return definition(x, axis=axes, keepdims=keepdim) if axes else x
 
 
-def _summable(t: Emitter, x: Expr, dtype: Any) -> Any:
+def _summable(t: Emitter, x: Expr, dtype: Any) -> Expr:
     """The tensor in the dtype that it is summed in: integers as int64."""
     if dtype is not None:
         return t.cast(x, t.dtype(dtype))
@@ -37,22 +37,22 @@ def _summable(t: Emitter, x: Expr, dtype: Any) -> Any:
 
 
 @converter("mean")
-def mean(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+def mean(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Expr:
     x = input if dtype is None else t.cast(input, t.dtype(dtype))
     return _reduced(t, op.mean, x, dim, keepdim)
 
 
 @converter("sum")
-def sum_(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+def sum_(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Expr:
     return _reduced(t, op.sum, _summable(t, input, dtype), dim, keepdim)
 
 
 @converter("prod")
-def prod(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+def prod(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Expr:
     return _reduced(t, op.prod, _summable(t, input, dtype), dim, keepdim)
 
 
-def _ordered(t: Emitter, definition: Any, x: Expr, dim: Any, keepdim: bool) -> Any:
+def _ordered(t: Emitter, definition: Any, x: Expr, dim: Any, keepdim: bool) -> Expr:
     """A largest or smallest element; of booleans by their numbers."""
     if info_of(x).dtype != "bool":
         return _reduced(t, definition, x, dim, keepdim)
@@ -60,12 +60,12 @@ def _ordered(t: Emitter, definition: Any, x: Expr, dim: Any, keepdim: bool) -> A
 
 
 @converter("amax")
-def amax(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False) -> Any:
+def amax(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False) -> Expr:
     return _ordered(t, partial(op.max, keep_nan=True), input, dim, keepdim)
 
 
 @converter("amin")
-def amin(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False) -> Any:
+def amin(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False) -> Expr:
     return _ordered(t, partial(op.min, keep_nan=True), input, dim, keepdim)
 
 
@@ -75,16 +75,16 @@ def aminmax(t: Emitter, input: Expr, *, dim: Any = None, keepdim: bool = False) 
 
 
 @converter("any")
-def any_(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False) -> Any:
+def any_(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False) -> Expr:
     return _truth(t, op.max, input, dim, keepdim)
 
 
 @converter("all")
-def all_(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False) -> Any:
+def all_(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False) -> Expr:
     return _truth(t, op.min, input, dim, keepdim)
 
 
-def _truth(t: Emitter, definition: Any, x: Expr, dim: Any, keepdim: bool) -> Any:
+def _truth(t: Emitter, definition: Any, x: Expr, dim: Any, keepdim: bool) -> Expr:
     found = _ordered(t, definition, t.cast(x, "bool"), dim, keepdim)
     return t.cast(found, "uint8") if info_of(x).dtype == "uint8" else found
 
@@ -127,7 +127,7 @@ def argmin(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False) -> A
 
 
 @converter("var")
-def var(t: Emitter, input: Expr, dim: Any = None, correction: Any = 1, keepdim: bool = False, **kwargs: Any) -> Any:
+def var(t: Emitter, input: Expr, dim: Any = None, correction: Any = 1, keepdim: bool = False, **kwargs: Any) -> Expr:
     """The sample variance unless correction=0 (or unbiased=False); `var.dim` has `unbiased` in that place."""
     correction = kwargs.get("unbiased", correction)
     if isinstance(dim, bool):  # var(x, unbiased)
@@ -145,7 +145,7 @@ def var(t: Emitter, input: Expr, dim: Any = None, correction: Any = 1, keepdim: 
 
 
 @converter("std")
-def std(t: Emitter, input: Expr, *args: Any, **kwargs: Any) -> Any:
+def std(t: Emitter, input: Expr, *args: Any, **kwargs: Any) -> Expr:
     return op.sqrt(t(var(t, input, *args, **kwargs)))
 
 
@@ -157,7 +157,9 @@ def var_mean(
 
 
 @converter("linalg_vector_norm")
-def vector_norm(t: Emitter, x: Expr, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def vector_norm(
+    t: Emitter, x: Expr, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Expr:
     """The root of the sum of powers; of order inf and -inf the largest and smallest, of 0 how many are not zero."""
     value = x if dtype is None else t.cast(x, t.dtype(dtype))
     size = t(op.abs(value))
@@ -175,13 +177,13 @@ def vector_norm(t: Emitter, x: Expr, ord: Any = 2, dim: Any = None, keepdim: boo
 
 
 @converter("cumsum")
-def cumsum(t: Emitter, input: Expr, dim: int, *, dtype: Any = None) -> Any:
+def cumsum(t: Emitter, input: Expr, dim: int, *, dtype: Any = None) -> Expr:
     x = _summable(t, input, dtype)
     return op.cumsum(x, axis=positive(dim, len(t.shape(x)))) if t.shape(x) else x
 
 
 @converter("cumprod")
-def cumprod(t: Emitter, input: Expr, dim: int, *, dtype: Any = None) -> Any:
+def cumprod(t: Emitter, input: Expr, dim: int, *, dtype: Any = None) -> Expr:
     x = _summable(t, input, dtype)
     return op.cumprod(x, axis=positive(dim, len(t.shape(x)))) if t.shape(x) else x
 
@@ -212,7 +214,7 @@ def _running(t: Emitter, x: Expr, dim: int, largest: bool) -> Any:
     return (t.cast(values, dtype), _doubled(t, marked, axis, op.maximum))
 
 
-def _doubled(t: Emitter, x: Expr, axis: int, choice: Any) -> Any:
+def _doubled(t: Emitter, x: Expr, axis: int, choice: Any) -> Expr:
     """The running choice: after each step of twice as many elements (Hillis, Steele 1986)."""
     shape, dtype = t.shape(x), info_of(x).dtype
     distance = 1

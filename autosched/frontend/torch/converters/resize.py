@@ -79,7 +79,7 @@ def _factors(scales: tuple[Any, ...], kwargs: Any) -> list[float] | None:
 
 
 @converter("upsample_linear1d", "upsample_bilinear2d")
-def linear(t: Emitter, input: Expr, output_size: Any, align_corners: bool, *scales: Any, **kwargs: Any) -> Any:
+def linear(t: Emitter, input: Expr, output_size: Any, align_corners: bool, *scales: Any, **kwargs: Any) -> Expr:
     shape = t.shape(input)
     flat = len(shape) == 3
     x = t.reshape(input, (*shape[:2], 1, shape[2])) if flat else input

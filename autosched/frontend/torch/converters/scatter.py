@@ -18,7 +18,7 @@ from autosched.tir.dtypes import INT_RANGES, is_float
 REDUCTIONS = {"add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max", "amin": "min"}
 
 
-def _placed(t: Emitter, data: Expr, dim: int, index: Expr, values: Expr, reduction: str) -> Any:
+def _placed(t: Emitter, data: Expr, dim: int, index: Expr, values: Expr, reduction: str) -> Expr:
     """scatter_elements; of booleans by their numbers, of 0-d tensors as vectors of one."""
     shape, dtype = t.shape(data), info_of(data).dtype
     if not shape:
@@ -42,7 +42,7 @@ def _placed(t: Emitter, data: Expr, dim: int, index: Expr, values: Expr, reducti
 
 
 @converter("scatter")
-def scatter(t: Emitter, input: Expr, dim: int, index: Expr, src: Any, reduce: str | None = None, **kwargs: Any) -> Any:
+def scatter(t: Emitter, input: Expr, dim: int, index: Expr, src: Any, reduce: str | None = None, **kwargs: Any) -> Expr:
     dtype = info_of(input).dtype
     value = kwargs.get("value", src)
     if not isinstance(value, Expr) or not t.shape(value) and t.shape(index):
@@ -54,14 +54,14 @@ def scatter(t: Emitter, input: Expr, dim: int, index: Expr, src: Any, reduce: st
 
 
 @converter("scatter_add")
-def scatter_add(t: Emitter, input: Expr, dim: int, index: Expr, src: Expr) -> Any:
+def scatter_add(t: Emitter, input: Expr, dim: int, index: Expr, src: Expr) -> Expr:
     return _placed(t, input, dim, index, src, "add")
 
 
 @converter("scatter_reduce")
 def scatter_reduce(
     t: Emitter, input: Expr, dim: int, index: Expr, src: Expr, reduce: str, *, include_self: bool = True
-) -> Any:
+) -> Expr:
     dtype = info_of(input).dtype
     kind = "add" if reduce == "mean" else REDUCTIONS[reduce]
     counts = None
@@ -98,7 +98,7 @@ def index_put(
     values: Expr,
     accumulate: bool = False,
     unsafe: bool = False,
-) -> Any:
+) -> Expr:
     """The values at the places that `index` with the same indices would give."""
     dtype, shape = info_of(input).dtype, t.shape(input)
     values = t.cast(values, dtype)
@@ -134,7 +134,7 @@ def index_put(
     return result if plain else op.permute_dims(result, axes=[order.index(a) for a in range(len(shape))])
 
 
-def _in_turn(t: Emitter, mask: Expr, values: Expr, rest: Sequence[int]) -> Any:
+def _in_turn(t: Emitter, mask: Expr, values: Expr, rest: Sequence[int]) -> Expr:
     """[*mask's shape, *rest]: the next of `values` [n, *rest] at each element of a mask that holds; anything elsewhere.
 
     Fewer values than elements that hold are an error when the model runs; one value, or none less, stands for all.
@@ -150,7 +150,7 @@ def _in_turn(t: Emitter, mask: Expr, values: Expr, rest: Sequence[int]) -> Any:
 
 
 @converter("masked_scatter")
-def masked_scatter(t: Emitter, input: Expr, mask: Expr, source: Expr) -> Any:
+def masked_scatter(t: Emitter, input: Expr, mask: Expr, source: Expr) -> Expr:
     """The elements of `source` in order, where a mask holds."""
     ndim = max(len(t.shape(input)), len(t.shape(mask)))
     padded = [(1,) * (ndim - len(s)) + s for s in (t.shape(input), t.shape(mask))]
@@ -184,7 +184,7 @@ def index_fill(t: Emitter, input: Expr, dim: int, index: Expr, value: Any) -> An
 @converter("slice_scatter")
 def slice_scatter(
     t: Emitter, input: Expr, src: Expr, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
-) -> Any:
+) -> Expr:
     shape = t.shape(input)
     axis = positive(dim, len(shape))
     n = shape[axis]
@@ -216,7 +216,7 @@ def select_scatter(t: Emitter, input: Expr, src: Expr, dim: int, index: int) -> 
 
 
 @converter("diagonal_scatter")
-def diagonal_scatter(t: Emitter, input: Expr, src: Expr, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+def diagonal_scatter(t: Emitter, input: Expr, src: Expr, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Expr:
     shape = t.shape(input)
     first, second = positive(dim1, len(shape)), positive(dim2, len(shape))
     rows = np.arange(max(0, -offset), min(shape[first], shape[second] - offset))
@@ -231,6 +231,6 @@ def diagonal_scatter(t: Emitter, input: Expr, src: Expr, offset: int = 0, dim1: 
 
 
 @converter("fill")
-def fill(t: Emitter, input: Expr, value: Any) -> Any:
+def fill(t: Emitter, input: Expr, value: Any) -> Expr:
     scalar = t.as_dtype(value, info_of(input).dtype)
     return scalar if not t.shape(input) else op.broadcast_to(scalar, t.shape(input))

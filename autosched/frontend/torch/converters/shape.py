@@ -20,7 +20,7 @@ def _numbers(args: tuple[Any, ...]) -> list[int]:
 
 
 @converter("view", "reshape", "_unsafe_view", "view_copy", "_reshape_copy")
-def view(t: Emitter, input: Expr, *args: Any, shape: Sequence[int] | None = None, size: Any = None) -> Any:
+def view(t: Emitter, input: Expr, *args: Any, shape: Sequence[int] | None = None, size: Any = None) -> Expr:
     if args and not isinstance(args[0], int | list | tuple) and args[0] in t.dtypes:
         raise t.fail("a view of a tensor's memory as another dtype is not supported")
     given = shape if shape is not None else size
@@ -33,7 +33,7 @@ def view(t: Emitter, input: Expr, *args: Any, shape: Sequence[int] | None = None
 
 
 @converter("flatten")
-def flatten(t: Emitter, input: Expr, start_dim: int = 0, end_dim: int = -1) -> Any:
+def flatten(t: Emitter, input: Expr, start_dim: int = 0, end_dim: int = -1) -> Expr:
     shape = t.shape(input)
     first, last = positive(start_dim, len(shape)), positive(end_dim, len(shape))
     return t.reshape(input, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
@@ -52,13 +52,13 @@ def _filled(sizes: Sequence[int], total: int) -> list[int]:
 
 
 @converter("permute", "permute_copy")
-def permute(t: Emitter, input: Expr, *args: Any, dims: Any = None) -> Any:
+def permute(t: Emitter, input: Expr, *args: Any, dims: Any = None) -> Expr:
     axes = list(dims if dims is not None else _numbers(args))
     return op.permute_dims(input, axes=[positive(a, len(axes)) for a in axes]) if axes else input
 
 
 @converter("transpose", "transpose_copy", "swapaxes")
-def transpose(t: Emitter, input: Expr, dim0: int, dim1: int) -> Any:
+def transpose(t: Emitter, input: Expr, dim0: int, dim1: int) -> Expr:
     axes = list(range(len(t.shape(input))))
     if not axes:
         return input
@@ -67,12 +67,12 @@ def transpose(t: Emitter, input: Expr, dim0: int, dim1: int) -> Any:
 
 
 @converter("unsqueeze", "unsqueeze_copy")
-def unsqueeze(t: Emitter, input: Expr, dim: int) -> Any:
+def unsqueeze(t: Emitter, input: Expr, dim: int) -> Expr:
     return op.expand_dims(input, axis=positive(dim, len(t.shape(input)) + 1))
 
 
 @converter("squeeze", "squeeze_copy")
-def squeeze(t: Emitter, input: Expr, dim: Any = None) -> Any:
+def squeeze(t: Emitter, input: Expr, dim: Any = None) -> Expr:
     shape = t.shape(input)
     axes = range(len(shape)) if dim is None else [dim] if isinstance(dim, int) else dim
     gone = {positive(a, len(shape)) for a in axes}
@@ -80,7 +80,7 @@ def squeeze(t: Emitter, input: Expr, dim: Any = None) -> Any:
 
 
 @converter("expand", "expand_copy")
-def expand(t: Emitter, input: Expr, *args: Any, size: Any = None, implicit: bool = False) -> Any:
+def expand(t: Emitter, input: Expr, *args: Any, size: Any = None, implicit: bool = False) -> Expr:
     own, wanted = t.shape(input), list(size if size is not None else _numbers(args))
     for back in range(1, len(own) + 1):
         if wanted[-back] == -1:
@@ -94,7 +94,7 @@ def expand_as(t: Emitter, input: Expr, other: Expr) -> Any:
 
 
 @converter("repeat", "tile")
-def repeat(t: Emitter, input: Expr, *args: Any, repeats: Any = None, dims: Any = None) -> Any:
+def repeat(t: Emitter, input: Expr, *args: Any, repeats: Any = None, dims: Any = None) -> Expr:
     given = repeats if repeats is not None else dims
     counts = list(given if given is not None else _numbers(args))
     shape = t.shape(input)
@@ -105,14 +105,14 @@ def repeat(t: Emitter, input: Expr, *args: Any, repeats: Any = None, dims: Any =
 
 
 @converter("cat", "concat", "concatenate")
-def cat(t: Emitter, tensors: Sequence[Expr], dim: int = 0) -> Any:
+def cat(t: Emitter, tensors: Sequence[Expr], dim: int = 0) -> Expr:
     dtype = common_dtype(*tensors)
     parts = [x for x in tensors if t.shape(x) != (0,)] or list(tensors[:1])  # empty vectors go with any shape
     return op.concat([t.cast(x, dtype) for x in parts], axis=dim) if len(parts) > 1 else t.cast(parts[0], dtype)
 
 
 @converter("stack")
-def stack(t: Emitter, tensors: Sequence[Expr], dim: int = 0) -> Any:
+def stack(t: Emitter, tensors: Sequence[Expr], dim: int = 0) -> Expr:
     axis = positive(dim, len(t.shape(tensors[0])) + 1)
     return op.concat([t(op.expand_dims(x, axis=axis)) for x in tensors], axis=axis)
 
@@ -175,7 +175,7 @@ def pad(t: Emitter, input: Expr, pad: Sequence[int], mode: Any = "constant", val
     return op.nn.pad(x, pad_width=widths, pad_value=float(value or 0.0))
 
 
-def continued(t: Emitter, x: Expr, pad: Sequence[int], mode: str) -> Any:
+def continued(t: Emitter, x: Expr, pad: Sequence[int], mode: str) -> Expr:
     """Borders that repeat what is inside: mirrored, the last element, or from the other side."""
     ndim = len(t.shape(x))
     for i in range(len(pad) // 2):
@@ -197,12 +197,12 @@ def continued(t: Emitter, x: Expr, pad: Sequence[int], mode: str) -> Any:
 
 
 @converter("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
-def reflection_pad(t: Emitter, input: Expr, padding: Sequence[int]) -> Any:
+def reflection_pad(t: Emitter, input: Expr, padding: Sequence[int]) -> Expr:
     return continued(t, input, padding, "reflect")
 
 
 @converter("replication_pad1d", "replication_pad2d", "replication_pad3d")
-def replication_pad(t: Emitter, input: Expr, padding: Sequence[int]) -> Any:
+def replication_pad(t: Emitter, input: Expr, padding: Sequence[int]) -> Expr:
     return continued(t, input, padding, "replicate")
 
 
@@ -231,7 +231,7 @@ def storage_offset(t: Emitter, input: Expr) -> Any:
 
 
 @converter("channel_shuffle")
-def channel_shuffle(t: Emitter, input: Expr, groups: int) -> Any:
+def channel_shuffle(t: Emitter, input: Expr, groups: int) -> Expr:
     n, c, *rest = t.shape(input)
     grouped = t.reshape(input, (n, groups, c // groups, *rest))
     axes = [0, 2, 1, *range(3, 3 + len(rest))]
@@ -239,7 +239,7 @@ def channel_shuffle(t: Emitter, input: Expr, groups: int) -> Any:
 
 
 @converter("pixel_shuffle")
-def pixel_shuffle(t: Emitter, input: Expr, upscale_factor: int) -> Any:
+def pixel_shuffle(t: Emitter, input: Expr, upscale_factor: int) -> Expr:
     n, c, h, w = t.shape(input)
     r = upscale_factor
     split_up = t.reshape(input, (n, c // (r * r), r, r, h, w))

@@ -10,7 +10,7 @@ from autosched.relax import op
 from autosched.relax.expr import Expr, TupleGetItem
 
 
-def _comparable(t: Emitter, x: Expr) -> Any:
+def _comparable(t: Emitter, x: Expr) -> Expr:
     return t.cast(x, "int8") if info_of(x).dtype == "bool" else x
 
 
