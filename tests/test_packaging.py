@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import ast
 import configparser
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import autosched
 from autosched import relax
+from autosched.cli import main
+from autosched.env import child_environment
 from tests.driver.programs import one_call
 from tests.layers import modules
+from tests.rpc.parts import SERVER, save_model, start
 
 ROOT = Path(__file__).parents[1]
 
@@ -70,9 +75,9 @@ def test_version_is_what_the_package_says() -> None:
     assert f"## {autosched.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
-SERVE = """
-import sys
-allowed = set(sys.argv[3].split())
+ONLY_SERVING = """
+import os, sys
+allowed = set(os.environ["ALLOWED"].split())
 
 class OnlyServing:
     def find_spec(self, name, path=None, target=None):
@@ -81,6 +86,10 @@ class OnlyServing:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, OnlyServing())
+"""
+
+SERVE = """
+import sys
 import numpy as np
 import autosched
 given = np.load(sys.argv[2])
@@ -103,6 +112,16 @@ print("served")
 """
 
 
+def serving_environment(folder: Path) -> dict[str, str]:
+    """The environment of processes, and of their children, that find the packages of serving.txt alone."""
+    serving = requirement_names((ROOT / "serving.txt").read_text(encoding="utf-8"))
+    assert serving < requirement_names(read_setup()["options"]["install_requires"])
+    (folder / "sitecustomize.py").write_text(ONLY_SERVING)
+    return child_environment(
+        {"ALLOWED": " ".join({*serving, "autosched"}), "PYTHONPATH": os.pathsep.join((str(folder), str(ROOT)))}
+    )
+
+
 def test_a_saved_model_is_served_by_the_packages_of_serving_txt(tmp_path: Path) -> None:
     """Neither LLVM nor Numba is among them: the linker and the detection of the CPU are autosched's own."""
     x = np.linspace(-1, 1, 64, dtype=np.float32).reshape(4, 16)
@@ -111,9 +130,22 @@ def test_a_saved_model_is_served_by_the_packages_of_serving_txt(tmp_path: Path) 
     built = autosched.build(model, target="cpu", threads=2)
     built.save(tmp_path / "m.asx")
     np.savez(tmp_path / "xy.npz", x=x, y=built(x).numpy())
-    serving = requirement_names((ROOT / "serving.txt").read_text(encoding="utf-8"))
-    assert serving < requirement_names(read_setup()["options"]["install_requires"])
-    words = [tmp_path / "m.asx", tmp_path / "xy.npz", " ".join({*serving, "autosched"})]
-    done = subprocess.run([sys.executable, "-c", SERVE, *map(str, words)], capture_output=True, text=True, check=False)
+    words = [sys.executable, "-c", SERVE, str(tmp_path / "m.asx"), str(tmp_path / "xy.npz")]
+    environment = serving_environment(tmp_path)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0 and "served" in done.stdout, done.stderr
     assert "logs list" not in done.stderr and "pip install autosched" in done.stderr
+
+
+def test_a_device_with_the_packages_of_serving_txt_runs_and_measures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = save_model(tmp_path / "m.onnx")
+    server, port = start(SERVER, environment=serving_environment(tmp_path))
+    try:
+        place = ["--remote", f"127.0.0.1:{port}/board"]
+        for words in (["run"], ["bench", "--runs", "20"], ["tune", "--trials", "2", "--db", str(tmp_path / "r.db")]):
+            assert main([words[0], str(model), *place, *words[1:], "-q"]) == 0, capsys.readouterr().err
+    finally:
+        server.kill()
+        server.wait()

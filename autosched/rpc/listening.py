@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from autosched.errors import AutoschedError, RPCError, UsageError
-from autosched.rpc.access import HANDSHAKE_S, Access, tune
+from autosched.rpc.access import HANDSHAKE_S, NOT_DONE_HERE, Access, tune
 from autosched.rpc.frames import Frames
 
 MOST_CONNECTIONS = 4096
@@ -109,7 +109,7 @@ class Listener:
                 connection.do_handshake()
             self._serve(frames, peer)
         except (AutoschedError, OSError, ValueError) as error:
-            if not self._is_closed:
+            if not self._is_closed and NOT_DONE_HERE not in str(error):  # clients ask everyone for a tracker's list
                 self._say(f"a connection was refused or lost: {error}")
         finally:
             self._forget(connection)

@@ -67,6 +67,9 @@ _ARM_NAMES: dict[str, frozenset[str]] = {
     "carmel": _ARM_V82 - {"dotprod"},
 }
 
+_X86_FEATURES = frozenset(name for level, more in _NAMES.values() for name in level | more)
+_ARM_FEATURES = ARM_BASE.union(*_ARM_NAMES.values())
+
 # How other programs name the same architecture.
 ARCHITECTURES = {"amd64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}
 
@@ -94,15 +97,16 @@ def features_of(mcpu: str) -> frozenset[str]:
 def check_feature(name: str, mcpu: str) -> None:
     """Refuse an instruction set that LLVM does not know, which it would ignore with no more than a line on stderr.
 
-    Raises TargetError.
+    Without LLVM, where no code is generated, those are known that are named here. Raises TargetError.
     """
-    import llvmlite.binding as llvm
-
-    if mcpu in _ARM_NAMES:
-        known = {*ARM_BASE, *(feature for more in _ARM_NAMES.values() for feature in more)}
-    else:
-        named = (feature for level, more in _NAMES.values() for feature in level | more)
-        known = {*llvm.get_host_cpu_features(), *named}
+    known = _ARM_FEATURES if mcpu in _ARM_NAMES else _X86_FEATURES
+    if mcpu not in _ARM_NAMES:
+        try:
+            import llvmlite.binding as llvm
+        except ImportError:
+            known |= NEVER_GENERATED | _OTHERS
+        else:
+            known |= set(llvm.get_host_cpu_features())
     if name not in known:
         close = difflib.get_close_matches(name, known, n=3)
         hint = f"did you mean {', '.join(close)}?" if close else "LLVM's names look like +avx512f or -fma"
@@ -138,9 +142,7 @@ def features_from_linux(flags: Iterable[str]) -> frozenset[str]:
         found.add(_LINUX_NAMES.get(flag, flag))
     if "sse4.2" in found:
         found.add("crc32")
-    known = {name for level, more in _NAMES.values() for name in level | more}
-    known |= {*ARM_BASE, *(name for more in _ARM_NAMES.values() for name in more), *NEVER_GENERATED, *_OTHERS}
-    return frozenset(found & known)
+    return frozenset(found & (_X86_FEATURES | _ARM_FEATURES | NEVER_GENERATED | _OTHERS))
 
 
 def architecture_of(machine: str) -> str:

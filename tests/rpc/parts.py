@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -55,11 +55,12 @@ def add_one(session: autosched.rpc.RPCSession, path: Path) -> None:
     np.testing.assert_array_equal(b.numpy(), x + 1)
 
 
-def start(code: str, *arguments: str) -> tuple[subprocess.Popen[str], int]:
+def start(
+    code: str, *arguments: str, environment: Mapping[str, str] | None = None
+) -> tuple[subprocess.Popen[str], int]:
     """A process that prints a port as its first line."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True, env=child_environment()
-    )
+    words = [sys.executable, "-c", code, *arguments]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment or child_environment())
     assert process.stdout is not None
     line = process.stdout.readline()
     return process, int(line)

@@ -14,6 +14,7 @@ import pytest
 import autosched as tvm
 from autosched import rpc
 from autosched.errors import InvalidValueError, RPCError, UsageError
+from autosched.rpc.reach import Address, count_devices
 from tests.rpc.parts import SERVER, N, add_one, is_free, is_refused, raw_session, start, wait_until
 
 
@@ -152,3 +153,19 @@ def test_terminate_ends_sessions() -> None:
     assert is_free(server.port) and threading.active_count() <= threads
     with pytest.raises(RPCError):
         array.numpy()
+
+
+def test_who_asks_for_a_list_of_devices_is_no_news(capfd: pytest.CaptureFixture[str]) -> None:
+    said = ""
+
+    def has_told_of_the_wrong_key() -> bool:
+        nonlocal said
+        said += capfd.readouterr().err
+        return "wrong key" in said
+
+    with rpc.Server("127.0.0.1", 0, key="board") as server:
+        assert count_devices(Address.parse(f"127.0.0.1:{server.port}/board")) == 1
+        with pytest.raises(RPCError, match="wrong key"):
+            rpc.connect("127.0.0.1", server.port, "phone")
+        wait_until(has_told_of_the_wrong_key)
+    assert "not done here" not in said

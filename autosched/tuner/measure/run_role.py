@@ -112,8 +112,6 @@ class RunRole:
     failure = Status.RUN_ERROR
 
     def __init__(self) -> None:
-        import llvmlite.binding  # noqa: F401 (what the first kernel would wait for)
-
         self._native: ThreadPool | None = None
         self._references: dict[str, Any] = {}
         self._bench: tuple[str, Bench] | None = None
