@@ -95,17 +95,22 @@ def _nest(func: PrimFunc, block: Block) -> Stmt | None:
 
 def sorted_values(form: SortForm, blocks: Sequence[Block]) -> Block | None:
     """The block that takes the elements at the positions, if nothing else is done to them."""
-    order = form.order.writes[0].buffer
     for block in blocks:
         if not is_injective(block) or extents(spatial(block)) != extents(spatial(form.order)):
             continue
         assert isinstance(block.body, BufferStore)
-        value, axes = block.body.value, [iv.var for iv in block.iter_vars]
-        if isinstance(value, BufferLoad) and value.buffer is form.keys:
-            if all(_is_at(i, v, order, axes) if d == form.lines.axis else i is v
-                   for d, (i, v) in enumerate(zip(value.indices, axes, strict=True))):  # fmt: skip
-                return block
+        if is_sorted_key(form, block.body.value, [iv.var for iv in block.iter_vars]):
+            return block
     return None
+
+
+def is_sorted_key(form: SortForm, value: PrimExpr, axes: Sequence[Var]) -> bool:
+    """Whether a value is the key whose position stands at an element of the order."""
+    if not isinstance(value, BufferLoad) or value.buffer is not form.keys or len(axes) != len(value.indices):
+        return False
+    order = form.order.writes[0].buffer
+    places = enumerate(zip(value.indices, axes, strict=True))
+    return all(_is_at(i, v, order, axes) if d == form.lines.axis else i is v for d, (i, v) in places)
 
 
 def _is_at(e: PrimExpr, var: Var, order: Buffer, axes: Sequence[Var]) -> bool:

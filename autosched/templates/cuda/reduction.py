@@ -22,6 +22,7 @@ from autosched.templates.classify import (
     spatial,
 )
 from autosched.templates.cuda.elementwise import widest_vector
+from autosched.templates.cuda.pairs import is_over_pairs
 from autosched.templates.cuda.threads import (
     BLOCK_X,
     THREAD_X,
@@ -83,7 +84,7 @@ class GeneralReduction:
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
         blocks = blocks_of(func)
         reductions = [b for b in blocks if is_reduction(b)]
-        if not reductions:
+        if not reductions or is_over_pairs(func, target):
             return None
         if not all(is_injective(b) or (is_reduction(b) and b.init is not None) for b in blocks):
             return None

@@ -18,6 +18,7 @@ from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import blocks_of, is_injective, is_reduction
 from autosched.templates.cuda.elementwise import widest_vector
+from autosched.templates.cuda.pairs import is_over_pairs
 from autosched.templates.cuda.threads import (
     BLOCK_X,
     THREAD_X,
@@ -44,7 +45,9 @@ class RowReduction:
 
     def match(self, func: PrimFunc, target: Target) -> Anchor | None:
         anchor = match_rows(func)
-        return anchor if anchor is not None and _needs_own_row(anchor.details) else None
+        if anchor is None or not _needs_own_row(anchor.details) or is_over_pairs(func, target):
+            return None
+        return anchor
 
     def space(self, anchor: Anchor, target: Target) -> ConfigSpace:
         gpu = target.gpu

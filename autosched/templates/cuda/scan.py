@@ -23,7 +23,7 @@ from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import blocks_of, reduced, spatial
-from autosched.templates.core_nests import load, one_of, others_are_elementwise, store, typed
+from autosched.templates.core_nests import load, one_of, others_are_elementwise, store
 from autosched.templates.cuda.core_nests import Core
 from autosched.templates.cuda.nests import block, bound
 from autosched.templates.cuda.threads import BLOCK_X, THREAD_X, THREAD_Y, VECTOR_BYTES, power_of_two_above
@@ -36,7 +36,7 @@ from autosched.tir.buffer import Buffer
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import PrimExpr
 from autosched.tir.functor import substitute
-from autosched.tir.stmt import BufferStore, IfThenElse, Stmt, seq
+from autosched.tir.stmt import IfThenElse, Stmt, seq
 
 DEFAULT_THREADS = 256
 BLOCKS_PER_SM = 2
@@ -83,8 +83,8 @@ class Scan:
         anchor = self.match(func, target)
         assert anchor is not None, "apply is called on a function that matched"
         scan: ScanForm = anchor.details
-        core = Core(func, [scan.block.name_hint])
         out = scan.block.writes[0].buffer
+        core = Core(func, [scan.block.name_hint], [out])
         wide = WIDE if out.dtype in HALVES else out.dtype
         axes, k = [iv.var for iv in spatial(scan.block)], reduced(scan.block)[0].var
 
@@ -95,7 +95,7 @@ class Scan:
             return made if wide == out.dtype else widened(made, set())
 
         def write(line: PrimExpr, position: PrimExpr, value: PrimExpr) -> Stmt:
-            return BufferStore(out, E.cast(out.dtype, value), typed(out, scan.lines.at(line, position)))
+            return core.result(out, E.cast(out.dtype, value), scan.lines.at(line, position))
 
         whole = _Lines(scan, wide, element, write, config)
         if whole.parts == 1:

@@ -23,7 +23,7 @@ from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.classify import blocks_of, extents, is_reduction, spatial
-from autosched.templates.core_nests import indices_of, load, one_of, others_are_elementwise, row_major, store, typed
+from autosched.templates.core_nests import indices_of, load, one_of, others_are_elementwise, row_major, store
 from autosched.templates.cuda.core_nests import Core
 from autosched.templates.cuda.nests import block, bound
 from autosched.templates.cuda.sort import PLACE, PLACE_BYTES, Sorter, default_knobs
@@ -35,7 +35,7 @@ from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import PrimExpr
 from autosched.tir.functor import substitute
-from autosched.tir.stmt import BufferStore, IfThenElse, Stmt, seq
+from autosched.tir.stmt import IfThenElse, Stmt, seq
 
 KEY = "int32"  # of targets; NOWHERE for updates that have none
 MOST_ELEMENTS = 1 << 30
@@ -78,7 +78,7 @@ class Scatter:
         anchor = self.match(func, target)
         assert anchor is not None, "apply is called on a function that matched"
         form: ScatterForm = anchor.details
-        core = Core(func, [form.block.name_hint])
+        core = Core(func, [form.block.name_hint], [form.block.writes[0].buffer])
         n_lines, n_updates = anchor.sizes["lines"], anchor.sizes["length"]
         keys, places = (
             one_of(n, t, n_lines, n_updates, scope="global")
@@ -132,7 +132,7 @@ class _Results:
             inside = E.minimum(flat, index(total - 1)) if total % threads else flat
             at = indices_of(inside, self.form.shape)
             value = E.cast(self.out.dtype, load(self.joined, 0))
-            end: Stmt = BufferStore(self.out, value, typed(self.out, at))
+            end = self.core.result(self.out, value, at)
             if total % threads:
                 end = IfThenElse(E.compare(E.LT, flat, index(total)), end)
             return block("scatter", seq(self.result(at), end))

@@ -25,13 +25,13 @@ from autosched.templates.cuda.core_nests import Core
 from autosched.templates.cuda.nests import block, bound, copy_tile, share_tile
 from autosched.templates.cuda.threads import BLOCK_X, THREAD_X, THREAD_Y, power_of_two_above
 from autosched.templates.nests import index, loop, unrolled
-from autosched.templates.sort_form import find_sort, sorted_values
+from autosched.templates.sort_form import find_sort, is_sorted_key
 from autosched.tir import PrimFunc, Var
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import PrimExpr, as_int
-from autosched.tir.stmt import BufferStore, IfThenElse, Stmt, seq
+from autosched.tir.stmt import IfThenElse, Stmt, seq
 from autosched.topi.sort import precedes
 
 PLACE = "int32"  # of positions along a line
@@ -73,26 +73,17 @@ class Sort:
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
         form = find_sort(func)
         assert form is not None, "apply is called on a function that matched"
-        core = Core(func, [form.ranks.name_hint, form.order.name_hint])
-        values = sorted_values(form, core.left)
-        if values is not None:
-            core.names |= {values.name_hint}
         order = form.order.writes[0].buffer
-        wants_order = order in func.buffers or any(
-            r.buffer is order for b in core.left if b.name_hint not in core.names for r in b.reads)  # fmt: skip
+        core = Core(func, [form.ranks.name_hint, form.order.name_hint], [order], [form.keys])
 
         def key(line: PrimExpr, position: PrimExpr) -> PrimExpr:
             return core.value(BufferLoad(form.keys, typed(form.keys, form.lines.at(line, position))))
 
         def write(line: PrimExpr, rank: PrimExpr, value: PrimExpr, position: PrimExpr) -> Stmt:
-            at = form.lines.at(line, rank)
-            stmts = []
-            if wants_order:
-                stmts.append(BufferStore(order, E.cast(order.dtype, position), typed(order, at)))
-            if values is not None:
-                out = values.writes[0].buffer
-                stmts.append(BufferStore(out, value, typed(out, at)))
-            return seq(*stmts)
+            def known(x: BufferLoad, axes: Sequence[Var]) -> PrimExpr | None:
+                return value if is_sorted_key(form, x, axes) else None
+
+            return core.result(order, E.cast(order.dtype, position), form.lines.at(line, rank), known)
 
         sorter = Sorter(form.keys.dtype, form.descending, form.lines.count, form.lines.length, form.count, config)
         return core.applied(sorter.launches(key, write, not form.lines.is_contiguous), sorter.buffers)
