@@ -64,7 +64,7 @@ class PostOrderApply:
 SpaceGenerator = PostOrderApply
 
 
-def create(space: Any = "post-order-apply", *args: Any, **kwargs: Any) -> Any:
+def create(space: Any = "post-order-apply", *args: Any, **kwargs: Any) -> ScheduleFn | PostOrderApply:
     """A space from its name, a function, or a space. Raises ValueError for another name."""
     if isinstance(space, ScheduleFn | PostOrderApply):
         return space

@@ -108,7 +108,7 @@ def computable_at_compile_time(func: Function) -> list[Var]:
     return found
 
 
-def remove_all_unused(func: Function | DataflowBlock) -> Any:
+def remove_all_unused(func: Function | DataflowBlock) -> BindingBlock | DataflowBlock | Function:
     """A function, or a block of one, without bindings that nobody reads."""
     if isinstance(func, DataflowBlock):
         outputs = tuple(b.var for b in func.bindings if type(b.var) is Var)

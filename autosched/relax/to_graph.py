@@ -83,7 +83,7 @@ class GraphBuilder:
             f"'{var.name}' is computed by {call.op}, which is no kernel", hint="run LegalizeOps first"
         )
 
-    def kernel(self, var: Var, call: Call) -> Any:
+    def kernel(self, var: Var, call: Call) -> tuple[int, ...] | int:
         inputs = tuple(self.number(a) for a in tir_inputs(call))
         infos = tensor_infos(call.struct_info)
         several = not isinstance(call.struct_info, TensorStructInfo)

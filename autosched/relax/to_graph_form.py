@@ -42,7 +42,7 @@ class _FormBuilder(GraphBuilder):
         self.values.append(Value(name, shape_at(to_shape(info.dims), self.ones), info.dtype, storage))
         return len(self.values) - 1
 
-    def kernel(self, var: Var, call: Call) -> Any:
+    def kernel(self, var: Var, call: Call) -> tuple[int, ...] | int:
         made = super().kernel(var, call)
         infos = [x.struct_info for x in tir_inputs(call)] + list(tensor_infos(call.struct_info))
         shapes = [info.dims for info in infos if isinstance(info, TensorStructInfo)]

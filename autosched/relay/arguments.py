@@ -27,7 +27,7 @@ def as_module(mod: Any) -> IRModule:
     raise InvalidTypeError(f"build, compile: an IRModule or a relay.Function is needed, not a {type(mod).__name__}")
 
 
-def one_target(target: Any, target_host: Any = None) -> Any:
+def one_target(target: Any, target_host: Any = None) -> Target | None:
     """The target of what `relay.build` takes: one, several of which one can be built for, or None."""
     if target is None:
         return None if target_host is None else Target.current(allow_none=True)

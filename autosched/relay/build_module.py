@@ -74,7 +74,7 @@ def create_executor(
     device: Device | None = None,
     target: Any = "llvm",
     params: Mapping[str, Any] | None = None,
-) -> Any:
+) -> Executor | VMExecutor:
     """An executor: "graph", "vm", "aot" or "debug" (the last two run in the VM too).
 
     Raises RuntimeError for another kind.

@@ -156,7 +156,7 @@ class Session:
                 file.write(part)
                 n_raw -= len(part)
 
-    def _download(self, request: Mapping[str, Any], n_raw: int) -> Any:
+    def _download(self, request: Mapping[str, Any], n_raw: int) -> memoryview[int]:
         """A part of a file; the client asks for one after the other."""
         path = self._path(request["name"])
         if not path.is_file():
@@ -168,7 +168,7 @@ class Session:
     def _remove(self, request: Mapping[str, Any], n_raw: int) -> None:
         self._path(request["name"]).unlink(missing_ok=True)
 
-    def _list(self, request: Mapping[str, Any], n_raw: int) -> Any:
+    def _list(self, request: Mapping[str, Any], n_raw: int) -> list[str]:
         return sorted(p.name for p in self._folder.iterdir())
 
     # Arrays
@@ -184,7 +184,7 @@ class Session:
         self._things[self._next] = thing
         return self._next
 
-    def _empty(self, request: Mapping[str, Any], n_raw: int) -> Any:
+    def _empty(self, request: Mapping[str, Any], n_raw: int) -> int:
         shape = tuple(_number(extent) for extent in request["shape"])
         dtype = str(request["dtype"])
         if dtype == BFLOAT16:
@@ -208,7 +208,7 @@ class Session:
             self._frames.take(data.reshape(-1).view(np.uint8).data)
             found.copyfrom(data)
 
-    def _read(self, request: Mapping[str, Any], n_raw: int) -> Any:
+    def _read(self, request: Mapping[str, Any], n_raw: int) -> memoryview[int]:
         found = self._array(request["array"])
         if found.device.device_type == CPU:
             return self._bytes(found)
@@ -217,7 +217,7 @@ class Session:
     def _copy(self, request: Mapping[str, Any], n_raw: int) -> None:
         self._array(request["to"]).copyfrom(self._array(request["source"]))
 
-    def _part(self, request: Mapping[str, Any], n_raw: int) -> Any:
+    def _part(self, request: Mapping[str, Any], n_raw: int) -> int:
         """Rows of an array in the same memory."""
         whole, start, stop = self._array(request["array"]), _number(request["start"]), _number(request["stop"])
         if whole.device.device_type != CPU:
@@ -287,7 +287,7 @@ class Session:
                 return found
         raise InvalidTypeError(f"a {type(thing).__name__} of the session has no function '{name}'")
 
-    def _time(self, request: Mapping[str, Any], n_raw: int) -> Any:
+    def _time(self, request: Mapping[str, Any], n_raw: int) -> list[float]:
         """Time a function where it runs, as `time_evaluator` does here."""
         thing, options = self._things.get(request["object"]), dict(request["options"])
         if not isinstance(thing, Module | GraphExecutor | VirtualMachine):

@@ -96,7 +96,7 @@ def _buffers(given: Any) -> list[Buffer]:
     return [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
 
 
-def extern_primfunc(input_tensors: Sequence[Tensor], primfunc: PrimFunc, **kwargs: Any) -> Any:
+def extern_primfunc(input_tensors: Sequence[Tensor], primfunc: PrimFunc, **kwargs: Any) -> list[Tensor] | Tensor:
     """The outputs of a PrimFunc for these inputs: its first parameters, the rest are what it writes.
 
     Raises TypeError and ValueError where they do not fit

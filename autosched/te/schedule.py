@@ -113,7 +113,7 @@ class Schedule:
         results = [cache.output(t.value_index) for t in tensors]
         return results if several else results[0]
 
-    def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Any:
+    def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Tensor | list[Tensor]:
         """Make a data-parallel axis of a part of a reduction: a new tensor of partial results comes in; gives it.
 
         axis  one of the stage's axes, made of its reduction; it is the new tensor's axis number `factor_axis`

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import Call, Constant, Tuple, Var
 from autosched.relax.op.registry import definition_of, get_op, python_argument
 from autosched.relax.struct_info import TensorStructInfo
+from autosched.relax.transform.blocked import shape_of
 
 Array = Any  # np.ndarray: its stubs type most results as Any
 MOST_ELEMENTS = 4096
@@ -49,7 +51,7 @@ class _Maker:
         self.truth[var] = array.astype(np.float64) if array.dtype.kind == "f" else array
         return var
 
-    def floats(self, shape: tuple[int, ...]) -> Any:
+    def floats(self, shape: tuple[int, ...]) -> Var | Constant:
         """A tensor of random floats: an input, or a constant."""
         array = self.numbers.standard_normal(shape).astype("float32")
         if self.random.random() < 0.5:
@@ -58,7 +60,7 @@ class _Maker:
         self.truth[constant] = array.astype(np.float64)
         return constant
 
-    def positions(self, shape: tuple[int, ...], size: int, mode: str) -> Any:
+    def positions(self, shape: tuple[int, ...], size: int, mode: str) -> Var:
         """Positions along a dimension; seldom one of them is out of range."""
         array = self.numbers.integers(-size, size, shape)
         if mode in ("clip", "wrap", "nearest"):
@@ -99,7 +101,7 @@ class _Maker:
         kind = self.random.choice(_STEPS)
         x = self.pick()
         call = kind(self, x, self.truth[x].shape)
-        if call is not None and int(np.prod(call.struct_info.static_shape)) <= MOST_ELEMENTS:
+        if call is not None and math.prod(shape_of(call)) <= MOST_ELEMENTS:
             self.emit(call)
         else:
             self.bad_index = None  # the positions are not used
@@ -111,11 +113,11 @@ _UNARY = (
 )
 
 
-def _unary(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+def _unary(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call:
     return get_op(m.random.choice(_UNARY))(x)
 
 
-def _binary(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+def _binary(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call:
     other = m.pick(lambda s: s == shape) if m.random.random() < 0.5 else None
     if other is None:
         narrow = tuple(n if m.random.random() < 0.6 else 1 for n in shape)[m.random.randint(0, len(shape)) :]
@@ -124,35 +126,35 @@ def _binary(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
     return get_op(name)(x, other) if m.random.random() < 0.5 else get_op(name)(other, x)
 
 
-def _reduce(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+def _reduce(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
     if not shape:
         return None
     axes = tuple(sorted(m.random.sample(range(len(shape)), m.random.randint(1, len(shape)))))
     return get_op(m.random.choice(["sum", "max", "min", "mean"]))(x, axis=axes, keepdims=m.random.random() < 0.5)
 
 
-def _softmax(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+def _softmax(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
     if not shape:
         return None
     name = m.random.choice(["nn.softmax", "nn.softmax", "nn.log_softmax"])
     return get_op(name)(x, axis=m.random.choice([-1, m.random.randrange(len(shape))]))
 
 
-def _matmul(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+def _matmul(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
     return get_op("matmul")(x, m.floats((shape[-1], m.random.randint(1, 19)))) if len(shape) >= 2 else None
 
 
-def _reshape(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+def _reshape(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
     size = int(np.prod(shape))
     first = m.random.choice([d for d in range(1, size + 1) if size % d == 0]) if size else 1
     return get_op("reshape")(x, (first, size // first)) if size else None
 
 
-def _permute(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+def _permute(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
     return get_op("permute_dims")(x, m.random.sample(range(len(shape)), len(shape))) if len(shape) > 1 else None
 
 
-def _slice(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+def _slice(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
     axis = m.random.randrange(len(shape)) if shape else 0
     if not shape or shape[axis] < 2:
         return None
@@ -161,7 +163,7 @@ def _slice(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
     return get_op("strided_slice")(x, [axis], [begin], [end], [m.random.randint(1, 3)])
 
 
-def _concat(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+def _concat(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
     if not shape:
         return None
     axis = m.random.randrange(len(shape))
@@ -169,7 +171,7 @@ def _concat(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
     return get_op("concat")(Tuple((x, other)), axis=axis)
 
 
-def _take(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+def _take(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
     if not shape or 0 in shape:
         return None
     axis, mode = m.random.randrange(len(shape)), m.random.choice(["raise", "raise", "clip", "wrap", "nearest"])
@@ -177,7 +179,7 @@ def _take(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
     return get_op("take")(x, m.positions(places, shape[axis], mode), axis=axis, mode=mode)
 
 
-def _gather(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+def _gather(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
     if not shape or 0 in shape:
         return None
     axis = m.random.randrange(len(shape))
@@ -185,7 +187,7 @@ def _gather(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
     return get_op("gather_elements")(x, m.positions(places, shape[axis], "raise"), axis=axis)
 
 
-def _scatter(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+def _scatter(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
     if not shape or 0 in shape:
         return None
     axis = m.random.randrange(len(shape))
@@ -196,7 +198,7 @@ def _scatter(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
 _IMAGES = ("nn.conv2d_transpose", "image.resize2d", "nn.adaptive_avg_pool2d")
 
 
-def _image(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+def _image(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
     """A convolution or pooling of what is made an image first."""
     size = int(np.prod(shape))
     if size < 16 or size % 4:
@@ -223,7 +225,7 @@ def _image(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
     return get_op(name)(image, (kernel, kernel), strides=stride, padding=pad)
 
 
-def _rows(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+def _rows(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
     """What looks at the whole innermost row."""
     if not shape or shape[-1] < 2 or not m.is_spread(x):
         return None
@@ -235,7 +237,7 @@ def _rows(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
     return get_op(name)(x, axis=-1, keepdims=m.random.random() < 0.5)
 
 
-def _arrange(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+def _arrange(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
     """Elements elsewhere, or more often."""
     if not shape:
         return None
@@ -256,13 +258,13 @@ def _arrange(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
     return get_op(name)(x, k=m.random.randint(-2, 2)) if len(shape) > 1 else None
 
 
-def _cumulative(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+def _cumulative(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
     return (
         get_op("cumsum")(x, axis=m.random.randrange(len(shape)), exclusive=m.random.random() < 0.3) if shape else None
     )
 
 
-def _choice(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+def _choice(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call:
     """Elements chosen by a condition on inputs alone, whose values are exact."""
     mask = m.numbers.random(shape) < 0.5
     if m.random.random() < 0.5:
@@ -270,13 +272,13 @@ def _choice(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
     return get_op("where")(m.param(mask), x, m.floats(shape))
 
 
-def _gather_nd(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+def _gather_nd(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
     if not shape or 0 in shape:
         return None
     return get_op("gather_nd")(x, m.positions((m.random.randint(1, 7), 1), shape[0], "raise"))
 
 
-def _scatter_nd(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+def _scatter_nd(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
     if not shape or 0 in shape:
         return None
     n, reduction = m.random.randint(1, 7), m.random.choice(["add", "max", "min"])
@@ -285,13 +287,13 @@ def _scatter_nd(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
     )
 
 
-def _topk(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+def _topk(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
     if not shape or not 1 <= shape[-1] <= 64:
         return None
     return get_op("topk")(x, k=m.random.randint(1, shape[-1]), ret_type="values", largest=m.random.random() < 0.5)
 
 
-def _sequence(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+def _sequence(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
     """A convolution along one dimension, or its transpose, of what is made a sequence of two channels first."""
     size = int(np.prod(shape))
     if size < 8 or size % 2:
@@ -308,7 +310,7 @@ def _sequence(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
     return get_op("nn.conv1d_transpose")(signal, weight, strides=stride) if kernel >= stride else None
 
 
-def _attention(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+def _attention(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
     size = int(np.prod(shape))
     if not size or np.abs(m.truth[x]).max() > 50:  # large scores round to others
         return None
@@ -318,7 +320,7 @@ def _attention(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
     return get_op("nn.attention")(m.values[-1][0], m.floats((1, keys, 1, width)), m.floats((1, keys, 1, 5)))
 
 
-def _sort(m: _Maker, x: Any, shape: tuple[int, ...]) -> Any:
+def _sort(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
     return get_op("sort")(x, axis=-1, descending=m.random.random() < 0.5) if shape and shape[-1] <= 64 else None
 
 

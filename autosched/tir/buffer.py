@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 from weakref import WeakKeyDictionary
 
 from autosched.errors import InvalidTypeError, InvalidValueError, refuse
@@ -50,10 +50,10 @@ class Buffer(Node):
         if type(self.scope) is not Scope:
             object.__setattr__(self, "scope", Scope(self.scope))
 
-    def __getitem__(self, indices: Any) -> Any:
+    def __getitem__(self, indices: Any) -> BufferLoad:
         return load(self, indices)
 
-    def __iter__(self) -> Any:  # without it, Python would index for ever
+    def __iter__(self) -> NoReturn:  # without it, Python would index for ever
         raise InvalidTypeError(f"buffer '{self.name}' cannot be iterated", hint="index it")
 
     @property
@@ -71,7 +71,7 @@ class Buffer(Node):
             )
         return load(self, tuple(begin) if isinstance(begin, list) else begin)
 
-    def vstore(self, begin: Any, value: Any) -> Any:
+    def vstore(self, begin: Any, value: Any) -> BufferStore:
         """A statement that stores `value` at `begin`."""
         at = load(self, tuple(begin) if isinstance(begin, list) else begin).indices
         return BufferStore(self, cast(self.dtype, to_expr(value, self.dtype)), at)

@@ -17,7 +17,7 @@ from autosched.tir.stmt import Evaluate, Stmt
 Visit = Callable[[Any], Any]
 
 
-def _node(what: str, x: Any) -> Any:
+def _node(what: str, x: Any) -> Node:
     if not isinstance(x, Node):
         raise InvalidTypeError(f"{what}: argument 'stmt' is a {type(x).__name__}, expected a statement or expression")
     return x

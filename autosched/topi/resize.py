@@ -28,7 +28,7 @@ def source_position(mode: str, old: int, new: int, scale: float) -> tuple[float,
     return 1.0, scale, 0.5
 
 
-def _clip(i: Any, size: int) -> Any:
+def _clip(i: Any, size: int) -> PrimExpr:
     return E.maximum(E.minimum(i, E.const(size - 1, "int64")), E.const(0, "int64"))
 
 

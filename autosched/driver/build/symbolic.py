@@ -18,7 +18,7 @@ from autosched.runtime.library import from_source
 from autosched.target import Target
 from autosched.tir import PrimFunc
 from autosched.tir.dtypes import is_float
-from autosched.tir.expr import Var, const, const_int
+from autosched.tir.expr import Var, const, const_int, PrimExpr
 from autosched.tir.functor import substitute
 from autosched.tir.simplify import Analyzer
 from autosched.tir.function import shape_vars, size_params
@@ -140,7 +140,7 @@ class SymbolicFunction:
         return f"<autosched.driver.SymbolicFunction {self.signature}>"
 
 
-def _number(var: Var, value: int) -> Any:
+def _number(var: Var, value: int) -> PrimExpr:
     return const(value, var.dtype)
 
 

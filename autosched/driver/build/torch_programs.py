@@ -13,7 +13,7 @@ from autosched.driver.build.sizes import BuiltSizes
 from autosched.driver.model_files import is_program as is_exported
 from autosched.errors import ImportModelError, InvalidTypeError, ShapeError, UsageError
 from autosched.runtime import Executable
-from autosched.runtime.array import as_numpy
+from autosched.runtime.array import as_numpy, NDArray
 
 Build = Callable[..., Any]  # (module, shapes=…) -> what is built
 Shapes = Mapping[str, tuple[int, ...]]
@@ -61,7 +61,7 @@ class StatefulProgram:
         self.executable, self.states = executable, dict(states)
         self._lock = threading.Lock()
 
-    def __call__(self, *args: Any, **named: Any) -> Any:
+    def __call__(self, *args: Any, **named: Any) -> NDArray | tuple[NDArray, ...]:
         """Run on inputs by position or name; gives what the program gives, one output as it is."""
         with self._lock:
             found = self.executable(*args, **named, **self.states)
@@ -95,7 +95,7 @@ class SizedProgram:
         self.inputs = dynamic_inputs(program)
         self._built: BuiltSizes[Executable] = BuiltSizes()
 
-    def __call__(self, *args: Any, **named: Any) -> Any:
+    def __call__(self, *args: Any, **named: Any) -> NDArray | tuple[NDArray, ...]:
         """Run on inputs by position or name; gives what the built program gives.
 
         Raises InvalidTypeError for missing or unknown inputs, ShapeError for sizes that do not fit each other or the

@@ -269,7 +269,7 @@ class _Body:
                 return result
         raise InvalidTypeError(f"the VM has no instruction for {type(x).__name__}")
 
-    def packed(self, x: Call, code: list[Instruction]) -> Any:
+    def packed(self, x: Call, code: list[Instruction]) -> int | tuple[int, ...]:
         """A call of a registered function: the caller allocates the results where it says what they are."""
         if x.op is not CALL_DPS_PACKED:
             callee, args = (x.op, x.args) if isinstance(x.op, ExternFunc) else (x.args[0], x.args[1:])

@@ -90,7 +90,7 @@ def _argument(name: str, kind: Any, symbols: dict[str, Any], inputs: list[Var]) 
     raise InvalidTypeError(f"argument '{name}': {type(kind).__name__} is not supported")
 
 
-def _info(kind: Any, symbols: dict[str, Any], name: str) -> Any:
+def _info(kind: Any, symbols: dict[str, Any], name: str) -> TensorStructInfo | TupleStructInfo:
     if isinstance(kind, S.Tensor):
         return TensorStructInfo(dims(kind.shape, symbols), kind.dtype)
     if isinstance(kind, S.Tuple):

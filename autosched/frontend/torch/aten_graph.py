@@ -92,7 +92,7 @@ class _GraphImporter(Importer):
             if node.op == "get_attr" and not hasattr(self.value(node), "graph"):
                 self.values[node] = self.attribute(node.target)
 
-    def attribute(self, path: str) -> Any:
+    def attribute(self, path: str) -> Constant:
         value: Any = self.program
         for part in path.split("."):
             value = getattr(value, part)

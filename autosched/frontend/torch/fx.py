@@ -166,7 +166,7 @@ class _Importer:
     def _get_shape(self, x: Any) -> tuple[int, ...]:
         return self.emitter.shape(x)
 
-    def _get_dtype(self, x: Any) -> Any:
+    def _get_dtype(self, x: Any) -> str:
         from autosched.frontend.torch.emitter import info_of
 
         return info_of(x).dtype

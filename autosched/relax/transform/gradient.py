@@ -60,7 +60,7 @@ class _Adjoint:
             known = self.gradients.get(x)
             self.gradients[x] = value if known is None else self.sum(known, value)
 
-    def sum(self, a: Any, b: Any) -> Any:
+    def sum(self, a: Any, b: Any) -> Expr:
         if isinstance(a, Tuple):
             return Tuple(tuple(self.sum(p, q) for p, q in zip(a.fields, b.fields, strict=True)))
         return self.emit(op.add(a, b))

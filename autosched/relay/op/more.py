@@ -10,7 +10,7 @@ from autosched.errors import ShapeError, refuse
 from autosched.relax import Expr, op
 from autosched.relax.expr import Op
 from autosched.relax.op.registry import OPERATORS
-from autosched.relay.expr import const, unwrap
+from autosched.relay.expr import TupleWrapper, const, unwrap
 from autosched.relay.op.tensor import _binary, _reduction, _unary, info
 
 tan, asin, acos, atan, sinh, cosh = map(_unary, ("tan", "asin", "acos", "atan", "sinh", "cosh"))
@@ -103,7 +103,7 @@ def topk(
     return found if ret_type != "both" else _pair(found)
 
 
-def _pair(found: Expr) -> Any:
+def _pair(found: Expr) -> TupleWrapper:
     from autosched.relay.expr import TupleWrapper
 
     return TupleWrapper(found, 2)

@@ -170,7 +170,7 @@ class ExprReader:
             result = kind(result, self.expr(item, "bool"))
         return result
 
-    def _bits(self, node: ast.AST, op: type[ast.operator], left: ast.AST, right: ast.AST) -> Any:
+    def _bits(self, node: ast.AST, op: type[ast.operator], left: ast.AST, right: ast.AST) -> int | PrimExpr:
         x, y = self.value(left), self.value(right)
         if isinstance(x, int) and isinstance(y, int):
             return BITS[op][1](x, y)

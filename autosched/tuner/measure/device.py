@@ -24,7 +24,7 @@ from autosched.runtime.kernel import ArgSpec
 from autosched.target import Target
 from autosched.task import Status
 from autosched.tuner.measure.base import CandidateError, MeasureOptions
-from autosched.tuner.measure.check import check_output
+from autosched.tuner.measure.check import Verdict, check_output
 from autosched.tuner.measure.reference import CHECKED_AGAINST, Reference
 
 GUARD_BYTES = 1024  # on either side of what a candidate writes
@@ -203,7 +203,7 @@ class DeviceBench:
 
     def _compare(
         self, index: int, arg: ArgSpec, found: np.ndarray, expected: np.ndarray, options: MeasureOptions
-    ) -> Any:
+    ) -> Verdict:
         rounding = self._reference.rounding[index]
         allowed = max(rounding, options.accuracy) if arg.dtype in ("float16", "float32") else rounding
         if self._reference.is_part:

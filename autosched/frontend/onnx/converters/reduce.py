@@ -24,11 +24,11 @@ def _axes(node: Node) -> tuple[int, ...] | None:
     return axes
 
 
-def _lowest(dtype: np.dtype[Any]) -> Any:
+def _lowest(dtype: np.dtype[Any]) -> float:
     return False if dtype.kind == "b" else -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
 
 
-def _highest(dtype: np.dtype[Any]) -> Any:
+def _highest(dtype: np.dtype[Any]) -> float:
     return True if dtype.kind == "b" else np.inf if dtype.kind == "f" else np.iinfo(dtype).max
 
 

@@ -218,7 +218,7 @@ def clamp(t: Emitter, input: Expr, min: Any = None, max: Any = None) -> Expr:
     return x if max is None else op.minimum(x, t.as_dtype(max, dtype))
 
 
-def _bound(value: Any, dtype: str) -> Any:
+def _bound(value: Any, dtype: str) -> float:
     return float(value) if is_float(dtype) else int(value)
 
 

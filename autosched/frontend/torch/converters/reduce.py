@@ -198,7 +198,7 @@ def cummin(t: Emitter, input: Expr, dim: int) -> Any:
     return _running(t, input, dim, largest=False)
 
 
-def _running(t: Emitter, x: Expr, dim: int, largest: bool) -> Any:
+def _running(t: Emitter, x: Expr, dim: int, largest: bool) -> tuple[Expr, Expr]:
     """(the extrema up to each element, their last positions); NaN is an extremum that stays."""
     shape = t.shape(x)
     if not shape:

@@ -34,7 +34,7 @@ def _ours(old: int, new: int, mode: str) -> Any:
     return np.clip(np.floor((np.arange(new, dtype=np.float32) + s) * m / d - s), 0, old - 1).astype(np.int64)
 
 
-def _resized_nearest(t: Emitter, x: Expr, output_size: Any, scales: Any, exact: bool = False) -> Any:
+def _resized_nearest(t: Emitter, x: Expr, output_size: Any, scales: Any, exact: bool = False) -> Expr:
     """By the nearest element in each dimension after the first two."""
     old = t.shape(x)[2:]
     new, factors = _sizes(old, output_size, scales)

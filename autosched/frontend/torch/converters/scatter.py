@@ -80,7 +80,7 @@ def scatter_reduce(
     return op.divide(result, divisor) if is_float(dtype) else op.floor_divide(result, divisor)
 
 
-def _neutral(kind: str, dtype: str) -> Any:
+def _neutral(kind: str, dtype: str) -> float:
     """What leaves any other value alone."""
     if kind in ("add", "mul"):
         return int(kind == "mul")
