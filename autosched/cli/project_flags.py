@@ -75,7 +75,7 @@ def read_flags(command: click.Command, section: tuple[str, ...], file: Path) -> 
     """
     document = read_project_file(file)
     _check_tables(document, file)
-    table: Any = document
+    table = document
     for name in section:
         table = table.get(name, {})
     options = {_flag(param): param for param in command.params if isinstance(param, click.Option)}

@@ -113,7 +113,7 @@ def load_object(name: str) -> Any:
     module_name, _, path = object_name(name).partition(":")
     with _working_folder():
         try:
-            found: Any = importlib.import_module(module_name)
+            found = importlib.import_module(module_name)
         except ScriptError:
             raise
         except ImportError as error:

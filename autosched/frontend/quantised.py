@@ -88,7 +88,7 @@ def fault(scale: Any, zero: Any, dtype: str) -> str | None:
     return None
 
 
-def _array(value: Any) -> np.ndarray[Any, Any] | None:
+def _array(value: Any) -> np.ndarray | None:
     if isinstance(value, Constant):
         return value.data
     return None if value is None or isinstance(value, Expr) else np.asarray(value)

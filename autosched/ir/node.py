@@ -29,7 +29,7 @@ class Span:
 class FrozenDict(dict[Any, Any]):
     """A dict that refuses change; the default of every attribute mapping."""
 
-    def _refuse(self, *_: Any, **__: Any) -> None:
+    def _refuse(self, *_: object, **__: object) -> None:
         raise TypeError("IR attributes are immutable; make a new node with dataclasses.replace")
 
     __setitem__ = __delitem__ = update = pop = popitem = clear = setdefault = _refuse  # type: ignore[assignment]

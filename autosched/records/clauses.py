@@ -78,7 +78,7 @@ def clause_of(condition: Condition) -> Any:
                 found = D.c.kind == ("cuda" if value == "gpu" else value)
             return sa.not_(found) if sign == "!=" else found
         case Comparison(field=field, operator=sign, value=value):
-            column: Any = COLUMNS[field]
+            column = COLUMNS[field]
             if sign == "~" or field in ("workload", "device"):
                 found = column.contains(value, autoescape=True)
                 return sa.not_(found) if sign == "!=" else found

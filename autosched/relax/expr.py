@@ -68,10 +68,10 @@ class DataflowVar(Var):
     """A variable that is seen inside its dataflow block only."""
 
 
-class ConstantArray(np.ndarray[Any, Any]):
+class ConstantArray(np.ndarray):
     """A constant's NumPy array, which also answers to the methods of TVM's arrays."""
 
-    def numpy(self) -> np.ndarray[Any, Any]:
+    def numpy(self) -> np.ndarray:
         """A copy as a plain NumPy array."""
         return np.array(self, subok=False)
 
@@ -82,7 +82,7 @@ class ConstantArray(np.ndarray[Any, Any]):
 class Constant(Expr):
     """An array known at build. The array is kept by reference and must not be changed; a NumPy scalar becomes one."""
 
-    data: np.ndarray[Any, Any]
+    data: np.ndarray
     span: Span | None = field(default=None, metadata=IGNORED)
 
     def __post_init__(self) -> None:
@@ -100,7 +100,7 @@ class Constant(Expr):
         return (self.data.ctypes.data, self.data.shape, self.data.strides, str(self.data.dtype))
 
     @property
-    def value(self) -> np.ndarray[Any, Any]:
+    def value(self) -> np.ndarray:
         """TVM's newer spelling of `data`."""
         return self.data
 

@@ -30,7 +30,7 @@ class GraphBuilder:
         self.values: list[Value] = []
         self.nodes: list[Node] = []
         self.numbers: dict[Any, Any] = {}  # Var -> value number, or a tuple of them; id(array) -> number of a constant
-        self.constants: list[np.ndarray[Any, Any]] = []
+        self.constants: list[np.ndarray] = []
         self.inside: dict[int, tuple[int, int]] = {}  # part -> the value in whose memory it lies, and where
 
     def add(self, name: str, info: TensorStructInfo, storage: Storage) -> int:
@@ -213,7 +213,7 @@ def _flat(x: Any) -> tuple[int, ...]:
     return tuple(n for f in x for n in _flat(f)) if isinstance(x, tuple) else (x,)
 
 
-def to_graph(module: IRModule) -> tuple[Graph, tuple[np.ndarray[Any, Any], ...], tuple[str, ...]]:
+def to_graph(module: IRModule) -> tuple[Graph, tuple[np.ndarray, ...], tuple[str, ...]]:
     """(graph, constants, names of inputs that are parameters) of a module's `main`.
 
     Nodes call kernels named after the module's PrimFuncs. Views share the storage of what they show,

@@ -71,7 +71,7 @@ class _FormBuilder(GraphBuilder):
 
 def to_graph_form(
     module: IRModule, kernels: Mapping[str, Sequence[PrimFunc]], sizes: Sequence[SizeRange], numbers: Numbers
-) -> tuple[GraphForm, tuple[np.ndarray[Any, Any], ...], tuple[str, ...]]:
+) -> tuple[GraphForm, tuple[np.ndarray, ...], tuple[str, ...]]:
     """(form, constants, names of inputs that are parameters) of a module's `main`.
 
     kernels  per name that a node may call the functions that are called for it: one, or one for each size of blocks

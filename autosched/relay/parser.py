@@ -298,7 +298,7 @@ class _Reader:
         return float(found[1]) if "." in found[1] or "e" in found[1].lower() or found[2] == "f" else int(found[1])
 
 
-def parse(text: str, source_name: str = "from_string", *_: Any, **__: Any) -> IRModule:
+def parse(text: str, source_name: str = "from_string", *_: object, **__: object) -> IRModule:
     """A module from Relay's text. Raises ScriptError with line and caret."""
     return _Reader(text).module()
 

@@ -148,7 +148,7 @@ def function_pass(pass_func: Any = None, opt_level: int | None = None, name: str
         if isinstance(subject, type):
 
             def make(*args: Any, **kwargs: Any) -> Pass:
-                instance: Any = subject(*args, **kwargs)
+                instance = subject(*args, **kwargs)
                 return wrap(instance.transform_function, subject.__name__)
 
             make.__name__, make.__doc__ = subject.__name__, subject.__doc__

@@ -187,7 +187,7 @@ class Executable:
         info = {"manifest": self.manifest, "params": list(self.param_names)}
         return Contents("graph", self.kernels, self.native, {"main": self.graph}, self.constants, info)
 
-    def export_library(self, path: str | Path, fcompile: object = None, addons: object = None, **_: Any) -> None:
+    def export_library(self, path: str | Path, fcompile: object = None, addons: object = None, **_: object) -> None:
         """Write the artifact, whatever the extension; `load_module` reads it. Raises as `export_path`."""
         refuse("export_library", addons=addons)
         self.save(export_path(path))

@@ -362,7 +362,12 @@ class Module:
         )  # fmt: skip
 
     def export_library(
-        self, path: str | Path, fcompile: object = None, addons: object = None, workspace_dir: object = None, **_: Any
+        self,
+        path: str | Path,
+        fcompile: object = None,
+        addons: object = None,
+        workspace_dir: object = None,
+        **_: object,
     ) -> None:
         """Write the module as an artifact, whatever the extension; `load_module` reads it. Raises as `export_path`."""
         refuse("export_library", addons=addons)

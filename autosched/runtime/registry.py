@@ -10,18 +10,18 @@ import numpy as np
 from autosched.errors import InvalidTypeError, InvalidValueError
 
 
-def _matmul(a: Any, b: Any, c: Any, transa: Any = False, transb: Any = False, *_: Any) -> None:
+def _matmul(a: Any, b: Any, c: Any, transa: Any = False, transb: Any = False, *_: object) -> None:
     x, y = (np.asarray(t.numpy() if hasattr(t, "numpy") else t) for t in (a, b))
     x = np.swapaxes(x, -1, -2) if transa else x
     y = np.swapaxes(y, -1, -2) if transb else y
     c.copyfrom(np.matmul(x, y).astype(str(c.dtype), copy=False))
 
 
-def _sort(data: Any, out: Any, *_: Any) -> None:
+def _sort(data: Any, out: Any, *_: object) -> None:
     out.copyfrom(np.sort(data.numpy(), axis=-1))
 
 
-def _argsort(data: Any, out: Any, *_: Any) -> None:
+def _argsort(data: Any, out: Any, *_: object) -> None:
     out.copyfrom(np.argsort(data.numpy(), axis=-1, kind="stable").astype(str(out.dtype)))
 
 

@@ -122,7 +122,7 @@ class VMExecutable:
 
     inspect_source = get_source
 
-    def export_library(self, path: str | Path, fcompile: object = None, addons: object = None, **_: Any) -> None:
+    def export_library(self, path: str | Path, fcompile: object = None, addons: object = None, **_: object) -> None:
         """Write the artifact, whatever the extension; `load_module` reads it.
 
         With functions whose shapes are not known yet all are written as text, and compiled when they are called.
@@ -173,7 +173,7 @@ class VirtualMachine(Machine):
     Raises      TypeError for another kind of executable or device; TVMError for a device that does not exist here
     """
 
-    def __new__(cls, rt_mod: Any, device: Device | Sequence[Device] = (), *_: Any, **__: Any) -> Any:
+    def __new__(cls, rt_mod: Any, device: Device | Sequence[Device] = (), *_: object, **__: object) -> Any:
         """Of a session's library the machine is made there, and this gives the session's."""
         if getattr(rt_mod, "type_key", "") != "rpc":
             return super().__new__(cls)

@@ -274,7 +274,7 @@ def _split(name: str, entry: Mapping[str, Any], values: Values) -> Knob:
 def _with_default(knob: Knob, entry: Mapping[str, Any], values: Values) -> Knob:
     if "default" not in entry:
         return knob
-    default: Any = entry["default"]
+    default = entry["default"]
     if knob.kind == "int":
         wanted = _number(default, values)
         default = min(knob.values, key=lambda v: (abs(v - wanted), v))  # type: ignore[operator]

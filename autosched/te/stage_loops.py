@@ -96,7 +96,7 @@ def with_arguments(func: PrimFunc, args: Sequence[Tensor | Var], schedule: Sched
             shown.append(by_name[name])
         params.append(handle)
         buffers[handle] = by_name[name]
-    mapped: Any = FrozenDict(buffers)
+    mapped = FrozenDict(buffers)
     root = func.root
     unseen = tuple(b for b in func.buffers if b not in buffers.values())  # outputs that the caller does not ask for
     kept = tuple(b for b in root.alloc_buffers if b not in shown) + unseen

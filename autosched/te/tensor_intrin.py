@@ -40,7 +40,7 @@ class TensorIntrin:
         if not whole:
             desc = desc.with_body(rewrite(desc.body, _without_init))
         params = tuple(Var(b.name, "handle") for b in self.buffers)
-        mapped: Any = FrozenDict(dict(zip(params, self.buffers, strict=True)))
+        mapped = FrozenDict(dict(zip(params, self.buffers, strict=True)))
         return LoopIntrin(desc, PrimFunc(params, mapped, make_root(stmt)))
 
     def __repr__(self) -> str:

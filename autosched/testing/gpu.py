@@ -20,7 +20,7 @@ from autosched.runtime.loader import load_objects
 from autosched.target import Target
 from autosched.tir.function import PrimFunc
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 
 def run_serially(func: PrimFunc, *arrays: Array) -> None:

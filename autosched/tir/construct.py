@@ -306,8 +306,8 @@ def _prim_func(
             buffers[found[-1]] = p
         else:
             found.append(_is("PrimFunc", "params", p, Var, "Vars or Buffers"))
-    made: Any = FrozenDict(buffers)
-    notes: Any = FrozenDict(attrs or {})
+    made = FrozenDict(buffers)
+    notes = FrozenDict(attrs or {})
     return function.PrimFunc(tuple(found), made, _stmt("PrimFunc", "body", body), ret_type, notes)
 
 

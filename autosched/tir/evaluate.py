@@ -220,7 +220,7 @@ class _BlockEvaluator:
         self.store(store.buffer, store.indices, result, grid)
 
     def reduced(self, kind: type[E.BinaryOp], value: PrimExpr, grid: Grid, start: Array) -> Array:
-        ufunc: Any = {E.Add: np.add, E.Mul: np.multiply, E.Max: np.maximum, E.Min: np.minimum}[kind]
+        ufunc = {E.Add: np.add, E.Mul: np.multiply, E.Max: np.maximum, E.Min: np.minimum}[kind]
         axes = tuple(self.axis[v] for v in self.reduce)
         full = self.value(value, grid)
         shape = [grid.extent(v) if v in self.reduce else full.shape[self.axis[v]] for v in self.vars]

@@ -38,7 +38,7 @@ def axis_names(ndim: int) -> list[str]:
 
 def flatten_index(indices: Sequence[Any], shape: Sequence[int]) -> Any:
     """The row-major position of an element."""
-    flat: Any = IntImm(0, "int64")
+    flat = IntImm(0, "int64")
     for i, s in zip(indices, shape, strict=True):
         flat = flat * s + i
     return flat

@@ -179,7 +179,7 @@ def l2_normalize_python(a_np: Array, eps: float, axis: Any = None) -> Array:
     return a_np / np.sqrt(np.maximum(np.broadcast_to((a_np**2).sum(axis=axis, keepdims=True), a_np.shape), eps))
 
 
-def strided_slice_python(data: Array, begin: Any, end: Any, strides: Any, **_: Any) -> Array:
+def strided_slice_python(data: Array, begin: Any, end: Any, strides: Any, **_: object) -> Array:
     """data[begin:end:strides]."""
     steps = strides or [1] * len(begin)
     return data[tuple(slice(b, e, s) for b, e, s in zip(begin, end, steps, strict=True))]

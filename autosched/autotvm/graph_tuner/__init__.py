@@ -10,7 +10,7 @@ from autosched.errors import UsageError
 class BaseGraphTuner:
     """A search for layouts. Raises UsageError when it is made."""
 
-    def __init__(self, *_: Any, **__: Any):
+    def __init__(self, *_: object, **__: object):
         raise UsageError(
             f"{type(self).__name__} is not available: relay.build chooses layouts between kernels by itself",
             hint="build under apply_history_best(records)",

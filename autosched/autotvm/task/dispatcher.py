@@ -174,7 +174,7 @@ class EmptyContext(DispatchContext):
     def __enter__(self) -> Any:
         return None
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         return None
 
     def _query_inside(self, target: Target | None, workload: Any) -> Any:

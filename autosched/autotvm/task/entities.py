@@ -317,7 +317,7 @@ def entity_from(code: str, value: Any) -> Any:
     kinds = {"sp": SplitEntity, "re": ReorderEntity, "an": AnnotateEntity, "ot": OtherOptionEntity}
     if code not in kinds:
         raise TVMError(f"Invalid config knob type: {code}")
-    kind: Any = kinds[code]
+    kind = kinds[code]
     return kind(value)
 
 

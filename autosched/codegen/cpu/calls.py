@@ -81,7 +81,7 @@ def _lane_by_lane(emitter: Emitter, op: str, args: list[Any], lanes: int) -> Any
     name = op + ("f" if isinstance(kind, ir.FloatType) else "")
     if lanes == 1:
         return call_intrinsic(b, name, kind, args)
-    result: Any = ir.Constant(args[0].type, ir.Undefined)
+    result = ir.Constant(args[0].type, ir.Undefined)
     for lane in range(lanes):
         value = call_intrinsic(b, name, kind, [b.extract_element(a, I32(lane)) for a in args])
         result = b.insert_element(result, value, I32(lane))

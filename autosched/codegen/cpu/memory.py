@@ -268,7 +268,7 @@ class MemoryEmitter(Emitter):
             pointers = self.lane_pointers(place, at, align)
             name = f"llvm.masked.gather.{suffix(vector)}.v{self.lanes}p0"
             return call_intrinsic(self.builder, name, vector, [pointers, I32(align), self.mask, constant(vector, 0)])
-        result: Any = ir.Constant(vector, ir.Undefined) if self.mask is None else constant(vector, 0)
+        result = ir.Constant(vector, ir.Undefined) if self.mask is None else constant(vector, 0)
         for lane in range(self.mask if isinstance(self.mask, int) else self.lanes):
             element = self.builder.load(self.lane_address(place, at, lane), align=align)
             result = self.builder.insert_element(result, element, I32(lane))

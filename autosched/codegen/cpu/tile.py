@@ -382,7 +382,7 @@ class TileEmitter(ValueEmitter):
 
     def emit_if(self, stmt: IfThenElse) -> None:
         uniform, per_lane = True, None
-        scalar: Any = None
+        scalar = None
         for part in split_conditions(stmt.condition):
             c = self.value(part)
             if lanes_of(c) > 1:

@@ -25,7 +25,7 @@ _INT_BITS = {
 def value_type(dtype: str, lanes: int = 1) -> Any:
     """The type of a value: bool is one bit. Raises CodegenError for a dtype that no CPU code exists for."""
     if dtype == "bool":
-        element: Any = I1
+        element = I1
     elif dtype in _FLOATS:
         element = _FLOATS[dtype]
     elif dtype in _INT_BITS:

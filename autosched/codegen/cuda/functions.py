@@ -31,7 +31,7 @@ def device_function(emitter: Emitter, op: str, args: list[Any]) -> Any:
     if lanes == 1:
         return _scalar(emitter, op, args)
     b = emitter.builder
-    result: Any = ir.Constant(args[0].type, ir.Undefined)
+    result = ir.Constant(args[0].type, ir.Undefined)
     for lane in range(lanes):
         value = _scalar(emitter, op, [b.extract_element(a, I32(lane)) for a in args])
         result = b.insert_element(result, value, I32(lane))

@@ -229,7 +229,7 @@ class DeviceEmitter(TileEmitter):
 
     def local_row(self, place: Place, at: Affine, vector: Any) -> Any:
         """Registers side by side, as a vector."""
-        result: Any = ir.Constant(vector, ir.Undefined)
+        result = ir.Constant(vector, ir.Undefined)
         for lane in range(self.lanes):
             element = self.builder.load(self.address(place, Affine(at.const + lane, at.terms)))
             result = self.builder.insert_element(result, element, I32(lane))
@@ -384,7 +384,7 @@ class DeviceEmitter(TileEmitter):
             return self.branch_value(one, a, b)
 
         values = self.each_lane(emit)
-        result: Any = ir.Constant(ir.VectorType(values[0].type, self.lanes), ir.Undefined)
+        result = ir.Constant(ir.VectorType(values[0].type, self.lanes), ir.Undefined)
         for lane, value in enumerate(values):
             result = self.builder.insert_element(result, value, I32(lane))
         return result

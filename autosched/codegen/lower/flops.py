@@ -82,7 +82,7 @@ def _counted(around: _Around) -> int | None:
         return None
     grids = np.meshgrid(*(np.arange(start, start + n) for _, start, n in inside), indexing="ij", sparse=True)
     values: dict[Var, Any] = {loop[0]: grid for loop, grid in zip(inside, grids, strict=True)}
-    holds: Any = np.ones([n for _, _, n in inside], bool)
+    holds = np.ones([n for _, _, n in inside], bool)
     for condition, truth in around.conditions:
         value = evaluate_index(condition, values)
         if value is None:

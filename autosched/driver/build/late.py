@@ -222,5 +222,5 @@ def _shown(value: Any) -> Any:
     return array(value)
 
 
-def _is_plain(value: np.ndarray[Any, Any]) -> bool:
+def _is_plain(value: np.ndarray) -> bool:
     return value.dtype.kind in "biuf" and value.size > 0

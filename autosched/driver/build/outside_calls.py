@@ -124,8 +124,8 @@ def _piece(func: PrimFunc, body: Stmt, name: str) -> PrimFunc:
     order = [b for b in dict.fromkeys(known) if b in used - own]
     order = [b for b in order if b not in written] + [b for b in order if b in written]
     params = tuple(Var(f"var_{b.name}", "handle") for b in order)
-    mapped: Any = FrozenDict(dict(zip(params, order, strict=True)))
-    attrs: Any = FrozenDict({**{k: v for k, v in func.attrs.items() if k != "global_symbol"}, "global_symbol": name})
+    mapped = FrozenDict(dict(zip(params, order, strict=True)))
+    attrs = FrozenDict({**{k: v for k, v in func.attrs.items() if k != "global_symbol"}, "global_symbol": name})
     return dataclasses.replace(func, params=params, buffer_map=mapped, body=make_root(body), attrs=attrs)
 
 

@@ -28,7 +28,7 @@ def border_knobs(
     found = []
     for knob in member.knobs:
         values = offered.get(knob.name, ()) if knob.kind == "int" else ()
-        value: Any = config.get(knob.name)
+        value = config.get(knob.name)
         if len(values) < LEAST_CANDIDATES or value not in (values[0], values[-1]):
             continue
         side, beyond = ("largest", _beyond(values)) if value == values[-1] else ("smallest", value // 2)

@@ -169,7 +169,7 @@ class Parameter(Tensor):
         self._expr = Var("param", TensorStructInfo(self.struct_info.shape, dtype))
 
 
-def _as_array(value: Any) -> np.ndarray[Any, Any]:
+def _as_array(value: Any) -> np.ndarray:
     if hasattr(value, "detach"):
         value = value.detach().cpu().numpy()
     return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
@@ -347,7 +347,7 @@ class ParameterDict:
 
 def _children(owner: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(owner, ModuleList | ParameterList):
-        items: Any = owner.modules if isinstance(owner, ModuleList) else owner.params
+        items = owner.modules if isinstance(owner, ModuleList) else owner.params
         yield from ((str(i), item) for i, item in enumerate(items))
     elif isinstance(owner, ModuleDict | ParameterDict):
         yield from (owner.modules if isinstance(owner, ModuleDict) else owner.params).items()

@@ -33,7 +33,7 @@ def check_size(shape: Sequence[int | None], what: str) -> None:
         raise ImportModelError(f"{what} of shape {'x'.join(map(str, shape))} is larger than any memory")
 
 
-def array_of(tensor: onnx.TensorProto, what: str) -> np.ndarray[Any, Any]:
+def array_of(tensor: onnx.TensorProto, what: str) -> np.ndarray:
     """A tensor's values. Raises ImportModelError where its sizes, type and bytes do not fit each other."""
     from onnx import numpy_helper
 

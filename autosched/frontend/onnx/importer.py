@@ -182,7 +182,7 @@ class Importer:
         self.symbols: dict[str, SizeVar] = {}
         self.values: dict[str, Any] = {}  # expressions; None for what an optional leaves out
         self.names: dict[str, str] = {}
-        self.params: list[tuple[Var, np.ndarray[Any, Any]]] = []
+        self.params: list[tuple[Var, np.ndarray]] = []
         self.builder = BlockBuilder()
 
     def run(self, shapes: Mapping[str, Sequence[int]]) -> IRModule:
@@ -217,7 +217,7 @@ class Importer:
             names.add(name)
             self.node(node, name)
 
-    def initializer(self, name: str, array: np.ndarray[Any, Any]) -> Expr | Held:
+    def initializer(self, name: str, array: np.ndarray) -> Expr | Held:
         if not is_tensor(array):
             return Held(array, is_known=True)
         if not self.keep_params or array.dtype.kind != "f":  # integers are shapes and positions: they stay constants

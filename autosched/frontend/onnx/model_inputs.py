@@ -35,7 +35,7 @@ class ModelInput:
         plain = bool(self.dtype) and self.dtype != "object" and not self.is_sequence and not self.is_optional
         return plain and self.dims is not None and all(isinstance(d, int) for d in self.dims)
 
-    def example(self) -> np.ndarray[Any, Any]:
+    def example(self) -> np.ndarray:
         """Zeros of the input's type, where that is known."""
         return np.zeros([d for d in self.dims or () if isinstance(d, int)], _numpy_dtype(self.dtype))
 
@@ -55,7 +55,7 @@ class ModelInput:
             self._check_tensor(item, {} if self.is_sequence else sizes)  # items of a sequence may differ
         return value
 
-    def _check_tensor(self, value: np.ndarray[Any, Any], sizes: dict[str, tuple[int, str]]) -> None:
+    def _check_tensor(self, value: np.ndarray, sizes: dict[str, tuple[int, str]]) -> None:
         if self.dtype and str(value.dtype) != self.dtype:
             raise InvalidTypeError(f"input '{self.name}' has dtype {value.dtype} instead of {self.dtype}")
         if self.dims is None:

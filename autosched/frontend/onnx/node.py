@@ -82,7 +82,7 @@ def empty(call: Expr) -> Constant | None:
     return None
 
 
-def _compact(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _compact(x: np.ndarray) -> np.ndarray:
     return x if x.ndim == 0 else np.ascontiguousarray(x)
 
 
@@ -158,7 +158,7 @@ class Node:
     def shape(self, index: int) -> tuple[int, ...]:
         return self.info(index).static_shape
 
-    def array(self, index: int) -> np.ndarray[Any, Any]:
+    def array(self, index: int) -> np.ndarray:
         """A constant input as an array. Raises ImportModelError where it is computed at run time."""
         value = self.input(index)
         if not isinstance(value, Constant):

@@ -10,7 +10,7 @@ from autosched.errors import WrongInputError
 from autosched.frontend.onnx.contents import array_of
 from autosched.frontend.onnx.library import LibraryCall, library
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 
 @library("NonZero")
@@ -101,7 +101,7 @@ def category_mapper(call: LibraryCall, x: Array) -> Array:
     texts, numbers = [_text(t) for t in call.attributes["cats_strings"]], call.attributes["cats_int64s"]
     if x.dtype == object:
         table: dict[Any, Any] = dict(zip(texts, numbers, strict=True))
-        default: Any = call.attributes.get("default_int64", -1)
+        default = call.attributes.get("default_int64", -1)
     else:
         table = dict(zip(numbers, texts, strict=True))
         default = call.attributes.get("default_string", "_Unused")

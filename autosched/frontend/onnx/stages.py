@@ -146,7 +146,7 @@ class _StageImporter(Importer):
         """Whether kernels of a CPU take a value."""
         return is_tensor(value)
 
-    def initializer(self, name: str, array: np.ndarray[Any, Any]) -> Constant | Held:
+    def initializer(self, name: str, array: np.ndarray) -> Constant | Held:
         return Constant(array) if self.takes(array) else Held(array, is_known=True)
 
     # --- nodes -------------------------------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ class _GraphImporter(Importer):
                 self.values[node] = self.attribute(node.target)
 
     def attribute(self, path: str) -> Constant:
-        value: Any = self.program
+        value = self.program
         for part in path.split("."):
             value = getattr(value, part)
         if not hasattr(value, "detach"):

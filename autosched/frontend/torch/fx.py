@@ -158,7 +158,7 @@ class _Importer:
         return run_converter(self.emitter, name, args, kwargs)
 
     def attribute(self, path: str) -> Any:
-        value: Any = self.model
+        value = self.model
         for part in path.split("."):
             value = getattr(value, part)
         return self.weight(value) if hasattr(value, "detach") else value

@@ -37,7 +37,7 @@ def make_emitter() -> Emitter:
     return Emitter(BlockBuilder(), {getattr(torch, name): name for name in names})
 
 
-def array_of(tensor: Any, name: str) -> np.ndarray[Any, Any]:
+def array_of(tensor: Any, name: str) -> np.ndarray:
     """A tensor's values. Raises ImportModelError for a dtype that NumPy lacks."""
     import torch
 
@@ -46,7 +46,7 @@ def array_of(tensor: Any, name: str) -> np.ndarray[Any, Any]:
         if plain.dtype is torch.bfloat16:  # NumPy takes its bits
             know_dtype("bfloat16")
             bits = plain.contiguous().view(torch.int16).numpy()
-            halves: np.ndarray[Any, Any] = bits.view(np.dtype("bfloat16")).reshape(tuple(tensor.shape))
+            halves: np.ndarray = bits.view(np.dtype("bfloat16")).reshape(tuple(tensor.shape))
             return halves
         return np.ascontiguousarray(plain.numpy()).reshape(tuple(tensor.shape))
     except TypeError:

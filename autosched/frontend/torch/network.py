@@ -174,10 +174,10 @@ def _layers(torch: Any) -> dict[str, Rule]:
     """Activations and normalisations."""
     F = torch.nn.functional  # noqa: N806  (PyTorch's own short name)
 
-    def batch_norm(x: Any, gamma: Any, beta: Any, mean: Any, var: Any, epsilon: float, **_: Any) -> Any:
+    def batch_norm(x: Any, gamma: Any, beta: Any, mean: Any, var: Any, epsilon: float, **_: object) -> Any:
         return (F.batch_norm(x, mean, var, gamma, beta, eps=epsilon), mean, var)
 
-    def layer_norm(x: Any, gamma: Any, beta: Any, axes: Any, epsilon: float, **_: Any) -> Any:
+    def layer_norm(x: Any, gamma: Any, beta: Any, axes: Any, epsilon: float, **_: object) -> Any:
         return F.layer_norm(x, gamma.shape, gamma, beta, epsilon)
 
     return {

@@ -30,7 +30,7 @@ def _dims(t: TensorStructInfo, layout: str, what: str) -> dict[str, Any]:
 
 def _type(
     query: StructInfo, key: StructInfo, value: StructInfo, layouts: Sequence[str], causal_mask: str | None,
-    zero_rows: str | None, **_: Any,
+    zero_rows: str | None, **_: object,
 ) -> TensorStructInfo:  # fmt: skip
     if zero_rows not in (None, "masked", "nan"):
         raise InvalidValueError(f"zero_rows '{zero_rows}'", hint="None, 'masked' or 'nan'")

@@ -14,7 +14,7 @@ from autosched.relax.op.types import common_dtype, four, pair, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
 from autosched.topi.conv2d import Geometry, geometry
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 
 def _canonical(attrs: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from autosched.relax.op.types import common_dtype, tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
 from autosched.topi.conv_nd import Spatial, conv_shape, conv_transpose_shape
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 Attrs = Mapping[str, Any]
 AXES = {1: "W", 2: "HW", 3: "DHW"}
 

@@ -22,7 +22,7 @@ def _scales(old: Sequence[int], size: Sequence[int], scales: Sequence[float] | N
     return tuple(scales) if scales else tuple(n / o for n, o in zip(size, old, strict=True))
 
 
-def _type(data: StructInfo, shape: StructInfo, layout: str, method: str, **_: Any) -> TensorStructInfo:
+def _type(data: StructInfo, shape: StructInfo, layout: str, method: str, **_: object) -> TensorStructInfo:
     t = tensor(data)
     assert isinstance(shape, ShapeStructInfo) and shape.values is not None, "the size must be known"
     if method not in METHODS:

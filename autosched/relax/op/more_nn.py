@@ -90,7 +90,7 @@ def _group_shape(shape: Any, groups: int, axis: int) -> tuple[int, ...]:
 
 
 def _group_norm_type(
-    data: StructInfo, gamma: StructInfo, beta: StructInfo, num_groups: int, channel_axis: int, **_: Any
+    data: StructInfo, gamma: StructInfo, beta: StructInfo, num_groups: int, channel_axis: int, **_: object
 ) -> TensorStructInfo:
     t = float_same(data)
     channels = t.static_shape[axis_index(channel_axis, t.ndim)]
@@ -155,7 +155,7 @@ group_norm = define_op(
 
 
 def _instance_norm_type(
-    data: StructInfo, gamma: StructInfo, beta: StructInfo, channel_axis: int, **_: Any
+    data: StructInfo, gamma: StructInfo, beta: StructInfo, channel_axis: int, **_: object
 ) -> TensorStructInfo:
     t = float_same(data)
     return _group_norm_type(t, gamma, beta, t.static_shape[axis_index(channel_axis, t.ndim)], channel_axis)

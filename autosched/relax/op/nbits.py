@@ -16,7 +16,7 @@ from autosched.topi.nbits import WORD_BITS
 
 BITS = (2, 4, 8)
 ZERO_TYPES = ("uint8", "float16", "float32")
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 
 def _type(x: StructInfo, weight: StructInfo, scales: StructInfo, bits: int, block: int) -> TensorStructInfo:
@@ -55,7 +55,7 @@ def dequantize_nbits(weight: Array, scales: Array, zeros: Array | None, bits: in
     """The weight as float32 [N, K]: (integer - zero) * scale, the subtraction and the product each rounded once."""
     shifts = np.arange(0, WORD_BITS, bits, dtype=np.uint32)
     whole = (weight[..., None] >> shifts & np.uint32((1 << bits) - 1)).reshape(weight.shape[0], -1, block)
-    zero: Any = np.float32(1 << bits - 1) if zeros is None else zeros.astype(np.float32)[..., None]
+    zero = np.float32(1 << bits - 1) if zeros is None else zeros.astype(np.float32)[..., None]
     real = (whole.astype(np.float32) - zero) * scales.astype(np.float32)[..., None]
     return real.reshape(weight.shape[0], -1)  # type: ignore[no-any-return]
 

@@ -50,7 +50,7 @@ log_softmax = define_op(
 )
 
 
-def _layer_norm_type(x: StructInfo, gamma: StructInfo, beta: StructInfo, axes: Any, **_: Any) -> TensorStructInfo:
+def _layer_norm_type(x: StructInfo, gamma: StructInfo, beta: StructInfo, axes: Any, **_: object) -> TensorStructInfo:
     t = float_same(x)
     own = [t.dims[a] for a in axes_tuple(axes, t.ndim)]
     for what, p in (("gamma", tensor(gamma)), ("beta", tensor(beta))):
@@ -118,7 +118,7 @@ def _batch_norm_type(
     var: StructInfo,
     axis: int,
     training: bool,
-    **_: Any,
+    **_: object,
 ) -> TupleStructInfo:
     t = float_same(data)
     size = t.dims[axis_index(axis, t.ndim)]

@@ -12,7 +12,7 @@ from autosched.relax.op.registry import define_op, sample
 from autosched.relax.op.types import tensor
 from autosched.relax.struct_info import StructInfo, TensorStructInfo
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 
 def _type(x: StructInfo, q: StructInfo, scale: float, zero: int) -> TensorStructInfo:

@@ -177,7 +177,7 @@ def _nd_compute(data: Any, indices: Any, updates: Any, reduction: str, mode: str
     k = te.reduce_axis((0, n), "k")
 
     def is_hit(i: Any) -> Any:
-        flat: Any = E.const(0, "int64")
+        flat = E.const(0, "int64")
         for d in range(depth):
             flat = flat * shape[d] + E.cast("int64", i[d])
         return E.compare(E.EQ, targets(k.var), flat)

@@ -17,12 +17,12 @@ def tensor(t: StructInfo, what: str = "the argument") -> TensorStructInfo:
     return t
 
 
-def same(x: StructInfo, **_: Any) -> TensorStructInfo:
+def same(x: StructInfo, **_: object) -> TensorStructInfo:
     """The result has the argument's type."""
     return tensor(x)
 
 
-def float_same(x: StructInfo, **_: Any) -> TensorStructInfo:
+def float_same(x: StructInfo, **_: object) -> TensorStructInfo:
     """The argument's type, which must be of floating point."""
     t = tensor(x)
     if not is_float(t.dtype):
@@ -52,14 +52,14 @@ def broadcast_dims(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
     return tuple(result)
 
 
-def broadcast(x: StructInfo, y: StructInfo, **_: Any) -> TensorStructInfo:
+def broadcast(x: StructInfo, y: StructInfo, **_: object) -> TensorStructInfo:
     """Two tensors of one dtype, broadcast."""
     a, b = tensor(x), tensor(y)
     dtype = common_dtype(a, b)
     return TensorStructInfo(broadcast_dims(a.dims, b.dims), dtype)
 
 
-def compare(x: StructInfo, y: StructInfo, **_: Any) -> TensorStructInfo:
+def compare(x: StructInfo, y: StructInfo, **_: object) -> TensorStructInfo:
     """Two tensors of one dtype, broadcast, giving booleans."""
     return TensorStructInfo(broadcast(x, y).shape, "bool")
 

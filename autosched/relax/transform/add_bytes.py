@@ -64,7 +64,7 @@ class _Adder(QuantisedRewriter):
             return call
         if kinds[0].static_shape != kinds[1].static_shape or kinds[0].dtype != "float32":  # type: ignore[union-attr]
             return call
-        new: Any = add_widened(x, q) if by is None else add_dequantised(x, q, scale=by.scale, zero=by.zero)
+        new = add_widened(x, q) if by is None else add_dequantised(x, q, scale=by.scale, zero=by.zero)
         assert isinstance(new, Call), "an operator gives a call"
         return new
 

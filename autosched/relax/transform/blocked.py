@@ -13,7 +13,7 @@ from autosched.relax.op.conv2d import to_blocked
 from autosched.relax.rewrite import Rewriter
 from autosched.relax.struct_info import TensorStructInfo
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 
 @dataclass(frozen=True)

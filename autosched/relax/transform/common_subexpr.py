@@ -74,7 +74,7 @@ class _Unifier(Rewriter):
         return value
 
 
-def _constant_key(array: np.ndarray[Any, Any]) -> Any:
+def _constant_key(array: np.ndarray) -> Any:
     if array.nbytes <= SMALL_BYTES:
         return ("const", str(array.dtype), array.shape, array.tobytes())
     return ("const", id(array))

@@ -7,8 +7,6 @@ conv2d_transpose  -> conv2d with an output channel for each place in a stride, a
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from autosched.ir.module import IRModule
@@ -20,7 +18,7 @@ from autosched.relax.op.registry import remake
 from autosched.relax.rewrite import Rewriter, map_functions
 from autosched.relax.transform.blocked import shape_of
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 ROWS = 2  # the axis that conv1d gets
 MOST_ZEROS = 4  # so many times as large as a kernel its stride may be: the weights for each phase are filled up to that
 LAYOUT_OF = {  # operators over images, and the attribute that names the layout of their data

@@ -18,7 +18,7 @@ from autosched.relax.rewrite import Rewriter, map_functions, users
 from autosched.relax.struct_info import TensorStructInfo, same_info
 from autosched.relax.transform.decompose import decompose_ops
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 LINEAR = {"relax.nn.conv2d": 1, "relax.matmul": -1}  # operator -> the output axis that its weight scales
 PRODUCTS = (*LINEAR, "relax.multiply")
 

@@ -16,7 +16,7 @@ import numpy as np
 MOST_ENTRIES = 1 << 16  # of a table
 
 Name = Hashable
-Table = np.ndarray[Any, Any]
+Table = np.ndarray
 Factor = tuple[tuple[Name, ...], Table]
 
 

@@ -140,7 +140,7 @@ class _Legalizer(Rewriter):
         out = list(info.fields) if isinstance(info, TupleStructInfo) else info
         form = _CallForm()
         try:
-            key: Any = (definition.op.name, form.key(list(call.args)), form.key(sorted(call.attrs.items())))
+            key = (definition.op.name, form.key(list(call.args)), form.key(sorted(call.attrs.items())))
         except _NoForm:
             key = None
         if key in self.made:

@@ -7,8 +7,6 @@ After:   nn.matmul_nbits(x, words, scales, bits=4, block=32)          uint32 [N,
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from autosched.errors import InvalidValueError
@@ -20,7 +18,7 @@ from autosched.relax.op.registry import definition_of
 from autosched.relax.rewrite import Rewriter, bindings_of, map_functions
 from autosched.relax.struct_info import TensorStructInfo
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 BITS = (4, 8)
 WORD_BITS = 32
 

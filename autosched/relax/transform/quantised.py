@@ -14,7 +14,7 @@ from autosched.relax.op.registry import definition_of, is_constant, python_argum
 from autosched.relax.rewrite import Rewriter
 from autosched.relax.struct_info import TensorStructInfo
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 
 BYTES = ("uint8", "int8")

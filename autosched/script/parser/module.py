@@ -57,7 +57,7 @@ def read(source: Source, extra_vars: Mapping[str, Any]) -> Any:
 def _read(source: Source, extra_vars: Mapping[str, Any]) -> Any:
     state = State(source, extra_vars)
     state.read_function = read_function
-    found: Any = None
+    found = None
     for node in source.tree().body:
         match node:
             case ast.Import() | ast.ImportFrom():

@@ -32,7 +32,7 @@ class InfoReader:
 
     def _known_shape(self, node: ast.AST) -> Any:
         """The dimensions that a name or a part of a Python object stands for: a captured shape, a shape's variable."""
-        value: Any = None
+        value = None
         if isinstance(node, ast.Name):
             value = self.state.find(node)
         elif isinstance(node, ast.Attribute | ast.Subscript | ast.BinOp):

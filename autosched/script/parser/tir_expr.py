@@ -42,7 +42,7 @@ _BUILTINS: dict[str, Any] = {"abs": abs, "int": int, "float": float, "len": len,
 
 def _limit(kind: str) -> Callable[[str], PrimExpr]:
     def limit(dtype: str) -> PrimExpr:
-        info: Any = np.finfo(dtype) if is_float(check_dtype(dtype, kind)) else np.iinfo(dtype)
+        info = np.finfo(dtype) if is_float(check_dtype(dtype, kind)) else np.iinfo(dtype)
         return E.const(float(getattr(info, kind)) if is_float(dtype) else int(getattr(info, kind)), dtype)
 
     return limit
@@ -268,7 +268,7 @@ class ExprReader:
         if isinstance(node.func, ast.Name) and not self.state.knows(node.func.id):
             if node.func.id not in _BUILTINS:
                 raise self.state.error(node.func, f"undefined function '{node.func.id}'")
-            function: Any = _BUILTINS[node.func.id]
+            function = _BUILTINS[node.func.id]
         else:
             function = self.value(node.func)
         if not callable(function) or isinstance(function, Buffer | PrimExpr):

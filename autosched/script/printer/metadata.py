@@ -25,9 +25,9 @@ def metadata_lines(metadata: Mapping[str, Sequence[Any]]) -> list[str]:
     return ["", f'metadata = autosched.script.load_json("""{json.dumps(entries)}""")']
 
 
-def load_json(text: str) -> dict[str, list[np.ndarray[Any, Any]]]:
+def load_json(text: str) -> dict[str, list[np.ndarray]]:
     """Read what `metadata_lines` wrote between the quotes. Raises ValueError or KeyError where it is malformed."""
-    out: dict[str, list[np.ndarray[Any, Any]]] = {}
+    out: dict[str, list[np.ndarray]] = {}
     for kind, entries in json.loads(text).items():
         out[kind] = []
         for entry in entries:

@@ -62,7 +62,7 @@ def set_axis_separator(tree: Tree, name: str, buffer: Buffer, separators: Sequen
     tree = replace_everywhere(tree, buffer, new)
     if buffer in tree.interface:
         func = tree.func
-        mapped: Any = FrozenDict({p: new if b is buffer else b for p, b in func.buffer_map.items()})
+        mapped = FrozenDict({p: new if b is buffer else b for p, b in func.buffer_map.items()})
         tree = tree.with_func(replace(func, buffer_map=mapped))
     return tree
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
 
 from autosched.errors import InvalidTypeError, InvalidValueError, UsageError
 from autosched.extensions import load_extensions
@@ -63,7 +62,7 @@ def make_search(
         if (package := _NEEDS.get(known)) and find_spec(package) is None:
             raise UsageError(f"strategy '{known}' needs {package}", hint=f"pip install 'autosched[{package}]'")
         module, _, attribute = STRATEGIES[known].partition(":")
-        kind: Any = getattr(import_module(module), attribute)
+        kind = getattr(import_module(module), attribute)
     else:
         load_extensions()
         if known not in _registered:

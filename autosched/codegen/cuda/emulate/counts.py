@@ -12,7 +12,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -153,7 +152,7 @@ def count_block(
     grid: Sequence[int],
     block: Sequence[int],
     shared_bytes: int,
-    arrays: Sequence[np.ndarray[Any, Any] | int | float],
+    arrays: Sequence[np.ndarray | int | float],
     cluster: Sequence[int] = (1, 1, 1),
     tensor_maps: Sequence[TensorMap] = (),
 ) -> BlockCounts:

@@ -93,11 +93,11 @@ class EmulatorDriver:
                 return block.bytes[offset : offset + size_bytes]
         raise DeviceError(f"{size_bytes} bytes at {address:#x} lie in no memory of {self.name}")
 
-    def copy_in(self, to: int, data: np.ndarray[Any, Any]) -> None:
+    def copy_in(self, to: int, data: np.ndarray) -> None:
         if data.nbytes:
             self._view(to, data.nbytes)[:] = data.reshape(-1).view(np.uint8)
 
-    def copy_out(self, data: np.ndarray[Any, Any], source: int) -> None:
+    def copy_out(self, data: np.ndarray, source: int) -> None:
         if data.nbytes:
             data.reshape(-1).view(np.uint8)[:] = self._view(source, data.nbytes)
 

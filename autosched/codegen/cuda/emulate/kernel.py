@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ KERNEL_CHECKS = Checks(unset=False)
 
 def run_kernel(
     kernel: CudaKernel,
-    arrays: Sequence[np.ndarray[Any, Any]],
+    arrays: Sequence[np.ndarray],
     *,
     order: Order = "late",
     checks: Checks = KERNEL_CHECKS,
@@ -37,7 +36,7 @@ def run_kernel(
     if len(arrays) != len(kernel.args):
         raise InvalidValueError(f"kernel '{kernel.name}' takes {len(kernel.args)} arrays, not {len(arrays)}")
     texts = kernel.llvm.split(NEXT_MODULE) if kernel.launches else []
-    scratch: np.ndarray[Any, Any] | int = 0
+    scratch: np.ndarray | int = 0
     if kernel.scratch_bytes:
         scratch = np.full(kernel.scratch_bytes, 0xFF, np.uint8)
     faults = Faults([(kernel.name, kernel)])

@@ -48,7 +48,7 @@ def run_launch(
     grid: Sequence[int],
     block: Sequence[int],
     shared_bytes: int,
-    arrays: Sequence[np.ndarray[Any, Any] | int | float],
+    arrays: Sequence[np.ndarray | int | float],
     *,
     order: Order = "late",
     trace: Trace | None = None,
@@ -79,7 +79,7 @@ def _three(sizes: Sequence[int], name: str) -> tuple[int, int, int]:
     return filled[0], filled[1], filled[2]
 
 
-def _address(array: np.ndarray[Any, Any]) -> int:
+def _address(array: np.ndarray) -> int:
     return int(array.ctypes.data)
 
 
@@ -91,7 +91,7 @@ class Launch:
     grid_sizes: Sequence[int]
     block_sizes: Sequence[int]
     dynamic_bytes: int
-    arrays: Sequence[np.ndarray[Any, Any] | int | float]
+    arrays: Sequence[np.ndarray | int | float]
     order: Order
     trace: Trace | None
     cluster_sizes: Sequence[int]

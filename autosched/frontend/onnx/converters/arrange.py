@@ -128,7 +128,7 @@ def pad(node: Node) -> Expr:
     return x if mode != "constant" or not any(pairs) else op.nn.pad(x, pad_width=pairs, pad_value=value)
 
 
-def _around(node: Node, size: int, before: int, after: int, mode: str) -> np.ndarray[Any, Any]:
+def _around(node: Node, size: int, before: int, after: int, mode: str) -> np.ndarray:
     """Positions in a dimension: `before` in front of it, itself, and `after` behind, as the mode has them."""
     node.require_small(8 * (before + size + after))
     at = np.arange(-before, size + after, dtype=np.int64)

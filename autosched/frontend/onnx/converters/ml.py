@@ -13,7 +13,7 @@ from autosched.frontend.onnx.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr, Tuple
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 REAL = ("float32", "float64")
 
 

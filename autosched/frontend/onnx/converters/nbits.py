@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from autosched.frontend.onnx.converters.contrib import DOMAIN, only
@@ -13,7 +11,7 @@ from autosched.relax import op
 from autosched.relax.expr import Constant, Expr
 from autosched.relax.op.nbits import BITS, dequantize_nbits
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 WORD_BYTES = 4
 
 

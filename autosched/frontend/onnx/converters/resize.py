@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from autosched.frontend.onnx.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr, ShapeExpr
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 HOW = ("half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric", "pytorch_half_pixel")
 BY_KERNEL = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
 
@@ -33,7 +32,7 @@ def _axes(node: Node, shape: Sequence[int]) -> list[_Axis]:
     position = 1 if node.op_type == "Upsample" or node.opset < 11 else 2
     rank = len(shape)
     chosen = [node.axis(a) for a in node.attr("axes") or range(rank)]
-    scales: Any = [float(s) for s in node.array(position)] if node.has(position) and node.array(position).size else None
+    scales = [float(s) for s in node.array(position)] if node.has(position) and node.array(position).size else None
     sizes = [int(s) for s in node.integers(3)] if position == 2 and node.has(3) and node.array(3).size else None
     given = scales if scales is not None else sizes
     if given is not None and min(given, default=1) <= 0:
@@ -114,7 +113,7 @@ def _nearest(node: Node, axis: _Axis, how: str, rounding: str) -> Array:
     }  # fmt: skip
     if rounding not in rounded:
         raise node.fail(f"there is no nearest_mode '{rounding}'")
-    return np.clip(rounded[rounding], 0, axis.size - 1).astype(np.int64)
+    return np.asarray(np.clip(rounded[rounding], 0, axis.size - 1), np.int64)
 
 
 @converter("Resize", "Upsample")

@@ -40,7 +40,7 @@ def _texts(value: Any) -> Any:
 
 @converter("ConstantOfShape")
 def constant_of_shape(node: Node) -> Expr:
-    value: Any = np.zeros(1, np.float32)
+    value = np.zeros(1, np.float32)
     if "value" in node.attrs:
         value = array_of(node.attrs["value"], f"the value of node '{node.name}'")
     if value.size != 1:

@@ -14,7 +14,7 @@ from autosched.frontend.onnx.registry import converter
 from autosched.relax import op
 from autosched.relax.expr import Constant, Expr
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
 COMPARE = (op.less_equal, op.less, op.greater_equal, op.greater, op.equal, op.not_equal)
 AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")

@@ -87,7 +87,7 @@ def mish(t: Emitter, input: Expr, inplace: bool = False) -> Expr:
 
 
 @converter("dropout", "feature_dropout", "dropout2d", "alpha_dropout")
-def dropout(t: Emitter, input: Expr, p: float = 0.5, train: bool = False, *_: Any, **__: Any) -> Expr:
+def dropout(t: Emitter, input: Expr, p: float = 0.5, train: bool = False, *_: object, **__: object) -> Expr:
     """Inference: nothing is dropped."""
     if train and p:
         raise t.fail("dropout in training mode is not supported", hint="call model.eval() before exporting")

@@ -61,7 +61,7 @@ def conv1d(
     shape, kernel = t.shape(input), t.shape(weight)
     n, c, width = (1, *shape) if len(shape) == 2 else shape
     wide = t.reshape(input, (n, c, 1, width))
-    pads: Any = padding if isinstance(padding, str) else [0, *several(padding, 1)]
+    pads = padding if isinstance(padding, str) else [0, *several(padding, 1)]
     result = convolved(
         t, wide, t.reshape(weight, (*kernel[:2], 1, kernel[2])), bias, [1, *several(stride, 1)], pads,
         [1, *several(dilation, 1)], groups,

@@ -18,7 +18,7 @@ def _dtype(t: Emitter, dtype: Any, default: str) -> str:
 
 
 @converter("arange")
-def arange(t: Emitter, start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, **_: Any) -> Expr:
+def arange(t: Emitter, start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, **_: object) -> Expr:
     if end is None:
         start, end = 0, start
     whole = all(isinstance(v, int) for v in (start, end, step))
@@ -27,18 +27,18 @@ def arange(t: Emitter, start: Any, end: Any = None, step: Any = 1, *, dtype: Any
 
 
 @converter("full")
-def full(t: Emitter, size: Any, fill_value: Any, *, dtype: Any = None, **_: Any) -> Expr:
+def full(t: Emitter, size: Any, fill_value: Any, *, dtype: Any = None, **_: object) -> Expr:
     kind = {bool: "bool", int: "int64"}.get(type(fill_value), "float32")
     return Constant(np.full(tuple(size), fill_value, _dtype(t, dtype, kind)))
 
 
 @converter("zeros")
-def zeros(t: Emitter, *size: Any, dtype: Any = None, **_: Any) -> Expr:
+def zeros(t: Emitter, *size: Any, dtype: Any = None, **_: object) -> Expr:
     return Constant(np.zeros(_sizes(size), _dtype(t, dtype, "float32")))
 
 
 @converter("ones")
-def ones(t: Emitter, *size: Any, dtype: Any = None, **_: Any) -> Expr:
+def ones(t: Emitter, *size: Any, dtype: Any = None, **_: object) -> Expr:
     return Constant(np.ones(_sizes(size), _dtype(t, dtype, "float32")))
 
 
@@ -47,30 +47,30 @@ def _sizes(size: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 @converter("full_like", "new_full")
-def full_like(t: Emitter, input: Expr, *args: Any, dtype: Any = None, **_: Any) -> Expr:
+def full_like(t: Emitter, input: Expr, *args: Any, dtype: Any = None, **_: object) -> Expr:
     """full_like(x, value) has x's shape; new_full(x, size, value) only its dtype."""
     shape = t.shape(input) if len(args) == 1 else tuple(args[0])
     return Constant(np.full(shape, args[-1], _dtype(t, dtype, info_of(input).dtype)))
 
 
 @converter("zeros_like", "new_zeros")
-def zeros_like(t: Emitter, input: Expr, size: Any = None, *, dtype: Any = None, **_: Any) -> Expr:
+def zeros_like(t: Emitter, input: Expr, size: Any = None, *, dtype: Any = None, **_: object) -> Expr:
     return Constant(np.zeros(t.shape(input) if size is None else tuple(size), _dtype(t, dtype, info_of(input).dtype)))
 
 
 @converter("ones_like", "new_ones")
-def ones_like(t: Emitter, input: Expr, size: Any = None, *, dtype: Any = None, **_: Any) -> Expr:
+def ones_like(t: Emitter, input: Expr, size: Any = None, *, dtype: Any = None, **_: object) -> Expr:
     return Constant(np.ones(t.shape(input) if size is None else tuple(size), _dtype(t, dtype, info_of(input).dtype)))
 
 
 @converter("scalar_tensor", "tensor")
-def scalar_tensor(t: Emitter, value: Any, *, dtype: Any = None, **_: Any) -> Expr:
+def scalar_tensor(t: Emitter, value: Any, *, dtype: Any = None, **_: object) -> Expr:
     kind = {bool: "bool", int: "int64"}.get(type(value), "float32")
     return Constant(np.asarray(value, _dtype(t, dtype, kind)))
 
 
 @converter("empty", "empty_strided", "empty_permuted", "new_empty")
-def empty(t: Emitter, *args: Any, size: Any = None, dtype: Any = None, **_: Any) -> Expr:
+def empty(t: Emitter, *args: Any, size: Any = None, dtype: Any = None, **_: object) -> Expr:
     """Values that nobody may depend on: zeros."""
     given = [a for a in args if not isinstance(a, Expr)]
     default = info_of(args[0]).dtype if args and isinstance(args[0], Expr) else "float32"
@@ -78,12 +78,12 @@ def empty(t: Emitter, *args: Any, size: Any = None, dtype: Any = None, **_: Any)
 
 
 @converter("empty_like")
-def empty_like(t: Emitter, input: Expr, *, dtype: Any = None, **_: Any) -> Any:
+def empty_like(t: Emitter, input: Expr, *, dtype: Any = None, **_: object) -> Any:
     return zeros_like(t, input, dtype=dtype)
 
 
 @converter("linspace")
-def linspace(t: Emitter, start: Any, end: Any, steps: int, *, dtype: Any = None, **_: Any) -> Expr:
+def linspace(t: Emitter, start: Any, end: Any, steps: int, *, dtype: Any = None, **_: object) -> Expr:
     """Counted from both ends, as PyTorch does."""
     kind = _dtype(t, dtype, "float32")
     step, at, half = (end - start) / max(steps - 1, 1), np.arange(steps), steps // 2
@@ -92,7 +92,7 @@ def linspace(t: Emitter, start: Any, end: Any, steps: int, *, dtype: Any = None,
 
 
 @converter("eye")
-def eye(t: Emitter, n: int, m: int | None = None, *, dtype: Any = None, **_: Any) -> Expr:
+def eye(t: Emitter, n: int, m: int | None = None, *, dtype: Any = None, **_: object) -> Expr:
     return Constant(np.eye(n, m, dtype=_dtype(t, dtype, "float32")))
 
 

@@ -210,7 +210,7 @@ def lerp(t: Emitter, input: Expr, end: Expr, weight: Any) -> Any:
 @converter("clamp", "clip")
 def clamp(t: Emitter, input: Expr, min: Any = None, max: Any = None) -> Expr:
     dtype = common_dtype(*(v for v in (input, min, max) if v is not None))
-    x: Any = t.cast(input, dtype)
+    x = t.cast(input, dtype)
     if isinstance(min, int | float) and isinstance(max, int | float):
         return op.clip(x, min=_bound(min, dtype), max=_bound(max, dtype))
     if min is not None:

@@ -55,7 +55,7 @@ def getitem(t: Emitter, input: Expr, index: Any) -> Any:
         at = items.index(Ellipsis)
         missing = len(t.shape(input)) - sum(i is not None and i is not Ellipsis for i in items)
         items[at : at + 1] = [slice(None)] * missing
-    x: Any = input
+    x = input
     axis = 0
     for item in items:
         if item is None:
@@ -73,7 +73,7 @@ def getitem(t: Emitter, input: Expr, index: Any) -> Any:
 
 
 @converter("embedding")
-def embedding(t: Emitter, weight: Expr, indices: Expr, *_: Any, **__: Any) -> Expr:
+def embedding(t: Emitter, weight: Expr, indices: Expr, *_: object, **__: object) -> Expr:
     return op.take(weight, indices, axis=0, mode="positive")
 
 
@@ -213,7 +213,7 @@ def unfold(t: Emitter, input: Expr, dimension: int, size: int, step: int) -> Exp
 
 @converter("flip")
 def flip(t: Emitter, input: Expr, dims: Sequence[int]) -> Any:
-    x: Any = input
+    x = input
     for d in dims if t.shape(input) else ():
         x = t(op.flip(x, axis=positive(d, len(t.shape(input)))))
     return x
@@ -232,7 +232,7 @@ def roll(t: Emitter, input: Expr, shifts: Any, dims: Any = ()) -> Expr:
 
 
 @converter("nonzero", "masked_select", "nonzero_static")
-def of_unknown_size(t: Emitter, input: Expr, *_: Any, **__: Any) -> Expr:
+def of_unknown_size(t: Emitter, input: Expr, *_: object, **__: object) -> Expr:
     if isinstance(input, Constant) and not _:
         return constant(np.argwhere(input.data), "int64")
     raise t.fail("the size of the result depends on what the model computes, which is not supported")
@@ -246,5 +246,5 @@ def item(t: Emitter, input: Expr) -> Any:
 
 
 @converter("rand", "randn", "randperm", "bernoulli", "rand_like", "randn_like", "randint", "multinomial", "normal")
-def random(t: Emitter, *_: Any, **__: Any) -> Expr:
+def random(t: Emitter, *_: object, **__: object) -> Expr:
     raise t.fail("random numbers are not supported", hint="make them outside and pass them as an input")

@@ -49,7 +49,7 @@ def transpose2d(t: Emitter, input: Expr) -> Expr:
 
 
 @converter("einsum")
-def einsum(t: Emitter, equation: str, *operands: Any, **_: Any) -> Expr:
+def einsum(t: Emitter, equation: str, *operands: Any, **_: object) -> Expr:
     """Operands are joined from left to right, each pair as a (batched) matrix product."""
     if len(operands) == 1 and isinstance(operands[0], list | tuple):
         operands = tuple(operands[0])

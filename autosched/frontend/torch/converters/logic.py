@@ -94,7 +94,7 @@ def masked_fill(t: Emitter, input: Expr, mask: Expr, value: Any) -> Expr:
 
 
 @converter("to", "_to_copy", "type_as", "type", "to_dtype")
-def to(t: Emitter, input: Expr, *args: Any, dtype: Any = None, **_: Any) -> Expr:
+def to(t: Emitter, input: Expr, *args: Any, dtype: Any = None, **_: object) -> Expr:
     for value in args:
         if isinstance(value, Expr):
             dtype = info_of(value).dtype
@@ -130,5 +130,5 @@ def copy(t: Emitter, input: Expr, src: Expr, non_blocking: bool = False) -> Expr
     "contiguous", "clone", "detach", "alias", "lift_fresh_copy", "lift_fresh", "detach_copy", "requires_grad_",
     "identity", "alias_copy", "positive", "view_of",
 )  # fmt: skip
-def same(t: Emitter, input: Expr, *_: Any, **__: Any) -> Expr:
+def same(t: Emitter, input: Expr, *_: object, **__: object) -> Expr:
     return input

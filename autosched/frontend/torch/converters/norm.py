@@ -146,7 +146,7 @@ def rms_norm(t: Emitter, input: Expr, normalized_shape: Any, weight: Expr | None
 
 
 @converter("softmax", "_softmax")
-def softmax(t: Emitter, input: Expr, dim: int = -1, dtype: Any = None, **_: Any) -> Expr:
+def softmax(t: Emitter, input: Expr, dim: int = -1, dtype: Any = None, **_: object) -> Expr:
     x = _logits(t, input, dtype)
     return op.nn.softmax(x, axis=dim) if t.shape(x) else op.ones_like(x)
 
@@ -157,7 +157,7 @@ def _logits(t: Emitter, x: Expr, dtype: Any) -> Expr:
 
 
 @converter("log_softmax", "_log_softmax")
-def log_softmax(t: Emitter, input: Expr, dim: int = -1, dtype: Any = None, **_: Any) -> Expr:
+def log_softmax(t: Emitter, input: Expr, dim: int = -1, dtype: Any = None, **_: object) -> Expr:
     x = _logits(t, input, dtype)
     return op.nn.log_softmax(x, axis=dim) if t.shape(x) else op.zeros_like(x)
 

@@ -86,8 +86,8 @@ def _windows(n: int, kernel: int, stride: int, pad: int, dilation: int, ceil_mod
 def _flat_windows(spatial: Any, lines: Any) -> tuple[Any, Any, tuple[int, ...]]:
     """(positions [windows, elements] over all dimensions, which of them are inside, windows in each dimension)."""
     dims = len(spatial)
-    flat: Any = np.zeros((1,) * (2 * dims), np.int64)
-    inside: Any = np.ones((1,) * (2 * dims), bool)
+    flat = np.zeros((1,) * (2 * dims), np.int64)
+    inside = np.ones((1,) * (2 * dims), bool)
     for d, (n, line) in enumerate(zip(spatial, lines, strict=True)):
         form = [1] * (2 * dims)
         form[d], form[dims + d] = line.shape
@@ -168,7 +168,7 @@ def adaptive_avg_pool2d(t: Emitter, input: Expr, output_size: Any) -> Expr:
 @converter("adaptive_avg_pool1d", "adaptive_avg_pool3d", "_adaptive_avg_pool3d")
 def adaptive_avg_pool(t: Emitter, input: Expr, output_size: Any) -> Any:
     """Dimension by dimension: means over windows that share the elements between them."""
-    x: Any = input
+    x = input
     sizes = [output_size] if isinstance(output_size, int) else list(output_size)
     if t.source is not None and "3d" in t.source.target.__name__:
         sizes = several(sizes, 3)

@@ -68,7 +68,7 @@ def scatter_reduce(
     if reduce == "mean" or not include_self:
         zeros, ones = constant(np.zeros(t.shape(input)), "int64"), constant(np.ones(t.shape(index)), "int64")
         counts = t(_placed(t, zeros, dim, index, ones, "add"))
-    base: Any = input
+    base = input
     if not include_self:
         hit = t(op.greater(counts, constant(0, "int64")))
         base = t(op.where(hit, constant(_neutral(kind, dtype), dtype), input))

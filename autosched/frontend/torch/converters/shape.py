@@ -163,7 +163,7 @@ def pad(t: Emitter, input: Expr, pad: Sequence[int], mode: Any = "constant", val
         d, before, after = ndim - 1 - i, pad[2 * i], pad[2 * i + 1]
         widths[2 * d], widths[2 * d + 1] = max(before, 0), max(after, 0)
         begin[d], end[d] = max(-before, 0), shape[d] - max(-after, 0)
-    x: Any = input
+    x = input
     if (begin, tuple(end)) != ([0] * ndim, shape):
         x = t(op.strided_slice(x, axes=list(range(ndim)), begin=begin, end=end))
     if not any(widths):
