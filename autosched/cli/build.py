@@ -35,7 +35,7 @@ autosched build model.onnx --pin "matmul 128x784" "rows=6 vectors=2"
 autosched build model.onnx --mcpu x86-64-v3,x86-64-v4
 """
 
-LITTLE = 0.005  # of a model's time: less is no reason to tune
+LITTLE = 0.005  # of a model's time: a smaller estimate is not shown
 
 REPORT_COLUMNS = (
     Column("kernel", "kernel"),
@@ -249,6 +249,6 @@ def _advice(common: Common, model: Path, kernels: Sequence[Mapping[str, Any]], l
         return ""
     reader = resolve_records(list(common.db) or None, like=like)
     gain = expected_gain(kernels, usual_gains(reader, resolve_target(target), ops))
-    lead = "to tune" if gain is None else f"about {percent(gain)} to gain" if gain >= LITTLE else "little to gain"
+    lead = f"about {percent(gain)} to gain" if gain is not None and gain >= LITTLE else "to tune"
     chosen = "" if target == "cpu" else f" --target {shlex.quote(target)}"
     return f"; {lead}: autosched tune {shlex.quote(str(model))}{chosen}"

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from autosched.records import Record, RecordFilter
 
+SINGLE = "single trials"  # where times come from while no winner is named
+
 TASK_COLUMNS = (
     Column("workload", "workload", workload_text),
     Column("device", "device"),
@@ -42,7 +44,8 @@ TASK_COLUMNS = (
 def list_tasks(common: Common, chosen: RecordFilter, fits: Callable[[str], bool]) -> None:
     """List the workloads that have been measured, a line for each device and number of threads.
 
-    QUERY is a part of a workload's text as it is shown.
+    Times are those of the last comparison of the winner with the default. Where no winner is named yet they are the
+    least of single trials, and the column "winner" says so. QUERY is a part of a workload's text as it is shown.
     """
     with open_database(common) as store:
         rows = [
@@ -54,7 +57,7 @@ def list_tasks(common: Common, chosen: RecordFilter, fits: Callable[[str], bool]
                 "n_failed": task.n_failed,
                 "default_s": task.default_s,
                 "best_s": task.best_s,
-                "winner": task.winner.config.template if task.winner else None,
+                "winner": task.winner.config.template if task.winner else SINGLE,
                 "last_time": task.last_time,
             }
             for task in store.tasks(chosen)
@@ -91,7 +94,7 @@ def best(common: Common, chosen: RecordFilter, fits: Callable[[str], bool]) -> N
                 "workload": winner.workload.key,
                 "device": winner.device.name,
                 "threads": winner.threads,
-                "default_s": winner.measurement.median_s if winner.is_default else winner.baseline_s,
+                "default_s": winner.default_s,
                 "median_s": winner.measurement.median_s,
                 "gain": winner.gain,
                 "template": winner.config.template,
@@ -188,6 +191,7 @@ STATS_COLUMNS = (
     Column("default_s", "default ms", milliseconds, right=True),
     Column("best_s", "best ms", milliseconds, right=True),
     Column("gain", "gain", factor, right=True),
+    Column("times", "times from"),
     Column("n_to_near", "to 5 %", right=True),
     Column("n_since_best", "since best", right=True),
     Column("expected_gain", "to gain", percent, right=True),
@@ -221,6 +225,7 @@ def stats(common: Common, chosen: RecordFilter, fits: Callable[[str], bool]) -> 
             "default_s": task.default_s,
             "best_s": task.best_s,
             "gain": task.gain,
+            "times": "comparison" if task.is_confirmed else SINGLE,
             "n_to_near": task.n_to_near,
             "n_since_best": task.n_since_best,
             "expected_gain": task.expected_gain,

@@ -96,7 +96,7 @@ def _state(store: SqlStore) -> tuple[list[dict[str, Any]], str]:
             "default_s": task.default_s,
             "best_s": task.best_s,
             "gain": task.gain or (task.default_s / task.best_s if task.default_s and task.best_s else None),
-            "state": "winner named" if (task.key.workload, task.key.device, task.key.threads) in wins else "searching",
+            "state": "winner named" if task.is_confirmed else "searching (single trials)",
         }
         for task in sorted(found, key=lambda task: -task.spent_s)
     ]

@@ -88,7 +88,7 @@ COLUMNS = (
 
 def task_row(task: TaskState) -> Row:
     """Give one task as a table's row."""
-    gain = task.default_s / task.best_s if task.default_s and task.best_s else None
+    gain = max(1.0, task.default_s / task.best_s) if task.default_s and task.best_s else None  # as records say it
     return {
         "name": task.name,
         "weight": task.weight,

@@ -53,9 +53,10 @@ class TaskKey:
 
 @dataclass(frozen=True, slots=True)
 class Won:
-    """What a winner's comparison with the default has said: the default's time, and how many times faster it was."""
+    """What a winner's comparison with the default has said: both times, and how many times faster it was."""
 
-    baseline_s: float | None
+    default_s: float | None
+    best_s: float | None
     gain: float | None
 
 
@@ -63,7 +64,7 @@ class Won:
 class TaskSummary:
     """What is known of one workload on one device with one number of threads; times are medians, None if unknown.
 
-    default_s  in the comparison that the winner has won, where that is noted; else the default's best time
+    best_s, default_s  of the winner's comparison with the default; without a winner the least of single trials
     """
 
     workload: str

@@ -99,6 +99,11 @@ class Record:
         return float(noted) if is_time and noted is not None else None
 
     @property
+    def default_s(self) -> float | None:
+        """The default's confirmed time, of a winner: in the comparison that it has won; None if nobody noted it."""
+        return self.measurement.median_s if self.is_default else self.baseline_s
+
+    @property
     def gain(self) -> float | None:
         """How many times faster a winner was than the default in the comparison that it won; 1 for the default itself.
 

@@ -239,8 +239,8 @@ class SqlStore(WinnerSource):
             for workload_id, device_id, threads, n, n_failed, best_s, first_s, last in rows:
                 key, device = keys[workload_id], devices[device_id]
                 winner = winners.get((key, device, threads))
-                if winner is not None:  # what it was compared with, in turn, tells its gain best
-                    first_s = winner.baseline_s or first_s
+                if winner is not None:  # a single trial is not confirmed, and one of many is lucky
+                    first_s, best_s = winner.default_s or first_s, winner.measurement.median_s
                 summaries.append(TaskSummary(key, device, threads, n, n_failed, best_s, first_s, last, winner))
             summaries.sort(key=lambda task: (task.workload, task.device.key, task.threads))
         return summaries
@@ -260,7 +260,9 @@ class SqlStore(WinnerSource):
             rows = connection.execute(winners.order_by(R.c.time, R.c.id)).all()
         with self._decoding():
             found = {
-                (keys[workload], devices[device], threads): Won(baseline_s, gain_of(is_default, baseline_s, median_s))
+                (keys[workload], devices[device], threads): Won(
+                    median_s if is_default else baseline_s, median_s, gain_of(is_default, baseline_s, median_s)
+                )
                 for workload, device, threads, is_default, baseline_s, median_s in rows
             }
         return found

@@ -21,6 +21,8 @@ class TaskStatistics:
 
     failures       status -> number, those that failed
     spent_s        from the record before each of its records to that record, pauses of more than a minute left out
+    default_s, best_s  as the winner's comparison has confirmed them; without a winner the least of single trials
+    is_confirmed   whether there is a winner
     n_to_near      trials until the best time was within 5 % of what it is now
     n_since_best   trials since the last improvement
     expected_gain  share of the best time that as many trials again may save: what the second half of the trials saved
@@ -36,6 +38,7 @@ class TaskStatistics:
     n_to_near: int | None
     n_since_best: int | None
     expected_gain: float | None
+    is_confirmed: bool = False
 
     @property
     def n_failed(self) -> int:
@@ -65,9 +68,10 @@ def task_statistics(
         winner = wins.get((key.workload, key.device, key.threads))
         best_s, first_s = _least(median[part]), _least(default[part])
         if winner is not None:
-            first_s = winner.baseline_s or first_s
+            first_s = winner.default_s or first_s
+            best_s = winner.best_s if isinstance(winner, Won) else winner.measurement.median_s
         gain = winner.gain if winner is not None else None
-        progress = _convergence(median[part])
+        progress = (*_convergence(median[part]), winner is not None)
         n = int(bounds[i + 1] - bounds[i])
         found.append(TaskStatistics(key, n, failures, float(spent[i]), first_s, best_s, gain, *progress))
     return found

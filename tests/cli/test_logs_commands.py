@@ -118,7 +118,7 @@ COLUMNS = {
     "list": "workload device threads n_trials n_failed default_s best_s winner last_time",
     "best": "workload device threads default_s median_s gain template knobs uid",
     "show": "uid time workload threads template status median_s mark",
-    "stats": "workload device threads n_trials failures spent_s default_s best_s gain n_to_near n_since_best "
+    "stats": "workload device threads n_trials failures spent_s default_s best_s gain times n_to_near n_since_best "
     "expected_gain",
     "explain": "workload verdict trust origin template knobs median_s expected_gain reason uid",
     "watch": "workload n_trials n_failed default_s best_s gain state",
@@ -254,7 +254,7 @@ def test_prune(capsys: pytest.CaptureFixture[str], database: Path) -> None:
 
 def test_watch(capsys: pytest.CaptureFixture[str], database: Path) -> None:
     rows = read(capsys, "logs", "watch", "--db", str(database))
-    assert {row["state"] for row in rows} == {"winner named", "searching"}
+    assert {row["state"] for row in rows} == {"winner named", "searching (single trials)"}
     assert main(["logs", "watch", "--every", "50ms", "--for", "120ms", "--db", str(database)]) == 0
     text = capsys.readouterr().out
     assert text.count("matmul 8x16 16x4 8x4: trials 4, failed 1") == 1 and "6 trials of 2 tasks" in text

@@ -367,8 +367,10 @@ function showSummary() {
   const before = known.reduce((total, task) => total + task.default_ms * task.weight, 0);
   const after = known.reduce((total, task) => total + task.default_ms / (task.gain ?? 1) * task.weight, 0);
   const winners = tasks.filter((t) => t.gain !== null && t.gain > 1).length;
+  const missing = report.unmeasured + tasks.length - known.length, single = tasks.filter((t) => !t.confirmed).length;
+  const apart = (missing ? `; ${many(missing, "kernel")} not measured, and not in it` : "") + (single ? `; ${many(single, "task")} by single trials` : "");
   const facts = [
-    [report.weighted ? "Model, sum of its kernels" : "All tasks, each once", `${ms(before)} → ${ms(after)} ms`, before ? `${times(before / after)} as fast as untuned` : ""],
+    [report.weighted ? "Model, sum of its kernels" : "All tasks, each once", `${ms(before)} → ${ms(after)} ms`, before ? `${times(before / after)} as fast as untuned` + apart : ""],
     ["Tasks", tasks.length.toLocaleString("en"), `${winners} better than their default`],
     ["Trials", sum((t) => t.n).toLocaleString("en"), `${sum(failed).toLocaleString("en")} failed`],
     ["Time spent", clock(sum((t) => t.spent_s)), "measuring and searching"],
