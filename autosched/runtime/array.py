@@ -14,8 +14,10 @@ from autosched.runtime.bfloat16 import NAME as BFLOAT16
 from autosched.runtime.bfloat16 import know_dtype
 from autosched.runtime.device import CPU, CUDA, RPC_SESS_MASK, Device, RemotePlace, cpu
 from autosched.runtime.dlpack import device_type_of, to_capsule
-from autosched.runtime.memory import empty_aligned
+from autosched.runtime.memory import aligned_copy, dtype_name, empty_aligned
 from autosched.target.kinds import KINDS
+
+_HOST = cpu()
 
 
 class NDArray:
@@ -31,7 +33,7 @@ class NDArray:
         assert data.flags.c_contiguous, "an NDArray is row-major"
         self._data = data
         self._address: int | None = None
-        self.device = device or cpu()
+        self.device = device or _HOST
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -41,7 +43,7 @@ class NDArray:
     @property
     def dtype(self) -> str:
         """The name of the element type."""
-        return str(self._data.dtype)
+        return dtype_name(self._data.dtype)
 
     @property
     def ndim(self) -> int:
@@ -138,7 +140,7 @@ class ArrayElsewhere(NDArray):
 
     @property
     def dtype(self) -> str:
-        return str(self._dtype)
+        return dtype_name(self._dtype)
 
     @property
     def ndim(self) -> int:
@@ -154,7 +156,7 @@ def as_numpy(source: object, what: str = "array") -> np.ndarray:
     if isinstance(source, NDArray):
         return source.view() if source.device.device_type == CPU else source.numpy()
     try:
-        data = np.asarray(detached(source))
+        data = source if type(source) is np.ndarray else np.asarray(detached(source))
     except ValueError as error:  # lists of different lengths
         raise InvalidValueError(f"{what}: {error}") from None
     except (TypeError, RuntimeError) as error:  # tensors that are sparse, conjugated, on no device, …
@@ -190,8 +192,11 @@ def array(source: NDArray | npt.ArrayLike, device: Device | None = None, mem_sco
 
     Raises InvalidTypeError (a TypeError) if it is no array of numbers.
     """
+    is_here = device is None or (isinstance(device, Device) and device.device_type == CPU)
+    if is_here and mem_scope is None:  # as `empty` and `copyfrom` do it, without their checks
+        return NDArray(aligned_copy(as_numpy(source)), device)
     data = source if isinstance(source, NDArray) else as_numpy(source)
-    result = empty(data.shape, str(data.dtype), device, mem_scope)
+    result = empty(data.shape, data.dtype if isinstance(data.dtype, str) else dtype_name(data.dtype), device, mem_scope)
     return result.copyfrom(data)
 
 

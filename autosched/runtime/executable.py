@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from autosched.runtime.graph import Graph, Value, check_graph, graph_of_kernel
 from autosched.runtime.graph_executor import GraphExecutor
 from autosched.runtime.graph_json import constant_values, layout_of
 from autosched.runtime.kernel import Kernel
-from autosched.runtime.memory import as_aligned
+from autosched.runtime.memory import as_aligned, dtype_name
 from autosched.runtime.module import Module
 from autosched.runtime.names import given_by_name
 
@@ -53,6 +53,7 @@ class Executable:
         self.kernels, self.graph, self.native = dict(kernels), graph, native
         self.constants = tuple(as_aligned(constant) for constant in constants)
         self.manifest, self.param_names = dict(manifest or {}), params
+        self._inputs = self.inputs
         self._executors: ExecutorPool[GraphExecutor] = ExecutorPool(os.cpu_count() or 1)
 
     @property
@@ -72,27 +73,35 @@ class Executable:
         Raises InvalidTypeError (TypeError) on a missing, unknown or doubled input or a wrong dtype, ShapeError
         (ValueError) on a wrong shape.
         """
-        values = self.check_inputs(args, named)
+        results = self.run(self._sorted_inputs(args, named))
+        return results[0] if len(results) == 1 else results
+
+    def run(self, values: Sequence[NDArray | np.ndarray]) -> tuple[NDArray, ...]:
+        """Run the model on one array for each input, in order, which fit it; see `__call__`."""
         executor = self._executors.take(self.create_executor)
         try:
-            for name, value in values.items():
-                executor.set_input(name, value)
+            executor.fill_inputs(values)
             executor.run()
-            n_outputs, device = len(self.graph.outputs), executor.device
-            results = tuple(array(executor.get_output(index), device) for index in range(n_outputs))
+            return executor.copy_outputs()
         finally:
             self._executors.give_back(executor)
-        return results[0] if len(results) == 1 else results
 
     def check_inputs(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
         """Sort inputs by name and see that names, dtypes and shapes are the model's; see `__call__`."""
-        wanted = {value.name: value for value in self.inputs}
-        signature = ", ".join(f"{value.name}: {value.dtype}{list(value.shape)}" for value in self.inputs)
-        given = given_by_name(args, named, wanted, f"inputs are {signature}")
-        missing = [name for name in wanted if name not in given]
-        if missing:
-            raise InvalidTypeError(f"input '{missing[0]}' is missing", hint=f"inputs are {signature}")
-        return {name: _check_array(wanted[name], value) for name, value in given.items()}
+        values = self._sorted_inputs(args, named)
+        return {value.name: array for value, array in zip(self._inputs, values, strict=True)}
+
+    def _sorted_inputs(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> list[NDArray | np.ndarray]:
+        """One array that fits for each input, in order."""
+        if named or len(args) != len(self._inputs):
+            signature = ", ".join(f"{value.name}: {value.dtype}{list(value.shape)}" for value in self._inputs)
+            names = [value.name for value in self._inputs]
+            given = given_by_name(args, named, names, f"inputs are {signature}")
+            missing = [name for name in names if name not in given]
+            if missing:
+                raise InvalidTypeError(f"input '{missing[0]}' is missing", hint=f"inputs are {signature}")
+            args = tuple(given[name] for name in names)
+        return [_check_array(spec, value) for spec, value in zip(self._inputs, args, strict=True)]
 
     def create_executor(self, device: Device | None = None, threads: int | None = None) -> GraphExecutor:
         """Make a graph executor with its own memory."""
@@ -227,10 +236,10 @@ def _restore(contents: Contents, variant: str, variants: tuple[str, ...]) -> Exe
 
 def _check_array(spec: Value, value: Any) -> NDArray | np.ndarray:
     """An input as it is set: where it lies on a device, it stays there."""
-    if not isinstance(value, NDArray) and hasattr(value, "__cuda_array_interface__"):
+    if not isinstance(value, NDArray | np.ndarray) and hasattr(value, "__cuda_array_interface__"):
         value = from_dlpack(value)
     data = value if isinstance(value, NDArray) else as_numpy(value)
-    if str(data.dtype) != spec.dtype:
+    if (data.dtype if isinstance(data, NDArray) else dtype_name(data.dtype)) != spec.dtype:
         raise InvalidTypeError(f"input '{spec.name}' has dtype {data.dtype} instead of {spec.dtype}")
     if data.shape != spec.shape:
         raise ShapeError(f"input '{spec.name}' has shape {list(data.shape)} instead of {list(spec.shape)}")

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -162,6 +162,16 @@ class GraphExecutor:
             )
         self._own(number)
         self.program.array(number).copyfrom(data)
+
+    def fill_inputs(self, values: Sequence[NDArray | np.ndarray]) -> None:
+        """Copy arrays, whose shapes fit, into the graph's inputs, in order."""
+        for number, value in zip(self._graph.inputs, values, strict=True):
+            self._own(number)
+            self.program.array(number).copyfrom(value)
+
+    def copy_outputs(self) -> tuple[NDArray, ...]:
+        """Give new arrays on the executor's device with what the last run gave."""
+        return tuple([array(self.program.array(number), self.device) for number in self._graph.outputs])
 
     def _own(self, number: int) -> None:
         """Before an input may be written: what other executors read too gets memory of its own."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -13,8 +16,8 @@ _HUGE_PAGE = 2 << 20
 def empty_aligned(shape: Sequence[int], dtype: str | np.dtype[np.generic]) -> np.ndarray:
     """Make a row-major array that begins at a multiple of 64 bytes; its contents are undefined."""
     kind = np.dtype(dtype)
-    size_bytes = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
-    return empty_block(size_bytes)[:size_bytes].view(kind).reshape(tuple(shape))
+    block, start = _block(math.prod(shape) * kind.itemsize)
+    return np.ndarray(shape, kind, block, start)
 
 
 def empty_block(size_bytes: int) -> np.ndarray:
@@ -22,10 +25,22 @@ def empty_block(size_bytes: int) -> np.ndarray:
 
     NumPy asks the kernel for huge pages for large blocks; the alignment lets the first one begin at once.
     """
+    block, start = _block(size_bytes)
+    return block[start : start + max(size_bytes, 1)]
+
+
+def _block(size_bytes: int) -> tuple[np.ndarray, int]:
+    """A larger block, and where in it the aligned one begins."""
     alignment = _HUGE_PAGE if size_bytes >= 2 * _HUGE_PAGE else ALIGNMENT
     block = np.empty(size_bytes + alignment, np.uint8)
-    start = -block.ctypes.data % alignment
-    return block[start : start + max(size_bytes, 1)]
+    return block, -block.__array_interface__["data"][0] % alignment  # half the time of `ctypes.data`
+
+
+def aligned_copy(data: np.ndarray) -> np.ndarray:
+    """Give a row-major copy that begins at a multiple of 64 bytes."""
+    result = empty_aligned(data.shape, data.dtype)
+    np.copyto(result, data)
+    return result
 
 
 def as_aligned(data: np.ndarray) -> np.ndarray:
@@ -35,6 +50,10 @@ def as_aligned(data: np.ndarray) -> np.ndarray:
     """
     if data.flags.c_contiguous and data.ctypes.data % ALIGNMENT == 0:
         return data
-    aligned = empty_aligned(data.shape, data.dtype)
-    np.copyto(aligned, data)
-    return aligned
+    return aligned_copy(data)
+
+
+@lru_cache(maxsize=256)
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """The name of a type; NumPy takes 2 us to put it together each time."""
+    return str(dtype)

@@ -76,7 +76,7 @@ class Program:
         self._scratch = memory.scratch(max((kernel.scratch_size(threads) for kernel in called), default=0))
         self._places: dict[int, list[int]] = defaultdict(list)  # root value -> slots that hold its address
         self._buffers: dict[int, np.ndarray] = {}  # root value -> memory that `place` gave it
-        self._views: dict[int, np.ndarray] = {}
+        self._views: dict[int, NDArray] = {}
         addresses = load_objects(called)
         unload_with(self, called)
         self._fill_table(addresses)
@@ -179,7 +179,11 @@ class Program:
 
     def array(self, value: int) -> NDArray:
         """Give a value's own memory as an array; the next run overwrites it."""
-        return NDArray(self.view(value))
+        if value not in self._views:
+            spec, memory = self.graph.values[value], self._buffers[self.graph.root(value)]
+            flat = memory.reshape(-1).view(np.uint8)[: spec.size_bytes]
+            self._views[value] = NDArray(flat.view(spec.dtype).reshape(spec.shape))
+        return self._views[value]
 
     def share(self, value: int, other: GraphProgram) -> None:
         """Let a value that owns its storage live where another program of the graph has it."""
@@ -187,12 +191,8 @@ class Program:
         self.place(value, other._buffers[value])
 
     def view(self, value: int) -> np.ndarray:
-        """Give a value's own memory as an array; the next run overwrites it."""
-        if value not in self._views:
-            spec, memory = self.graph.values[value], self._buffers[self.graph.root(value)]
-            flat = memory.reshape(-1).view(np.uint8)[: spec.size_bytes]
-            self._views[value] = flat.view(spec.dtype).reshape(spec.shape)
-        return self._views[value]
+        """The same for NumPy."""
+        return self.array(value).view()
 
     def run(self, number: int = 1) -> int:
         """Run the graph `number` times; gives the threads that were used.

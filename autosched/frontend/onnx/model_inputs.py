@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autosched.errors import ImportModelError, InvalidTypeError, ShapeError
+from autosched.runtime.memory import dtype_name
 
 if TYPE_CHECKING:
     import onnx
@@ -56,16 +57,16 @@ class ModelInput:
         return value
 
     def _check_tensor(self, value: np.ndarray, sizes: dict[str, tuple[int, str]]) -> None:
-        if self.dtype and str(value.dtype) != self.dtype:
+        if self.dtype and dtype_name(value.dtype) != self.dtype:
             raise InvalidTypeError(f"input '{self.name}' has dtype {value.dtype} instead of {self.dtype}")
         if self.dims is None:
             return
-        wanted = [d if d is not None else "?" for d in self.dims]
-        if len(self.dims) != value.ndim:
+        if len(self.dims) != value.ndim or any(
+            isinstance(dim, int) and dim != size for dim, size in zip(self.dims, value.shape, strict=True)
+        ):
+            wanted = [d if d is not None else "?" for d in self.dims]
             raise ShapeError(f"input '{self.name}' has shape {list(value.shape)} instead of {wanted}")
         for dim, size in zip(self.dims, value.shape, strict=True):
-            if isinstance(dim, int) and dim != size:
-                raise ShapeError(f"input '{self.name}' has shape {list(value.shape)} instead of {wanted}")
             if isinstance(dim, str):
                 known, first = sizes.setdefault(dim, (size, self.name))
                 if known != size:

@@ -180,7 +180,7 @@ def test_a_saved_model_is_compiled_where_it_is_called(tmp_path: Path) -> None:
 
 def test_what_no_later_stage_can_do_is_refused() -> None:
     with pytest.raises(ImportModelError, match="Nonsense"):
-        autosched.build(model([node("Nonsense", "x", "y")], {"x": (FLOAT, ["n"])}, ["y"]))
+        autosched.build(model([node("Nonsense", "x", "y")], {"x": (FLOAT, [None])}, ["y"]))
     with pytest.raises(ImportModelError, match="Add: input 1 is tensor"):  # NumPy would convert one of them
         autosched.build(model([node("Add", "x n", "y")], {"x": (FLOAT, [1]), "n": (INT64, [1])}, ["y"]))
     built = late([node("StringSplit", "a", "y n")], {"a": (FLOAT, ["n"])}, ["y"], opset=20)
@@ -202,3 +202,37 @@ def test_remainders_by_infinity() -> None:
     built = autosched.build(model([node("Mod", "x y", "z", fmod=0)], {"x": (FLOAT, [11]), "y": (FLOAT, [11])}, ["z"]))
     with np.errstate(invalid="ignore"):
         np.testing.assert_array_equal(built(x, y).numpy(), np.mod(x, y))
+
+
+def test_calls_of_known_forms_are_as_the_first_one() -> None:
+    """The second call of a form takes a shorter way: the same checks, results of its own, any layout of inputs."""
+    built = late([node("Add", "x y", "s"), node("Neg", "s", "z")], {"x": (FLOAT, ["n", None]), "y": (FLOAT, ["n", None])}, ["s", "z"])
+    a, b = X[:, :, 0].copy(), X[:, :, 1].copy()
+    kept = built(a, b)
+    for x, y in ((a * 2, b), (np.asfortranarray(a * 3), X[:, :, 1]), (a.astype("f4")[:1], b[:1])):
+        for _ in range(2):
+            s, z = built(x, y)
+            np.testing.assert_array_equal(s.numpy(), x + y)
+            np.testing.assert_array_equal(z.numpy(), -(x + y))
+    np.testing.assert_array_equal(kept[0].numpy(), a + b)
+    assert len(built._direct) == 2 and len(built.steps) == 2
+    with pytest.raises(InvalidTypeError):
+        built(a.astype("f8"), b)
+    with pytest.raises(InvalidTypeError):
+        built(a.astype(">f4"), b)
+    with pytest.raises(ShapeError):
+        built(a, b[:1])
+    with pytest.raises(InvalidTypeError):
+        built(a)
+    np.testing.assert_array_equal(built(y=b, x=a)[0].numpy(), a + b)
+
+
+def test_outputs_that_are_one_value_or_an_input_are_arrays_of_their_own() -> None:
+    built = late([node("Identity", "x", "y"), node("Neg", "x", "z"), node("Identity", "z", "w")], {"x": (FLOAT, [None])}, ["y", "z", "w"])
+    x = np.arange(3, dtype="f4")
+    for _ in range(3):
+        y, z, w = built(x)
+        z[:] = np.full(3, 7, "f4")
+        y[:] = np.full(3, 8, "f4")
+        np.testing.assert_array_equal(w.numpy(), -np.arange(3, dtype="f4"))
+        np.testing.assert_array_equal(x, np.arange(3, dtype="f4"))
