@@ -305,14 +305,70 @@ function showTrials(task) {
   filterTrials();
 }
 
-// Words that must all be there; "knob=value" means exactly that value.
+// A condition as --where takes it, on one trial: true, false, or null where the trial has no such value.
+// Fields are those of --where that a trial of this page has, and the names of knobs. Throws what is wrong with the text.
+function parseWhere(text, task) {
+  const tokens = [], token = /\s*(?:(!=|<=|>=|[=<>~()])|"([^"]*)"|'([^']*)'|([^\s"'=<>!~()]+))/y;
+  for (; text.slice(token.lastIndex).trim();) {
+    const start = token.lastIndex, found = token.exec(text);
+    if (!found) throw `cannot read "${text.slice(start).trim().slice(0, 20)}"`;
+    tokens.push([found[1] ?? found[4] ?? found[2] ?? found[3], found[1] === undefined && found[4] === undefined]);
+  }
+  const knobs = task.trials.knobs.map((knob) => knob.name), isDefault = new Set(task.rows.filter((r) => r.mark === "default").map((r) => JSON.stringify(r.knobs)));
+  const fields = {
+    ms: (r) => r.ms, threads: () => task.threads, status: (r) => r.status, workload: () => task.name, device: () => task.device, family: () => task.isa,
+    winner: (r) => r.mark === "winner", default: (r) => r.mark === "default" || isDefault.has(JSON.stringify(r.knobs)),
+  };
+  let at = 0;
+  const take = (word) => at < tokens.length && tokens[at][0] === word && !tokens[at][1] && ++at > 0;
+  const all = (values) => values.includes(false) ? false : values.includes(null) ? null : true;
+  const not = (value) => value === null ? null : !value;
+  const any = () => { const parts = [both()]; while (take("or")) parts.push(both()); return (r) => not(all(parts.map((part) => not(part(r))))); };
+  const both = () => { const parts = [one()]; while (take("and")) parts.push(one()); return (r) => all(parts.map((part) => part(r))); };
+  const one = () => {
+    if (take("not")) { const part = one(); return (r) => not(part(r)); }
+    if (take("(")) { const part = any(); if (!take(")")) throw "a parenthesis is not closed"; return part; }
+    if (tokens.length - at < 3) throw "it ends too early";
+    const [[name], [sign, quoted], [value]] = tokens.slice(at, at += 3);
+    const place = knobs.indexOf(name), read = fields[name] ?? (place >= 0 ? (r) => r.knobs[place] ?? null : null);
+    if (!read) throw `no field "${name}"; fields: ${[...Object.keys(fields), ...knobs].join(", ")}`;
+    if (quoted || !["!=", "<=", ">=", "=", "<", ">", "~"].includes(sign)) throw `"${sign}" is no operator`;
+    if (name === "winner" || name === "default") {
+      if (!["yes", "no", "true", "false"].includes(value) || !["=", "!="].includes(sign)) throw `${name} is yes or no`;
+      return (r) => (read(r) === ["yes", "true"].includes(value)) === (sign === "=");
+    }
+    const isNumber = name === "ms" || name === "threads", number = Number(value);
+    if (isNumber && (Number.isNaN(number) || sign === "~")) throw `${name} is a number`;
+    if (sign === "~" || name === "workload" || name === "device") return (r) => read(r) === null ? null : String(read(r)).includes(value) === (sign !== "!=");
+    if ("<=>=".includes(sign) && sign !== "=" && !isNumber && place < 0) throw `${name} is text: compare it with =, != or ~`;
+    return (r) => {
+      const found = read(r);
+      if (found === null) return null;
+      const order_ = typeof found === "number" ? found - number : String(found) === value ? 0 : String(found) < value ? -1 : 1;
+      return { "=": order_ === 0, "!=": order_ !== 0, "<": order_ < 0, "<=": order_ <= 0, ">": order_ > 0, ">=": order_ >= 0 }[sign];
+    };
+  };
+  const condition = any();
+  if (at < tokens.length) throw `"${tokens[at][0]}" after the end`;
+  return (r) => condition(r) === true;
+}
+
+// A condition, or words that must all be there, of which "knob=value" means exactly that value.
 function filterTrials() {
-  const words = byId("trial-filter").value.toLowerCase().split(/\s+/).filter(Boolean);
+  const text = byId("trial-filter").value, words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const names = selected.trials.knobs.map((knob) => knob.name.toLowerCase());
-  trialTable.filter((r) => words.every((word) => {
+  let keep = (r) => words.every((word) => {
     const [name, value] = word.split("="), i = names.indexOf(name);
     return value !== undefined && i >= 0 ? String(r.knobs[i]).toLowerCase() === value : [r.status, r.mark, ...r.knobs].some((v) => String(v ?? "").toLowerCase().includes(word));
-  }));
+  }), problem = "";
+  if (words.some((word) => /[=<>~()]/.test(word))) {
+    try { keep = parseWhere(text, selected); } catch (error) {
+      if (typeof error !== "string") throw error;
+      problem = words.some((word) => /[<>~()!]/.test(word) || ["and", "or", "not"].includes(word)) ? error : "";
+    }
+  }
+  trialTable.filter(problem ? () => true : keep);
+  if (problem) byId("trial-count").textContent = `Not filtered: ${problem}`;
 }
 
 function saveTrials() {

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from autosched.records import Record, make_record, open_store
+from autosched.records import Record, RecordFilter, make_record, open_store
 from autosched.records.report import Peak, make_document, make_page
 from autosched.records.report import page as page_module
+from autosched.records.where import parse_where
 from autosched.space import Config
 from autosched.task import Measurement, Status, Trial
 from autosched.testing.tasks import matmul_task, record
@@ -28,6 +29,10 @@ UNNAMED = """[...document.querySelectorAll('input, select, button, .chart, .wide
     .filter((e) => !e.closest('[hidden], .modebar') && !e.labels?.length && !e.getAttribute('aria-label')
         && !e.textContent.trim() && !document.getElementById(e.getAttribute('aria-labelledby'))?.textContent.trim())
     .map((e) => e.id || e.tagName)"""
+WIDER = """[document.documentElement, ...document.querySelectorAll('main *, header *')].filter((e) =>
+    !e.closest('.wide *, pre, .hidden, .js-plotly-plot *') && e.getBoundingClientRect().right > innerWidth + 1)
+    .map((e) => e.id || e.outerHTML.slice(0, 80))
+    .concat(document.documentElement.scrollWidth > innerWidth ? ['the page'] : [])"""
 CHARTS = ("progress", "shares", "roofline", "convergence", "importance", "parallel", "pairs", "failures")
 
 
@@ -113,7 +118,7 @@ def test_what_a_log_says_is_text(light: tuple[Any, list[str]]) -> None:
     assert not [text for text in heard if text.startswith(("dialog", "error"))]
 
 
-def test_tables_sort_filter_and_page(light: tuple[Any, list[str]]) -> None:
+def test_tables_sort_filter_and_page(light: tuple[Any, list[str]], report: Path) -> None:
     page, _ = light
     page.get_by_label("Task", exact=True).select_option(label=task_label(page))
     wait(page)
@@ -133,10 +138,35 @@ def test_tables_sort_filter_and_page(light: tuple[Any, list[str]]) -> None:
         page.locator("#save").click()
     lines = Path(download.value.path()).read_text().splitlines()
     assert lines[0].startswith('"#","ms","over best"') and len(lines) == len(shown) + 1
+    for text in (
+        "ms>2",
+        "not ms>2",
+        "status!=ok",
+        "winner=yes",
+        "ms<=2 and (template=matmul or threads=99)",
+        "status~ras",
+    ):
+        page.locator("#trial-filter").fill(text)
+        wanted = found_by(text, report.with_suffix(".db"))
+        assert f"of {wanted} trial" in page.locator("#trial-count").inner_text(), text
+    page.locator("#trial-filter").fill("rows=4 and order=ikj and status=ok")
+    wanted = sum(
+        1 for r in tuned_records() if r.config["rows"] == 4 and r.config["order"] == "ikj" and r.measurement.is_ok
+    )
+    assert f"of {wanted} trial" in page.locator("#trial-count").inner_text()
+    for text, problem in (("ms>", "ends too early"), ("nothing<2", 'no field "nothing"'), ("(ms<2", "not closed")):
+        page.locator("#trial-filter").fill(text)
+        assert problem in page.locator("#trial-count").inner_text()
     page.locator("#trial-filter").fill("")
     page.locator("#filter").fill("784x256")
     assert page.locator("#task-count").inner_text() == "1 of 2 tasks"
     page.locator("#filter").fill("")
+
+
+def found_by(text: str, database: Path) -> int:
+    """How many trials of the task `autosched logs show --where` finds."""
+    with open_store(database, write=False) as store:
+        return len(list(store.records(RecordFilter(where=parse_where(text), workload=matmul_task().key))))
 
 
 def task_label(page: Any) -> str:
@@ -224,3 +254,19 @@ def test_a_task_whose_trials_are_left_out_says_so(
     page.locator("#winner", has_text="0 of its 11 trials are in this page").wait_for()
     assert errors == []
     page.close()
+
+
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_the_page_fits_and_has_no_serious_finding(browser: Any, report: Path, width: int) -> None:
+    axe = pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
+    script = (Path(axe.__path__[0]) / "axe.min.js").read_text(encoding="utf-8")
+    for scheme in ("light", "dark"):
+        page = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 800}, bypass_csp=True)
+        page.goto(report.as_uri())
+        wait(page)
+        assert page.evaluate(WIDER) == [], f"nothing is wider than {width} pixels"
+        page.evaluate(script)
+        found = page.evaluate("axe.run({resultTypes: ['violations']})")["violations"]
+        serious = {v["id"]: v["nodes"][0]["html"][:200] for v in found if v["impact"] in ("serious", "critical")}
+        assert serious == {}, scheme
+        page.close()
