@@ -192,7 +192,12 @@ def _around_prim_func(module: IRModule, name: str) -> IRModule:
 
 
 def split_ranges(shapes: Ranges | None) -> tuple[dict[str, tuple[int, ...]] | None, Ranges]:
-    """(the shapes that are fixed, None where none are given; those with ranges)."""
+    """(the shapes that are fixed, None where none are given; those with ranges). Raises ShapeError for what is none."""
+    for name, shape in (shapes or {}).items():
+        if bad := next((d for d in shape if isinstance(d, range) and (len(d) == 0 or d.step != 1 or d[0] < 0)), None):
+            raise ShapeError(f"input '{name}': {bad} is no range of sizes")
+        if any(isinstance(d, range) and len(d) == 0 for d in shape):
+            raise ShapeError(f"input '{name}': an empty range of sizes")
     ranged = {n: shape for n, shape in (shapes or {}).items() if any(isinstance(d, range) for d in shape)}
     fixed = {
         n: tuple(int(d) for d in s if not isinstance(d, range)) for n, s in (shapes or {}).items() if n not in ranged

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from autosched.codegen.native import native_for
@@ -79,15 +81,43 @@ def _build_source(contents: Contents) -> Any:
             if len(contents.constants) != 1:
                 raise ArtifactError("the artifact holds no model")
             model = parse_model(contents.constants[0].tobytes(), "what the artifact holds")
-            return build(model, target=Target(manifest["target"]))
+            return build(model, target=Target(manifest["target"]), shapes=_late_ranges(manifest.get("bounds", {})))
+        if manifest["runs"] == "torch":
+            return _build_program(contents)
         module, target = from_source(manifest["source"]), Target(manifest["target"])
     except (ScriptError, TargetError) as error:
         raise ArtifactError(f"the artifact's text cannot be read: {error}") from None
     if not isinstance(module, IRModule):
         raise ArtifactError("the artifact's text is no module")
     if manifest["runs"] == "vm":
-        return build_relax(module, target)
+        return build_relax(module, target, at_once=False)
     return build(module, target=target, shapes=_ranges(module, manifest.get("bounds", {})))
+
+
+def _build_program(contents: Contents) -> Any:
+    """A program of PyTorch that is compiled when it is called. Raises ImportModelError as `read_program_file`."""
+    manifest = contents.info["manifest"]
+    if len(contents.constants) != 1 or not isinstance(shapes := manifest.get("shapes", {}), dict):
+        raise ArtifactError("the artifact holds no program")
+    try:
+        fixed = {str(name): tuple(map(int, sizes)) for name, sizes in shapes.items()}
+    except (TypeError, ValueError) as error:
+        raise ArtifactError(f"the artifact's shapes are damaged ({error})") from error
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "program.pt2"
+        path.write_bytes(contents.constants[0].tobytes())
+        return build(path, target=Target(manifest["target"]), shapes=fixed or None)
+
+
+def _late_ranges(bounds: Any) -> dict[str, tuple[int | range, ...]] | None:
+    """The sizes and ranges that were saved with an ONNX model, by input. Raises ArtifactError for what are none."""
+    try:
+        pairs = {str(name): [(int(low), int(high)) for low, high in sizes] for name, sizes in bounds.items()}
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ArtifactError(f"the artifact's bounds of sizes are damaged ({error})") from error
+    if any(not 0 <= low <= high < LARGEST for sizes in pairs.values() for low, high in sizes):
+        raise ArtifactError("the artifact's bounds of sizes are damaged (no range)")
+    return {n: tuple(a if a == b else range(a, b + 1) for a, b in sizes) for n, sizes in pairs.items()} or None
 
 
 def _ranges(module: IRModule, bounds: Any) -> dict[str, tuple[Any, ...]] | None:

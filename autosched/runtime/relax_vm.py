@@ -33,6 +33,9 @@ class LateBuild(Protocol):
 
     def __call__(self, name: str, args: Sequence[Any]) -> Program: ...
 
+    def call(self, name: str, args: Sequence[Any]) -> Any:
+        """Run a function."""
+
 
 class VMExecutable:
     """What `relax.build` gives: functions by name.
@@ -74,6 +77,9 @@ class VMExecutable:
 
     def call(self, name: str, args: Sequence[Any]) -> Any:
         """Run a function on converted values. Raises as `Program.call`."""
+        if name in self.symbolic:
+            assert self.late is not None, "symbolic functions come with their maker"
+            return self.late.call(name, args)
         return self.program_for(name, args).call(name, args)
 
     def program_for(self, name: str, args: Sequence[Any]) -> Program:

@@ -140,7 +140,8 @@ def build(
         own: dict[str, Any] = {"records": records, "threads": threads, "accuracy": accuracy, "like": like}
         own |= {"strict": strict, "run_as": run_as, "indices": indices, "checks": checks, "params": params}
         own["precision"] = precision
-        return build_program(what, partial(build, target=target, **own), split_ranges(shapes)[0])
+        chosen_json = resolve_target(target).to_json()
+        return build_program(what, partial(build, target=target, **own), split_ranges(shapes)[0], chosen_json)
     if isinstance(target, list | tuple):
         options: dict[str, Any] = {"params": params, "records": records, "threads": threads, "accuracy": accuracy}
         options |= {"precision": precision, "indices": indices, "checks": checks, "shapes": shapes}

@@ -17,8 +17,11 @@ import numpy as np
 
 from autosched.driver.build.sizes import BuiltSizes
 from autosched.driver.build.symbolic import refuse_to_compile
+from autosched.driver.model_files import Ranges
 from autosched.env import AUTOSCHED_SYMBOLIC_SIZES
-from autosched.errors import ArtifactError, AutoschedError, InvalidTypeError, ShapeError, WrongInputError
+from autosched.errors import (
+    ArtifactError, AutoschedError, InvalidTypeError, ShapeError, UsageError, WrongInputError,
+)  # fmt: skip
 from autosched.frontend.onnx.functions import own_functions
 from autosched.frontend.onnx.importer import fill_tables, opset_of, refuse_unsupported
 from autosched.frontend.onnx.library import LibraryCall, run_library
@@ -56,13 +59,17 @@ class LateModel:
     model   the ModelProto, its external data with it
     build   compiles a module
     target  as JSON, for what is saved
+    bounds  sizes of inputs and ranges of them, by name
+    Raises  UsageError for bounds of an unknown input, ShapeError for those that do not fit one
     """
 
-    def __init__(self, model: onnx.ModelProto, build: Build, target: str):
+    def __init__(self, model: onnx.ModelProto, build: Build, target: str, bounds: Ranges | None = None):
         fill_tables()
         self.model, self._build, self._target = model, build, target
         self.inputs: tuple[ModelInput, ...] = model_inputs(model.graph)
         self.output_names: tuple[str, ...] = tuple(o.name for o in model.graph.output)
+        self.bounds = {name: tuple(sizes) for name, sizes in (bounds or {}).items()}
+        _check_bounds(self.bounds, self.inputs)
         self._opset, self._functions = opset_of(model), own_functions(model)
         refuse_unsupported(model.graph, self._opset, self._functions, libraries=True)
         self._first: BuiltSizes[_Step] = BuiltSizes()
@@ -113,7 +120,9 @@ class LateModel:
         for declared in self.inputs:
             if declared.name not in given and not declared.is_optional:
                 raise InvalidTypeError(f"input '{declared.name}' is missing", hint=f"inputs are {', '.join(names)}")
-            result[declared.name] = declared.check(_plain(given.get(declared.name)), sizes)
+            value = result[declared.name] = declared.check(_plain(given.get(declared.name)), sizes)
+            if declared.name in self.bounds and value is not None:
+                _check_sizes(declared, value.shape, self.bounds[declared.name])
         return result
 
     def run(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -184,12 +193,46 @@ class LateModel:
             data = self.model.SerializeToString(deterministic=True)
         except Exception as error:  # protobuf's: more than 2 GiB
             raise ArtifactError(f"the model is too large to be saved: {type(error).__name__}") from error
-        manifest = {"source": "", "target": self._target, "runs": "onnx"}
+        bounds = {name: [_pair(size) for size in sizes] for name, sizes in self.bounds.items()}
+        manifest = {"source": "", "target": self._target, "runs": "onnx", **({"bounds": bounds} if bounds else {})}
         model = np.frombuffer(data, np.uint8)
         return Contents("source", {}, b"", {}, (model,), {"entry": "", "manifest": manifest})
 
     def __repr__(self) -> str:
         return f"<autosched.driver.LateModel of {', '.join(value.name for value in self.inputs)}>"
+
+
+def _check_bounds(bounds: Ranges, inputs: Sequence[ModelInput]) -> None:
+    """Raises UsageError, ShapeError for bounds that no input can have."""
+    declared = {value.name: value for value in inputs}
+    for name, sizes in bounds.items():
+        if name not in declared:
+            raise UsageError(f"the model has no input '{name}'", hint=f"there are {', '.join(declared)}")
+        dims, what = declared[name].dims, f"input '{name}'"
+        if declared[name].is_sequence or (dims is not None and len(dims) != len(sizes)):
+            raise ShapeError(f"{what} has the dimensions {list(dims or ())}, and not {len(sizes)} of them")
+        for dim, size in zip(dims or (), sizes):
+            if isinstance(dim, int) and (isinstance(size, range) or size != dim):
+                raise ShapeError(f"{what}: its dimension {dim} is no size that another, or a range, can be given for")
+
+
+def _check_sizes(declared: ModelInput, shape: Sequence[int], wanted: Sequence[int | range]) -> None:
+    """Raises ShapeError for a shape that is out of bounds."""
+    what = f"input '{declared.name}'"
+    if len(shape) != len(wanted):
+        raise ShapeError(f"{what} has {len(shape)} dimensions, and the model is built for {len(wanted)}")
+    for n, (found, size) in enumerate(zip(shape, wanted, strict=True)):
+        low, high = _pair(size)
+        if not low <= found <= high:
+            dim = (declared.dims or (None,) * len(shape))[n]
+            name = f"'{dim}'" if isinstance(dim, str) else f"dimension {n}"
+            limits = f"{low} to {high}" if low < high else str(low)
+            raise ShapeError(f"{what}: {name} is {found}, and the model is built for {limits}")
+
+
+def _pair(size: int | range) -> tuple[int, int]:
+    """The least and the largest size."""
+    return (size[0], size[-1]) if isinstance(size, range) else (int(size), int(size))
 
 
 def _plain(value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from autosched.driver.build.late import LateModel
 from autosched.driver.model_files import Ranges, is_onnx_model, split_ranges
-from autosched.errors import ImportModelError, UsageError
+from autosched.errors import ImportModelError
 from autosched.ir import IRModule
 from autosched.relax.transform.bind_symbolic import symbolic_dims
 from autosched.runtime import Executable
@@ -28,8 +28,7 @@ def build_onnx(
 
     build   compiles a module for the target
     shapes  of inputs whose dimensions the model leaves open; ranges bound them
-    Raises  ImportModelError for what can neither be compiled nor computed by a library; UsageError for bounds of a
-            model that is compiled when it is called
+    Raises  ImportModelError for what can neither be compiled nor computed by a library
     """
     from autosched.frontend.onnx.importer import from_onnx
     from autosched.frontend.onnx.model_file import read_model
@@ -49,12 +48,7 @@ def build_onnx(
     except RunTimeError:
         if not target.is_cpu:
             raise
-    if ranged:
-        raise UsageError(
-            f"the model is compiled for the sizes that it is called with, which have no bounds: {made}",
-            hint="leave the ranges out",
-        )
-    late = LateModel(model, build, target.to_json())
+    late = LateModel(model, build, target.to_json(), ranged)
     late.prepare()
     return late
 

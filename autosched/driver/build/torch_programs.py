@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import threading
 import time
@@ -9,11 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from autosched.driver.build.sizes import BuiltSizes
 from autosched.driver.model_files import is_program as is_exported
 from autosched.errors import ImportModelError, InvalidTypeError, ShapeError, UsageError
 from autosched.runtime import Executable
-from autosched.runtime.array import as_numpy, NDArray
+from autosched.runtime.array import NDArray, as_numpy
+from autosched.runtime.artifact import Contents, save_contents
 
 Build = Callable[..., Any]  # (module, shapes=…) -> what is built
 Shapes = Mapping[str, tuple[int, ...]]
@@ -27,7 +31,7 @@ def is_program(what: Any) -> bool:
     return is_exported(what)
 
 
-def build_program(what: Any, build: Build, shapes: Shapes | None = None) -> Any:
+def build_program(what: Any, build: Build, shapes: Shapes | None = None, target: str = "") -> Any:
     """A program, built; one with dynamic dimensions that `shapes` leaves open for all sizes, or when it is called.
 
     For all sizes, as `build` does it, where the import knows what to do with symbols; else a SizedProgram. A program of
@@ -40,10 +44,10 @@ def build_program(what: Any, build: Build, shapes: Shapes | None = None) -> Any:
     if not is_bound(program, shapes or {}):
         try:
             if shapes:
-                return SizedProgram(program, build, shapes)
+                return SizedProgram(program, build, shapes, target)
             module = from_exported_program(program, unwrap_unit_return_tuple=True)
         except ImportModelError:
-            return SizedProgram(program, build, shapes or {})
+            return SizedProgram(program, build, shapes or {}, target)
         return build(module, shapes=size_ranges(program))
     module, states = import_with_states(program, shapes)
     built = build(module)
@@ -86,12 +90,13 @@ class SizedProgram:
 
     inputs  by name their dimensions: numbers, or what PyTorch calls them
     shapes  sizes of some inputs that are fixed
+    target  as JSON, for what is saved
     """
 
-    def __init__(self, program: Any, build: Build, shapes: Shapes):
+    def __init__(self, program: Any, build: Build, shapes: Shapes, target: str = ""):
         from autosched.frontend.torch.exported import dynamic_inputs
 
-        self.program, self._build, self._shapes = program, build, dict(shapes)
+        self.program, self._build, self._shapes, self._target = program, build, dict(shapes), target
         self.inputs = dynamic_inputs(program)
         self._built: BuiltSizes[Executable] = BuiltSizes()
 
@@ -132,11 +137,18 @@ class SizedProgram:
         return self._built.get(tuple(sorted(sizes.items())), make)
 
     def save(self, path: str | Path) -> None:
-        """Refused: an artifact holds one size."""
-        raise UsageError(
-            f"'{path}': a program with dynamic dimensions is built when it is called, and not saved",
-            hint="give the shapes: build(program, shapes={…})",
-        )  # fmt: skip
+        """Write the program itself: where it is loaded, which takes PyTorch, it is compiled when it is called.
+
+        Raises ArtifactError if the file cannot be written.
+        """
+        import torch
+
+        data = io.BytesIO()
+        torch.export.save(self.program, data)
+        shapes = {name: list(map(int, shape)) for name, shape in self._shapes.items()}
+        manifest = {"source": "", "target": self._target, "runs": "torch", "shapes": shapes}
+        held = (np.frombuffer(data.getvalue(), np.uint8),)
+        save_contents(Contents("source", {}, b"", {}, held, {"entry": "", "manifest": manifest}), Path(path))
 
     def __repr__(self) -> str:
         return f"<autosched SizedProgram of {', '.join(f'{n}{list(d)}' for n, d in self.inputs.items())}>"

@@ -7,27 +7,31 @@ from typing import Any
 
 import numpy as np
 
+from autosched.driver.build.dynamic import build_dynamic
 from autosched.driver.build.entry import build
 from autosched.driver.build.positions import with_positions
 from autosched.driver.build.sizes import BuiltSizes
 from autosched.driver.build.symbolic import refuse_to_compile
-from autosched.driver.settings import resolve_target
+from autosched.driver.settings import resolve_records, resolve_target, resolve_threads
 from autosched.driver.vm.build_vm import build_vm
-from autosched.errors import InvalidTypeError, InvalidValueError, ShapeError, UsageError, refuse
+from autosched.errors import AutoschedError, InvalidTypeError, InvalidValueError, ShapeError, UsageError, refuse
 from autosched.ir import GlobalVar, IRModule, walk
 from autosched.ir.module import check_symbols
 from autosched.ir.transform import Pass
 from autosched.relax.expr import Call, Function, MatchCast
 from autosched.relax.pipeline import get_pipeline
 from autosched.relax.rewrite import bindings_of
-from autosched.relax.struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo
+from autosched.relax.struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from autosched.relax.transform.bind_symbolic import bind_function, symbolic_dims
 from autosched.relax.transform.specialize_kernels import specialize_kernels
+from autosched.runtime.array import NDArray
+from autosched.runtime.dynamic import DynamicExecutable
 from autosched.runtime.relax_vm import VMExecutable
 from autosched.runtime.vm_program import Param, Program
 from autosched.target import Target
 from autosched.tir import PrimFunc
 from autosched.tir.expr import Var as TirVar
+from autosched.tir.separable import NotSeparableError
 
 OWN_PIPELINES = ("default", "default_build")  # what every build does anyway
 MODES = ("bytecode", "compiled")
@@ -46,6 +50,7 @@ def build_relax(
     threads: int | None = None,
     indices: str = "raise",
     checks: bool = False,
+    at_once: bool = True,
 ) -> VMExecutable:
     """Build the graph functions of a module, in natural order: operators, or calls of PrimFuncs that they became.
 
@@ -54,6 +59,8 @@ def build_relax(
     params          for external modules' constants; it does not bind arguments, `BindParams` does
     exec_mode       "bytecode" or "compiled": both give the same program here
     indices, checks  as in `autosched.build`
+    at_once         compile functions with symbolic shapes now; False: when they are first called
+    Functions with symbolic shapes are compiled once for all sizes where that can be, else once for each set of sizes.
     Raises          TypeError for what is no module; ValueError for an unknown pipeline; TargetError where there is no
                     code generator
     """
@@ -73,6 +80,8 @@ def build_relax(
     if not symbolic:
         return VMExecutable(build_vm(mod, chosen, records=records, threads=threads, checks=checks))
     late = _Late(mod, chosen, records, threads, checks)
+    for name in symbolic if at_once else ():
+        late.for_all_sizes(name)
     fixed = [gv.name for gv, f in mod.functions_items() if isinstance(f, Function) and gv.name not in symbolic]
     plain = (
         build_vm(_without(mod, symbolic), chosen, records=records, threads=threads, checks=checks)
@@ -131,16 +140,51 @@ def _params(function: Function) -> tuple[Param, ...]:
 
 
 class _Late:
-    """Builds functions with symbolic shapes for the shapes that they are called with, once for each."""
+    """Builds functions with symbolic shapes once for all sizes, or for the shapes that they are called with.
+
+    reasons  why functions are built for each set of sizes, by name
+    """
 
     def __init__(self, mod: IRModule, target: Target, records: Any, threads: int | None, checks: bool = False):
         self.mod, self.target, self.records, self.threads, self.checks = mod, target, records, threads, checks
         self.built: BuiltSizes[Program] = BuiltSizes()
+        self.reasons: dict[str, str] = {}
+        self._whole: BuiltSizes[DynamicExecutable | None] = BuiltSizes()
 
     @property
     def source(self) -> tuple[str, str]:
         """The module as text, and its target as JSON."""
         return self.mod.script(show_meta=True), self.target.to_json()
+
+    def call(self, name: str, args: Sequence[Any]) -> Any:
+        """Run a function on values."""
+        if all(isinstance(a, np.ndarray | NDArray) and 0 not in a.shape for a in args):
+            sizes = _sizes(name, self.mod[name], args)  # refuses what does not fit in the words of a function
+            if (whole := self.for_all_sizes(name, sizes)) is not None:
+                return whole(*args)
+        return self(name, args).call(name, args)
+
+    def for_all_sizes(self, name: str, called: Mapping[TirVar, int] | None = None) -> DynamicExecutable | None:
+        """A function compiled for all sizes; None where it takes or gives other things than arrays, or cannot be.
+
+        called  the sizes of a call that asks for it
+        """
+        return self._whole.get(name, lambda: self._built_for_all(name, called))
+
+    def _built_for_all(self, name: str, called: Mapping[TirVar, int] | None) -> DynamicExecutable | None:
+        function = self.mod[name]
+        if called is not None:
+            refuse_to_compile(name, {v.name: size for v, size in called.items()})
+        try:
+            if not _is_of_arrays(function):
+                raise NotSeparableError("it takes or gives other things than arrays of known kinds")
+            whole = IRModule(self._called(function))
+            whole["main"] = function
+            threads = resolve_threads(self.threads, self.target)
+            return build_dynamic(whole, self.target, resolve_records(self.records), threads, {}, checks=self.checks)
+        except AutoschedError as error:  # what is wrong with it is said where it is built for its sizes
+            self.reasons[name] = error.message
+            return None
 
     def __call__(self, name: str, args: Sequence[Any]) -> Program:
         function = self.mod[name]
@@ -172,6 +216,14 @@ class _Late:
                             )
                         called[x] = self.mod[x]
         return called
+
+
+def _is_of_arrays(function: Function) -> bool:
+    """Whether a function takes arrays of as many dimensions as its type says, and gives one or a flat tuple of some."""
+    found = function.ret_struct_info
+    results = found.fields if isinstance(found, TupleStructInfo) and len(found.fields) > 1 else (found,)
+    infos = [*(p.struct_info for p in function.params), *results]
+    return all(isinstance(i, TensorStructInfo) and i.shape is not None for i in infos) and not _casts(function)
 
 
 def _sizes(name: str, function: Function, args: Sequence[Any]) -> dict[TirVar, int]:

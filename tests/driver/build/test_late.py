@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import autosched
 from autosched.driver.build.late import LateModel
-from autosched.errors import ImportModelError, InvalidTypeError, ShapeError, WrongInputError
+from autosched.errors import ImportModelError, InvalidTypeError, ShapeError, UsageError, WrongInputError
 from autosched.runtime import Executable
 
 FLOAT, INT64, STRING = TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING
@@ -236,3 +236,30 @@ def test_outputs_that_are_one_value_or_an_input_are_arrays_of_their_own() -> Non
         y[:] = np.full(3, 8, "f4")
         np.testing.assert_array_equal(w.numpy(), -np.arange(3, dtype="f4"))
         np.testing.assert_array_equal(x, np.arange(3, dtype="f4"))
+
+
+def test_bounds_hold_for_models_that_are_compiled_when_called(tmp_path: Path) -> None:
+    graph = model([node("NonZero", "x", "y")], {"x": (FLOAT, ["n", 4])}, ["y"])
+    built = autosched.build(graph, shapes={"x": (range(2, 6), 4)})
+    assert isinstance(built, LateModel)
+    built.save(tmp_path / "late.asx")
+    for one in (built, autosched.load(tmp_path / "late.asx")):
+        x = np.eye(5, 4, dtype="f4")
+        np.testing.assert_array_equal(numbers(one(x)), np.nonzero(x))
+        for n in (1, 6):
+            with pytest.raises(ShapeError, match=f"input 'x': 'n' is {n}, and the model is built for 2 to 5"):
+                one(np.ones((n, 4), "f4"))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ({"z": (range(1, 3), 4)}, "no input 'z'"),
+        ({"x": (range(1, 3),)}, "not 1 of them"),
+        ({"x": (3, range(1, 5))}, "its dimension 4 is no size"),
+    ],
+)
+def test_bounds_that_fit_no_input_are_refused(shapes: Any, message: str) -> None:
+    graph = model([node("NonZero", "x", "y")], {"x": (FLOAT, ["n", 4])}, ["y"])
+    with pytest.raises((ShapeError, UsageError), match=message):
+        autosched.build(graph, shapes=shapes)

@@ -60,8 +60,17 @@ def test_each_set_of_sizes_is_built_once(model, program):
     for b, n in ((2, 3), (1, 5), (2, 3)):
         close(made(*(x.numpy() for x in inputs(b, n))), model, inputs(b, n))
     assert len(made._built) == 2
-    with pytest.raises(UsageError, match="dynamic"):
-        made.save("model.asx")
+
+
+def test_it_is_saved_and_compiled_where_it_is_loaded(model, program, tmp_path):
+    made = autosched.build(program, target="cpu", records=FallbackContext())
+    made.save(tmp_path / "model.asx")
+    loaded = autosched.load(tmp_path / "model.asx")
+    assert isinstance(loaded, SizedProgram) and loaded.inputs == made.inputs
+    close(loaded(*(x.numpy() for x in inputs(2, 3))), model, inputs(2, 3))
+    x, mask, long = inputs(2, 17)
+    with pytest.raises(ShapeError, match="exported for 2 to 16"):
+        loaded(x.numpy(), mask.numpy(), long.numpy())
 
 
 def test_the_shape_of_one_input_gives_the_others(model, program):

@@ -10,11 +10,14 @@ import pytest
 
 import autosched
 from autosched import relax
+from autosched.codegen import counters
 from autosched.errors import TVMError
+from autosched.relax.block_builder import BlockBuilder
 from autosched.script import ir as I
 from autosched.script import relax as R
 from autosched.script import tir as T
 from autosched.tir import Schedule
+from autosched.tir.expr import Var
 
 
 @I.ir_module
@@ -74,12 +77,26 @@ def test_parsed_branch_round_trips() -> None:
     assert autosched.ir.structural_equal(autosched.script.from_source(Branch.script()), Branch)
 
 
-def test_symbolic_shapes_are_built_when_called(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_symbolic_shapes_are_built_once_for_all_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     vm = machine(Symbolic)
-    for n in (2, 5):
+    before = counters.COMPILES.value
+    monkeypatch.setenv("AUTOSCHED_STRICT", "1")
+    for n in (2, 5, 70):
         assert np.allclose(vm["main"](np.zeros((n, 4), "float32")).numpy(), 0.25)
+    assert counters.COMPILES.value == before
     with pytest.raises(ValueError, match="3 dimensions instead of 2"):
         vm["main"](np.zeros((2, 2, 4), "float32"))
+
+
+def test_symbolic_shapes_that_no_kernel_serves_whole_are_built_when_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    builder, x = BlockBuilder(), relax.Var("x", relax.TensorStructInfo((Var("n", "int64"), 4), "float32"))
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(relax.op.flip(x, 0)))
+    vm = relax.VirtualMachine(relax.build(builder.get(), "llvm"), autosched.cpu())
+    assert "flip" in vm.executable.late.reasons["main"]
+    for n in (2, 5):
+        x = np.arange(4 * n, dtype="float32").reshape(n, 4)
+        assert np.array_equal(vm["main"](x).numpy(), x[::-1])
     monkeypatch.setenv("AUTOSCHED_STRICT", "1")
     assert vm["main"](np.zeros((5, 4), "float32")).shape == (5, 4)  # known already
     with pytest.raises(ValueError, match="'main' was never called with n=7, and AUTOSCHED_STRICT forbids"):
