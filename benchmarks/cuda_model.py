@@ -24,6 +24,7 @@ from autosched.errors import AutoschedError
 from autosched.runtime.cuda.kernel import CudaKernel
 from autosched.target import Target
 from autosched.templates import apply_config, default_config
+from autosched.templates.tf32 import allows_tf32, with_tf32
 from autosched.tir import PrimFunc
 from benchmarks.gpu_sections import (
     attention_func,
@@ -40,6 +41,8 @@ CASES: Mapping[str, Callable[[], PrimFunc]] = {
     "matmul 1024³ float32": lambda: matmul_func(1024, 1024, 1024),
     "matmul 2048³ float32": lambda: matmul_func(2048, 2048, 2048),
     "matmul 2048³ float16": lambda: matmul_func(2048, 2048, 2048, "float16"),
+    "matmul 2048³ tf32": lambda: matmul_func(2048, 2048, 2048, "tf32"),
+    "conv 3×3 56² 64-64 tf32": lambda: with_tf32(conv_func(1, 64, 56, 64, 3, 1, "float32")),
     "matmul 16×2048² float16": lambda: matmul_func(16, 2048, 2048, "float16"),
     "matmul 1×2048² float16": lambda: matmul_func(1, 2048, 2048, "float16"),
     "conv 3×3 56² 64-64": lambda: conv_func(1, 64, 56, 64, 3, 1, "float32"),
@@ -77,7 +80,7 @@ def rows_of(name: str, target: Target) -> Iterator[tuple[str, ...]]:
             text, launch.symbol, launch.grid, launch.block, launch.shared_bytes, [*arrays, scratch], launch.cluster,
             launch.tensor_maps,
         )  # fmt: skip
-        dtype = kernel.args[0].dtype
+        dtype = f"t{kernel.args[0].dtype}" if allows_tf32(func) else kernel.args[0].dtype  # a rate's name
         found = predict(counts, launch, resources, gpu, memory_bytes, kernel.ptx, dtype)
         blocks = int(np.prod(launch.grid))
         moved = counts.sectors * 32 * blocks

@@ -149,7 +149,7 @@ class TensorContraction:
         item = item_bytes(form.dtype)
         # a fragment has no ragged edge within a warp
         whole = max(form.sizes["M"], config["rows"]), max(form.sizes["N"], config["columns"])
-        made, packs, shape = _laid_out(func, form, config, whole, item != 2)
+        made, packs, shape = _laid_out(func, form, config, whole, item == 1)
         sch = Schedule(made)
         result = _written(sch, shape)
         _on_tensor_cores(sch, form, shape, result, config, STEPS[form.dtype], item)
@@ -256,7 +256,13 @@ def _on_tensor_cores(
         copy = _operand(sch, shape, name, scope, k_step)
         sch.compute_at(copy, k_tile, True)
         vector = VECTOR_BYTES // item
-        sch.storage_align(copy, 0, 1, 2 * vector, vector)
+        if name == COLUMNS and item == 4 and not shape.deep:  # its words are loaded one by one
+            sch.storage_align(copy, 0, 1, 32, 8)
+        else:
+            sch.storage_align(copy, 0, 1, 2 * vector, vector)
+        if name == COLUMNS and shape.deep and not _runs_along(form, form.terms):  # neighbours read neighbours
+            at, term = sch.get_loops(copy)[-2:]
+            sch.reorder(term, at)
         copy_together(sch, copy, 2, (*warps, WARP), _vector(form, shape, name, item))
     if config["stages"] > 1:
         sch.annotate(k_tile, "software_pipeline_stage", [0, 0, config["stages"] - 1])

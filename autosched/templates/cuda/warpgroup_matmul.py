@@ -1,5 +1,5 @@
 """Large matrix products of sm_90a: out[…, m, n] += a[…, m, k] * b[…, k, n] of 16-bit floats or 8-bit integers,
-and of float32 cut off to tf32 where a model allows it and both operands lie along k.
+and of float32 cut off to tf32 where a model allows it. What is no 16-bit float lies along k, or is packed so.
 
 for batch in blockIdx.z, m tile in blockIdx.y, n tile in blockIdx.x:
     one warp:      for k tile: a_shared, b_shared = boxes of a and b, `stages` of them ahead
@@ -10,12 +10,15 @@ for batch in blockIdx.z, m tile in blockIdx.y, n tile in blockIdx.x:
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+from autosched.ir.node import FrozenDict
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.chain import chain_around, schedule_epilogue
 from autosched.templates.classify import find_contraction, reduced, spatial
+from autosched.templates.cuda.product_form import MatrixPack
 from autosched.templates.cuda.tensor_matmul import takes
 from autosched.templates.cuda.threads import (
     BLOCK_Z,
@@ -28,8 +31,13 @@ from autosched.templates.cuda.threads import (
 )
 from autosched.templates.product import Operands, find_operands
 from autosched.tir import PrimFunc, as_int
+from autosched.tir.axis import Range
+from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import item_bytes
+from autosched.tir.expr import IntImm
+from autosched.tir.functor import rewrite
 from autosched.tir.schedule import Schedule
+from autosched.tir.stmt import BufferRegion
 
 ARCH = "sm_90a"
 ROW_BYTES = 128  # of a tile along its innermost dimension
@@ -63,10 +71,14 @@ class WarpgroupMatmul:
             return None
         if columns.indices[-1] is k_axis.var and columns.indices[-2] is n_var:
             lies_along = "K"
-        elif columns.indices[-1] is n_var and columns.indices[-2] is k_axis.var and item == 2:
+        elif columns.indices[-1] is n_var and columns.indices[-2] is k_axis.var:
             lies_along = "N"
         else:
             return None
+        if lies_along == "N" and item != 2:  # which the instruction reads along k alone
+            if columns.buffer.ndim != 2:
+                return None
+            lies_along = "packed"
         if k * item % BOX_BYTES or (lies_along == "N" and n * item % BOX_BYTES):
             return None
         sizes = {"batch": batches, "M": m, "N": n, "K": k, "bytes": item, "along_n": int(lies_along == "N")}
@@ -97,11 +109,42 @@ class WarpgroupMatmul:
         anchor = self.match(func, target)
         assert anchor is not None, "apply is called on a function that matched"
         operands, chain = anchor.details
+        packs: tuple[MatrixPack | None, ...] = (None,) * len(func.params)
+        if anchor.sizes["bytes"] != 2 and operands.columns.indices[-1] is not reduced(chain.anchor)[0].var:
+            natural = operands.columns.buffer
+            packs = tuple(_turning(natural) if b is natural else None for b in func.buffers)
+            func = _turned(func, natural)
+            anchor = self.match(func, target)
+            assert anchor is not None, "what lies along k matches as well"
+            operands, chain = anchor.details
         sch = Schedule(func)
         out = schedule_epilogue(sch, chain)
         sch.set_scope(anchor.block, 0, "wgmma.accumulator")
         _schedule(sch, anchor, operands, out, config)
-        return Applied(sch.func, (None,) * len(func.params), sch.trace.to_json_text())
+        return Applied(sch.func, packs, sch.trace.to_json_text())
+
+
+def _turning(buffer: Buffer) -> MatrixPack:
+    """How a matrix [k, n] becomes one [1, n, k]."""
+    k, n = buffer.const_shape()
+    return MatrixPack((k, n), (k, n), (1, 0), (1, n, k), n, k)
+
+
+def _turned(func: PrimFunc, natural: Buffer) -> PrimFunc:
+    """The function that reads an argument [k, n] as [1, n, k]."""
+    k, n = natural.shape
+    packed = Buffer("packed", (IntImm(1, n.dtype), n, k), natural.dtype)
+
+    def step(x: object) -> object:
+        if isinstance(x, BufferLoad) and x.buffer is natural:
+            return BufferLoad(packed, (IntImm(0, x.indices[0].dtype), x.indices[1], x.indices[0]))
+        if isinstance(x, BufferRegion) and x.buffer is natural:
+            first = Range(IntImm(0, n.dtype), IntImm(1, n.dtype))
+            return BufferRegion(packed, (first, x.region[1], x.region[0]))
+        return x
+
+    buffers = {p: packed if b is natural else b for p, b in func.buffer_map.items()}
+    return replace(func, buffer_map=FrozenDict(buffers), body=rewrite(func.body, step))
 
 
 def _schedule(sch: Schedule, anchor: Anchor, operands: Operands, out: str, config: Config) -> None:

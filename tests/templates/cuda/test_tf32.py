@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+import autosched
 from autosched import te, topi
 from autosched.codegen import compile_func
+from autosched.runtime import array, cuda
+from autosched.runtime.cuda.devices import use_driver
 from autosched.target import Target
 from autosched.te import create_prim_func
 from autosched.templates import apply_config, default_config, space_for
@@ -79,12 +82,14 @@ def test_columns_that_lie_apart_are_read_without_conflicts():
     assert reads and all(x.transactions == x.ideal for x in reads)
 
 
+@pytest.mark.parametrize("transposed", [True, False])
 @pytest.mark.parametrize("sizes", [(200, 136, 72), (96, 68, 131)])
-def test_warpgroups_cut_off(sizes, monkeypatch):
+def test_warpgroups_cut_off(sizes, transposed, monkeypatch):
+    """A matrix [k, n] is packed as [n, k], which the instruction wants of words."""
     monkeypatch.setattr(warpgroup_matmul, "LEAST_WORK", 1)
-    func = with_tf32(product(*sizes, transposed=True))
+    func = with_tf32(product(*sizes, transposed=transposed))
     a, b = (RNG.standard_normal(x.const_shape()).astype("f") for x in func.buffers[:2])
-    expected = np.maximum(cut(a).astype("d") @ cut(b).astype("d").T, 0)
+    expected = np.maximum(cut(a).astype("d") @ (cut(b).T if transposed else cut(b)), 0)
     config = default_config(func, TARGET)
     assert config.template == "warpgroup_matmul"
     for order in ("late", "ahead"):
@@ -124,3 +129,80 @@ def test_nothing_is_rounded_unasked():
     half = product(64, 64, 64, dtype="float16")
     assert with_tf32(half) is half
     assert "tensor" not in default_config(allowed, Target("cuda -arch=sm_75")).template
+
+
+def test_large_products_stay_in_registers():
+    func = with_tf32(product(4096, 4096, 4096))
+    config = default_config(func, TARGET)
+    assert config.template == "warpgroup_matmul"
+    kernel = compile_func(apply_config(func, config, TARGET).func, TARGET, use_cache=False).kernel
+    (used,) = kernel.resources.launches
+    assert used.stack_bytes == used.spill_bytes == 0 and used.registers <= 224
+    assert "m64n192k8" in kernel.ptx and "ld.shared" not in kernel.ptx
+
+
+def test_what_is_known_when_called_is_packed_then(monkeypatch):
+    monkeypatch.setattr(warpgroup_matmul, "LEAST_WORK", 1)
+    func = with_tf32(product(96, 160, 72))
+    a, b = (RNG.standard_normal(x.const_shape()).astype("f") for x in func.buffers[:2])
+    with use_driver(emulate.EmulatorDriver):
+        given = [array(x, cuda(0)) for x in (a, b, np.zeros((96, 72), "f"))]
+        autosched.build(func, target=TARGET, records=[])(*given)
+        found = given[2].numpy()
+    np.testing.assert_allclose(found, np.maximum(cut(a).astype("d") @ cut(b), 0), rtol=1e-5, atol=1e-4)
+
+
+def test_bytes_along_n_are_packed_for_warpgroups(monkeypatch):
+    monkeypatch.setattr(warpgroup_matmul, "LEAST_WORK", 1)
+    a, b = te.placeholder((96, 160), "int8", name="A"), te.placeholder((160, 72), "int8", name="B")
+    axis = te.reduce_axis((0, 160), "k")
+    c = te.compute((96, 72), lambda i, j: te.sum(a[i, axis].astype("int32") * b[axis, j].astype("int32"), axis=axis))
+    func = create_prim_func([a, b, c])
+    config = default_config(func, TARGET)
+    assert config.template == "warpgroup_matmul"
+    x, w = (RNG.integers(-128, 128, shape).astype(np.int8) for shape in ((96, 160), (160, 72)))
+    _, out = run(func, config, [x, w])
+    np.testing.assert_array_equal(out, x.astype(np.int32) @ w.astype(np.int32))
+
+
+@pytest.mark.parametrize(
+    "fault, order",
+    [("barrier", "late"), ("barrier", "ahead"), ("wait", "late"), ("mbarrier", "late"), ("mbarrier", "ahead")],
+)
+def test_planted_faults_are_found(fault, order, monkeypatch):
+    """A barrier or a wait that is missing is an error, or at least a wrong number in one of the orders."""
+    from autosched.codegen.cuda import instructions, tile
+    from autosched.codegen.lower import device
+
+    if fault == "barrier":
+        monkeypatch.setattr(device, "place_barriers", lambda body, ranges, divergent: body)
+    elif fault == "wait":
+        monkeypatch.setattr(tile, "cp_async_wait", lambda builder, groups: None)
+    else:
+        monkeypatch.setattr(warpgroup_matmul, "LEAST_WORK", 1)
+        monkeypatch.setattr(instructions, "mbarrier_wait", lambda builder, *args: None)
+    func = with_tf32(product(64, 160, 64))
+    a, b = np.ones((64, 160), "f"), np.ones((160, 64), "f")
+    config = default_config(func, TARGET)
+    assert (config.template == "warpgroup_matmul") == (fault == "mbarrier")
+    try:
+        _, out = run(func, config, [a, b], order)
+    except emulate.EmulationError:
+        return
+    assert fault == "wait" and not np.array_equal(out, np.full((64, 64), 160, "f"))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_threads_that_gather_pixels_read_neighbours(dtype):
+    """Also where terms lie side by side in shared memory, as bytes do."""
+    if dtype == "float32":
+        func = with_tf32(_conv(32, 16, 32, 3, 1))
+    else:
+        data, weight = te.placeholder((1, 32, 16, 16), dtype, name="D"), te.placeholder((32, 32, 3, 3), dtype, name="W")
+        func = create_prim_func([data, weight, topi.nn.conv2d(data, weight, 1, 1, 1, "NCHW", out_dtype="int32")])
+    config, trace = default_config(func, TARGET), emulate.Trace()
+    assert config.template == "tensor_contraction"
+    inputs = [RNG.integers(-9, 9, b.const_shape()).astype(b.dtype) for b in func.buffers[:2]]
+    run(func, config, inputs, traces=[trace])
+    reads = [x for x in trace.accesses() if x.space == "global" and not x.writes]
+    assert sum(x.transactions for x in reads) <= 2 * sum(x.ideal for x in reads)
