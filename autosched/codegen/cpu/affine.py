@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+
+from llvmlite import ir
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,11 +12,11 @@ class Affine:
     """const + lane * (lane number) + sum of coefficient * value; `terms` are sorted by the value's number."""
 
     const: int = 0
-    terms: tuple[tuple[int, int, Any], ...] = ()  # (number, coefficient, LLVM i64 value)
+    terms: tuple[tuple[int, int, ir.Value], ...] = ()  # (number, coefficient, LLVM i64 value)
     lane: int = 0
 
     @staticmethod
-    def of(value: Any, number: int) -> Affine:
+    def of(value: ir.Value, number: int) -> Affine:
         """The LLVM value itself; values are numbered as they come, so that equal input gives equal code."""
         return Affine(0, ((number, 1, value),))
 

@@ -11,7 +11,6 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from llvmlite import ir
 
@@ -221,7 +220,7 @@ class _Products:
         call_intrinsic(emitter.builder, f"llvm.x86.{name}", VOID, [I8(register), pointer, I64(operand.row_bytes)])
 
 
-def configure(builder: Any, sizes: TileSizes, entry: Any = None) -> None:
+def configure(builder: ir.IRBuilder, sizes: TileSizes, entry: ir.IRBuilder | None = None) -> None:
     """Set the sizes of all registers, which become zero: 46 ns, as long as 10 products.
 
     entry  a builder at the function's beginning; None: the function begins here
@@ -235,7 +234,7 @@ def configure(builder: Any, sizes: TileSizes, entry: Any = None) -> None:
     call_intrinsic(builder, "llvm.x86.ldtilecfg", VOID, [builder.bitcast(slot, BYTES)])
 
 
-def release(builder: Any) -> None:
+def release(builder: ir.IRBuilder) -> None:
     """Leave the registers empty, which the system then need not save."""
     call_intrinsic(builder, "llvm.x86.tilerelease", VOID, [])
 

@@ -8,7 +8,6 @@ exact, as vpmaddubsw is not; others multiply in 32 bits.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from llvmlite import ir
 
@@ -18,7 +17,7 @@ from autosched.codegen.cpu.narrow_products import added_product, byte_factors
 from autosched.codegen.cpu.types import I8, I32, call_intrinsic, constant, splat, value_type
 from autosched.ir.node import walk
 from autosched.tir import expr as E
-from autosched.tir.buffer import BufferLoad
+from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.expr import PrimExpr, const_int
 from autosched.tir.functor import free_vars
 from autosched.tir.stmt import BufferStore, For, LoopKind
@@ -69,7 +68,7 @@ def dot_product(emitter: Emitter, loop: For) -> Dot | None:
     return dot if steps == (1, GROUP, 1, 1) else None
 
 
-def _step(emitter: Emitter, buffer: Any, indices: tuple[PrimExpr, ...], along: E.Var, fixed: E.Var) -> int | None:
+def _step(emitter: Emitter, buffer: Buffer, indices: tuple[PrimExpr, ...], along: E.Var, fixed: E.Var) -> int | None:
     """How far apart two elements are whose indices differ by one in a variable; None where that is no constant."""
     if any(isinstance(x, BufferLoad) for i in indices for x in walk(i)):
         return None
@@ -100,17 +99,17 @@ def emit_dot_product(emitter: Emitter, loop: For, dot: Dot) -> None:
         at += lanes
 
 
-def _shared(emitter: Emitter, load: BufferLoad) -> Any:
+def _shared(emitter: Emitter, load: BufferLoad) -> ir.Value:
     """The four bytes that all lanes share, as one number."""
     return _word(emitter, load, I32, 1)
 
 
-def _bytes(emitter: Emitter, load: BufferLoad, lanes: int) -> Any:
+def _bytes(emitter: Emitter, load: BufferLoad, lanes: int) -> ir.Value:
     """Four bytes for each lane, as numbers of 32 bits."""
     return _word(emitter, load, value_type("int32", lanes), lanes)
 
 
-def _word(emitter: Emitter, load: BufferLoad, kind: Any, lanes: int) -> Any:
+def _word(emitter: Emitter, load: BufferLoad, kind: ir.Type, lanes: int) -> ir.Value:
     place = emitter.places[load.buffer]
     at = emitter.offset(place, load.indices)
     assert isinstance(at, Affine), "dot_product looked"
@@ -123,7 +122,7 @@ def _word(emitter: Emitter, load: BufferLoad, kind: Any, lanes: int) -> Any:
     return emitter.remember(key, word) if place.read_only else word
 
 
-def _added(emitter: Emitter, before: Any, shared: Any, own: Any, lanes: int) -> Any:
+def _added(emitter: Emitter, before: ir.Value, shared: ir.Value, own: ir.Value, lanes: int) -> ir.Value:
     """The sums of lanes with the products of four bytes each."""
     b, isa = emitter.builder, emitter.isa
     vector = value_type("int32", lanes)
@@ -143,7 +142,7 @@ def _added(emitter: Emitter, before: Any, shared: Any, own: Any, lanes: int) -> 
     return total
 
 
-def _by_pairs(emitter: Emitter, before: Any, shared: Any, own: Any, lanes: int) -> Any:
+def _by_pairs(emitter: Emitter, before: ir.Value, shared: ir.Value, own: ir.Value, lanes: int) -> ir.Value:
     """Bytes 0 and 2, then 1 and 3 of each lane as pairs of 16 bits, whose products are added in 32."""
     b = emitter.builder
     pairs, vector = ir.VectorType(_I16, 2 * lanes), ir.VectorType(I32, lanes)

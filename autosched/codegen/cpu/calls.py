@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from llvmlite import ir
 
@@ -27,7 +26,7 @@ _LIBM = (
 )
 
 
-def emit_call(emitter: Emitter, e: E.Call) -> Any:
+def emit_call(emitter: Emitter, e: E.Call) -> ir.Value:
     """The value of a call. Raises CodegenError for a function that is not known."""
     if is_int(e.dtype) and e.op in (*_LIBM, "sqrt", "rsqrt", "sigmoid"):
         raise CodegenError(f"'{e.op}' is a function of floats, not of {e.dtype}", hint="cast its argument")
@@ -40,7 +39,7 @@ def emit_call(emitter: Emitter, e: E.Call) -> Any:
     return emitter.apply(e.op, args)
 
 
-def apply_function(emitter: Emitter, op: str, args: list[Any]) -> Any:
+def apply_function(emitter: Emitter, op: str, args: list[ir.Value]) -> ir.Value:
     """A function of LLVM values of one float type."""
     lanes = max(map(lanes_of, args))
     args = [emitter.both(a, args[max(range(len(args)), key=lambda i: lanes_of(args[i]))])[0] for a in args]
@@ -70,12 +69,12 @@ def apply_function(emitter: Emitter, op: str, args: list[Any]) -> Any:
     raise CodegenError(f"no code for the function '{op}'")
 
 
-def _through_float32(emitter: Emitter, op: str, args: list[Any]) -> Any:
+def _through_float32(emitter: Emitter, op: str, args: list[ir.Value]) -> ir.Value:
     wide = [emitter.cast(a, "float16", "float32") for a in args]
     return emitter.cast(emitter.apply(op, wide), "float32", "float16")
 
 
-def _lane_by_lane(emitter: Emitter, op: str, args: list[Any], lanes: int) -> Any:
+def _lane_by_lane(emitter: Emitter, op: str, args: list[ir.Value], lanes: int) -> ir.Value:
     b = emitter.builder
     kind = element_of(args[0].type)
     name = op + ("f" if isinstance(kind, ir.FloatType) else "")
@@ -88,7 +87,7 @@ def _lane_by_lane(emitter: Emitter, op: str, args: list[Any], lanes: int) -> Any
     return result
 
 
-def _remainder(emitter: Emitter, args: list[Any], lanes: int) -> Any:
+def _remainder(emitter: Emitter, args: list[ir.Value], lanes: int) -> ir.Value:
     """The exact remainder, with the dividend's sign, as C's fmod has it.
 
     A quotient that is exact as a number takes a division and a fused multiply-add; libm is called where one is larger.
@@ -121,7 +120,7 @@ def _remainder(emitter: Emitter, args: list[Any], lanes: int) -> Any:
     return result
 
 
-def _power(emitter: Emitter, e: E.Call) -> Any:
+def _power(emitter: Emitter, e: E.Call) -> ir.Value:
     """pow; small constant exponents without a call."""
     exponent = e.args[1].value if isinstance(e.args[1], E.FloatImm | E.IntImm) else None
     if exponent is None or exponent not in (-1.0, -0.5, 0.5, 1.0, 2.0, 3.0, 4.0):
@@ -142,11 +141,11 @@ def _power(emitter: Emitter, e: E.Call) -> Any:
     ]()
 
 
-def _fma(emitter: Emitter, e: E.Call) -> Any:
+def _fma(emitter: Emitter, e: E.Call) -> ir.Value:
     return emitter.fused(*(emitter.value(a) for a in e.args))
 
 
-def _is(emitter: Emitter, e: E.Call) -> Any:
+def _is(emitter: Emitter, e: E.Call) -> ir.Value:
     """isnan, isinf, isfinite."""
     b, x = emitter.builder, emitter.value(e.args[0])
     if not is_float(e.args[0].dtype):
@@ -158,19 +157,19 @@ def _is(emitter: Emitter, e: E.Call) -> Any:
     return b.fcmp_ordered("==" if e.op == "isinf" else "<", size, infinity)
 
 
-def _bits(emitter: Emitter, e: E.Call) -> Any:
+def _bits(emitter: Emitter, e: E.Call) -> ir.Value:
     """Shifts and bitwise operations of integers."""
     b = emitter.builder
     if e.op == "bitwise_not":
         return b.not_(emitter.value(e.args[0]))
     x, y = emitter.both(emitter.value(e.args[0]), emitter.value(e.args[1]))
-    table: dict[str, Callable[[Any, Any], Any]] = {
+    table: dict[str, Callable[[ir.Value, ir.Value], ir.Value]] = {
         "bitwise_and": b.and_, "bitwise_or": b.or_, "bitwise_xor": b.xor,
     }  # fmt: skip
     return table[e.op](x, y) if e.op in table else _shift(emitter, e, x, y)
 
 
-def _shift(emitter: Emitter, e: E.Call, x: Any, y: Any) -> Any:
+def _shift(emitter: Emitter, e: E.Call, x: ir.Value, y: ir.Value) -> ir.Value:
     """Shifts; by as many bits as there are, or more (or less than 0), all bits leave, as in NumPy."""
     b, width = emitter.builder, element_of(x.type).width
     keeps_sign = e.op == "shift_right" and e.dtype.startswith("int")
@@ -184,13 +183,13 @@ def _shift(emitter: Emitter, e: E.Call, x: Any, y: Any) -> Any:
     return b.select(inside, shift(x, b.select(inside, y, constant(y.type, 0))), constant(x.type, 0))
 
 
-def _reinterpret(emitter: Emitter, e: E.Call) -> Any:
+def _reinterpret(emitter: Emitter, e: E.Call) -> ir.Value:
     """The bits of a value as another type of the same size."""
     x = emitter.value(e.args[0])
     return emitter.builder.bitcast(x, value_type(e.dtype, lanes_of(x)))
 
 
-def _round_bfloat16(emitter: Emitter, e: E.Call) -> Any:
+def _round_bfloat16(emitter: Emitter, e: E.Call) -> ir.Value:
     """A float32 to the 16 bits of the nearest bfloat16, of two the even one, as a uint32; a NaN stays one."""
     b, x = emitter.builder, emitter.value(e.args[0])
     bits = b.bitcast(x, value_type("uint32", lanes_of(x)))
@@ -201,7 +200,7 @@ def _round_bfloat16(emitter: Emitter, e: E.Call) -> Any:
     return b.select(b.fcmp_unordered("uno", x, x), silent, rounded)
 
 
-def _round_float16(emitter: Emitter, e: E.Call) -> Any:
+def _round_float16(emitter: Emitter, e: E.Call) -> ir.Value:
     """A float32 to the 16 bits of the nearest float16, of two the even one, as a uint32; a NaN stays one.
 
     What is too small for a whole mantissa is added to 0.5, whose last place is the smallest float16: that rounds it.
@@ -209,7 +208,7 @@ def _round_float16(emitter: Emitter, e: E.Call) -> Any:
     b, x = emitter.builder, emitter.value(e.args[0])
     bits = b.bitcast(x, value_type("uint32", lanes_of(x)))
 
-    def word(value: int) -> Any:
+    def word(value: int) -> ir.Value:
         return constant(bits.type, value)
 
     size = b.and_(bits, word(0x7FFFFFFF))
@@ -224,12 +223,12 @@ def _round_float16(emitter: Emitter, e: E.Call) -> Any:
     return b.or_(rounded, b.and_(b.lshr(bits, word(16)), word(0x8000)))
 
 
-def _read_float16(emitter: Emitter, e: E.Call) -> Any:
+def _read_float16(emitter: Emitter, e: E.Call) -> ir.Value:
     """The bits of a float16 as a float32: its exponent moved by an exact product, which also takes in the smallest."""
     b, x = emitter.builder, emitter.value(e.args[0])
     real = value_type("float32", lanes_of(x))
 
-    def word(value: int) -> Any:
+    def word(value: int) -> ir.Value:
         return constant(x.type, value)
 
     size = b.and_(x, word(0x7FFF))
@@ -239,7 +238,7 @@ def _read_float16(emitter: Emitter, e: E.Call) -> Any:
     return b.bitcast(b.or_(found, b.shl(b.and_(x, word(0x8000)), word(16))), real)
 
 
-def _round_odd(emitter: Emitter, args: list[Any]) -> Any:
+def _round_odd(emitter: Emitter, args: list[ir.Value]) -> ir.Value:
     """A float64 to float32: of the two neighbours of what float32 cannot hold, the one whose last bit is set."""
     b, x = emitter.builder, args[0]
     near = b.fptrunc(x, value_type("float32", lanes_of(x)))
@@ -250,7 +249,7 @@ def _round_odd(emitter: Emitter, args: list[Any]) -> Any:
     return b.bitcast(b.select(b.fcmp_unordered("!=", back, x), cut, bits), near.type)
 
 
-_SPECIAL: dict[str, Callable[[Any, E.Call], Any]] = {
+_SPECIAL: dict[str, Callable[[Emitter, E.Call], ir.Value]] = {
     "pow": _power, "fma": _fma, "reinterpret": _reinterpret, "round_bfloat16": _round_bfloat16,
     "round_float16": _round_float16, "read_float16": _read_float16,
     CHECK_INDEX: emit_check_index, **dict.fromkeys(("isnan", "isinf", "isfinite"), _is),

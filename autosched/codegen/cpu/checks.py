@@ -7,9 +7,8 @@ first becomes 1 and the second the number that was out of range. Nothing is writ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from llvmlite import ir
 
@@ -21,7 +20,7 @@ from autosched.codegen.lower.asserts import ASSERT
 from autosched.codegen.lower.phases import LoweredPhase
 from autosched.codegen.lower.prove import Indices, unproved
 from autosched.errors import CodegenError
-from autosched.ir.node import children, walk
+from autosched.ir.node import Node, children, walk
 from autosched.runtime.kernel import Check
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad
@@ -57,7 +56,7 @@ class Checks:
         if axis not in (guard.axis for guard in kept):
             self.guards[id(indices)] = (indices, (*kept, Guard(axis, check)))
 
-    def guards_of(self, node: Any) -> tuple[Guard, ...]:
+    def guards_of(self, node: BufferLoad | BufferStore) -> tuple[Guard, ...]:
         """The guards of a load or store."""
         return self.guards[id(node.indices)][1] if id(node.indices) in self.guards else ()
 
@@ -119,7 +118,7 @@ def emit_guards(emitter: Emitter, indices: Indices) -> None:
         report(emitter, bad, value, emitter.checks[guard.check])
 
 
-def emit_check_index(emitter: Emitter, call: E.Call) -> Any:
+def emit_check_index(emitter: Emitter, call: E.Call) -> ir.Value:
     """The position, from the front; 0 where it is out of range, which is reported."""
     check, b = check_of(call), emitter.builder
     key = _key(emitter, call)
@@ -145,14 +144,14 @@ def emit_assert(emitter: Emitter, call: E.Call) -> None:
     report(emitter, emitter.builder.not_(truth), I64(0), emitter.checks[check_of(call)])
 
 
-def _wide(emitter: Emitter, value: Any, dtype: str = "int64") -> Any:
+def _wide(emitter: Emitter, value: ir.Value, dtype: str = "int64") -> ir.Value:
     """An integer in 64 bits, whatever the type of indices is: no number out of range becomes one in range."""
     if isinstance(value, ir.Constant) and lanes_of(value) == 1:
         return I64(int(value.constant))
     return emitter.resize(value, I64, dtype.startswith("int"))
 
 
-def _key(emitter: Emitter, call: E.Call) -> Any:
+def _key(emitter: Emitter, call: E.Call) -> Hashable:
     """What a check is remembered by; None where something that it reads may change."""
     if not all(emitter.places[load.buffer].read_only for load in loads(call)):
         return None
@@ -174,7 +173,7 @@ def hoist_checks(emitter: Emitter, loop: For) -> None:
             emit_check_index(emitter, call)
 
 
-def _always_checked(stmt: Any, bound: frozenset[Var] = frozenset()) -> Iterator[E.Call]:
+def _always_checked(stmt: Node, bound: frozenset[Var] = frozenset()) -> Iterator[E.Call]:
     """The `check_index` calls that are evaluated whenever the statement runs, with values known before it."""
     if isinstance(stmt, For):
         if (const_int(stmt.extent) or 0) > 0:
@@ -192,7 +191,9 @@ def _always_checked(stmt: Any, bound: frozenset[Var] = frozenset()) -> Iterator[
             yield from _always_checked(child, bound)
 
 
-def report(emitter: Emitter, bad: Any, value: Any, number: int, index: Any = None) -> Any:
+def report(
+    emitter: Emitter, bad: ir.Value, value: ir.Value, number: int, index: ir.Value | None = None
+) -> ir.Value | None:
     """Note a value that is out of range in a lane that takes part.
 
     index    what is used where all is well; gives it with 0 in the lanes that are out of range

@@ -8,8 +8,6 @@ elsewhere a shift, a mask and two multiply-adds, exact but for the rounding of e
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
@@ -86,7 +84,7 @@ def _word(emitter: Emitter, loop: For, x: BufferLoad) -> Affine | None:
     return at if isinstance(at, Affine) and at.lane in (0, PAIR) else None
 
 
-def _load(emitter: Emitter, loop: For, x: BufferLoad) -> Any:
+def _load(emitter: Emitter, loop: For, x: BufferLoad) -> ir.Value:
     at = _word(emitter, loop, x)
     assert at is not None, "just seen"
     b, place = emitter.builder, emitter.places[x.buffer]
@@ -104,11 +102,11 @@ def _load(emitter: Emitter, loop: For, x: BufferLoad) -> Any:
     return call_intrinsic(b, name, kind, [pointer, I32(PAIR), mask, constant(kind, 0)])
 
 
-def _lower(emitter: Emitter, words: Any) -> Any:
+def _lower(emitter: Emitter, words: ir.Value) -> ir.Value:
     moved = emitter.builder.shl(words, constant(words.type, BITS))
     return emitter.builder.bitcast(moved, ir.VectorType(F32, emitter.lanes))
 
 
-def _upper(emitter: Emitter, words: Any) -> Any:
+def _upper(emitter: Emitter, words: ir.Value) -> ir.Value:
     kept = emitter.builder.and_(words, constant(words.type, UPPER))
     return emitter.builder.bitcast(kept, ir.VectorType(F32, emitter.lanes))

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from llvmlite import ir
+
 from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.index import Index, IndexEmitter
 from autosched.runtime.kernel import Check
@@ -18,7 +20,7 @@ from autosched.tir.stmt import For, Stmt
 class Place:
     """Where a buffer is: a pointer to its first element, its strides in elements, whether it is the tile's own."""
 
-    pointer: Any
+    pointer: ir.Value
     strides: tuple[Any, ...]  # numbers, or index values where they are known at run time
     is_local: bool
     read_only: bool
@@ -39,29 +41,29 @@ class Emitter(IndexEmitter):
     """Index arithmetic, and the memory and values that `MemoryEmitter` and `ValueEmitter` implement."""
 
     places: dict[Buffer, Place]
-    status: Any  # a pointer to the words of the kernel's checks, where the tile has some
+    status: ir.Value  # a pointer to the words of the kernel's checks, where the tile has some
     checks: Mapping[Check, int]  # their numbers
     guards: Guards  # accesses to check
-    entry: Any  # a builder at the end of the entry block's allocations
+    entry: ir.IRBuilder  # a builder at the end of the entry block's allocations
     configured: Any  # the sizes that tile registers have when the code begins; None: none
 
     def mask_key(self) -> Any:
         """What a value under the present mask is remembered by."""
         raise NotImplementedError
 
-    def any_of(self, truths: Any) -> Any:
+    def any_of(self, truths: ir.Value) -> ir.Value:
         """Whether one of a vector's lanes is true."""
         raise NotImplementedError
 
-    def first_of(self, truths: Any, values: Any) -> Any:
+    def first_of(self, truths: ir.Value, values: ir.Value) -> ir.Value:
         """The value in the first lane that is true."""
         raise NotImplementedError
 
-    def note(self, word: int, content: Any) -> None:
+    def note(self, word: int, content: ir.Value) -> None:
         """Write one of the words of the kernel's checks; others may write it at once."""
         raise NotImplementedError
 
-    def any_lane(self) -> Any:
+    def any_lane(self) -> ir.Value:
         """Whether a lane takes part: an address may be valid only then."""
         raise NotImplementedError
 
@@ -98,19 +100,19 @@ class Emitter(IndexEmitter):
         """Keep account of that any element of a local buffer may be used."""
         raise NotImplementedError
 
-    def load(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Any:
+    def load(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> ir.Value:
         """The element, or a vector with one per lane."""
         raise NotImplementedError
 
-    def address(self, place: Place, at: Affine) -> Any:
+    def address(self, place: Place, at: Affine) -> ir.Value:
         """A pointer to the element, which does not depend on the lane."""
         raise NotImplementedError
 
-    def store(self, buffer: Buffer, value: Any, indices: tuple[PrimExpr, ...]) -> None:
+    def store(self, buffer: Buffer, value: ir.Value, indices: tuple[PrimExpr, ...]) -> None:
         """Store the element, or one per lane."""
         raise NotImplementedError
 
-    def store_row(self, buffer: Buffer, value: Any, at: Affine, align: int) -> None:
+    def store_row(self, buffer: Buffer, value: ir.Value, at: Affine, align: int) -> None:
         """Store a vector whose elements lie next to each other."""
         raise NotImplementedError
 
@@ -118,22 +120,22 @@ class Emitter(IndexEmitter):
         """Ask for the cache line of an element, for reading, in all levels."""
         raise NotImplementedError
 
-    def apply(self, op: str, args: list[Any]) -> Any:
+    def apply(self, op: str, args: list[ir.Value]) -> ir.Value:
         """A function of LLVM values of one float type."""
         raise NotImplementedError
 
-    def both(self, a: Any, b: Any) -> tuple[Any, Any]:
+    def both(self, a: ir.Value, b: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Two values with equal lanes."""
         raise NotImplementedError
 
-    def fused(self, a: Any, b: Any, c: Any) -> Any:
+    def fused(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
         """a * b + c, rounded once where the CPU can."""
         raise NotImplementedError
 
-    def lasting(self, x: Any, y: Any, op: str) -> Any:
+    def lasting(self, x: ir.Value, y: ir.Value, op: str) -> ir.Value:
         """The larger (op ">") or the smaller one; NaN where one is a NaN."""
         raise NotImplementedError
 
-    def cast(self, x: Any, source: str, target: str) -> Any:
+    def cast(self, x: ir.Value, source: str, target: str) -> ir.Value:
         """A value of one dtype as another."""
         raise NotImplementedError

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
@@ -55,7 +53,7 @@ def emit_lane_reduction(emitter: Emitter, loop: For, part: BufferLoad) -> None:
     assert count is not None, "lane_reduction looked"
     lanes = _lanes(emitter, part, count)
     start = const_int(loop.start) or 0
-    values: list[Any] = []
+    values: list[ir.Value] = []
     emitter.lanes = lanes
     for k in range(0, count, lanes):
         emitter.env[loop.loop_var] = Affine(start + k, (), 1)
@@ -79,7 +77,7 @@ def emit_lane_reduction(emitter: Emitter, loop: For, part: BufferLoad) -> None:
     emitter.store(loop.body.buffer, combine(emitter, kind, before, total), loop.body.indices)
 
 
-def combine(emitter: Emitter, kind: type[Any], x: Any, y: Any) -> Any:
+def combine(emitter: Emitter, kind: type[E.PrimExpr], x: ir.Value, y: ir.Value) -> ir.Value:
     """One step of a reduction of floats; a NaN stays one, of maxima where they are lasting ones."""
     b = emitter.builder
     if kind is E.Add:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from llvmlite import ir
 
@@ -18,6 +18,7 @@ from autosched.tir.dtypes import is_int
 from autosched.tir.expr import PrimExpr, Var, const_int
 from autosched.tir.simplify import Analyzer
 
+T = TypeVar("T")
 Index = Any  # an Affine, or an LLVM vector of i64 where lanes do not lie at equal distances
 
 
@@ -28,30 +29,30 @@ class IndexEmitter:
     mask   which of them take part: None is all, a number m the first m, else an LLVM vector of i1
     """
 
-    index_type: Any = I64  # of index arithmetic
+    index_type: ir.Type = I64  # of index arithmetic
 
-    def __init__(self, builder: Any, isa: Isa, analyzer: Analyzer):
+    def __init__(self, builder: ir.IRBuilder, isa: Isa, analyzer: Analyzer):
         self.builder = builder
         self.isa = isa
         self.analyzer = analyzer
         self.env: dict[Var, Any] = {}
         self.lanes = 1
-        self.mask: Any = None
-        self.scopes: list[dict[Any, Any]] = [{}]
+        self.mask: ir.Value | int | None = None
+        self.scopes: list[dict[Hashable, Any]] = [{}]
         self.count = 0
         self.pure: dict[int, tuple[PrimExpr, bool]] = {}
 
     # --- values that are made once ------------------------------------------------------------------------------
 
-    def known(self, key: Any) -> Any:
+    def known(self, key: Hashable) -> Any:
         """A value made before at a place that comes before this one on every path, or None."""
         return next((scope[key] for scope in reversed(self.scopes) if key in scope), None)
 
-    def remember(self, key: Any, value: Any) -> Any:
+    def remember(self, key: Hashable, value: T) -> T:
         self.scopes[-1][key] = value
         return value
 
-    def atom(self, value: Any) -> Affine:
+    def atom(self, value: ir.Value) -> Affine:
         """An LLVM integer of the index type as an index value."""
         if isinstance(value, ir.Constant):
             return Affine(int(value.constant))
@@ -98,17 +99,17 @@ class IndexEmitter:
             raise CodegenError(f"variable '{var.name}' is used outside the loop that defines it")
         return value if isinstance(value, Affine) else self.from_value(value, var.dtype)
 
-    def from_value(self, value: Any, dtype: str) -> Index:
+    def from_value(self, value: ir.Value, dtype: str) -> Index:
         wide = self.widen(value, dtype)
         return wide if lanes_of(wide) > 1 else self.atom(wide)
 
-    def widen(self, value: Any, dtype: str) -> Any:
+    def widen(self, value: ir.Value, dtype: str) -> ir.Value:
         """An integer value in the type of indices (in each lane)."""
         if isinstance(value, ir.Constant) and lanes_of(value) == 1:
             return self.index_type(int(value.constant))
         return self.resize(value, self.index_type, dtype.startswith("int"))
 
-    def resize(self, value: Any, to: Any, signed: bool = True) -> Any:
+    def resize(self, value: ir.Value, to: ir.Type, signed: bool = True) -> ir.Value:
         """An integer (in each lane) in another width."""
         width = element_of(value.type).width
         if width == to.width:
@@ -118,7 +119,7 @@ class IndexEmitter:
             return self.builder.trunc(value, kind)
         return self.builder.sext(value, kind) if signed else self.builder.zext(value, kind)
 
-    def value(self, e: PrimExpr) -> Any:
+    def value(self, e: PrimExpr) -> ir.Value:
         raise NotImplementedError
 
     def is_pure(self, e: PrimExpr) -> bool:
@@ -164,7 +165,7 @@ class IndexEmitter:
             total = total.plus(known, coefficient)
         return total
 
-    def scalar(self, a: Affine) -> Any:
+    def scalar(self, a: Affine) -> ir.Value:
         """The value as an LLVM integer; it must not depend on the lane."""
         assert not a.lane, "a lane's own value is a vector"
         if not a.terms:
@@ -181,7 +182,7 @@ class IndexEmitter:
             total = term if total is None else self.builder.add(total, term)
         return self.remember(key, total)
 
-    def vector(self, a: Index) -> Any:
+    def vector(self, a: Index) -> ir.Value:
         """The value as an LLVM vector of integers, one per lane."""
         if not isinstance(a, Affine):
             return splat(self.builder, a, self.lanes)
@@ -208,7 +209,7 @@ class IndexEmitter:
             return Affine(numbers[0], (), steps.pop() if steps else 0)
         return ir.Constant(ir.VectorType(self.index_type, len(numbers)), [self.index_type(n) for n in numbers])
 
-    def division(self, e: Any) -> Index:
+    def division(self, e: E.BinaryOp) -> Index:
         a, b = self.index(e.a), self.index(e.b)
         floor = isinstance(e, E.FloorDiv | E.FloorMod)
         modulo = isinstance(e, E.FloorMod | E.Mod)
@@ -223,7 +224,7 @@ class IndexEmitter:
         x, y = self.vector(a), self.vector(b)
         return self.rewrap(self.signed_division(x, y, floor, modulo))
 
-    def rewrap(self, value: Any) -> Index:
+    def rewrap(self, value: ir.Value) -> Index:
         return value if lanes_of(value) > 1 else self.atom(value)
 
     def unsigned_division(self, a: Affine, divisor: int, modulo: bool) -> Index:
@@ -235,7 +236,7 @@ class IndexEmitter:
             return self.rewrap(self.builder.lshr(x, constant(x.type, divisor.bit_length() - 1)))
         return self.rewrap(self.builder.urem(x, d) if modulo else self.builder.udiv(x, d))
 
-    def signed_division(self, x: Any, y: Any, floor: bool, modulo: bool) -> Any:
+    def signed_division(self, x: ir.Value, y: ir.Value, floor: bool, modulo: bool) -> ir.Value:
         """Division rounding down or to zero; LLVM's rounds to zero.
 
         As in NumPy, x / 0 and x % 0 are 0, and the least number divided by -1 is itself: no result is undefined.
@@ -270,7 +271,7 @@ class IndexEmitter:
 
     # --- masks --------------------------------------------------------------------------------------------------
 
-    def compare_index(self, kind: type[E.CmpOp], a: Index, b: Index) -> Any:
+    def compare_index(self, kind: type[E.CmpOp], a: Index, b: Index) -> ir.Value:
         """An i1 (constant where it can be) or one per lane."""
         difference = self.sum(a, b, -1)
         op = {E.LT: "<", E.LE: "<=", E.GT: ">", E.GE: ">=", E.EQ: "==", E.NE: "!="}[kind]
@@ -293,7 +294,7 @@ class IndexEmitter:
         x = self.vector(difference)
         return self.builder.icmp_signed(op, x, constant(x.type, 0))
 
-    def lane_limit(self, op: str, d: Affine) -> Any:
+    def lane_limit(self, op: str, d: Affine) -> ir.Value:
         """`d op 0` for d = base ± lane, as a comparison of the lane's number with a clamped scalar."""
         base = d.without_lane() if d.lane == 1 else d.without_lane().times(-1)
         op = op if d.lane == 1 else {"<": ">", "<=": ">=", ">": "<", ">=": "<="}[op]
@@ -304,16 +305,16 @@ class IndexEmitter:
         narrow = splat(self.builder, self.builder.trunc(limit, I32), self.lanes)
         return self.builder.icmp_signed(op, self.iota(I32), narrow)
 
-    def iota(self, element: Any) -> Any:
+    def iota(self, element: ir.Type) -> ir.Value:
         return ir.Constant(ir.VectorType(element, self.lanes), [element(i) for i in range(self.lanes)])
 
-    def mask_vector(self) -> Any:
+    def mask_vector(self) -> ir.Value | None:
         """The mask as a vector of i1, or None."""
         if isinstance(self.mask, int):
             return ir.Constant(ir.VectorType(I1, self.lanes), [I1(int(i < self.mask)) for i in range(self.lanes)])
         return self.mask
 
-    def with_mask(self, condition: Any) -> Any:
+    def with_mask(self, condition: ir.Value) -> ir.Value | int:
         """The mask that holds where the present one and a vector condition hold."""
         if isinstance(condition, ir.Constant):
             bits = [bool(c.constant) for c in condition.constant]
@@ -324,7 +325,7 @@ class IndexEmitter:
         return condition if present is None else self.builder.and_(present, condition)
 
 
-def _divides(y: Any) -> bool:
+def _divides(y: ir.Value) -> bool:
     """Whether a divisor is constant, not 0 and not -1: then every quotient exists."""
     if not isinstance(y, ir.Constant):
         return False

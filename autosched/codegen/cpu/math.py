@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from llvmlite import ir
 
@@ -36,19 +35,19 @@ _NORMCDF = (
 class _Maker:
     """Float32 arithmetic on values of one vector (or scalar) type."""
 
-    builder: Any
-    kind: Any
+    builder: ir.IRBuilder
+    kind: ir.Type
     has_fma: bool
 
-    def number(self, x: float) -> Any:
+    def number(self, x: float) -> ir.Value:
         return constant(self.kind, _single(x))
 
-    def fma(self, a: Any, b: Any, c: Any) -> Any:
+    def fma(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
         if self.has_fma:
             return call_intrinsic(self.builder, f"llvm.fma.{suffix(self.kind)}", self.kind, [a, b, c])
         return self.builder.fadd(self.builder.fmul(a, b), c)
 
-    def polynomial(self, x: Any, coefficients: Sequence[float]) -> Any:
+    def polynomial(self, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
         """coefficients[0] * x**n + … + coefficients[n]."""
         result = self.number(coefficients[0])
         for c in coefficients[1:]:
@@ -56,26 +55,26 @@ class _Maker:
         return result
 
     @property
-    def integer(self) -> Any:
+    def integer(self) -> ir.Type:
         lanes = getattr(self.kind, "count", 1)
         return I32 if lanes == 1 else ir.VectorType(I32, lanes)
 
-    def bits(self, x: Any) -> Any:
+    def bits(self, x: ir.Value) -> ir.Value:
         return self.builder.bitcast(x, self.integer)
 
-    def floats(self, x: Any) -> Any:
+    def floats(self, x: ir.Value) -> ir.Value:
         return self.builder.bitcast(x, self.kind)
 
-    def unary(self, name: str, x: Any) -> Any:
+    def unary(self, name: str, x: ir.Value) -> ir.Value:
         return call_intrinsic(self.builder, f"llvm.{name}.{suffix(self.kind)}", self.kind, [x])
 
-    def clamp(self, x: Any, low: float, high: float) -> Any:
+    def clamp(self, x: ir.Value, low: float, high: float) -> ir.Value:
         """x within [low, high]; NaN stays NaN."""
         b = self.builder
         x = b.select(b.fcmp_ordered(">", x, self.number(high)), self.number(high), x)
         return b.select(b.fcmp_ordered("<", x, self.number(low)), self.number(low), x)
 
-    def with_sign_of(self, size: Any, x: Any) -> Any:
+    def with_sign_of(self, size: ir.Value, x: ir.Value) -> ir.Value:
         sign = self.builder.and_(self.bits(x), constant(self.integer, _SIGN))
         return self.floats(self.builder.or_(self.bits(size), sign))
 
@@ -86,7 +85,7 @@ def _single(x: float) -> float:
     return float(np.float32(x))
 
 
-def _reduced_exp(m: _Maker, x: Any, bias: int = 0) -> tuple[Any, Any]:
+def _reduced_exp(m: _Maker, x: ir.Value, bias: int = 0) -> tuple[ir.Value, ir.Value]:
     """(exp(r), n + bias) with x = n * ln 2 + r, the integer in the lowest bits; x within [-150, 150]."""
     b = m.builder
     shifted = m.fma(x, m.number(_LOG2E), m.number(_ROUND + bias))  # the sum's last bits are the nearest integer
@@ -96,7 +95,7 @@ def _reduced_exp(m: _Maker, x: Any, bias: int = 0) -> tuple[Any, Any]:
     return m.polynomial(r, _EXP), m.bits(shifted)
 
 
-def _exp(m: _Maker, x: Any) -> Any:
+def _exp(m: _Maker, x: ir.Value) -> ir.Value:
     b = m.builder
     # 2**n in two factors, so that both exist. Twice the bias of float32 in n gives each half of it the bias that it
     # needs. A denormal result would cost a hundred cycles (33 ns an element, Zen 3): it becomes 0.
@@ -107,14 +106,14 @@ def _exp(m: _Maker, x: Any) -> Any:
     return b.select(b.fcmp_ordered("<", x, m.number(_LEAST_EXP)), m.number(0.0), result)
 
 
-def _bounded_exp(m: _Maker, x: Any, factor: float = 1.0) -> Any:
+def _bounded_exp(m: _Maker, x: ir.Value, factor: float = 1.0) -> ir.Value:
     """factor * exp(x) for x within [-87, 88]; the factor is a power of two."""
     b = m.builder
     p, n = _reduced_exp(m, x)
     return b.fmul(p, m.floats(b.add(b.shl(n, constant(m.integer, 23)), m.bits(m.number(factor)))))
 
 
-def _log(m: _Maker, x: Any) -> Any:
+def _log(m: _Maker, x: ir.Value) -> ir.Value:
     b = m.builder
     tiny = b.fcmp_ordered("<", x, m.number(1.17549435e-38))
     scaled = b.select(tiny, b.fmul(x, m.number(2.0**23)), x)
@@ -140,7 +139,7 @@ def _log(m: _Maker, x: Any) -> Any:
     return b.select(b.fcmp_ordered("==", x, m.number(0.0)), m.number(float("-inf")), result)
 
 
-def _tanh(m: _Maker, x: Any) -> Any:
+def _tanh(m: _Maker, x: ir.Value) -> ir.Value:
     b = m.builder
     size = m.clamp(m.unary("fabs", x), 0.0, 10.0)
     power = _bounded_exp(m, b.fadd(size, size))
@@ -152,7 +151,7 @@ def _tanh(m: _Maker, x: Any) -> Any:
     return m.with_sign_of(result, x)
 
 
-def _sigmoid(m: _Maker, x: Any) -> Any:
+def _sigmoid(m: _Maker, x: ir.Value) -> ir.Value:
     b, one = m.builder, m.number(1.0)
     # of -|x|, at most 1, so that small results are not lost in an overflow
     power = _exp(m, b.fneg(m.unary("fabs", x)))
@@ -160,7 +159,7 @@ def _sigmoid(m: _Maker, x: Any) -> Any:
     return b.fdiv(above, b.fadd(one, power))
 
 
-def _erf(m: _Maker, x: Any) -> Any:
+def _erf(m: _Maker, x: ir.Value) -> ir.Value:
     b = m.builder
     size = m.clamp(m.unary("fabs", x), 0.0, 4.0)
     square = b.fmul(size, size)
@@ -179,7 +178,7 @@ def _erf(m: _Maker, x: Any) -> Any:
     return m.with_sign_of(result, x)
 
 
-def _normcdf(m: _Maker, x: Any) -> Any:
+def _normcdf(m: _Maker, x: ir.Value) -> ir.Value:
     b = m.builder
     size = m.unary("fabs", x)
     near = b.select(b.fcmp_ordered(">", size, m.number(5.5)), m.number(5.5), size)
@@ -191,12 +190,12 @@ def _normcdf(m: _Maker, x: Any) -> Any:
     return b.select(b.fcmp_ordered("<", x, m.number(0.0)), tail, b.fsub(m.number(1.0), tail))
 
 
-FUNCTIONS: dict[str, Callable[[_Maker, Any], Any]] = {
+FUNCTIONS: dict[str, Callable[[_Maker, ir.Value], ir.Value]] = {
     "exp": _exp, "log": _log, "tanh": _tanh, "sigmoid": _sigmoid, "erf": _erf, "normcdf": _normcdf,
 }  # fmt: skip
 
 
-def call(builder: Any, op: str, x: Any, has_fma: bool) -> Any:
+def call(builder: ir.IRBuilder, op: str, x: ir.Value, has_fma: bool) -> ir.Value:
     """op(x) of a float32 or a vector of them; the function is defined once in the module."""
     name = f"autosched_{op}_{suffix(x.type)}"
     function = builder.module.globals.get(name)

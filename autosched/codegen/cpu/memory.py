@@ -56,7 +56,7 @@ class MemoryEmitter(Emitter):
     unmasked  local buffers whose vectors may be stored whole, because nobody uses the lanes that a mask leaves out
     """
 
-    entry: Any  # a builder at the end of the entry block's allocations
+    entry: ir.IRBuilder  # a builder at the end of the entry block's allocations
     slots: dict[int, tuple[Allocate, Place]]  # by the statement, which is kept so that its id stays its own
     lane_use: dict[Buffer, LaneUse]
     unmasked: frozenset[Buffer]
@@ -84,7 +84,7 @@ class MemoryEmitter(Emitter):
 
     # --- places -------------------------------------------------------------------------------------------------
 
-    def declare(self, buffer: Buffer, pointer: Any, read_only: bool) -> None:
+    def declare(self, buffer: Buffer, pointer: ir.Value, read_only: bool) -> None:
         """An argument: `pointer` is an i8*."""
         typed = self.builder.bitcast(
             pointer, memory_type(buffer.dtype).as_pointer(pointer.type.addrspace), name=buffer.name
@@ -146,7 +146,7 @@ class MemoryEmitter(Emitter):
             self.flat[key] = self.analyzer.simplify(functools.reduce(add, parts))
         return self.flat[key]
 
-    def address(self, place: Place, at: Affine) -> Any:
+    def address(self, place: Place, at: Affine) -> ir.Value:
         """A pointer to the element, which does not depend on the lane.
 
         Addresses in local arrays are not marked `inbounds`: lanes that a condition leaves out may lie outside, and LLVM
@@ -174,7 +174,7 @@ class MemoryEmitter(Emitter):
 
     # --- loads --------------------------------------------------------------------------------------------------
 
-    def load(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Any:
+    def load(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> ir.Value:
         """The element, or a vector with one per lane; a scalar where it is the same in all lanes."""
         place, at = self.accessed(buffer, indices)
         key = None
@@ -186,7 +186,7 @@ class MemoryEmitter(Emitter):
         value = self.from_memory(self.raw_load(buffer.dtype, place, at), buffer.dtype)
         return value if key is None else self.remember(key, value)
 
-    def load_or_zero(self, condition: Any, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Any:
+    def load_or_zero(self, condition: ir.Value, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> ir.Value | None:
         """What lies at a place where a scalar condition holds, else zero, without a branch: the address is chosen.
 
         None where it takes more than one plain load.
@@ -209,7 +209,7 @@ class MemoryEmitter(Emitter):
             known = self.remember(key, (loaded, condition))  # the condition is kept so that its id stays its own
         return known[0]
 
-    def zeros(self) -> Any:
+    def zeros(self) -> ir.Value:
         """A constant of zero bytes, as long as any vector."""
         module = self.builder.module
         found = module.globals.get("zeros")
@@ -223,12 +223,12 @@ class MemoryEmitter(Emitter):
     def mask_key(self) -> Any:
         return self.mask if self.mask is None or isinstance(self.mask, int) else id(self.mask)
 
-    def from_memory(self, value: Any, dtype: str) -> Any:
+    def from_memory(self, value: ir.Value, dtype: str) -> ir.Value:
         if dtype != "bool":
             return value
         return self.builder.icmp_unsigned("!=", value, constant(value.type, 0))
 
-    def raw_load(self, dtype: str, place: Place, at: Index) -> Any:
+    def raw_load(self, dtype: str, place: Place, at: Index) -> ir.Value:
         align = item_bytes(dtype)
         if isinstance(at, Affine) and not at.lane:
             pointer = self.address(place, at)
@@ -239,16 +239,18 @@ class MemoryEmitter(Emitter):
             return self.load_row(dtype, place, at, align)
         return self.gather(dtype, place, at, align)
 
-    def any_lane(self) -> Any:
+    def any_lane(self) -> ir.Value:
         """Whether a lane takes part: an address may be valid only then."""
         key = ("any", id(self.mask))
         known = self.known(key)
         if known is not None:
             return known
-        name = f"llvm.vector.reduce.or.{suffix(self.mask.type)}"
-        return self.remember(key, call_intrinsic(self.builder, name, ir.IntType(1), [self.mask]))
+        mask = self.mask_vector()
+        assert mask is not None, "without a mask all lanes take part"
+        name = f"llvm.vector.reduce.or.{suffix(mask.type)}"
+        return self.remember(key, call_intrinsic(self.builder, name, ir.IntType(1), [mask]))
 
-    def load_row(self, dtype: str, place: Place, at: Affine, align: int) -> Any:
+    def load_row(self, dtype: str, place: Place, at: Affine, align: int) -> ir.Value:
         vector = memory_type(dtype, self.lanes)
         pointer = self.builder.bitcast(
             self.address(place, at.without_lane()), vector.as_pointer(place.pointer.type.addrspace)
@@ -262,7 +264,7 @@ class MemoryEmitter(Emitter):
         name = f"llvm.masked.load.{suffix(vector)}.p0"
         return call_intrinsic(self.builder, name, vector, [pointer, I32(align), mask, constant(vector, 0)])
 
-    def gather(self, dtype: str, place: Place, at: Index, align: int) -> Any:
+    def gather(self, dtype: str, place: Place, at: Index, align: int) -> ir.Value:
         vector = memory_type(dtype, self.lanes)
         if self.mask is not None and not isinstance(self.mask, int) and not place.is_local:
             pointers = self.lane_pointers(place, at, align)
@@ -274,14 +276,14 @@ class MemoryEmitter(Emitter):
             result = self.builder.insert_element(result, element, I32(lane))
         return result
 
-    def lane_address(self, place: Place, at: Index, lane: int) -> Any:
+    def lane_address(self, place: Place, at: Index, lane: int) -> ir.Value:
         if isinstance(at, Affine):
             return self.address(place, Affine(at.const + lane * at.lane, at.terms))
         if isinstance(at, ir.Constant):
             return self.address(place, Affine(int(at.constant[lane].constant)))
         return self.builder.gep(place.pointer, [self.builder.extract_element(at, I32(lane))], inbounds=True)
 
-    def lane_pointers(self, place: Place, at: Index, item: int) -> Any:
+    def lane_pointers(self, place: Place, at: Index, item: int) -> ir.Value:
         """A vector of pointers, one for each lane's element."""
         offsets = self.vector(at)
         start = splat(self.builder, self.builder.ptrtoint(place.pointer, I64), self.lanes)
@@ -290,7 +292,7 @@ class MemoryEmitter(Emitter):
 
     # --- stores -------------------------------------------------------------------------------------------------
 
-    def store(self, buffer: Buffer, value: Any, indices: tuple[PrimExpr, ...]) -> None:
+    def store(self, buffer: Buffer, value: ir.Value, indices: tuple[PrimExpr, ...]) -> None:
         """Store the element, or one per lane."""
         place, at = self.accessed(buffer, indices)
         if buffer.dtype == "bool":
@@ -309,7 +311,7 @@ class MemoryEmitter(Emitter):
         else:
             self.scatter(place, value, at, align)
 
-    def store_row(self, buffer: Buffer, value: Any, at: Affine, align: int) -> None:
+    def store_row(self, buffer: Buffer, value: ir.Value, at: Affine, align: int) -> None:
         place = self.places[buffer]
         pointer = self.builder.bitcast(
             self.address(place, at.without_lane()), value.type.as_pointer(place.pointer.type.addrspace)
@@ -326,7 +328,7 @@ class MemoryEmitter(Emitter):
             name = f"llvm.masked.store.{suffix(value.type)}.p0"
             call_intrinsic(self.builder, name, VOID, [value, pointer, I32(align), mask])
 
-    def scatter(self, place: Place, value: Any, at: Index, align: int) -> None:
+    def scatter(self, place: Place, value: ir.Value, at: Index, align: int) -> None:
         if self.mask is not None and not isinstance(self.mask, int):
             pointers = self.lane_pointers(place, at, align)
             name = f"llvm.masked.scatter.{suffix(value.type)}.v{self.lanes}p0"

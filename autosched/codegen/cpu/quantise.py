@@ -11,9 +11,8 @@ another byte. Quotients that are cut off anyway, infinite ones among them, are n
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from llvmlite import ir
 
 from autosched.codegen.cpu.emitter import Emitter
 from autosched.codegen.cpu.types import call_intrinsic, constant, lanes_of, suffix, value_type
@@ -57,7 +56,7 @@ def scaled(x: PrimExpr) -> tuple[PrimExpr, float] | None:
     return (x.a, s) if digits != MANTISSA and float(np.float32(s)) == s else None
 
 
-def emit_quotient(emitter: Emitter, y: Any, s: float) -> Any:
+def emit_quotient(emitter: Emitter, y: ir.Value, s: float) -> ir.Value:
     """y / s where it is small; something large with the same sign elsewhere."""
     b = emitter.builder
     inverse = constant(y.type, float(np.float32(1) / np.float32(s)))
@@ -67,7 +66,7 @@ def emit_quotient(emitter: Emitter, y: Any, s: float) -> Any:
     return b.select(near, emitter.fused(rest, inverse, q), q)
 
 
-def emit_rounded(emitter: Emitter, x: Any, zero: int) -> Any:
+def emit_rounded(emitter: Emitter, x: ir.Value, zero: int) -> ir.Value:
     """The bytes of LLVM floats."""
     b, least, most = emitter.builder, constant(x.type, float(-zero)), constant(x.type, float(LIMIT - zero))
     x = b.select(b.fcmp_ordered(">", x, least), x, least)

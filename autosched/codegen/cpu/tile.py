@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from llvmlite import ir
 
@@ -73,7 +72,7 @@ class Tile:
     configured: TileSizes | None = field(default=None, kw_only=True)  # the sizes that tile registers have already
 
 
-def define_tile(module: Any, tile: Tile, isa: Isa) -> Any:
+def define_tile(module: ir.Module, tile: Tile, isa: Isa) -> ir.Function:
     """The LLVM function of a tile, added to `module` unless it is there."""
     found = module.globals.get(tile.name)
     if found is not None:
@@ -93,7 +92,7 @@ def define_tile(module: Any, tile: Tile, isa: Isa) -> Any:
     return function
 
 
-def _emit_body(function: Any, tile: Tile, isa: Isa, unmasked: frozenset[Buffer]) -> None:
+def _emit_body(function: ir.Function, tile: Tile, isa: Isa, unmasked: frozenset[Buffer]) -> None:
     """The function's code; made a second time where the first shows that masks of local buffers can be left out."""
     function.blocks.clear()
     entry = function.append_basic_block("entry")
@@ -278,20 +277,22 @@ class TileEmitter(ValueEmitter):
         hoist_checks(self, loop)
         self.over(loop, lambda: self.emit(loop.body))
 
-    def over(self, loop: For, body: Callable[[], None]) -> Any:
+    def over(self, loop: For, body: Callable[[], None]) -> ir.Instruction:
         """A loop, one iteration after the other, around code that `body` emits; the branch that goes back."""
         start, extent = self.index(loop.start), self.index(loop.extent)
         first = self.scalar(start)
         end = self.scalar(self.sum(start, extent))
 
-        def iteration(i: Any) -> None:
+        def iteration(i: ir.Value) -> None:
             at = self.env[loop.loop_var] = self.atom(i)
             emit_prefetches(self, loop, at)
             body()
 
         return self.repeat(first, end, 1, loop.loop_var.name, iteration)
 
-    def repeat(self, first: Any, end: Any, step: int, name: str, body: Any) -> Any:
+    def repeat(
+        self, first: ir.Value, end: ir.Value, step: int, name: str, body: Callable[[ir.Value], None]
+    ) -> ir.Instruction:
         """An LLVM loop: body(i) for i from `first` below `end`; the branch that goes back."""
         b, function = self.builder, self.builder.function
         loop_block, after = function.append_basic_block(f"{name}.loop"), function.append_basic_block(f"{name}.end")
@@ -330,7 +331,7 @@ class TileEmitter(ValueEmitter):
             straight = full // group * group
             end = self.scalar(start.plus(Affine(straight * widest)))
 
-            def vectors(i: Any) -> None:
+            def vectors(i: ir.Value) -> None:
                 base = self.atom(i)
                 for k in range(group):
                     self.vector_body(loop, body, base.plus(Affine(k * widest)), widest, None)
@@ -404,9 +405,9 @@ class TileEmitter(ValueEmitter):
         else:
             self.emit(stmt.then_case)
 
-    def emit_masked(self, condition: Any, stmt: IfThenElse) -> None:
+    def emit_masked(self, condition: ir.Value, stmt: IfThenElse) -> None:
         outer = self.mask
-        cases: Sequence[tuple[Any, Stmt | None]] = ((condition, stmt.then_case), (None, stmt.else_case))
+        cases: Sequence[tuple[ir.Value | None, Stmt | None]] = ((condition, stmt.then_case), (None, stmt.else_case))
         for mask, case in cases:
             if case is None:
                 continue
@@ -421,7 +422,7 @@ class TileEmitter(ValueEmitter):
             self.scopes.pop()
         self.mask = outer
 
-    def emit_branch(self, condition: Any, stmt: IfThenElse) -> None:
+    def emit_branch(self, condition: ir.Value, stmt: IfThenElse) -> None:
         b, function = self.builder, self.builder.function
         then, after = function.append_basic_block("then"), None
         other = function.append_basic_block("else") if stmt.else_case is not None else None

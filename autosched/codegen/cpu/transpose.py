@@ -7,8 +7,6 @@ becomes 8 vectors of f(in), a transposition by shuffles, and 8 whole stores.
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
@@ -87,15 +85,15 @@ def emit_squares(emitter: Emitter, loop: For, lanes: int) -> None:
             emitter.lanes = 1
 
 
-def transpose(builder: Any, rows: list[Any]) -> list[Any]:
+def transpose(builder: ir.IRBuilder, rows: list[ir.Value]) -> list[ir.Value]:
     """n vectors of n elements turned: first squares of 4 inside of 128-bit blocks, then the blocks."""
     n = len(rows)
 
-    def shuffle(a: Any, b: Any, picks: list[int]) -> Any:
+    def shuffle(a: ir.Value, b: ir.Value, picks: list[int]) -> ir.Value:
         return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, n), [I32(p) for p in picks]))
 
     blocks = range(0, n, _BLOCK)
-    out: list[Any] = []
+    out: list[ir.Value] = []
     for g in range(0, n, _BLOCK):
         a, b, c, d = rows[g : g + 4]
         low = [k + x for k in blocks for x in (0, n, 1, n + 1)]

@@ -16,13 +16,13 @@ F32 = ir.FloatType()
 BYTES = I8.as_pointer()
 VOID = ir.VoidType()
 
-_FLOATS: dict[str, Any] = {"float16": ir.HalfType(), "float32": ir.FloatType(), "float64": ir.DoubleType()}
+_FLOATS: dict[str, ir.Type] = {"float16": ir.HalfType(), "float32": ir.FloatType(), "float64": ir.DoubleType()}
 _INT_BITS = {
     f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64)
 }  # fmt: skip
 
 
-def value_type(dtype: str, lanes: int = 1) -> Any:
+def value_type(dtype: str, lanes: int = 1) -> ir.Type:
     """The type of a value: bool is one bit. Raises CodegenError for a dtype that no CPU code exists for."""
     if dtype == "bool":
         element = I1
@@ -35,7 +35,7 @@ def value_type(dtype: str, lanes: int = 1) -> Any:
     return element if lanes == 1 else ir.VectorType(element, lanes)
 
 
-def memory_type(dtype: str, lanes: int = 1) -> Any:
+def memory_type(dtype: str, lanes: int = 1) -> ir.Type:
     """The type in memory: bool is a byte."""
     return value_type("uint8" if dtype == "bool" else dtype, lanes)
 
@@ -45,17 +45,17 @@ def is_signed(dtype: str) -> bool:
     return dtype.startswith("int")
 
 
-def lanes_of(value: Any) -> int:
+def lanes_of(value: ir.Value) -> int:
     """Lanes of an LLVM value: 1 for a scalar."""
     return value.type.count if isinstance(value.type, ir.VectorType) else 1
 
 
-def element_of(llvm_type: Any) -> Any:
+def element_of(llvm_type: ir.Type) -> ir.Type:
     """The element type of a vector type; a scalar type as it is."""
     return llvm_type.element if isinstance(llvm_type, ir.VectorType) else llvm_type
 
 
-def suffix(llvm_type: Any) -> str:
+def suffix(llvm_type: ir.Type) -> str:
     """LLVM's name of a type inside an intrinsic's name: f32, v8f32, v4i64."""
     element = element_of(llvm_type)
     if isinstance(element, ir.IntType):
@@ -65,14 +65,14 @@ def suffix(llvm_type: Any) -> str:
     return f"v{llvm_type.count}{name}" if isinstance(llvm_type, ir.VectorType) else name
 
 
-def constant(llvm_type: Any, number: Any) -> Any:
+def constant(llvm_type: ir.Type, number: Any) -> ir.Constant:
     """A constant, the same in all lanes."""
     if isinstance(llvm_type, ir.VectorType):
         return ir.Constant(llvm_type, [ir.Constant(llvm_type.element, number)] * llvm_type.count)
     return ir.Constant(llvm_type, number)
 
 
-def call_intrinsic(builder: Any, name: str, result: Any, args: list[Any]) -> Any:
+def call_intrinsic(builder: ir.IRBuilder, name: str, result: ir.Type, args: list[ir.Value]) -> ir.Value:
     """Call the LLVM intrinsic `name`, declared where needed."""
     function = builder.module.globals.get(name)
     if function is None:
@@ -80,7 +80,7 @@ def call_intrinsic(builder: Any, name: str, result: Any, args: list[Any]) -> Any
     return builder.call(function, args)
 
 
-def splat(builder: Any, value: Any, lanes: int) -> Any:
+def splat(builder: ir.IRBuilder, value: ir.Value, lanes: int) -> ir.Value:
     """The scalar in every lane; a vector as it is."""
     if lanes == 1 or isinstance(value.type, ir.VectorType):
         return value

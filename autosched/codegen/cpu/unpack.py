@@ -9,7 +9,7 @@ After:   reinterpret(word & 0xf0 | bits of 2^19) - (2^19 + 8)
 
 from __future__ import annotations
 
-from typing import Any
+from llvmlite import ir
 
 from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.emitter import Emitter
@@ -21,7 +21,7 @@ MANTISSA_BITS, BIAS = 23, 127
 MOST_BITS = 8
 
 
-def emit_field(emitter: Emitter, e: PrimExpr, less: PrimExpr | None = None) -> Any:
+def emit_field(emitter: Emitter, e: PrimExpr, less: PrimExpr | None = None) -> ir.Value:
     """The float32 of a field of a uint32, `float32(word >> c & mask) - less`; None where the expression is no such.
 
     less  a whole number below 2^8, or nothing

@@ -37,7 +37,7 @@ _COMPARE = {E.EQ: "==", E.NE: "!=", E.LT: "<", E.LE: "<=", E.GT: ">", E.GE: ">="
 class ValueEmitter(MemoryEmitter):
     """Adds values to addresses and memory."""
 
-    def value(self, e: PrimExpr) -> Any:
+    def value(self, e: PrimExpr) -> ir.Value:
         """The LLVM value of an expression."""
         if is_int(e.dtype) and e.dtype != "bool" and not isinstance(e, BufferLoad) and self.is_pure(e):
             return self.index_value(e)
@@ -80,11 +80,11 @@ class ValueEmitter(MemoryEmitter):
                 return self.call(e)
         raise CodegenError(f"no code for {type(e).__name__} expressions")
 
-    def call(self, e: E.Call) -> Any:
+    def call(self, e: E.Call) -> ir.Value:
         """The value of a function's call."""
         return emit_call(self, e)
 
-    def apply(self, op: str, args: list[Any]) -> Any:
+    def apply(self, op: str, args: list[ir.Value]) -> ir.Value:
         """A function of LLVM values of one float type."""
         return apply_function(self, op, args)
 
@@ -92,7 +92,7 @@ class ValueEmitter(MemoryEmitter):
         """What a let variable stands for: an index where it is exact, else a value."""
         return self.index(e) if is_int(e.dtype) and e.dtype != "bool" and self.is_pure(e) else self.value(e)
 
-    def index_value(self, e: PrimExpr) -> Any:
+    def index_value(self, e: PrimExpr) -> ir.Value:
         """A pure integer expression in its own width."""
         at = self.index(e)
         to = value_type(e.dtype)
@@ -101,14 +101,14 @@ class ValueEmitter(MemoryEmitter):
             return to(value.constant) if isinstance(value, ir.Constant) else self.resize(value, to)
         return self.resize(self.vector(at), to)
 
-    def both(self, a: Any, b: Any) -> tuple[Any, Any]:
+    def both(self, a: ir.Value, b: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Two values with equal lanes."""
         lanes = max(lanes_of(a), lanes_of(b))
         return splat(self.builder, a, lanes), splat(self.builder, b, lanes)
 
     # --- arithmetic ---------------------------------------------------------------------------------------------
 
-    def float_arithmetic(self, e: Any) -> Any:
+    def float_arithmetic(self, e: E.BinaryOp) -> ir.Value:
         """+, - and * of floats, a product inside a sum as one fused operation where the CPU has it."""
         if isinstance(e, E.Sub) and (field := emit_field(self, e.a, e.b)) is not None:
             return field
@@ -126,7 +126,7 @@ class ValueEmitter(MemoryEmitter):
         op = {E.Add: self.builder.fadd, E.Sub: self.builder.fsub, E.Mul: self.builder.fmul}[type(e)]
         return op(x, y)
 
-    def fused(self, a: Any, b: Any, c: Any) -> Any:
+    def fused(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
         """a * b + c, rounded once where the CPU can."""
         lanes = max(map(lanes_of, (a, b, c)))
         a, b, c = (splat(self.builder, x, lanes) for x in (a, b, c))
@@ -134,7 +134,7 @@ class ValueEmitter(MemoryEmitter):
             return self.builder.fadd(self.builder.fmul(a, b), c)
         return call_intrinsic(self.builder, f"llvm.fma.{suffix(a.type)}", a.type, [a, b, c])
 
-    def binary(self, e: Any) -> Any:
+    def binary(self, e: E.BinaryOp) -> ir.Value:
         b = self.builder
         x, y = self.both(self.value(e.a), self.value(e.b))
         if is_float(e.dtype):
@@ -174,7 +174,7 @@ class ValueEmitter(MemoryEmitter):
                 return self.signed_division(x, y, isinstance(e, E.FloorDiv | E.FloorMod), modulo)
         raise CodegenError(f"no code for {type(e).__name__}")
 
-    def lasting(self, x: Any, y: Any, op: str) -> Any:
+    def lasting(self, x: ir.Value, y: ir.Value, op: str) -> ir.Value:
         """The larger (op ">") or the smaller one; NaN where one is a NaN.
 
         The CPUs' instruction gives `y` where one is a NaN, so it is `x` alone that needs a look.
@@ -182,14 +182,14 @@ class ValueEmitter(MemoryEmitter):
         b = self.builder
         return b.select(b.fcmp_unordered("uno", x, x), x, b.select(b.fcmp_ordered(op, x, y), x, y))
 
-    def remainder(self, x: Any, y: Any, dtype: str) -> Any:
+    def remainder(self, x: ir.Value, y: ir.Value, dtype: str) -> ir.Value:
         """The exact remainder of floats, with the sign of x."""
         if dtype != "float16":
             return self.apply("fmod", [x, y])
         wide = [self.cast(v, "float16", "float32") for v in (x, y)]
         return self.cast(self.apply("fmod", wide), "float32", "float16")
 
-    def divide_unsigned(self, x: Any, y: Any, modulo: bool) -> Any:
+    def divide_unsigned(self, x: ir.Value, y: ir.Value, modulo: bool) -> ir.Value:
         """x / y or x % y; by 0 it is 0, as in NumPy."""
         b, zero = self.builder, constant(x.type, 0)
         none = b.icmp_unsigned("==", y, zero)
@@ -198,22 +198,22 @@ class ValueEmitter(MemoryEmitter):
 
     # --- checks -------------------------------------------------------------------------------------------------
 
-    def any_of(self, truths: Any) -> Any:
+    def any_of(self, truths: ir.Value) -> ir.Value:
         return call_intrinsic(self.builder, f"llvm.vector.reduce.or.{suffix(truths.type)}", I1, [truths])
 
-    def first_of(self, truths: Any, values: Any) -> Any:
+    def first_of(self, truths: ir.Value, values: ir.Value) -> ir.Value:
         b, lanes = self.builder, lanes_of(truths)
         bits = b.bitcast(truths, ir.IntType(lanes))
         first = call_intrinsic(b, f"llvm.cttz.i{lanes}", bits.type, [bits, I1(0)])
         return b.extract_element(values, b.zext(first, I64) if lanes < I64.width else first)
 
-    def note(self, word: int, content: Any) -> None:
+    def note(self, word: int, content: ir.Value) -> None:
         place = self.builder.gep(self.status, [I64(word)], inbounds=True)
         self.builder.store_atomic(content, place, "monotonic", WORD_BYTES)
 
     # --- truth --------------------------------------------------------------------------------------------------
 
-    def comparison(self, e: Any) -> Any:
+    def comparison(self, e: E.CmpOp) -> ir.Value:
         dtype = e.a.dtype
         if is_int(dtype) and dtype != "bool" and self.is_pure(e.a) and self.is_pure(e.b):
             return self.compare_index(type(e), self.index(e.a), self.index(e.b))
@@ -223,7 +223,7 @@ class ValueEmitter(MemoryEmitter):
             return self.builder.fcmp_unordered(op, x, y) if op == "!=" else self.builder.fcmp_ordered(op, x, y)
         return self.builder.icmp_signed(op, x, y) if is_signed(dtype) else self.builder.icmp_unsigned(op, x, y)
 
-    def logical(self, e: E.And | E.Or) -> Any:
+    def logical(self, e: E.And | E.Or) -> ir.Value:
         x = self.value(e.a)
         if isinstance(x, ir.Constant) and lanes_of(x) == 1:
             decided = bool(x.constant) == isinstance(e, E.Or)
@@ -238,21 +238,21 @@ class ValueEmitter(MemoryEmitter):
             known = self.remember(key, (made, x, y))  # the operands are kept so that their ids stay their own
         return known[0]
 
-    def selected(self, e: E.Select) -> Any:
+    def selected(self, e: E.Select) -> ir.Value:
         """Both sides are evaluated, unless the condition is known: then the other one leaves no code."""
         condition = self.value(e.condition)
         if isinstance(condition, ir.Constant) and lanes_of(condition) == 1:
             return self.value(e.true_value if condition.constant else e.false_value)
         return self.choose(condition, self.value(e.true_value), self.value(e.false_value))
 
-    def choose(self, condition: Any, a: Any, b: Any) -> Any:
+    def choose(self, condition: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
         if isinstance(condition, ir.Constant) and lanes_of(condition) == 1:
             return a if condition.constant else b
         lanes = max(map(lanes_of, (condition, a, b)))
         a, b = splat(self.builder, a, lanes), splat(self.builder, b, lanes)
         return self.builder.select(condition, a, b)
 
-    def guarded(self, condition: PrimExpr, a: PrimExpr, b: PrimExpr) -> Any:
+    def guarded(self, condition: PrimExpr, a: PrimExpr, b: PrimExpr) -> ir.Value:
         """if_then_else: loads of the side that is not taken do not happen."""
         c = self.value(condition)
         if isinstance(c, ir.Constant) and lanes_of(c) == 1:
@@ -267,7 +267,7 @@ class ValueEmitter(MemoryEmitter):
                 return padded
         return self.branch_value(c, a, b)
 
-    def masked_value(self, condition: Any, e: PrimExpr) -> Any:
+    def masked_value(self, condition: ir.Value, e: PrimExpr) -> ir.Value:
         if not _touches_memory(e):
             return self.value(e)
         outer, self.mask = self.mask, self.with_mask(condition)
@@ -277,7 +277,7 @@ class ValueEmitter(MemoryEmitter):
         self.mask = outer
         return value
 
-    def branch_value(self, condition: Any, a: PrimExpr, b: PrimExpr) -> Any:
+    def branch_value(self, condition: ir.Value, a: PrimExpr, b: PrimExpr) -> ir.Value:
         function = self.builder.function
         taken, other, after = (function.append_basic_block(n) for n in ("taken", "other", "after"))
         self.builder.cbranch(condition, taken, other)
@@ -301,7 +301,7 @@ class ValueEmitter(MemoryEmitter):
 
     # --- conversions --------------------------------------------------------------------------------------------
 
-    def cast(self, x: Any, source: str, target: str) -> Any:
+    def cast(self, x: ir.Value, source: str, target: str) -> ir.Value:
         if source == target:
             return x
         b, to = self.builder, value_type(target, lanes_of(x))
@@ -327,13 +327,13 @@ class ValueEmitter(MemoryEmitter):
             return b.trunc(x, to)
         return b.sext(x, to) if is_signed(source) else b.zext(x, to)
 
-    def rounded_bytes(self, x: PrimExpr, zero: int) -> Any:
+    def rounded_bytes(self, x: PrimExpr, zero: int) -> ir.Value:
         """Floats as unsigned bytes, as quantisers make them."""
         quotient = scaled(x) if self.isa.has_fma else None
         value = self.value(x) if quotient is None else emit_quotient(self, self.value(quotient[0]), quotient[1])
         return emit_rounded(self, value, zero)
 
-    def narrowed(self, x: Any, target: str) -> Any:
+    def narrowed(self, x: ir.Value, target: str) -> ir.Value:
         """A float as an integer of 8 or 16 bits: the nearest one out of range, 0 for no number.
 
         LLVM's own conversion goes through the lanes one by one; this one through integers of 32 bits.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir
 
 from autosched.codegen.cpu.emitter import Emitter
@@ -24,7 +22,7 @@ _LIBDEVICE = {
 _THROUGH_DOUBLE = ("sin", "cos", "tan")
 
 
-def device_function(emitter: Emitter, op: str, args: list[Any]) -> Any:
+def device_function(emitter: Emitter, op: str, args: list[ir.Value]) -> ir.Value:
     """op(*args) of float32 or float64 values. Raises CodegenError for a function that is not known."""
     lanes = max(map(lanes_of, args))
     args = [a if lanes_of(a) == lanes else emitter.both(a, _like(args, lanes))[0] for a in args]
@@ -38,11 +36,11 @@ def device_function(emitter: Emitter, op: str, args: list[Any]) -> Any:
     return result
 
 
-def _like(args: list[Any], lanes: int) -> Any:
+def _like(args: list[ir.Value], lanes: int) -> ir.Value:
     return next(a for a in args if lanes_of(a) == lanes)
 
 
-def _scalar(emitter: Emitter, op: str, args: list[Any]) -> Any:
+def _scalar(emitter: Emitter, op: str, args: list[ir.Value]) -> ir.Value:
     b, kind = emitter.builder, args[0].type
     if isinstance(kind, ir.IntType):
         raise CodegenError(f"'{op}' of integers", hint="cast the argument to float32")
@@ -63,7 +61,7 @@ def _scalar(emitter: Emitter, op: str, args: list[Any]) -> Any:
     raise CodegenError(f"no CUDA code for the function '{op}'")
 
 
-def _sigmoid(emitter: Emitter, x: Any) -> Any:
+def _sigmoid(emitter: Emitter, x: ir.Value) -> ir.Value:
     """1 / (1 + exp(-x)) of -|x|, so that small results are not lost in an overflow."""
     b, one = emitter.builder, constant(x.type, 1.0)
     power = _scalar(emitter, "exp", [b.fneg(_scalar(emitter, "fabs", [x]))])

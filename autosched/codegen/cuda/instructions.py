@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from llvmlite import ir
 
@@ -20,7 +19,9 @@ _PRODUCTS = {
 }
 
 
-def _assembly(builder: Any, text: str, results: Sequence[Any], constraints: str, args: Sequence[Any]) -> list[Any]:
+def _assembly(
+    builder: ir.IRBuilder, text: str, results: Sequence[ir.Type], constraints: str, args: Sequence[ir.Value]
+) -> list[ir.Value]:
     """The results of an instruction, which has effects beyond them: it is neither moved nor left out."""
     kind = results[0] if len(results) == 1 else ir.LiteralStructType(list(results)) if results else ir.VoidType()
     function_type = ir.FunctionType(kind, [a.type for a in args])
@@ -30,7 +31,9 @@ def _assembly(builder: Any, text: str, results: Sequence[Any], constraints: str,
     return [builder.extract_value(value, i) for i in range(len(results))]
 
 
-def mma(builder: Any, kind: str, c: Sequence[Any], a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+def mma(
+    builder: ir.IRBuilder, kind: str, c: Sequence[ir.Value], a: Sequence[ir.Value], b: Sequence[ir.Value]
+) -> list[ir.Value]:
     """c + a * b of a tile: four sums, four words of A and two of B in each lane."""
     name, element = _PRODUCTS[kind]
     letter = "f" if element is F32 else "r"
@@ -39,7 +42,7 @@ def mma(builder: Any, kind: str, c: Sequence[Any], a: Sequence[Any], b: Sequence
     return _assembly(builder, text, [element] * 4, constraints, [*a, *b, *c])
 
 
-def ldmatrix(builder: Any, count: int, transposed: bool, address: Any) -> list[Any]:
+def ldmatrix(builder: ir.IRBuilder, count: int, transposed: bool, address: ir.Value) -> list[ir.Value]:
     """`count` matrices of 8 rows of 16 bytes from shared memory; lane i gives row i % 8 of matrix i / 8."""
     names = ", ".join(f"${i}" for i in range(count))
     flag = ".trans" if transposed else ""
@@ -47,13 +50,18 @@ def ldmatrix(builder: Any, count: int, transposed: bool, address: Any) -> list[A
     return _assembly(builder, text, [I32] * count, ",".join(["=r"] * count + ["r", "~{memory}"]), [address])
 
 
-def to_tf32(builder: Any, word: Any) -> Any:
+def to_tf32(builder: ir.IRBuilder, word: ir.Value) -> ir.Value:
     """The bits of a float32 rounded to the 11 bits that tf32 keeps."""
     return _assembly(builder, "cvt.rna.tf32.f32 $0, $1;", [I32], "=r,f", [builder.bitcast(word, F32)])[0]
 
 
 def cp_async(
-    builder: Any, size: int, target: Any, source: Any, taken: Any = None, offsets: tuple[int, int] = (0, 0)
+    builder: ir.IRBuilder,
+    size: int,
+    target: ir.Value,
+    source: ir.Value,
+    taken: ir.Value | None = None,
+    offsets: tuple[int, int] = (0, 0),
 ) -> None:
     """Begin a copy of 4, 8 or 16 bytes from device to shared memory; of `taken` bytes, the rest becomes 0.
 
@@ -68,12 +76,12 @@ def cp_async(
         _assembly(builder, f"{text}, $2;", [], "r,l,r,~{memory}", [target, source, taken])
 
 
-def cp_async_commit(builder: Any) -> None:
+def cp_async_commit(builder: ir.IRBuilder) -> None:
     """Make a group of the copies begun since the last one."""
     _assembly(builder, "cp.async.commit_group;", [], "~{memory}", [])
 
 
-def cp_async_wait(builder: Any, groups: int) -> None:
+def cp_async_wait(builder: ir.IRBuilder, groups: int) -> None:
     """Wait until at most the last `groups` groups of this thread's copies are under way."""
     _assembly(builder, f"cp.async.wait_group {groups};", [], "~{memory}", [])
 
@@ -85,7 +93,7 @@ ATOMIC_ADDS = {
 }  # fmt: skip
 
 
-def atomic_add(builder: Any, dtype: str, is_shared: bool, address: Any, value: Any) -> None:
+def atomic_add(builder: ir.IRBuilder, dtype: str, is_shared: bool, address: ir.Value, value: ir.Value) -> None:
     """Add to a place of shared memory (a 32-bit address) or device memory; what was there is not given."""
     kind, letter = ATOMIC_ADDS[dtype]
     space, width = ("shared", "r") if is_shared else ("global", "l")
@@ -106,9 +114,9 @@ _GROUP_PRODUCTS = {
 
 
 def wgmma(
-    builder: Any, kind: str, columns: int, c: Sequence[Any], a: Any, b: Any, b_along_n: bool,
+    builder: ir.IRBuilder, kind: str, columns: int, c: Sequence[ir.Value], a: ir.Value, b: ir.Value, b_along_n: bool,
     products: Sequence[tuple[int, int, int]],
-) -> list[Any]:  # fmt: skip
+) -> list[ir.Value]:  # fmt: skip
     """c + a * b by the four warps of a warpgroup, as one group of products that may still run when this returns.
 
     c         sums of each thread: 4 for each 64 x 8 of the result, tiles of 64 rows one after the other
@@ -129,41 +137,43 @@ def wgmma(
     return _tied(builder, " ".join(lines), letter, c, [a, b])
 
 
-def wgmma_wait(builder: Any, c: Sequence[Any]) -> list[Any]:
+def wgmma_wait(builder: ir.IRBuilder, c: Sequence[ir.Value]) -> list[ir.Value]:
     """The sums when all products have ended."""
     return _tied(builder, "wgmma.wait_group.sync.aligned 0;", "f" if c[0].type == F32 else "r", c, [])
 
 
-def _tied(builder: Any, text: str, letter: str, c: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+def _tied(
+    builder: ir.IRBuilder, text: str, letter: str, c: Sequence[ir.Value], others: Sequence[ir.Value]
+) -> list[ir.Value]:
     """An assembly that changes registers where they are."""
     ties = [str(i) for i in range(len(c))]
     constraints = ",".join([*[f"={letter}"] * len(c), *ties, *["l"] * len(others), "~{memory}"])
     return _assembly(builder, text, [x.type for x in c], constraints, [*c, *others])
 
 
-def mbarrier_init(builder: Any, barrier: Any, count: int) -> None:
+def mbarrier_init(builder: ir.IRBuilder, barrier: ir.Value, count: int) -> None:
     """Let a phase end when as many have arrived."""
     _assembly(builder, f"mbarrier.init.shared::cta.b64 [$0], {count};", [], "r,~{memory}", [barrier])
 
 
-def mbarrier_fence(builder: Any) -> None:
+def mbarrier_fence(builder: ir.IRBuilder) -> None:
     """Let copies see mbarriers that this thread has initialised."""
     _assembly(builder, "fence.mbarrier_init.release.cluster;", [], "~{memory}", [])
 
 
-def mbarrier_arrive(builder: Any, barrier: Any, condition: Any) -> None:
+def mbarrier_arrive(builder: ir.IRBuilder, barrier: ir.Value, condition: ir.Value) -> None:
     """Arrive where the condition (32 bits) is not 0; there is no branch, so that a warp stays together."""
     text = "{ .reg .pred p; setp.ne.b32 p, $1, 0; @p mbarrier.arrive.release.cta.shared::cta.b64 _, [$0]; }"
     _assembly(builder, text, [], "r,r,~{memory}", [barrier, condition])
 
 
-def mbarrier_expect(builder: Any, barrier: Any, count: int) -> None:
+def mbarrier_expect(builder: ir.IRBuilder, barrier: ir.Value, count: int) -> None:
     """Arrive, and let the phase end only when as many bytes have come."""
     text = f"mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [$0], {count};"
     _assembly(builder, text, [], "r,~{memory}", [barrier])
 
 
-def mbarrier_wait(builder: Any, barrier: Any, parity: Any) -> None:
+def mbarrier_wait(builder: ir.IRBuilder, barrier: ir.Value, parity: ir.Value) -> None:
     """Wait until the phase of this parity has ended."""
     text = (
         "{ .reg .pred p; AGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1; @p bra DONE; bra AGAIN; DONE: }"
@@ -171,7 +181,9 @@ def mbarrier_wait(builder: Any, barrier: Any, parity: Any) -> None:
     _assembly(builder, text, [], "r,r,~{memory}", [barrier, parity])
 
 
-def tensor_copy(builder: Any, target: Any, tensor_map: Any, at: Sequence[Any], barrier: Any) -> None:
+def tensor_copy(
+    builder: ir.IRBuilder, target: ir.Value, tensor_map: ir.Value, at: Sequence[ir.Value], barrier: ir.Value
+) -> None:
     """Begin to copy a box of a tensor to shared memory and tell an mbarrier of its bytes.
 
     at  coordinates of its first element, the innermost first

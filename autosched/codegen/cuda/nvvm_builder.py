@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir
 
 from autosched.codegen.cpu.types import constant
@@ -12,6 +10,6 @@ from autosched.codegen.cpu.types import constant
 class NvvmBuilder(ir.IRBuilder):  # type: ignore[misc]
     """llvmlite's builder without instructions that came after LLVM 7."""
 
-    def fneg(self, arg: Any, name: str = "", flags: tuple[str, ...] = ()) -> Any:
+    def fneg(self, arg: ir.Value, name: str = "", flags: tuple[str, ...] = ()) -> ir.Value:
         """-arg; LLVM 7 writes it as -0.0 - arg."""
         return self.fsub(constant(arg.type, -0.0), arg, name=name)

@@ -10,7 +10,7 @@ import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
 
 from llvmlite import ir
 
@@ -60,6 +60,7 @@ from autosched.tir.expr import PrimExpr, const_int
 from autosched.tir.simplify import form_key
 from autosched.tir.stmt import Allocate, BufferStore, For, IfThenElse
 
+T = TypeVar("T")
 VECTOR_BYTES = 16  # the most that one instruction loads or stores
 SHARED_SPACE = 3  # the address space of a block's memory
 GLOBAL_SPACE = 1
@@ -87,7 +88,7 @@ class _TooWide(Exception):
     """An index may not fit into 32 bits."""
 
 
-def define_device_tile(module: Any, tile: DeviceTile) -> Any:
+def define_device_tile(module: ir.Module, tile: DeviceTile) -> ir.Function:
     """The LLVM function of a tile, (buffers…, variables…) -> nothing, added to `module` unless it is there."""
     found = module.globals.get(tile.name)
     if found is not None:
@@ -115,7 +116,7 @@ def _elements(buffer: Buffer) -> int:
     return math.prod(const_int(s) or 1 for s in buffer.shape)
 
 
-def _emit_body(function: Any, tile: DeviceTile, index_type: Any) -> None:
+def _emit_body(function: ir.Function, tile: DeviceTile, index_type: ir.Type) -> None:
     function.blocks.clear()
     entry = function.append_basic_block("entry")
     body = function.append_basic_block("body")
@@ -140,7 +141,7 @@ def _emit_body(function: Any, tile: DeviceTile, index_type: Any) -> None:
     emitter.entry.branch(body)
 
 
-def shared_symbol(module: Any, symbol: str, size: int) -> Any:
+def shared_symbol(module: ir.Module, symbol: str, size: int) -> ir.GlobalVariable:
     """The block's shared memory: `size` bytes, or with 0 as many as the launch asks for."""
     found = module.globals.get(symbol)
     if found is None:
@@ -158,23 +159,23 @@ def shared_symbol(module: Any, symbol: str, size: int) -> Any:
 class DeviceEmitter(TileEmitter):
     """The CPU's emitter of tiles, for the memory, the lanes and the instructions of a GPU."""
 
-    builder: Any
+    builder: ir.IRBuilder
     block: tuple[int, int, int]  # threads of a block
 
     # --- checks -------------------------------------------------------------------------------------------------
 
-    def any_of(self, truths: Any) -> Any:
+    def any_of(self, truths: ir.Value) -> ir.Value:
         lanes = [self.builder.extract_element(truths, I32(lane)) for lane in range(lanes_of(truths))]
         return functools.reduce(self.builder.or_, lanes)
 
-    def first_of(self, truths: Any, values: Any) -> Any:
+    def first_of(self, truths: ir.Value, values: ir.Value) -> ir.Value:
         b, first = self.builder, None
         for lane in reversed(range(lanes_of(truths))):
             value = b.extract_element(values, I32(lane))
             first = value if first is None else b.select(b.extract_element(truths, I32(lane)), value, first)
         return first
 
-    def note(self, word: int, content: Any) -> None:
+    def note(self, word: int, content: ir.Value) -> None:
         place = self.builder.gep(self.status, [I64(word)], inbounds=True)
         self.builder.atomic_rmw("xchg", place, content, "monotonic")
 
@@ -206,17 +207,17 @@ class DeviceEmitter(TileEmitter):
         """How well an address is proven to be aligned, at most to a whole vector."""
         return math.gcd(VECTOR_BYTES, item * math.gcd(at.const, *(c for _, c, _ in at.terms)))
 
-    def raw_load(self, dtype: str, place: Place, at: Index) -> Any:
+    def raw_load(self, dtype: str, place: Place, at: Index) -> ir.Value:
         value = super().raw_load(dtype, place, at)
         return self.constant_load(value, place)
 
-    def constant_load(self, value: Any, place: Place) -> Any:
+    def constant_load(self, value: ir.Value, place: Place) -> ir.Value:
         """Tell LLVM that nobody writes what is loaded: such loads go through the read-only cache."""
         if place.read_only and isinstance(value, ir.LoadInstr):
             value.set_metadata("invariant.load", self.builder.module.add_metadata([]))
         return value
 
-    def load_row(self, dtype: str, place: Place, at: Affine, align: int) -> Any:
+    def load_row(self, dtype: str, place: Place, at: Affine, align: int) -> ir.Value:
         vector = memory_type(dtype, self.lanes)
         align = self.row_bytes(place, at, align)
         start = self.address(place, at.without_lane())
@@ -227,7 +228,7 @@ class DeviceEmitter(TileEmitter):
         loaded = self.constant_load(self.builder.load(pointer, align=align), place)
         return loaded if words is vector else self.builder.bitcast(loaded, vector)
 
-    def local_row(self, place: Place, at: Affine, vector: Any) -> Any:
+    def local_row(self, place: Place, at: Affine, vector: ir.Type) -> ir.Value:
         """Registers side by side, as a vector."""
         result = ir.Constant(vector, ir.Undefined)
         for lane in range(self.lanes):
@@ -235,7 +236,7 @@ class DeviceEmitter(TileEmitter):
             result = self.builder.insert_element(result, element, I32(lane))
         return result
 
-    def store_row(self, buffer: Buffer, value: Any, at: Affine, align: int) -> None:
+    def store_row(self, buffer: Buffer, value: ir.Value, at: Affine, align: int) -> None:
         place = self.places[buffer]
         if place.is_local:
             for lane in range(self.lanes):
@@ -251,7 +252,7 @@ class DeviceEmitter(TileEmitter):
         )
         self.builder.store(value, pointer, align=align)
 
-    def load_or_zero(self, condition: Any, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Any:
+    def load_or_zero(self, condition: ir.Value, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> ir.Value | None:
         """A branch is as cheap as a chosen address."""
         return None
 
@@ -272,12 +273,12 @@ class DeviceEmitter(TileEmitter):
                 return self.from_value(self.value(e), e.dtype)
         return super().index(e)
 
-    def index_value(self, e: PrimExpr) -> Any:
+    def index_value(self, e: PrimExpr) -> ir.Value:
         if e.dtype in ("int64", "uint64", "uint32"):
             self.require_narrow(e)
         return super().index_value(e)
 
-    def division(self, e: Any) -> Index:
+    def division(self, e: E.BinaryOp) -> Index:
         self.require_narrow(e.a, e.b)
         return super().division(e)
 
@@ -292,12 +293,12 @@ class DeviceEmitter(TileEmitter):
         lower = self.builder.icmp_signed("<", x, y)
         return self.rewrap(self.builder.select(lower, *((x, y) if isinstance(e, E.Min) else (y, x))))
 
-    def comparison(self, e: Any) -> Any:
+    def comparison(self, e: E.CmpOp) -> ir.Value:
         if is_int(e.a.dtype) and e.a.dtype != "bool" and self.is_pure(e.a) and self.is_pure(e.b):
             self.require_narrow(e.a, e.b)
         return super().comparison(e)
 
-    def lane_limit(self, op: str, d: Affine) -> Any:
+    def lane_limit(self, op: str, d: Affine) -> ir.Value:
         """`d op 0`: one truth where all lanes are on one side, else one for each lane."""
         base = d.without_lane() if d.lane == 1 else d.without_lane().times(-1)
         op = op if d.lane == 1 else {"<": ">", "<=": ">=", ">": "<", ">=": "<="}[op]
@@ -314,7 +315,7 @@ class DeviceEmitter(TileEmitter):
     def emit_known(self, loop: For) -> bool:
         return False
 
-    def over(self, loop: For, body: Callable[[], None]) -> Any:
+    def over(self, loop: For, body: Callable[[], None]) -> ir.Instruction:
         back = super().over(loop, body)
         if loop.annotations.get(ROLLED):
             module = self.builder.module
@@ -336,7 +337,7 @@ class DeviceEmitter(TileEmitter):
             self.vector_body(loop, body, start.plus(Affine(at)), lanes, None)
             at += lanes
 
-    def each_lane(self, emit: Callable[[int], Any]) -> list[Any]:
+    def each_lane(self, emit: Callable[[int], T]) -> list[T]:
         """What `emit` gives for each lane of the present vector, with everything that depends on it in that lane."""
         lanes, outer = self.lanes, self.env
         made = []
@@ -349,7 +350,7 @@ class DeviceEmitter(TileEmitter):
         self.lanes, self.env = lanes, outer
         return made
 
-    def in_lane(self, value: Any, lane: int) -> Any:
+    def in_lane(self, value: Index, lane: int) -> Index:
         if isinstance(value, Affine):
             return Affine(value.const + lane * value.lane, value.terms) if value.lane else value
         if lanes_of(value) == 1:
@@ -358,7 +359,7 @@ class DeviceEmitter(TileEmitter):
             return value.constant[lane]
         return self.builder.extract_element(value, I32(lane))
 
-    def emit_masked(self, condition: Any, stmt: IfThenElse) -> None:
+    def emit_masked(self, condition: ir.Value, stmt: IfThenElse) -> None:
         def emit(lane: int) -> None:
             c = self.in_lane(condition, lane)
             if not isinstance(c, ir.Constant):
@@ -370,14 +371,14 @@ class DeviceEmitter(TileEmitter):
 
         self.each_lane(emit)
 
-    def guarded(self, condition: PrimExpr, a: PrimExpr, b: PrimExpr) -> Any:
+    def guarded(self, condition: PrimExpr, a: PrimExpr, b: PrimExpr) -> ir.Value:
         c = self.value(condition)
         if self.may_run(condition, a) and self.may_run(condition, b):
             return self.choose(c, self.value(a), self.value(b))
         if lanes_of(c) == 1:
             return super().guarded(condition, a, b)
 
-        def emit(lane: int) -> Any:
+        def emit(lane: int) -> ir.Value:
             one = self.in_lane(c, lane)
             if isinstance(one, ir.Constant):
                 return self.value(a if one.constant else b)
@@ -401,7 +402,7 @@ class DeviceEmitter(TileEmitter):
 
     # --- lanes of a warp ----------------------------------------------------------------------------------------
 
-    def call(self, e: E.Call) -> Any:
+    def call(self, e: E.Call) -> ir.Value:
         if is_lane_reduction(e):
             op, width = e.args[0], e.args[2]
             assert isinstance(op, E.StringImm), "the name of the combination"
@@ -410,7 +411,7 @@ class DeviceEmitter(TileEmitter):
             return to_tf32(self.builder, self.value(e.args[0]))
         return super().call(e)
 
-    def combine_lanes(self, op: str, value: Any, dtype: str, width: int) -> Any:
+    def combine_lanes(self, op: str, value: ir.Value, dtype: str, width: int) -> ir.Value:
         """The values of `width` neighbouring lanes, combined in all of them: a power of two, exchanged pairwise."""
         distance = width // 2
         left, right = E.Var("left", dtype), E.Var("right", dtype)
@@ -420,7 +421,7 @@ class DeviceEmitter(TileEmitter):
             distance //= 2
         return value
 
-    def exchanged(self, value: Any, distance: int) -> Any:
+    def exchanged(self, value: ir.Value, distance: int) -> ir.Value:
         """The value of the lane whose number differs in one bit; the warp's lanes that exist all come here."""
         b = self.builder
         kind = value.type
@@ -436,13 +437,13 @@ class DeviceEmitter(TileEmitter):
             plain = moved if bits == 32 else b.trunc(moved, integer)
         return plain if isinstance(kind, ir.IntType) else b.bitcast(plain, kind)
 
-    def shuffled(self, word: Any, distance: int) -> Any:
+    def shuffled(self, word: ir.Value, distance: int) -> ir.Value:
         """A 32-bit word of the lane at a distance, by `shfl.sync.bfly`."""
         kind = ir.LiteralStructType((I32, ir.IntType(1)))
         arguments = [self.members(), I32(3), word, I32(distance), I32(0x1F)]
         return self.builder.extract_value(call_intrinsic(self.builder, "llvm.nvvm.shfl.sync.i32", kind, arguments), 0)
 
-    def members(self) -> Any:
+    def members(self) -> ir.Value:
         """The lanes of this thread's warp that exist: the last warp of a block may have fewer than 32."""
         x, y, z = self.block
         whole, rest = divmod(x * y * z, WARP)
@@ -478,7 +479,7 @@ class DeviceEmitter(TileEmitter):
         for pointer, value in zip(targets, results, strict=True):
             self.builder.store(value, pointer)
 
-    def registers(self, first: PrimExpr, count: int) -> list[Any]:
+    def registers(self, first: PrimExpr, count: int) -> list[ir.Value]:
         """Pointers to registers that lie side by side from the first one."""
         assert isinstance(first, BufferLoad), "the first of them"
         place = self.places[first.buffer]
@@ -486,7 +487,7 @@ class DeviceEmitter(TileEmitter):
         assert isinstance(at, Affine), "registers have constant indices"
         return [self.address(place, Affine(at.const + i, at.terms)) for i in range(count)]
 
-    def shared_address(self, element: BufferLoad, align: int) -> Any:
+    def shared_address(self, element: BufferLoad, align: int) -> ir.Value:
         """The address of an element within shared memory, as 32 bits."""
         place = self.places[element.buffer]
         at = self.offset(place, element.indices)
@@ -497,7 +498,7 @@ class DeviceEmitter(TileEmitter):
             )
         return self.shared_word(place, at)
 
-    def shared_word(self, place: Place, at: Affine) -> Any:
+    def shared_word(self, place: Place, at: Affine) -> ir.Value:
         """The address of a place in shared memory, as 32 bits."""
         return self.builder.trunc(self.builder.ptrtoint(self.address(place, at.without_lane()), I64), I32)
 
@@ -545,7 +546,7 @@ class DeviceEmitter(TileEmitter):
             )
             b.store(value, self.address(to, self.sum(to_at, Affine(i))), align=item)
 
-    def load_where(self, condition: Any, load: Callable[[], Any], other: Any, always: bool) -> Any:
+    def load_where(self, condition: ir.Value, load: Callable[[], ir.Value], other: ir.Value, always: bool) -> ir.Value:
         """What is loaded where a condition holds, else another value."""
         if always:
             return load()
@@ -613,15 +614,15 @@ class DeviceEmitter(TileEmitter):
     def prefetch(self, place: Place, at: Affine) -> None:
         """Other threads hide the latency of memory."""
 
-    def apply(self, op: str, args: list[Any]) -> Any:
+    def apply(self, op: str, args: list[ir.Value]) -> ir.Value:
         return device_function(self, op, args)
 
-    def cast(self, x: Any, source: str, target: str) -> Any:
+    def cast(self, x: ir.Value, source: str, target: str) -> ir.Value:
         if is_float(source) and is_int(target) and target != "bool":
             return self.to_integer(x, source, target)
         return super().cast(x, source, target)
 
-    def to_integer(self, x: Any, source: str, target: str) -> Any:
+    def to_integer(self, x: ir.Value, source: str, target: str) -> ir.Value:
         """A float as an integer, rounded to zero: the nearest there is where it is too large, 0 for NaN."""
         b, lanes = self.builder, lanes_of(x)
         if source == "float16":
@@ -649,7 +650,7 @@ def _without_constant(at: Affine, item: int) -> tuple[Affine, int]:
     return Affine(0, at.terms, at.lane), at.const * item
 
 
-def _words(vector: Any, align: int) -> Any:
+def _words(vector: ir.Type, align: int) -> ir.Type:
     """The type by which a vector is moved: whole 32-bit words where its elements are smaller."""
     element = vector.element
     bits = element.width if isinstance(element, ir.IntType) else 16 if isinstance(element, ir.HalfType) else 32

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from llvmlite import ir
+
+from autosched.codegen.cpu.emitter import Place
 from autosched.codegen.cpu.types import I32, I64
 from autosched.codegen.cuda import instructions
 from autosched.codegen.lower.warpgroups import (
@@ -20,7 +23,7 @@ from autosched.codegen.lower.warpgroups import (
     WGMMA_WAIT,
 )
 from autosched.tir import expr as E
-from autosched.tir.buffer import BufferLoad
+from autosched.tir.buffer import Buffer, BufferLoad
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import as_int, const_int
 
@@ -32,13 +35,13 @@ _STEP_BYTES = 32  # of a row along the reduction, for one instruction
 class Emitter(Protocol):
     """What is needed of the emitter of a tile."""
 
-    builder: Any
+    builder: ir.IRBuilder
     scopes: list[Any]
-    places: dict[Any, Any]
+    places: dict[Buffer, Place]
 
-    def value(self, e: E.PrimExpr) -> Any: ...
-    def registers(self, first: E.PrimExpr, count: int) -> list[Any]: ...
-    def shared_address(self, element: BufferLoad, align: int) -> Any: ...
+    def value(self, e: E.PrimExpr) -> ir.Value: ...
+    def registers(self, first: E.PrimExpr, count: int) -> list[ir.Value]: ...
+    def shared_address(self, element: BufferLoad, align: int) -> ir.Value: ...
 
 
 def emit_warpgroup(emitter: Emitter, e: E.Call) -> None:
@@ -78,18 +81,18 @@ def _count(first: BufferLoad) -> int:
     return count
 
 
-def _word(emitter: Emitter, e: E.PrimExpr) -> Any:
+def _word(emitter: Emitter, e: E.PrimExpr) -> ir.Value:
     """An integer as 32 bits."""
     value = emitter.value(e)
     return value if value.type.width == 32 else emitter.builder.trunc(value, I32)
 
 
-def _barrier(emitter: Emitter, element: E.PrimExpr) -> Any:
+def _barrier(emitter: Emitter, element: E.PrimExpr) -> ir.Value:
     assert isinstance(element, BufferLoad), "an mbarrier"
     return emitter.shared_address(element, 8)
 
 
-def _address(emitter: Emitter, element: E.PrimExpr) -> Any:
+def _address(emitter: Emitter, element: E.PrimExpr) -> ir.Value:
     """The address of a row of a shared buffer [stage, slab, row, element], as 32 bits."""
     assert isinstance(element, BufferLoad), "the place of a row"
     return emitter.shared_address(element, 16)
@@ -105,7 +108,7 @@ def _copy(emitter: Emitter, e: E.Call) -> None:
     )
 
 
-def _descriptor(emitter: Emitter, address: Any, leading_bytes: int) -> Any:
+def _descriptor(emitter: Emitter, address: ir.Value, leading_bytes: int) -> ir.Value:
     """What tells the instruction where an operand lies: address, distances in units of 16 bytes, permutation."""
     b = emitter.builder
     place = b.zext(b.lshr(b.and_(address, I32(0x3FFFF)), I32(4)), I64)
