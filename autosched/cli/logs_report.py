@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from autosched.cli.common import Common, make_command
-from autosched.cli.logs_common import open_database, with_filter
+from autosched.cli.logs_common import open_any, open_database, with_filter, workload_text
+from autosched.cli.logs_diff import compare
 from autosched.cli.model import Shapes, load_module
 from autosched.cli.output import Column, Table, count, say, show, size
 from autosched.cli.paths import check_output
 from autosched.cli.values import SHAPES, Count
 from autosched.cli.waiting import Waiting
+from autosched.errors import UsageError
 
 if TYPE_CHECKING:
     from autosched.driver.report_facts import ModelFacts
@@ -21,11 +25,14 @@ if TYPE_CHECKING:
     from autosched.records.report import Machines
     from autosched.records.sql import SqlStore
 
+SAME = 0.05  # share of a winner's time; smaller changes are none
 COLUMNS = (Column("file", "file"), Column("n_tasks", "tasks", right=True), Column("size_bytes", "size", size))
 
 
 @make_command(
-    "report", example="autosched logs report -o report.html\nautosched logs report --model model.onnx --db tuned.db"
+    "report",
+    example="autosched logs report -o report.html\nautosched logs report --model model.onnx --db tuned.db\n"
+    "autosched logs report --compare old.db new.db",
 )
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), default="report.html", show_default=True, help="File to write."
@@ -40,6 +47,13 @@ COLUMNS = (Column("file", "file"), Column("n_tasks", "tasks", right=True), Colum
     show_default=True,
     help="With --model: number of tasks whose kernels are shown.",
 )
+@click.option(
+    "--compare",
+    "pair",
+    nargs=2,
+    metavar="A B",
+    help="Show the database or log B, with A beside it, as `logs diff` does.",
+)
 @click.option("--roofline/--no-roofline", default=True, help="Measure this machine's peaks, if they are not known.")
 @with_filter
 def report(
@@ -49,6 +63,7 @@ def report(
     model: Path | None,
     shapes: Shapes | None,
     sources: int,
+    pair: tuple[str, str] | None,
     roofline: bool,
 ) -> None:
     """Write one self-contained page: tasks, convergence, knob importance, pairs of knobs, failures, roofline, sources.
@@ -59,8 +74,13 @@ def report(
     from autosched.records.files import replaced
     from autosched.records.report import make_document, make_page
 
-    with open_database(common) as store:
-        check_output(output, inputs=[Path(where) for where in common.db])
+    if pair and common.db:
+        raise UsageError("--compare names the databases itself", hint="leave --db out")
+    with contextlib.ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        check_output(output, inputs=[Path(where) for where in pair or common.db])
+        others = [stack.enter_context(open_any(where, scratch)) for where in pair or ()]
+        store = others[1] if others else stack.enter_context(open_database(common))
         facts = None if model is None else _facts(common, store, model, shapes, sources)
         with Waiting("reading the records", quiet=common.is_quiet):
             document = make_document(
@@ -71,6 +91,7 @@ def report(
                 flops=None if facts is None else facts.flops,
                 machines=_machines(store, chosen) if roofline else None,
                 model="" if model is None else model.name,
+                compare=_compared(others[0], store, chosen, facts) if others else None,
             )
     page = make_page(document)
     with replaced(output, "the report") as file:
@@ -79,6 +100,25 @@ def report(
     if common.format != "table":
         show(Table(COLUMNS, [{"file": str(output), "n_tasks": n_tasks, "size_bytes": size_bytes}]), common.format)
     say(f"{count(n_tasks, 'task')} in {output}, {size(size_bytes)}", quiet=common.is_quiet)
+
+
+def _compared(first: SqlStore, second: SqlStore, chosen: RecordFilter, facts: ModelFacts | None) -> dict[str, Any]:
+    """What the page shows of two databases' winners."""
+    from autosched.records.report import progress_of
+
+    weights = None if facts is None else facts.weights
+    rows = compare(first.winners(chosen), second.winners(chosen), SAME)
+    shown = [
+        {
+            "name": workload_text(row["workload"]),
+            **{name: row[name] for name in ("threads", "device_a", "device_b", "speedup", "verdict")},
+            **{f"{side}_ms": None if row[f"{side}_s"] is None else 1e3 * row[f"{side}_s"] for side in "ab"},
+        }
+        for row in rows
+        if weights is None or row["workload"] in weights
+    ]
+    progress = progress_of(*first.trial_table(chosen), weights)
+    return {"a": first.origin, "b": second.origin, "rows": shown, "progress": progress}
 
 
 def _facts(common: Common, store: SqlStore, model: Path, shapes: Shapes | None, n_sources: int) -> ModelFacts:

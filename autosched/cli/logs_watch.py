@@ -13,6 +13,7 @@ from autosched.cli.logs_common import database_place, open_database, workload_te
 from autosched.cli.output import Column, Table, clock, count, factor, milliseconds, say, show
 from autosched.cli.terminal import Live, fit
 from autosched.cli.values import DURATION
+from autosched.errors import UsageError
 from autosched.printable import printable
 
 if TYPE_CHECKING:
@@ -30,21 +31,30 @@ COLUMNS = (
 )
 
 
-@make_command("watch", example="autosched logs watch --db tuned.db\nautosched logs watch --once -f json")
+@make_command(
+    "watch",
+    example="autosched logs watch --db tuned.db\nautosched logs watch --once -f json\nautosched logs watch --web",
+)
 @click.option("--every", type=DURATION, default="2s", show_default=True, help="How often to look.")
 @click.option("--for", "duration", type=DURATION, help="Stop after this time; without it, Ctrl-C does.")
 @click.option("--once", is_flag=True, help="Print the current state and exit.")
-def watch(common: Common, every: float, duration: float | None, once: bool) -> None:
+@click.option("--web", is_flag=True, help="Show it as a page on this machine's loopback address.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="With --web: its port (default: a free one).")
+def watch(common: Common, every: float, duration: float | None, once: bool, web: bool, port: int) -> None:
     """Show the tuning that wrote to the database last, and follow it.
 
     A database that is not there yet is waited for.
     """
     end = None if duration is None else time.monotonic() + duration
+    if web and (once or common.format != "table"):
+        raise UsageError("--web is a page", hint="leave --once and -f out")
     follows = not once and common.format == "table"
     try:
         if follows:
             if found := _open_when_made(common, every, end):
                 with found as store:
+                    if web:
+                        return _follow_web(store, every, end, port, quiet=common.is_quiet)
                     (_follow_live if sys.stdout.isatty() else _follow_lines)(store, every, end)
             return
         with open_database(common) as store:
@@ -115,6 +125,27 @@ def _follow_live(store: SqlStore, every: float, end: float | None) -> None:
             live.show([*fit(Table(COLUMNS, rows), width, height - 1), printable(text)])
             if not _wait(every, end):
                 return
+
+
+def _follow_web(store: SqlStore, every: float, end: float | None, port: int, *, quiet: bool) -> None:
+    from autosched.cli.watch_page import WatchPage
+
+    def state() -> dict[str, Any]:
+        rows, text = _state(store)
+        columns = [{"title": column.title, "right": column.right} for column in COLUMNS]
+        cells = [[printable(cell) for cell in row] for row in Table(COLUMNS, rows).cells()]
+        return {"columns": columns, "rows": cells, "text": printable(text)}
+
+    try:
+        page = WatchPage(state, every, port)
+    except OSError as error:
+        raise UsageError(f"port {port} cannot be used: {error.strerror}", hint="leave --port out") from None
+    try:
+        say(f"watching {store.origin} at {page.url}; Ctrl-C ends it", quiet=quiet)
+        while _wait(every, end):
+            pass
+    finally:
+        page.close()
 
 
 def _follow_lines(store: SqlStore, every: float, end: float | None) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -53,3 +57,39 @@ def test_a_database_that_never_comes(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "waiting for" in capsys.readouterr().err
     assert main([*words, "--once"]) == 2
     assert "autosched: error: " in capsys.readouterr().err
+
+
+def test_the_table_is_a_page_on_loopback(tmp_path: Path) -> None:
+    database = tmp_path / "a.db"
+    with open_store(database) as store:
+        store.add([record(1, default=True), record(2)])
+    command = [sys.executable, "-m", "autosched", "logs", "watch", "--web", "--for", "30s", "--every", "0.2s"]
+    watcher = subprocess.Popen([*command, "--db", str(database)], stderr=subprocess.PIPE, text=True)
+    try:
+        assert watcher.stderr is not None
+        found = re.search(r"at (http://127\.0\.0\.1:\d+/);", watcher.stderr.readline())
+        assert found is not None
+        with urllib.request.urlopen(found[1], timeout=10) as page:
+            assert "connect-src 'self'" in page.read().decode()
+        with urllib.request.urlopen(f"{found[1]}state", timeout=10) as answer:
+            state = json.load(answer)
+        assert state["columns"][0]["title"] == "workload" and "2 trials of 1 task" in state["text"]
+        assert state["rows"][0][-1] == "searching (single trials)"
+        with open_store(database) as store:
+            store.add([record(4, winner=True)])
+        with urllib.request.urlopen(f"{found[1]}state", timeout=10) as answer:
+            assert json.load(answer)["rows"][0][-1] == "winner named"
+        for path, host in (("state", "evil.example:80"), ("other", "127.0.0.1:1")):
+            with pytest.raises(urllib.error.HTTPError):
+                urllib.request.urlopen(urllib.request.Request(f"{found[1]}{path}", headers={"Host": host}), timeout=10)
+    finally:
+        watcher.terminate()
+        watcher.communicate(timeout=30)
+
+
+def test_the_page_ends_by_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open_store(tmp_path / "a.db") as store:
+        store.add([record(1)])
+    assert main(["logs", "watch", "--web", "--for", "0.3s", "--every", "0.1s", "--db", str(tmp_path / "a.db")]) == 0
+    assert "watching" in capsys.readouterr().err
+    assert main(["logs", "watch", "--web", "--once", "--db", str(tmp_path / "a.db")]) == 2

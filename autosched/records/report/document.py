@@ -33,6 +33,7 @@ def make_document(
     flops: Mapping[str, int] | None = None,
     machines: Machines | None = None,
     model: str = "",
+    compare: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Everything that the page shows.
 
@@ -41,6 +42,8 @@ def make_document(
     flops     by workload key, the arithmetic of one call, where the workload alone does not tell it
     machines  by device and threads, what the device can do at most; without them there is no roofline
     model     the model's name, for the title
+    compare   what is shown of another database beside this one: {"a", "b": their names, "rows": their winners in pairs,
+              "progress": the other one's}
     """
     keys, columns = store.trial_table(query)
     found = task_statistics(keys, columns, wins := store.winners())
@@ -64,7 +67,6 @@ def make_document(
                 "sources": dict((sources or {}).get(task.key.workload, {})),
             }
         )
-    counts = [(weights or {}).get(key.workload, 1 if not weights else 0) for key in keys]
     return {
         "origin": store.origin,
         "model": model,
@@ -72,11 +74,18 @@ def make_document(
         "version": current_versions()["autosched"],
         "importance_how": HOW,
         "weighted": bool(weights),
+        "compare": None if compare is None else dict(compare),
         "unmeasured": len(set(weights or {}) - {task.key.workload for task in found}),
-        "progress": _thinned([[n, _ms(s)] for n, s in model_progress(len(keys), columns, counts)]),
+        "progress": progress_of(keys, columns, weights),
         "peaks": [peaks.document for peaks in (machines or {}).values()],
         "tasks": tasks,
     }
+
+
+def progress_of(keys: Sequence[Any], columns: Sequence[Any], weights: Mapping[str, int] | None) -> list[list[Any]]:
+    """Points (trials, ms) of all tasks together by the best single trials; see `model_progress`."""
+    counts = [(weights or {}).get(key.workload, 1 if not weights else 0) for key in keys]
+    return _thinned([[n, _ms(s)] for n, s in model_progress(len(keys), columns, counts)])
 
 
 def _cost(task: TaskStatistics, weights: Mapping[str, int] | None) -> float:

@@ -67,9 +67,11 @@ function showProgress() {
   byId("progress-figure").hidden = points.length < 2;
   if (points.length < 2) return;
   const what = report.weighted ? "model" : "tasks, each once";
-  draw("progress", [{ type: "scatter", mode: "lines", line: { shape: "hv", color: color("--accent"), width: 2 }, x: points.map((p) => p[0]), y: points.map((p) => p[1]),
-    hovertemplate: "%{x} trials: %{y:.4g} ms<extra></extra>" }], `Time of the ${what}, by the best known of each task`,
-  { xaxis: { title: { text: "trials" } }, yaxis: { title: { text: "ms" } } });
+  const line = (found, name, shade) => ({ type: "scatter", mode: "lines", name: short(name, 24), line: { shape: "hv", color: color(shade), width: 2 },
+    x: found.map((p) => p[0]), y: found.map((p) => p[1]), hovertemplate: "%{x} trials: %{y:.4g} ms<extra></extra>" });
+  const traces = [line(points, report.compare?.b ?? "", "--accent"), ...(report.compare ? [line(report.compare.progress, report.compare.a, "--second")] : [])];
+  draw("progress", traces, `Time of the ${what}, by the best known of each task`,
+  { xaxis: { title: { text: "trials" } }, yaxis: { title: { text: "ms" } }, showlegend: traces.length > 1 });
   const [first, last] = [points[0], points.at(-1)];
   byId("progress-text").textContent = `From ${ms(first[1])} ms after ${many(first[0], "trial")}, when each task had a time, to ${ms(last[1])} ms after ${last[0].toLocaleString("en")}; `
     + "single measurements: the summary counts only what the last comparisons confirmed.";
@@ -442,6 +444,21 @@ function showSummary() {
   }));
 }
 
+function showCompare() {
+  const { a, b, rows } = report.compare;
+  const n = (verdict) => rows.filter((r) => r.verdict === verdict).length;
+  byId("compare").hidden = false;
+  byId("compare-text").textContent = `A: ${a}. B: ${b}, which the rest of this page shows. B is faster on ${many(n("faster"), "task")}, slower on ${n("slower")}, the same on ${n("same")}; `
+    + `${n("only in A")} only in A, ${n("only in B")} only in B. Times are those of the winners, each measured in its own tuning.`;
+  const devices = rows.some((r) => r.device_a && r.device_b && r.device_a !== r.device_b);
+  makeTable(byId("compare-table"), "Winners of A and B in pairs").fill([
+    { title: "Task", value: (r) => r.name }, { title: "Threads", value: (r) => r.threads, number: true },
+    ...(devices ? [{ title: "Device A", value: (r) => r.device_a }, { title: "Device B", value: (r) => r.device_b }] : []),
+    { title: "A ms", value: (r) => r.a_ms, text: ms, number: true }, { title: "B ms", value: (r) => r.b_ms, text: ms, number: true },
+    { title: "B is", value: (r) => r.speedup, text: times, number: true }, { title: "Verdict", value: (r) => r.verdict },
+  ], rows);
+}
+
 function filterTasks() {
   const words = byId("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
   taskTable.filter((t) => words.every((word) => `${t.name} ${t.device} ${t.isa}`.toLowerCase().includes(word)));
@@ -473,6 +490,7 @@ byId("more").addEventListener("click", trialTable.more);
 byId("save").addEventListener("click", saveTrials);
 for (const id of ["knob-x", "knob-y"]) byId(id).addEventListener("change", () => showPairs(selected));
 showSummary();
+if (report.compare) showCompare();
 taskTable.fill(TASK_COLUMNS, tasks);
 for (const id of tasks.length ? [] : ["tasks", "roof", "task", "progress-figure"]) byId(id).hidden = true;
 performance.mark("usable");

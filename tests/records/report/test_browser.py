@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from autosched.cli import main
 from autosched.records import Record, RecordFilter, make_record, open_store
 from autosched.records.report import Peak, make_document, make_page
 from autosched.records.report import page as page_module
@@ -270,3 +271,24 @@ def test_the_page_fits_and_has_no_serious_finding(browser: Any, report: Path, wi
         serious = {v["id"]: v["nodes"][0]["html"][:200] for v in found if v["impact"] in ("serious", "critical")}
         assert serious == {}, scheme
         page.close()
+
+
+def test_two_databases_side_by_side(browser: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, time_s in (("a", 2e-3), ("b", 1e-3)):
+        with open_store(tmp_path / f"{name}.db") as store:
+            good = Measurement(Status.OK, (time_s,), how={"baseline_s": 4e-3})
+            trials = [Trial(Config("matmul", {"rows": rows}), good) for rows in (1, 2)]
+            store.add([make_record(matmul_task(), trial, is_winner=trial is trials[1]) for trial in trials])
+    path = tmp_path / "r.html"
+    names = [str(tmp_path / f"{name}.db") for name in "ab"]
+    assert main(["logs", "report", "--compare", *names, "-o", str(path), "--no-roofline"]) == 0
+    page = browser.new_page(viewport={"width": 360, "height": 800})
+    page.goto(path.as_uri())
+    wait(page)
+    assert page.evaluate(WIDER) == []
+    cells = page.locator("#compare-table tbody td").all_inner_texts()
+    assert cells[0].startswith("matmul 128x784") and cells[2:] == ["2", "1", "2.00×", "faster"]
+    assert "B is faster on 1 task, slower on 0" in page.locator("#compare-text").inner_text()
+    page.close()
+    assert main(["logs", "report", "--compare", *names, "--db", names[0]]) == 2
+    assert "leave --db out" in capsys.readouterr().err
