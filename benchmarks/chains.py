@@ -57,7 +57,9 @@ class GraphBuilder:
 
     def model(self) -> onnx.ModelProto:
         plain = helper.make_graph(self.nodes, "chain", self.inputs, self.outputs, self.weights)
-        made = helper.make_model(plain, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
+        others = sorted({node.domain for node in self.nodes} - {""})
+        opsets = [helper.make_opsetid("", OPSET), *(helper.make_opsetid(domain, 1) for domain in others)]
+        made = helper.make_model(plain, opset_imports=opsets, ir_version=8)
         inferred: onnx.ModelProto = onnx.shape_inference.infer_shapes(made)  # gives the outputs their shapes
         return inferred
 

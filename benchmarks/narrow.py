@@ -23,6 +23,7 @@ class Row:
     model: Callable[[], onnx.ModelProto]
     bar: float | None = None
     own_bar: float | None = None
+    is_network: bool = False
 
 
 def measured(row: Row, programs: Mapping[str, Program], time_s: float) -> tuple[tuple[str, ...], str]:
