@@ -15,9 +15,12 @@ from collections.abc import Mapping
 
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
+from autosched.target.gpus import GpuFacts
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.cuda.core_tiles import (
     GROUP,
+    L2_BYTES_PER_CYCLE,
+    LAUNCH_S,
     LEAST_TERMS_OF_A_PART,
     SPLITS,
     SharedCopy,
@@ -62,7 +65,57 @@ from autosched.tir.schedule import BlockRV, LoopRV, Schedule
 WARP = 32
 LEAST_SIDE = 8  # rows, columns and terms of a convolution: fewer leave most of a tile idle
 FEW_ROWS = 16  # products of so few rows take as long as reading the columns does
+BLOCKS_AT_ONCE = 4  # of an SM, whose waits overlap
+MEMORY_LATENCY = 600.0  # cycles
 SUM_THREADS = 256  # of the launch that adds up parts
+
+
+def _default_step(s: Mapping[str, int]) -> int:
+    """Terms of a step: long lines, many of them under way, where there are few rows."""
+    if s["K"] <= 16:
+        return max(16, s["instruction"])
+    return 64 if s["M"] <= FEW_ROWS and s["K"] >= 512 else 32
+
+
+def _default_stages(s: Mapping[str, int], rows: int, columns: int) -> int:
+    """Steps in shared memory: more of small tiles, which wait longer than they compute."""
+    return 4 if s["M"] <= FEW_ROWS else 3 if rows * columns <= 64 * 64 else 2
+
+
+def _rate_name(dtype: str) -> str:
+    """What tensor cores multiply elements of a type as, among a device's rates."""
+    return f"t{dtype}" if dtype == "float32" else dtype
+
+
+def _default_tile(s: Mapping[str, int], gpu: GpuFacts, rate: str) -> tuple[tuple[int, int, int, int], int]:
+    """(rows, columns, warps of each) and parts of sums: the busiest SM multiplies, reads and waits least.
+
+    It reads (R + C) elements of a tile of R x C for each term from the second cache, and waits for memory in each step
+    that is not copied ahead. Parts cost a second launch, and each of their elements is written and read.
+    """
+    tiles = [(32, 32, 2, 2)] if s["M"] > FEW_ROWS else [(16, 64, 1, 4)]
+    for tile in ((32, 64, 2, 2), (64, 64, 2, 2), (64, 128, 2, 2), (128, 128, 2, 2 if s["bytes"] < 4 else 4)):
+        if tile[0] < 2 * s["M"] and tile[1] < 2 * s["N"] and s["M"] > FEW_ROWS:
+            tiles.append(tile)
+
+    step = _default_step(s)
+
+    def cost(choice: tuple[tuple[int, int, int, int], int]) -> float:
+        (rows, columns, _, _), parts = choice
+        count = s["batch"] * -(-s["M"] // rows) * -(-s["N"] // columns) * parts
+        busiest, terms = -(-count // gpu.sm_count), -(-s["K"] // (parts * step)) * step
+        multiplies = rows * columns * terms / gpu.rates[rate]
+        reads = (rows + columns) * terms * s["bytes"] / L2_BYTES_PER_CYCLE
+        ahead = max(1, _default_stages(s, rows, columns) - 1)
+        waits = -(-busiest // BLOCKS_AT_ONCE) * (terms // step / ahead + 1) * MEMORY_LATENCY
+        cycles = max(busiest * max(multiplies, reads), waits)
+        if parts > 1:
+            moved = 8 * parts * s["batch"] * s["M"] * s["N"]
+            cycles += LAUNCH_S * gpu.clock_hz + MEMORY_LATENCY + moved / (L2_BYTES_PER_CYCLE * gpu.sm_count)
+        return cycles
+
+    most = s["K"] // (4 * step)  # as in the space
+    return min(((t, parts) for t in tiles for parts in SPLITS if parts <= most or parts == 1), key=cost)
 
 
 def wants_parts(s: Mapping[str, int], rows: int, columns: int, target: Target) -> int:
@@ -119,28 +172,18 @@ class TensorContraction:
         return load_space(target.backend, self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
-        """The largest tile that still gives every SM work; sums in parts where no tile does."""
+        """The tile and the parts of sums by which the busiest SM is done first."""
         s = anchor.sizes
-        best = (32, 32, 2, 2) if s["M"] > FEW_ROWS else (16, 64, 1, 4)
-        large = (128, 128, 2, 2 if s["bytes"] < 4 else 4)
-        for rows, columns, warps_m, warps_n in (large, (64, 128, 2, 2), (64, 64, 2, 2), (32, 64, 2, 2)):
-            tiles = s["batch"] * -(-s["M"] // rows) * -(-s["N"] // columns)
-            if rows < 2 * s["M"] and columns < 2 * s["N"] and tiles >= target.gpu.sm_count:
-                best = (rows, columns, warps_m, warps_n)
-                break
-        rows, columns, warps_m, warps_n = best
+        (rows, columns, warps_m, warps_n), splits = _default_tile(s, target.gpu, _rate_name(anchor.details.dtype))
         while s["grouped"] and rows > s["M"]:
             rows, warps_m = rows // 2, max(1, warps_m // 2)
         while warps_m > 1 and rows // warps_m * (warps_m - 1) >= s["M"]:
             warps_m //= 2
         while warps_n > 1 and columns // warps_n * (warps_n - 1) >= s["N"]:
             warps_n //= 2
-        splits = wants_parts(s, rows, columns, target)
         knobs = {"rows": rows, "columns": columns, "warps_m": warps_m, "warps_n": warps_n}
-        step = 64 if s["M"] <= FEW_ROWS and s["K"] >= 512 else 32  # long lines, many of them under way
-        if s["K"] <= 16:
-            step = max(16, s["instruction"])
-        stages = min(4 if s["M"] <= FEW_ROWS else 2, max(1, s["K"] // (step * splits)))
+        step = _default_step(s)
+        stages = min(_default_stages(s, rows, columns), max(1, s["K"] // (step * splits)))
         return Config(self.name, {**knobs, "step": step, "stages": stages, "splits": splits})
 
     def apply(self, func: PrimFunc, config: Config, target: Target) -> Applied:
