@@ -30,7 +30,8 @@ How an operator is computed:
 - **refused**: an error names the node and the reason.
 
 Which is chosen depends on the node; the table names the first that is tried. Cases of random operators are compared by
-shape and dtype. A bfloat16 may be two places off: the package rounds every step, kernels add up in float32.
+shape and dtype. A bfloat16 may be two places off: the package rounds every step, kernels add up in float32. A Fourier
+transform's values may be off by one place of the largest of them.
 """
 TRAINING = "operators that train"
 

@@ -1,0 +1,73 @@
+"""Fourier transforms of ONNX models: as products, against NumPy's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import autosched
+from autosched.driver.build.late import LateModel
+from autosched.runtime import Executable
+
+RNG = np.random.default_rng(0)
+
+
+def model(x: np.ndarray, length: int | None, axis: int, opset: int, **attrs: Any) -> onnx.ModelProto:
+    weights = {} if length is None else {"length": np.array(length, "i8")}
+    names = ["x", "" if length is None else "length"]
+    if opset >= 20:
+        weights["axis"] = np.array(axis, "i8")
+        names.append("axis")
+    else:
+        attrs["axis"] = axis
+    kind = helper.np_dtype_to_tensor_dtype(x.dtype)
+    graph = helper.make_graph(
+        [helper.make_node("DFT", names, ["y"], **attrs)],
+        "g",
+        [helper.make_tensor_value_info("x", kind, x.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.UNDEFINED, None)],
+        [numpy_helper.from_array(w, n) for n, w in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+
+
+def expected(x: np.ndarray, length: int | None, axis: int, inverse: int = 0, onesided: int = 0) -> np.ndarray:
+    z = x[..., 0] + (1j * x[..., 1] if x.shape[-1] == 2 else 0)
+    found = (np.fft.ifft if inverse else np.fft.fft)(z, length, axis)
+    if onesided:
+        found = np.take(found, np.arange((length or x.shape[axis]) // 2 + 1), axis)
+    return np.stack([found.real, found.imag], -1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "shape, length, axis, attrs",
+    [
+        ((2, 5, 7, 2), None, 1, {}), ((2, 5, 7, 2), 9, 2, {}), ((2, 5, 7, 1), 3, 1, {}), ((6, 1), 6, 0, {}),
+        ((3, 16, 1), None, 1, {"onesided": 1}), ((3, 7, 1), 12, 1, {"onesided": 1}), ((1, 1, 2), None, 1, {}),
+        ((2, 5, 7, 2), None, 0, {"inverse": 1}), ((5, 7, 2), 9, 1, {"inverse": 1}), ((400, 2), None, 0, {}),
+    ],
+)  # fmt: skip
+def test_products_are_transforms(
+    shape: tuple[int, ...], length: int | None, axis: int, attrs: dict[str, int], dtype: str
+) -> None:
+    x = RNG.standard_normal(shape).astype(dtype)
+    want = expected(x, length, axis, **attrs)
+    for opset, place in ((17, axis), (20, axis - len(shape))):
+        built = autosched.build(model(x, length, place, opset, **attrs), target="cpu", threads=1)
+        assert isinstance(built, Executable)
+        found = built(x).numpy()
+        assert found.dtype == dtype and found.shape == want.shape
+        np.testing.assert_allclose(found, want, atol=(1e-6 if dtype == "float32" else 1e-14) * np.abs(want).max())
+
+
+def test_long_and_narrow_ones_are_a_librarys() -> None:
+    for x in (RNG.standard_normal((3000, 2)).astype("f4"), RNG.standard_normal((8, 2)).astype("f2")):
+        built = autosched.build(model(x, None, 0, 17), target="cpu", threads=1)
+        assert isinstance(built, LateModel) and [call.op_name for call in built.calls] == ["DFT"]
+        found = built(x).numpy()
+        np.testing.assert_allclose(found, expected(x, None, 0), atol=1e-4 * 3000 if x.dtype == "f4" else 0.05)
