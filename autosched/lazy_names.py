@@ -79,7 +79,7 @@ class _AliasFinder:
         self.aliases = aliases
         self._specs: dict[str, Any] = {}
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(self, name: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:
         """Answer for the names of the table and everything below them."""
         return None if self._real_name(name) is None else importlib.machinery.ModuleSpec(name, cast(Any, self))
 

@@ -21,7 +21,7 @@ def _escape(char: str) -> str:
     return _NAMED.get(char) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
 
 
-def printable_values(value: Any) -> Any:
+def printable_values(value: object) -> Any:
     """Plain data with all texts in it made printable; lines and tabs in them stay."""
     if isinstance(value, str):
         return printable(value, "\n\t")

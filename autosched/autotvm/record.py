@@ -47,7 +47,7 @@ def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> 
     return json.dumps(line)
 
 
-def _tuples(value: Any) -> Any:
+def _tuples(value: object) -> Any:
     return tuple(_tuples(x) for x in value) if isinstance(value, list) else value
 
 

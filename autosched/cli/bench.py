@@ -239,7 +239,7 @@ def _show_report(
     export(table, files, report.to_json())
 
 
-def _judge(report: BenchReport, before: Mapping[str, Any], fail_if: float | None, common: Common) -> int:
+def _judge(report: BenchReport, before: Mapping[str, object], fail_if: float | None, common: Common) -> int:
     """Say how each row differs from the baseline; 1 where one is slower by more than is allowed."""
     from autosched.driver.bench.baseline import compare_with_baseline
 

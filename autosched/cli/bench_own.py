@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from autosched.cli.common import Common
 from autosched.cli.own import arguments_of, found_for, own_function
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from autosched.own.function import AutotunedFunction
 
 
-def functions_of(models: Sequence[Path], inputs: Path | None, for_models: Mapping[str, Any]) -> list[AutotunedFunction]:
+def functions_of(
+    models: Sequence[Path], inputs: Path | None, for_models: Mapping[str, object]
+) -> list[AutotunedFunction]:
     """The functions that are to be measured; none where these are models.
 
     for_models  flags that functions do not take, by name

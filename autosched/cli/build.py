@@ -239,7 +239,7 @@ def _rows(report: BuildReport, executable: Executable) -> list[dict[str, Any]]:
     return [{**row, "product": names.get(str(row["kernel"]), "")} for row in report.rows]
 
 
-def _advice(common: Common, model: Path, kernels: Sequence[Mapping[str, Any]], like: str | None, target: str) -> str:
+def _advice(common: Common, model: Path, kernels: Sequence[Mapping[str, object]], like: str | None, target: str) -> str:
     """The gain that tuning may bring to kernels without a record; "" where all have one."""
     from autosched.driver.settings import resolve_records, resolve_target
     from autosched.records.gains import expected_gain, usual_gains

@@ -97,7 +97,7 @@ def make_array(name: str, shape: tuple[int, ...], dtype: str, fill: str, seed: i
     return generator.integers(0, 2 if kind == "b" else limit, shape).astype(dtype)
 
 
-def read_arrays(path: Path, wanted: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def read_arrays(path: Path, wanted: Mapping[str, object]) -> dict[str, np.ndarray]:
     """Read arrays by name from .npz, or one array from .npy. Raises UsageError."""
     if path.suffix == ".npy":
         if len(wanted) != 1:

@@ -27,7 +27,7 @@ def symbols(module: IRModule) -> list[str]:
     return [size.name for size in symbolic_dims(module["main"])]
 
 
-def build_late(error: ImportModelError | None, path: Path, shapes: Ranges | None, **options: Any) -> LateModel:
+def build_late(error: ImportModelError | None, path: Path, shapes: Ranges | None, **options: object) -> LateModel:
     """The model whose import ended with this error, if any: built for all sizes of a batch, or when it is called.
 
     Raises the error where that would not help.
@@ -115,5 +115,5 @@ def _run_dynamic(
     return {form.values[n].name: array.numpy() for n, array in zip(form.outputs, outputs, strict=True)}
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: object) -> bool:
     return isinstance(value, np.ndarray) and value.dtype.kind in "biufc"

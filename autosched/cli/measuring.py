@@ -75,7 +75,7 @@ class Elsewhere:
             yield {"target": common.target, "options": options}
 
 
-def _place(common: Common, options: TuneOptions, device: Device, count: int, measurer: Any) -> dict[str, Any]:
+def _place(common: Common, options: TuneOptions, device: Device, count: int, measurer: object) -> dict[str, Any]:
     say(f"measuring on {count} × {device.text}", quiet=common.is_quiet)
     threads, verify = common.threads or device.threads, options.verify
     if verify == "model" and (objection := cannot_run_here(device, threads)):

@@ -78,14 +78,14 @@ def _show_markdown(table: Table, out: IO[str]) -> None:
         print(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |", file=out)
 
 
-def _csv_cell(value: Any) -> Any:
+def _csv_cell(value: object) -> Any:
     """Give what stands in a CSV cell: numbers and text as they are, lists and dictionaries as JSON."""
     if isinstance(value, list | tuple | Mapping):
         return json.dumps(value, default=str)
     return printable(value, "\n\t") if isinstance(value, str) else value
 
 
-def print_json(document: Any, out: IO[str] | None = None) -> None:
+def print_json(document: object, out: IO[str] | None = None) -> None:
     """Print plain data as JSON."""
     print(json.dumps(document, indent=2, default=str), file=out or sys.stdout)
 
@@ -151,7 +151,7 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
 
 
-def export(table: Table, files: Mapping[str, Path], document: Mapping[str, Any]) -> None:
+def export(table: Table, files: Mapping[str, Path], document: Mapping[str, object]) -> None:
     """Write a table to files by their form ("csv", "markdown"); "json" gets the whole document. Raises UsageError."""
     for form, path in files.items():
         try:

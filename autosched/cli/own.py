@@ -96,7 +96,7 @@ def build_own(
     output: Path | None,
     inputs: Path | None,
     signatures: tuple[str, ...],
-    others: Mapping[str, Any],
+    others: Mapping[str, object],
 ) -> bool:
     """Compile MODEL ahead of time if it is a function; whether it is one.
 

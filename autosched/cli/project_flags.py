@@ -28,7 +28,7 @@ class ProjectCommand(click.Command):
     """A command whose flags have the values that the project's file gives them."""
 
     def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
     ) -> click.Context:
         """Read the command line on top of the project's file."""
         file = find_project_file()
@@ -125,7 +125,7 @@ def _flag(option: click.Option) -> str:
     return max(option.opts, key=len).lstrip("-")
 
 
-def _value(option: click.Option, value: Any, file: Path, key: str) -> Any:
+def _value(option: click.Option, value: object, file: Path, key: str) -> Any:
     """A value of the file in the form in which the command line would give it. Raises UsageError."""
 
     def refuse(wanted: str) -> UsageError:
@@ -145,7 +145,7 @@ def _value(option: click.Option, value: Any, file: Path, key: str) -> Any:
             raise refuse("text or a number")
         return _from_file(option, str(item), file)
 
-    def group(item: Any) -> Any:
+    def group(item: object) -> Any:
         if option.nargs == 1:
             return one(item)
         if not isinstance(item, list) or len(item) != option.nargs:

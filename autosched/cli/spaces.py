@@ -160,7 +160,7 @@ def _file_row(file: SpaceFile) -> Row:
     }
 
 
-def _entry_row(name: str, entry: Mapping[str, Any]) -> Row:
+def _entry_row(name: str, entry: Mapping[str, object]) -> Row:
     sources = {key: value for key, value in entry.items() if key not in ("default", "notes")}
     text = ", ".join(f"{key} {value}" for key, value in sources.items())
     return {"name": name, "candidates": text, "default": entry.get("default"), "notes": entry.get("notes", "")}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -61,7 +60,7 @@ def command(
     inputs: Path | None,
     on: str | None,
     remote: tuple[str, ...],
-    **access: Any,
+    **access: object,
 ) -> int:
     """Search for the fastest kernels of MODEL on this machine and remember them.
 

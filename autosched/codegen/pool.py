@@ -34,7 +34,7 @@ class NotDone:
     """The answer to what a worker could not read, or whose answer cannot be sent: who asked does it himself."""
 
 
-def write_frame(stream: IO[bytes], value: Any) -> None:
+def write_frame(stream: IO[bytes], value: object) -> None:
     """Send one value."""
     data = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
     stream.write(len(data).to_bytes(_LENGTH, "little") + data)
@@ -54,7 +54,7 @@ def read_frame(stream: IO[bytes]) -> Any:
 
 
 def map_in_processes(
-    work: Mapping[K, Any],
+    work: Mapping[K, object],
     here: Callable[[Any], Any],
     message: Callable[[Any], Any],
     helpers: int,
@@ -95,7 +95,7 @@ def _next(todo: deque[tuple[K, Any]]) -> tuple[K, Any] | None:
         return None
 
 
-def _attempt(here: Callable[[Any], Any], item: Any) -> Any:
+def _attempt(here: Callable[[Any], Any], item: object) -> Any:
     try:
         return here(item)
     except Exception as error:  # noqa: BLE001  (the caller raises it)
@@ -140,7 +140,7 @@ class Helper:
         self._process = _start()
         self._owed = 0
 
-    def ask(self, message: Any) -> None:
+    def ask(self, message: object) -> None:
         """Send it something to do. Raises OSError where it has ended."""
         assert self._process.stdin is not None, "it is a pipe"
         write_frame(self._process.stdin, message)
@@ -169,7 +169,7 @@ class Helper:
 _spares: list[Helper] = []
 
 
-def start_spare(message: Any) -> None:
+def start_spare(message: object) -> None:
     """Start a helper that the next compilation takes over, and ask it something that stays in the kernel cache."""
     try:
         helper = Helper()

@@ -36,7 +36,7 @@ def main() -> None:
             write_frame(answers, NotDone())
 
 
-def _attempt(message: Any) -> Any:
+def _attempt(message: object) -> Any:
     try:
         return _answer(message)
     except Exception as error:  # noqa: BLE001  (it is raised again in the other process)

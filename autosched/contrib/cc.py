@@ -7,11 +7,11 @@ from typing import Any
 from autosched.errors import TVMError
 
 
-def create_shared(output: str, objects: Any, options: Any = None, **_: object) -> None:
+def create_shared(output: str, objects: object, options: object = None, **_: object) -> None:
     """Refused if called: `export_library` writes the artifact by itself. Raises TVMError always."""
     raise TVMError("libraries are written by export_library", hint="leave out fcompile")
 
 
-def cross_compiler(compile_func: Any, options: Any = None, output_format: str = "so", **_: object) -> Any:
+def cross_compiler(compile_func: object, options: object = None, output_format: str = "so", **_: object) -> Any:
     """A function that `export_library` accepts."""
     return create_shared

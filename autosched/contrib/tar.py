@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from autosched.errors import TVMError
 
 
-def tar(output: str, objects: Any, options: Any = None, **_: object) -> None:
+def tar(output: str, objects: object, options: object = None, **_: object) -> None:
     """Refused if called: `export_library` writes the artifact by itself. Raises TVMError always."""
     raise TVMError("libraries are written by export_library", hint="leave out fcompile")
 

@@ -72,7 +72,7 @@ def autosched_backend(
         return _in_pytorch(graph_module.forward, "its tensors are not on the CPU", strict)
     real = list(example_inputs)
 
-    def compile_graph(aten: Any, fake_inputs: Sequence[Any]) -> Any:
+    def compile_graph(aten: object, fake_inputs: Sequence[object]) -> Any:
         return _Compiled(aten, _constant_inputs(real), chosen, strict)
 
     return aot_autograd(fw_compiler=compile_graph, decompositions=decompositions())(graph_module, example_inputs)
@@ -87,7 +87,7 @@ def _in_pytorch(run: Callable[..., Any], reason: str, strict: bool) -> Callable[
     return run
 
 
-def _constant_inputs(real: Sequence[Any]) -> frozenset[int]:
+def _constant_inputs(real: Sequence[object]) -> frozenset[int]:
     """Which inputs of the graph that is being compiled are parameters and buffers that it does not change."""
     from torch._guards import TracingContext
 
@@ -129,7 +129,7 @@ class _Compiled:
             results = given if isinstance(given, tuple) else (given,)
         return tuple(_tensor(results[r.index]) if isinstance(r, Output) else r for r in imported.results)
 
-    def see_changes(self, inputs: Sequence[Any]) -> None:
+    def see_changes(self, inputs: Sequence[object]) -> None:
         """Forget what was built where a constant has changed; one that did is no constant any more."""
         now = {i: _version(inputs[i]) for i in self.constants}
         changed = {i for i, version in now.items() if self.versions.get(i, version) != version}
@@ -154,7 +154,7 @@ class _Compiled:
         _log.info("built a graph of %d nodes", len(self.graph.graph.nodes))
         return imported, executable
 
-    def described(self, index: int, value: Any) -> Any:
+    def described(self, index: int, value: object) -> Any:
         """An input as the importer takes it: a constant's array, a tensor's type, a number."""
         if not hasattr(value, "shape"):
             return value
@@ -173,7 +173,7 @@ def _version(tensor: Any) -> tuple[int, int]:
     return tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version
 
 
-def _tensor(array: Any) -> Any:
+def _tensor(array: object) -> Any:
     """A result as a tensor of PyTorch's, in the same memory."""
     import torch
 

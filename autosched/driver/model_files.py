@@ -83,13 +83,13 @@ def open_model(
     return module if shapes is None else as_model(module, shapes, symbolic=symbolic)
 
 
-def is_program(what: Any) -> bool:
+def is_program(what: object) -> bool:
     """Whether an object is torch's ExportedProgram. PyTorch is not imported for it."""
     export = sys.modules.get("torch.export")
     return export is not None and isinstance(what, export.ExportedProgram)
 
 
-def is_onnx_model(what: Any) -> bool:
+def is_onnx_model(what: object) -> bool:
     """Whether an object is onnx's ModelProto. The package is not imported for it."""
     onnx = sys.modules.get("onnx")
     return onnx is not None and isinstance(what, onnx.ModelProto)
@@ -138,7 +138,9 @@ def _working_folder() -> Any:
         sys.path.remove(folder)
 
 
-def as_model(what: Any, shapes: Shapes | None = None, name: str = "the model", *, symbolic: bool = False) -> IRModule:
+def as_model(
+    what: object, shapes: Shapes | None = None, name: str = "the model", *, symbolic: bool = False
+) -> IRModule:
     """A module whose `main` is a graph function.
 
     A single PrimFunc becomes the only call of `main`; a single graph function of another name becomes `main`.

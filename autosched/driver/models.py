@@ -17,7 +17,7 @@ from autosched.te import Tensor, create_prim_func
 from autosched.tir import For, LoopKind, PrimFunc, Schedule
 
 
-def as_module(what: Any, args: Sequence[Tensor] | None = None, name: str | None = None) -> IRModule:
+def as_module(what: object, args: Sequence[Tensor] | None = None, name: str | None = None) -> IRModule:
     """An IRModule from what can be built.
 
     what    an IRModule, a schedule, a PrimFunc, a graph function, tensors (whose order in the call `args` gives), a
@@ -67,7 +67,7 @@ def _called(function: Any) -> Any:
     return list(result) if isinstance(result, tuple) else result
 
 
-def _from_frontend(what: Any) -> IRModule | None:
+def _from_frontend(what: object) -> IRModule | None:
     """The module of a model of `frontend.nn` with its spec, or of an exported program; None for other things.
 
     Neither package is imported for it: whoever has such an object has imported its module.

@@ -29,7 +29,7 @@ class ModuleRole:
 
     failure = Status.RUN_ERROR
 
-    def learn(self, key: str, value: Any) -> None:
+    def learn(self, key: str, value: object) -> None:
         """A message has all that is needed."""
 
     def do(self, message: tuple[str | tuple[PrimFunc, str], dict[str, Any]]) -> Measurement:

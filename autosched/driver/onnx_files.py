@@ -13,7 +13,7 @@ from autosched.driver.settings import resolve_target
 from autosched.frontend.onnx.node import RunTimeError
 
 
-def build_onnx_file(path: Path, shapes: Ranges | None = None, **options: Any) -> Any:
+def build_onnx_file(path: Path, shapes: Ranges | None = None, **options: object) -> Any:
     """`build_onnx` of a file; `options` as of `build`."""
     return build_onnx(path, resolve_target(options.get("target")), partial(build, **options), shapes)
 

@@ -122,12 +122,12 @@ def _node_arg(value: Any) -> NodeArg:
     return NodeArg(value.name, f"tensor({TensorProto.DataType.Name(tensor.elem_type).lower()})", tuple(dims))
 
 
-def _array(value: Any) -> Any:
+def _array(value: object) -> Any:
     """An input as an array; sequences of them stay lists."""
     return value if value is None or (isinstance(value, list) and any(map(np.ndim, value))) else np.asarray(value)
 
 
-def _numpy(value: Any) -> Any:
+def _numpy(value: object) -> Any:
     """An output as NumPy has it."""
     if isinstance(value, list):
         return [_numpy(item) for item in value]

@@ -65,7 +65,7 @@ def rebuild(contents: Contents, *, checks: bool = False) -> Any:
     )
 
 
-def _target_here(manifest: Mapping[str, Any]) -> Target:
+def _target_here(manifest: Mapping[str, object]) -> Target:
     """The target to build for again: this machine's CPU, or the GPU that the artifact was built for."""
     try:
         made_for = Target(str(manifest.get("target") or "cpu"))

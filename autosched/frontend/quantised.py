@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -69,7 +68,7 @@ def quantized(
     return emit(op.astype(op.clip(value, float(low), float(high)), dtype))
 
 
-def fault(scale: Any, zero: Any, dtype: str) -> str | None:
+def fault(scale: object, zero: object, dtype: str) -> str | None:
     """What is wrong with a scale or zero point that is known: a number, an array or a constant; None: nothing.
 
     A scale is a positive finite number; a zero point is a value of the quantised dtype.
@@ -88,7 +87,7 @@ def fault(scale: Any, zero: Any, dtype: str) -> str | None:
     return None
 
 
-def _array(value: Any) -> np.ndarray | None:
+def _array(value: object) -> np.ndarray | None:
     if isinstance(value, Constant):
         return value.data
     return None if value is None or isinstance(value, Expr) else np.asarray(value)

@@ -16,7 +16,7 @@ class BaseFunc(Scripted, Node):
     __slots__ = ()
     attrs: Mapping[str, Any]
 
-    def with_attr(self, key: str | Mapping[str, Any], value: Any = None) -> Self:
+    def with_attr(self, key: str | Mapping[str, object], value: object = None) -> Self:
         """The function with one more attribute, or with those of a mapping."""
         changes = dict(key) if isinstance(key, Mapping) else {key: value}
         return self._with_attrs({**self.attrs, **changes})
@@ -25,5 +25,5 @@ class BaseFunc(Scripted, Node):
         """The function without an attribute."""
         return self._with_attrs({k: v for k, v in self.attrs.items() if k != key})
 
-    def _with_attrs(self, attrs: Mapping[str, Any]) -> Self:
+    def _with_attrs(self, attrs: Mapping[str, object]) -> Self:
         return dataclasses.replace(self, attrs=FrozenDict(attrs))  # type: ignore[type-var]

@@ -33,7 +33,7 @@ class PassInstrument:
         """Called with the module that comes out."""
 
 
-def pass_instrument(pi_cls: Any = None) -> Any:
+def pass_instrument(pi_cls: object = None) -> Any:
     """TVM's decorator of instrument classes: gives the class, whose objects have the methods that it defines."""
     return (lambda cls: cls) if pi_cls is None else pi_cls
 

@@ -91,7 +91,7 @@ class IRModule(Scripted, Node):
     def __getitem__(self, key: str | GlobalVar) -> Any:
         return self._functions[self._key(key)]
 
-    def __setitem__(self, key: str | GlobalVar, function: Any) -> None:
+    def __setitem__(self, key: str | GlobalVar, function: object) -> None:
         try:
             gv = self._key(key)
         except InvalidValueError:
@@ -108,7 +108,7 @@ class IRModule(Scripted, Node):
     def __len__(self) -> int:
         return len(self._functions)
 
-    def update_func(self, key: GlobalVar, function: Any) -> None:
+    def update_func(self, key: GlobalVar, function: object) -> None:
         self[key] = function
 
     def update(self, other: IRModule | Mapping[str | GlobalVar, Any]) -> None:
@@ -126,11 +126,11 @@ class IRModule(Scripted, Node):
         """A module with the same functions that can be changed on its own."""
         return IRModule(self._functions, self.attrs, self.global_infos)
 
-    def with_functions(self, functions: Mapping[GlobalVar, Any]) -> IRModule:
+    def with_functions(self, functions: Mapping[GlobalVar, object]) -> IRModule:
         """A module with these functions and this one's attributes."""
         return IRModule(functions, self.attrs, self.global_infos)
 
-    def with_attr(self, key: str, value: Any) -> IRModule:
+    def with_attr(self, key: str, value: object) -> IRModule:
         if not isinstance(key, str):
             raise InvalidTypeError(f"with_attr: the key is a {type(key).__name__}, expected a string")
         return IRModule(self._functions, {**self.attrs, key: value}, self.global_infos)
@@ -142,7 +142,7 @@ class IRModule(Scripted, Node):
         return self.attrs.get(key)
 
     @staticmethod
-    def from_expr(function: Any) -> IRModule:
+    def from_expr(function: object) -> IRModule:
         """A module of one function, called by its `global_symbol`, else "main"."""
         if not hasattr(function, "attrs"):
             raise InvalidTypeError(f"from_expr takes a function, got {type(function).__name__}")

@@ -96,7 +96,7 @@ field_values: Callable[[type], Callable[[Any], tuple[Any, ...]]] = cache(_field_
 _LEAVES = frozenset({str, int, float, bool, type(None)})  # known at once: asking an ABC about them costs more
 
 
-def _map_value(value: Any, f: Callable[[Any], Any]) -> Any:
+def _map_value(value: object, f: Callable[[Any], Any]) -> Any:
     if isinstance(value, Node):
         return f(value)
     if type(value) in _LEAVES:
@@ -121,7 +121,7 @@ def map_children(node: N, f: Callable[[Any], Any]) -> N:
     return dataclasses.replace(node, **changes) if changes else node  # type: ignore[type-var]
 
 
-def _add_nodes(values: Iterable[Any], found: list[Any]) -> None:
+def _add_nodes(values: Iterable[object], found: list[Any]) -> None:
     for value in values:
         if type(value) in _LEAVES:
             continue

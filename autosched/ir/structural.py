@@ -47,7 +47,7 @@ class _Matcher:
             return (same and np.array_equal(a, b)) or self.fail(a, b)
         return (type(a) is type(b) and a == b) or self.fail(a, b)
 
-    def mappings(self, a: Mapping[Any, Any], b: Mapping[Any, Any], defines: bool) -> bool:
+    def mappings(self, a: Mapping[Any, object], b: Mapping[Any, object], defines: bool) -> bool:
         if len(a) != len(b):
             return self.fail(sorted(map(str, a)), sorted(map(str, b)))
         if any(isinstance(k, Node) for k in a):  # buffer maps: keys are variables, matched in order
@@ -106,17 +106,17 @@ class _Matcher:
         )
 
 
-def _brief(x: Any) -> str:
+def _brief(x: object) -> str:
     text = repr(x) if not isinstance(x, Node) else f"{type(x).__name__} {x}"
     return text if len(text) <= 120 else text[:117] + "..."
 
 
-def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
+def structural_equal(lhs: object, rhs: object, map_free_vars: bool = False) -> bool:
     """Whether two nodes (or modules, tuples of nodes) have the same form, whatever their variables are called."""
     return _Matcher(map_free_vars).equal(lhs, rhs)
 
 
-def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
+def assert_structural_equal(lhs: object, rhs: object, map_free_vars: bool = False) -> None:
     """Raises ValueError naming the first difference."""
     matcher = _Matcher(map_free_vars)
     if not matcher.equal(lhs, rhs):
@@ -147,7 +147,7 @@ class _Digester:
     names: dict[int, int] = field(default_factory=dict)
     digests: dict[int, str] = field(default_factory=dict)
 
-    def write(self, x: Any, out: list[str], known_only: bool = False) -> None:
+    def write(self, x: object, out: list[str], known_only: bool = False) -> None:
         """The tokens of `x`. Raises _Unnamed for a new variable if `known_only`, _TooLong."""
         if isinstance(x, IRModule):
             for gv, function in x.functions_items():
@@ -219,7 +219,7 @@ def _sha256(tokens: list[str]) -> str:
     return hashlib.sha256("\x1f".join(tokens).encode()).hexdigest()
 
 
-def structural_key(node: Any, *, labelled: bool = True) -> str:
+def structural_key(node: object, *, labelled: bool = True) -> str:
     """A hexadecimal SHA-256 of the form; equal forms give equal keys in every process.
 
     labelled  count the names of blocks, which `structural_equal` does not look at but generated code shows
@@ -234,6 +234,6 @@ def structural_key(node: Any, *, labelled: bool = True) -> str:
     raise AssertionError("a condensed form is never too long")
 
 
-def structural_hash(node: Any, map_free_vars: bool = False) -> int:
+def structural_hash(node: object, map_free_vars: bool = False) -> int:
     """A 63-bit hash by form; equal for what `structural_equal` finds equal."""
     return int(structural_key(node, labelled=False)[:15], 16)

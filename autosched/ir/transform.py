@@ -107,7 +107,7 @@ class PassContext:
         for instrument in self.instruments:
             getattr(instrument, event, lambda: None)()
 
-    def override_instruments(self, instruments: Sequence[Any] | None) -> None:
+    def override_instruments(self, instruments: Sequence[object] | None) -> None:
         """Let others watch from now on."""
         self._tell("exit_pass_ctx")
         self.instruments = tuple(instruments or ())
@@ -125,7 +125,7 @@ class PassContext:
         return info.name in self.required_pass or info.opt_level <= self.opt_level
 
 
-def _check_option(key: str, value: Any) -> None:
+def _check_option(key: str, value: object) -> None:
     """Raises UnknownOptionError for an option without meaning here, WrongOptionError for a value of another type."""
     types = {**HONOURED, **WITHOUT_EFFECT}.get(key) or REFUSED.get(key, ((), ""))[0]
     if not types:
@@ -144,7 +144,7 @@ def _check_option(key: str, value: Any) -> None:
 EVENTS = ("enter_pass_ctx", "exit_pass_ctx", "should_run", "run_before_pass", "run_after_pass")
 
 
-def _check_instruments(instruments: Sequence[Any] | None) -> None:
+def _check_instruments(instruments: Sequence[object] | None) -> None:
     if instruments is not None and (isinstance(instruments, str) or not isinstance(instruments, Sequence)):
         raise InvalidTypeError(f"PassContext: instruments is a {type(instruments).__name__}, not a list")
     for i, instrument in enumerate(instruments or ()):
@@ -186,7 +186,7 @@ class Pass:
         return f"Pass({self.name!r})"
 
 
-def _ask(instrument: Any, method: str, mod: IRModule, info: PassInfo) -> Any:
+def _ask(instrument: object, method: str, mod: IRModule, info: PassInfo) -> Any:
     f = getattr(instrument, method, None)
     return True if f is None else f(mod, info)
 
@@ -214,7 +214,7 @@ class Sequential(Pass):
         return mod
 
 
-def check_pass_options(what: str, opt_level: Any, name: Any) -> None:
+def check_pass_options(what: str, opt_level: object, name: object) -> None:
     """Refuse a level that is no integer and a name that is no text. Raises InvalidTypeError."""
     if opt_level is not None and (isinstance(opt_level, bool) or not isinstance(opt_level, int)):
         raise InvalidTypeError(f"{what}: opt_level is a {type(opt_level).__name__}, not an int")
@@ -235,7 +235,7 @@ def module_pass(
         info = PassInfo(opt_level or 0, name or subject.__name__, tuple(required or ()))
         if inspect.isclass(subject):
 
-            def make(*args: Any, **kwargs: Any) -> Pass:
+            def make(*args: object, **kwargs: object) -> Pass:
                 instance: Any = subject(*args, **kwargs)
                 return Pass(lambda mod, ctx: instance.transform_module(mod, ctx), info)
 
@@ -270,7 +270,7 @@ def function_kind(
         if not hasattr(subject, method):
             raise InvalidTypeError(f"class {subject.__name__} has no method {method}")
 
-        def make(*args: Any, **kwargs: Any) -> Pass:
+        def make(*args: object, **kwargs: object) -> Pass:
             return Pass(whole(getattr(subject(*args, **kwargs), method), info.name), info)
 
         make.__name__, make.__doc__ = subject.__name__, subject.__doc__

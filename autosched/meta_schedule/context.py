@@ -65,8 +65,8 @@ class TuneContext:
         return list(self.space_generator.generate_design_space(mod, target, self.rand_state))
 
     def pre_tuning(
-        self, max_trials: int, num_trials_per_iter: int = 64, design_spaces: Any = None, database: Any = None,
-        cost_model: Any = None,
+        self, max_trials: int, num_trials_per_iter: int = 64, design_spaces: object = None, database: object = None,
+        cost_model: object = None,
     ) -> None:  # fmt: skip
         """Begin a search of so many trials."""
         refuse(
@@ -98,7 +98,7 @@ class TuneContext:
         info = args_info(mod["main"])
         return [MeasureCandidate(sch, info) for sch in schedules] or None
 
-    def notify_runner_results(self, measure_candidates: Sequence[MeasureCandidate], results: Sequence[Any]) -> None:
+    def notify_runner_results(self, measure_candidates: Sequence[MeasureCandidate], results: Sequence[object]) -> None:
         """Let the search learn from results: objects with `run_secs`, or an `error_msg`, in the candidates' order.
 
         Raises InvalidValueError where their numbers differ.

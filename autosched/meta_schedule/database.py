@@ -32,7 +32,7 @@ class TuningRecord:
     target: Target | None = None
     args_info: Any = None
 
-    def as_json(self, path: Any = None) -> list[Any]:
+    def as_json(self, path: object = None) -> list[Any]:
         """[trace, run_secs, target, args_info]."""
         trace = self.trace.as_json() if isinstance(self.trace, Trace) else self.trace
         seconds = None if self.run_secs is None else [float(s) for s in self.run_secs]
@@ -72,18 +72,18 @@ class Database:
     def __init__(self, module_equality: str = "structural"):
         self.module_equality = module_equality
 
-    def has_workload(self, mod: Any) -> bool:
+    def has_workload(self, mod: object) -> bool:
         """Whether a module of that form was committed."""
         return self._find(mod) is not None
 
-    def _find(self, mod: Any) -> Workload | None:
+    def _find(self, mod: object) -> Workload | None:
         form = form_of(module_of(mod))
         return next((w for w in self._workloads() if w.form == form), None)
 
     def _workloads(self) -> Sequence[Workload]:
         raise NotImplementedError
 
-    def commit_workload(self, mod: Any) -> Workload:
+    def commit_workload(self, mod: object) -> Workload:
         """The workload of a module, entered where it is new."""
         raise NotImplementedError
 
@@ -106,13 +106,13 @@ class Database:
     def __len__(self) -> int:
         return len(self.get_all_tuning_records())
 
-    def query_tuning_record(self, mod: Any, target: Any, workload_name: str = "main") -> TuningRecord | None:
+    def query_tuning_record(self, mod: object, target: object, workload_name: str = "main") -> TuningRecord | None:
         """The fastest record of a module; None where there is none."""
         workload = self._find(mod)
         best = [] if workload is None else self.get_top_k(workload, 1)
         return best[0] if best else None
 
-    def query_schedule(self, mod: Any, target: Any, workload_name: str = "main") -> Schedule | None:
+    def query_schedule(self, mod: object, target: object, workload_name: str = "main") -> Schedule | None:
         """The module's schedule after the fastest record's trace; None where there is none."""
         record = self.query_tuning_record(mod, target, workload_name)
         if record is None:
@@ -122,7 +122,7 @@ class Database:
         except ScheduleError:
             return None
 
-    def query_ir_module(self, mod: Any, target: Any, workload_name: str = "main") -> IRModule | None:
+    def query_ir_module(self, mod: object, target: object, workload_name: str = "main") -> IRModule | None:
         """The scheduled module; None where there is none."""
         sch = self.query_schedule(mod, target, workload_name)
         return None if sch is None else sch.mod
@@ -180,7 +180,7 @@ class MemoryDatabase(Database):
     def _workloads(self) -> Sequence[Workload]:
         return self.workloads
 
-    def commit_workload(self, mod: Any) -> Workload:
+    def commit_workload(self, mod: object) -> Workload:
         """See `Database`."""
         known = self._find(mod)
         if known is None:
@@ -229,7 +229,7 @@ class JSONDatabase(MemoryDatabase):
             except (TypeError, ValueError, IndexError) as error:
                 raise RecordError(f"{self.path_tuning_record} is damaged: {error}") from error
 
-    def commit_workload(self, mod: Any) -> Workload:
+    def commit_workload(self, mod: object) -> Workload:
         """See `Database`."""
         n_known = len(self.workloads)
         workload = super().commit_workload(mod)
@@ -267,7 +267,7 @@ class UnionDatabase(Database):
 class OrderedUnionDatabase(UnionDatabase):
     """Several databases; the first one that knows a module answers."""
 
-    def query_tuning_record(self, mod: Any, target: Any, workload_name: str = "main") -> TuningRecord | None:
+    def query_tuning_record(self, mod: object, target: object, workload_name: str = "main") -> TuningRecord | None:
         """See `Database`."""
         for database in self.databases:
             if (record := database.query_tuning_record(mod, target, workload_name)) is not None:
@@ -289,7 +289,7 @@ def _lines(path: Path) -> list[Any]:
         raise RecordError(f"{path} is damaged: {error}") from error
 
 
-def _append(path: Path, entry: Any) -> None:
+def _append(path: Path, entry: object) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(entry) + "\n")

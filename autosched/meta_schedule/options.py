@@ -99,14 +99,14 @@ def strategy_for(strategy: Any, cost_model: Any) -> str:
 DEFAULTS = (None, "default", "from-target")
 
 
-def refuse_measuring(call: str, measure_callbacks: Any, task_scheduler: Any) -> None:
+def refuse_measuring(call: str, measure_callbacks: object, task_scheduler: object) -> None:
     """Refuse callbacks, and schedulers that share trials in another way. Raises InvalidValueError."""
     refuse(call, measure_callbacks=measure_callbacks not in DEFAULTS)
     known = isinstance(task_scheduler, str) and task_scheduler in ("gradient", "round-robin")
     refuse(call, hint="trials are shared equally", task_scheduler=not known)
 
 
-def refuse_rules(call: str, sch_rules: Any, postprocs: Any, mutator_probs: Any) -> None:
+def refuse_rules(call: str, sch_rules: object, postprocs: object, mutator_probs: object) -> None:
     """Refuse rules of TVM's own spaces. Raises InvalidValueError."""
     refuse(
         call, hint="a function of a schedule describes a space", sch_rules=sch_rules not in DEFAULTS,

@@ -27,7 +27,7 @@ from autosched.target import Target
 from autosched.tir import PrimFunc
 
 
-def _prepared(mod: Any, params: Mapping[str, Any] | None) -> IRModule:
+def _prepared(mod: object, params: Mapping[str, object] | None) -> IRModule:
     module = IRModule.from_expr(mod) if isinstance(mod, Function) else mod
     if not isinstance(module, IRModule):
         raise InvalidTypeError(f"expected an IRModule, got {type(mod).__name__}")
@@ -63,8 +63,8 @@ def extract_tasks(
 
 
 def extracted_tasks_to_tune_contexts(
-    extracted_tasks: Collection[ExtractedTask], work_dir: Any, space: Any = "post-order-apply",
-    strategy: Any = "evolutionary", num_threads: Any = "physical", seed: int | None = None,
+    extracted_tasks: Collection[ExtractedTask], work_dir: object, space: object = "post-order-apply",
+    strategy: object = "evolutionary", num_threads: object = "physical", seed: int | None = None,
 ) -> tuple[list[TuneContext], list[float]]:  # fmt: skip
     """A context for each task, and their weights; `tune_tasks` keeps its files in a `work_dir` of its own."""
     tasks = list(extracted_tasks)
@@ -84,11 +84,11 @@ def extracted_tasks_to_tune_contexts(
 
 
 def tune_relax(
-    mod: Any, params: Mapping[str, Any] | None, target: Any, work_dir: Any, max_trials_global: int,
+    mod: object, params: Mapping[str, object] | None, target: object, work_dir: object, max_trials_global: int,
     max_trials_per_task: int | None = None, op_names: Collection[str] | None = None, *,
-    num_trials_per_iter: int = 64, builder: Any = "local", runner: Any = "local", database: Any = "json",
-    cost_model: Any = "xgb", measure_callbacks: Any = "default", task_scheduler: Any = "gradient",
-    space: Any = "post-order-apply", strategy: Any = "evolutionary", seed: int | None = None,
+    num_trials_per_iter: int = 64, builder: object = "local", runner: object = "local", database: object = "json",
+    cost_model: object = "xgb", measure_callbacks: object = "default", task_scheduler: object = "gradient",
+    space: object = "post-order-apply", strategy: object = "evolutionary", seed: int | None = None,
     module_equality: str = "structural",
 ) -> Database:  # fmt: skip
     """Tune the kernels of a module; `op_names` limits that to those whose name holds one of the texts."""
@@ -106,7 +106,11 @@ def tune_relax(
 
 
 def compile_relax(
-    database: Database, mod: Any, target: Any, params: Mapping[str, Any] | None = None, enable_warning: bool = False
+    database: Database,
+    mod: object,
+    target: Any,
+    params: Mapping[str, object] | None = None,
+    enable_warning: bool = False,
 ) -> VMExecutable:
     """Build a module with what the database knows of its kernels."""
     module = _prepared(mod, params)
@@ -118,7 +122,7 @@ def compile_relax(
 log = logging.getLogger("autosched.meta_schedule")
 
 
-def MetaScheduleApplyDatabase(work_dir: Any = None, enable_warning: bool = False) -> Pass:  # noqa: N802
+def MetaScheduleApplyDatabase(work_dir: object = None, enable_warning: bool = False) -> Pass:  # noqa: N802
     """Give every PrimFunc that a database knows the schedule of its fastest record.
 
     work_dir  of a JSON database; else that of the `with` block. Raises UsageError where there is none.
@@ -160,7 +164,7 @@ def _target() -> Target:
 
 
 def MetaScheduleTuneTIR(  # noqa: N802
-    work_dir: Any, max_trials_global: int, max_trials_per_task: int | None = None
+    work_dir: object, max_trials_global: int, max_trials_per_task: int | None = None
 ) -> Pass:
     """Tune every PrimFunc of a module into the database of `work_dir`; the module stays as it is."""
 
@@ -179,7 +183,7 @@ def MetaScheduleTuneTIR(  # noqa: N802
 
 
 def MetaScheduleTuneIRMod(  # noqa: N802
-    params: Mapping[str, Any] | None, work_dir: Any, max_trials_global: int, max_trials_per_task: int | None = None,
+    params: Mapping[str, object] | None, work_dir: Any, max_trials_global: int, max_trials_per_task: int | None = None,
     op_names: Collection[str] | None = None,
 ) -> Pass:  # fmt: skip
     """Tune the kernels that a module's functions call into the database of `work_dir`; the module stays as it is."""

@@ -16,7 +16,7 @@ from autosched.tir import PrimFunc, Schedule
 ANNOTATION = "autosched.config"  # of the root block: the configuration that the build applies
 
 
-def annotated(mod: Any, config: Config) -> Schedule:
+def annotated(mod: object, config: Config) -> Schedule:
     """A schedule whose trace says which configuration the build is to apply."""
     sch = Schedule(module_of(mod))
     sch.annotate(sch.get_block("root"), ANNOTATION, config.to_json())
@@ -33,7 +33,7 @@ class ScheduleFn:
             raise InvalidTypeError(f"ScheduleFn takes a function, got {type(sch_fn).__name__}")
         self.sch_fn = sch_fn
 
-    def generate_design_space(self, mod: Any, target: Target, seed: int = 0) -> list[Schedule]:
+    def generate_design_space(self, mod: object, target: Target, seed: int = 0) -> list[Schedule]:
         """The schedules that one call of the function makes."""
         sch = Schedule(module_of(mod), seed=seed)
         made = self.sch_fn(sch)
@@ -54,7 +54,7 @@ class PostOrderApply:
         refuse("PostOrderApply", f_block_filter=f_block_filter is not None)
         self.f_block_filter = f_block_filter
 
-    def generate_design_space(self, mod: Any, target: Target, seed: int = 0) -> list[Schedule]:
+    def generate_design_space(self, mod: object, target: Target, seed: int = 0) -> list[Schedule]:
         """One schedule: the templates' default."""
         func = module_of(mod)["main"]
         assert isinstance(func, PrimFunc), "module_of gives a PrimFunc"

@@ -45,7 +45,7 @@ def args_info(func: PrimFunc) -> list[list[Any]]:
     return [["TENSOR", b.dtype, [as_int(s) for s in b.shape]] for b in func.buffers]
 
 
-def open_database(database: Any, work_dir: Any, module_equality: str = "structural") -> Database:
+def open_database(database: object, work_dir: Any, module_equality: str = "structural") -> Database:
     """The database to write to: one that is given, or of a kind. Raises ValueError for another kind."""
     if isinstance(database, Database):
         return database

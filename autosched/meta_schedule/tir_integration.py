@@ -15,11 +15,11 @@ from autosched.tir import PrimFunc, Schedule
 
 
 def tune_tir(
-    mod: Any, target: Any, work_dir: Any, max_trials_global: int, *, max_trials_per_task: int | None = None,
-    num_trials_per_iter: int = 64, builder: Any = "local", runner: Any = "local", database: Any = "json",
-    cost_model: Any = "xgb", measure_callbacks: Any = "default", task_scheduler: Any = "gradient",
-    space: Any = "post-order-apply", strategy: Any = "evolutionary", num_tuning_cores: Any = "physical",
-    seed: int | None = None, module_equality: str = "structural", special_space: Any = None,
+    mod: object, target: Any, work_dir: object, max_trials_global: int, *, max_trials_per_task: int | None = None,
+    num_trials_per_iter: int = 64, builder: object = "local", runner: object = "local", database: object = "json",
+    cost_model: object = "xgb", measure_callbacks: object = "default", task_scheduler: object = "gradient",
+    space: object = "post-order-apply", strategy: object = "evolutionary", num_tuning_cores: object = "physical",
+    seed: int | None = None, module_equality: str = "structural", special_space: object = None,
     post_optimization: bool = False, task_name: str = "main",
 ) -> Database:  # fmt: skip
     """Tune a PrimFunc, or every PrimFunc of a module.

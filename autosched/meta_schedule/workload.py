@@ -15,7 +15,7 @@ from autosched.tir import PrimFunc
 IGNORED = ("global_symbol", "op_pattern", "tir.noalias")  # attributes that do not change what is computed
 
 
-def module_of(mod: Any) -> IRModule:
+def module_of(mod: object) -> IRModule:
     """An IRModule with the one function `main`. Raises TypeError for what is neither a PrimFunc nor a module of one."""
     if isinstance(mod, PrimFunc):
         return IRModule({"main": mod})

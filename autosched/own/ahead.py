@@ -131,7 +131,7 @@ def save_function(
     path: Path,
     calls: Iterable[tuple[Any, ...]] = (),
     signatures: Sequence[str] = (),
-    sources: Sequence[Any] | None = None,
+    sources: Sequence[object] | None = None,
 ) -> tuple[Variant, ...]:
     """Write an artifact with a function's code for these calls, for types such as "float64[:], float64", and for what
     is recorded; gives what was compiled.
@@ -216,7 +216,7 @@ def _variants(
     return tuple(found.values())
 
 
-def _recorded(function: Buildable, named: Sequence[Any]) -> list[Any]:
+def _recorded(function: Buildable, named: Sequence[object]) -> list[Any]:
     """The workloads that this version of the function has records of, the latest last."""
     from autosched.records import RecordFilter
 

@@ -58,7 +58,7 @@ class StoredArguments:
             path.unlink(missing_ok=True)
 
 
-def store_arguments(named: Mapping[str, Any], folder: Path, key: str) -> StoredArguments:
+def store_arguments(named: Mapping[str, object], folder: Path, key: str) -> StoredArguments:
     """Write arguments into files of a folder.
 
     Raises UsageError for an argument that cannot be sent to a worker, OSError if there is no room.
@@ -79,7 +79,7 @@ def store_arguments(named: Mapping[str, Any], folder: Path, key: str) -> StoredA
     return StoredArguments(pickle.dumps(values), tuple(named), tuple(paths), shifts)
 
 
-def arrays_in(value: Any) -> Iterator[np.ndarray]:
+def arrays_in(value: object) -> Iterator[np.ndarray]:
     """The arrays of an argument: itself, or those in a tuple."""
     if isinstance(value, np.ndarray):
         yield value
@@ -88,7 +88,7 @@ def arrays_in(value: Any) -> Iterator[np.ndarray]:
             yield from arrays_in(part)
 
 
-def replace_arrays(value: Any, change: Callable[[Any], Any]) -> Any:
+def replace_arrays(value: object, change: Callable[[Any], Any]) -> Any:
     """An argument with its arrays, or the views that stand for them, changed."""
     if isinstance(value, np.ndarray | View):
         return change(value)
@@ -98,7 +98,7 @@ def replace_arrays(value: Any, change: Callable[[Any], Any]) -> Any:
     return value
 
 
-def _check(name: str, value: Any) -> None:
+def _check(name: str, value: object) -> None:
     if isinstance(value, tuple):
         for part in value:
             _check(name, part)

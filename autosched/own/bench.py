@@ -88,7 +88,7 @@ class OwnBench:
         for one in self._sets:
             one.fill(self.expected.start)
 
-    def recheck(self, loaded: LoadedOwn, packs: Sequence[Any], options: MeasureOptions) -> None:
+    def recheck(self, loaded: LoadedOwn, packs: Sequence[object], options: MeasureOptions) -> None:
         """Compare once more, after a run on fresh arguments: what works once may fail the next time."""
         self.make_fresh(loaded)
         loaded.run()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from autosched.task import Status
@@ -34,7 +32,7 @@ def compare_arrays(
     return GOOD if same_bytes(found, expected.astype(found.dtype)) else _wrong(f"{name} has other values than expected")
 
 
-def compare_values(name: str, found: Any, expected: Any, share: float, allowed: float | None = None) -> Verdict:
+def compare_values(name: str, found: object, expected: object, share: float, allowed: float | None = None) -> Verdict:
     """The verdict on a returned value: numbers and arrays within the tolerance, tuples part by part, others equal."""
     if isinstance(expected, tuple | list):
         if not isinstance(found, tuple | list) or len(found) != len(expected):
@@ -52,7 +50,7 @@ def compare_values(name: str, found: Any, expected: Any, share: float, allowed: 
     return _wrong(f"{name} is {_short(found)} where {_short(expected)} is expected")
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Whether a value is a number or an array."""
     return isinstance(value, bool | int | float | complex | np.generic | np.ndarray)
 
@@ -91,6 +89,6 @@ def _wrong(text: str) -> Verdict:
     return Verdict(Status.WRONG_RESULT, text)
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -68,7 +68,7 @@ def _names(code: types.CodeType) -> set[str]:
     return found
 
 
-def _add_value(name: str, value: Any, parts: list[str], seen: set[int]) -> None:
+def _add_value(name: str, value: object, parts: list[str], seen: set[int]) -> None:
     inner = getattr(value, "py_func", value)
     if isinstance(inner, types.FunctionType):
         if inner.__module__.split(".")[0] not in ("numba", "numpy", "math"):

@@ -30,7 +30,7 @@ Slow = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 def quick_call(
     signature: Signature,
-    values: Sequence[Any],
+    values: Sequence[object],
     key: Sequence[str] | None,
     exact: frozenset[str],
     table: dict[Any, Callable[..., Any]],
@@ -82,7 +82,7 @@ def token({positional}):
     quick, token_of = scope["quick"], scope["token"]
     quick.__name__ = quick.__qualname__ = signature.where.rpartition(":")[2]  # what a TypeError calls it
 
-    def put_first(call: Callable[..., Any] | None, *values: Any) -> None:
+    def put_first(call: Callable[..., Any] | None, *values: object) -> None:
         scope["_first"] = nothing if call is None else (call, *token_of(*values))
 
     return quick, token_of, put_first
@@ -97,7 +97,7 @@ def form(value: Any) -> Any:
     return value.__class__
 
 
-def _tokens(name: str, value: Any, key: Sequence[str] | None, exact: frozenset[str]) -> list[str]:
+def _tokens(name: str, value: object, key: Sequence[str] | None, exact: frozenset[str]) -> list[str]:
     """Python expressions that tell calls apart which need not have the same configuration."""
     if isinstance(value, np.ndarray) or hasattr(type(value), "__cuda_array_interface__"):
         has_shape = key is None or name in key or any(fact.startswith(f"{name}_") for fact in exact)

@@ -112,7 +112,7 @@ class _Finder:
         self.memory.views[i].of(self.start)[is_result] = fills[0][is_result]
         return True
 
-    def _agrees_but(self, i: int, returned: Any) -> bool:
+    def _agrees_but(self, i: int, returned: object) -> bool:
         """Whether all but array `i` is as after the first run."""
         share = max(self.shares, default=0.0)
         verdicts = [

@@ -90,7 +90,7 @@ class AutotunedFunction:
     def __reduce__(self) -> str:
         return self.__qualname__
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
     # ---- for users
@@ -139,12 +139,12 @@ class AutotunedFunction:
             progress=progress,
         )  # fmt: skip
 
-    def best_config(self, *args: Any, **kwargs: Any) -> Config:
+    def best_config(self, *args: object, **kwargs: object) -> Config:
         """The configuration that a call with these arguments runs with."""
         values, _ = self.signature.bind(args, kwargs)
         return self._config_for(values)
 
-    def explain(self, *args: Any, **kwargs: Any) -> Found:
+    def explain(self, *args: object, **kwargs: object) -> Found:
         """What the look-up for these arguments finds: configuration, origin, trust, and for a miss the reason."""
         values, _ = self.signature.bind(args, kwargs)
         return self._look_up(self.task_for(values), self.space_for(values))
@@ -165,7 +165,7 @@ class AutotunedFunction:
         chosen = config or self.best_config(*args, **kwargs)
         return self._sent(()).specialised(chosen)[1]
 
-    def save(self, path: str | Path, *args: Any, signatures: Sequence[str] = (), **kwargs: Any) -> None:
+    def save(self, path: str | Path, *args: object, signatures: Sequence[str] = (), **kwargs: object) -> None:
         """Compile it ahead of time: `autosched.load(path)` gives a callable that needs no Numba.
 
         args, kwargs  arguments of a call that it is compiled for, besides those that records are there for
@@ -195,7 +195,7 @@ class AutotunedFunction:
             raise UsageError(f"{self.space.name.removeprefix('own/')} has no example arguments", hint=hint)
         return tuple(given) if isinstance(given, tuple | list) else (given,)
 
-    def jitted(self, *args: Any, **kwargs: Any) -> Any:
+    def jitted(self, *args: object, **kwargs: object) -> Any:
         """Numba's function with the best known configuration for these arguments, to be called in jitted functions.
 
         Jitted code may also call the autotuned function itself. As it knows no shapes, it gets the configuration for
@@ -256,7 +256,7 @@ class AutotunedFunction:
         """The configurations for a call."""
         return self.space.for_call(self.signature.named(values), self.threads(threads))
 
-    def task_for(self, values: tuple[Any, ...], threads: int | None = None, *, sent: Any = None) -> Task:
+    def task_for(self, values: tuple[Any, ...], threads: int | None = None, *, sent: object = None) -> Task:
         """The tuning task of a call."""
         named = self.signature.named(values)
         workload = describe(self.space.name, named, self.key)

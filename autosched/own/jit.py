@@ -32,7 +32,7 @@ class Parts:
     threads: int | None
 
 
-def is_cuda(func: Any) -> bool:
+def is_cuda(func: object) -> bool:
     """Whether a function was made a CUDA kernel by Numba."""
     return "cuda" in type(func).__module__.split(".")
 

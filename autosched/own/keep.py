@@ -23,7 +23,7 @@ class KeptCode:
     def __init__(self, of: str):
         self._of = of
 
-    def load_overload(self, signature: Any, target_context: Any) -> Any:
+    def load_overload(self, signature: object, target_context: Any) -> Any:
         """The code for a signature; None where none is kept."""
         from numba.core.compiler import CompileResult
 

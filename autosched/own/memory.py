@@ -71,11 +71,11 @@ class ArgumentSet:
         return all([block.guards_hold() for block in self.blocks])
 
 
-def _views(tree: Sequence[Any], names: Sequence[str]) -> tuple[list[View], list[str]]:
+def _views(tree: Sequence[object], names: Sequence[str]) -> tuple[list[View], list[str]]:
     """The arrays of the arguments, each once, and what they are called."""
     found: dict[View, str] = {}
 
-    def walk(value: Any, name: str) -> None:
+    def walk(value: object, name: str) -> None:
         if isinstance(value, View):
             found.setdefault(value, name)
         elif isinstance(value, tuple):

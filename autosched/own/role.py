@@ -81,7 +81,7 @@ class OwnRole(RunRole):
     def pool(self) -> None:
         """Numba has threads of its own."""
 
-    def learn(self, key: str, value: Any) -> None:
+    def learn(self, key: str, value: object) -> None:
         """Keep where a call is."""
         if isinstance(value, StoredCall):
             self._references[key] = value
@@ -133,7 +133,7 @@ def _rounding(kind: np.dtype[Any], terms: int) -> float:
     return rounding_share(real, float(np.sqrt(max(terms, 1))))
 
 
-def _with_truth(found: Expected, memory: Memory, arrays: list[Any], returned: Any) -> Expected:
+def _with_truth(found: Expected, memory: Memory, arrays: list[Any], returned: object) -> Expected:
     """The expectation with the contents and the value that the user's reference gives.
 
     arrays    per array of the arguments what the reference has left in its copy

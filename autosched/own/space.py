@@ -63,7 +63,7 @@ class OwnSpace:
             return self.default
 
 
-def facts_of(named: Mapping[str, Any]) -> dict[str, int | float | str | bool]:
+def facts_of(named: Mapping[str, object]) -> dict[str, int | float | str | bool]:
     """What constraints may know of the arguments of a call."""
     facts: dict[str, int | float | str | bool] = {}
     for name, value in named.items():
@@ -85,12 +85,12 @@ def _limited(knob: Knob, threads: int) -> Knob:
 
 def make_space(
     name: str,
-    space: Any,
+    space: object,
     constraints: Sequence[str | Constraint],
     signature: Signature,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     *,
-    known: Mapping[str, Any] = JIT_KNOBS,
+    known: Mapping[str, object] = JIT_KNOBS,
     others: Sequence[str] = THREAD_KNOBS,
     host_knobs: Sequence[str] = THREAD_KNOBS,
 ) -> OwnSpace:
@@ -115,7 +115,7 @@ def make_space(
     return OwnSpace(name, made, items, values, host_knobs)
 
 
-def _knob(name: Any, candidates: Any) -> Knob:
+def _knob(name: object, candidates: object) -> Knob:
     if isinstance(candidates, str) or not hasattr(candidates, "__iter__"):
         raise UsageError(f"the candidates of '{name}' are a {type(candidates).__name__}", hint="give a list")
     return Knob(str(name), tuple(value.item() if isinstance(value, np.generic) else value for value in candidates))
@@ -124,9 +124,9 @@ def _knob(name: Any, candidates: Any) -> Knob:
 def _with_default(
     knob: Knob,
     signature: Signature,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     where: str,
-    known: Mapping[str, Any],
+    known: Mapping[str, object],
     others: Sequence[str],
 ) -> Knob:
     """The knob with the default of its parameter, or of Numba's option, among its candidates."""

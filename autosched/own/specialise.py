@@ -31,7 +31,7 @@ def definition(text: str) -> ast.FunctionDef:
     return body[0]
 
 
-def specialise_text(text: str, knobs: Mapping[str, Any], note: str = "") -> str:
+def specialise_text(text: str, knobs: Mapping[str, object], note: str = "") -> str:
     """The function with its knobs as constants, without decorators and annotations.
 
     A knob that the body only reads is replaced where it is read; one that it also sets is set at the beginning.
@@ -56,7 +56,9 @@ def specialise_text(text: str, knobs: Mapping[str, Any], note: str = "") -> str:
     return (f"# {note}\n" if note else "") + f"{head}\n{start}{body.rstrip()}\n"
 
 
-def specialise(func: Callable[..., Any], text: str | None, knobs: Mapping[str, Any], arguments: Sequence[str]) -> Any:
+def specialise(
+    func: Callable[..., Any], text: str | None, knobs: Mapping[str, object], arguments: Sequence[str]
+) -> Any:
     """A Python function of the arguments alone, with the globals, closure and defaults of `func`.
 
     text       what `specialise_text` made of its source; None: there is no source, and the function is called through
@@ -81,7 +83,7 @@ def specialise(func: Callable[..., Any], text: str | None, knobs: Mapping[str, A
     return made
 
 
-def _calling(func: Callable[..., Any], knobs: Mapping[str, Any], arguments: Sequence[str]) -> Any:
+def _calling(func: Callable[..., Any], knobs: Mapping[str, object], arguments: Sequence[str]) -> Any:
     """A function that calls a compiled `func` with the knobs; LLVM sees their values where it inlines the call."""
     import numba
 
@@ -102,11 +104,11 @@ def _code_of(code: types.CodeType, name: str) -> types.CodeType:
     return _code_of(inner[0], name)
 
 
-def _literal(value: Any) -> ast.expr:
+def _literal(value: object) -> ast.expr:
     return ast.parse(repr(value), mode="eval").body
 
 
-def _without(arguments: ast.arguments, knobs: Mapping[str, Any]) -> ast.arguments:
+def _without(arguments: ast.arguments, knobs: Mapping[str, object]) -> ast.arguments:
     """A list of parameters without knobs, defaults and annotations: defaults are given by the caller."""
 
     def kept(params: Sequence[ast.arg]) -> list[ast.arg]:

@@ -107,7 +107,7 @@ def place_of(func: Callable[..., Any]) -> str:
     return f"{func.__module__}:{func.__qualname__}"
 
 
-def pack_types(values: Sequence[Any]) -> bytes:
+def pack_types(values: Sequence[object]) -> bytes:
     """Numba's types of arguments. Raises UsageError naming a value that Numba has no type for."""
     import numba
 

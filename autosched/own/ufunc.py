@@ -53,7 +53,7 @@ class UfuncForm:
             inputs[n_in:] = [p.replace(default=None) for p in inputs[n_in:]]
         return whole.replace(parameters=[*inputs, *rest])
 
-    def make(self, func: Callable[..., Any], options: Mapping[str, Any]) -> Ufunc:
+    def make(self, func: Callable[..., Any], options: Mapping[str, object]) -> Ufunc:
         """The ufunc of a function without knobs."""
         import numba
 

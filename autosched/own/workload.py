@@ -25,7 +25,7 @@ def op_name(func: Callable[..., Any]) -> str:
     return f"own/{module}:{func.__qualname__.replace('<locals>.', '')}"
 
 
-def describe(op: str, named: Mapping[str, Any], key: Sequence[str] | None) -> Workload:
+def describe(op: str, named: Mapping[str, object], key: Sequence[str] | None) -> Workload:
     """The workload of a call.
 
     named  the arguments by name
@@ -109,7 +109,7 @@ def dtype_of(value: Any) -> str:
     return names.get(type(value), type(value).__name__)
 
 
-def _leaves(value: Any) -> Iterator[Any]:
+def _leaves(value: object) -> Iterator[Any]:
     if isinstance(value, tuple):
         for part in value:
             yield from _leaves(part)
@@ -117,5 +117,5 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: object) -> bool:
     return isinstance(value, np.ndarray)

@@ -30,7 +30,7 @@ STATUSES = {
 }
 
 
-def is_autotvm(document: Any) -> bool:
+def is_autotvm(document: object) -> bool:
     """Whether a decoded line is one of AutoTVM's, of whatever version."""
     return isinstance(document, dict) and ("v" in document or {"input", "result"} <= document.keys())
 
@@ -76,7 +76,7 @@ def _measurement(costs: Any, error_no: Any, document: dict[str, Any]) -> Measure
     return Measurement(status, tuple(costs), how=how)
 
 
-def _workload(task: Any, args: Sequence[Any]) -> Workload:
+def _workload(task: object, args: Sequence[object]) -> Workload:
     """Tensors give shapes and types, in order; other arguments are attributes named by their place."""
     dtypes: list[str] = []
     shapes: list[tuple[int, ...]] = []

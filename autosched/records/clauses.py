@@ -40,7 +40,7 @@ COMPARE = {
 }
 
 
-def insert_into(dialect: str, table: Any) -> Any:
+def insert_into(dialect: str, table: object) -> Any:
     """An INSERT that can say what to do about rows that are there already; loads the one dialect that is used."""
     return importlib.import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
 

@@ -59,7 +59,7 @@ class Lock(FallbackContext):
 def write_lock(
     path: Path,
     chosen: Mapping[str, tuple[Config, str]],
-    facts: Mapping[str, Any],
+    facts: Mapping[str, object],
     layout_times: Mapping[str, float] | None = None,
 ) -> None:
     """Write a lock file, whole or not at all; equal choices give equal bytes.

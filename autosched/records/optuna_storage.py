@@ -56,7 +56,7 @@ def write_storage(path: Path, records: Iterable[Record]) -> int:
     return sum(map(len, groups.values()))
 
 
-def _write_study(storage: Any, number: int, records: list[Record]) -> None:
+def _write_study(storage: object, number: int, records: list[Record]) -> None:
     import optuna
 
     first = records[0]
@@ -79,7 +79,7 @@ def _parameters(record: Record) -> dict[str, str]:
     return {knob: value if isinstance(value, str) else repr(value) for knob, value in knobs.items()}
 
 
-def _trial(record: Record, parameters: Mapping[str, str], categories: Mapping[str, Any]) -> Any:
+def _trial(record: Record, parameters: Mapping[str, str], categories: Mapping[str, object]) -> Any:
     import optuna
 
     measurement = record.measurement

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from autosched.env import AUTOSCHED_DB
 from autosched.errors import RecordError, UsageError
@@ -94,6 +93,6 @@ def database_to_write(explicit: str | Path | None = None, start: Path | None = N
     return places[0]
 
 
-def is_there(source: Any) -> bool:
+def is_there(source: object) -> bool:
     """Whether a source of records can be opened: a file that tuning has yet to make cannot."""
     return not isinstance(source, str | Path) or "://" in str(source) or Path(source).exists()

@@ -225,7 +225,7 @@ MOST_THREADS = 1 << 20
 LARGEST_INT = 2**53  # what every reader of JSON, and every database, holds exactly
 
 
-def check_plain(value: Any, most_nested: int = MOST_NESTED) -> str:
+def check_plain(value: object, most_nested: int = MOST_NESTED) -> str:
     """Refuse what JSON text can hold and a database cannot; gives the value's canonical text, "" if it was not needed.
 
     most_nested  levels of lists and objects that the value may have
@@ -281,7 +281,7 @@ def _check_part(value: Any, left: int) -> None:
                 _check_part(part, left - 1)
 
 
-def from_document(document: Any) -> Record:
+def from_document(document: object) -> Record:
     """Read what `to_document` wrote; fields that this version does not know are ignored.
 
     Raises  RecordError with the reason for anything that is no record of this schema.
@@ -344,7 +344,7 @@ def read_workload(text: str) -> Workload:
     return Workload.from_json(workload)
 
 
-def _is_shape(value: Any) -> bool:
+def _is_shape(value: object) -> bool:
     return isinstance(value, list) and all(type(extent) is int and extent >= 0 for extent in value)
 
 
@@ -376,7 +376,7 @@ def _build(document: dict[str, Any]) -> Record:
     )
 
 
-def read_fingerprint(document: Mapping[str, Any]) -> Fingerprint:
+def read_fingerprint(document: Mapping[str, object]) -> Fingerprint:
     """A fingerprint from plain data. Raises RecordError if a field is missing or of another type."""
     try:
         names = ("kind", *(part.name for part in fields(fingerprint_class(document))))

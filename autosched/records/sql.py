@@ -160,7 +160,7 @@ class SqlStore(WinnerSource):
         with clear_errors(self.where), self.engine.connect() as connection:
             yield connection
 
-    def _insert(self, table: Any) -> Any:
+    def _insert(self, table: object) -> Any:
         return insert_into(self.engine.dialect.name, table)
 
     def _ids(self, connection: Connection, table: Any, wanted: dict[str, dict[str, Any]]) -> dict[str, int]:
@@ -323,7 +323,7 @@ class SqlStore(WinnerSource):
         with self._reading() as connection:
             return int(connection.scalar(sa.select(sa.func.count()).select_from(JOINED).where(*clauses)) or 0)
 
-    def _select(self, *clauses: Any, limit: int | None = None) -> Iterator[Record]:
+    def _select(self, *clauses: object, limit: int | None = None) -> Iterator[Record]:
         """Records by time. Raises RecordError for one that cannot be read or is not what was stored."""
         for row in self._rows(*clauses, limit=limit):
             yield self._record(row)

@@ -117,7 +117,7 @@ def _convergence(medians: np.ndarray) -> tuple[int | None, int | None, float | N
     return to_near, since, None if expected is None else float(expected)
 
 
-def model_progress(n_tasks: int, columns: Sequence[Any], weights: Sequence[int]) -> list[tuple[int, float]]:
+def model_progress(n_tasks: int, columns: Sequence[object], weights: Sequence[int]) -> list[tuple[int, float]]:
     """The time of all tasks together by the best that is known of each, as trials went by.
 
     columns  as `SqlStore.trial_table()` gives them;  weights  how often each of the tasks is called, 0: left out

@@ -26,11 +26,11 @@ from autosched.relax.verify import well_formed as well_formed
 from autosched.tir.expr import Var as TirVar
 
 
-def _body(x: Any) -> Any:
+def _body(x: object) -> Any:
     return x.body if isinstance(x, Function) else x
 
 
-def _bindings(x: Any) -> list[Binding]:
+def _bindings(x: object) -> list[Binding]:
     if isinstance(x, BindingBlock):
         return list(x.bindings)
     body = _body(x)
@@ -42,19 +42,19 @@ def all_vars(expr: Any) -> list[Var]:
     return list(dict.fromkeys(v for v in walk(expr) if isinstance(v, Var)))
 
 
-def bound_vars(expr: Any) -> list[Var]:
+def bound_vars(expr: object) -> list[Var]:
     """The variables that are bound inside."""
     params = list(expr.params) if isinstance(expr, Function) else []
     return [*params, *(b.var for b in _bindings(expr))]
 
 
-def free_vars(expr: Any) -> list[Var]:
+def free_vars(expr: object) -> list[Var]:
     """The variables that are used and not bound inside."""
     bound = set(bound_vars(expr))
     return list(dict.fromkeys(v for v in used_vars(_body(expr)) if v not in bound))
 
 
-def all_global_vars(expr: Any) -> list[GlobalVar]:
+def all_global_vars(expr: object) -> list[GlobalVar]:
     """The functions of the module that are named, each once."""
     return list(dict.fromkeys(v for v in walk(_body(expr)) if isinstance(v, GlobalVar)))
 
@@ -170,7 +170,7 @@ def get_static_type(info: StructInfo) -> StructInfo:
     return info
 
 
-def contains_impure_call(expr: Any) -> bool:
+def contains_impure_call(expr: object) -> bool:
     """Whether a function says that it is impure."""
     return isinstance(expr, Function) and not expr.is_pure
 

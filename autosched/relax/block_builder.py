@@ -167,14 +167,14 @@ class BlockBuilder:
             self.normalize(_value(expr, "emit")), name_hint or ("lv" if scope.in_dataflow else "gv"), scope.in_dataflow
         )
 
-    def emit_output(self, output: Any, name_hint: str = "") -> Var:
+    def emit_output(self, output: object, name_hint: str = "") -> Var:
         """Bind an expression to a variable that is seen after the dataflow block."""
         scope = self._scope
         if not scope.in_dataflow:
             raise TVMError("emit_output belongs into a dataflow block", hint="use `with bb.dataflow():`")
         return self._bind(self.normalize(_value(output, "emit_output")), name_hint or "gv", False)
 
-    def emit_func_output(self, output: Any, params: Var | Sequence[Var] | None = None) -> None:
+    def emit_func_output(self, output: object, params: Var | Sequence[Var] | None = None) -> None:
         """Say what the function returns (a sequence becomes a tuple), and its parameters where not said before."""
         scope = self._scope
         if scope.in_dataflow:
@@ -216,7 +216,7 @@ class BlockBuilder:
             return expr if source is expr.tuple_value else TupleGetItem(source, expr.index)
         return expr
 
-    def _argument(self, x: Any) -> Any:
+    def _argument(self, x: object) -> Any:
         if isinstance(x, LEAVES):
             return x
         if isinstance(x, Tuple):
@@ -225,7 +225,7 @@ class BlockBuilder:
 
     # --- tensor expressions and functions ----------------------------------------------------------------------------
 
-    def call_te(self, func: Callable[..., Any], *args: Any, primfunc_name_hint: str = "", **kwargs: Any) -> Call:
+    def call_te(self, func: Callable[..., Any], *args: object, primfunc_name_hint: str = "", **kwargs: object) -> Call:
         """A call_tir of the PrimFunc that a te function makes on the arguments; the PrimFunc joins the module."""
         if not callable(func):
             raise InvalidTypeError(f"call_te, emit_te: func is a {type(func).__name__}, expected a function of tensors")
@@ -235,18 +235,23 @@ class BlockBuilder:
         out = call.out
         return call_tir(gvar, Tuple(call.args), list(out.fields) if isinstance(out, TupleStructInfo) else out)
 
-    def _te_argument(self, x: Any) -> Any:
+    def _te_argument(self, x: object) -> Any:
         if isinstance(x, list | tuple):
             return type(x)(self._te_argument(v) for v in x)
         return self._argument(x) if isinstance(x, Expr) else x
 
     def emit_te(
-        self, func: Callable[..., Any], *args: Any, primfunc_name_hint: str = "", name_hint: str = "", **kwargs: Any
+        self,
+        func: Callable[..., Any],
+        *args: object,
+        primfunc_name_hint: str = "",
+        name_hint: str = "",
+        **kwargs: object,
     ) -> Var:
         """Bind the result of `call_te`."""
         return self.emit(self.call_te(func, *args, primfunc_name_hint=primfunc_name_hint, **kwargs), name_hint)
 
-    def add_func(self, func: Any, func_name: str) -> GlobalVar:
+    def add_func(self, func: object, func_name: str) -> GlobalVar:
         """Put a function into the module and give its name; one of equal form that is there already is used again."""
         if not isinstance(func, Node):
             raise InvalidTypeError(f"add_func: expected a function, got {type(func).__name__}")
@@ -263,7 +268,7 @@ class BlockBuilder:
         alike.append(gvar)
         return gvar
 
-    def update_func(self, gvar: GlobalVar, func: Any) -> None:
+    def update_func(self, gvar: GlobalVar, func: object) -> None:
         """Put a function in the place of the one with this name, or beside the others where there is none."""
         if not isinstance(gvar, GlobalVar):
             raise InvalidTypeError(f"update_func: expected a GlobalVar, got {type(gvar).__name__}")
@@ -297,14 +302,14 @@ def _params(params: Var | Sequence[Var]) -> tuple[Var, ...]:
     return given
 
 
-def _value(x: Any, action: str) -> Any:
+def _value(x: object, action: str) -> Any:
     try:
         return as_expr(x)
     except InvalidTypeError as error:
         raise InvalidTypeError(f"{action}: {error.message}") from None
 
 
-def _check_cast(found: StructInfo | None, wanted: Any) -> None:
+def _check_cast(found: StructInfo | None, wanted: object) -> None:
     """Refuse what can never hold at run time: another dtype or another number of dimensions."""
     if not isinstance(wanted, StructInfo):
         raise InvalidTypeError(f"match_cast: expected a StructInfo, got {type(wanted).__name__}")

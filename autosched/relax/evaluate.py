@@ -23,7 +23,7 @@ class _Evaluator:
         self.module, self.dtype, self.run_tir = module, dtype, run_tir
         self.values: dict[Var, Any] = {}
 
-    def widen(self, x: Any) -> Any:
+    def widen(self, x: object) -> Any:
         array = np.asarray(x)
         return array.astype(self.dtype) if self.dtype and array.dtype == np.float32 else array
 

@@ -391,7 +391,7 @@ def as_expr(x: Any) -> Any:
     raise InvalidTypeError(f"cannot use {type(x).__name__} as a graph expression")
 
 
-def shape_expr(x: Any) -> Expr:
+def shape_expr(x: object) -> Expr:
     """A sequence of dimensions as a ShapeExpr; expressions as they are."""
     if isinstance(x, Expr):
         return x

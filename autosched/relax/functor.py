@@ -63,12 +63,12 @@ mutator = visitor
 class _Dispatch:
     """Finds the method for an expression."""
 
-    def visit_expr(self, expr: Any) -> Any:
+    def visit_expr(self, expr: object) -> Any:
         """Visit any expression."""
         name = _METHODS.get(type(expr))
         return self._other(expr) if name is None else getattr(self, name)(expr)
 
-    def _other(self, expr: Any) -> Any:
+    def _other(self, expr: object) -> Any:
         return expr
 
 
@@ -96,7 +96,7 @@ class PyExprVisitor(_Dispatch):
         else:
             self.visit_var_def_(var)
 
-    def visit_span(self, span: Any) -> None:
+    def visit_span(self, span: object) -> None:
         """Visit a place in the user's code."""
 
     def visit_var_binding_(self, binding: VarBinding) -> None:
@@ -236,7 +236,7 @@ class PyExprMutator(_Dispatch):
 
     # --- expressions ----------------------------------------------------------------------------------------------
 
-    def visit_expr_post_order(self, expr: Any) -> Any:
+    def visit_expr_post_order(self, expr: object) -> Any:
         """The expression with everything below it visited, by the rules of this class itself."""
         name = _METHODS.get(type(expr))
         return expr if name is None else getattr(PyExprMutator, name)(self, expr)
@@ -406,7 +406,7 @@ class PyExprMutator(_Dispatch):
 
     # --- help -----------------------------------------------------------------------------------------------------
 
-    def set_var_remap(self, var: Var, new: Any) -> None:
+    def set_var_remap(self, var: Var, new: object) -> None:
         """Let `new` stand for a variable from now on."""
         self._replaced[var] = new
 

@@ -49,7 +49,7 @@ def zero_pipeline() -> Sequential:
 
 @register_pipeline("static_shape_tuning")
 def static_shape_tuning_pipeline(
-    total_trials: int, target: Any, work_dir: Any = "tuning_logs", cpu_weight_prepack: bool = False,
+    total_trials: int, target: Any, work_dir: object = "tuning_logs", cpu_weight_prepack: bool = False,
     max_trials_per_task: int | None = None,
 ) -> Sequential:  # fmt: skip
     """The zero pipeline, then tuning of its kernels into `work_dir`; without trials only what stands there is used."""
@@ -80,13 +80,13 @@ def default_pipeline() -> Sequential:
     return Sequential([zero_pipeline(), default_build_pipeline()], name="default")
 
 
-def get_default_pipeline(target: Any) -> Sequential:
+def get_default_pipeline(target: object) -> Sequential:
     """The pipeline that a build for a target runs."""
     del target  # one for all of them
     return get_pipeline("default")
 
 
-def get_pipeline(name: str = "zero", **options: Any) -> Sequential:
+def get_pipeline(name: str = "zero", **options: object) -> Sequential:
     """The pipeline of a name. Raises ValueError listing those there are."""
     if name not in PIPELINES:
         raise InvalidValueError(f"get_pipeline: unknown pipeline '{name}'", hint=f"there are {sorted(PIPELINES)}")

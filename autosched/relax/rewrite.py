@@ -45,7 +45,7 @@ def bindings_of(body: SeqExpr) -> Iterator[Binding]:
             yield b
 
 
-def used_vars(expr: Any) -> Iterator[Var]:
+def used_vars(expr: object) -> Iterator[Var]:
     """The variables that an expression reads, repeated as often as it reads them (branches included)."""
     match expr:
         case Var():
@@ -120,7 +120,7 @@ class Rewriter:
         self._changed = True
         return var
 
-    def _flat(self, x: Any) -> Any:
+    def _flat(self, x: object) -> Any:
         """`x` with nested calls bound to variables of their own."""
         if isinstance(x, Tuple):
             fields = tuple(self._leaf(f) for f in x.fields)
@@ -133,7 +133,7 @@ class Rewriter:
             return x if all(a is b for a, b in zip(args, x.args, strict=True)) else dataclasses.replace(x, args=args)
         return x
 
-    def _leaf(self, x: Any) -> Any:
+    def _leaf(self, x: object) -> Any:
         return self.emit(x) if isinstance(x, Call | TupleGetItem) else self._flat(x)
 
     def substitute(self, x: Any) -> Any:

@@ -17,7 +17,7 @@ from autosched.tir.simplify import form_key
 Dim = int | PrimExpr
 
 
-def to_dim(x: Any) -> PrimExpr:
+def to_dim(x: object) -> PrimExpr:
     """A dimension as an int64 expression."""
     if isinstance(x, IntImm):
         return x if x.dtype == "int64" else IntImm(x.value, "int64")
@@ -62,49 +62,49 @@ class Expr(Node):
 
     # Arithmetic makes calls of operators; those are defined above this module, and found when first used.
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: object) -> Any:
         return get_op("add")(self, other)
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: object) -> Any:
         return get_op("add")(other, self)
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: object) -> Any:
         return get_op("subtract")(self, other)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: object) -> Any:
         return get_op("subtract")(other, self)
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: object) -> Any:
         return get_op("multiply")(self, other)
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self, other: object) -> Any:
         return get_op("multiply")(other, self)
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: object) -> Any:
         return get_op("divide")(self, other)
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: object) -> Any:
         return get_op("divide")(other, self)
 
-    def __floordiv__(self, other: Any) -> Any:
+    def __floordiv__(self, other: object) -> Any:
         return get_op("floor_divide")(self, other)
 
-    def __pow__(self, other: Any) -> Any:
+    def __pow__(self, other: object) -> Any:
         return get_op("power")(self, other)
 
     def __neg__(self) -> Any:
         return get_op("negative")(self)
 
-    def __lt__(self, other: Any) -> Any:
+    def __lt__(self, other: object) -> Any:
         return get_op("less")(self, other)
 
-    def __le__(self, other: Any) -> Any:
+    def __le__(self, other: object) -> Any:
         return get_op("less_equal")(self, other)
 
-    def __gt__(self, other: Any) -> Any:
+    def __gt__(self, other: object) -> Any:
         return get_op("greater")(self, other)
 
-    def __ge__(self, other: Any) -> Any:
+    def __ge__(self, other: object) -> Any:
         return get_op("greater_equal")(self, other)
 
     def astype(self, dtype: str) -> Any:
@@ -246,7 +246,7 @@ class FuncStructInfo(StructInfo):
     ret: StructInfo
 
 
-def _checked_dtype(dtype: Any, what: str) -> str:
+def _checked_dtype(dtype: object, what: str) -> str:
     """The name of a dtype; "" is unknown, "object" and "void" and vectors are names of TVM's."""
     if dtype is None or dtype == "":
         return ""

@@ -35,7 +35,7 @@ class _Arguments:
         self.tensors: list[te.Tensor] = []
         self.values: list[Expr] = []
 
-    def convert(self, x: Any) -> Any:
+    def convert(self, x: object) -> Any:
         if isinstance(x, Tuple):
             return [self.convert(f) for f in x.fields]
         if isinstance(x, ShapeExpr):
@@ -67,7 +67,7 @@ def _identifier(name: str) -> str:
     return text if text[:1].isalpha() or text[:1] == "_" else f"v_{text}"
 
 
-def make_te_call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> TECall:
+def make_te_call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, object]) -> TECall:
     """Call `func` on placeholders for the graph arguments and make a PrimFunc (int64 indices) of what it returns."""
     arguments = _Arguments()
     outputs = func(*(arguments.convert(a) for a in args), **{k: arguments.convert(v) for k, v in kwargs.items()})

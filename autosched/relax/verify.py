@@ -107,7 +107,7 @@ class _Verifier:
             case _:
                 self.leaf(value, scope)
 
-    def leaf(self, x: Any, scope: set[Var]) -> None:
+    def leaf(self, x: object, scope: set[Var]) -> None:
         if isinstance(x, Tuple):
             for f in x.fields:
                 self.leaf(f, scope)

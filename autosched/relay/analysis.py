@@ -8,7 +8,7 @@ from autosched.relax import Call, Var, well_formed
 from autosched.relay.expr import GraphFunction, free_vars, post_order, unwrap
 
 
-def all_vars(expr: Any) -> list[Var]:
+def all_vars(expr: object) -> list[Var]:
     """All variables of an expression or function, in order of first use."""
     if isinstance(expr, GraphFunction):
         return list(expr.params)
@@ -27,7 +27,7 @@ def post_order_visit(expr: Any, fvisit: Any) -> None:
         fvisit(x)
 
 
-def get_total_mac_number(expr: Any) -> int:
+def get_total_mac_number(expr: object) -> int:
     """Multiply-adds of the convolutions and matrix products of a function."""
     total = 0
     calls = (b.value for b in expr.bindings()) if isinstance(expr, GraphFunction) else post_order(unwrap(expr))

@@ -18,7 +18,7 @@ from autosched.runtime import NDArray
 from autosched.target import Target
 
 
-def as_module(mod: Any) -> IRModule:
+def as_module(mod: object) -> IRModule:
     """A module of a module, a function or an expression. Raises InvalidTypeError for anything else."""
     if isinstance(mod, IRModule):
         return mod
@@ -27,7 +27,7 @@ def as_module(mod: Any) -> IRModule:
     raise InvalidTypeError(f"build, compile: an IRModule or a relay.Function is needed, not a {type(mod).__name__}")
 
 
-def one_target(target: Any, target_host: Any = None) -> Target | None:
+def one_target(target: object, target_host: object = None) -> Target | None:
     """The target of what `relay.build` takes: one, several of which one can be built for, or None."""
     if target is None:
         return None if target_host is None else Target.current(allow_none=True)
@@ -39,7 +39,7 @@ def one_target(target: Any, target_host: Any = None) -> Target | None:
     return targets[0]
 
 
-def tuning_context(target: Any) -> AbstractContextManager[Any]:
+def tuning_context(target: object) -> AbstractContextManager[Any]:
     """TopHub's records, unless the user has chosen a context: those replace them fully."""
     if not isinstance(DispatchContext.current, FallbackContext):
         return nullcontext()
@@ -52,7 +52,7 @@ def plain(value: Any) -> np.ndarray:
     return value.view() if isinstance(value, NDArray) else np.asarray(value)
 
 
-def apply_params(mod: IRModule, params: Mapping[str, Any] | None) -> IRModule:
+def apply_params(mod: IRModule, params: Mapping[str, object] | None) -> IRModule:
     """Bind those parameters of `main` that are given; names that it does not have are ignored, as TVM does."""
     if params is not None and not isinstance(params, Mapping):
         raise InvalidTypeError(f"params is a {type(params).__name__}, expected a mapping from names to arrays")
@@ -64,7 +64,7 @@ def apply_params(mod: IRModule, params: Mapping[str, Any] | None) -> IRModule:
 
 
 def evaluated(
-    mod: IRModule, expr: Any, binds: Mapping[Any, Any] | None, make: Callable[[IRModule], Callable[..., Any]]
+    mod: IRModule, expr: object, binds: Mapping[Any, object] | None, make: Callable[[IRModule], Callable[..., Any]]
 ) -> Any:
     """A callable for `main`, a function, or an expression; an expression of no variables is computed at once."""
     if expr is None or (not isinstance(expr, GraphFunction) and getattr(expr, "name", None) == "main"):

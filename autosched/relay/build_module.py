@@ -43,7 +43,7 @@ def build(
 
 
 def optimize(
-    mod: IRModule | GraphFunction, target: Any = None, params: Mapping[str, Any] | None = None
+    mod: IRModule | GraphFunction, target: object = None, params: Mapping[str, object] | None = None
 ) -> tuple[IRModule, dict[str, NDArray]]:
     """Run the graph passes alone: (the module, the parameters)."""
     bound = apply_params(as_module(mod), params)
@@ -51,7 +51,7 @@ def optimize(
     return passed, {name: array(plain(value)) for name, value in (params or {}).items()}
 
 
-def bind_params_by_name(func: GraphFunction, params: Mapping[str, Any]) -> GraphFunction:
+def bind_params_by_name(func: GraphFunction, params: Mapping[str, object]) -> GraphFunction:
     """A function with parameters replaced by constants."""
     bound: GraphFunction = apply_params(IRModule({"main": func}), params)["main"]
     return bound
@@ -72,8 +72,8 @@ def create_executor(
     kind: str = "debug",
     mod: IRModule | None = None,
     device: Device | None = None,
-    target: Any = "llvm",
-    params: Mapping[str, Any] | None = None,
+    target: object = "llvm",
+    params: Mapping[str, object] | None = None,
 ) -> Executor | VMExecutor:
     """An executor: "graph", "vm", "aot" or "debug" (the last two run in the VM too).
 
@@ -90,7 +90,7 @@ def create_executor(
     return VMExecutor(module, device, target)
 
 
-def _graph_function(mod: IRModule, device: Device, target: Any) -> Callable[..., Any]:
+def _graph_function(mod: IRModule, device: Device, target: object) -> Callable[..., Any]:
     executor = GraphModule(build(mod, target)["default"](device))
 
     def run(*args: Any) -> Any:

@@ -196,7 +196,7 @@ def parts(x: Any) -> tuple[Any, ...]:
     return ()
 
 
-def post_order(root: Any) -> Iterator[Any]:
+def post_order(root: object) -> Iterator[Any]:
     """Every expression below one, itself last, each once, parts before what they are parts of."""
     done: set[int] = set()
     stack = [root]
@@ -212,7 +212,7 @@ def post_order(root: Any) -> Iterator[Any]:
             yield top
 
 
-def free_vars(expr: Any) -> list[Var]:
+def free_vars(expr: object) -> list[Var]:
     """The variables of a nested expression that no `Let` binds, in order of first use; none of a function."""
     if isinstance(expr, GraphFunction):
         return []
@@ -248,7 +248,7 @@ class Binder:
                 stack.pop()
         return self.known[root]
 
-    def _first(self, x: Any) -> tuple[Any, ...]:
+    def _first(self, x: object) -> tuple[Any, ...]:
         """What must be bound before an expression."""
         if isinstance(x, Let):
             if x.value not in self.known:
@@ -257,7 +257,7 @@ class Binder:
             return (x.body,)
         return (x.cond,) if isinstance(x, Branch) else parts(x)
 
-    def _make(self, x: Any) -> Any:
+    def _make(self, x: object) -> Any:
         match x:
             case Let():
                 return self.known[x.body]
@@ -283,7 +283,7 @@ class Binder:
             return remake(x, args)
         return Call(x.op, args, x.attrs, x.sinfo_args, x.struct_info, x.span)
 
-    def _branch(self, x: Any) -> SeqExpr:
+    def _branch(self, x: object) -> SeqExpr:
         inner = Binder(self.known, self.names, False)
         result = inner.value(x)
         return SeqExpr((BindingBlock(tuple(inner.bindings)),) if inner.bindings else (), result)
@@ -304,7 +304,7 @@ class Binder:
         self.bindings.append(VarBinding(variable, value))
         return variable
 
-    def shown(self, result: Any) -> Any:
+    def shown(self, result: object) -> Any:
         """A result that is seen after the dataflow block."""
         if isinstance(result, Tuple):
             return Tuple(tuple(self.shown(field) for field in result.fields))
@@ -315,7 +315,7 @@ class Binder:
         return variable
 
 
-def from_expr(body: Any, functions: Mapping[Any, Any] | None = None) -> IRModule:
+def from_expr(body: object, functions: Mapping[Any, object] | None = None) -> IRModule:
     """A module whose `main` is a function, or computes an expression of its free variables."""
     main = body if isinstance(body, GraphFunction) else Function(free_vars(body), body)
     return IRModule({"main": main, **(functions or {})})

@@ -23,7 +23,7 @@ class ExprFunctor:
             self.memo_map[expr] = self._dispatch(expr)
         return self.memo_map[expr]
 
-    def _dispatch(self, expr: Any) -> Any:
+    def _dispatch(self, expr: object) -> Any:
         for kind, method in _METHODS:
             if isinstance(expr, kind):
                 return getattr(self, method)(expr)

@@ -147,7 +147,7 @@ def function_pass(pass_func: Any = None, opt_level: int | None = None, name: str
     def decorate(subject: Any) -> Any:
         if isinstance(subject, type):
 
-            def make(*args: Any, **kwargs: Any) -> Pass:
+            def make(*args: object, **kwargs: object) -> Pass:
                 instance = subject(*args, **kwargs)
                 return wrap(instance.transform_function, subject.__name__)
 

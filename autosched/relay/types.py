@@ -26,7 +26,7 @@ class ScopeBuilder:
         return bound
 
     @contextmanager
-    def if_scope(self, cond: Any) -> Iterator[None]:
+    def if_scope(self, cond: object) -> Iterator[None]:
         """What is written inside is computed where the condition holds."""
         yield from self._branch(cond)
 
@@ -42,7 +42,7 @@ class ScopeBuilder:
         self._scopes.pop()
         scope.result = If(scope.condition, scope.then, inner.get())
 
-    def _branch(self, cond: Any) -> Iterator[None]:
+    def _branch(self, cond: object) -> Iterator[None]:
         scope, inner = self._scopes[-1], _Scope()
         scope.condition = unwrap(cond)
         self._scopes.append(inner)
@@ -50,11 +50,11 @@ class ScopeBuilder:
         self._scopes.pop()
         scope.then = inner.get()
 
-    def type_of(self, expr: Any) -> Any:
+    def type_of(self, expr: object) -> Any:
         """The type of an expression."""
         return unwrap(expr).struct_info
 
-    def ret(self, value: Any) -> None:
+    def ret(self, value: object) -> None:
         """Say what the innermost scope gives."""
         self._scopes[-1].result = unwrap(value)
 
@@ -91,7 +91,7 @@ def Tuple(fields: Sequence[Any]) -> GraphTuple:  # noqa: N802  (TVM's name)
     return GraphTuple(tuple(unwrap(field) for field in fields))
 
 
-def If(cond: Any, true_branch: Any, false_branch: Any) -> Expr:  # noqa: N802  (TVM's name)
+def If(cond: object, true_branch: object, false_branch: object) -> Expr:  # noqa: N802  (TVM's name)
     """The value of one of two expressions; only that one is computed.
 
     cond  a truth: a bool tensor without dimensions

@@ -19,7 +19,10 @@ from autosched.runtime.vm import Executable, VirtualMachine
 
 
 def compile(
-    mod: IRModule | GraphFunction, target: Any = None, target_host: Any = None, params: Mapping[str, Any] | None = None
+    mod: IRModule | GraphFunction,
+    target: object = None,
+    target_host: object = None,
+    params: Mapping[str, object] | None = None,
 ) -> Executable:
     """Compile a module for the VM.
 
@@ -42,7 +45,7 @@ class VMCompiler:
         self._lowered: tuple[IRModule, Any] | None = None
         self._executable: Executable | None = None
 
-    def set_params(self, params: Mapping[str, Any]) -> None:
+    def set_params(self, params: Mapping[str, object]) -> None:
         """Bind arrays to `main`'s parameters of these names."""
         if not isinstance(params, Mapping):
             raise InvalidTypeError(f"set_params takes a mapping from names to arrays, not {type(params).__name__}")
@@ -72,9 +75,9 @@ class VMCompiler:
     def optimize(
         self,
         mod: IRModule | GraphFunction,
-        target: Any = None,
-        target_host: Any = None,
-        params: Mapping[str, Any] | None = None,
+        target: object = None,
+        target_host: object = None,
+        params: Mapping[str, object] | None = None,
     ) -> tuple[IRModule, dict[str, NDArray]]:
         """Run the graph passes alone: (the module, the parameters)."""
         chosen = one_target(target, target_host)

@@ -166,12 +166,12 @@ def tune(sock: socket.socket) -> None:
             sock.setsockopt(level, getattr(socket, name), value)
 
 
-def _proof(secret: bytes, role: str, server: Mapping[str, Any], client: Mapping[str, Any]) -> str:
+def _proof(secret: bytes, role: str, server: Mapping[str, object], client: Mapping[str, object]) -> str:
     parts = [role, server["nonce"], client["nonce"], client["purpose"], client["key"]]
     return hmac.digest(secret, "\n".join(map(str, parts)).encode(), "sha256").hex()
 
 
-def greet(frames: Frames, access: Access, purpose: str, key: str, **facts: Any) -> dict[str, Any]:
+def greet(frames: Frames, access: Access, purpose: str, key: str, **facts: object) -> dict[str, Any]:
     """The client's handshake; gives what the server says of itself.
 
     purpose  "session" of a server; "request", "announce" or "list" of a tracker
@@ -227,7 +227,7 @@ def admit(frames: Frames, access: Access, purposes: tuple[str, ...], key: str | 
     return client
 
 
-def welcome(frames: Frames, client: Mapping[str, Any], **facts: Any) -> None:
+def welcome(frames: Frames, client: Mapping[str, object], **facts: object) -> None:
     """Tell a client that it is let in."""
     frames.send({"proof": client["answer"], **facts})
 
@@ -246,7 +246,7 @@ def described(error: BaseException) -> dict[str, Any]:
     return {"type": "RPCError", "message": f"{kind}: {error}"[:4000]}
 
 
-def raised(found: Any) -> Exception:
+def raised(found: object) -> Exception:
     """The error that the other side has described: one of autosched's own, by name."""
     from autosched import errors
 

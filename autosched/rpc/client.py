@@ -29,7 +29,7 @@ _indices = itertools.count()
 
 def connect(
     url: str, port: int, key: str = "", session_timeout: float = 0,
-    session_constructor_args: Sequence[Any] | None = None, enable_logging: bool = False, *,
+    session_constructor_args: Sequence[object] | None = None, enable_logging: bool = False, *,
     access: Access | None = None, connect_timeout: float = HANDSHAKE_S,
 ) -> RPCSession:  # fmt: skip
     """Open a session of a server.
@@ -149,7 +149,13 @@ class RPCSession:
         return self._info
 
     def ask(
-        self, op: str, *, raw: Any = b"", into: memoryview | None = None, within_s: float | None = None, **request: Any
+        self,
+        op: str,
+        *,
+        raw: object = b"",
+        into: memoryview | None = None,
+        within_s: float | None = None,
+        **request: object,
     ) -> Any:
         """One request and its answer.
 
@@ -174,7 +180,7 @@ class RPCSession:
                 self._frames.close()
                 raise
 
-    def _ask(self, request: Mapping[str, Any], raw: Any, into: memoryview | None) -> Any:
+    def _ask(self, request: Mapping[str, object], raw: object, into: memoryview | None) -> Any:
         frames = self._frames
         try:
             frames.send(request, raw)
@@ -563,7 +569,7 @@ class RemoteMachine(RemoteObject):
 
     get_function = __getitem__
 
-    def invoke(self, func_name: str, *args: Any, **kwargs: Any) -> Any:
+    def invoke(self, func_name: str, *args: object, **kwargs: object) -> Any:
         """Run a function on arguments, or on those kept by `set_input`."""
         return self.session.call(self.number, "invoke", (func_name, *args), kwargs)
 
@@ -571,7 +577,7 @@ class RemoteMachine(RemoteObject):
         """Keep a function's arguments there."""
         self.session.call(self.number, "set_input", (func_name, *args), kwargs)
 
-    def invoke_stateful(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+    def invoke_stateful(self, func_name: str, *args: object, **kwargs: object) -> None:
         """Run a function on what `set_input` kept, and keep its results."""
         self.session.call(self.number, "invoke_stateful", (func_name, *args), kwargs)
 
@@ -580,7 +586,7 @@ class RemoteMachine(RemoteObject):
         return self.session.call(self.number, "get_outputs", (func_name,))
 
     def save_function(
-        self, func_name: str, saved_name: str, *args: Any, include_return: bool = True, **kwargs: Any
+        self, func_name: str, saved_name: str, *args: object, include_return: bool = True, **kwargs: object
     ) -> None:
         """Keep a function with its arguments."""
         self.session.call(

@@ -47,7 +47,7 @@ class Frames:
         self._n_raw = 0  # raw bytes of the last frame that were not taken
         self._is_cut = False  # a frame was sent in part: nothing can follow it
 
-    def send(self, header: Mapping[str, Any], raw: Any = b"") -> None:
+    def send(self, header: Mapping[str, object], raw: Any = b"") -> None:
         """Send a frame; `raw` is anything with contiguous bytes. Raises ConnectionLost."""
         view = memoryview(raw).cast("B")
         text = json.dumps(header, separators=(",", ":")).encode()

@@ -93,7 +93,7 @@ class Session:
             self._frames.drain(_DRAIN_S)
             raise
 
-    def _answer(self, request: Mapping[str, Any], n_raw: int) -> None:
+    def _answer(self, request: Mapping[str, object], n_raw: int) -> None:
         self._forget(request.get("free", []))
         operation = self._ops.get(str(request.get("op")))
         if operation is None:
@@ -112,7 +112,7 @@ class Session:
             self._frames.skip(_MOST_SKIPPED_BYTES)
             self._frames.send({"error": described(error)})
 
-    def _forget(self, numbers: Any) -> None:
+    def _forget(self, numbers: object) -> None:
         if not isinstance(numbers, list) or any(type(number) is not int for number in numbers):
             raise ConnectionLost("what is to be freed is named by numbers")
         for number in numbers:
@@ -123,7 +123,7 @@ class Session:
     def _path(self, name: object) -> Path:
         return self._folder / safe_name(name)
 
-    def _info(self, request: Mapping[str, Any], n_raw: int) -> Any:
+    def _info(self, request: Mapping[str, object], n_raw: int) -> Any:
         cpu = host_cpu()
         return {
             "machine": platform.machine().lower(), "cores": cpu.cores, "target": Target("cpu").to_json(),
@@ -131,7 +131,7 @@ class Session:
             "pid": os.getpid(),
         }  # fmt: skip
 
-    def _open(self, request: Mapping[str, Any], n_raw: int) -> None:
+    def _open(self, request: Mapping[str, object], n_raw: int) -> None:
         """Begin a file of a size that is known."""
         path, size = self._path(request["name"]), _number(request["size"])
         there = sum(p.stat().st_size for p in self._folder.iterdir() if p != path)
@@ -142,7 +142,7 @@ class Session:
         path.unlink(missing_ok=True)
         path.touch(0o600)
 
-    def _append(self, request: Mapping[str, Any], n_raw: int) -> None:
+    def _append(self, request: Mapping[str, object], n_raw: int) -> None:
         path = self._path(request["name"])
         if not path.is_file():
             raise InvalidValueError(f"the session has no file '{request['name']}'", hint="open it first")
@@ -156,7 +156,7 @@ class Session:
                 file.write(part)
                 n_raw -= len(part)
 
-    def _download(self, request: Mapping[str, Any], n_raw: int) -> memoryview[int]:
+    def _download(self, request: Mapping[str, object], n_raw: int) -> memoryview[int]:
         """A part of a file; the client asks for one after the other."""
         path = self._path(request["name"])
         if not path.is_file():
@@ -165,10 +165,10 @@ class Session:
             file.seek(_number(request["offset"]))
             return memoryview(file.read(_BLOCK_BYTES))
 
-    def _remove(self, request: Mapping[str, Any], n_raw: int) -> None:
+    def _remove(self, request: Mapping[str, object], n_raw: int) -> None:
         self._path(request["name"]).unlink(missing_ok=True)
 
-    def _list(self, request: Mapping[str, Any], n_raw: int) -> list[str]:
+    def _list(self, request: Mapping[str, object], n_raw: int) -> list[str]:
         return sorted(p.name for p in self._folder.iterdir())
 
     # Arrays
@@ -179,7 +179,7 @@ class Session:
             raise RPCError(f"the session has no array {number}")
         return found
 
-    def _keep(self, thing: Any) -> int:
+    def _keep(self, thing: object) -> int:
         self._next += 1
         self._things[self._next] = thing
         return self._next
@@ -208,16 +208,16 @@ class Session:
             self._frames.take(data.reshape(-1).view(np.uint8).data)
             found.copyfrom(data)
 
-    def _read(self, request: Mapping[str, Any], n_raw: int) -> memoryview[int]:
+    def _read(self, request: Mapping[str, object], n_raw: int) -> memoryview[int]:
         found = self._array(request["array"])
         if found.device.device_type == CPU:
             return self._bytes(found)
         return found.numpy().reshape(-1).view(np.uint8).data
 
-    def _copy(self, request: Mapping[str, Any], n_raw: int) -> None:
+    def _copy(self, request: Mapping[str, object], n_raw: int) -> None:
         self._array(request["to"]).copyfrom(self._array(request["source"]))
 
-    def _part(self, request: Mapping[str, Any], n_raw: int) -> int:
+    def _part(self, request: Mapping[str, object], n_raw: int) -> int:
         """Rows of an array in the same memory."""
         whole, start, stop = self._array(request["array"]), _number(request["start"]), _number(request["stop"])
         if whole.device.device_type != CPU:
@@ -226,13 +226,13 @@ class Session:
 
     # Code
 
-    def _load(self, request: Mapping[str, Any], n_raw: int) -> Any:
+    def _load(self, request: Mapping[str, object], n_raw: int) -> Any:
         path = self._path(request["name"])
         if not path.is_file():
             raise InvalidValueError(f"the session has no file '{request['name']}'", hint="upload it first")
         return self._encode(read_module(path))
 
-    def _function(self, request: Mapping[str, Any], n_raw: int) -> Any:
+    def _function(self, request: Mapping[str, object], n_raw: int) -> Any:
         return {"object": self._keep(get_global_func(str(request["name"]))), "kind": "global"}
 
     def _executor(self, request: Mapping[str, Any], n_raw: int) -> Any:
@@ -260,7 +260,7 @@ class Session:
         kwargs = {str(name): self._decode(arg) for name, arg in request.get("kwargs", {}).items()}
         return self._encode(function(*args, **kwargs))
 
-    def _callable(self, thing: Any, name: Any) -> Callable[..., Any]:
+    def _callable(self, thing: object, name: object) -> Callable[..., Any]:
         """What a call of an object means. Raises InvalidTypeError for what is no function of it."""
         found: Callable[..., Any]
         match thing:
@@ -296,7 +296,7 @@ class Session:
         timed = thing.time_evaluator(str(request["name"]), _device(request["device"]), **options)
         return list(timed(*args).results)
 
-    def _measure(self, request: Mapping[str, Any], n_raw: int) -> Any:
+    def _measure(self, request: Mapping[str, object], n_raw: int) -> Any:
         """Check or time a tuner's candidate; see `tuner.measure.remote`."""
         raw = bytes(self._frames.take_bytes(n_raw, _MOST_TEXT_BYTES))
         if self._measuring is None:

@@ -252,7 +252,7 @@ class _Capsule:
         return CPU, 0
 
 
-def from_dlpack(source: Any) -> NDArray:
+def from_dlpack(source: object) -> NDArray:
     """Wrap another library's row-major array, or a DLPack capsule; both share the memory.
 
     Raises InvalidTypeError (a TypeError) if it is neither, or of a kind that NumPy has not, InvalidValueError (a
@@ -286,7 +286,7 @@ def arrays_on(device_type: int) -> Any:
     raise TVMError(f"no array can be placed on {Device(device_type)}", hint="arrays live on cpu and cuda devices")
 
 
-def _share_from(device_type: int, source: Any) -> NDArray:
+def _share_from(device_type: int, source: object) -> NDArray:
     made: NDArray = arrays_on(device_type).from_dlpack(source)
     return made
 

@@ -149,7 +149,7 @@ def _blobs(contents: Contents) -> list[bytes | np.ndarray]:
 _NATIVE = {"native loop": _ABI}  # what the seal of the native loop says of it
 
 
-def _seal(code: bytes, entry: Mapping[str, Any]) -> bytes:
+def _seal(code: bytes, entry: Mapping[str, object]) -> bytes:
     """What ties object code to the manifest's entry of it."""
     text = json.dumps(entry, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(hashlib.sha256(code).digest() + text.encode()).digest()
@@ -235,7 +235,7 @@ def _machine(contents: Contents) -> str:
     return next((read_symbols(code).architecture for code in codes if code), host_cpu().architecture)
 
 
-def _manifest(contents: Contents, sections: Sequence[Any]) -> dict[str, Any]:
+def _manifest(contents: Contents, sections: Sequence[object]) -> dict[str, Any]:
     features = sorted({feature for kernel in contents.kernels.values() for feature in kernel.features})
     return {
         "kind": contents.kind,
@@ -437,7 +437,7 @@ def _read_only(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _unsealed(path: Path, name: str, code: bytes, entry: Mapping[str, Any] | None) -> bytes:
+def _unsealed(path: Path, name: str, code: bytes, entry: Mapping[str, object] | None) -> bytes:
     """Object code without its seal, which is compared with the manifest's entry; None: of another interface."""
     code, seal = code[:-_SEAL_BYTES], code[-_SEAL_BYTES:]
     if entry is not None and seal != _seal(code, entry):

@@ -62,7 +62,7 @@ class _Code:
         self._dtypes = [np.dtype(spec.dtype) for spec in self.specs]
         self.is_array = [bool(spec.shape) for spec in self.specs]
 
-    def misfit(self, values: Sequence[Any]) -> tuple[str, Any] | None:
+    def misfit(self, values: Sequence[object]) -> tuple[str, Any] | None:
         """The first argument that it does not take, with what is wrong; None where it takes them all."""
         for spec, dtype, is_array, value in zip(self.specs, self._dtypes, self.is_array, values, strict=True):
             if problem := _misfit(spec, dtype, is_array, value):
@@ -88,7 +88,7 @@ class _Code:
         return None if self.result is None else places[-1].item()
 
 
-def _misfit(spec: ArgSpec, dtype: np.dtype[Any], is_array: bool, value: Any) -> str:
+def _misfit(spec: ArgSpec, dtype: np.dtype[Any], is_array: bool, value: object) -> str:
     if not is_array:
         if isinstance(value, np.ndarray) or not isinstance(value, bool | int | float | np.generic):
             return f"takes a number of {dtype}, not a {type(value).__name__}"
@@ -161,7 +161,7 @@ class CompiledFunction:
         code, _ = min(usable, key=lambda one: self._distance(one, values))
         return code.run(values)
 
-    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> tuple[Any, ...]:
         names = self.parameters
         given = dict(zip(names, args, strict=False))
         if len(args) > len(names):
@@ -185,7 +185,7 @@ class CompiledFunction:
         return casts, far
 
 
-def _has(facts: Mapping[str, Any], names: Sequence[str], values: Sequence[Any]) -> bool:
+def _has(facts: Mapping[str, object], names: Sequence[str], values: Sequence[object]) -> bool:
     known: dict[str, Any] = {}
     for name, value in zip(names, values, strict=True):
         if isinstance(value, np.ndarray):

@@ -109,7 +109,7 @@ class Taken:
             self._managed.contents.deleter(self._managed)
 
 
-def device_type_of(capsule: Any) -> int:
+def device_type_of(capsule: object) -> int:
     """DLPack's code of the device that an unused capsule's memory is on; 0 for anything else."""
     if not _is_valid(id(capsule), _NAME):
         return 0
@@ -117,7 +117,7 @@ def device_type_of(capsule: Any) -> int:
     return int(managed.contents.tensor.device.device_type)
 
 
-def take_capsule(capsule: Any) -> tuple[Taken, tuple[int, ...], str, Device]:
+def take_capsule(capsule: object) -> tuple[Taken, tuple[int, ...], str, Device]:
     """Take over a capsule of CUDA memory, which is used up; gives what owns the memory, shape, dtype and device.
 
     Raises InvalidTypeError for what is no unused capsule, InvalidValueError for what is not row-major or not on CUDA.

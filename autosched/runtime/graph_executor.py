@@ -184,7 +184,7 @@ class GraphExecutor:
         self._own_inputs.add(number)
         self._moves += 1
 
-    def _set_known_input(self, key: int | str, value: Any) -> None:
+    def _set_known_input(self, key: int | str, value: object) -> None:
         if not (isinstance(key, str) and known_name(key, self._index) not in self._index):
             self.set_input(key, value)
 

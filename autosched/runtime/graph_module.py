@@ -42,7 +42,7 @@ def create(graph_json_str: str, libmod: Module | Executable, device: Device | Se
     return GraphModule(GraphExecutor(Executable(*read_graph(graph_json_str, library)), devices[0]))
 
 
-def get_device(libmod: Any, device: Any) -> tuple[list[Device], int, list[int]]:
+def get_device(libmod: object, device: object) -> tuple[list[Device], int, list[int]]:
     """(devices, number of remote ones, [type 0, number 0, type 1, number 1, …]) of one device or several.
 
     Raises ValueError for what is no device and for a mixture of local and remote ones.

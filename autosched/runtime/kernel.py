@@ -114,12 +114,12 @@ class Kernel(ABC):
 
     @classmethod
     @abstractmethod
-    def read_manifest(cls, entry: Mapping[str, Any], code: bytes) -> Kernel:
+    def read_manifest(cls, entry: Mapping[str, object], code: bytes) -> Kernel:
         """Rebuild a kernel of this back end; see `from_manifest`."""
 
     @staticmethod
     @abstractmethod
-    def check_manifest(what: str, entry: Mapping[str, Any]) -> None:
+    def check_manifest(what: str, entry: Mapping[str, object]) -> None:
         """See that sizes and counts can be, since native code trusts them; the arguments are seen to already.
 
         Raises ValueError naming `what`, and KeyError for what is missing.
@@ -191,7 +191,7 @@ def shared_fields(entry: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def kernel_class(entry: Mapping[str, Any]) -> type[Kernel]:
+def kernel_class(entry: Mapping[str, object]) -> type[Kernel]:
     """The class of a manifest's kernel; kernels of the time before there were back ends are a CPU's.
 
     Raises ArtifactError for a back end that this version does not know.

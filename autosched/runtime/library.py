@@ -43,7 +43,7 @@ def load(path: Any, *, mapped: bool = False) -> Any:
         return hook("rebuild")(error.contents)
 
 
-def load_module(path: Any, fmt: str = "") -> Any:
+def load_module(path: object, fmt: str = "") -> Any:
     """TVM's name of `load`; a file's format is known from its first bytes."""
     return load(path)
 

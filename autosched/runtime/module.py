@@ -388,7 +388,7 @@ def _restore(
     graphs: Mapping[str, Graph],
     constants: tuple[np.ndarray, ...],
     entry: str,
-    manifest: Mapping[str, Any],
+    manifest: Mapping[str, object],
     imports: Sequence[Module],
     threads: int,
 ) -> Module:

@@ -20,7 +20,9 @@ def known_name(name: str, known: Container[str]) -> str:
     return name if name in known or identifier(name) not in known else identifier(name)
 
 
-def given_by_name(args: Sequence[Any], named: Mapping[str, Any], wanted: Collection[str], hint: str) -> dict[str, Any]:
+def given_by_name(
+    args: Sequence[object], named: Mapping[str, object], wanted: Collection[str], hint: str
+) -> dict[str, Any]:
     """The arguments of a model's call by the names of its inputs, `wanted`; some may be left out.
 
     Raises InvalidTypeError (TypeError) for too many, an unknown or a doubled one; `hint` says which inputs there are.

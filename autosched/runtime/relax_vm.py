@@ -82,7 +82,7 @@ class VMExecutable:
             return self.late.call(name, args)
         return self.program_for(name, args).call(name, args)
 
-    def program_for(self, name: str, args: Sequence[Any]) -> Program:
+    def program_for(self, name: str, args: Sequence[object]) -> Program:
         """The program that runs a function on such values. Raises AttributeError for an unknown name."""
         if name in self.symbolic:
             assert self.late is not None, "symbolic functions come with their maker"
@@ -197,7 +197,7 @@ class VirtualMachine(Machine):
 
     # Running
 
-    def invoke(self, func_name: str, *args: Any, **kwargs: Any) -> Any:
+    def invoke(self, func_name: str, *args: object, **kwargs: object) -> Any:
         """Run a function on arguments, or on those kept by `set_input`; gives a fresh array or a tuple."""
         if func_name in self._saved:
             return self._saved[func_name]()
@@ -224,7 +224,7 @@ class VirtualMachine(Machine):
             return values
         return [check(value, param, function) for value, param in zip(values, function.params, strict=True)]
 
-    def _arguments(self, func_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    def _arguments(self, func_name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> list[Any]:
         params = self.executable.params(func_name)
         shown = f"{func_name}({', '.join(map(str, params))})"
         names = [p.name for p in params]
@@ -235,7 +235,7 @@ class VirtualMachine(Machine):
         rest = iter(args)
         return [_value(kwargs[p.name] if p.name in kwargs else next(rest), p) for p in params]
 
-    def invoke_stateful(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+    def invoke_stateful(self, func_name: str, *args: object, **kwargs: object) -> None:
         """Run a function on what `set_input` kept and keep its results for `get_outputs`."""
         if not args and not kwargs and self.executable.params(func_name) and func_name not in self._inputs:
             raise InvalidValueError(f"the inputs of '{func_name}' are not set", hint="call set_input first")
@@ -247,12 +247,12 @@ class VirtualMachine(Machine):
             raise InvalidValueError(f"'{func_name}' has not run", hint="call invoke_stateful first")
         return self._results[func_name]
 
-    def invoke_closure(self, closure: Callable[..., Any], *args: Any) -> Any:
+    def invoke_closure(self, closure: Callable[..., Any], *args: object) -> Any:
         """Call what a function has given as a closure."""
         return closure(*args)
 
     def save_function(
-        self, func_name: str, saved_name: str, *args: Any, include_return: bool = True, **kwargs: Any
+        self, func_name: str, saved_name: str, *args: object, include_return: bool = True, **kwargs: object
     ) -> None:
         """Keep a function with its arguments: `vm[saved_name]()` runs it.
 
@@ -305,7 +305,7 @@ class VirtualMachine(Machine):
             raise InvalidTypeError(f"set_instrument: an instrument is a function, not a {type(instrument).__name__}")
         self._instrument = instrument
 
-    def _watch(self, name: str, before: bool, result: Any, args: Sequence[Any]) -> None:
+    def _watch(self, name: str, before: bool, result: object, args: Sequence[object]) -> None:
         if self._instrument is not None:
             self._instrument(self[name], name, before, result, *args)
 
@@ -333,7 +333,7 @@ class VirtualMachine(Machine):
         return self.executable.call(name, self._arguments(name, (), {}))
 
 
-def _value(value: Any, param: Param) -> Any:
+def _value(value: object, param: Param) -> Any:
     """A Python value as the program takes it; numbers and shapes stay for parameters that are no tensors."""
     if isinstance(value, NDArray) or (param.shape is None and param.fields is None and isinstance(value, int | float)):
         return value

@@ -20,7 +20,7 @@ class String(str):
     """A text."""
 
 
-def convert(value: Any) -> Any:
+def convert(value: object) -> Any:
     """The value as functions take it: lists as tuples, NumPy arrays as arrays, the rest as it is."""
     if isinstance(value, np.ndarray):
         return array(value)

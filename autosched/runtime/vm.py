@@ -241,7 +241,7 @@ class VirtualMachine:
         """
         self._inputs[func_name] = self._arguments(func_name, args, kwargs)
 
-    def _arguments(self, func_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    def _arguments(self, func_name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> list[Any]:
         function = self._program.function(_text(func_name))
         names = [param.name for param in function.params]
         for name in kwargs:
@@ -255,7 +255,7 @@ class VirtualMachine:
         values = (kwargs[name] if name in kwargs else next(rest) for name in names)
         return [convert(value, param) for value, param in zip(values, function.params, strict=True)]
 
-    def set_one_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+    def set_one_input(self, func_name: str, *args: Any, **kwargs: object) -> None:
         """Keep one argument of a function, by position or name: `set_one_input("main", "x", value)`.
 
         Raises ValueError on an unknown name, IndexError on an unknown position.
@@ -282,7 +282,7 @@ class VirtualMachine:
 
     # Running
 
-    def invoke(self, func_name: str, *args: Any, **kwargs: Any) -> Any:
+    def invoke(self, func_name: str, *args: object, **kwargs: object) -> Any:
         """Run a function on arguments, or on those kept by `set_input`; gives a fresh array or a tuple."""
         if args or kwargs:
             values = self._arguments(func_name, args, kwargs)
@@ -303,7 +303,7 @@ class VirtualMachine:
         """Run `main`."""
         return self.invoke("main", *args, **kwargs)
 
-    def invoke_stateful(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+    def invoke_stateful(self, func_name: str, *args: object, **kwargs: object) -> None:
         """Run a function and keep its results for `get_outputs`."""
         self._outputs = self.invoke(func_name, *args, **kwargs)
 
@@ -323,7 +323,7 @@ class VirtualMachine:
     def benchmark(
         self,
         device: Device,
-        *args: Any,
+        *args: object,
         func_name: str = "main",
         repeat: int = 5,
         number: int = 5,
@@ -332,7 +332,7 @@ class VirtualMachine:
         end_to_end: bool = False,
         cooldown_interval_ms: float = 0,
         repeats_to_cooldown: int = 1,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> BenchmarkResult:
         """Time a function; the rules are `timing.measure`'s.
 
@@ -366,7 +366,7 @@ def _text(name: Any) -> str:
     return name
 
 
-def _flatten(value: Any) -> list[Any]:
+def _flatten(value: object) -> list[Any]:
     return [x for field in value for x in _flatten(field)] if isinstance(value, tuple) else [value]
 
 
@@ -382,7 +382,7 @@ def _devices(device: Any) -> list[Device]:
     return devices
 
 
-def _memory(given: Any, devices: Sequence[Device]) -> dict[Device, int]:
+def _memory(given: object, devices: Sequence[Device]) -> dict[Device, int]:
     kinds = {"naive": VirtualMachine.NAIVE_ALLOCATOR, "pooled": VirtualMachine.POOLED_ALLOCATOR}
     if given is not None and not isinstance(given, str | dict):
         raise InvalidTypeError(f"VirtualMachine: memory_cfg is a text or a dictionary, not {type(given).__name__}")

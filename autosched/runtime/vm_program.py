@@ -218,7 +218,7 @@ def _check_function(program: Program, function: VMFunction) -> None:
     Raises ValueError, and TypeError or IndexError for what is no code at all.
     """
 
-    def are_registers(*numbers: Any) -> None:
+    def are_registers(*numbers: object) -> None:
         check_count(f"number of registers of '{function.name}'", function.n_registers, _MOST_REGISTERS)
         for number in numbers:
             check_count(f"register of '{function.name}'", number, function.n_registers - 1)
@@ -281,7 +281,7 @@ class _Frame:
         self.todo: list[Iterator[Instruction]] = [iter(function.code)]
 
 
-def _run(program: Program, function: VMFunction, args: Sequence[Any]) -> Any:
+def _run(program: Program, function: VMFunction, args: Sequence[object]) -> Any:
     """Run a function, with a stack of its own: however deep functions call each other, Python's is not used up.
 
     Raises TVMError for more than `MOST_CALLS` calls inside of each other.
@@ -348,7 +348,7 @@ def _step(program: Program, frame: _Frame, instruction: Instruction) -> _Frame |
     return None
 
 
-def _truth(value: Any) -> bool:
+def _truth(value: object) -> bool:
     """The value of a condition. Raises InvalidTypeError for what is not one number."""
     found = as_numpy(value, "condition")
     if found.size != 1:
@@ -356,7 +356,7 @@ def _truth(value: Any) -> bool:
     return bool(found.item())
 
 
-def _match(value: Any, name: str, shape: tuple[int, ...], dtype: str) -> None:
+def _match(value: object, name: str, shape: tuple[int, ...], dtype: str) -> None:
     """See that a tensor is what match_cast says. Raises as `check`."""
     if not isinstance(value, NDArray):
         raise InvalidTypeError(f"match_cast of '{name}': a {type(value).__name__} is no tensor")
@@ -381,7 +381,7 @@ def _value(result: Any) -> Any:
     return array(result) if hasattr(result, "__dlpack__") and not isinstance(result, NDArray) else result
 
 
-def _fresh(result: Any, args: Sequence[Any]) -> Any:
+def _fresh(result: object, args: Sequence[object]) -> Any:
     """The result, copied where it is one of the arguments."""
     if isinstance(result, tuple):
         return tuple(_fresh(value, args) for value in result)

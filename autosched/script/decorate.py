@@ -53,7 +53,7 @@ def _class_source(name: str, frame: FrameType) -> Source | None:
     return None
 
 
-def _closure(what: Any) -> dict[str, Any]:
+def _closure(what: object) -> dict[str, Any]:
     if not inspect.isfunction(what):
         return {}
     cells = zip(what.__code__.co_freevars, what.__closure__ or (), strict=True)

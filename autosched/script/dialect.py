@@ -33,7 +33,7 @@ class Inert:
     def __repr__(self) -> str:
         return self._text
 
-    def _combine(self, other: Any) -> Inert:
+    def _combine(self, other: object) -> Inert:
         return Inert(f"{self._text} …")
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __floordiv__ = __mod__ = __or__ = _combine

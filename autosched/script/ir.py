@@ -12,13 +12,13 @@ from autosched.script.dialect import Inert, inert_name
 DIALECT = "I"
 
 
-def ir_module(cls: Any = None, *, check_well_formed: bool = True) -> Any:
+def ir_module(cls: object = None, *, check_well_formed: bool = True) -> Any:
     """Make an IRModule of a class whose functions are under `@T.prim_func` and `@R.function`. Raises ScriptError."""
     frame = inspect.currentframe()
     caller = frame.f_back if frame is not None else None
     names = visible_names(caller)
 
-    def decorate(c: Any) -> Any:
+    def decorate(c: object) -> Any:
         return read_object(c, names, check_well_formed, caller)
 
     return decorate if cls is None else decorate(cls)

@@ -11,7 +11,7 @@ from autosched.ir.node import Node
 from autosched.script.parser import from_source
 
 
-def save_json(node: Any) -> str:
+def save_json(node: object) -> str:
     """A module or function as JSON. Raises TypeError for anything else."""
     if not isinstance(node, Node) or not hasattr(node, "script"):
         raise InvalidTypeError(f"save_json takes a module or a function, got {type(node).__name__}")

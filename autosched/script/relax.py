@@ -48,7 +48,7 @@ def Tensor(  # noqa: N802
         return Inert("R.Tensor(…)")
 
 
-def Shape(values: Sequence[Any] | None = None, ndim: int = -1) -> Any:  # noqa: N802
+def Shape(values: Sequence[object] | None = None, ndim: int = -1) -> Any:  # noqa: N802
     """A shape's annotation."""
     try:
         return info.ShapeStructInfo(None if values is None else tuple(values), ndim)

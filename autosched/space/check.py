@@ -35,7 +35,7 @@ def check_space_file(path: Path) -> SpaceFile:
     return file
 
 
-def _check_knob(file: SpaceFile, name: str, entry: Any) -> None:
+def _check_knob(file: SpaceFile, name: str, entry: object) -> None:
     near = f"[knobs.{name}]"
     if not isinstance(entry, dict):
         raise file.refuse(f"knob '{name}' must be a table", name)

@@ -32,7 +32,7 @@ def constraint(text: str, because: str = "") -> Constraint:
     return Constraint(parse_expression(text), because)
 
 
-def holds(constraints: Sequence[Constraint], values: Mapping[str, Any], n: int) -> np.ndarray:
+def holds(constraints: Sequence[Constraint], values: Mapping[str, object], n: int) -> np.ndarray:
     """Which of `n` combinations satisfy all constraints; `values` holds an array [n, …] per knob."""
     mask = np.ones(n, dtype=bool)
     for item in constraints:
@@ -172,7 +172,7 @@ class Group:
 
 
 def make_groups(
-    knobs: Sequence[Knob], constraints: Sequence[Constraint], values: Mapping[str, Any], limit: int
+    knobs: Sequence[Knob], constraints: Sequence[Constraint], values: Mapping[str, object], limit: int
 ) -> tuple[Group, ...]:
     """Divide the knobs into groups such that no constraint reaches across two of them."""
     owner = list(range(len(knobs)))

@@ -170,7 +170,7 @@ def _refused(what: str, text: str) -> SpaceError:
     return SpaceError(f"expression '{text[:80]}' uses {what}", hint=f"allowed are {allowed}")
 
 
-def _evaluate(node: ast.AST, values: Mapping[str, Any]) -> Any:
+def _evaluate(node: ast.AST, values: Mapping[str, object]) -> Any:
     match node:
         case ast.Constant(value=value):
             return value
@@ -200,7 +200,7 @@ def _evaluate(node: ast.AST, values: Mapping[str, Any]) -> Any:
     raise AssertionError(f"unchecked node {type(node).__name__}")
 
 
-def _compare(node: ast.Compare, values: Mapping[str, Any]) -> Any:
+def _compare(node: ast.Compare, values: Mapping[str, object]) -> Any:
     left = _evaluate(node.left, values)
     result: Any = np.True_
     for op, other in zip(node.ops, node.comparators, strict=True):
@@ -218,10 +218,10 @@ def _compare(node: ast.Compare, values: Mapping[str, Any]) -> Any:
     return result
 
 
-def _equal(a: Any, b: Any) -> Any:
+def _equal(a: object, b: object) -> Any:
     """Element-wise equality that also holds between text and numbers (never equal)."""
     return np.equal(np.asarray(a, dtype=object), np.asarray(b, dtype=object)).astype(bool) if _mixed(a, b) else a == b
 
 
-def _mixed(a: Any, b: Any) -> bool:
+def _mixed(a: object, b: object) -> bool:
     return (np.asarray(a).dtype.kind in "UO") != (np.asarray(b).dtype.kind in "UO")

@@ -183,7 +183,7 @@ def make_space(file: SpaceFile, values: Values) -> ConfigSpace:
         raise file.refuse(str(error)) from None
 
 
-def _constraint(file: SpaceFile, entry: Any, known: set[str]) -> Constraint:
+def _constraint(file: SpaceFile, entry: object, known: set[str]) -> Constraint:
     if not isinstance(entry, dict) or not isinstance(entry.get("require"), str) or set(entry) - {"require", "because"}:
         raise file.refuse('a constraint needs require = "…" and may have because = "…"', "[[constraint]]")
     try:
@@ -195,7 +195,7 @@ def _constraint(file: SpaceFile, entry: Any, known: set[str]) -> Constraint:
     return Constraint(expression, str(entry.get("because", "")))
 
 
-def _knob(file: SpaceFile, name: str, entry: Any, values: Values) -> Knob:
+def _knob(file: SpaceFile, name: str, entry: object, values: Values) -> Knob:
     near = f"[knobs.{name}]"
     if not isinstance(entry, dict):
         raise file.refuse(f"knob '{name}' must be a table", name)
@@ -228,7 +228,7 @@ def _number(value: Any, values: Values) -> int:
     return value
 
 
-def _candidates(source: str, entry: Mapping[str, Any], values: Values) -> tuple[KnobValue, ...]:
+def _candidates(source: str, entry: Mapping[str, object], values: Values) -> tuple[KnobValue, ...]:
     given = entry[source]
     if source == "bool":
         return (False, True)
@@ -261,7 +261,7 @@ def _candidates(source: str, entry: Mapping[str, Any], values: Values) -> tuple[
     return tuple(sorted(set(numbers))) if {"also", "at_most"} & set(entry) else tuple(numbers)
 
 
-def _split(name: str, entry: Mapping[str, Any], values: Values) -> Knob:
+def _split(name: str, entry: Mapping[str, object], values: Values) -> Knob:
     given = entry["split"]
     if not isinstance(given, dict) or "extent" not in given or set(given) - SPLIT_KEYS:
         raise SpaceError(f"split needs extent and may have {', '.join(sorted(SPLIT_KEYS - {'extent'}))}")

@@ -7,7 +7,7 @@ from typing import Any
 from autosched.target.target import Target
 
 
-def _make(kind: str, model: str, options: str | list[str] | None, **attrs: Any) -> Target:
+def _make(kind: str, model: str, options: str | list[str] | None, **attrs: object) -> Target:
     text = " ".join(options) if isinstance(options, list) else options or ""
     given = Target(f"{kind} {text}").export()
     given.pop("keys")  # they follow from the kind and the device

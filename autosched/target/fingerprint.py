@@ -247,7 +247,7 @@ _CLASSES: dict[str, type[Fingerprint]] = {
 }
 
 
-def fingerprint_class(document: Mapping[str, Any]) -> type[Fingerprint]:
+def fingerprint_class(document: Mapping[str, object]) -> type[Fingerprint]:
     """The class of what a document describes. Raises ValueError for a kind that this version does not know."""
     if not isinstance(document, Mapping):
         raise ValueError("a device is no JSON object")

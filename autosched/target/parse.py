@@ -123,7 +123,7 @@ def _convert(kind: TargetKind, name: str, value: Any) -> AttrValue:
     return value
 
 
-def _as_list(value: Any) -> list[str]:
+def _as_list(value: object) -> list[str]:
     if isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     if isinstance(value, (list, tuple)):

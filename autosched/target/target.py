@@ -365,7 +365,7 @@ class Target:
         """Give an attribute of the target's kind, None if it has none of that name."""
         return self.kind.defaults.get(name)
 
-    def with_host(self, host: str | Mapping[str, Any] | Target) -> Target:
+    def with_host(self, host: str | Mapping[str, object] | Target) -> Target:
         """Give this target with another host."""
         return Target(self, host)
 
@@ -412,7 +412,7 @@ class Target:
         return target if target is None or isinstance(target, Target) else Target(target)
 
     @staticmethod
-    def canon_target_and_host(target: Any, target_host: Any = None) -> tuple[Target | None, Target | None]:
+    def canon_target_and_host(target: object, target_host: object = None) -> tuple[Target | None, Target | None]:
         """Make Targets of both; the host is the target's own where none is given, and becomes part of the target."""
         device, host = Target.canon_target(target), Target.canon_target(target_host)
         if device is None:
@@ -423,7 +423,7 @@ class Target:
         return (device if host is None else device.with_host(host)), host
 
     @staticmethod
-    def canon_multi_target(targets: Any) -> list[Target]:
+    def canon_multi_target(targets: object) -> list[Target]:
         """Make a list of Targets of one target, several, or a dictionary from devices to targets."""
         if targets is None:
             return []
@@ -436,7 +436,7 @@ class Target:
         raise InvalidTypeError(f"{targets!r} is neither a target, nor several, nor a dictionary of them")
 
     @staticmethod
-    def canon_multi_target_and_host(targets: Any, target_host: Any = None) -> list[Target]:
+    def canon_multi_target_and_host(targets: object, target_host: Any = None) -> list[Target]:
         """Make a list of Targets as `canon_multi_target` does, each with the host."""
         found = Target.canon_multi_target(targets)
         if not found:

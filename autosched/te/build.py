@@ -20,7 +20,7 @@ from autosched.tir.expr import PrimExpr, SizeVar, Var, to_expr
 Shape = Sequence[Any] | int | PrimExpr
 
 
-def _name(what: str, name: Any) -> str:
+def _name(what: str, name: object) -> str:
     if not isinstance(name, str):
         raise InvalidTypeError(f"{what}: argument 'name' is a {type(name).__name__}, expected a string")
     return name
@@ -66,7 +66,7 @@ def _axis_names(fcompute: Callable[..., Any], ndim: int, varargs_names: Sequence
     return names
 
 
-def _body(value: Any, what: str) -> PrimExpr:
+def _body(value: object, what: str) -> PrimExpr:
     if isinstance(value, ExprOperators):
         return value.as_expr()
     try:
@@ -170,7 +170,7 @@ def comm_reducer(
     return reducer
 
 
-def _tuple(x: Any) -> tuple[PrimExpr, ...]:
+def _tuple(x: object) -> tuple[PrimExpr, ...]:
     return tuple(_body(v, "reduce") for v in (x if isinstance(x, list | tuple) else (x,)))
 
 

@@ -56,18 +56,18 @@ def _whole_power(a: PrimExpr, b: PrimExpr) -> PrimExpr:
     return E.select(E.compare(E.LT, b, zero), E.select(is_unit, unit, zero), result)
 
 
-def fma(a: Any, b: Any, c: Any) -> PrimExpr:
+def fma(a: object, b: object, c: object) -> PrimExpr:
     """a * b + c, rounded once."""
     return E.call("fma", to_expr_like(a), to_expr_like(b), to_expr_like(c))
 
 
-def ceildiv(x: Any, y: Any) -> PrimExpr:
+def ceildiv(x: object, y: object) -> PrimExpr:
     """x / y of integers, rounded up."""
     a, b = E.match_types(to_expr_like(x), to_expr_like(y))
     return E.floordiv(a + (b - 1), b)
 
 
-def fmod(x: Any, y: Any) -> PrimExpr:
+def fmod(x: object, y: object) -> PrimExpr:
     """What is left of x / y rounded towards zero, exact, with the sign of x: of floats."""
     a, b = E.match_types(to_expr_like(x), to_expr_like(y))
     return E.call("fmod", a, b)

@@ -58,8 +58,8 @@ def _tensors(what: str, given: Any) -> list[Tensor]:
 
 
 def scan(
-    init: Any, update: Any, state_placeholder: Any, inputs: Sequence[Tensor] | None = None, name: str = "scan",
-    tag: str = "", attrs: Any = None,
+    init: object, update: object, state_placeholder: object, inputs: Sequence[Tensor] | None = None, name: str = "scan",
+    tag: str = "", attrs: object = None,
 ) -> Any:  # fmt: skip
     """A recurrence along the first dimension.
 

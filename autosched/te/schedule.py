@@ -150,7 +150,7 @@ class Schedule:
 
     # Groups
 
-    def create_group(self, outputs: Any, inputs: Any, include_inputs: bool = False) -> Group:
+    def create_group(self, outputs: object, inputs: object, include_inputs: bool = False) -> Group:
         """The stages between inputs and outputs as one, to be placed together."""
         ends = [self[t] for t in _list(outputs)]
         starts = [self[t] for t in _list(inputs)]
@@ -212,18 +212,18 @@ def create_schedule(ops: Operation | Sequence[Operation] | Tensor) -> Schedule:
     return Schedule(outputs)
 
 
-def _require_scope(action: str, scope: Any) -> None:
+def _require_scope(action: str, scope: object) -> None:
     if not isinstance(scope, str):
         raise InvalidTypeError(f"{action}: argument 'scope' is a {type(scope).__name__}, expected a string")
 
 
-def _require_operations(action: str, *given: Any) -> None:
+def _require_operations(action: str, *given: object) -> None:
     for x in given:
         if not isinstance(x, Tensor | Operation):
             raise InvalidTypeError(f"{action} takes tensors, not {type(x).__name__}")
 
 
-def _list(x: Any) -> list[Any]:
+def _list(x: object) -> list[Any]:
     return list(x) if isinstance(x, list | tuple) else [x]
 
 

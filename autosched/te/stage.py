@@ -110,7 +110,7 @@ class Stage:
 
     # Loops
 
-    def _leaf(self, axis: Any, action: str) -> int:
+    def _leaf(self, axis: object, action: str) -> int:
         if isinstance(axis, Var):  # TVM takes the variable for its axis
             axis = next((iv for iv in self.leaf_iter_vars if iv.var is axis), axis)
         if not isinstance(axis, IterVar):
@@ -236,7 +236,7 @@ class Stage:
         leaf = self.leaf_iter_vars[self._leaf(var, "prefetch")]
         self.notes.append((leaf, f"prefetch_{tensor.name}", int(offset)))
 
-    def tensorize(self, var: IterVar, tensor_intrin: Any) -> None:
+    def tensorize(self, var: IterVar, tensor_intrin: object) -> None:
         """Replace an axis and all inside of it by an intrinsic of `te.decl_tensor_intrin`."""
         from autosched.te.tensor_intrin import TensorIntrin
 
@@ -340,7 +340,7 @@ class Stage:
         """Launch threads around the stage: only where a device back end uses them."""
         refuse("env_threads", hint="bind the axes", threads=threads)
 
-    def set_store_predicate(self, predicate: Any) -> None:
+    def set_store_predicate(self, predicate: object) -> None:
         """Restrict which threads store: only where a device back end uses them."""
         refuse("set_store_predicate", hint="rfactor sums by several threads", predicate=predicate is not None)
 
@@ -349,7 +349,7 @@ def _axis(name: str, extent: PrimExpr, kind: str) -> IterVar:
     return IterVar(Range(E.const(0, extent.dtype), extent), Var(name, extent.dtype), kind)
 
 
-def _positive(value: Any, action: str, stage: Stage) -> int:
+def _positive(value: object, action: str, stage: Stage) -> int:
     number = E.const_int(value) if isinstance(value, PrimExpr) else value
     if isinstance(number, bool) or not hasattr(number, "__index__"):
         raise InvalidTypeError(

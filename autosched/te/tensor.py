@@ -22,59 +22,59 @@ class ExprOperators:
     def as_expr(self) -> PrimExpr:
         raise NotImplementedError
 
-    def __add__(self, other: Any) -> PrimExpr:
+    def __add__(self, other: object) -> PrimExpr:
         return E.add(self.as_expr(), to_expr_like(other))
 
-    def __radd__(self, other: Any) -> PrimExpr:
+    def __radd__(self, other: object) -> PrimExpr:
         return E.add(to_expr_like(other), self.as_expr())
 
-    def __sub__(self, other: Any) -> PrimExpr:
+    def __sub__(self, other: object) -> PrimExpr:
         return E.sub(self.as_expr(), to_expr_like(other))
 
-    def __rsub__(self, other: Any) -> PrimExpr:
+    def __rsub__(self, other: object) -> PrimExpr:
         return E.sub(to_expr_like(other), self.as_expr())
 
-    def __mul__(self, other: Any) -> PrimExpr:
+    def __mul__(self, other: object) -> PrimExpr:
         return E.mul(self.as_expr(), to_expr_like(other))
 
-    def __rmul__(self, other: Any) -> PrimExpr:
+    def __rmul__(self, other: object) -> PrimExpr:
         return E.mul(to_expr_like(other), self.as_expr())
 
-    def __truediv__(self, other: Any) -> PrimExpr:
+    def __truediv__(self, other: object) -> PrimExpr:
         return E.div(self.as_expr(), to_expr_like(other))
 
-    def __rtruediv__(self, other: Any) -> PrimExpr:
+    def __rtruediv__(self, other: object) -> PrimExpr:
         return E.div(to_expr_like(other), self.as_expr())
 
-    def __floordiv__(self, other: Any) -> PrimExpr:
+    def __floordiv__(self, other: object) -> PrimExpr:
         return E.floordiv(self.as_expr(), to_expr_like(other))
 
-    def __rfloordiv__(self, other: Any) -> PrimExpr:
+    def __rfloordiv__(self, other: object) -> PrimExpr:
         return E.floordiv(to_expr_like(other), self.as_expr())
 
-    def __mod__(self, other: Any) -> PrimExpr:
+    def __mod__(self, other: object) -> PrimExpr:
         return E.floormod(self.as_expr(), to_expr_like(other))
 
-    def __rmod__(self, other: Any) -> PrimExpr:
+    def __rmod__(self, other: object) -> PrimExpr:
         return E.floormod(to_expr_like(other), self.as_expr())
 
-    def __and__(self, other: Any) -> PrimExpr:
+    def __and__(self, other: object) -> PrimExpr:
         result: PrimExpr = self.as_expr() & to_expr_like(other)
         return result
 
-    def __or__(self, other: Any) -> PrimExpr:
+    def __or__(self, other: object) -> PrimExpr:
         result: PrimExpr = self.as_expr() | to_expr_like(other)
         return result
 
-    def __xor__(self, other: Any) -> PrimExpr:
+    def __xor__(self, other: object) -> PrimExpr:
         result: PrimExpr = self.as_expr() ^ to_expr_like(other)
         return result
 
-    def __lshift__(self, other: Any) -> PrimExpr:
+    def __lshift__(self, other: object) -> PrimExpr:
         result: PrimExpr = self.as_expr() << to_expr_like(other)
         return result
 
-    def __rshift__(self, other: Any) -> PrimExpr:
+    def __rshift__(self, other: object) -> PrimExpr:
         result: PrimExpr = self.as_expr() >> to_expr_like(other)
         return result
 
@@ -88,7 +88,7 @@ class ExprOperators:
         return E.cast(dtype, self.as_expr())
 
 
-def to_expr_like(x: Any) -> Any:
+def to_expr_like(x: object) -> Any:
     """An element or axis as its expression; numbers stay numbers (they take the other side's dtype)."""
     if isinstance(x, ExprOperators):
         return x.as_expr()
@@ -168,34 +168,34 @@ class Tensor(Node, ExprOperators):
         """A zero-dimensional tensor as its element."""
         return self()
 
-    def _with(self, operator: str, a: Any, b: Any) -> Any:
+    def _with(self, operator: str, a: object, b: object) -> Any:
         """Element-wise arithmetic of whole tensors, broadcast; of one element where both are."""
         if self.ndim == 0 and all(not isinstance(x, Tensor) or x.ndim == 0 for x in (a, b)):
             return getattr(E, _SCALAR[operator])(to_expr_like(a), to_expr_like(b))
         return getattr(hook("tensor operators"), operator)(a, b)
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: object) -> Any:
         return self._with("add", self, other)
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: object) -> Any:
         return self._with("add", other, self)
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: object) -> Any:
         return self._with("subtract", self, other)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: object) -> Any:
         return self._with("subtract", other, self)
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: object) -> Any:
         return self._with("multiply", self, other)
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self, other: object) -> Any:
         return self._with("multiply", other, self)
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: object) -> Any:
         return self._with("divide", self, other)
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: object) -> Any:
         return self._with("divide", other, self)
 
     def __neg__(self) -> Any:

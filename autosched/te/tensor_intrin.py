@@ -47,7 +47,7 @@ class TensorIntrin:
         return f"TensorIntrin({self.name})"
 
 
-def _without_init(x: Any) -> Any:
+def _without_init(x: object) -> Any:
     return dataclasses.replace(x, init=None) if isinstance(x, Block) and x.init is not None else x
 
 
@@ -95,7 +95,7 @@ def decl_tensor_intrin(
     return TensorIntrin(name, op, (*ins, *outs), *stmts)
 
 
-def _stmt(x: Any) -> Stmt | None:
+def _stmt(x: object) -> Stmt | None:
     if x is None or isinstance(x, Stmt):
         return x
     if isinstance(x, PrimExpr):

@@ -12,7 +12,7 @@ from autosched.testing.tvm_names import (
 )  # fmt: skip
 
 
-def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float = 1e-7) -> None:
+def assert_allclose(actual: object, desired: object, rtol: float = 1e-7, atol: float = 1e-7) -> None:
     """TVM's `testing.assert_allclose`: shapes equal, values within both tolerances. Raises AssertionError."""
     a, b = (x.numpy() if hasattr(x, "numpy") else np.asarray(x) for x in (actual, desired))
     assert a.shape == b.shape, f"shapes {a.shape} and {b.shape} differ"

@@ -85,7 +85,7 @@ class _Maker:
         self.truth[var] = value
         self.values.append((var, value))
 
-    def is_spread(self, x: Any) -> bool:
+    def is_spread(self, x: object) -> bool:
         """Whether each innermost row has numbers apart: what divides by their deviation magnifies no rounding."""
         value = self.truth[x]
         with np.errstate(all="ignore"):
@@ -113,11 +113,11 @@ _UNARY = (
 )
 
 
-def _unary(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call:
+def _unary(m: _Maker, x: object, shape: tuple[int, ...]) -> Call:
     return get_op(m.random.choice(_UNARY))(x)
 
 
-def _binary(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call:
+def _binary(m: _Maker, x: object, shape: tuple[int, ...]) -> Call:
     other = m.pick(lambda s: s == shape) if m.random.random() < 0.5 else None
     if other is None:
         narrow = tuple(n if m.random.random() < 0.6 else 1 for n in shape)[m.random.randint(0, len(shape)) :]
@@ -133,28 +133,28 @@ def _reduce(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
     return get_op(m.random.choice(["sum", "max", "min", "mean"]))(x, axis=axes, keepdims=m.random.random() < 0.5)
 
 
-def _softmax(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
+def _softmax(m: _Maker, x: object, shape: tuple[int, ...]) -> Call | None:
     if not shape:
         return None
     name = m.random.choice(["nn.softmax", "nn.softmax", "nn.log_softmax"])
     return get_op(name)(x, axis=m.random.choice([-1, m.random.randrange(len(shape))]))
 
 
-def _matmul(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
+def _matmul(m: _Maker, x: object, shape: tuple[int, ...]) -> Call | None:
     return get_op("matmul")(x, m.floats((shape[-1], m.random.randint(1, 19)))) if len(shape) >= 2 else None
 
 
-def _reshape(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
+def _reshape(m: _Maker, x: object, shape: tuple[int, ...]) -> Call | None:
     size = int(np.prod(shape))
     first = m.random.choice([d for d in range(1, size + 1) if size % d == 0]) if size else 1
     return get_op("reshape")(x, (first, size // first)) if size else None
 
 
-def _permute(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
+def _permute(m: _Maker, x: object, shape: tuple[int, ...]) -> Call | None:
     return get_op("permute_dims")(x, m.random.sample(range(len(shape)), len(shape))) if len(shape) > 1 else None
 
 
-def _slice(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
+def _slice(m: _Maker, x: object, shape: tuple[int, ...]) -> Call | None:
     axis = m.random.randrange(len(shape)) if shape else 0
     if not shape or shape[axis] < 2:
         return None
@@ -171,7 +171,7 @@ def _concat(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
     return get_op("concat")(Tuple((x, other)), axis=axis)
 
 
-def _take(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
+def _take(m: _Maker, x: object, shape: tuple[int, ...]) -> Call | None:
     if not shape or 0 in shape:
         return None
     axis, mode = m.random.randrange(len(shape)), m.random.choice(["raise", "raise", "clip", "wrap", "nearest"])
@@ -179,7 +179,7 @@ def _take(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
     return get_op("take")(x, m.positions(places, shape[axis], mode), axis=axis, mode=mode)
 
 
-def _gather(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
+def _gather(m: _Maker, x: object, shape: tuple[int, ...]) -> Call | None:
     if not shape or 0 in shape:
         return None
     axis = m.random.randrange(len(shape))
@@ -187,7 +187,7 @@ def _gather(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
     return get_op("gather_elements")(x, m.positions(places, shape[axis], "raise"), axis=axis)
 
 
-def _scatter(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
+def _scatter(m: _Maker, x: object, shape: tuple[int, ...]) -> Call | None:
     if not shape or 0 in shape:
         return None
     axis = m.random.randrange(len(shape))
@@ -198,7 +198,7 @@ def _scatter(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
 _IMAGES = ("nn.conv2d_transpose", "image.resize2d", "nn.adaptive_avg_pool2d")
 
 
-def _image(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
+def _image(m: _Maker, x: object, shape: tuple[int, ...]) -> Call | None:
     """A convolution or pooling of what is made an image first."""
     size = int(np.prod(shape))
     if size < 16 or size % 4:
@@ -225,7 +225,7 @@ def _image(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
     return get_op(name)(image, (kernel, kernel), strides=stride, padding=pad)
 
 
-def _rows(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
+def _rows(m: _Maker, x: object, shape: tuple[int, ...]) -> Call | None:
     """What looks at the whole innermost row."""
     if not shape or shape[-1] < 2 or not m.is_spread(x):
         return None
@@ -258,13 +258,13 @@ def _arrange(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
     return get_op(name)(x, k=m.random.randint(-2, 2)) if len(shape) > 1 else None
 
 
-def _cumulative(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
+def _cumulative(m: _Maker, x: object, shape: tuple[int, ...]) -> Call | None:
     return (
         get_op("cumsum")(x, axis=m.random.randrange(len(shape)), exclusive=m.random.random() < 0.3) if shape else None
     )
 
 
-def _choice(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call:
+def _choice(m: _Maker, x: object, shape: tuple[int, ...]) -> Call:
     """Elements chosen by a condition on inputs alone, whose values are exact."""
     mask = m.numbers.random(shape) < 0.5
     if m.random.random() < 0.5:
@@ -272,13 +272,13 @@ def _choice(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call:
     return get_op("where")(m.param(mask), x, m.floats(shape))
 
 
-def _gather_nd(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
+def _gather_nd(m: _Maker, x: object, shape: tuple[int, ...]) -> Call | None:
     if not shape or 0 in shape:
         return None
     return get_op("gather_nd")(x, m.positions((m.random.randint(1, 7), 1), shape[0], "raise"))
 
 
-def _scatter_nd(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
+def _scatter_nd(m: _Maker, x: object, shape: tuple[int, ...]) -> Call | None:
     if not shape or 0 in shape:
         return None
     n, reduction = m.random.randint(1, 7), m.random.choice(["add", "max", "min"])
@@ -287,13 +287,13 @@ def _scatter_nd(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
     )
 
 
-def _topk(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
+def _topk(m: _Maker, x: object, shape: tuple[int, ...]) -> Call | None:
     if not shape or not 1 <= shape[-1] <= 64:
         return None
     return get_op("topk")(x, k=m.random.randint(1, shape[-1]), ret_type="values", largest=m.random.random() < 0.5)
 
 
-def _sequence(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
+def _sequence(m: _Maker, x: object, shape: tuple[int, ...]) -> Call | None:
     """A convolution along one dimension, or its transpose, of what is made a sequence of two channels first."""
     size = int(np.prod(shape))
     if size < 8 or size % 2:
@@ -310,7 +310,7 @@ def _sequence(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
     return get_op("nn.conv1d_transpose")(signal, weight, strides=stride) if kernel >= stride else None
 
 
-def _attention(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
+def _attention(m: _Maker, x: object, shape: tuple[int, ...]) -> Call | None:
     size = int(np.prod(shape))
     if not size or np.abs(m.truth[x]).max() > 50:  # large scores round to others
         return None
@@ -320,7 +320,7 @@ def _attention(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
     return get_op("nn.attention")(m.values[-1][0], m.floats((1, keys, 1, width)), m.floats((1, keys, 1, 5)))
 
 
-def _sort(m: _Maker, x: Any, shape: tuple[int, ...]) -> Call | None:
+def _sort(m: _Maker, x: object, shape: tuple[int, ...]) -> Call | None:
     return get_op("sort")(x, axis=-1, descending=m.random.random() < 0.5) if shape and shape[-1] <= 64 else None
 
 

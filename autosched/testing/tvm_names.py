@@ -25,7 +25,7 @@ def enabled_targets() -> list[tuple[str, Device]]:
 def _mark(kind: str, reason: str) -> Callable[..., Any]:
     """A decorator of tests that are skipped where a kind of device is missing."""
 
-    def mark(*functions: Any) -> Any:
+    def mark(*functions: object) -> Any:
         import pytest
 
         marker = pytest.mark.skipif(not device_enabled(kind), reason=reason)
@@ -41,7 +41,7 @@ requires_vulkan = _mark("vulkan", "needs Vulkan")
 requires_metal = _mark("metal", "needs Metal")
 
 
-def parameter(*values: Any, ids: Sequence[str] | None = None, by_dict: Mapping[str, Any] | None = None) -> Any:
+def parameter(*values: object, ids: Sequence[str] | None = None, by_dict: Mapping[str, object] | None = None) -> Any:
     """A fixture with these values; `by_dict` gives them with their names in reports.
 
     Raises InvalidTypeError for both kinds of values, and for names beside `by_dict`.
@@ -60,7 +60,7 @@ def parameter(*values: Any, ids: Sequence[str] | None = None, by_dict: Mapping[s
     return fixture
 
 
-def parameters(*rows: Sequence[Any], ids: Sequence[str] | None = None) -> Any:
+def parameters(*rows: Sequence[object], ids: Sequence[str] | None = None) -> Any:
     """One fixture for each column of the rows; a test that takes several gets the rows, not all combinations.
 
     `pytest_plugins = ["autosched.testing.plugin"]` in conftest.py brings them together; using them without it fails.
@@ -70,7 +70,7 @@ def parameters(*rows: Sequence[Any], ids: Sequence[str] | None = None) -> Any:
     group = object()
 
     def column(index: int) -> Any:
-        def fixture(request: Any) -> Any:
+        def fixture(request: object) -> Any:
             if not hasattr(request, "param"):
                 pytest.fail('testing.parameters needs pytest_plugins = ["autosched.testing.plugin"] in conftest.py')
             return request.param
@@ -86,7 +86,7 @@ def parameters(*rows: Sequence[Any], ids: Sequence[str] | None = None) -> Any:
     return tuple(column(index) for index in range(widths.pop()))
 
 
-def fixture(func: Any = None, *, cache_return_value: bool = False) -> Any:
+def fixture(func: object = None, *, cache_return_value: bool = False) -> Any:
     """A fixture; with `cache_return_value` it runs once for equal arguments, and each test gets a copy."""
     import pytest
 
@@ -109,11 +109,11 @@ def _cached(function: Any) -> Any:
     return call
 
 
-def parametrize_targets(*targets: Any) -> Any:
+def parametrize_targets(*targets: object) -> Any:
     """Run a test function for targets and their devices; without arguments for all that run here."""
     import pytest
 
-    def decorate(function: Any, names: Sequence[Any]) -> Any:
+    def decorate(function: object, names: Sequence[Any]) -> Any:
         rows = [(name, device(name if isinstance(name, str) else name.kind.name)) for name in names]
         return pytest.mark.parametrize(("target", "dev"), rows)(function)
 

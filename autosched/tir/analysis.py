@@ -30,7 +30,7 @@ from autosched.tir.stmt import (
 from autosched.tir.verify import verify
 
 
-def _funcs(what: str, obj: Any) -> list[PrimFunc]:
+def _funcs(what: str, obj: object) -> list[PrimFunc]:
     if isinstance(obj, PrimFunc):
         return [obj]
     if isinstance(obj, IRModule):
@@ -38,7 +38,7 @@ def _funcs(what: str, obj: Any) -> list[PrimFunc]:
     raise InvalidTypeError(f"{what}: argument 'func' is a {type(obj).__name__}, expected a PrimFunc or an IRModule")
 
 
-def verify_well_formed(obj: Any, assert_mode: bool = True) -> bool:
+def verify_well_formed(obj: object, assert_mode: bool = True) -> bool:
     """Whether functions keep the rules of the loop level. Raises VerifyError where not, unless `assert_mode` is off."""
     for func in _funcs("verify_well_formed", obj):
         try:
@@ -50,7 +50,7 @@ def verify_well_formed(obj: Any, assert_mode: bool = True) -> bool:
     return True
 
 
-def verify_ssa(func: Any) -> bool:
+def verify_ssa(func: object) -> bool:
     """Whether each variable is introduced once."""
     return all(len(set(found)) == len(found) for found in map(_introduced, _funcs("verify_ssa", func)))
 
@@ -71,7 +71,7 @@ def _introduced(func: PrimFunc) -> list[Any]:
     return found
 
 
-def verify_memory(func: Any) -> bool:
+def verify_memory(func: object) -> bool:
     """Whether memory is reached only from where it can be: always so on a CPU, on a GPU inside of bound loops."""
     for f in _funcs("verify_memory", func):
         target = f.attrs.get("target")
@@ -91,12 +91,12 @@ def _reaches_memory_unbound(node: Any) -> bool:
     return any(_reaches_memory_unbound(child) for child in children(node) if not isinstance(child, Buffer))
 
 
-def expr_deep_equal(lhs: Any, rhs: Any) -> bool:
+def expr_deep_equal(lhs: object, rhs: object) -> bool:
     """Whether two expressions have one form over the same variables."""
     return bool(form_key(E.to_expr(lhs)) == form_key(E.to_expr(rhs)))
 
 
-def undefined_vars(node: Any, defs: Sequence[Var] | None = None) -> list[Var]:
+def undefined_vars(node: object, defs: Sequence[Var] | None = None) -> list[Var]:
     """The variables that a statement or expression uses and does not introduce, in order of first use."""
     found: dict[Var, None] = {}
 
@@ -122,7 +122,9 @@ def undefined_vars(node: Any, defs: Sequence[Var] | None = None) -> list[Var]:
     return list(found)
 
 
-def get_block_access_region(block: Block, buffer_var_map: Mapping[Any, Any] | None = None) -> list[list[BufferRegion]]:
+def get_block_access_region(
+    block: Block, buffer_var_map: Mapping[Any, object] | None = None
+) -> list[list[BufferRegion]]:
     """[reads, writes, what cannot be determined] of a block, from its body."""
     if not isinstance(block, Block):
         raise InvalidTypeError(f"get_block_access_region: argument 'block' is a {type(block).__name__}")
@@ -158,7 +160,7 @@ def detect_buffer_access_lca(func: PrimFunc) -> dict[Buffer, Stmt | None]:
     return {b: path[-1] if path else None for b, path in paths.items()}
 
 
-def calculate_allocated_bytes(func: Any) -> dict[str, dict[str, int]]:
+def calculate_allocated_bytes(func: object) -> dict[str, dict[str, int]]:
     """Bytes of the buffers that each function allocates, by memory scope."""
     result: dict[str, dict[str, int]] = {}
     for f in _funcs("calculate_allocated_bytes", func):

@@ -19,7 +19,7 @@ from autosched.tir.stmt import BufferStore, Evaluate
 ATOMIC_ADD = "atomic_add"
 
 
-def atomic_add(element: Any, value: Any) -> PrimExpr:
+def atomic_add(element: Any, value: object) -> PrimExpr:
     """The sum of an element and a value, added without losing what other threads add meanwhile.
 
     Raises InvalidTypeError for what is no element of a buffer.

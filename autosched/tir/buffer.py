@@ -63,7 +63,7 @@ class Buffer(Node):
             _DATA[self] = BufferData(self)
         return _DATA[self]
 
-    def vload(self, begin: Any, dtype: str | None = None) -> BufferLoad:
+    def vload(self, begin: object, dtype: str | None = None) -> BufferLoad:
         """The element at `begin`. Raises InvalidValueError for a vector's dtype: vectorize the loop instead."""
         if dtype is not None and dtype != self.dtype:
             raise InvalidValueError(
@@ -71,7 +71,7 @@ class Buffer(Node):
             )
         return load(self, tuple(begin) if isinstance(begin, list) else begin)
 
-    def vstore(self, begin: Any, value: Any) -> BufferStore:
+    def vstore(self, begin: object, value: object) -> BufferStore:
         """A statement that stores `value` at `begin`."""
         at = load(self, tuple(begin) if isinstance(begin, list) else begin).indices
         return BufferStore(self, cast(self.dtype, to_expr(value, self.dtype)), at)
@@ -170,7 +170,7 @@ def load(buffer: Buffer, indices: Any) -> BufferLoad:
     return BufferLoad(buffer, tuple(to_expr(i) for i in items))
 
 
-def extents(shape: Any, what: str) -> tuple[PrimExpr, ...]:
+def extents(shape: object, what: str) -> tuple[PrimExpr, ...]:
     """A shape as expressions. Raises InvalidTypeError for what is no shape, InvalidValueError for negative extents."""
     if isinstance(shape, str):
         raise InvalidTypeError(f"{what}: a shape is a tuple of integers or expressions, got {shape!r}")

@@ -36,7 +36,7 @@ def _args(what: str, args: tuple[Any, ...]) -> tuple[PrimExpr, ...]:
     return tuple(_arg(what, i, a) for i, a in enumerate(args))
 
 
-def _arg(what: str, index: int, a: Any) -> PrimExpr:
+def _arg(what: str, index: int, a: object) -> PrimExpr:
     if isinstance(a, str):
         return StringImm(a)
     if isinstance(a, Buffer):
@@ -49,34 +49,34 @@ def _arg(what: str, index: int, a: Any) -> PrimExpr:
         ) from None
 
 
-def _name(what: str, name: Any) -> str:
+def _name(what: str, name: object) -> str:
     name = getattr(name, "name", name)
     if not isinstance(name, str):
         raise InvalidTypeError(f"{what}: the function's name is a {type(name).__name__}, expected a string")
     return name
 
 
-def call_intrin(dtype: str, func_name: Any, *args: Any, span: Any = None) -> PrimExpr:
+def call_intrin(dtype: str, func_name: object, *args: object, span: object = None) -> PrimExpr:
     """The intrinsic "tir.<name>" with a result of `dtype`."""
     name = _name("call_intrin", func_name).removeprefix("tir.")
     return Call(name, _args(f"call_intrin '{name}'", args), check_dtype(dtype, "call_intrin", "handle", "void"))
 
 
-def call_extern(dtype: str, func_name: str, *args: Any, span: Any = None) -> PrimExpr:
+def call_extern(dtype: str, func_name: str, *args: object, span: object = None) -> PrimExpr:
     """A function of C that may have effects."""
     name = _name("call_extern", func_name)
     kind = check_dtype(dtype, "call_extern", "handle", "void")
     return Call("call_extern", (StringImm(name), *_args(f"call_extern '{name}'", args)), kind)
 
 
-def call_pure_extern(dtype: str, func_name: str, *args: Any, span: Any = None) -> PrimExpr:
+def call_pure_extern(dtype: str, func_name: str, *args: object, span: object = None) -> PrimExpr:
     """A function of C without effects, such as "expf"."""
     name = _name("call_pure_extern", func_name)
     kind = check_dtype(dtype, "call_pure_extern", "handle", "void")
     return Call("call_pure_extern", (StringImm(name), *_args(f"call_pure_extern '{name}'", args)), kind)
 
 
-def call_packed(*args: Any, span: Any = None) -> PrimExpr:
+def call_packed(*args: object, span: object = None) -> PrimExpr:
     """A registered Python function: its name, then buffers (whole arrays, as `ins[0]`), numbers and strings."""
     if not args:
         raise InvalidTypeError("call_packed: the function's name is missing")
@@ -96,7 +96,7 @@ def whole_array(buffer: Buffer) -> PrimExpr:
     return Call("tvm_stack_make_array", (buffer.data, *buffer.shape), "handle")
 
 
-def call_llvm_intrin(dtype: str, name: str, *args: Any, span: Any = None) -> PrimExpr:
+def call_llvm_intrin(dtype: str, name: str, *args: object, span: object = None) -> PrimExpr:
     """An intrinsic of LLVM, such as "llvm.sqrt.f32"; the number of its signature's arguments may come first."""
     given = args[1:] if args and isinstance(args[0], IntImm) and args[0].dtype == "uint32" else args
     short = _name("call_llvm_intrin", name).removeprefix("llvm.").split(".")[0]
@@ -126,7 +126,7 @@ def bitwise_xor(x: Any, y: Any, span: Any = None) -> PrimExpr:
     return bitwise("bitwise_xor", x, y)
 
 
-def bitwise_not(x: Any, span: Any = None) -> PrimExpr:
+def bitwise_not(x: object, span: object = None) -> PrimExpr:
     """~x."""
     return ~to_expr(x)
 
@@ -151,48 +151,48 @@ def clz(x: Any) -> PrimExpr:
     return call("clz", x, dtype="int32")
 
 
-def likely(cond: Any, span: Any = None) -> PrimExpr:
+def likely(cond: Any, span: object = None) -> PrimExpr:
     """The condition itself, marked as nearly always true."""
     return call("likely", cond)
 
 
-def reinterpret(dtype: str, value: Any, span: Any = None) -> PrimExpr:
+def reinterpret(dtype: str, value: Any, span: object = None) -> PrimExpr:
     """The bits of a value as another dtype of the same size."""
     return call("reinterpret", value, dtype=check_dtype(dtype, "reinterpret"))
 
 
-def address_of(buffer_load: Any, span: Any = None) -> PrimExpr:
+def address_of(buffer_load: Any, span: object = None) -> PrimExpr:
     """The address of an element."""
     return call("address_of", buffer_load, dtype="handle")
 
 
-def copysign(x1: Any, x2: Any) -> PrimExpr:
+def copysign(x1: object, x2: object) -> PrimExpr:
     """x1 with the sign of x2."""
     return _binary("copysign", x1, x2)
 
 
-def hypot(x1: Any, x2: Any) -> PrimExpr:
+def hypot(x1: object, x2: object) -> PrimExpr:
     """sqrt(x1² + x2²)."""
     return _binary("hypot", x1, x2)
 
 
-def atan2(x1: Any, x2: Any) -> PrimExpr:
+def atan2(x1: object, x2: object) -> PrimExpr:
     """The angle of the point (x2, x1)."""
     return _binary("atan2", x1, x2)
 
 
-def nextafter(x1: Any, x2: Any) -> PrimExpr:
+def nextafter(x1: object, x2: object) -> PrimExpr:
     """The number after x1 towards x2."""
     return _binary("nextafter", x1, x2)
 
 
-def ldexp(x1: Any, x2: Any) -> PrimExpr:
+def ldexp(x1: object, x2: object) -> PrimExpr:
     """x1 * 2**x2."""
     x = to_expr(x1)
     return x * call("exp2", to_expr(x2).astype(x.dtype))
 
 
-def infinity(dtype: str, span: Any = None) -> PrimExpr:
+def infinity(dtype: str, span: object = None) -> PrimExpr:
     """Positive infinity. Raises InvalidTypeError for integers."""
     from autosched.tir.expr import FloatImm
 
@@ -201,6 +201,6 @@ def infinity(dtype: str, span: Any = None) -> PrimExpr:
     return FloatImm(float("inf"), dtype)
 
 
-def ret(value: Any, span: Any = None) -> PrimExpr:
+def ret(value: Any, span: object = None) -> PrimExpr:
     """The function's result."""
     return call("ret", value)

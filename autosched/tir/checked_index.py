@@ -80,7 +80,7 @@ def checked(value: int, low: int, size: int, what: str) -> int:
     return value + size if value < 0 else value
 
 
-def evaluate_check(values: Any, call: E.Call, guarded: bool = False) -> Any:
+def evaluate_check(values: object, call: E.Call, guarded: bool = False) -> Any:
     """What a `check_index` call gives for an array of values.
 
     guarded  the values may be unused: those out of range become 0

@@ -55,11 +55,11 @@ def _make(real: type, make: Callable[..., Any]) -> Any:
     return Constructor(real.__name__, (), {**text, "__module__": real.__module__})
 
 
-def _where(kind: str, argument: str, x: Any, wanted: str) -> InvalidTypeError:
+def _where(kind: str, argument: str, x: object, wanted: str) -> InvalidTypeError:
     return InvalidTypeError(f"{kind}: argument '{argument}' is a {type(x).__name__}, expected {wanted}")
 
 
-def _expr(kind: str, argument: str, x: Any, dtype: str | None = None) -> PrimExpr:
+def _expr(kind: str, argument: str, x: object, dtype: str | None = None) -> PrimExpr:
     if isinstance(x, str):
         return E.StringImm(x)
     try:
@@ -68,7 +68,7 @@ def _expr(kind: str, argument: str, x: Any, dtype: str | None = None) -> PrimExp
         raise _where(kind, argument, x, "an expression or a number") from None
 
 
-def _exprs(kind: str, argument: str, xs: Any, dtype: str | None = None) -> tuple[PrimExpr, ...]:
+def _exprs(kind: str, argument: str, xs: object, dtype: str | None = None) -> tuple[PrimExpr, ...]:
     items = xs if isinstance(xs, list | tuple) else (xs,)
     return tuple(_expr(kind, argument, x, dtype) for x in items)
 
@@ -79,7 +79,7 @@ def _is(kind: str, argument: str, x: Any, wanted: type | tuple[type, ...], words
     return x
 
 
-def _stmt(kind: str, argument: str, x: Any) -> Stmt:
+def _stmt(kind: str, argument: str, x: object) -> Stmt:
     if isinstance(x, PrimExpr):
         return stmt.Evaluate(x)
     return _is(kind, argument, x, Stmt, "a statement")  # type: ignore[no-any-return]
@@ -95,29 +95,29 @@ def _number(kind: str, dtype: Any, value: Any, span: Any) -> tuple[Any, str]:
     return value, dtype
 
 
-def _int_imm(dtype: Any, value: Any = None, span: Any = None) -> E.IntImm:
+def _int_imm(dtype: object, value: object = None, span: object = None) -> E.IntImm:
     number, kind = _number("IntImm", dtype, value, span)
     if not is_int(kind):
         raise InvalidValueError(f"IntImm: dtype '{kind}' is no integer type")
     return E.int_imm(int(number), kind)
 
 
-def _float_imm(dtype: Any, value: Any = None, span: Any = None) -> E.FloatImm:
+def _float_imm(dtype: object, value: object = None, span: object = None) -> E.FloatImm:
     number, kind = _number("FloatImm", dtype, value, span)
     if not is_float(kind):
         raise InvalidValueError(f"FloatImm: dtype '{kind}' is no floating-point type")
     return E.FloatImm(float(number), kind)
 
 
-def _string_imm(value: str, span: Any = None) -> E.StringImm:
+def _string_imm(value: str, span: object = None) -> E.StringImm:
     return E.StringImm(_is("StringImm", "value", value, str, "a string"))
 
 
-def _var(name: str, dtype: Any = "int32", span: Any = None) -> Var:
+def _var(name: str, dtype: object = "int32", span: object = None) -> Var:
     return Var(_is("Var", "name", name, str, "a string"), check_dtype(dtype, "Var", "handle"))
 
 
-def _size_var(name: str, dtype: Any = "int32", span: Any = None) -> Var:
+def _size_var(name: str, dtype: object = "int32", span: object = None) -> Var:
     return E.SizeVar(_is("SizeVar", "name", name, str, "a string"), check_dtype(dtype, "SizeVar"))
 
 
@@ -132,7 +132,7 @@ def _binary(real: type[E.BinaryOp]) -> Callable[..., PrimExpr]:
     return make
 
 
-def _not(a: Any, span: Any = None) -> E.Not:
+def _not(a: object, span: object = None) -> E.Not:
     return E.Not(_expr("Not", "a", a, "bool"))
 
 
@@ -142,7 +142,7 @@ def _select(condition: Any, true_value: Any, false_value: Any, span: Any = None)
     return E.Select(_expr("Select", "condition", condition, "bool"), *E.match_types(true_value, false_value))
 
 
-def _cast(dtype: Any, value: Any = None, span: Any = None) -> E.Cast:
+def _cast(dtype: object, value: object = None, span: object = None) -> E.Cast:
     if isinstance(value, str) and not isinstance(dtype, str):  # our own order
         dtype, value = value, dtype
     return E.Cast(_expr("Cast", "value", value), check_dtype(dtype, "Cast"))
@@ -160,7 +160,7 @@ def _let(var: Any, value: Any, body: Any, span: Any = None) -> E.Let:
     return E.Let(var, _expr("Let", "value", value, var.dtype), _expr("Let", "body", body))
 
 
-def _indices(kind: str, buffer: Buffer, indices: Any) -> tuple[PrimExpr, ...]:
+def _indices(kind: str, buffer: Buffer, indices: object) -> tuple[PrimExpr, ...]:
     found = _exprs(kind, "indices", indices)
     if len(found) != buffer.ndim:
         raise InvalidValueError(
@@ -199,7 +199,7 @@ def _iter_var(dom: Any, var: Any, iter_type: Any = 0, thread_tag: str = "", span
     return IterVar(_is("IterVar", "dom", dom, Range, "a Range"), var, _iter_kind(iter_type), thread_tag)
 
 
-def make_range(begin: Any, end: Any = None, span: Any = None) -> Range:
+def make_range(begin: object, end: object = None, span: object = None) -> Range:
     """TVM's `ir.Range`: [0, begin), or [begin, end)."""
     if end is None:
         extent = _expr("Range", "begin", begin)
@@ -230,15 +230,15 @@ def _for(
     )
 
 
-def _while(condition: Any, body: Any, span: Any = None) -> stmt.While:
+def _while(condition: object, body: object, span: object = None) -> stmt.While:
     return stmt.While(_expr("While", "condition", condition, "bool"), _stmt("While", "body", body))
 
 
-def _seq(seq: Any, span: Any = None) -> stmt.SeqStmt:
+def _seq(seq: Any, span: object = None) -> stmt.SeqStmt:
     return stmt.SeqStmt(tuple(_stmt("SeqStmt", "seq", s) for s in seq))
 
 
-def _if(condition: Any, then_case: Any, else_case: Any = None, span: Any = None) -> stmt.IfThenElse:
+def _if(condition: object, then_case: object, else_case: object = None, span: object = None) -> stmt.IfThenElse:
     other = None if else_case is None else _stmt("IfThenElse", "else_case", else_case)
     kept = _stmt("IfThenElse", "then_case", then_case)
     return stmt.IfThenElse(_expr("IfThenElse", "condition", condition, "bool"), kept, other)
@@ -249,11 +249,11 @@ def _let_stmt(var: Any, value: Any, body: Any, span: Any = None) -> stmt.LetStmt
     return stmt.LetStmt(var, _expr("LetStmt", "value", value, var.dtype), _stmt("LetStmt", "body", body))
 
 
-def _evaluate(value: Any, span: Any = None) -> stmt.Evaluate:
+def _evaluate(value: object, span: object = None) -> stmt.Evaluate:
     return stmt.Evaluate(_expr("Evaluate", "value", value))
 
 
-def _assert(condition: Any, message: Any, body: Any, span: Any = None) -> stmt.AssertStmt:
+def _assert(condition: object, message: object, body: object, span: object = None) -> stmt.AssertStmt:
     text = message.value if isinstance(message, E.StringImm) else str(message)
     return stmt.AssertStmt(_expr("AssertStmt", "condition", condition, "bool"), text, _stmt("AssertStmt", "body", body))
 
@@ -264,7 +264,7 @@ def _region(buffer: Any, region: Any) -> stmt.BufferRegion:
     return stmt.BufferRegion(buffer, parts)
 
 
-def _match(buffer: Any, source: Any) -> stmt.MatchBufferRegion:
+def _match(buffer: object, source: object) -> stmt.MatchBufferRegion:
     return stmt.MatchBufferRegion(
         _is("MatchBufferRegion", "buffer", buffer, Buffer, "a Buffer"),
         _is("MatchBufferRegion", "source", source, stmt.BufferRegion, "a BufferRegion"),
@@ -274,7 +274,7 @@ def _match(buffer: Any, source: Any) -> stmt.MatchBufferRegion:
 def _block(
     iter_vars: Sequence[IterVar], reads: Any = None, writes: Any = None, name_hint: str = "", body: Any = None,
     init: Stmt | None = None, alloc_buffers: Sequence[Buffer] | None = None, match_buffers: Any = None,
-    annotations: Mapping[str, Any] | None = None, span: Any = None,
+    annotations: Mapping[str, Any] | None = None, span: object = None,
 ) -> stmt.Block:  # fmt: skip
     if body is None:
         raise InvalidTypeError("Block: argument 'body' is missing")
@@ -286,15 +286,15 @@ def _block(
     )  # fmt: skip
 
 
-def _realize(iter_values: Any, predicate: Any, block: Any, span: Any = None) -> stmt.BlockRealize:
+def _realize(iter_values: Any, predicate: Any, block: Any, span: object = None) -> stmt.BlockRealize:
     block = _is("BlockRealize", "block", block, stmt.Block, "a Block")
     values = _exprs("BlockRealize", "iter_values", list(iter_values))
     return stmt.BlockRealize(values, _expr("BlockRealize", "predicate", predicate, "bool"), block)
 
 
 def _prim_func(
-    params: Sequence[Any], body: Any = None, ret_type: Any = None, buffer_map: Any = None, attrs: Any = None,
-    span: Any = None,
+    params: Sequence[object], body: object = None, ret_type: object = None, buffer_map: Any = None, attrs: Any = None,
+    span: object = None,
 ) -> function.PrimFunc:  # fmt: skip
     if isinstance(body, Mapping):  # our own order: params, buffer_map, body
         body, buffer_map, ret_type = ret_type, body, None

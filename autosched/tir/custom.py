@@ -16,12 +16,12 @@ _RULES: dict[tuple[str, str], tuple[int, Rule]] = {}  # (intrinsic, kind of targ
 _ATTRS: dict[tuple[str, str], tuple[int, Any]] = {}  # (intrinsic, key) -> (level, value)
 
 
-def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Any:
+def register_op_attr(op_name: str, attr_key: str, value: object = None, level: int = 10) -> Any:
     """Note an attribute of an intrinsic, unless one of a higher level is; with a value of None a decorator."""
     if not isinstance(op_name, str) or not isinstance(attr_key, str):
         raise InvalidTypeError("register_op_attr takes the operator's and the attribute's names")
 
-    def register(v: Any) -> Any:
+    def register(v: object) -> Any:
         if level >= _ATTRS.get((op_name, attr_key), (level, v))[0]:
             _ATTRS[op_name, attr_key] = (level, v)
         return v

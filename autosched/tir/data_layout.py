@@ -74,19 +74,19 @@ class BijectiveLayout:
         if {a.upper() for a, _ in self.src_layout.axes} != {a.upper() for a, _ in self.dst_layout.axes}:
             raise InvalidValueError(f"'{self.src_layout}' and '{self.dst_layout}' have different axes")
 
-    def forward_index(self, index: Sequence[Any]) -> list[PrimExpr]:
+    def forward_index(self, index: Sequence[object]) -> list[PrimExpr]:
         """An index of the first layout as one of the second."""
         return _index(self.src_layout, self.dst_layout, index)
 
-    def backward_index(self, index: Sequence[Any]) -> list[PrimExpr]:
+    def backward_index(self, index: Sequence[object]) -> list[PrimExpr]:
         """An index of the second layout as one of the first."""
         return _index(self.dst_layout, self.src_layout, index)
 
-    def forward_shape(self, shape: Sequence[Any]) -> list[PrimExpr]:
+    def forward_shape(self, shape: Sequence[object]) -> list[PrimExpr]:
         """A shape of the first layout as one of the second."""
         return _shape(self.src_layout, self.dst_layout, shape)
 
-    def backward_shape(self, shape: Sequence[Any]) -> list[PrimExpr]:
+    def backward_shape(self, shape: Sequence[object]) -> list[PrimExpr]:
         """A shape of the second layout as one of the first."""
         return _shape(self.dst_layout, self.src_layout, shape)
 
@@ -108,7 +108,7 @@ def _whole(source: Layout, values: Sequence[Any], what: str) -> dict[str, PrimEx
     return found
 
 
-def _index(source: Layout, target: Layout, index: Sequence[Any]) -> list[PrimExpr]:
+def _index(source: Layout, target: Layout, index: Sequence[object]) -> list[PrimExpr]:
     whole = _whole(source, index, "index")
     result = []
     for axis, size in target.axes:
@@ -118,7 +118,7 @@ def _index(source: Layout, target: Layout, index: Sequence[Any]) -> list[PrimExp
     return result
 
 
-def _shape(source: Layout, target: Layout, shape: Sequence[Any]) -> list[PrimExpr]:
+def _shape(source: Layout, target: Layout, shape: Sequence[object]) -> list[PrimExpr]:
     whole = _whole(source, shape, "shape")
     result = []
     for axis, size in target.axes:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from autosched.errors import InvalidTypeError, InvalidValueError
@@ -57,7 +55,7 @@ def wrapped(value: int, dtype: str) -> int:
     return int(value != 0) if dtype == "bool" else (value - low) % (high - low + 1) + low
 
 
-def check_dtype(dtype: Any, what: str, *also: str) -> str:
+def check_dtype(dtype: object, what: str, *also: str) -> str:
     """The name of a dtype. Raises InvalidTypeError for what is no name, InvalidValueError for an unknown one."""
     if not isinstance(dtype, str):
         name = getattr(dtype, "__name__", None) or getattr(dtype, "name", None)  # np.float32, np.dtype

@@ -370,34 +370,34 @@ class StandsForVar(Node):
     __slots__ = ()
     var: Var
 
-    def __add__(self, o: Any) -> PrimExpr:
+    def __add__(self, o: object) -> PrimExpr:
         return self.var + plain(o)
 
-    def __radd__(self, o: Any) -> PrimExpr:
+    def __radd__(self, o: object) -> PrimExpr:
         return plain(o) + self.var
 
-    def __sub__(self, o: Any) -> PrimExpr:
+    def __sub__(self, o: object) -> PrimExpr:
         return self.var - plain(o)
 
-    def __rsub__(self, o: Any) -> PrimExpr:
+    def __rsub__(self, o: object) -> PrimExpr:
         return plain(o) - self.var
 
-    def __mul__(self, o: Any) -> PrimExpr:
+    def __mul__(self, o: object) -> PrimExpr:
         return self.var * plain(o)
 
-    def __rmul__(self, o: Any) -> PrimExpr:
+    def __rmul__(self, o: object) -> PrimExpr:
         return plain(o) * self.var
 
-    def __floordiv__(self, o: Any) -> PrimExpr:
+    def __floordiv__(self, o: object) -> PrimExpr:
         return self.var // plain(o)
 
-    def __mod__(self, o: Any) -> PrimExpr:
+    def __mod__(self, o: object) -> PrimExpr:
         return self.var % plain(o)
 
-    def __lt__(self, o: Any) -> PrimExpr:
+    def __lt__(self, o: object) -> PrimExpr:
         return self.var < plain(o)
 
-    def __ge__(self, o: Any) -> PrimExpr:
+    def __ge__(self, o: object) -> PrimExpr:
         return self.var >= plain(o)
 
 
@@ -455,7 +455,7 @@ def to_expr(x: Any, dtype: str | None = None) -> PrimExpr:
     raise InvalidTypeError(f"expected an expression or a number, got {type(x).__name__}")
 
 
-def as_int(x: Any) -> int:
+def as_int(x: object) -> int:
     """The value of an integer constant. Raises InvalidValueError for anything else."""
     if isinstance(x, int):
         return x
@@ -514,7 +514,7 @@ def match_types(a: ExprLike, b: ExprLike) -> tuple[PrimExpr, PrimExpr]:
     return cast(dtype, left), cast(dtype, right)
 
 
-def _number_dtype(expr: PrimExpr, number: Any) -> str | None:
+def _number_dtype(expr: PrimExpr, number: object) -> str | None:
     if isinstance(number, float) and is_int(expr.dtype):
         return "float32"
     if isinstance(number, int) and expr.dtype == "bool" and not isinstance(number, bool):

@@ -43,7 +43,7 @@ def keep_nans(body: S) -> S:
     return rewrite(body, step)
 
 
-def _lasting(x: Any) -> Any:
+def _lasting(x: object) -> Any:
     if not isinstance(x, BufferStore) or not isinstance(x.value, E.Max | E.Min) or not is_float(x.value.dtype):
         return x
     a, b = x.value.a, x.value.b

@@ -56,7 +56,7 @@ class PrimFunc(BaseFunc):
 
 
 def make_root(
-    body: Stmt, alloc_buffers: tuple[Buffer, ...] = (), annotations: Mapping[str, Any] | None = None
+    body: Stmt, alloc_buffers: tuple[Buffer, ...] = (), annotations: Mapping[str, object] | None = None
 ) -> BlockRealize:
     """The root block around a function's loops."""
     root = Block(
@@ -107,7 +107,7 @@ def with_scalar_buffers(func: PrimFunc) -> PrimFunc:
     return dataclasses.replace(func, params=params, buffer_map=FrozenDict({p: known[p] for p in params}), body=body)
 
 
-def sorted_vars(extent: Any) -> list[Var]:
+def sorted_vars(extent: object) -> list[Var]:
     """The variables of an expression, by name."""
     return sorted(free_vars(extent), key=lambda v: v.name) if isinstance(extent, PrimExpr) else []
 

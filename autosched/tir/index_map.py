@@ -44,7 +44,7 @@ class IndexMap(Node):
     @staticmethod
     def from_func_with_separators(
         func: Callable[..., Any], ndim: int | None = None, dtype: str = "int32", index_dtype: str | None = None,
-        inverse_index_map: Any = None,
+        inverse_index_map: object = None,
     ) -> tuple[IndexMap, list[int]]:  # fmt: skip
         """The map that a function describes, and the positions where it gives `IndexMap.AXIS_SEPARATOR`."""
         del inverse_index_map
@@ -152,7 +152,7 @@ class IndexMap(Node):
             raise InvalidValueError(f"index map {self} has no inverse: {error}") from None
         return IndexMap(new, tuple(analyzer.simplify(x) for x in found))
 
-    def map_ndarray(self, arr_src: Any) -> Any:
+    def map_ndarray(self, arr_src: object) -> Any:
         """An array in the new layout. Raises InvalidValueError where the map needs padding."""
         from autosched.runtime.ndarray import array as nd_array
 
@@ -166,7 +166,7 @@ class IndexMap(Node):
             result[tuple(E.as_int(i) for i in there)] = source[at]
         return nd_array(result)
 
-    def _check(self, items: Sequence[Any]) -> None:
+    def _check(self, items: Sequence[object]) -> None:
         if len(items) != self.ndim:
             raise InvalidValueError(f"index map {self} takes {self.ndim} indices, got {len(items)}")
 

@@ -45,7 +45,7 @@ Value = Callable[[Frame], Any]
 Action = Callable[[Frame], None]
 
 
-def interpret(func: PrimFunc, arrays: Mapping[str, Any] | Sequence[Any], *, backward: bool = False) -> None:
+def interpret(func: PrimFunc, arrays: Mapping[str, object] | Sequence[object], *, backward: bool = False) -> None:
     """Run a function on arrays, in place.
 
     arrays    one per parameter, in order or by name (of the buffer, or of a scalar parameter)
@@ -72,7 +72,7 @@ def interpret(func: PrimFunc, arrays: Mapping[str, Any] | Sequence[Any], *, back
         run(frame)
 
 
-def _in_order(func: PrimFunc, arrays: Mapping[str, Any] | Sequence[Any]) -> list[Any]:
+def _in_order(func: PrimFunc, arrays: Mapping[str, object] | Sequence[object]) -> list[Any]:
     names = [func.buffer_map[p].name if p in func.buffer_map else p.name for p in func.params]
     if isinstance(arrays, Mapping):
         if set(arrays) != set(names):
@@ -83,7 +83,7 @@ def _in_order(func: PrimFunc, arrays: Mapping[str, Any] | Sequence[Any]) -> list
     return list(arrays)
 
 
-def _check_array(buffer: Buffer, array: Any, bound: dict[int, Any]) -> None:
+def _check_array(buffer: Buffer, array: object, bound: dict[int, Any]) -> None:
     if not isinstance(array, np.ndarray):
         raise InvalidTypeError(f"'{buffer.name}' must be a NumPy array, got {type(array).__name__}")
     if array.dtype != np.dtype(buffer.dtype):

@@ -72,7 +72,7 @@ class BufferVar:
     def __getitem__(self, index: Any) -> PrimExpr:
         return BufferLoad(self.buffer, self._at(index))
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: object, value: object) -> None:
         stored = E.cast(self.buffer.dtype, to_expr(value, self.buffer.dtype))
         self._builder.emit(BufferStore(self.buffer, stored, self._at(index)))
 
@@ -103,13 +103,15 @@ class IRBuilder:
         return seq(*done) if done else Evaluate(IntImm(0))
 
     @contextmanager
-    def _scope(self, wrap: Callable[[Stmt], Stmt | Wrap], value: Any = None) -> Iterator[Any]:
+    def _scope(self, wrap: Callable[[Stmt], Stmt | Wrap], value: object = None) -> Iterator[Any]:
         self._open.append([])
         yield value
         inside = self._open.pop()
         self._open[-1].append(wrap(self._close(inside)))
 
-    def for_range(self, begin: Any, end: Any, name: str = "i", dtype: str | None = None, kind: str = "serial") -> Any:
+    def for_range(
+        self, begin: object, end: object, name: str = "i", dtype: str | None = None, kind: str = "serial"
+    ) -> Any:
         """A loop from `begin` to `end`, the end exclusive; gives the loop's variable."""
         if kind not in _KINDS:
             raise InvalidValueError(f"for_range: unknown kind '{kind}'", hint=f"one of {', '.join(_KINDS)}")
@@ -121,12 +123,12 @@ class IRBuilder:
         start, extent = E.cast(var.dtype, low), E.cast(var.dtype, E.sub(high, low))
         return self._scope(lambda body: For(var, start, extent, _KINDS[kind], body), var)
 
-    def while_loop(self, condition: Any) -> Any:
+    def while_loop(self, condition: object) -> Any:
         """A loop that runs as long as a condition holds."""
         test = to_expr(condition, "bool")
         return self._scope(lambda body: While(test, body))
 
-    def if_scope(self, cond: Any) -> Any:
+    def if_scope(self, cond: object) -> Any:
         """What is emitted inside runs where the condition holds."""
         test = to_expr(cond, "bool")
         return self._scope(lambda body: IfThenElse(test, body))
@@ -143,7 +145,7 @@ class IRBuilder:
 
         return self._scope(wrap)
 
-    def scope_attr(self, node: Any, attr_key: str, value: Any) -> None:
+    def scope_attr(self, node: object, attr_key: str, value: object) -> None:
         """An attribute of what follows; a thread's extent becomes a loop over the thread, others change nothing."""
         if attr_key not in ("thread_extent", "virtual_thread"):
             return
@@ -155,7 +157,7 @@ class IRBuilder:
             lambda body: For(node.var, start, extent, LoopKind.THREAD_BINDING, body, node.thread_tag)  # type: ignore[arg-type]
         )
 
-    def let(self, var_name: str, value: Any) -> Var:
+    def let(self, var_name: str, value: object) -> Var:
         """A variable for what follows."""
         bound = to_expr(value)
         var = Var(var_name, bound.dtype)

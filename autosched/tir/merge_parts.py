@@ -133,7 +133,7 @@ class _Merger:
     def block(self, block: Block, lead: int, own: Var, old: tuple[Var, ...], extent: PrimExpr) -> Block:
         """The block over one axis in place of its first ones; accesses go by that axis or not at all."""
 
-        def access(x: Any) -> Any:
+        def access(x: object) -> Any:
             if isinstance(x, BufferLoad | BufferStore) and x.buffer in self.new:
                 return dataclasses.replace(x, buffer=self.new[x.buffer], indices=self.indices(x, old, own))
             if isinstance(x, BufferRegion) and x.buffer in self.new:

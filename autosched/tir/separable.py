@@ -178,5 +178,5 @@ class _Nest:
             self.visit(atom, name)
 
 
-def _is_index(node: Any) -> bool:
+def _is_index(node: object) -> bool:
     return isinstance(node, PrimExpr) and not isinstance(node, Var | IntImm) and node.dtype in ("int32", "int64")

@@ -70,7 +70,7 @@ def _parts(x: Any) -> list[Any]:
     return [] if isinstance(x, _LEAVES) else children(x)
 
 
-def _here(x: Any) -> Iterable[Any]:
+def _here(x: object) -> Iterable[Any]:
     """The parts of an operation that are evaluated whenever it is."""
     if isinstance(x, E.Call) and x.op == "if_then_else":
         return x.args[:1]

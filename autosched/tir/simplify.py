@@ -129,7 +129,7 @@ class Linear:
             self.add_term(key, c * scale, atom)
         return self
 
-    def add_term(self, key: Any, coefficient: int, atom: PrimExpr) -> None:
+    def add_term(self, key: object, coefficient: int, atom: PrimExpr) -> None:
         total = self.terms.get(key, (0, atom))[0] + coefficient
         if total:
             self.terms[key] = (total, atom)

@@ -21,7 +21,7 @@ _OPS: dict[type, str] = {
 }  # fmt: skip
 
 
-def to_size(x: Any) -> Size:
+def to_size(x: object) -> Size:
     """An extent as a size. Raises InvalidValueError for arithmetic that sizes have not."""
     match x:
         case int():
@@ -37,11 +37,11 @@ def to_size(x: Any) -> Size:
     raise InvalidValueError(f"the size {x} is no sum or product of symbols")
 
 
-def to_shape(shape: Sequence[Any]) -> Shape:
+def to_shape(shape: Sequence[object]) -> Shape:
     return tuple(map(to_size, shape))
 
 
-def call_sizes(func: PrimFunc, shapes: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
+def call_sizes(func: PrimFunc, shapes: Sequence[Sequence[object]]) -> tuple[Any, ...]:
     """What each of a function's symbols is for arguments of the given shapes, in the order of `shape_vars`.
 
     Raises InvalidValueError where a symbol is the size of no dimension.

@@ -17,17 +17,17 @@ from autosched.tir.stmt import Evaluate, Stmt
 Visit = Callable[[Any], Any]
 
 
-def _node(what: str, x: Any) -> Node:
+def _node(what: str, x: object) -> Node:
     if not isinstance(x, Node):
         raise InvalidTypeError(f"{what}: argument 'stmt' is a {type(x).__name__}, expected a statement or expression")
     return x
 
 
-def _body(x: Any) -> Any:
+def _body(x: object) -> Any:
     return x.body if isinstance(x, PrimFunc) else x
 
 
-def post_order_visit(stmt: Any, fvisit: Visit) -> None:
+def post_order_visit(stmt: object, fvisit: Visit) -> None:
     """Call `fvisit` on everything at and below a statement or expression, children first; each node once."""
     seen: set[int] = set()
 
@@ -42,7 +42,7 @@ def post_order_visit(stmt: Any, fvisit: Visit) -> None:
     visit(_body(_node("post_order_visit", stmt)))
 
 
-def pre_order_visit(stmt: Any, fvisit: Callable[[Any], bool]) -> None:
+def pre_order_visit(stmt: object, fvisit: Callable[[Any], bool]) -> None:
     """Call `fvisit` on nodes, parents first; where it returns False, what lies below is left out.
 
     A shared expression is visited once.
@@ -63,7 +63,7 @@ def pre_order_visit(stmt: Any, fvisit: Callable[[Any], bool]) -> None:
 
 
 def ir_transform(
-    stmt: Any, preorder: Visit | None, postorder: Visit | None, only_enable: Sequence[str] | None = None
+    stmt: object, preorder: Visit | None, postorder: Visit | None, only_enable: Sequence[str] | None = None
 ) -> Any:
     """Rewrite a statement.
 
@@ -94,7 +94,7 @@ def ir_transform(
     return visit(_node("ir_transform", stmt))
 
 
-def _statement(old: Any, new: Any) -> Any:
+def _statement(old: object, new: object) -> Any:
     return Evaluate(new) if isinstance(old, Stmt) and isinstance(new, PrimExpr) else new
 
 

@@ -11,7 +11,7 @@ from autosched.tir.function import PrimFunc
 
 
 def prim_func_pass(
-    pass_func: Any = None, opt_level: int | None = None, name: str | None = None,
+    pass_func: object = None, opt_level: int | None = None, name: str | None = None,
     required: Sequence[str] | None = None, traceable: bool | None = None,
 ) -> Any:  # fmt: skip
     """A function `(func, mod, ctx) -> func`, or a class with `transform_function`, becomes a pass over PrimFuncs."""

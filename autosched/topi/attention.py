@@ -27,7 +27,7 @@ class _In:
         return self.x(*(at[axis] for axis in self.layout))
 
 
-def _broadcast(x: Tensor, *index: Any) -> Any:
+def _broadcast(x: Tensor, *index: object) -> Any:
     """An element of a tensor whose dimensions of one stand for all."""
     own = index[len(index) - x.ndim :]
     return x(*(0 if const_int(s) == 1 else i for s, i in zip(x.shape, own, strict=True)))
@@ -65,7 +65,7 @@ def attention(
     names = ["b", "h", "i", "j"]
     scores = te.compute((batch, heads, rows, columns), product, name="attention_scores", varargs_names=names)
 
-    def shifted(b: Any, h: Any, i: Any, j: Any) -> Any:
+    def shifted(b: object, h: object, i: object, j: object) -> Any:
         x = scores(b, h, i, j) * E.const(scale, query.dtype)
         x = x if bias is None else x + _broadcast(bias, b, h, i, j)
         return _masked(x, i, j, rows, columns, causal_mask, window_size)
@@ -77,7 +77,7 @@ def attention(
         (batch, heads, rows), lambda b, h, i: te.max(scaled(b, h, i, over[0]), axis=over[0]), name="attention_max"
     )
 
-    def subtracted(b: Any, h: Any, i: Any) -> Any:
+    def subtracted(b: object, h: object, i: object) -> Any:
         top = largest(b, h, i)
         hidden = E.const(float("-inf"), query.dtype)
         return top if zero_rows is None else E.select(E.compare(E.EQ, top, hidden), E.const(0, query.dtype), top)
@@ -93,7 +93,7 @@ def attention(
     )
     sizes = {"B": batch, "S": rows, "H": heads, "D": v.size("D")}
 
-    def weighted(*at: Any) -> Any:
+    def weighted(*at: object) -> Any:
         to = dict(zip(layouts[3], at, strict=True))
         k = over[2]
         return te.sum(power(to["B"], to["H"], to["S"], k) * v(B=to["B"], H=to["H"], S=k, D=to["D"]), axis=k)
@@ -102,7 +102,7 @@ def attention(
     shape = tuple(sizes[x] for x in layouts[3])
     context = te.compute(shape, weighted, name="attention_context", varargs_names=axes)
 
-    def normalised(*at: Any) -> Any:
+    def normalised(*at: object) -> Any:
         to = dict(zip(layouts[3], at, strict=True))
         zero, one, weights = E.const(0, query.dtype), E.const(1, query.dtype), total(to["B"], to["H"], to["S"])
         if zero_rows is None:

@@ -16,7 +16,7 @@ from autosched.tir.expr import IntImm, PrimExpr, const_int
 from autosched.topi.shapes import axis_names, dims
 
 
-def broadcast_shape(*shapes: Sequence[Any]) -> tuple[Any, ...]:
+def broadcast_shape(*shapes: Sequence[object]) -> tuple[Any, ...]:
     """The common shape; in every column the dimension that is not 1."""
     ndim = max(map(len, shapes))
     result = []
@@ -132,7 +132,7 @@ def where(condition: Tensor, x: Operand, y: Operand) -> Tensor:
 def cast(x: Tensor, dtype: str) -> Tensor:
     """The values as another dtype; floats become integers by dropping the fraction."""
 
-    def convert(*i: Any) -> PrimExpr:
+    def convert(*i: object) -> PrimExpr:
         value = x(*i)
         return E.compare(E.NE, value, 0) if dtype == "bool" and x.dtype != "bool" else E.cast(dtype, value)
 

@@ -6,7 +6,6 @@ The build then takes the best loops that are known, or its own default; what a u
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from autosched import te
 from autosched.errors import InvalidTypeError
@@ -28,7 +27,7 @@ def __getattr__(name: str) -> Callable[..., Schedule]:
     if not name.startswith("schedule_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-    def schedule(*args: Any, **kwargs: Any) -> Schedule:
+    def schedule(*args: object, **kwargs: object) -> Schedule:
         outs = next((a for a in reversed((*args, *kwargs.values())) if isinstance(a, Tensor | list | tuple)), None)
         if outs is None:
             raise InvalidTypeError(f"{name} takes the output tensors")

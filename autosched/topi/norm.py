@@ -70,7 +70,7 @@ def layer_norm(
     mean = te.compute(rest, lambda *i: total(*i) / E.const(count, x.dtype), name="layer_norm_mean", varargs_names=names)
     k2 = over()
 
-    def squares(*i: Any) -> Any:
+    def squares(*i: object) -> Any:
         distance = x(*full_index(i, k2, x.ndim, axes, False)) - mean(*i)
         return te.sum(distance * distance, axis=k2)
 
@@ -80,7 +80,7 @@ def layer_norm(
         name="layer_norm_rstd", varargs_names=names,
     )  # fmt: skip
 
-    def normalise(*i: Any) -> Any:
+    def normalise(*i: object) -> Any:
         own, outer = [i[a] for a in axes], kept(i)
         value = (x(*i) - mean(*outer)) * inverse(*outer)
         value = value * gamma(*own) if scale else value
@@ -99,7 +99,7 @@ def rms_norm(x: Tensor, weight: Tensor, axes: Sequence[int], epsilon: float) -> 
     k = [te.reduce_axis((0, shape[a]), f"k{a}") for a in axes]
     names = axis_names(len(rest))
 
-    def squares(*i: Any) -> Any:
+    def squares(*i: object) -> Any:
         value = x(*full_index(i, k, x.ndim, axes, False))
         return te.sum(value * value, axis=k)
 
@@ -126,14 +126,14 @@ def lrn(x: Tensor, size: int, axis: int, alpha: float, beta: float, bias: float)
     k = te.reduce_axis((0, IntImm(size, "int64")), "k")
     names = axis_names(x.ndim)
 
-    def squares(*i: Any) -> Any:
+    def squares(*i: object) -> Any:
         at = i[axis] + k - before
         value = x(*(at if a == axis else v for a, v in enumerate(i)))
         return te.sum(value * value, axis=k, where=te.all(at >= 0, at < extent))
 
     total = te.compute(shape, squares, name="lrn_squares", varargs_names=names)
 
-    def normalise(*i: Any) -> Any:
+    def normalise(*i: object) -> Any:
         base = total(*i) * E.const(alpha / size, x.dtype) + E.const(bias, x.dtype)
         return x(*i) / _power(base, beta)
 

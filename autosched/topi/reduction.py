@@ -17,12 +17,12 @@ from autosched.topi.shapes import axis_names, dims, int_shape
 Axes = Sequence[int]
 
 
-def reduced_shape(shape: Sequence[Any], axes: Axes, keepdims: bool) -> tuple[Any, ...]:
+def reduced_shape(shape: Sequence[object], axes: Axes, keepdims: bool) -> tuple[Any, ...]:
     """The result's shape: reduced dimensions become 1 or go."""
     return tuple(1 if i in axes else s for i, s in enumerate(shape) if keepdims or i not in axes)
 
 
-def full_index(out: Sequence[Any], reduced: Sequence[Any], ndim: int, axes: Axes, keepdims: bool) -> list[Any]:
+def full_index(out: Sequence[object], reduced: Sequence[object], ndim: int, axes: Axes, keepdims: bool) -> list[Any]:
     """Indices of the argument from the result's and the reduction's."""
     kept, over = list(out), list(reduced)
     index = []

@@ -68,7 +68,7 @@ def resize2d(
     def nearest(*i: Any) -> Any:
         return element(i, *(E.cast("int64", whole(position(n, i[a]))) for n, a in enumerate(at)))
 
-    def linear(*i: Any) -> Any:
+    def linear(*i: object) -> Any:
         low, share = [], []
         for n, a in enumerate(at):
             p = position(n, i[a])

@@ -20,7 +20,7 @@ class _Along:
     def reduce_axis(self) -> Any:
         return te.reduce_axis((0, self.shape[self.axis]), "k")
 
-    def insert(self, index: tuple[Any, ...], k: Any) -> tuple[Any, ...]:
+    def insert(self, index: tuple[Any, ...], k: object) -> tuple[Any, ...]:
         return (*index[: self.axis], k, *index[self.axis :])
 
     def without(self, index: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -48,7 +48,7 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
     largest = a.largest("T_softmax_maxelem")
     k = a.reduce_axis()
 
-    def exp_sum(*i: Any) -> Any:
+    def exp_sum(*i: object) -> Any:
         return te.sum(te.exp(x(*a.insert(i, k)) - largest(*i)), axis=k)
 
     total = te.compute(a.rest, exp_sum, name="T_softmax_expsum")

@@ -36,7 +36,7 @@ def dilate_python(input_np: Array, strides: Sequence[int], dilation_value: float
 
 
 def conv2d_nchw_python(
-    a_np: Array, w_np: Array, stride: Any, padding: Any, groups: int = 1, dilation: Any = 1
+    a_np: Array, w_np: Array, stride: object, padding: object, groups: int = 1, dilation: object = 1
 ) -> Array:
     """2-D convolution [N, C, H, W] * [O, C / groups, KH, KW]."""
     weight = dilate_python(w_np, (1, 1, *_pair(dilation)))
@@ -56,7 +56,7 @@ def conv2d_nchw_python(
 
 
 def conv2d_nhwc_python(
-    a_np: Array, w_np: Array, stride: Any, padding: Any, groups: int = 1, dilation: Any = 1
+    a_np: Array, w_np: Array, stride: object, padding: object, groups: int = 1, dilation: object = 1
 ) -> Array:
     """2-D convolution [N, H, W, C] * [KH, KW, C / groups, O]."""
     result = conv2d_nchw_python(
@@ -65,14 +65,14 @@ def conv2d_nhwc_python(
     return result.transpose(0, 2, 3, 1)
 
 
-def conv2d_hwcn_python(a_np: Array, w_np: Array, stride: Any, padding: Any, dilation: Any = 1) -> Array:
+def conv2d_hwcn_python(a_np: Array, w_np: Array, stride: object, padding: object, dilation: object = 1) -> Array:
     """2-D convolution [H, W, C, N] * [KH, KW, C, O]."""
     result = conv2d_nchw_python(a_np.transpose(3, 2, 0, 1), w_np.transpose(3, 2, 0, 1), stride, padding, 1, dilation)
     return result.transpose(2, 3, 1, 0)
 
 
 def depthwise_conv2d_python_nchw(
-    input_np: Array, filter_np: Array, stride: Any, padding: Any, dilation: Any = 1
+    input_np: Array, filter_np: Array, stride: object, padding: object, dilation: object = 1
 ) -> Array:
     """Depthwise 2-D convolution [N, C, H, W] * [C, multiplier, KH, KW]."""
     channels, multiplier, *kernel = filter_np.shape
@@ -174,7 +174,7 @@ def batch_norm(
     return [result, moving_mean, moving_var]
 
 
-def l2_normalize_python(a_np: Array, eps: float, axis: Any = None) -> Array:
+def l2_normalize_python(a_np: Array, eps: float, axis: object = None) -> Array:
     """x over its length along an axis."""
     return a_np / np.sqrt(np.maximum(np.broadcast_to((a_np**2).sum(axis=axis, keepdims=True), a_np.shape), eps))
 
@@ -190,7 +190,7 @@ def gather_nd_python(a_np: Array, indices_np: Array) -> Array:
     return a_np[tuple(indices_np.astype("int32"))]
 
 
-def get_injective_schedule(target: Any) -> Any:
+def get_injective_schedule(target: object) -> Any:
     """The schedule of element-wise operators."""
     from autosched.topi import generic
 

@@ -31,7 +31,7 @@ class Builder:
         self.build_kwargs: dict[str, Any] = {}
         self.task: Any = None
 
-    def set_task(self, task: Any, build_kwargs: Mapping[str, Any] | None = None) -> None:
+    def set_task(self, task: object, build_kwargs: Mapping[str, object] | None = None) -> None:
         """Say what comes next, and what the runner asks of builds (`Runner.get_build_kwargs`)."""
         self.task, self.build_kwargs = task, dict(build_kwargs or {})
 
@@ -50,7 +50,7 @@ class Runner:
         self.timeout, self.n_parallel = timeout, n_parallel or os.cpu_count() or 1
         self.task: Any = None
 
-    def set_task(self, task: Any) -> None:
+    def set_task(self, task: object) -> None:
         """Say what comes next."""
         self.task = task
 
@@ -176,7 +176,7 @@ def _error(error: Exception) -> tuple[Any, ...]:
     return ("".join(traceback.format_exception(error)), error)
 
 
-def measure_option(builder: Any, runner: Any) -> dict[str, Any]:
+def measure_option(builder: object, runner: object) -> dict[str, Any]:
     """What a tuner measures with: objects, or "local". Raises ValueError for another text or kind."""
     if isinstance(builder, str):
         if builder != "local":
@@ -193,7 +193,9 @@ def measure_option(builder: Any, runner: Any) -> dict[str, Any]:
     return {"builder": builder, "runner": runner}
 
 
-def create_measure_batch(task: Any, option: dict[str, Any]) -> Callable[[Sequence[MeasureInput]], list[MeasureResult]]:
+def create_measure_batch(
+    task: object, option: dict[str, Any]
+) -> Callable[[Sequence[MeasureInput]], list[MeasureResult]]:
     """A function that builds and runs configurations; its `n_parallel` is the size of a batch."""
     builder, runner = option["builder"], option["runner"]
     if isinstance(runner, Runner):

@@ -27,7 +27,7 @@ class VirtualAxis:
         self.length = axis_length(var)
 
 
-def axis_length(var: Any) -> int:
+def axis_length(var: object) -> int:
     """The number of iterations of an axis, or the number itself. Raises InvalidTypeError for anything else."""
     if isinstance(var, VirtualAxis):
         return var.length

@@ -34,7 +34,7 @@ class DispatchContext(records.DispatchContext):
         root = records.DispatchContext.root
         return root.query(target, workload) if isinstance(root, FallbackContext) else FallbackConfigEntity()
 
-    def _query_inside(self, target: Target | None, workload: Any) -> Any:
+    def _query_inside(self, target: Target | None, workload: object) -> Any:
         """What this context itself knows; None for nothing."""
         raise NotImplementedError
 
@@ -54,7 +54,7 @@ class ApplyConfig(DispatchContext):
         self._config = config
         self.workload: Any = None
 
-    def _query_inside(self, target: Target | None, workload: Any) -> Any:
+    def _query_inside(self, target: Target | None, workload: object) -> Any:
         self.workload = workload
         return self._config
 
@@ -71,7 +71,7 @@ class FallbackContext(records.FallbackContext, DispatchContext):
         self.messages: set[str] = set()
         self.silent = False
 
-    def _query_inside(self, target: Target | None, workload: Any) -> Any:
+    def _query_inside(self, target: Target | None, workload: object) -> Any:
         key = (str(target), workload)
         if key not in self.memory:
             message = (
@@ -84,7 +84,7 @@ class FallbackContext(records.FallbackContext, DispatchContext):
             self.memory[key] = FallbackConfigEntity()
         return self.memory[key]
 
-    def clear_cache(self, target: Target, workload: Any) -> None:
+    def clear_cache(self, target: Target, workload: object) -> None:
         """Forget the configuration of a workload."""
         self.memory.pop((str(target), workload), None)
 

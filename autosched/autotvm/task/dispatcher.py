@@ -104,12 +104,12 @@ class ApplyHistoryBest(DispatchContext):
 
     @staticmethod
     def _keep(
-        best: dict[tuple[Any, Any], tuple[Any, Any]], key: tuple[Any, Any], inp: Any, res: Any, cost: float
+        best: dict[tuple[Any, Any], tuple[Any, Any]], key: tuple[Any, Any], inp: object, res: object, cost: float
     ) -> None:
         if key not in best or float(np.mean(best[key][1].costs)) > cost:
             best[key] = (inp, res)
 
-    def _query_inside(self, target: Target | None, workload: Any) -> Any:
+    def _query_inside(self, target: Target | None, workload: object) -> Any:
         if target is None:
             raise TVMError(
                 "Need a target context to find the history best.", hint='use `with autosched.target.Target("llvm"):`'
@@ -155,7 +155,7 @@ class ApplyGraphBest(DispatchContext):
         self._counter = 0
         self._global_cfg_dict: dict[Any, Any] = {}
 
-    def _query_inside(self, target: Target | None, workload: Any) -> Any:
+    def _query_inside(self, target: Target | None, workload: object) -> Any:
         if self._counter < len(self.records):
             config = self.records[self._counter][0].config
             self._counter += 1
@@ -177,11 +177,11 @@ class EmptyContext(DispatchContext):
     def __exit__(self, *_: object) -> None:
         return None
 
-    def _query_inside(self, target: Target | None, workload: Any) -> Any:
+    def _query_inside(self, target: Target | None, workload: object) -> Any:
         return None
 
 
-def clear_fallback_cache(target: Target, workload: Any) -> None:
+def clear_fallback_cache(target: Target, workload: object) -> None:
     """Forget the configuration that the outermost context made for a workload."""
     root = records.DispatchContext.root
     if isinstance(root, FallbackContext):

@@ -63,7 +63,7 @@ class AnnotateEntity:
         axis_lens: Sequence[int] | None = None,
         max_unroll: int | None = None,
         vec_size: Sequence[int] | None = None,
-        cfg: Any = None,
+        cfg: object = None,
         source: Any = None,
     ) -> list[Any]:
         """Annotate axes; gives them, fused ones as one."""
@@ -211,7 +211,7 @@ class ReorderSpace(TransformSpace):
             raise TVMError(f"Invalid policy: {policy}")
 
     @staticmethod
-    def get_num_output(axes: Sequence[Any], policy: str, **options: Any) -> int:
+    def get_num_output(axes: Sequence[object], policy: str, **options: object) -> int:
         """A reordering gives as many axes as it is given."""
         return len(axes)
 
@@ -261,7 +261,7 @@ class AnnotateSpace(TransformSpace):
             self.entities = [AnnotateEntity(c) for c in choices if c.count("vec") <= 1]
 
     @staticmethod
-    def get_num_output(axes: Sequence[Any], policy: str, **options: Any) -> int:
+    def get_num_output(axes: Sequence[object], policy: str, **options: object) -> int:
         """Annotating gives as many axes as it is given."""
         return len(axes)
 
@@ -289,7 +289,7 @@ class OtherOptionSpace(TransformSpace):
         self.entities = [OtherOptionEntity(value) for value in options["candidate"]]
 
     @staticmethod
-    def get_num_output(axes: Sequence[Any], policy: str, **options: Any) -> int:
+    def get_num_output(axes: Sequence[object], policy: str, **options: object) -> int:
         """A value gives no axis."""
         return 0
 

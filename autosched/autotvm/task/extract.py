@@ -16,7 +16,9 @@ from autosched.target import Target
 Named = tuple[str, tuple[Any, ...]]
 
 
-def extract_from_program(mod: Any, params: Any, target: Any, target_host: Any = None, ops: Any = None) -> list[Task]:
+def extract_from_program(
+    mod: object, params: object, target: object, target_host: object = None, ops: object = None
+) -> list[Task]:
     """The tasks of a model's convolutions (NCHW) and dense layers, each once.
 
     params  of the model; tasks name the weights' shapes only
@@ -28,7 +30,7 @@ def extract_from_program(mod: Any, params: Any, target: Any, target_host: Any = 
 
 
 def extract_from_multiple_program(
-    mods: Sequence[Any], params: Sequence[Any], target: Any, target_host: Any = None, ops: Any = None
+    mods: Sequence[object], params: Sequence[object], target: object, target_host: object = None, ops: Any = None
 ) -> list[Task]:
     """The tasks of several models, each once; see `extract_from_program`."""
     if len(mods) != len(params):
@@ -47,7 +49,7 @@ def _short(name: str) -> str:
     return str(name).removeprefix("relax.").removeprefix("relay.")
 
 
-def _functions(mod: Any) -> Iterable[Function]:
+def _functions(mod: object) -> Iterable[Function]:
     if isinstance(mod, Function):
         return [mod]
     if not isinstance(mod, IRModule):
@@ -67,7 +69,7 @@ def _tasks(function: Function, wanted: set[str] | None) -> Iterator[Named]:
             yield from _dense(call)
 
 
-def _is_static(x: Any) -> bool:
+def _is_static(x: object) -> bool:
     info = getattr(x, "struct_info", None)
     return isinstance(info, TensorStructInfo) and info.is_static
 

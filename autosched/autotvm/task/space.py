@@ -58,7 +58,7 @@ class ConfigSpace:
 
     reduce_axis = axis
 
-    def define_split(self, name: str, axis: Any, policy: str = "factors", **kwargs: Any) -> list[Axis]:
+    def define_split(self, name: str, axis: object, policy: str = "factors", **kwargs: Any) -> list[Axis]:
         """A knob that splits an axis.
 
         policy       "factors" (divisors, no tail), "power2", "verbose" (both), "candidate"
@@ -70,15 +70,15 @@ class ConfigSpace:
             )
         return self._define(SplitSpace, name, [axis], policy, **kwargs)
 
-    def define_reorder(self, name: str, axes: Sequence[Any], policy: str, **kwargs: Any) -> list[Axis]:
+    def define_reorder(self, name: str, axes: Sequence[object], policy: str, **kwargs: object) -> list[Axis]:
         """A knob that reorders axes: "identity", "all", "interval_all", "candidate", "interleave(_cuda)"."""
         return self._define(ReorderSpace, name, axes, policy, **kwargs)
 
-    def define_annotate(self, name: str, axes: Sequence[Any], policy: str, **kwargs: Any) -> list[Axis]:
+    def define_annotate(self, name: str, axes: Sequence[object], policy: str, **kwargs: object) -> list[Axis]:
         """A knob that annotates axes: words of none, unroll and vec joined by _, or "bind_gpu", "locate_cache", …"""
         return self._define(AnnotateSpace, name, axes, policy, **kwargs)
 
-    def define_knob(self, name: str, candidate: Sequence[Any]) -> None:
+    def define_knob(self, name: str, candidate: Sequence[object]) -> None:
         """A knob that is one of some values."""
         if isinstance(candidate, str) or not isinstance(candidate, Iterable):
             raise InvalidTypeError(f"define_knob '{name}': candidates are a list, not {type(candidate).__name__}")
@@ -161,7 +161,7 @@ class ConfigSpace:
     def __getitem__(self, name: str) -> Any:
         return self._entity_map[name]
 
-    def __setitem__(self, name: str, entity: Any) -> None:
+    def __setitem__(self, name: str, entity: object) -> None:
         self._entity_map[name] = entity
 
     def __contains__(self, name: str) -> bool:
@@ -289,7 +289,7 @@ class FallbackConfigEntity(ConfigSpace):
             if name not in splits:
                 self._entity_map[name] = best[name]
 
-    def __setitem__(self, name: str, entity: Any) -> None:
+    def __setitem__(self, name: str, entity: object) -> None:
         self._entity_map[name] = entity
 
     def __repr__(self) -> str:

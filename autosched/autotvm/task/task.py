@@ -16,12 +16,12 @@ from autosched.te import Tensor, placeholder
 from autosched.tir.expr import FloatImm, IntImm, StringImm, const_int
 
 
-def serialize_args(args: Sequence[Any]) -> tuple[Any, ...]:
+def serialize_args(args: Sequence[object]) -> tuple[Any, ...]:
     """Tensors become ("TENSOR", shape, dtype), sequences tuples. Raises TVMError for what is no plain value."""
     return tuple(_serialize(arg) for arg in args)
 
 
-def _serialize(arg: Any) -> Any:
+def _serialize(arg: object) -> Any:
     match arg:
         case Tensor():
             return ("TENSOR", tuple(const_int(d) if const_int(d) is not None else str(d) for d in arg.shape), arg.dtype)
@@ -36,14 +36,14 @@ def _serialize(arg: Any) -> Any:
     )
 
 
-def deserialize_args(args: Sequence[Any]) -> tuple[Any, ...]:
+def deserialize_args(args: Sequence[object]) -> tuple[Any, ...]:
     """The other way: ("TENSOR", shape, dtype) becomes a placeholder."""
     return tuple(
         placeholder(a[1], a[2]) if isinstance(a, tuple | list) and len(a) == 3 and a[0] == "TENSOR" else a for a in args
     )
 
 
-def args_to_workload(args: Sequence[Any], task_name: str | None = None) -> tuple[Any, ...]:
+def args_to_workload(args: Sequence[object], task_name: str | None = None) -> tuple[Any, ...]:
     """The key of a template's arguments: (name, *values)."""
     return ((task_name,) if task_name is not None else ()) + serialize_args(args)
 
@@ -51,7 +51,7 @@ def args_to_workload(args: Sequence[Any], task_name: str | None = None) -> tuple
 TASK_TABLE: dict[str, Callable[..., Any]] = {}
 
 
-def _query(target: Target | None, workload: Any) -> Any:
+def _query(target: Target | None, workload: object) -> Any:
     context = records.DispatchContext.current
     if isinstance(context, DispatchContext):
         return context.query(target, workload)
@@ -115,7 +115,7 @@ class Task:
         """The key: (name, *arguments as values)."""
         return (self.name, *serialize_args(self.args))
 
-    def instantiate(self, config: Any) -> tuple[Any, Any]:
+    def instantiate(self, config: object) -> tuple[Any, Any]:
         """(schedule, tensors) of a configuration.
 
         Raises InvalidTypeError (a TypeError) for what is none.

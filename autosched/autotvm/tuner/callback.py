@@ -17,7 +17,7 @@ _SCALE = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 Callback = Callable[[Any, Sequence[Any], Sequence[Any]], None]
 
 
-def log_to_file(file_out: Any, protocol: str = "json") -> Callback:
+def log_to_file(file_out: object, protocol: str = "json") -> Callback:
     """Append every measurement to a log: a path or an open file."""
     if not isinstance(file_out, str | Path) and not hasattr(file_out, "writelines"):
         raise InvalidTypeError(f"log_to_file takes a path or an open file, not {type(file_out).__name__}")

@@ -204,6 +204,6 @@ def schedule_steps(trace: str) -> list[str]:
     return found
 
 
-def _brief(x: Any) -> str:
+def _brief(x: object) -> str:
     text = ", ".join(map(str, x)) if isinstance(x, list) else str(x)
     return text if len(text) < 120 else text[:117] + "..."

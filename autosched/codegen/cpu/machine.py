@@ -39,10 +39,10 @@ class _Listener(numba_codegen.CodeLibrary):  # type: ignore[misc]
         super().__init__(codegen, name)
         self.texts: list[str] = []
 
-    def add_ir_module(self, ir_module: Any) -> None:
+    def add_ir_module(self, ir_module: object) -> None:
         self.texts.append(str(ir_module))
 
-    def add_linking_library(self, library: Any) -> None:
+    def add_linking_library(self, library: object) -> None:
         """Numba's own runtime is offered to every function; ours need none of it."""
 
     def finalize(self) -> None:
@@ -107,7 +107,7 @@ def lower_source(
     return [_lower_function(scope[f], symbol) for f, symbol in zip(functions, symbols, strict=True)]
 
 
-def _lower_function(function: Any, symbol: str) -> str:
+def _lower_function(function: object, symbol: str) -> str:
     cpu = registry.cpu_target
     context = cpu.target_context
     library = _Listener(context.codegen(), symbol)

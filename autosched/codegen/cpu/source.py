@@ -364,7 +364,7 @@ class Writer:
         return name
 
 
-def _as_choice(x: Any) -> Any:
+def _as_choice(x: object) -> Any:
     if isinstance(x, Min | Max):
         return Select(compare(LE if isinstance(x, Min) else GE, x.a, x.b), x.a, x.b)
     return x

@@ -88,7 +88,7 @@ def _lower_kernel(function: Callable[..., None], symbol: str, pointers: int, bou
 
 
 def lower_user_kernel(
-    function: Callable[..., Any], arguments: Sequence[Any], symbol: str, bounds: Sequence[int], *, fastmath: bool
+    function: Callable[..., Any], arguments: Sequence[object], symbol: str, bounds: Sequence[int], *, fastmath: bool
 ) -> list[str]:
     """The NVVM IR texts of a user's kernel, its entry called by a symbol, and of the device functions that it calls.
 
@@ -124,7 +124,7 @@ def _any_device() -> Iterator[None]:
         numba_dispatcher.get_current_device = kept
 
 
-def parameter_plan(kind: Any) -> Any:
+def parameter_plan(kind: object) -> Any:
     """What a kernel takes for an argument of one of Numba's types: "array", a dtype, or a tuple of those.
 
     An array is seven words and more: two null pointers, elements, bytes of an element, the address, extents, strides.

@@ -20,7 +20,7 @@ def lower_asserts(body: S) -> S:
     return rewrite(body, _lowered)
 
 
-def _lowered(x: Any) -> Any:
+def _lowered(x: object) -> Any:
     if not isinstance(x, AssertStmt):
         return x
     if isinstance(x.condition, IntImm) and x.condition.value:

@@ -77,7 +77,7 @@ def _is_arithmetic(x: PrimExpr) -> bool:
     return arithmetic and not any(isinstance(n, BufferLoad | E.Call | E.Let) or _may_fail(n) for n in walk(x))
 
 
-def _may_fail(x: Any) -> bool:
+def _may_fail(x: object) -> bool:
     """A division whose divisor is not known: a condition around it may keep zero away."""
     return isinstance(x, E.Div | E.Mod | E.FloorDiv | E.FloorMod) and not E.const_int(x.b)
 

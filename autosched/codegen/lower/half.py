@@ -114,7 +114,7 @@ class _Narrow:
                 return round_to_bits(self.expression(e.value), e.dtype)
         return round_to_bits(self.expression(e), e.dtype)
 
-    def child(self, x: Any) -> Any:
+    def child(self, x: object) -> Any:
         if isinstance(x, Buffer):
             return self.bits.get(x, x)
         if isinstance(x, Stmt):

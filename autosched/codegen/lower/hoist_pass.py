@@ -34,7 +34,7 @@ def hoist_expressions(func: PrimFunc) -> PrimFunc:
     return func.with_body(rewrite(func.body, step))
 
 
-def _condition_out(x: Any) -> Any:
+def _condition_out(x: object) -> Any:
     match x:
         case For(body=IfThenElse() as branch) if _is_fixed(branch.condition, x):
             then = _condition_out(dataclasses.replace(x, body=branch.then_case))
@@ -43,7 +43,7 @@ def _condition_out(x: Any) -> Any:
     return x
 
 
-def _let_out(x: Any) -> Any:
+def _let_out(x: object) -> Any:
     match x:
         case For(body=LetStmt() as let) if _is_fixed(let.value, x):
             inner = dataclasses.replace(x, body=let.body)

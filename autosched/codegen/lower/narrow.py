@@ -64,7 +64,7 @@ class _Narrow:
             return BufferStore(stmt.buffer, self.value(stmt.value), tuple(map(self.index, stmt.indices)))
         return map_children(stmt, self.child)
 
-    def child(self, x: Any) -> Any:
+    def child(self, x: object) -> Any:
         if isinstance(x, Stmt):
             return self.statement(x)
         return self.value(x) if isinstance(x, PrimExpr) and not isinstance(x, BufferData) else x

@@ -26,7 +26,7 @@ def narrow_indices(func: PrimFunc) -> PrimFunc:
         raise CodegenError(f"ForceNarrowIndexToInt32: buffer '{wide.name}' of the interface holds int64")
     narrowed: dict[int, Any] = {}
 
-    def once(x: Any, made: Any) -> Any:
+    def once(x: object, made: object) -> Any:
         narrowed[id(x)] = (x, made)  # the pair keeps `x` alive, and so its id its own
         return made
 

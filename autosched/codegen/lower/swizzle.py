@@ -66,7 +66,7 @@ def swizzle(stmt: Stmt, analyzer: Analyzer, item_bytes: Mapping[str, int]) -> St
             return BufferLoad(x.buffer, _place(x.buffer, x.indices, analyzer, item_bytes[x.buffer.dtype]))
         return x
 
-    def child(c: Any) -> Any:
+    def child(c: object) -> Any:
         if isinstance(c, Stmt):
             return swizzle(c, analyzer, item_bytes)
         return rewrite(c, step) if isinstance(c, PrimExpr) else c

@@ -180,7 +180,7 @@ def _flattened(func: PrimFunc) -> PrimFunc:
             return BufferStore(flat[x.buffer], x.value, at(x.buffer, x.indices))
         return x
 
-    def allocation(x: Any) -> Any:
+    def allocation(x: object) -> Any:
         return dataclasses.replace(x, buffer=flat[x.buffer]) if isinstance(x, Allocate) and x.buffer in flat else x
 
     return func.with_body(rewrite(rewrite(func.body, step), allocation))

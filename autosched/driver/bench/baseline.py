@@ -79,11 +79,11 @@ def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row.get(key) for key in KEYS)
 
 
-def _label(row: Mapping[str, Any]) -> str:
+def _label(row: Mapping[str, object]) -> str:
     batch = f", batch {row['batch']}" if row.get("batch") is not None else ""
     threads = row.get("threads")
     return f"{row['name']} ({threads} thread{'s' if threads != 1 else ''}{batch})"
 
 
-def _labels(rows: Mapping[Any, Mapping[str, Any]]) -> Sequence[str]:
+def _labels(rows: Mapping[Any, Mapping[str, object]]) -> Sequence[str]:
     return [_label(row) for row in rows.values()]

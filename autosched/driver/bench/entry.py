@@ -75,8 +75,8 @@ class Opened:
 def bench(
     models: Sequence[str | Path | Executable],
     *,
-    target: Any = None,
-    records: Any = None,
+    target: object = None,
+    records: object = None,
     threads: Sequence[int | None] = (None,),
     batches: Sequence[int | None] = (None,),
     others: Sequence[str] = (),
@@ -131,8 +131,8 @@ def report_of(
     percentiles: Sequence[float],
     *,
     asked: int | None = None,
-    target: Any = None,
-    more: Sequence[Mapping[str, Any]] = (),
+    target: object = None,
+    more: Sequence[Mapping[str, object]] = (),
 ) -> BenchReport:
     """The report of programs that were measured in turn.
 
@@ -165,7 +165,9 @@ def _instances(run_as: RunAs, threads: Sequence[int | None]) -> int:
     return 1 + (TuneOptions(run_as=run_as).companions(1) or 0)
 
 
-def _open(model: str | Path | Executable, target: Any, records: Any, shapes: Shapes | None, run_as: RunAs) -> Opened:
+def _open(
+    model: str | Path | Executable, target: object, records: object, shapes: Shapes | None, run_as: RunAs
+) -> Opened:
     if isinstance(model, Executable):
         return Opened("executable", lambda: model)
     path = Path(model)

@@ -50,7 +50,7 @@ SMALL_BLOCKS = (6, 4, 2, 1)  # of what is left of a product's batch, beside thos
 
 
 def build_dynamic(
-    module: IRModule, target: Target, records: RecordReader | None, threads: int, params: Mapping[str, Any],
+    module: IRModule, target: Target, records: RecordReader | None, threads: int, params: Mapping[str, object],
     accuracy: str = "fast", checks: bool = False, bounds: Mapping[str, tuple[int, int]] | None = None,
 ) -> DynamicExecutable:  # fmt: skip
     """Build a model whose inputs have symbolic sizes.
@@ -86,7 +86,7 @@ def _refuse_unsaid(module: IRModule, symbols: Sequence[TirVar]) -> None:
         raise NotSeparableError(f"the size '{missing[0]}' does not follow from the shapes of inputs")
 
 
-def _prepared(module: IRModule, target: Target, params: Mapping[str, Any], layouts: TunedLayouts) -> IRModule:
+def _prepared(module: IRModule, target: Target, params: Mapping[str, object], layouts: TunedLayouts) -> IRModule:
     """The module of kernels. Raises NotSeparableError where a pass wants sizes that are not known."""
     try:
         return prepare(module, target, params, layouts)
@@ -191,7 +191,7 @@ class _Maker:
                 self.sized[name], self.reasons[name] = _sized(name, func, target), error.message
         self.blocks = {name: [form.largest(target)] for name, form in self.forms.items()}
 
-    def numbers_of(self, name: str, shapes: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
+    def numbers_of(self, name: str, shapes: Sequence[Sequence[object]]) -> tuple[Any, ...]:
         """What a kernel is given in a call with arguments of these shapes."""
         if name in self.forms:
             return (self.forms[name].count(shapes),)
@@ -271,7 +271,7 @@ class _Maker:
         return found
 
     def _small(
-        self, name: str, func: PrimFunc, parts: int, largest: Config, packs: Sequence[Any]
+        self, name: str, func: PrimFunc, parts: int, largest: Config, packs: Sequence[object]
     ) -> tuple[Config, Applied]:
         """A configuration for a smaller block, which reads the weights as the largest one wants them packed."""
         knobs = dict(largest.knobs)

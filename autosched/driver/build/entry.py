@@ -173,7 +173,7 @@ def build(
     return FunctionBuilder(what, args or (), chosen_target, reader, n_threads, accuracy, checks).build(module)
 
 
-def build_variants(what: Any, targets: Sequence[Any], **options: Any) -> Variants:
+def build_variants(what: Any, targets: Sequence[object], **options: Any) -> Variants:
     """Build a model once for each target; `options` as of `build`. Raises UsageError for equal ones, or no model."""
     chosen = [resolve_target(target) for target in targets]
     names = [target.mcpu if target.is_cpu else target.gpu.arch for target in chosen]

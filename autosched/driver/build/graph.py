@@ -46,7 +46,7 @@ def has_graph(module: IRModule) -> bool:
 
 
 def prepare(
-    module: IRModule, target: Target, params: Mapping[str, Any], oracle: LayoutOracle | None = None
+    module: IRModule, target: Target, params: Mapping[str, object], oracle: LayoutOracle | None = None
 ) -> IRModule:
     """The graph level's part of a build: afterwards `main` calls PrimFuncs in natural layout and nothing else.
 
@@ -86,7 +86,7 @@ def call_counts(module: IRModule) -> dict[str, int]:
 
 
 def build_graph(
-    module: IRModule, target: Target, records: RecordReader | None, threads: int, params: Mapping[str, Any],
+    module: IRModule, target: Target, records: RecordReader | None, threads: int, params: Mapping[str, object],
     accuracy: str = "fast", checks: bool = False,
 ) -> Executable:  # fmt: skip
     """Build a model. The executable's manifest holds the build report and what it takes to build it again."""

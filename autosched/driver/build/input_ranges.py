@@ -51,7 +51,7 @@ def _follow(value: Expr, origins: dict[Var, frozenset[str]]) -> tuple[frozenset[
     return passed, bounds
 
 
-def _sources(x: Any, origins: dict[Var, frozenset[str]]) -> frozenset[str]:
+def _sources(x: object, origins: dict[Var, frozenset[str]]) -> frozenset[str]:
     match x:
         case Var():
             return origins.get(x, frozenset())

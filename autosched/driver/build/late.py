@@ -111,7 +111,7 @@ class LateModel:
             self._direct.clear()
         self._direct[key] = lambda args: executable.run([args[i] for i in positions])
 
-    def check_inputs(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    def check_inputs(self, args: Sequence[object], named: Mapping[str, object]) -> dict[str, Any]:
         """Inputs by name, as arrays of the model's types and sizes; see `__call__`."""
         names = [value.name for value in self.inputs]
         given = given_by_name(args, named, names, f"inputs are {', '.join(names)}")
@@ -129,7 +129,7 @@ class LateModel:
         """The outputs for inputs by name, as NumPy has them."""
         return tuple(value.view() if isinstance(value, NDArray) else value for value in self._run(values))
 
-    def _run(self, values: Mapping[str, Any]) -> list[Any]:
+    def _run(self, values: Mapping[str, object]) -> list[Any]:
         """The outputs; what a stage computed and nobody else has is an NDArray."""
         there = dict(values)
         step = self._first.get(_key_of(there), lambda: self._make(there, ()))
@@ -149,12 +149,12 @@ class LateModel:
             step = step.following.get(key, lambda known=known: self._make(there, known))  # type: ignore[misc]
         raise WrongInputError(f"the model has more than {MOST_STAGES} stages for these inputs")
 
-    def _outputs(self, step: _Step, there: Mapping[str, Any]) -> tuple[NDArray, ...]:
+    def _outputs(self, step: _Step, there: Mapping[str, object]) -> tuple[NDArray, ...]:
         if step.executable is None:
             return ()
         return step.executable.run([_item(there, name) for name in step.stage.inputs])
 
-    def _make(self, there: Mapping[str, Any], known: tuple[str, ...]) -> _Step:
+    def _make(self, there: Mapping[str, object], known: tuple[str, ...]) -> _Step:
         """Import and compile the next stage for what is there."""
         stage = import_stage(self.model.graph, self._opset, self._functions, there, known)
         if stage.module is not None and self.steps:
@@ -257,7 +257,7 @@ def _item(there: Mapping[str, Any], name: str) -> Any:
     return there[own][int(index)]
 
 
-def _filled(form: Form, made: Sequence[Any], there: Mapping[str, Any]) -> Any:
+def _filled(form: Form, made: Sequence[object], there: Mapping[str, object]) -> Any:
     match form:
         case None:
             return None
@@ -271,7 +271,7 @@ def _filled(form: Form, made: Sequence[Any], there: Mapping[str, Any]) -> Any:
             return [_filled(f, made, there) for f in fields]
 
 
-def _results(forms: Sequence[Form], arrays: Sequence[NDArray], made: Sequence[Any], there: Mapping[str, Any]) -> list[Any]:
+def _results(forms: Sequence[Form], arrays: Sequence[NDArray], made: Sequence[Any], there: Mapping[str, object]) -> list[Any]:
     """The outputs; a value that is one of them only once need not be copied for it."""
     found: list[Any] = []
     for form in forms:
@@ -290,7 +290,7 @@ def _forms_of(args: Sequence[Any]) -> Hashable:
     return tuple([(value.shape, value.dtype) for value in args])
 
 
-def _key_of(there: Mapping[str, Any]) -> Hashable:
+def _key_of(there: Mapping[str, object]) -> Hashable:
     return tuple((name, _form_of(value)) for name, value in there.items())
 
 
@@ -313,7 +313,7 @@ def _contents(value: Any) -> Hashable:
     return (value.shape, dtype_name(value.dtype), data if len(data) <= SHORT_BYTES else hashlib.sha256(data).digest())
 
 
-def _shown(value: Any) -> Any:
+def _shown(value: object) -> Any:
     """An output as users get it."""
     if isinstance(value, list):
         return [_shown(item) for item in value]

@@ -16,13 +16,13 @@ from autosched.runtime.dynamic import DynamicExecutable
 from autosched.target import Target
 
 
-def is_onnx(what: Any) -> bool:
+def is_onnx(what: object) -> bool:
     """Whether something is an ONNX model, or the path of one's file."""
     return is_onnx_model(what) or (isinstance(what, str | Path) and str(what).lower().endswith(".onnx"))
 
 
 def build_onnx(
-    what: Any, target: Target, build: Callable[..., Any], shapes: Ranges | None = None
+    what: object, target: Target, build: Callable[..., Any], shapes: Ranges | None = None
 ) -> Executable | DynamicExecutable | LateModel:
     """A model, built: one whose kernels can all be compiled for open sizes once for all sizes.
 
@@ -53,7 +53,7 @@ def build_onnx(
     return late
 
 
-def _for_all_sizes(model: Any, build: Callable[..., Any], ranged: Ranges) -> DynamicExecutable | str:
+def _for_all_sizes(model: object, build: Callable[..., Any], ranged: Ranges) -> DynamicExecutable | str:
     """A model of which sizes are open, built for all values of them; why not for others."""
     from autosched.frontend.onnx.importer import from_onnx
 

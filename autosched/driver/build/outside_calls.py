@@ -187,7 +187,7 @@ class StepFunction:
         assert function is not None
         function(*(self._value(a, arrays) for a in step.args))
 
-    def _value(self, arg: Any, arrays: dict[Buffer, Any]) -> Any:
+    def _value(self, arg: object, arrays: dict[Buffer, Any]) -> Any:
         if isinstance(arg, BufferLoad):
             found = arrays[arg.buffer]
             return (found.numpy() if hasattr(found, "numpy") else found).item()

@@ -90,7 +90,7 @@ def _start(template: str, task: Task) -> Config:
         raise UsageError(f"template '{template}' for {task.workload}: {error.line}") from None
 
 
-def _read(name: str, like: Any, text: str) -> int | tuple[int, ...] | str:
+def _read(name: str, like: object, text: str) -> int | tuple[int, ...] | str:
     """A value of the same kind as another one of its knob."""
     try:
         match like:

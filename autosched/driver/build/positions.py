@@ -33,7 +33,7 @@ def with_positions(module: IRModule, indices: str) -> IRModule:
     if indices == "raise":
         return module
 
-    def clipped(function: Any) -> Any:
+    def clipped(function: object) -> Any:
         if isinstance(function, PrimFunc):
             return clip_positions(function)
         return _Clipper().rewrite(function) if isinstance(function, Function) else function

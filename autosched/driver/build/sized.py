@@ -32,7 +32,7 @@ Bounds = Mapping[str, tuple[int, int]]
 
 
 def build_sized(
-    module: IRModule, target: Target, records: RecordReader | None, threads: int, params: Mapping[str, Any],
+    module: IRModule, target: Target, records: RecordReader | None, threads: int, params: Mapping[str, object],
     accuracy: str, checks: bool, bounds: Bounds,
 ) -> DynamicExecutable | SizedModel:  # fmt: skip
     """Build a model with symbolic sizes, once for all of them where every kernel can be compiled for all.
@@ -73,7 +73,7 @@ class SizedModel:
         given |= named
         return self.at(self.values_of(given))(*args, **named)
 
-    def values_of(self, arrays: Mapping[str, Any]) -> dict[TirVar, int]:
+    def values_of(self, arrays: Mapping[str, object]) -> dict[TirVar, int]:
         """The sizes that the shapes of inputs say. Raises ShapeError where they contradict each other or a bound."""
         values: dict[TirVar, int] = {}
         for param in self._params:

@@ -67,7 +67,7 @@ class SymbolicFunction:
         function, arrays = self.specialized(args)
         return function.seconds(arrays, number)
 
-    def specialized(self, args: Sequence[Any]) -> tuple[Function, list[Any]]:
+    def specialized(self, args: Sequence[object]) -> tuple[Function, list[Any]]:
         """(the function for the sizes of these arguments, those of them that are arrays)."""
         values, arrays = self._sizes(args)
         missing = [v.name for v in self._vars if v not in values]

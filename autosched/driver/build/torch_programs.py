@@ -24,14 +24,14 @@ Shapes = Mapping[str, tuple[int, ...]]
 _log = logging.getLogger(__name__)
 
 
-def is_program(what: Any) -> bool:
+def is_program(what: object) -> bool:
     """Whether something is an exported program, or the path of one's file."""
     if isinstance(what, str | Path):
         return str(what).lower().endswith(".pt2")
     return is_exported(what)
 
 
-def build_program(what: Any, build: Build, shapes: Shapes | None = None, target: str = "") -> Any:
+def build_program(what: object, build: Build, shapes: Shapes | None = None, target: str = "") -> Any:
     """A program, built; one with dynamic dimensions that `shapes` leaves open for all sizes, or when it is called.
 
     For all sizes, as `build` does it, where the import knows what to do with symbols; else a SizedProgram. A program of
@@ -109,7 +109,7 @@ class SizedProgram:
         values = self._values(args, named)
         return self.built_for({name: tuple(v.shape) for name, v in values.items()})(**values)
 
-    def _values(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    def _values(self, args: Sequence[object], named: Mapping[str, object]) -> dict[str, Any]:
         if len(args) > len(self.inputs):
             raise InvalidTypeError(f"{len(args)} inputs instead of {len(self.inputs)}")
         given = {**dict(zip(self.inputs, args)), **named}

@@ -46,7 +46,7 @@ def listed_values(template: str) -> dict[str, tuple[int, ...]]:
     return {name: _listed(entry) for name, entry in entries.items() if name != THREADS}
 
 
-def _listed(entry: Any) -> tuple[int, ...]:
+def _listed(entry: object) -> tuple[int, ...]:
     """The numbers that a knob's entry lists whatever the shape; none where they come from the shape."""
     match entry:
         case {"values": list() as values} if all(type(v) is int for v in values):

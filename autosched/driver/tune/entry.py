@@ -87,7 +87,7 @@ def tune(
 
 
 def _tasks(
-    what: Any, args: Any, params: Mapping[str, Any] | None, layouts: TunedLayouts, threads: int, options: TuneOptions
+    what: Any, args: Any, params: Mapping[str, object] | None, layouts: TunedLayouts, threads: int, options: TuneOptions
 ) -> tuple[ModelCheck | None, tuple[Task, ...]]:
     """The tasks that were asked for, and what builds the model, where there is one. Raises UsageError."""
     check, target = None, layouts.target
@@ -108,7 +108,7 @@ def _tasks(
     return check, tasks
 
 
-def tune_first(module: IRModule, target: Any = None, *, records: Any = None, threads: int | None = None) -> None:
+def tune_first(module: IRModule, target: object = None, *, records: object = None, threads: int | None = None) -> None:
     """Tune what the settings say, into the database that was given or the usual one; nothing by default.
 
     AUTOSCHED_TUNE=tune: the tasks that have no trusted record; =force: all of them, whatever is known. A context or

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -102,7 +101,7 @@ def _default(task: TunedTask) -> Trial | None:
     return task.trials.get(task.default)
 
 
-def columns_of(default: Trial | None, known: Mapping[str, Any]) -> np.ndarray | None:
+def columns_of(default: Trial | None, known: Mapping[str, object]) -> np.ndarray | None:
     """What is known of a compiled kernel, by itself and beside its task's default; None where something lacks."""
     own = built_features(known)
     base = None if default is None else built_features(default.measurement.how)

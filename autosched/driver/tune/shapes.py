@@ -63,15 +63,15 @@ class Rule:
 
 def tune_range(
     tune: Callable[..., TuneReport],
-    what: Any,
+    what: object,
     ranges: Ranges,
-    target: Any = None,
+    target: object = None,
     *,
-    params: Mapping[str, Any] | None = None,
-    records: Any = None,
+    params: Mapping[str, object] | None = None,
+    records: object = None,
     options: TuneOptions | None = None,
     progress: Callable[[TuneReport], None] | None = None,
-    measurer: Any = None,
+    measurer: object = None,
 ) -> TuneReport:
     """Tune a model with symbolic sizes, or a file of one, for all shapes of some ranges: `tune(…, shapes=ranges)`.
 

@@ -29,11 +29,11 @@ WITHIN_REACH = 0.85  # of the roofline: what the best kernels of this project an
 
 
 def list_tasks(
-    what: Any,
-    target: Any = None,
+    what: object,
+    target: object = None,
     *,
     threads: int | None = None,
-    records: Any = None,
+    records: object = None,
     spaces: Path | None = None,
     measure: bool = False,
 ) -> list[dict[str, Any]]:
@@ -69,7 +69,7 @@ def list_tasks(
     return rows
 
 
-def _is_missing(records: Any) -> bool:
+def _is_missing(records: object) -> bool:
     """Whether the one database that was named is a file that tuning has yet to make."""
     return isinstance(records, str | Path) and not is_url(records) and not Path(records).exists()
 

@@ -45,10 +45,10 @@ from autosched.tir.expr import as_int
 
 def build_vm(
     mod: IRModule,
-    target: Any = None,
+    target: object = None,
     *,
-    params: Mapping[str, Any] | None = None,
-    records: Any = None,
+    params: Mapping[str, object] | None = None,
+    records: object = None,
     threads: int | None = None,
     checks: bool = False,
 ) -> Program:
@@ -303,7 +303,7 @@ def _filled(form: Any, registers: Mapping[Var, int]) -> Any:
     return tuple(_filled(f, registers) for f in form) if isinstance(form, tuple) else registers[form]
 
 
-def _renamed(x: Any, known: Mapping[Var, Expr]) -> Any:
+def _renamed(x: object, known: Mapping[Var, Expr]) -> Any:
     match x:
         case Var():
             return known[x]

@@ -108,7 +108,7 @@ def compile_any(
     return build(mod, target=target, **options)
 
 
-def _symbols(function: Any) -> list[TirVar]:
+def _symbols(function: object) -> list[TirVar]:
     if not isinstance(function, Function) or function.attrs.get("Primitive"):
         return []
     cast = [v for b in _casts(function) for v in walk(b.struct_info) if isinstance(v, TirVar)]
@@ -120,7 +120,7 @@ def _casts(function: Function) -> list[MatchCast]:
     return [b for b in bindings_of(function.body) if isinstance(b, MatchCast) and b.value in function.params]
 
 
-def _run(pipeline: Any, mod: IRModule) -> IRModule:
+def _run(pipeline: object, mod: IRModule) -> IRModule:
     if isinstance(pipeline, str):
         return mod if pipeline in OWN_PIPELINES else get_pipeline(pipeline)(mod)
     if pipeline is None:
@@ -131,7 +131,7 @@ def _run(pipeline: Any, mod: IRModule) -> IRModule:
     return result
 
 
-def _without(mod: IRModule, names: Mapping[str, Any]) -> IRModule:
+def _without(mod: IRModule, names: Mapping[str, object]) -> IRModule:
     return mod.with_functions({gv: f for gv, f in mod.functions.items() if gv.name not in names})
 
 

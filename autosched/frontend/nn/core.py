@@ -39,7 +39,7 @@ class Tensor:
         self._expr = _expr
 
     @staticmethod
-    def from_const(data: Any) -> Tensor:
+    def from_const(data: object) -> Tensor:
         """A tensor of known values."""
         return Tensor(_expr=Constant(np.asarray(data)))
 
@@ -78,41 +78,41 @@ class Tensor:
     def _op(self, name: str, *args: Any, **kwargs: Any) -> Any:
         return METHODS[name](self, *args, **kwargs)
 
-    def __add__(self, other: Any) -> Tensor:
+    def __add__(self, other: object) -> Tensor:
         return self._op("add", other)  # type: ignore[no-any-return]
 
     __radd__ = __add__
 
-    def __sub__(self, other: Any) -> Tensor:
+    def __sub__(self, other: object) -> Tensor:
         return self._op("subtract", other)  # type: ignore[no-any-return]
 
-    def __rsub__(self, other: Any) -> Tensor:
+    def __rsub__(self, other: object) -> Tensor:
         return METHODS["subtract"](other, self)  # type: ignore[no-any-return]
 
-    def __mul__(self, other: Any) -> Tensor:
+    def __mul__(self, other: object) -> Tensor:
         return self._op("multiply", other)  # type: ignore[no-any-return]
 
     __rmul__ = __mul__
 
-    def __truediv__(self, other: Any) -> Tensor:
+    def __truediv__(self, other: object) -> Tensor:
         return self._op("divide", other)  # type: ignore[no-any-return]
 
     def __neg__(self) -> Tensor:
         return self._op("negative")  # type: ignore[no-any-return]
 
-    def __matmul__(self, other: Any) -> Tensor:
+    def __matmul__(self, other: object) -> Tensor:
         return self._op("matmul", other)  # type: ignore[no-any-return]
 
-    def __lt__(self, other: Any) -> Tensor:
+    def __lt__(self, other: object) -> Tensor:
         return self._op("less", other)  # type: ignore[no-any-return]
 
-    def __le__(self, other: Any) -> Tensor:
+    def __le__(self, other: object) -> Tensor:
         return self._op("less_equal", other)  # type: ignore[no-any-return]
 
-    def __gt__(self, other: Any) -> Tensor:
+    def __gt__(self, other: object) -> Tensor:
         return self._op("greater", other)  # type: ignore[no-any-return]
 
-    def __ge__(self, other: Any) -> Tensor:
+    def __ge__(self, other: object) -> Tensor:
         return self._op("greater_equal", other)  # type: ignore[no-any-return]
 
     def astype(self, dtype: str) -> Tensor:
@@ -169,7 +169,7 @@ class Parameter(Tensor):
         self._expr = Var("param", TensorStructInfo(self.struct_info.shape, dtype))
 
 
-def _as_array(value: Any) -> np.ndarray:
+def _as_array(value: object) -> np.ndarray:
     if hasattr(value, "detach"):
         value = value.detach().cpu().numpy()
     return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
@@ -202,7 +202,7 @@ class Module:
         result.update(self.named_parameters(prefix))
         return result
 
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> tuple[list[str], list[str]]:
+    def load_state_dict(self, state_dict: Mapping[str, object], strict: bool = True) -> tuple[list[str], list[str]]:
         """Set parameters from arrays or tensors. Returns the missing and the unexpected names; KeyError if strict."""
         own = self.state_dict()
         missing = [name for name in own if name not in state_dict]
@@ -226,16 +226,16 @@ class Module:
             self.dtype = dtype
 
     def export_tvm(
-        self, spec: Mapping[str, Any], debug: bool = False, allow_extern: bool = False
+        self, spec: Mapping[str, object], debug: bool = False, allow_extern: bool = False
     ) -> tuple[Any, list[tuple[str, Parameter]]]:
         """An IRModule with a function for each method of `spec`, and the parameters behind its inputs."""
         return METHODS["export_tvm"](self, spec, debug, allow_extern)  # type: ignore[no-any-return]
 
     def jit(
         self,
-        spec: Mapping[str, Any],
-        device: Any = "cpu",
-        pipeline: Any = "default_build",
+        spec: Mapping[str, object],
+        device: object = "cpu",
+        pipeline: object = "default_build",
         out_format: str = "torch",
         debug: bool = False,
     ) -> Any:
@@ -271,7 +271,7 @@ class ModuleList(Module):
         for module in self.modules:
             module.to(dtype)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: object) -> Any:
         """One after the other."""
         for module in self.modules:
             x = module(x)
@@ -345,7 +345,7 @@ class ParameterDict:
         return len(self.params)
 
 
-def _children(owner: Any) -> Iterator[tuple[str, Any]]:
+def _children(owner: object) -> Iterator[tuple[str, Any]]:
     if isinstance(owner, ModuleList | ParameterList):
         items = owner.modules if isinstance(owner, ModuleList) else owner.params
         yield from ((str(i), item) for i, item in enumerate(items))
@@ -355,7 +355,7 @@ def _children(owner: Any) -> Iterator[tuple[str, Any]]:
         yield from vars(owner).items()
 
 
-def _walk(owner: Any, prefix: str, seen: set[int]) -> Iterator[tuple[str, Parameter]]:
+def _walk(owner: object, prefix: str, seen: set[int]) -> Iterator[tuple[str, Parameter]]:
     for name, child in _children(owner):
         path = f"{prefix}.{name}" if prefix else name
         if isinstance(child, Parameter):

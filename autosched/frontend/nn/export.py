@@ -75,7 +75,7 @@ class _Bound:
             p._expr = expr
 
 
-def _argument(name: str, kind: Any, symbols: dict[str, Any], inputs: list[Var]) -> Any:
+def _argument(name: str, kind: object, symbols: dict[str, Any], inputs: list[Var]) -> Any:
     if isinstance(kind, S.Int):
         symbol = symbols.setdefault(name, Symbol(name, "int64"))
         inputs.append(Var(name, PrimStructInfo("int64", symbol)))
@@ -90,7 +90,7 @@ def _argument(name: str, kind: Any, symbols: dict[str, Any], inputs: list[Var]) 
     raise InvalidTypeError(f"argument '{name}': {type(kind).__name__} is not supported")
 
 
-def _info(kind: Any, symbols: dict[str, Any], name: str) -> TensorStructInfo | TupleStructInfo:
+def _info(kind: object, symbols: dict[str, Any], name: str) -> TensorStructInfo | TupleStructInfo:
     if isinstance(kind, S.Tensor):
         return TensorStructInfo(dims(kind.shape, symbols), kind.dtype)
     if isinstance(kind, S.Tuple):
@@ -98,7 +98,7 @@ def _info(kind: Any, symbols: dict[str, Any], name: str) -> TensorStructInfo | T
     raise InvalidTypeError(f"argument '{name}': a tuple holds tensors")
 
 
-def _opened(value: Any) -> Any:
+def _opened(value: object) -> Any:
     """What the method sees: tensors for variables, tuples of tensors for tuple variables."""
     if isinstance(value, Var | TupleGetItem):
         if isinstance(value.struct_info, TupleStructInfo):
@@ -109,7 +109,7 @@ def _opened(value: Any) -> Any:
     return value
 
 
-def _result(value: Any, method: str) -> Any:
+def _result(value: object, method: str) -> Any:
     if isinstance(value, Tensor):
         return unwrap(value)
     if isinstance(value, list | tuple):
@@ -122,7 +122,7 @@ def _result(value: Any, method: str) -> Any:
 FORMATS = ("torch", "tvm")
 
 
-def jit(module: Any, spec: Mapping[str, Any], device: Any, pipeline: Any, out_format: str, debug: bool) -> JitModule:
+def jit(module: Any, spec: Mapping[str, Any], device: object, pipeline: Any, out_format: str, debug: bool) -> JitModule:
     """Compile a module's methods with its weights bound. Raises ValueError for weights without data."""
     if out_format not in FORMATS:
         raise InvalidValueError(f"out_format '{out_format}'", hint=f"one of {FORMATS}")
@@ -159,7 +159,7 @@ class JitModule:
         return _converted(result, self._format)
 
 
-def _converted(value: Any, out_format: str) -> Any:
+def _converted(value: object, out_format: str) -> Any:
     if isinstance(value, tuple | list):
         return tuple(_converted(v, out_format) for v in value)
     if out_format == "tvm":

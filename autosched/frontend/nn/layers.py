@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from autosched.frontend.nn import op
 from autosched.frontend.nn.core import Module, Parameter, Tensor
@@ -111,7 +110,7 @@ class GroupNorm(Module):
         self.weight = Parameter((num_channels,), dtype) if affine else None
         self.bias = Parameter((num_channels,), dtype) if affine else None
 
-    def forward(self, x: Tensor, channel_axis: int = 1, axes: Any = None) -> Tensor:
+    def forward(self, x: Tensor, channel_axis: int = 1, axes: object = None) -> Tensor:
         return op.group_norm(x, self.num_groups, self.weight, self.bias, self.eps, channel_axis, axes)
 
 

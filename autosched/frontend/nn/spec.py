@@ -50,7 +50,7 @@ class MethodSpec:
     arguments: tuple[tuple[str, Any], ...]
 
 
-def method_specs(module: Any, spec: Mapping[str, Mapping[str, Any]]) -> list[MethodSpec]:
+def method_specs(module: object, spec: Mapping[str, Mapping[str, object]]) -> list[MethodSpec]:
     """Check a spec, {method: {argument: type}}. Raises ValueError for unknown methods, TypeError for unknown types."""
     if not isinstance(spec, Mapping):
         raise InvalidTypeError(
@@ -81,7 +81,7 @@ def _check_names(function: Callable[..., Any], method: str, names: Sequence[str]
         ) from None
 
 
-def _kind(kind: Any, where: str) -> Any:
+def _kind(kind: object, where: str) -> Any:
     if kind is int or kind == "int":
         return Int()
     if isinstance(kind, list | tuple):

@@ -27,7 +27,7 @@ def has_standard_function(op_type: str, opset: int) -> bool:
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
-def standard_function(node: onnx.NodeProto, opset: int, inputs: Sequence[Any]) -> onnx.FunctionProto | None:
+def standard_function(node: onnx.NodeProto, opset: int, inputs: Sequence[object]) -> onnx.FunctionProto | None:
     """The specification's definition of a node's operator for the types of its inputs; None where there is none."""
     import onnx
 
@@ -49,7 +49,7 @@ def standard_function(node: onnx.NodeProto, opset: int, inputs: Sequence[Any]) -
     return None
 
 
-def is_tensor_like(x: Any) -> bool:
+def is_tensor_like(x: object) -> bool:
     """Whether an input's element type and shape are known."""
     info = x.struct_info if isinstance(x, Expr) else None
     value = getattr(x, "value", None)
@@ -72,7 +72,7 @@ def _version(versions: Sequence[int], opset: int) -> int:
     return max((v for v in versions if v <= opset), default=min(versions))
 
 
-def _type_bytes(x: Any) -> bytes:
+def _type_bytes(x: object) -> bytes:
     from onnx import TypeProto, helper
 
     value = getattr(x, "value", None)  # of what no kernel takes
@@ -160,7 +160,7 @@ def _renamed(node: onnx.NodeProto, names: dict[str, str], prefix: str, attribute
     return out
 
 
-def _rename_graph(graph: onnx.GraphProto, names: dict[str, str], prefix: str, attributes: Any) -> None:
+def _rename_graph(graph: onnx.GraphProto, names: dict[str, str], prefix: str, attributes: object) -> None:
     """Rename what a subgraph takes from outside; what it makes itself keeps its names."""
     own = {v.name for v in graph.input} | {t.name for t in graph.initializer}
     own |= {output for node in graph.node for output in node.output}

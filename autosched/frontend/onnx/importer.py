@@ -348,7 +348,7 @@ class Importer:
             ):
                 check_size(_known(info), f"output '{output}' of node '{name}'")
 
-    def define(self, output: str, value: Any) -> None:
+    def define(self, output: str, value: object) -> None:
         """Give a value its name."""
         self.values[output] = value
 
@@ -418,19 +418,19 @@ class Importer:
         return any(output in inputs_of(n) for n in self.graph.node) or any(output == o.name for o in self.graph.output)
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: object) -> bool:
     """Whether kernels can take an array."""
     return isinstance(value, np.ndarray) and str(value.dtype) in KERNEL_DTYPES
 
 
-def is_known(x: Any) -> bool:
+def is_known(x: object) -> bool:
     """Whether the contents of a node's input may be used at import."""
     if isinstance(x, Tuple):
         return all(map(is_known, x.fields))
     return x is None or isinstance(x, Constant) or (isinstance(x, Held) and x.is_known)
 
 
-def contents_of(x: Any) -> Any:
+def contents_of(x: object) -> Any:
     """What a library takes for an input that is known."""
     if isinstance(x, Tuple):
         return [contents_of(field) for field in x.fields]
@@ -510,7 +510,7 @@ def _quoted(names: Iterable[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
 
 
-def _ask_for_shapes(declared: Mapping[str, Any], unclear: Sequence[tuple[str, Sequence[int | None]]]) -> str:
+def _ask_for_shapes(declared: Mapping[str, object], unclear: Sequence[tuple[str, Sequence[int | None]]]) -> str:
     names = ", ".join(f"'{n}' {_text(declared[n])}" for n, _ in unclear)
     example = ",".join(f"{n}:{'x'.join(str(d if isinstance(d, int) else 1) for d in dims)}" for n, dims in unclear)
     return f'inputs with dimensions of unknown size: {names}; give them, such as --shapes "{example}"'

@@ -110,7 +110,7 @@ def has_library(node: onnx.NodeProto, opset: int) -> bool:
         return False
 
 
-def check_types(call: LibraryCall, inputs: Mapping[str, Any]) -> None:
+def check_types(call: LibraryCall, inputs: Mapping[str, object]) -> None:
     """Refuse dtypes that the operator's specification has not, or not together. Raises ImportModelError."""
     from onnx import defs, helper
 
@@ -136,7 +136,7 @@ def check_types(call: LibraryCall, inputs: Mapping[str, Any]) -> None:
             raise ImportModelError(f"{call.op_name}: {text}", where=f"node '{call.name}'")
 
 
-def check_library(call: LibraryCall, inputs: Sequence[Any]) -> None:
+def check_library(call: LibraryCall, inputs: Sequence[object]) -> None:
     """Refuse what no library computes. Raises ImportModelError."""
     check_types(call, dict(zip(call.inputs, inputs)))
     if call.op_name in LIBRARY:
@@ -147,7 +147,7 @@ def check_library(call: LibraryCall, inputs: Sequence[Any]) -> None:
     _ = call.reference
 
 
-def run_library(call: LibraryCall, inputs: Sequence[Any]) -> tuple[Any, ...]:
+def run_library(call: LibraryCall, inputs: Sequence[object]) -> tuple[Any, ...]:
     """The outputs of a node for the values that it reads, as arrays, lists (sequences) or None.
 
     Raises ImportModelError where no library computes it, WrongInputError for values that it does not take.

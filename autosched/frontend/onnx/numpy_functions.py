@@ -76,7 +76,7 @@ def _column(call: LibraryCall, part: str) -> Array:
     raise WrongInputError(f"it has no {part}")
 
 
-def tensor_array(tensor: Any) -> Array:
+def tensor_array(tensor: object) -> Array:
     """A tensor attribute as an array."""
     return array_of(tensor, "a tensor of a node")
 

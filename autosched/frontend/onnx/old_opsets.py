@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -35,7 +34,7 @@ def _update(before: int, *names: str) -> Callable[[Update], Update]:
     return register
 
 
-def _with(node: Node, inputs: list[Expr | None] | None = None, **attrs: Any) -> Node:
+def _with(node: Node, inputs: list[Expr | None] | None = None, **attrs: object) -> Node:
     return dataclasses.replace(node, inputs=node.inputs if inputs is None else inputs, attrs={**node.attrs, **attrs})
 
 

@@ -75,7 +75,7 @@ class Stage:
 
 
 def import_stage(
-    graph: onnx.GraphProto, opset: int, functions: Functions, values: Mapping[str, Any], known: Sequence[str]
+    graph: onnx.GraphProto, opset: int, functions: Functions, values: Mapping[str, object], known: Sequence[str]
 ) -> Stage:
     """The next stage.
 
@@ -181,7 +181,7 @@ class _StageImporter(Importer):
         finally:
             self.depth -= 1
 
-    def define(self, output: str, value: Any) -> None:
+    def define(self, output: str, value: object) -> None:
         if output not in self.done:
             super().define(output, value)
 

@@ -122,7 +122,7 @@ def _holds_tensors_alone(data: bytes) -> bool:
     return True
 
 
-def _find_problem(document: Any) -> str:
+def _find_problem(document: object) -> str:
     """What in a JSON document would make PyTorch unpickle, evaluate or import something; "" for nothing."""
     todo = [(document, 0)]
     while todo:
@@ -156,7 +156,7 @@ def _dict_problem(value: dict[str, Any]) -> str:
     return next((f"a call of '{target}'" for target in targets if not _is_operator(target)), "")
 
 
-def _is_operator(target: Any) -> bool:
+def _is_operator(target: object) -> bool:
     """Whether a call's target is an operator of PyTorch, of integers or a text, and no other function of Python's."""
     if not isinstance(target, str):
         return False
@@ -165,7 +165,7 @@ def _is_operator(target: Any) -> bool:
     return _TARGET.fullmatch(target) is not None
 
 
-def is_plain_expression(text: Any) -> bool:
+def is_plain_expression(text: object) -> bool:
     """Whether a symbolic expression is arithmetic over symbols, so that evaluating it runs nothing else."""
     if not isinstance(text, str) or "__" in text:
         return False

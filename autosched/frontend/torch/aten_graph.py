@@ -45,7 +45,7 @@ def decompositions() -> dict[Any, Any]:
     return {op: rule for op, rule in decomposition_table.items() if operator_name(op) not in CONVERTERS}
 
 
-def import_aten_graph(graph_module: Any, inputs: Sequence[Any]) -> ImportedGraph:
+def import_aten_graph(graph_module: object, inputs: Sequence[object]) -> ImportedGraph:
     """The graph as a module whose parameters are the inputs given by type, in order.
 
     inputs  one for each placeholder: a TensorStructInfo, the array that a constant input is, or a number

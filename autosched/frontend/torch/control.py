@@ -48,7 +48,7 @@ def import_control(importer: Importer, node: Any) -> Any:
     return CONTROL[node.target.name()](importer, *node.args, **node.kwargs)
 
 
-def _cond(importer: Importer, pred: Any, yes: Any, no: Any, operands: Sequence[Any] = ()) -> Any:
+def _cond(importer: Importer, pred: object, yes: object, no: object, operands: Sequence[object] = ()) -> Any:
     """The branch of a condition that is known; else both are computed, and each result chosen."""
     t, condition, args = importer.emitter, importer.at(pred), importer.at(tuple(operands))
     if not isinstance(condition, Expr) or isinstance(condition, Constant):
@@ -61,7 +61,7 @@ def _cond(importer: Importer, pred: Any, yes: Any, no: Any, operands: Sequence[A
     return tuple(_chosen(t, scalar, a, b) for a, b in zip(*both, strict=True))
 
 
-def _chosen(t: Emitter, condition: Expr, a: Any, b: Any) -> Any:
+def _chosen(t: Emitter, condition: Expr, a: object, b: object) -> Any:
     if not isinstance(a, Expr) or not isinstance(b, Expr):
         if a is b or (not isinstance(a, Expr) and not isinstance(b, Expr) and a == b):
             return a
@@ -72,7 +72,9 @@ def _chosen(t: Emitter, condition: Expr, a: Any, b: Any) -> Any:
     return t(op.where(condition, a, b))
 
 
-def _while(importer: Importer, going: Any, body: Any, carried: Sequence[Any], more: Sequence[Any] = ()) -> Any:
+def _while(
+    importer: Importer, going: object, body: object, carried: Sequence[object], more: Sequence[object] = ()
+) -> Any:
     """Steps written out, as long as a condition holds that follows from constants."""
     t, test, step = importer.emitter, importer.at(going), importer.at(body)
     state, extra = list(importer.at(tuple(carried))), tuple(importer.at(tuple(more)))
@@ -91,24 +93,24 @@ def _while(importer: Importer, going: Any, body: Any, carried: Sequence[Any], mo
     raise t.fail(f"the loop has more than {MOST_STEPS} steps")
 
 
-def _known(x: Any) -> Any:
+def _known(x: object) -> Any:
     """The value as PyTorch computes with it; None where it is known only when the model runs."""
     import torch
 
     return torch.from_numpy(np.array(x.data)) if isinstance(x, Constant) else None if isinstance(x, Expr) else x
 
 
-def _constant(x: Any) -> Any:
+def _constant(x: object) -> Any:
     return constant(x.numpy(), str(x.numpy().dtype)) if hasattr(x, "numpy") else x
 
 
-def _evaluated(graph_module: Any, given: Sequence[Any]) -> list[Any]:
+def _evaluated(graph_module: Any, given: Sequence[object]) -> list[Any]:
     """What a graph gives, where that follows from what is known; None elsewhere."""
     import torch
 
     values: dict[Any, Any] = {}
 
-    def lookup(node: Any) -> Any:
+    def lookup(node: object) -> Any:
         if values.get(node) is None:
             raise LookupError
         return values[node]
@@ -129,7 +131,9 @@ def _evaluated(graph_module: Any, given: Sequence[Any]) -> list[Any]:
     return []
 
 
-def _scan(importer: Importer, combine: Any, init: Sequence[Any], xs: Sequence[Any], more: Sequence[Any] = ()) -> Any:
+def _scan(
+    importer: Importer, combine: object, init: Sequence[object], xs: Sequence[object], more: Sequence[object] = ()
+) -> Any:
     """Steps written out, one for each slice along the first dimension."""
     t, step = importer.emitter, importer.at(combine)
     state, sources, extra = (tuple(importer.at(tuple(x))) for x in (init, xs, more))

@@ -66,12 +66,12 @@ class Emitter:
         """The tensor as floats: an integer one as float32."""
         return x if is_float(info_of(x).dtype) else self.cast(x, "float32")
 
-    def alike(self, a: Any, b: Any) -> tuple[Expr, Expr]:
+    def alike(self, a: object, b: object) -> tuple[Expr, Expr]:
         """Two operands, tensors or numbers, as tensors of the dtype that PyTorch computes them in."""
         dtype = common_dtype(a, b)
         return self.as_dtype(a, dtype), self.as_dtype(b, dtype)
 
-    def as_dtype(self, x: Any, dtype: str) -> Expr:
+    def as_dtype(self, x: object, dtype: str) -> Expr:
         """A tensor or number as a tensor of a dtype."""
         return self.cast(x, dtype) if isinstance(x, Expr) else constant(x, dtype)
 
@@ -104,7 +104,7 @@ def promoted(a: str, b: str) -> str:
     return max(a, b, key=item_bytes)
 
 
-def common_dtype(*values: Any) -> str:
+def common_dtype(*values: object) -> str:
     """torch.result_type: the highest kind wins; among equal kinds tensors win over 0-d ones, and these over numbers."""
     tensors, scalars, numbers = "", "", ""
     for v in values:

@@ -48,7 +48,7 @@ CHECKS = ("_assert_scalar", "sym_constrain_range_for_size", "_assert_async", "_a
 
 
 def from_exported_program(
-    exported_program: Any,
+    exported_program: object,
     *,
     keep_params_as_input: bool = False,
     unwrap_unit_return_tuple: bool = False,
@@ -78,7 +78,7 @@ def from_exported_program(
     return importer.run(unwrap_unit_return_tuple, no_bind_return_tuple)
 
 
-def import_with_states(program: Any, shapes: Mapping[str, Sequence[int]] | None) -> tuple[IRModule, dict[str, Any]]:
+def import_with_states(program: object, shapes: Mapping[str, Sequence[int]] | None) -> tuple[IRModule, dict[str, Any]]:
     """(the module, the first values of buffers that are changed, by the names of the inputs that they are).
 
     A program that changes none gives its only output as it is.
@@ -89,7 +89,7 @@ def import_with_states(program: Any, shapes: Mapping[str, Sequence[int]] | None)
 
 
 def _importer(
-    exported_program: Any, keep_params: bool, custom: CustomConverters, decompose: bool,
+    exported_program: object, keep_params: bool, custom: CustomConverters, decompose: bool,
     shapes: Mapping[str, Sequence[int]] | None, states_as_inputs: bool,
 ) -> Importer:  # fmt: skip
     import torch
@@ -151,7 +151,7 @@ def sizes_of(program: Any, shapes: Mapping[str, Sequence[int]]) -> dict[str, int
     return sizes
 
 
-def is_bound(program: Any, shapes: Mapping[str, Sequence[int]]) -> bool:
+def is_bound(program: object, shapes: Mapping[str, Sequence[int]]) -> bool:
     """Whether all sizes of a program's inputs are known once these shapes are."""
     symbols: set[str] = set()
     for dims in dynamic_inputs(program).values():
@@ -396,7 +396,7 @@ class Importer:
                 return tuple(results) if isinstance(results, tuple | list) else (results,)
         return ()
 
-    def rebind(self, node: Any, value: Any) -> None:
+    def rebind(self, node: Any, value: object) -> None:
         """Later readers of what a node wrote over see the new value."""
         while writes(node):
             node = node.args[0]
@@ -428,7 +428,7 @@ def name_of_module(function: Any) -> str:
     return getattr(function, "__module__", None) or ""
 
 
-def _without_devices(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def _without_devices(kwargs: Mapping[str, object]) -> dict[str, Any]:
     return {
         k: v for k, v in kwargs.items() if k not in ("device", "pin_memory", "layout", "memory_format", "non_blocking")
     }

@@ -24,7 +24,7 @@ from autosched.relax.struct_info import TensorStructInfo
 
 
 def from_fx(
-    model: Any,
+    model: object,
     input_info: Sequence[tuple[Sequence[int], str]],
     *,
     keep_params_as_input: bool = False,
@@ -171,7 +171,7 @@ class _Importer:
 
         return info_of(x).dtype
 
-    def _get_device(self, x: Any) -> str:
+    def _get_device(self, x: object) -> str:
         return "cpu"
 
 

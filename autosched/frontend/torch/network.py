@@ -60,7 +60,7 @@ class TorchNetwork:
     def __call__(self, *inputs: Any) -> Any:
         values: dict[Any, Any] = dict(zip(self._params, inputs, strict=True))
 
-        def lookup(x: Any) -> Any:
+        def lookup(x: object) -> Any:
             if isinstance(x, TupleGetItem):
                 return lookup(x.tuple_value)[x.index]
             return self._constant(x) if isinstance(x, Constant) else values[x]
@@ -85,11 +85,11 @@ def _name(call: Any) -> str:
     return definition.name if definition is not None else str(call.op)
 
 
-def _with(rule: Rule, attrs: Mapping[str, Any]) -> Rule:
+def _with(rule: Rule, attrs: Mapping[str, object]) -> Rule:
     return lambda *args: rule(*args, **attrs)
 
 
-def _rules(torch: Any) -> dict[str, Rule]:
+def _rules(torch: object) -> dict[str, Rule]:
     """Operator -> how PyTorch computes it; attributes come under the operator's own names."""
     same: dict[str, Rule] = {name: _plain(getattr(torch, name)) for name in SAME_NAME}
     return {**same, **_arithmetic(torch), **_movement(torch), **_windows(torch), **_layers(torch)}
@@ -174,10 +174,12 @@ def _layers(torch: Any) -> dict[str, Rule]:
     """Activations and normalisations."""
     F = torch.nn.functional  # noqa: N806  (PyTorch's own short name)
 
-    def batch_norm(x: Any, gamma: Any, beta: Any, mean: Any, var: Any, epsilon: float, **_: object) -> Any:
+    def batch_norm(
+        x: object, gamma: object, beta: object, mean: object, var: object, epsilon: float, **_: object
+    ) -> Any:
         return (F.batch_norm(x, mean, var, gamma, beta, eps=epsilon), mean, var)
 
-    def layer_norm(x: Any, gamma: Any, beta: Any, axes: Any, epsilon: float, **_: object) -> Any:
+    def layer_norm(x: Any, gamma: Any, beta: Any, axes: object, epsilon: float, **_: object) -> Any:
         return F.layer_norm(x, gamma.shape, gamma, beta, epsilon)
 
     return {

@@ -18,14 +18,14 @@ from autosched.space import ConfigSpace, Constraint
 
 def make_kernel(
     inner: Callable[..., Any],
-    options: Mapping[str, Any],
-    space: Mapping[str, Sequence[Any]] | ConfigSpace | str,
+    options: Mapping[str, object],
+    space: Mapping[str, Sequence[object]] | ConfigSpace | str,
     constraints: Sequence[str | Constraint],
     rule: LaunchRule,
     target: str | None,
     *,
     key: Sequence[str] | None,
-    **more: Any,
+    **more: object,
 ) -> AutotunedKernel:
     """The tuned kernel; arguments as of `autotune`. Raises UsageError for what cannot be tuned."""
     name = op_name(inner)

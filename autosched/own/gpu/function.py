@@ -45,7 +45,7 @@ class AutotunedKernel(AutotunedFunction):
         """Registers, shared memory, stack and spills of the code for a call, as the assembler reports them."""
         return self._kernel(config, args, kwargs).resources
 
-    def ptx(self, *args: Any, config: Config | None = None, **kwargs: Any) -> str:
+    def ptx(self, *args: object, config: Config | None = None, **kwargs: object) -> str:
         """The PTX of the code for a call."""
         return str(self._kernel(config, args, kwargs).ptx)
 
@@ -98,7 +98,7 @@ class AutotunedKernel(AutotunedFunction):
             return None
         return occupancy_choice(self._sent(()), space, self.unset, numba_types(values), values)
 
-    def task_for(self, values: tuple[Any, ...], threads: int | None = None, *, sent: Any = None) -> Task:
+    def task_for(self, values: tuple[Any, ...], threads: int | None = None, *, sent: object = None) -> Task:
         named = self.signature.named(tuple(stand_in(value) for value in values))
         workload = describe(self.space.name, named, self.key)
         name = str(workload).removeprefix("own/")
@@ -158,7 +158,7 @@ def _pack_rule(rule: LaunchRule, name: str) -> bytes:
         raise UsageError(f"grid= or threads= of {name} cannot be sent to a worker process: {error}") from error
 
 
-def cuda_options(options: Mapping[str, Any], where: str) -> dict[str, Any]:
+def cuda_options(options: Mapping[str, object], where: str) -> dict[str, Any]:
     """The options of `numba.cuda.jit` that count here. Raises UsageError for those that cannot be honoured."""
     for name in ("link", "extensions", "debug", "device", "cooperative"):
         if options.get(name):

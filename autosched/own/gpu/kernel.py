@@ -99,7 +99,7 @@ class GpuCall:
         self._kernels: dict[tuple[Any, ...], UserKernel] = {}
         self._entries: dict[tuple[str, int], Any] = {}
 
-    def kernel_for(self, values: Sequence[Any]) -> UserKernel:
+    def kernel_for(self, values: Sequence[object]) -> UserKernel:
         """The compiled kernel for arguments of these types."""
         if self._ready is not None:
             return self._ready
@@ -117,7 +117,7 @@ class GpuCall:
         self.launch(driver, kernel, launch, memory.placed)
         memory.copy_back()
 
-    def launch(self, driver: Driver, kernel: UserKernel, launch: Launch, placed: Sequence[Any]) -> None:
+    def launch(self, driver: Driver, kernel: UserKernel, launch: Launch, placed: Sequence[object]) -> None:
         """Put one launch on the device's stream; arrays are there."""
         key = launch.symbol, launch.shared_bytes
         if key not in self._entries:
@@ -143,7 +143,7 @@ class HostArrays:
             driver.copy_in(block.address, np.ctypeslib.as_array((ctypes.c_ubyte * (high - low)).from_address(low)))
         self.placed = tuple(replace_arrays(value, self._place) for value in values)
 
-    def _place(self, array: Any) -> Placed:
+    def _place(self, array: object) -> Placed:
         view = self._views[id(array)]
         return Placed(self._blocks[view.block].address + view.offset, view.shape, view.strides, view.dtype)
 

@@ -56,7 +56,7 @@ class LaunchRule:
                         f"{part}= reads '{name}', which is no knob and no argument", where=where, hint=", ".join(known)
                     )
 
-    def block_of(self, values: Mapping[str, Any]) -> Extents:
+    def block_of(self, values: Mapping[str, object]) -> Extents:
         """Threads of a block in x, y, z. Raises UsageError for what is no size."""
         given = values[THREADS] if self.threads is None else self._value("threads", self.threads, values)
         block = _extents("threads", given)
@@ -78,7 +78,7 @@ class LaunchRule:
             raise UsageError(f"shared= gives {shared} bytes")
         return grid, self.block_of(values), shared
 
-    def _value(self, part: str, rule: Rule, values: Mapping[str, Any]) -> Any:
+    def _value(self, part: str, rule: Rule, values: Mapping[str, object]) -> Any:
         if not callable(rule):
             return rule
         given = [host_value(values[name]) for name in inspect.signature(rule).parameters]
@@ -88,7 +88,7 @@ class LaunchRule:
             raise UsageError(f"{part}= raises {type(error).__name__}: {error}") from error
 
 
-def _extents(part: str, value: Any) -> Extents:
+def _extents(part: str, value: object) -> Extents:
     parts = tuple(value) if isinstance(value, tuple | list) else (value,)
     whole = all(hasattr(p, "__index__") and not isinstance(p, bool) for p in parts)
     if not 1 <= len(parts) <= 3 or not whole or min(map(int, parts)) < 1:

@@ -18,7 +18,7 @@ MOST_COMPILED = 12
 
 
 def occupancy_choice(
-    sent: SentKernel, space: ConfigSpace, knobs: Sequence[str], types: Sequence[Any], values: Sequence[Any]
+    sent: SentKernel, space: ConfigSpace, knobs: Sequence[str], types: Sequence[object], values: Sequence[object]
 ) -> Config:
     """The space's default with other values of some knobs: those of the highest occupancy.
 
@@ -45,7 +45,7 @@ def occupancy_choice(
     return best
 
 
-def _compile(sent: SentKernel, config: Config, types: Sequence[Any]) -> UserKernel | None:
+def _compile(sent: SentKernel, config: Config, types: Sequence[object]) -> UserKernel | None:
     try:
         return sent.compiled(config, types)
     except AutoschedError:
@@ -53,7 +53,7 @@ def _compile(sent: SentKernel, config: Config, types: Sequence[Any]) -> UserKern
 
 
 def _rank(
-    sent: SentKernel, kernel: UserKernel, values: Mapping[str, Any], gpu: GpuFacts
+    sent: SentKernel, kernel: UserKernel, values: Mapping[str, object], gpu: GpuFacts
 ) -> tuple[float, int, int] | None:
     """(occupancy, multiprocessors in use, nearness to the usual block); None for a launch that is refused."""
     try:

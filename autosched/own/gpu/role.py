@@ -112,7 +112,7 @@ class GpuBench(OwnBench):
         reset = [number for number, is_reset in enumerate(expected.is_reset) if is_reset]
         return LoadedGpu(self.sent, kernel.kernel, kernel.config, self._device, reset)
 
-    def make_fresh(self, loaded: Any) -> None:
+    def make_fresh(self, loaded: object) -> None:
         """The arguments begin as the caller's do, poisoned where only results are written."""
         for block in self._device.blocks:
             block.poison()

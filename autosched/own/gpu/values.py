@@ -15,7 +15,7 @@ from autosched.runtime.cuda.driver import Region
 from autosched.runtime.device import CUDA, Device
 
 
-def is_device_array(value: Any) -> bool:
+def is_device_array(value: object) -> bool:
     """Whether a value lies in a GPU's memory: ours, PyTorch's, CuPy's, Numba's."""
     if isinstance(value, np.ndarray | np.generic):
         return False
@@ -23,7 +23,7 @@ def is_device_array(value: Any) -> bool:
     return int(where()[0]) == CUDA if callable(where) else hasattr(value, "__cuda_array_interface__")
 
 
-def as_device(value: Any) -> DeviceArray:
+def as_device(value: object) -> DeviceArray:
     """A device array of any library as ours, without a copy. Raises InvalidValueError where it is not row-major."""
     if isinstance(value, DeviceArray):
         return value
@@ -34,7 +34,7 @@ def as_device(value: Any) -> DeviceArray:
     return from_interface(value, Device(CUDA, 0))
 
 
-def stand_in(value: Any) -> Any:
+def stand_in(value: object) -> Any:
     """A value with a host array of the same shape and dtype in the place of a device array; it has no memory to it."""
     if isinstance(value, tuple):
         return tuple(stand_in(part) for part in value)
@@ -44,19 +44,19 @@ def stand_in(value: Any) -> Any:
     return np.lib.stride_tricks.as_strided(np.zeros(1, found.dtype), found.shape, (0,) * found.ndim, writeable=False)
 
 
-def host_value(value: Any) -> Any:
+def host_value(value: object) -> Any:
     """What `grid=` and its like see of an argument: arrays have shape, size and dtype."""
     return stand_in(value)
 
 
-def host_copies(named: Mapping[str, Any]) -> dict[str, Any]:
+def host_copies(named: Mapping[str, object]) -> dict[str, Any]:
     """The arguments with device arrays copied to the host; one array twice stays one.
 
     Raises UsageError for device arrays that share a part of their memory.
     """
     copies: dict[tuple[int, int], np.ndarray] = {}
 
-    def copied(value: Any) -> Any:
+    def copied(value: object) -> Any:
         if isinstance(value, tuple):
             return tuple(copied(part) for part in value)
         if not is_device_array(value):
@@ -74,12 +74,12 @@ def host_copies(named: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def numba_types(values: Sequence[Any]) -> tuple[Any, ...]:
+def numba_types(values: Sequence[object]) -> tuple[Any, ...]:
     """Numba's types of arguments. Raises UsageError naming a value that Numba has no type for."""
     return tuple(_type_of(value) for value in values)
 
 
-def _type_of(value: Any) -> Any:
+def _type_of(value: object) -> Any:
     import numba
 
     if isinstance(value, tuple):

@@ -32,7 +32,7 @@ def trial_columns(trials: Sequence[tuple[int, Record]]) -> dict[str, Any]:
     }
 
 
-def _coded(name: str, values: Iterable[Any]) -> dict[str, Any]:
+def _coded(name: str, values: Iterable[object]) -> dict[str, Any]:
     """Distinct values in order, and each trial's number among them."""
     typed = [(type(value).__name__, value) for value in values]  # 1 and True are two values
     numbers = {value: number for number, value in enumerate(sorted(set(typed), key=_order))}
@@ -82,7 +82,7 @@ def fitted(document: dict[str, Any], most_bytes: int) -> dict[str, Any]:
     return document | {"tasks": tasks}
 
 
-def plain_json(document: Any) -> str:
+def plain_json(document: object) -> str:
     """JSON text as short as it gets."""
     return json.dumps(document, separators=(",", ":"), allow_nan=False)
 

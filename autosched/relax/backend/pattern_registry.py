@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from autosched.relax.transform.fuse_by_pattern import FusionPattern, as_fusion_pattern
 
 _patterns: list[FusionPattern] = []
 
 
-def register_patterns(patterns: Sequence[Any]) -> None:
+def register_patterns(patterns: Sequence[object]) -> None:
     """Enter patterns, each (name, pattern[, named patterns[, check]]); later ones go first."""
     _patterns.extend(map(as_fusion_pattern, patterns))
 

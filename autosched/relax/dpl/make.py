@@ -52,7 +52,7 @@ def is_const() -> ConstantPattern:
     return ConstantPattern()
 
 
-def is_expr(expr: Any) -> ExprPattern:
+def is_expr(expr: object) -> ExprPattern:
     """One expression."""
     return ExprPattern(expr)
 
@@ -73,7 +73,7 @@ def is_tuple_get_item(tuple_value: DFPattern, index: int | None = None) -> Tuple
     return TupleGetItemPattern(tuple_value, index)
 
 
-def is_shape(shape: Sequence[Any]) -> PrimArrPattern:
+def is_shape(shape: Sequence[object]) -> PrimArrPattern:
     """A shape as a value."""
     return PrimArrPattern(shape)
 
@@ -83,7 +83,7 @@ def has_dtype(dtype: str, pattern: DFPattern | None = None) -> DataTypePattern:
     return DataTypePattern(pattern or wildcard(), dtype)
 
 
-def has_attr(attrs: Mapping[str, Any], pattern: DFPattern | None = None) -> AttrPattern:
+def has_attr(attrs: Mapping[str, object], pattern: DFPattern | None = None) -> AttrPattern:
     """Something with these attributes."""
     return AttrPattern(pattern or wildcard(), attrs)
 
@@ -94,7 +94,7 @@ def _inputs(args: Sequence[DFPattern] | TuplePattern | None) -> DFPattern:
     return args if isinstance(args, DFPattern) else TuplePattern(args)
 
 
-def is_call_tir(func_name: str, args: Any = None, tir_vars: Any = None) -> CallPattern:
+def is_call_tir(func_name: str, args: Any = None, tir_vars: object = None) -> CallPattern:
     """A call_tir of the PrimFunc of that name."""
     refuse("is_call_tir", tir_vars=tir_vars is not None)
     return CallPattern(ExprPattern(CALL_TIR), [GlobalVarPattern(func_name), _inputs(args)], True)

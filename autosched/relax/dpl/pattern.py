@@ -41,7 +41,7 @@ class Matcher:
             expr = self.values[expr]
         return expr
 
-    def match(self, pattern: DFPattern, expr: Any) -> bool:
+    def match(self, pattern: DFPattern, expr: object) -> bool:
         """Whether an expression has the form; what a failed attempt has noted is forgotten."""
         if pattern in self.found:
             known = self.found[pattern]
@@ -53,7 +53,7 @@ class Matcher:
         self.found = before
         return False
 
-    def match_all(self, patterns: Sequence[DFPattern], exprs: Sequence[Any]) -> bool:
+    def match_all(self, patterns: Sequence[DFPattern], exprs: Sequence[object]) -> bool:
         """Whether expressions have the forms, one by one."""
         before = dict(self.found)
         if len(patterns) == len(exprs) and all(map(self.match, patterns, exprs)):
@@ -65,7 +65,7 @@ class Matcher:
 class DFPattern:
     """Base of patterns. Patterns are compared by identity; one that occurs twice matches the same value twice."""
 
-    def matches(self, expr: Any, matcher: Matcher) -> bool:
+    def matches(self, expr: object, matcher: Matcher) -> bool:
         """What a kind of pattern says."""
         raise NotImplementedError
 
@@ -92,7 +92,7 @@ class DFPattern:
         """What this pattern does not match."""
         return NotPattern(self)
 
-    def has_attr(self, attrs: Mapping[str, Any]) -> AttrPattern:
+    def has_attr(self, attrs: Mapping[str, object]) -> AttrPattern:
         """With these attributes of the operator or function."""
         return AttrPattern(self, attrs)
 
@@ -106,7 +106,7 @@ class DFPattern:
         """A tensor of this dtype."""
         return DataTypePattern(self, dtype)
 
-    def has_shape(self, shape: Sequence[Any]) -> ShapePattern:
+    def has_shape(self, shape: Sequence[object]) -> ShapePattern:
         """A tensor of this shape."""
         return ShapePattern(self, shape)
 
@@ -116,11 +116,11 @@ class DFPattern:
         copied.__dict__.update(self.__dict__)
         return copied
 
-    def match(self, expr: Any, var2val: Mapping[Var, Expr] | None = None) -> bool:
+    def match(self, expr: object, var2val: Mapping[Var, Expr] | None = None) -> bool:
         """Whether an expression has this form. Variables are looked through where `var2val` says what they are."""
         return Matcher(var2val).match(self, expr)
 
-    def extract_matched_expr(self, expr: Any, var2val: Mapping[Var, Expr] | None = None) -> Matches | None:
+    def extract_matched_expr(self, expr: object, var2val: Mapping[Var, Expr] | None = None) -> Matches | None:
         """What each pattern inside has matched; None where the expression has another form."""
         matcher = Matcher(var2val)
         return matcher.found if matcher.match(self, expr) else None
@@ -191,7 +191,7 @@ def _context() -> Any:
 class WildcardPattern(DFPattern):
     """Anything."""
 
-    def matches(self, expr: Any, matcher: Matcher) -> bool:
+    def matches(self, expr: object, matcher: Matcher) -> bool:
         return True
 
 
@@ -201,7 +201,7 @@ class ExprPattern(DFPattern):
     def __init__(self, expr: Any):
         self.expr = expr
 
-    def matches(self, expr: Any, matcher: Matcher) -> bool:
+    def matches(self, expr: object, matcher: Matcher) -> bool:
         value = matcher.value(expr)
         if isinstance(self.expr, Op):
             return isinstance(value, Op) and value.name == self.expr.name
@@ -219,7 +219,7 @@ class VarPattern(DFPattern):
     def __init__(self, name: str = ""):
         self.name = name
 
-    def matches(self, expr: Any, matcher: Matcher) -> bool:
+    def matches(self, expr: object, matcher: Matcher) -> bool:
         return isinstance(expr, self.kind) and self.name in ("", getattr(expr, "name", None))
 
 
@@ -241,14 +241,14 @@ class ExternFuncPattern(DFPattern):
     def __init__(self, global_symbol: str):
         self.global_symbol = global_symbol
 
-    def matches(self, expr: Any, matcher: Matcher) -> bool:
+    def matches(self, expr: object, matcher: Matcher) -> bool:
         return isinstance(expr, ExternFunc) and expr.global_symbol == self.global_symbol
 
 
 class ConstantPattern(DFPattern):
     """A constant."""
 
-    def matches(self, expr: Any, matcher: Matcher) -> bool:
+    def matches(self, expr: object, matcher: Matcher) -> bool:
         return isinstance(matcher.value(expr), Constant)
 
 
@@ -271,7 +271,7 @@ class CallPattern(DFPattern):
     def children(self) -> Sequence[DFPattern]:
         return (self.op, *(self.args or ()))
 
-    def matches(self, expr: Any, matcher: Matcher) -> bool:
+    def matches(self, expr: object, matcher: Matcher) -> bool:
         call = matcher.value(expr)
         if not isinstance(call, Call) or not matcher.match(self.op, call.op):
             return False
@@ -295,7 +295,7 @@ class FunctionPattern(DFPattern):
     def children(self) -> Sequence[DFPattern]:
         return (*self.params, self.body)
 
-    def matches(self, expr: Any, matcher: Matcher) -> bool:
+    def matches(self, expr: object, matcher: Matcher) -> bool:
         if not isinstance(expr, Function) or not matcher.match_all(self.params, expr.params):
             return False
         matcher.values |= {b.var: b.value for b in expr.bindings()}
@@ -319,7 +319,7 @@ class TuplePattern(DFPattern):
     def __len__(self) -> int:
         return len(self.fields)
 
-    def matches(self, expr: Any, matcher: Matcher) -> bool:
+    def matches(self, expr: object, matcher: Matcher) -> bool:
         value = matcher.value(expr)
         return isinstance(value, Tuple) and matcher.match_all(self.fields, value.fields)
 
@@ -327,7 +327,7 @@ class TuplePattern(DFPattern):
 class UnorderedTuplePattern(TuplePattern):
     """A tuple of these values in any order."""
 
-    def matches(self, expr: Any, matcher: Matcher) -> bool:
+    def matches(self, expr: object, matcher: Matcher) -> bool:
         value = matcher.value(expr)
         if not isinstance(value, Tuple) or len(value.fields) != len(self.fields):
             return False
@@ -343,7 +343,7 @@ class TupleGetItemPattern(DFPattern):
     def children(self) -> Sequence[DFPattern]:
         return (self.tuple,)
 
-    def matches(self, expr: Any, matcher: Matcher) -> bool:
+    def matches(self, expr: object, matcher: Matcher) -> bool:
         value = matcher.value(expr)
         if not isinstance(value, TupleGetItem) or self.index not in (None, -1, value.index):
             return False
@@ -359,14 +359,14 @@ class AndPattern(DFPattern):
     def children(self) -> Sequence[DFPattern]:
         return self.left, self.right
 
-    def matches(self, expr: Any, matcher: Matcher) -> bool:
+    def matches(self, expr: object, matcher: Matcher) -> bool:
         return matcher.match(self.left, expr) and matcher.match(self.right, expr)
 
 
 class OrPattern(AndPattern):
     """One form or the other."""
 
-    def matches(self, expr: Any, matcher: Matcher) -> bool:
+    def matches(self, expr: object, matcher: Matcher) -> bool:
         return matcher.match(self.left, expr) or matcher.match(self.right, expr)
 
 
@@ -379,18 +379,18 @@ class _Wrapper(DFPattern):
     def children(self) -> Sequence[DFPattern]:
         return (self.pattern,)
 
-    def holds(self, value: Any) -> bool:
+    def holds(self, value: object) -> bool:
         """The condition."""
         raise NotImplementedError
 
-    def matches(self, expr: Any, matcher: Matcher) -> bool:
+    def matches(self, expr: object, matcher: Matcher) -> bool:
         return matcher.match(self.pattern, expr) and self.holds(expr if isinstance(expr, Var) else matcher.value(expr))
 
 
 class NotPattern(_Wrapper):
     """What another pattern does not match."""
 
-    def matches(self, expr: Any, matcher: Matcher) -> bool:
+    def matches(self, expr: object, matcher: Matcher) -> bool:
         return not Matcher(matcher.values).match(self.pattern, expr)
 
 
@@ -401,7 +401,7 @@ class AttrPattern(_Wrapper):
         super().__init__(pattern)
         self.attrs = dict(attrs)
 
-    def matches(self, expr: Any, matcher: Matcher) -> bool:
+    def matches(self, expr: object, matcher: Matcher) -> bool:
         have = getattr(matcher.value(expr), "attrs", None)
         if have is None or any(k not in have or _plain(have[k]) != _plain(v) for k, v in self.attrs.items()):
             return False

@@ -50,7 +50,9 @@ class _Replaced(Rewriter):
 
 
 def rewrite_bindings(
-    ctx: PatternContext, rewriter: Callable[[dict[DFPattern, Var], dict[Var, Expr]], Mapping[Var, Any]], func: Function
+    ctx: PatternContext,
+    rewriter: Callable[[dict[DFPattern, Var], dict[Var, Expr]], Mapping[Var, object]],
+    func: Function,
 ) -> Function:
     """Replace the values of variables that a context's patterns match, until there are no matches.
 

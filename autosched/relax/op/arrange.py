@@ -83,7 +83,7 @@ flip = define_op(
 )  # fmt: skip
 
 
-def _collapsed(x: TensorStructInfo, shape: Any) -> TensorStructInfo:
+def _collapsed(x: TensorStructInfo, shape: object) -> TensorStructInfo:
     small, large = TensorStructInfo(shape, x.dtype).static_shape, x.static_shape
     fits = len(small) <= len(large) and all(
         s in (1, d) for s, d in zip(reversed(small), reversed(large), strict=False)
@@ -106,11 +106,11 @@ def _collapse(x: Any, shape: Any, total: Any, reshape: Any) -> Any:
     return reshape(total(x, axes, True) if axes else x, tuple(small))
 
 
-def _collapse_compute(x: Any, shape: Any) -> Any:
+def _collapse_compute(x: object, shape: object) -> Any:
     return _collapse(x, shape, topi.sum, topi.reshape)
 
 
-def _collapse_reference(x: Any, shape: Any) -> Any:
+def _collapse_reference(x: object, shape: object) -> Any:
     return _collapse(x, shape, lambda v, axes, keep: v.sum(axis=axes, keepdims=keep), np.reshape)
 
 

@@ -34,7 +34,7 @@ def _out(out_sinfo: StructInfo | Sequence[StructInfo] | None) -> StructInfo:
     )
 
 
-def call_tir(gvar: GlobalVar, args: Any, out_sinfo: Any = None, tir_vars: Any = None, *, out_ty: Any = None) -> Call:
+def call_tir(gvar: GlobalVar, args: Any, out_sinfo: Any = None, tir_vars: object = None, *, out_ty: Any = None) -> Call:
     """Run a PrimFunc of the module on tensors; the result is what it writes to its last parameters.
 
     args       an expression, or several (the inputs)
@@ -48,7 +48,7 @@ def call_tir(gvar: GlobalVar, args: Any, out_sinfo: Any = None, tir_vars: Any = 
     return Call(CALL_TIR, (gvar, inputs, *extra), sinfo_args=(info,), struct_info=info)
 
 
-def _extern(func: Any) -> ExternFunc:
+def _extern(func: object) -> ExternFunc:
     if isinstance(func, ExternFunc):
         return func
     if not isinstance(func, str):
@@ -58,14 +58,14 @@ def _extern(func: Any) -> ExternFunc:
     return ExternFunc(func)
 
 
-def call_dps_packed(func: Any, args: Any, out_sinfo: Any = None, *, out_ty: Any = None) -> Call:
+def call_dps_packed(func: object, args: Any, out_sinfo: Any = None, *, out_ty: Any = None) -> Call:
     """Run a registered function (`register_func`) on the inputs and on outputs that the caller allocates."""
     inputs = args if isinstance(args, Tuple) else Tuple((args,)) if isinstance(args, Expr) else as_expr(tuple(args))
     info = _out(out_sinfo if out_sinfo is not None else out_ty)
     return Call(CALL_DPS_PACKED, (_extern(func), inputs), FrozenDict(), (info,), info)
 
 
-def call_pure_packed(func: Any, *args: Any, sinfo_args: Any = (), ty_args: Any = ()) -> Call:
+def call_pure_packed(func: object, *args: object, sinfo_args: object = (), ty_args: object = ()) -> Call:
     """Run a registered function without side effects; its value is the result, of the type `sinfo_args`."""
     given = sinfo_args or ty_args
     infos = tuple(given) if isinstance(given, list | tuple) else (given,)
@@ -73,7 +73,7 @@ def call_pure_packed(func: Any, *args: Any, sinfo_args: Any = (), ty_args: Any =
     return Call(CALL_PURE_PACKED, (_extern(func), *map(as_expr, args)), FrozenDict(), infos, info)
 
 
-def call_packed(func: Any, *args: Any, sinfo_args: Any = ()) -> Call:
+def call_packed(func: object, *args: object, sinfo_args: object = ()) -> Call:
     """Run a registered function that may have side effects; its value is the result."""
     infos = tuple(sinfo_args) if isinstance(sinfo_args, list | tuple) else (sinfo_args,)
     info = infos[0] if len(infos) == 1 else TupleStructInfo(infos) if infos else ObjectStructInfo()
@@ -90,12 +90,12 @@ def shape_of(expr: Expr) -> Expr:
     raise InvalidTypeError("shape_of takes a tensor whose number of dimensions is known")
 
 
-def is_packed(x: Any) -> bool:
+def is_packed(x: object) -> bool:
     """Whether `x` is a call of a registered function."""
     return isinstance(x, Call) and (isinstance(x.op, ExternFunc) or x.op in (CALL_DPS_PACKED, CALL_PURE_PACKED))
 
 
-def is_call_tir(x: Any) -> bool:
+def is_call_tir(x: object) -> bool:
     """Whether `x` is a call_tir."""
     return isinstance(x, Call) and x.op is CALL_TIR
 

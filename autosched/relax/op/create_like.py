@@ -16,7 +16,7 @@ from autosched.tir import expr as E
 from autosched.topi.shapes import axis_names, dims
 
 
-def _like_type(x: StructInfo, *_: Any, dtype: str | None = None, **__: object) -> TensorStructInfo:
+def _like_type(x: StructInfo, *_: object, dtype: str | None = None, **__: object) -> TensorStructInfo:
     t = tensor(x)
     return TensorStructInfo(t.shape, dtype or t.dtype, t.ndim)
 

@@ -98,7 +98,7 @@ def _order(axes: Any, ndim: int) -> tuple[int, ...]:
     return order
 
 
-def _transposed(x: Array, axes: Any) -> Array:
+def _transposed(x: Array, axes: object) -> Array:
     """Dimensions in another order. A large matrix is copied in tiles, four times as fast as whole."""
     order = _order(axes, x.ndim)
     if order != (1, 0) or x.size < 1 << 20:
@@ -126,7 +126,7 @@ def _expanded_axes(axis: Any, ndim: int) -> tuple[int, ...]:
     return axes_tuple(items, ndim + len(items))
 
 
-def _expand_type(x: StructInfo, axis: Any) -> TensorStructInfo:
+def _expand_type(x: StructInfo, axis: object) -> TensorStructInfo:
     t = tensor(x)
     dims: list[Dim] = list(t.dims)
     for a in _expanded_axes(axis, t.ndim):
@@ -154,7 +154,7 @@ def _squeezed_axes(shape: Any, axis: Any) -> tuple[int, ...]:
     return axes
 
 
-def _squeeze_type(x: StructInfo, axis: Any) -> TensorStructInfo:
+def _squeeze_type(x: StructInfo, axis: object) -> TensorStructInfo:
     t = tensor(x)
     gone = _squeezed_axes(t.dims, axis)
     return _tensor((d for i, d in enumerate(t.dims) if i not in gone), t.dtype)
@@ -207,7 +207,7 @@ def split_sizes(size: int, indices_or_sections: Any) -> tuple[int, ...]:
     return tuple(b - a for a, b in zip(cuts, cuts[1:], strict=False))
 
 
-def _split_type(x: StructInfo, indices_or_sections: Any, axis: int) -> TupleStructInfo:
+def _split_type(x: StructInfo, indices_or_sections: object, axis: int) -> TupleStructInfo:
     t = tensor(x)
     a = axis_index(axis, t.ndim)
     whole = t.dims[a]
@@ -228,7 +228,7 @@ def _split_compute(x: Any, indices_or_sections: Any, axis: int) -> Any:
     return tuple(topi.split(x, split_sizes(int(x.shape[a]), indices_or_sections), a))
 
 
-def _split(x: Array, indices_or_sections: Any, axis: int) -> list[Array]:
+def _split(x: Array, indices_or_sections: object, axis: int) -> list[Array]:
     sizes = split_sizes(x.shape[axis], indices_or_sections)
     return np.split(x, np.cumsum(sizes)[:-1], axis)
 
@@ -258,7 +258,7 @@ def slice_plan(
     return sizes, starts, steps
 
 
-def _slice_type(x: StructInfo, axes: Any, begin: Any, end: Any, strides: Any) -> TensorStructInfo:
+def _slice_type(x: StructInfo, axes: Any, begin: object, end: object, strides: object) -> TensorStructInfo:
     t = tensor(x)
     if t.is_static:
         return _tensor(slice_plan(t.static_shape, axes, begin, end, strides)[0], t.dtype)
@@ -269,7 +269,7 @@ def _slice_type(x: StructInfo, axes: Any, begin: Any, end: Any, strides: Any) ->
     return _tensor((s if i in cut else d for i, (s, d) in enumerate(zip(sizes, t.dims, strict=True))), t.dtype)
 
 
-def _slice(x: Array, axes: Any, begin: Any, end: Any, strides: Any) -> Array:
+def _slice(x: Array, axes: object, begin: object, end: object, strides: object) -> Array:
     sizes, starts, steps = slice_plan(x.shape, axes, begin, end, strides)
     index = np.ix_(*(np.arange(n) * s + b for n, b, s in zip(sizes, starts, steps, strict=True)))
     return x[index]
@@ -299,7 +299,7 @@ def _pad_widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
     return [(int(pad_width[2 * i]), int(pad_width[2 * i + 1])) for i in range(ndim)]
 
 
-def _pad_type(x: StructInfo, pad_width: Any, pad_value: float) -> TensorStructInfo:
+def _pad_type(x: StructInfo, pad_width: object, pad_value: float) -> TensorStructInfo:
     t = tensor(x)
     widths = _pad_widths(pad_width, t.ndim)
     return _tensor((s + b + a for s, (b, a) in zip(t.static_shape, widths, strict=True)), t.dtype)
@@ -326,7 +326,7 @@ def _repeats(shape: Any, repeats: Any) -> tuple[int, ...]:
     return (1,) * (len(shape) - len(items)) + items
 
 
-def _tile_type(x: StructInfo, repeats: Any) -> TensorStructInfo:
+def _tile_type(x: StructInfo, repeats: object) -> TensorStructInfo:
     t = tensor(x)
     r = _repeats(t.dims, repeats)
     if len(r) != t.ndim:

@@ -109,7 +109,7 @@ def _group_axes(axes: Any, ndim: int, channel: int) -> tuple[int, ...]:
 
 
 def _group_norm(
-    x: Array, gamma: Array, beta: Array, num_groups: int, channel_axis: int, axes: Any, epsilon: float,
+    x: Array, gamma: Array, beta: Array, num_groups: int, channel_axis: int, axes: object, epsilon: float,
     center: bool, scale: bool,
 ) -> Array:  # fmt: skip
     c = channel_axis % x.ndim

@@ -70,7 +70,7 @@ def _compute(x: Any, weight: Any, scales: Any, zeros: Any, bits: int, block: int
     return made if x.dtype == "float32" else topi.cast(made, x.dtype)
 
 
-def _sample(m: int, n: int, k: int, bits: int, block: int, *more: Any) -> Any:
+def _sample(m: int, n: int, k: int, bits: int, block: int, *more: object) -> Any:
     types = [(m, k), ((n, k * bits // WORD_BITS), "uint32"), (n, k // block), *more]
     return sample(*types, low=0, high=2, bits=bits, block=block)
 

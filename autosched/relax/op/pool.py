@@ -81,10 +81,10 @@ def _fit(mask: Array, picked: Array) -> Array:
 
 def _max(
     data: Array,
-    pool_size: Any,
-    strides: Any,
-    padding: Any,
-    dilation: Any,
+    pool_size: object,
+    strides: object,
+    padding: object,
+    dilation: object,
     ceil_mode: bool,
     layout: str,
     out_layout: str,
@@ -98,10 +98,10 @@ def _max(
 
 def _avg(
     data: Array,
-    pool_size: Any,
-    strides: Any,
+    pool_size: object,
+    strides: object,
     padding: Any,
-    dilation: Any,
+    dilation: object,
     ceil_mode: bool,
     layout: str,
     out_layout: str,

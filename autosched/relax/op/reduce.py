@@ -23,7 +23,7 @@ def _type(x: StructInfo, axis: Any, keepdims: bool) -> TensorStructInfo:
     return TensorStructInfo(reduced_shape(t.dims, axes_tuple(axis, t.ndim), keepdims), t.dtype)
 
 
-def _float_type(x: StructInfo, axis: Any, keepdims: bool) -> TensorStructInfo:
+def _float_type(x: StructInfo, axis: object, keepdims: bool) -> TensorStructInfo:
     return _type(float_same(x), axis, keepdims)
 
 

@@ -100,7 +100,7 @@ class OpDef:
         exprs = self._exprs([bound.arguments[n] for n in self.inputs])
         return self.make(exprs, {n: bound.arguments[n] for n in self.attributes})
 
-    def _exprs(self, values: Sequence[Any]) -> tuple[Any, ...]:
+    def _exprs(self, values: Sequence[object]) -> tuple[Any, ...]:
         tensors = [v for v in values if isinstance(v, Expr) and isinstance(v.struct_info, TensorStructInfo)]
         dtype = tensors[0].struct_info.dtype if tensors else None  # type: ignore[union-attr]
         out = []
@@ -144,14 +144,14 @@ class OpDef:
         except (InvalidTypeError, InvalidValueError) as error:
             raise type(error)(f"{self.name}: {error.message}", where=error.where, hint=error.hint) from None
 
-    def run_reference(self, args: Sequence[Any], attrs: Attrs) -> Any:
+    def run_reference(self, args: Sequence[object], attrs: Attrs) -> Any:
         """NumPy arrays in, array or tuple of arrays out."""
         assert self.reference is not None, f"operator {self.name} has no reference"
         result = self.reference(*args, **attrs)
         return tuple(map(np.asarray, result)) if isinstance(result, tuple | list) else np.asarray(result)
 
 
-def _freeze(value: Any) -> Any:
+def _freeze(value: object) -> Any:
     if isinstance(value, list | tuple):
         return tuple(_freeze(v) for v in value)
     return value.item() if isinstance(value, np.generic) else value
@@ -195,14 +195,14 @@ def get_op(name: str) -> OpDef:
     return found
 
 
-def definition_of(call: Any) -> OpDef | None:
+def definition_of(call: object) -> OpDef | None:
     """The definition of a call's operator, or None for calls of functions and special operators."""
     if not isinstance(call, Call) or not isinstance(call.op, Op):
         return None
     return OPERATORS.get(call.op.name.removeprefix("relax."))
 
 
-def remake(call: Call, args: Sequence[Any] | None = None, attrs: Attrs | None = None) -> Call:
+def remake(call: Call, args: Sequence[object] | None = None, attrs: Attrs | None = None) -> Call:
     """The call with other arguments or attributes, its type inferred again."""
     definition = definition_of(call)
     assert definition is not None, f"{call.op} is no ordinary operator"
@@ -222,7 +222,7 @@ def python_argument(arg: Any, value: Callable[[Any], Any]) -> Any:
     return value(arg)
 
 
-def is_constant(arg: Any) -> bool:
+def is_constant(arg: object) -> bool:
     """Whether an argument is known at build."""
     if isinstance(arg, Tuple):
         return all(map(is_constant, arg.fields))

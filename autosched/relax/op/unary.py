@@ -19,7 +19,7 @@ SHAPES = ((3, 5), (1,), ())
 _c_erf = np.frompyfunc(math.erf, 1, 1)
 
 
-def _np_erf(x: Any) -> np.ndarray:
+def _np_erf(x: object) -> np.ndarray:
     """The error function, in the argument's dtype; SciPy's where it is installed, else the C library's, slowly."""
     array = np.asarray(x)
     try:

@@ -10,7 +10,6 @@ Of two such values that is read whose convolution or product comes first: the su
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
@@ -68,7 +67,7 @@ class _Adder(QuantisedRewriter):
         assert isinstance(new, Call), "an operator gives a call"
         return new
 
-    def widened(self, x: Any) -> tuple[Var, None] | None:
+    def widened(self, x: object) -> tuple[Var, None] | None:
         """The values of bfloat16 that floats are made of."""
         call = self.call_of(x)
         if call is None or call.op_name != "relax.astype" or dtype_of(call.args[0]) != "bfloat16":

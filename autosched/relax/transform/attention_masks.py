@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -46,7 +45,7 @@ class Mask:
         return Constant(np.where(hidden, self.low, 0.0).astype(dtype))
 
 
-def causal_kind(mask: Any, rows: int, columns: int, alone: bool) -> str | None:
+def causal_kind(mask: object, rows: int, columns: int, alone: bool) -> str | None:
     """ "TopLeft" where a mask known at build hides exactly the keys j > i of query i, "BottomRight" for j > i + T - S.
 
     mask   added to scores [.., rows, columns]

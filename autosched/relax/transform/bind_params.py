@@ -29,7 +29,7 @@ def _bound(function: Function, key: Any) -> Var:
     return found[0]
 
 
-def _constant(param: Var, value: Any) -> Constant:
+def _constant(param: Var, value: object) -> Constant:
     array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
     info = param.struct_info
     if isinstance(info, TensorStructInfo):
@@ -39,7 +39,7 @@ def _constant(param: Var, value: Any) -> Constant:
     return Constant(array)
 
 
-def bind_function(function: Function, params: Mapping[Any, Any]) -> Function:
+def bind_function(function: Function, params: Mapping[Any, object]) -> Function:
     """The function without the parameters named, their values in their place."""
     values: dict[Var, Expr] = {p: _constant(p, v) for key, v in params.items() for p in (_bound(function, key),)}
     rewriter = Rewriter()
@@ -52,7 +52,7 @@ def bind_function(function: Function, params: Mapping[Any, Any]) -> Function:
     return dataclasses.replace(rewriter.rewrite(function), params=kept)
 
 
-def BindParams(func_name: str, params: Mapping[Any, Any]) -> Pass:  # noqa: N802
+def BindParams(func_name: str, params: Mapping[Any, object]) -> Pass:  # noqa: N802
     """Bind parameters of a function, by name or Var, to arrays; they are parameters no longer.
 
     Raises ValueError for a name that is none, or a shape that does not fit.

@@ -44,7 +44,7 @@ def _dim(x: Any, values: Values) -> Any:
     return x if new is x else Analyzer().simplify(new)
 
 
-def bind_info(info: Any, values: Values) -> Any:
+def bind_info(info: object, values: Values) -> Any:
     """An annotation (or None) with the symbols replaced."""
     match info:
         case TensorStructInfo() if info.shape is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 from autosched.ir.module import IRModule
 from autosched.ir.transform import Pass, graph_pass
@@ -51,7 +50,7 @@ class _Canonicalizer(Rewriter):
         super()._binding(b)
 
     @staticmethod
-    def is_name(value: Any) -> bool:
+    def is_name(value: object) -> bool:
         return isinstance(value, Var | Constant)
 
     def value(self, value: Expr, var: Var) -> Expr:

@@ -66,7 +66,7 @@ class _Converter(Rewriter):
         layout = layouts.pop()
         return self.result(remake(call, [self.in_layout(a, layout) for a in call.args]), layout, var)
 
-    def can_move(self, x: Any) -> bool:
+    def can_move(self, x: object) -> bool:
         info = getattr(x, "struct_info", None)
         return isinstance(info, TensorStructInfo) and info.ndim in (0, 4) and isinstance(x, Var | Constant)
 

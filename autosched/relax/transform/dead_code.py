@@ -13,7 +13,7 @@ from autosched.relax.expr import BindingBlock, Call, ExternFunc, Function, Match
 from autosched.relax.rewrite import map_functions, used_vars
 
 
-def _is_pure(value: Any) -> bool:
+def _is_pure(value: object) -> bool:
     return not isinstance(value, Call) or not isinstance(value.op, ExternFunc)
 
 
@@ -39,7 +39,7 @@ def remove_unused_bindings(function: Function) -> Function:
     return dataclasses.replace(function, body=SeqExpr(tuple(blocks), function.body.body))
 
 
-def _called(function: Any) -> Iterator[GlobalVar]:
+def _called(function: object) -> Iterator[GlobalVar]:
     """The functions of the module that a function names."""
     if isinstance(function, Function):
         for x in walk(function.body):

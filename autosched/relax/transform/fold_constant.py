@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -25,13 +24,13 @@ def _size_bytes(info: StructInfo | None) -> int:
     return total
 
 
-def _constants(x: Any) -> list[Constant]:
+def _constants(x: object) -> list[Constant]:
     if isinstance(x, Tuple):
         return [c for f in x.fields for c in _constants(f)]
     return [x] if isinstance(x, Constant) else []
 
 
-def is_worth_folding(args: Sequence[Any], result: StructInfo | None) -> bool:
+def is_worth_folding(args: Sequence[object], result: StructInfo | None) -> bool:
     """Whether the result is no larger than what it is computed from, or small."""
     if not all(t.is_static for t in tensor_infos(result)):
         return False
@@ -39,7 +38,7 @@ def is_worth_folding(args: Sequence[Any], result: StructInfo | None) -> bool:
     return _size_bytes(result) <= max(given, SMALL_BYTES)
 
 
-def as_constants(result: Any, info: StructInfo | None) -> Expr:
+def as_constants(result: object, info: StructInfo | None) -> Expr:
     """NumPy results as constants of the types that were inferred."""
     arrays = result if isinstance(result, tuple | list) else (result,)
     fields = [

@@ -132,7 +132,7 @@ class _Folder(Rewriter):
         return None, None
 
 
-def _as_addition(call: Call, x: Any, value: Array) -> Call:
+def _as_addition(call: Call, x: object, value: Array) -> Call:
     """`call` as x + value; the call itself where it is of integers, whose negatives may not exist."""
     return op.add(x, Constant(value)) if value.dtype.kind == "f" else call
 

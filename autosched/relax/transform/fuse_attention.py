@@ -69,7 +69,7 @@ class _Fuser(Rewriter):
             self.calls[var] = new
         return new
 
-    def made_by(self, x: Any, *names: str, alone: bool = True) -> Call | None:
+    def made_by(self, x: object, *names: str, alone: bool = True) -> Call | None:
         """The call that computed `x`, where nobody else reads it (or no matter who)."""
         found = self.calls.get(x) if isinstance(x, Var) and (x in self.single or not alone) else None
         return found if found is not None and found.op_name.removeprefix("relax.") in names else None
@@ -118,7 +118,7 @@ class _Fuser(Rewriter):
         self.single.add(scores)  # the softmax is what reads them, besides the maximum that goes with it
         return softmax, "masked"
 
-    def is_largest(self, x: Expr, scores: Any) -> bool:
+    def is_largest(self, x: Expr, scores: object) -> bool:
         """Whether a value is the largest score of each row, and these two readers are the scores' only ones."""
         found = self.made_by(x, "max")
         if found is None or found.args[0] is not scores or len(self.uses[scores]) != 2:

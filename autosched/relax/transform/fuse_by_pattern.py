@@ -61,7 +61,7 @@ class FusionPattern:
     attrs_getter: Callable[[Mapping[str, Expr]], Mapping[str, Any]] | None = None
 
 
-def as_fusion_pattern(x: Any) -> FusionPattern:
+def as_fusion_pattern(x: object) -> FusionPattern:
     """A FusionPattern from (name, pattern[, named patterns[, check]]) or (name, pattern, check). Raises TypeError."""
     if isinstance(x, FusionPattern):
         return x
@@ -212,7 +212,7 @@ def _for_codegen(builder: BlockBuilder, inner: GlobalVar, composite: Function, n
 
 
 def fuse_ops_by_pattern(
-    module: IRModule, patterns: Sequence[Any], bind_constants: bool = True, annotate_codegen: bool = False
+    module: IRModule, patterns: Sequence[object], bind_constants: bool = True, annotate_codegen: bool = False
 ) -> IRModule:
     """Move what has one of the forms into functions with the attribute `Composite`; earlier forms go first.
 
@@ -235,7 +235,7 @@ def fuse_ops_by_pattern(
 
 
 def FuseOpsByPattern(  # noqa: N802
-    patterns: Sequence[Any], bind_constants: bool = True, annotate_codegen: bool = False,
+    patterns: Sequence[object], bind_constants: bool = True, annotate_codegen: bool = False,
     entry_function_names: Sequence[str] | None = None,
 ) -> Pass:  # fmt: skip
     """See `fuse_ops_by_pattern`; with entry functions, what these do not call goes first."""
@@ -299,7 +299,7 @@ def _merge_function(module: IRModule, function: Function, builder: BlockBuilder)
     return _replace(function, calls, gone) if calls else function
 
 
-def _single_result(members: Sequence[Var], readers: Mapping[Var, Sequence[Any]]) -> list[list[Var]]:
+def _single_result(members: Sequence[Var], readers: Mapping[Var, Sequence[object]]) -> list[list[Var]]:
     """Consecutive calls in groups of which only the last is read outside."""
     groups: list[list[Var]] = []
     for var in members:

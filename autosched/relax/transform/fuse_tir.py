@@ -60,7 +60,7 @@ class _Merger:
     def new_buffer(self, name: str, shape: tuple[Any, ...], dtype: str) -> Buffer:
         return Buffer(self.buffer_names(_identifier(name)), shape, dtype)
 
-    def buffer_for(self, name: str, info: Any) -> Buffers:
+    def buffer_for(self, name: str, info: object) -> Buffers:
         """Buffers of a parameter; of a tuple one for each of its tensors."""
         if isinstance(info, TupleStructInfo):
             return tuple(self.buffer_for(f"{name}_{i}", f) for i, f in enumerate(info.fields))
@@ -175,14 +175,14 @@ class _Caller(Rewriter):
         return [x]
 
 
-def _nested(info: Any, places: Iterator[int], flat: Expr) -> Expr:
+def _nested(info: object, places: Iterator[int], flat: Expr) -> Expr:
     """A tuple of tuples made of the items of a flat one, in order."""
     if isinstance(info, TupleStructInfo):
         return Tuple(tuple(_nested(f, places, flat) for f in info.fields))
     return TupleGetItem(flat, next(places))
 
 
-def _is_group(function: Any) -> bool:
+def _is_group(function: object) -> bool:
     return isinstance(function, Function) and bool(function.attrs.get("Primitive"))
 
 

@@ -127,7 +127,7 @@ def differentiate(function: Function, name: str, wanted: Sequence[Var], index: i
 
 
 def Gradient(  # noqa: N802
-    func_name: str, require_grads: Any = None, target_index: int = 0
+    func_name: str, require_grads: object = None, target_index: int = 0
 ) -> Pass:
     """Add `<func_name>_adjoint`, which returns (what the function returns, the gradients of one scalar result).
 
@@ -150,7 +150,7 @@ def Gradient(  # noqa: N802
     return graph_pass("Gradient")(run)
 
 
-def _wanted(function: Function, require_grads: Any) -> list[Var]:
+def _wanted(function: Function, require_grads: object) -> list[Var]:
     if require_grads is None:
         return [
             p for p in function.params

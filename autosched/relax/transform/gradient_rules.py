@@ -31,7 +31,7 @@ def _shape(x: Any) -> tuple[int, ...]:
     return tuple(x.struct_info.static_shape)
 
 
-def _fit(gradient: Expr, operand: Any) -> Expr:
+def _fit(gradient: Expr, operand: object) -> Expr:
     """Summed over the dimensions in which the operand was repeated."""
     if _shape(gradient) == _shape(operand):
         return gradient
@@ -95,7 +95,7 @@ for _name in ("reshape", "squeeze", "expand_dims", "flatten", "nn.batch_flatten"
 
 
 @register_gradient("relax.nn.gelu")
-def _gelu(call: Call, out: Any, g: Expr, emit: Emit) -> list[Any]:
+def _gelu(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
     x = call.args[0]
     phi = emit(op.multiply(op.exp(op.multiply(op.multiply(x, x), -0.5)), 0.3989422804014327))
     cdf = emit(op.multiply(op.add(op.erf(op.multiply(x, 0.5**0.5)), 1.0), 0.5))
@@ -103,7 +103,7 @@ def _gelu(call: Call, out: Any, g: Expr, emit: Emit) -> list[Any]:
 
 
 @register_gradient("relax.permute_dims")
-def _permute(call: Call, out: Any, g: Expr, emit: Emit) -> list[Any]:
+def _permute(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
     ndim = len(_shape(call.args[0]))
     axes = call.attrs["axes"]
     order = [a % ndim for a in axes] if axes is not None else list(reversed(range(ndim)))
@@ -111,12 +111,12 @@ def _permute(call: Call, out: Any, g: Expr, emit: Emit) -> list[Any]:
 
 
 @register_gradient("relax.broadcast_to")
-def _broadcast(call: Call, out: Any, g: Expr, emit: Emit) -> list[Any]:
+def _broadcast(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
     return [_fit(g, call.args[0]), None]
 
 
 @register_gradient("relax.where")
-def _where_rule(call: Call, out: Any, g: Expr, emit: Emit) -> list[Any]:
+def _where_rule(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
     condition, a, b = call.args
     zero = emit(op.zeros_like(g))
     return [None, _fit(emit(op.where(condition, g, zero)), a), _fit(emit(op.where(condition, zero, g)), b)]
@@ -131,12 +131,12 @@ def _spread(call: Call, g: Expr) -> Expr:
 
 
 @register_gradient("relax.sum")
-def _sum(call: Call, out: Any, g: Expr, emit: Emit) -> list[Any]:
+def _sum(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
     return [_spread(call, g)]
 
 
 @register_gradient("relax.mean")
-def _mean(call: Call, out: Any, g: Expr, emit: Emit) -> list[Any]:
+def _mean(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
     shape = _shape(call.args[0])
     count = 1
     for a in axes_tuple(call.attrs["axis"], len(shape)):
@@ -149,7 +149,7 @@ def _last_two(ndim: int) -> tuple[int, ...]:
 
 
 @register_gradient("relax.matmul")
-def _matmul(call: Call, out: Any, g: Expr, emit: Emit) -> list[Any]:
+def _matmul(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
     a, b = call.args
     wide_a = a if len(_shape(a)) > 1 else emit(op.reshape(a, ShapeExpr((1, *_shape(a)))))
     wide_b = b if len(_shape(b)) > 1 else emit(op.reshape(b, ShapeExpr((*_shape(b), 1))))
@@ -169,20 +169,20 @@ def _matmul(call: Call, out: Any, g: Expr, emit: Emit) -> list[Any]:
 
 
 @register_gradient("relax.nn.softmax")
-def _softmax(call: Call, out: Any, g: Expr, emit: Emit) -> list[Any]:
+def _softmax(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
     weighted = emit(op.multiply(g, out))
     total = emit(op.sum(weighted, axis=(call.attrs["axis"],), keepdims=True))
     return [op.multiply(op.subtract(g, total), out)]
 
 
 @register_gradient("relax.nn.log_softmax")
-def _log_softmax(call: Call, out: Any, g: Expr, emit: Emit) -> list[Any]:
+def _log_softmax(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
     total = emit(op.sum(g, axis=(call.attrs["axis"],), keepdims=True))
     return [op.subtract(g, op.multiply(total, op.exp(out)))]
 
 
 @register_gradient("relax.nn.cross_entropy_with_logits")
-def _cross_entropy(call: Call, out: Any, g: Expr, emit: Emit) -> list[Any]:
+def _cross_entropy(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
     predictions, labels = call.args
     share = emit(op.negative(g))
     if len(_shape(predictions)) > 1:
@@ -191,7 +191,7 @@ def _cross_entropy(call: Call, out: Any, g: Expr, emit: Emit) -> list[Any]:
 
 
 @register_gradient("relax.nn.nll_loss")
-def _nll(call: Call, out: Any, g: Expr, emit: Emit) -> list[Any]:
+def _nll(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
     predictions, targets, weights = call.args
     shape, ignored = _shape(predictions), call.attrs["ignore_index"]
     one, zero = op.full(ShapeExpr(()), 1.0), op.full(ShapeExpr(()), 0.0)
@@ -209,7 +209,7 @@ def _nll(call: Call, out: Any, g: Expr, emit: Emit) -> list[Any]:
 
 
 @register_gradient("relax.concat")
-def _concat(call: Call, out: Any, g: Expr, emit: Emit) -> list[Any]:
+def _concat(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
     fields = call.args[0].fields
     axis = axis_index(call.attrs["axis"], len(_shape(out)))
     sizes = [_shape(f)[axis] for f in fields]
@@ -221,12 +221,12 @@ def _concat(call: Call, out: Any, g: Expr, emit: Emit) -> list[Any]:
 
 
 @register_gradient("relax.split")
-def _split(call: Call, out: Any, g: Expr, emit: Emit) -> list[Any]:
+def _split(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
     return [op.concat(g, axis=call.attrs["axis"])]
 
 
 @register_gradient("relax.nn.conv2d")
-def _conv2d(call: Call, out: Any, g: Expr, emit: Emit) -> list[Any]:
+def _conv2d(call: Call, out: object, g: Expr, emit: Emit) -> list[Any]:
     """By a transposed convolution for the data, and a convolution over the batch for the weight."""
     data, weight = call.args
     a = call.attrs

@@ -90,7 +90,7 @@ def _transformer(weights: tuple[Var, ...], lifted: list[Any], results: list[Var]
     )  # fmt: skip
 
 
-def lift_transform_params(module: IRModule, shared_transform: Any = False) -> IRModule:
+def lift_transform_params(module: IRModule, shared_transform: object = False) -> IRModule:
     """Move what functions compute of their weights into `<name>_transform_params(params)`, a tuple to a tuple.
 
     A function's weights are its parameters behind the first `num_input` ones; their place is taken by that
@@ -113,7 +113,7 @@ def lift_transform_params(module: IRModule, shared_transform: Any = False) -> IR
     return result
 
 
-def LiftTransformParams(shared_transform: Any = False) -> Pass:  # noqa: N802
+def LiftTransformParams(shared_transform: object = False) -> Pass:  # noqa: N802
     """See `lift_transform_params`."""
     return graph_pass("LiftTransformParams")(lambda module: lift_transform_params(module, shared_transform))
 

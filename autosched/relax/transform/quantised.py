@@ -56,7 +56,7 @@ class QuantisedRewriter(Rewriter):
         call: Call = op.multiply(self.emit(op.astype(centred, "float32")), const(by.scale, "float32"))
         return call
 
-    def call_of(self, x: Any) -> Call | None:
+    def call_of(self, x: object) -> Call | None:
         """The call that a variable is bound to."""
         return self.calls.get(x) if isinstance(x, Var) else None
 
@@ -106,7 +106,7 @@ class QuantisedRewriter(Rewriter):
             result = definition.run_reference([python_argument(a, lambda c: c.data) for a in known], call.attrs)
         return np.asarray(result, call.struct_info.dtype)
 
-    def dequantised(self, x: Any) -> tuple[Var, Scale] | None:
+    def dequantised(self, x: object) -> tuple[Var, Scale] | None:
         """(q, its scale) for floats that stand for bytes."""
         found, scale = self.scaled(x)
         number = None if scale is None else self.number(scale)

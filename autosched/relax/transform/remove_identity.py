@@ -25,7 +25,7 @@ def _shape(x: Expr) -> tuple[Any, ...]:
     return x.struct_info.dims
 
 
-def _is_filled(x: Any, value: float) -> bool:
+def _is_filled(x: object, value: float) -> bool:
     return isinstance(x, Constant) and x.data.size > 0 and x.data.dtype.kind == "f" and bool(np.all(x.data == value))
 
 
@@ -51,7 +51,7 @@ class _Remover(Rewriter):
         found = self.calls.get(x) if isinstance(x, Var) else None
         return found if found is not None and found.op_name == f"relax.{name}" else None
 
-    def view_source(self, x: Any) -> Call | None:
+    def view_source(self, x: object) -> Call | None:
         found = self.calls.get(x) if isinstance(x, Var) else None
         return found if is_view(found) else None
 

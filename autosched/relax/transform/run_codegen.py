@@ -50,7 +50,7 @@ def _function_of(modules: Sequence[Any], symbol: str, library: str) -> Callable[
 
 
 def run_codegen(
-    module: IRModule, target_options: Mapping[str, Mapping[str, Any]], entry_functions: Sequence[str] | None
+    module: IRModule, target_options: Mapping[str, Mapping[str, object]], entry_functions: Sequence[str] | None
 ) -> IRModule:
     """Let the registered `relax.ext.<library>` make the functions with the attribute `Codegen`, and call those.
 
@@ -85,7 +85,7 @@ def run_codegen(
 
 
 def RunCodegen(  # noqa: N802
-    target_options: Mapping[str, Mapping[str, Any]] | None = None, entry_functions: Sequence[str] | None = None
+    target_options: Mapping[str, Mapping[str, object]] | None = None, entry_functions: Sequence[str] | None = None
 ) -> Pass:
     """See `run_codegen`; `target_options` are by library."""
     return graph_pass("RunCodegen")(lambda module: run_codegen(module, target_options or {}, entry_functions))

@@ -14,7 +14,7 @@ from autosched.relax.expr import DataflowBlock, Function
 
 
 def function_pass(
-    pass_func: Any = None, opt_level: int | None = None, name: str | None = None,
+    pass_func: object = None, opt_level: int | None = None, name: str | None = None,
     required: Sequence[str] | None = None, traceable: bool | None = None,
 ) -> Any:  # fmt: skip
     """A function `(func, mod, ctx) -> func`, or a class with `transform_function`, becomes a pass over graph functions.
@@ -54,7 +54,7 @@ def dataflowblock_pass(
         if not hasattr(subject, "transform_dataflowblock"):
             raise InvalidTypeError(f"class {subject.__name__} has no method transform_dataflowblock")
 
-        def make(*args: Any, **kwargs: Any) -> Pass:
+        def make(*args: object, **kwargs: object) -> Pass:
             instance: Any = subject(*args, **kwargs)
             change = over_blocks(instance.transform_dataflowblock)
             made: Pass = function_pass(change, opt_level, made_name, required)

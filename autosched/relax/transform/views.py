@@ -23,16 +23,16 @@ MOVES = frozenset({"permute_dims", "layout_transform"})
 ALIGNMENT = 64  # bytes: where a kernel's output may begin
 
 
-def is_view(x: Any) -> bool:
+def is_view(x: object) -> bool:
     """Whether an expression is a call that gives its argument's memory another shape."""
     return isinstance(x, Call) and x.op_name.removeprefix("relax.") in VIEWS
 
 
-def is_concat(x: Any) -> bool:
+def is_concat(x: object) -> bool:
     return isinstance(x, Call) and x.op_name == "relax.concat"
 
 
-def _is_move(x: Any) -> bool:
+def _is_move(x: object) -> bool:
     return isinstance(x, Call) and x.op_name.removeprefix("relax.") in MOVES
 
 
@@ -54,7 +54,7 @@ def part_offsets(call: Call) -> tuple[int, ...] | None:
     return tuple(offsets)
 
 
-def is_slice(x: Any) -> bool:
+def is_slice(x: object) -> bool:
     return isinstance(x, Call) and x.op_name == "relax.strided_slice"
 
 
@@ -107,7 +107,7 @@ class _Finder:
         value = self.values.get(reader)
         return _is_move(value) or is_concat(value) or is_slice(value)
 
-    def is_owned(self, x: Any, views: set[Var]) -> bool:
+    def is_owned(self, x: object, views: set[Var]) -> bool:
         """Whether a kernel writes `x`, or what it is a view of, and no result of the function lies there."""
         while isinstance(x, DataflowVar) and None not in self.readers.get(x, []):
             value = self.values.get(x)
@@ -129,7 +129,7 @@ class _Finder:
         distinct = len(set(parts)) == len(parts)
         return distinct and part_offsets(call) is not None and self.is_inner(var) and all(map(self.can_be_part, parts))
 
-    def can_be_part(self, x: Any) -> bool:
+    def can_be_part(self, x: object) -> bool:
         """Whether a kernel (or another joined concatenation) of this function alone decides where `x` lies."""
         if not isinstance(x, Var) or x in self.claimed or not self.is_inner(x):
             return False

@@ -56,7 +56,7 @@ class _Widener(Rewriter):
         return call if same and not _has_one_of(call, self.dtypes) else remake(call, args, attrs)
 
 
-def _is_one_of(x: Any, dtypes: Collection[str]) -> bool:
+def _is_one_of(x: object, dtypes: Collection[str]) -> bool:
     info = getattr(x, "struct_info", None)
     return isinstance(info, TensorStructInfo) and info.dtype in dtypes
 

@@ -14,9 +14,9 @@ from autosched.runtime import NDArray
 
 
 def from_pytorch(
-    script_module: Any,
-    input_infos: Sequence[Any],
-    custom_convert_map: Any = None,
+    script_module: object,
+    input_infos: Sequence[object],
+    custom_convert_map: object = None,
     default_dtype: str = "float32",
     use_parser_friendly_name: bool = False,
     keep_quantized_weight: bool = False,
@@ -43,7 +43,7 @@ def from_pytorch(
     return named_params(_with_names(mod, [*(name for name, _, _ in inputs), *own_names]))
 
 
-def _input(info: Any, dtype: str) -> tuple[str, tuple[int, ...], str]:
+def _input(info: object, dtype: str) -> tuple[str, tuple[int, ...], str]:
     if not isinstance(info, tuple | list) or len(info) != 2 or not isinstance(info[0], str):
         raise InvalidTypeError("input_infos holds (name, shape) or (name, (shape, dtype))")
     name, shape = info
@@ -56,7 +56,7 @@ def _input(info: Any, dtype: str) -> tuple[str, tuple[int, ...], str]:
     )
 
 
-def _exported(model: Any, inputs: Sequence[tuple[str, tuple[int, ...], str]]) -> Any:
+def _exported(model: object, inputs: Sequence[tuple[str, tuple[int, ...], str]]) -> Any:
     import torch
 
     if isinstance(model, torch.export.ExportedProgram):

@@ -23,29 +23,31 @@ right_shift, bitwise_and, bitwise_or, bitwise_xor = map(
 std = _reduction("std")
 
 
-def mean_variance(data: Any, axis: Any = None, keepdims: bool = False, exclude: bool = False) -> tuple[Expr, Expr]:
+def mean_variance(
+    data: object, axis: object = None, keepdims: bool = False, exclude: bool = False
+) -> tuple[Expr, Expr]:
     """Mean and variance over axes."""
     x = unwrap(data)
     return _reduction("mean")(x, axis, keepdims, exclude), _reduction("variance")(x, axis, keepdims, exclude)
 
 
-def mean_std(data: Any, axis: Any = None, keepdims: bool = False, exclude: bool = False) -> tuple[Expr, Expr]:
+def mean_std(data: object, axis: object = None, keepdims: bool = False, exclude: bool = False) -> tuple[Expr, Expr]:
     """Mean and standard deviation over axes."""
     x = unwrap(data)
     return _reduction("mean")(x, axis, keepdims, exclude), std(x, axis, keepdims, exclude)
 
 
-def reshape_like(data: Any, shape_like: Any) -> Expr:
+def reshape_like(data: object, shape_like: object) -> Expr:
     """The same elements in another tensor's shape."""
     return op.reshape(unwrap(data), info(unwrap(shape_like)).static_shape)
 
 
-def broadcast_to_like(data: Any, broadcast_type: Any) -> Expr:
+def broadcast_to_like(data: object, broadcast_type: object) -> Expr:
     """A tensor repeated to another one's shape."""
     return op.broadcast_to(unwrap(data), info(unwrap(broadcast_type)).static_shape)
 
 
-def collapse_sum_like(data: Any, collapse_type: Any) -> Expr:
+def collapse_sum_like(data: object, collapse_type: object) -> Expr:
     """A tensor summed to another one's shape."""
     return op.collapse_sum_like(unwrap(data), unwrap(collapse_type))
 
@@ -60,7 +62,7 @@ def gather(data: Any, axis: int, indices: Any) -> Expr:
     return op.gather_elements(unwrap(data), unwrap(indices), axis)
 
 
-def gather_nd(data: Any, indices: Any, batch_dims: int = 0, index_rank: Any = None) -> Expr:
+def gather_nd(data: object, indices: object, batch_dims: int = 0, index_rank: Any = None) -> Expr:
     """Elements at positions whose coordinates stand along the first axis.
 
     batch_dims  so many first axes of the data are those of the positions: each batch is looked up in its own data
@@ -79,7 +81,7 @@ def gather_nd(data: Any, indices: Any, batch_dims: int = 0, index_rank: Any = No
     return op.gather_nd(unwrap(data), op.permute_dims(x, [*range(1, info(x).ndim), 0]))
 
 
-def scatter_elements(data: Any, indices: Any, updates: Any, axis: int = 0, reduction: str = "update") -> Expr:
+def scatter_elements(data: object, indices: object, updates: object, axis: int = 0, reduction: str = "update") -> Expr:
     """Values put at positions along an axis."""
     return op.scatter_elements(unwrap(data), unwrap(indices), unwrap(updates), axis, reduction)
 
@@ -89,14 +91,16 @@ def scatter(data: Any, indices: Any, updates: Any, axis: int) -> Expr:
     return scatter_elements(data, indices, updates, axis)
 
 
-def one_hot(indices: Any, on_value: Any, off_value: Any, depth: int, axis: int = -1, dtype: str = "float32") -> Expr:
+def one_hot(
+    indices: object, on_value: object, off_value: object, depth: int, axis: int = -1, dtype: str = "float32"
+) -> Expr:
     """`on_value` at the position, `off_value` elsewhere."""
     values = [op.astype(unwrap(v if isinstance(v, Expr) else const(v)), dtype) for v in (on_value, off_value)]
     return op.one_hot(unwrap(indices), *values, depth=depth, axis=axis)
 
 
 def topk(
-    data: Any, k: int = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False, dtype: str = "int32"
+    data: object, k: int = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False, dtype: str = "int32"
 ) -> Any:
     """The k largest values along an axis, their positions, or both."""
     found = op.topk(unwrap(data), k, axis, ret_type, not is_ascend, dtype)
@@ -125,7 +129,7 @@ def cumsum(data: Any, axis: int | None = None, dtype: str | None = None, exclusi
     return op.cumsum(unwrap(data), axis, dtype, bool(exclusive))
 
 
-def cumprod(data: Any, axis: int | None = None, dtype: str | None = None, exclusive: Any = None) -> Expr:
+def cumprod(data: object, axis: int | None = None, dtype: str | None = None, exclusive: object = None) -> Expr:
     """Running products."""
     return op.cumprod(unwrap(data), axis, dtype, bool(exclusive))
 
@@ -156,7 +160,7 @@ def log2(data: Any) -> Expr:
     return op.multiply(op.log(unwrap(data)), 1.4426950408889634)
 
 
-def log10(data: Any) -> Expr:
+def log10(data: object) -> Expr:
     """The logarithm to the base 10."""
     return op.multiply(op.log(unwrap(data)), 0.4342944819032518)
 

@@ -14,8 +14,8 @@ from autosched.relay.op.tensor import info
 
 
 def conv1d(
-    data: Any, weight: Any, strides: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
-    channels: int | None = None, kernel_size: Any = None, data_layout: str = "NCW", kernel_layout: str = "OIW",
+    data: object, weight: object, strides: object = 1, padding: object = 0, dilation: object = 1, groups: int = 1,
+    channels: int | None = None, kernel_size: object = None, data_layout: str = "NCW", kernel_layout: str = "OIW",
     out_layout: str = "", out_dtype: str = "",
 ) -> Expr:  # fmt: skip
     """1-D convolution. Raises ValueError for other layouts, and sizes that are not the weight's."""
@@ -28,7 +28,7 @@ def conv1d(
 
 def conv3d(
     data: Any, weight: Any, strides: Any = (1, 1, 1), padding: Any = (0, 0, 0), dilation: Any = (1, 1, 1),
-    groups: int = 1, channels: int | None = None, kernel_size: Any = None, data_layout: str = "NCDHW",
+    groups: int = 1, channels: int | None = None, kernel_size: object = None, data_layout: str = "NCDHW",
     kernel_layout: str = "OIDHW", out_layout: str = "", out_dtype: str = "",
 ) -> Expr:  # fmt: skip
     """3-D convolution. Raises ValueError for other layouts, and sizes that are not the weight's."""
@@ -40,9 +40,9 @@ def conv3d(
 
 
 def conv2d_transpose(
-    data: Any, weight: Any, strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1),
-    channels: int | None = None, kernel_size: Any = None, groups: int = 1, data_layout: str = "NCHW",
-    kernel_layout: str = "IOHW", out_layout: str = "", output_padding: Any = (0, 0), out_dtype: str = "",
+    data: object, weight: object, strides: object = (1, 1), padding: object = (0, 0), dilation: object = (1, 1),
+    channels: int | None = None, kernel_size: object = None, groups: int = 1, data_layout: str = "NCHW",
+    kernel_layout: str = "IOHW", out_layout: str = "", output_padding: object = (0, 0), out_dtype: str = "",
 ) -> Expr:  # fmt: skip
     """2-D transposed convolution. Raises ValueError for other layouts, and sizes that are not the weight's."""
     check_weight("conv2d_transpose", unwrap(weight), 1, None if channels is None else channels // groups, kernel_size)
@@ -53,7 +53,7 @@ def conv2d_transpose(
     )  # fmt: skip
 
 
-def check_weight(name: str, weight: Expr, axis: int, channels: Any, kernel_size: Any) -> None:
+def check_weight(name: str, weight: Expr, axis: int, channels: Any, kernel_size: object) -> None:
     """Raises ShapeError where a weight's `axis` has not so many channels, or its window another size."""
     shape = info(weight).static_shape
     if channels is not None and int(channels) != shape[axis]:
@@ -74,7 +74,13 @@ def group_norm(
 
 
 def instance_norm(
-    data: Any, gamma: Any, beta: Any, axis: int = 1, epsilon: float = 1e-5, center: bool = True, scale: bool = True
+    data: object,
+    gamma: object,
+    beta: object,
+    axis: int = 1,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
 ) -> Expr:
     """Normalisation of each channel of each image."""
     x = unwrap(data)
@@ -82,7 +88,7 @@ def instance_norm(
     return op.nn.instance_norm(x, unwrap(gamma), unwrap(beta), axis, axes, epsilon, center, scale)
 
 
-def l2_normalize(data: Any, eps: float, axis: Sequence[int] | None = None) -> Expr:
+def l2_normalize(data: object, eps: float, axis: Sequence[int] | None = None) -> Expr:
     """Divided by the square root of the sum of squares."""
     x = unwrap(data)
     total = op.sum(op.multiply(x, x), None if axis is None else list(axis), True)
@@ -90,7 +96,7 @@ def l2_normalize(data: Any, eps: float, axis: Sequence[int] | None = None) -> Ex
 
 
 def upsampling(
-    data: Any, scale_h: float = 1, scale_w: float = 1, layout: str = "NCHW", method: str = "nearest_neighbor",
+    data: object, scale_h: float = 1, scale_w: float = 1, layout: str = "NCHW", method: str = "nearest_neighbor",
     align_corners: bool = False,
 ) -> Expr:  # fmt: skip
     """An image enlarged. Raises ValueError for another layout than NCHW."""
@@ -106,7 +112,7 @@ def upsampling(
     )  # fmt: skip
 
 
-def depth_to_space(data: Any, block_size: int, layout: str = "NCHW", mode: str = "DCR") -> Expr:
+def depth_to_space(data: object, block_size: int, layout: str = "NCHW", mode: str = "DCR") -> Expr:
     """Channels as blocks of an image."""
     x, b = unwrap(data), block_size
     n, c, h, w = info(x).static_shape
@@ -118,21 +124,21 @@ def depth_to_space(data: Any, block_size: int, layout: str = "NCHW", mode: str =
     return op.reshape(op.permute_dims(parts, [0, 3, 4, 1, 5, 2]), (n, c // (b * b), h * b, w * b))
 
 
-def cross_entropy(predictions: Any, targets: Any) -> Expr:
+def cross_entropy(predictions: object, targets: object) -> Expr:
     """-sum(targets log(predictions)) by the batch."""
     return op.nn.cross_entropy_with_logits(op.log(unwrap(predictions)), unwrap(targets))
 
 
-def cross_entropy_with_logits(predictions: Any, targets: Any) -> Expr:
+def cross_entropy_with_logits(predictions: object, targets: object) -> Expr:
     """-sum(targets predictions) by the batch."""
     return op.nn.cross_entropy_with_logits(unwrap(predictions), unwrap(targets))
 
 
-def _one(x: Any) -> Any:
+def _one(x: object) -> Any:
     return x[0] if isinstance(x, Sequence) else x
 
 
-def _pool1d(pool: Any, data: Any, pool_size: Any, strides: Any, dilation: Any, padding: Any, *more: Any) -> Expr:
+def _pool1d(pool: Any, data: object, pool_size: Any, strides: Any, dilation: Any, padding: object, *more: Any) -> Expr:
     x = op.expand_dims(unwrap(data), 2)
     ends = list(padding) if isinstance(padding, Sequence) else [padding]
     sides = (0, ends[0], 0, ends[-1])
@@ -141,7 +147,7 @@ def _pool1d(pool: Any, data: Any, pool_size: Any, strides: Any, dilation: Any, p
 
 
 def max_pool1d(
-    data: Any, pool_size: Any = (1,), strides: Any = (1,), dilation: Any = (1,), padding: Any = (0,),
+    data: object, pool_size: object = (1,), strides: object = (1,), dilation: object = (1,), padding: object = (0,),
     layout: str = "NCW", out_layout: str = "", ceil_mode: bool = False,
 ) -> Expr:  # fmt: skip
     """The largest of each window. Raises ValueError for another layout than NCW."""
@@ -150,7 +156,7 @@ def max_pool1d(
 
 
 def avg_pool1d(
-    data: Any, pool_size: Any = (1,), strides: Any = (1,), dilation: Any = (1,), padding: Any = (0,),
+    data: object, pool_size: object = (1,), strides: object = (1,), dilation: object = (1,), padding: object = (0,),
     layout: str = "NCW", out_layout: str = "", ceil_mode: bool = False, count_include_pad: bool = False,
 ) -> Expr:  # fmt: skip
     """The mean of each window. Raises ValueError for another layout than NCW."""

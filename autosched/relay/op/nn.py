@@ -49,7 +49,7 @@ def conv2d(
     return op.permute_dims(result, [0, 2, 3, 1]) if (out_layout or data_layout) == "NHWC" else result
 
 
-def dense(data: Any, weight: Any, units: int | None = None, out_dtype: str = "") -> Expr:
+def dense(data: object, weight: object, units: int | None = None, out_dtype: str = "") -> Expr:
     """data · weightᵀ, the weight [units, in]."""
     x, w = unwrap(data), unwrap(weight)
     if units is not None and units != info(w).static_shape[0]:
@@ -74,7 +74,7 @@ def matmul(
 
 
 def batch_matmul(
-    tensor_a: Any, tensor_b: Any, out_dtype: str = "", transpose_a: bool = False, transpose_b: bool = True
+    tensor_a: object, tensor_b: object, out_dtype: str = "", transpose_a: bool = False, transpose_b: bool = True
 ) -> Expr:
     """Products of two batches of matrices, the second transposed unless `transpose_b` says otherwise."""
     return matmul(tensor_a, tensor_b, None, out_dtype, transpose_a, transpose_b)
@@ -85,7 +85,7 @@ def _turned(x: Expr) -> Expr:
     return op.permute_dims(x, [*axes[:-2], axes[-1], axes[-2]])
 
 
-def bias_add(data: Any, bias: Any, axis: int = 1) -> Expr:
+def bias_add(data: object, bias: object, axis: int = 1) -> Expr:
     """A vector added along an axis."""
     x, b = unwrap(data), unwrap(bias)
     after = info(x).ndim - axis % info(x).ndim - 1
@@ -97,12 +97,12 @@ def relu(data: Any) -> Expr:
     return op.nn.relu(unwrap(data))
 
 
-def leaky_relu(data: Any, alpha: float = 0.01) -> Expr:
+def leaky_relu(data: object, alpha: float = 0.01) -> Expr:
     """x, or alpha · x where x is negative."""
     return op.nn.leakyrelu(unwrap(data), alpha)
 
 
-def prelu(data: Any, alpha: Any, axis: int = 1) -> Expr:
+def prelu(data: object, alpha: object, axis: int = 1) -> Expr:
     """x, or alpha · x where x is negative, with an alpha per channel."""
     x, a = unwrap(data), unwrap(alpha)
     after = info(x).ndim - axis % info(x).ndim - 1
@@ -110,17 +110,17 @@ def prelu(data: Any, alpha: Any, axis: int = 1) -> Expr:
     return op.where(op.less(x, op.zeros((), info(x).dtype)), scaled, x)
 
 
-def softmax(data: Any, axis: int = -1) -> Expr:
+def softmax(data: object, axis: int = -1) -> Expr:
     """exp(x) by its sum along an axis."""
     return op.nn.softmax(unwrap(data), axis)
 
 
-def fast_softmax(data: Any, axis: int = -1) -> Expr:
+def fast_softmax(data: object, axis: int = -1) -> Expr:
     """The same as `softmax`."""
     return softmax(data, axis)
 
 
-def log_softmax(data: Any, axis: int = -1) -> Expr:
+def log_softmax(data: object, axis: int = -1) -> Expr:
     """The logarithm of `softmax`."""
     return op.nn.log_softmax(unwrap(data), axis)
 
@@ -166,7 +166,7 @@ def avg_pool2d(
     """The mean of each window."""
     refuse_out_layout(out_layout, layout)
 
-    def pool(x: Any, *args: Any) -> Any:
+    def pool(x: object, *args: object) -> Any:
         return op.nn.avg_pool2d(x, *args, count_include_pad=count_include_pad)
 
     return _window(pool, data, layout, pool_size, strides, padding, dilation, ceil_mode)
@@ -176,13 +176,13 @@ def _image_axes(layout: str) -> list[int]:
     return [layout.index("H"), layout.index("W")]
 
 
-def global_avg_pool2d(data: Any, layout: str = "NCHW", out_layout: str = "") -> Expr:
+def global_avg_pool2d(data: object, layout: str = "NCHW", out_layout: str = "") -> Expr:
     """The mean of each channel."""
     refuse_out_layout(out_layout, layout)
     return op.mean(unwrap(data), _image_axes(layout), True)
 
 
-def global_max_pool2d(data: Any, layout: str = "NCHW", out_layout: str = "") -> Expr:
+def global_max_pool2d(data: object, layout: str = "NCHW", out_layout: str = "") -> Expr:
     """The largest of each channel."""
     refuse_out_layout(out_layout, layout)
     return op.max(unwrap(data), _image_axes(layout), True)
@@ -194,18 +194,18 @@ def adaptive_avg_pool2d(data: Any, output_size: Any = None, layout: str = "NCHW"
     return _window(lambda x: op.nn.adaptive_avg_pool2d(x, output_size), data, layout)
 
 
-def batch_flatten(data: Any) -> Expr:
+def batch_flatten(data: object) -> Expr:
     """All axes but the first as one."""
     x = unwrap(data)
     return reshape_to(x, (0, -1))
 
 
 def batch_norm(
-    data: Any,
-    gamma: Any,
-    beta: Any,
-    moving_mean: Any,
-    moving_var: Any,
+    data: object,
+    gamma: object,
+    beta: object,
+    moving_mean: object,
+    moving_var: object,
     axis: int = 1,
     epsilon: float = 1e-5,
     center: bool = True,
@@ -217,9 +217,9 @@ def batch_norm(
 
 
 def layer_norm(
-    data: Any,
-    gamma: Any,
-    beta: Any,
+    data: object,
+    gamma: object,
+    beta: object,
     axis: int = -1,
     epsilon: float = 1e-5,
     center: bool = True,
@@ -229,12 +229,12 @@ def layer_norm(
     return op.nn.layer_norm(unwrap(data), unwrap(gamma), unwrap(beta), axis, epsilon, center, scale)
 
 
-def lrn(data: Any, size: int = 5, axis: int = 1, bias: float = 2, alpha: float = 1e-5, beta: float = 0.75) -> Expr:
+def lrn(data: object, size: int = 5, axis: int = 1, bias: float = 2, alpha: float = 1e-5, beta: float = 0.75) -> Expr:
     """Local response normalisation."""
     return op.nn.lrn(unwrap(data), size, axis, alpha, beta, bias)
 
 
-def dropout(data: Any, rate: float = 0.5) -> Expr:
+def dropout(data: object, rate: float = 0.5) -> Expr:
     """The data itself: nothing is dropped when a model runs. Raises ValueError for a rate outside of [0, 1)."""
     if not 0 <= rate < 1:
         raise InvalidValueError(f"dropout: rate {rate}", hint="a rate lies in [0, 1)")
@@ -249,17 +249,17 @@ def pad(data: Any, pad_width: Sequence[Sequence[int]], pad_value: Any = 0, pad_m
     return op.nn.pad(unwrap(data), tuple(n for pair in pad_width for n in pair), float(value))
 
 
-def gelu(data: Any) -> Expr:
+def gelu(data: object) -> Expr:
     """x times the normal distribution's cumulative function."""
     return op.nn.gelu(unwrap(data))
 
 
-def silu(data: Any) -> Expr:
+def silu(data: object) -> Expr:
     """x · sigmoid(x)."""
     return op.nn.silu(unwrap(data))
 
 
-def space_to_depth(data: Any, block_size: int, layout: str = "NCHW") -> Expr:
+def space_to_depth(data: object, block_size: int, layout: str = "NCHW") -> Expr:
     """Blocks of an image as channels."""
     if layout != "NCHW":
         raise InvalidValueError(f"space_to_depth: layout '{layout}'", hint="use NCHW")

@@ -26,7 +26,7 @@ def info(x: Any) -> TensorStructInfo:
 def _binary(name: str) -> Callable[[Any, Any], Expr]:
     function = getattr(op, name)
 
-    def apply(lhs: Any, rhs: Any) -> Expr:
+    def apply(lhs: object, rhs: object) -> Expr:
         return function(unwrap(lhs), unwrap(rhs))  # type: ignore[no-any-return]
 
     apply.__name__ = apply.__qualname__ = name
@@ -85,7 +85,7 @@ def _axes(data: Any, axis: Any, exclude: bool) -> Any:
 def _reduction(name: str) -> Callable[..., Expr]:
     function = getattr(op, name)
 
-    def apply(data: Any, axis: Any = None, keepdims: bool = False, exclude: bool = False) -> Expr:
+    def apply(data: object, axis: object = None, keepdims: bool = False, exclude: bool = False) -> Expr:
         x = unwrap(data)
         return function(x, _axes(x, axis, exclude), keepdims)  # type: ignore[no-any-return]
 
@@ -101,7 +101,7 @@ def _position(name: str) -> Callable[..., Expr]:
     function = getattr(op, name)
 
     def apply(
-        data: Any, axis: Any = None, keepdims: bool = False, exclude: bool = False, select_last_index: bool = False
+        data: object, axis: Any = None, keepdims: bool = False, exclude: bool = False, select_last_index: bool = False
     ) -> Expr:
         x = unwrap(data)
         if select_last_index or exclude:
@@ -144,7 +144,7 @@ def reshape(data: Any, newshape: Any, allowzero: bool = False) -> Expr:
     return op.reshape(x, resolve_shape(old, tuple(shape)))
 
 
-def transpose(data: Any, axes: Sequence[int] | None = None) -> Expr:
+def transpose(data: object, axes: Sequence[int] | None = None) -> Expr:
     """Axes in another order, reversed where none is given."""
     return op.permute_dims(unwrap(data), None if axes is None else list(axes))
 
@@ -154,7 +154,7 @@ def expand_dims(data: Any, axis: int, num_newaxis: int = 1) -> Expr:
     return op.expand_dims(unwrap(data), [axis + i if axis >= 0 else axis - i for i in range(num_newaxis)])
 
 
-def squeeze(data: Any, axis: Any = None) -> Expr:
+def squeeze(data: object, axis: object = None) -> Expr:
     """Axes of extent 1 left out."""
     return op.squeeze(unwrap(data), [axis] if isinstance(axis, int) else axis)
 
@@ -198,7 +198,7 @@ def strided_slice(
     return op.strided_slice(x, over, list(begin), stop, steps)
 
 
-def take(data: Any, indices: Any, axis: int | None = None, batch_dims: int = 0, mode: str = "clip") -> Expr:
+def take(data: object, indices: object, axis: int | None = None, batch_dims: int = 0, mode: str = "clip") -> Expr:
     """Elements, or slices along an axis, at positions; `mode` "clip", "wrap" or "fast" (here: those out are errors)."""
     if mode not in ("clip", "wrap", "fast"):
         raise InvalidValueError(f"take: mode '{mode}'", hint='use "clip", "wrap" or "fast"')
@@ -215,7 +215,7 @@ def tile(data: Any, reps: Sequence[int]) -> Expr:
     return op.tile(unwrap(data), tuple(reps))
 
 
-def repeat(data: Any, repeats: int, axis: int) -> Expr:
+def repeat(data: object, repeats: int, axis: int) -> Expr:
     """Every element repeated along an axis."""
     x = unwrap(data)
     axis %= info(x).ndim
@@ -236,7 +236,7 @@ def layout_transform(data: Any, src_layout: str, dst_layout: str) -> Expr:
     return op.layout_transform(unwrap(data), src_layout, dst_layout)
 
 
-def reverse(data: Any, axis: int) -> Expr:
+def reverse(data: object, axis: int) -> Expr:
     """A tensor back to front along an axis."""
     x = unwrap(data)
     size = info(x).static_shape[axis]
@@ -265,19 +265,19 @@ def ones(shape: Sequence[int], dtype: str) -> Expr:
     return op.ones(tuple(shape), dtype)
 
 
-def zeros_like(data: Any) -> Expr:
+def zeros_like(data: object) -> Expr:
     """Zeros in a tensor's shape and dtype."""
     found = info(unwrap(data))
     return op.zeros(found.static_shape, found.dtype)
 
 
-def ones_like(data: Any) -> Expr:
+def ones_like(data: object) -> Expr:
     """Ones in a tensor's shape and dtype."""
     found = info(unwrap(data))
     return op.ones(found.static_shape, found.dtype)
 
 
-def full_like(data: Any, fill_value: Any) -> Expr:
+def full_like(data: object, fill_value: object) -> Expr:
     """One value in a tensor's shape and dtype."""
     found = info(unwrap(data))
     return full(fill_value, found.static_shape, found.dtype)
@@ -295,6 +295,6 @@ def shape_of(data: Any, dtype: str = "int32") -> Expr:
     return const(np.asarray(info(unwrap(data)).static_shape, dtype))
 
 
-def ndarray_size(data: Any, dtype: str = "int32") -> Expr:
+def ndarray_size(data: object, dtype: str = "int32") -> Expr:
     """The number of a tensor's elements."""
     return const(np.asarray(math.prod(info(unwrap(data)).static_shape), dtype))

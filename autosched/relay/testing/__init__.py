@@ -14,7 +14,7 @@ from autosched.relay.testing.init import create_workload as create_workload
 from autosched.runtime import NDArray
 
 
-def run_infer_type(expr: Any) -> Any:
+def run_infer_type(expr: object) -> Any:
     """The expression itself: types are inferred as expressions are made."""
     return expr
 

@@ -37,7 +37,7 @@ class _Net:
         gamma, beta, mean, var = (self.weight(f"{name}_{n}", (size,)) for n in ("gamma", "beta", "mean", "var"))
         return op.nn.batch_norm(x, gamma, beta, mean, var, epsilon=2e-5)[0]
 
-    def unit(self, x: Any, name: str, channels: int, stride: int, same: bool, bottleneck: bool) -> Any:
+    def unit(self, x: object, name: str, channels: int, stride: int, same: bool, bottleneck: bool) -> Any:
         """A residual unit: normalise and activate before every convolution."""
         first = op.nn.relu(self.norm(x, f"{name}_bn1"))
         if bottleneck:

@@ -156,7 +156,7 @@ class CoreDriver:
         for attribute, value in wanted:
             self._call(self._cuda.cuKernelSetAttribute(attribute, value, entry.handle, self.index))
 
-    def launch(self, entry: Any, launch: Launch, arguments: Sequence[int | np.generic | Region]) -> None:
+    def launch(self, entry: object, launch: Launch, arguments: Sequence[int | np.generic | Region]) -> None:
         given = [argument.address if type(argument) is Region else argument for argument in arguments]
         if launch.tensor_maps:
             self._launch_with_maps(entry, launch, given)
@@ -265,7 +265,7 @@ class CoreDriver:
         return int(self._stream.handle) or LEGACY_HANDLE
 
     @contextlib.contextmanager
-    def on_stream(self, stream: Any) -> Iterator[None]:
+    def on_stream(self, stream: object) -> Iterator[None]:
         self._use()
         found = self._adopt(stream)
         stack = self._streams.__dict__.setdefault("stack", [])
@@ -283,7 +283,7 @@ class CoreDriver:
             with _clear():
                 then.wait(first.record())
 
-    def _adopt(self, stream: Any) -> Any:
+    def _adopt(self, stream: object) -> Any:
         if stream is None or (isinstance(stream, int) and not isinstance(stream, bool) and stream == 0):
             return self._core.LEGACY_DEFAULT_STREAM
         if hasattr(stream, "__cuda_stream__"):

@@ -66,7 +66,7 @@ class Driver(Protocol):
     def load(self, kernel: CudaKernel) -> tuple[Any, ...]:
         """The entries of a kernel's launches. Raises DeviceError for machine code of other devices."""
 
-    def launch(self, entry: Any, launch: Launch, arguments: Sequence[int | np.generic | Region]) -> None:
+    def launch(self, entry: object, launch: Launch, arguments: Sequence[int | np.generic | Region]) -> None:
         """Run an entry on addresses of its arguments and scratch; a user's kernel on regions, words and numbers."""
 
     def synchronize(self) -> None:
@@ -75,13 +75,13 @@ class Driver(Protocol):
     def record(self) -> Any:
         """Mark this point of the stream."""
 
-    def seconds_between(self, first: Any, last: Any) -> float:
+    def seconds_between(self, first: object, last: object) -> float:
         """Wait for the later mark and give the time between both on the device."""
 
     def capture(self, work: Callable[[], None]) -> Callable[[], None] | None:
         """What launches all that `work` launches at once (a CUDA graph); None where there is no such thing."""
 
-    def on_stream(self, stream: Any) -> contextlib.AbstractContextManager[None]:
+    def on_stream(self, stream: object) -> contextlib.AbstractContextManager[None]:
         """Use a caller's stream meanwhile: a handle, or an object with `__cuda_stream__` or `cuda_stream`.
 
         Its work comes after what was given to the device before, and before what is given to it afterwards.

@@ -18,7 +18,7 @@ from autosched.tir.function import PrimFunc
 from autosched.tir.verify import verify as tir_verify
 
 
-def from_source(text: str, extra_vars: Mapping[str, Any] | None = None, check_well_formed: bool = True) -> Any:
+def from_source(text: str, extra_vars: Mapping[str, object] | None = None, check_well_formed: bool = True) -> Any:
     """The module or function that the text describes; what the printer wrote comes back structurally equal.
 
     extra_vars         Python values, variables and buffers that the text may name
@@ -32,7 +32,7 @@ def from_source(text: str, extra_vars: Mapping[str, Any] | None = None, check_we
     return read_checked(source, extra_vars or {}) if check_well_formed else read(source, extra_vars or {})
 
 
-def read_checked(source: Source, extra_vars: Mapping[str, Any]) -> Any:
+def read_checked(source: Source, extra_vars: Mapping[str, object]) -> Any:
     """The module or function in a source, verified. Raises ScriptError."""
     result = read(source, extra_vars)
     try:
@@ -54,7 +54,7 @@ def read(source: Source, extra_vars: Mapping[str, Any]) -> Any:
         raise _too_deep(source) from None
 
 
-def _read(source: Source, extra_vars: Mapping[str, Any]) -> Any:
+def _read(source: Source, extra_vars: Mapping[str, object]) -> Any:
     state = State(source, extra_vars)
     state.read_function = read_function
     found = None

@@ -152,7 +152,7 @@ class RelaxExprReader:
         words = {w.arg: self.leaf(w.value) for w in node.keywords if w.arg is not None}
         return self._apply(node, name, args, words)
 
-    def _apply(self, node: ast.AST, name: str, args: Sequence[Any], words: Mapping[str, Any]) -> R.Call:
+    def _apply(self, node: ast.AST, name: str, args: Sequence[object], words: Mapping[str, object]) -> R.Call:
         try:
             return OPERATORS[name](*args, **words)
         except AutoschedError:
@@ -172,7 +172,7 @@ class RelaxExprReader:
             return self._captured(node, callee)
         return R.Call(callee, tuple(R.as_expr(self.leaf(a)) for a in node.args))
 
-    def _captured(self, node: ast.Call, callee: Any) -> Any:
+    def _captured(self, node: ast.Call, callee: object) -> Any:
         """A call of an operator that the text knows under a name of Python's: `act = R.nn.relu`."""
         name = getattr(callee, "name", "")
         if isinstance(name, str) and name.removeprefix("relax.") in OPERATORS:

@@ -23,12 +23,12 @@ class Source:
     first_line: int = 1
     places: dict[int, tuple[Any, ast.AST]] = field(default_factory=dict, compare=False, repr=False)
 
-    def note(self, made: Any, node: ast.AST) -> Any:
+    def note(self, made: object, node: ast.AST) -> Any:
         """Remember where a node of the IR stands, for what is found out about it later; gives the node back."""
         self.places[id(made)] = (made, node)
         return made
 
-    def place_of(self, made: Any) -> ast.AST | None:
+    def place_of(self, made: object) -> ast.AST | None:
         """Where a node of the IR stands."""
         found = self.places.get(id(made))
         return found[1] if found is not None and found[0] is made else None

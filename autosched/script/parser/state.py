@@ -47,7 +47,7 @@ class State:
         finally:
             self._scopes.pop()
 
-    def define(self, name: str, value: Any) -> None:
+    def define(self, name: str, value: object) -> None:
         """Give a name a meaning in the current scope."""
         self._scopes[-1][name] = value
 

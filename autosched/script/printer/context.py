@@ -58,7 +58,7 @@ class Context:
             text = marks.around(text)
         self.lines.append(" " * (self.options.indent_spaces * self.depth) + text if text else "")
 
-    def metadata_item(self, kind: str, array: Any) -> str:
+    def metadata_item(self, kind: str, array: object) -> str:
         """`metadata["kind"][i]`, a reference to data that is printed apart; each array has one place."""
         arrays = self.metadata.setdefault(kind, [])
         index = next((i for i, known in enumerate(arrays) if known is array), len(arrays))

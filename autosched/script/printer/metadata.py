@@ -19,7 +19,7 @@ def _entry(array: Any) -> dict[str, Any]:
     return {"dtype": str(values.dtype), "shape": shape, "data": base64.b64encode(little.tobytes()).decode()}
 
 
-def metadata_lines(metadata: Mapping[str, Sequence[Any]]) -> list[str]:
+def metadata_lines(metadata: Mapping[str, Sequence[object]]) -> list[str]:
     """`metadata = load_json("…")`, to stand above the text that refers to it."""
     entries = {kind: [_entry(a) for a in arrays] for kind, arrays in metadata.items()}
     return ["", f'metadata = autosched.script.load_json("""{json.dumps(entries)}""")']

@@ -32,7 +32,7 @@ def global_name(ctx: Context, name: str) -> str:
     return f"{ctx.options.module_alias}.{ctx.functions.get(name, legal(name))}"
 
 
-def relax_expr(ctx: Context, e: Any) -> str:
+def relax_expr(ctx: Context, e: object) -> str:
     """The text of an expression, annotation or attribute value."""
     text = _text(ctx, e)
     return ctx.marked(e, text) if isinstance(e, Node) and not isinstance(e, R.Var) else text
@@ -87,7 +87,7 @@ def constant(ctx: Context, e: R.Constant) -> str:
     return f"{ctx.r('const')}({number(value)}, {string(str(data.dtype))})"
 
 
-def relax_attribute(ctx: Context, value: Any) -> str:
+def relax_attribute(ctx: Context, value: object) -> str:
     """The value of an operator's or function's attribute; truths are Python's here."""
     if isinstance(value, bool | np.bool_):
         return str(bool(value))
@@ -100,13 +100,13 @@ def relax_attribute(ctx: Context, value: Any) -> str:
     return attribute(ctx, value, tir_expr)
 
 
-def relax_attributes(ctx: Context, values: Mapping[str, Any]) -> str:
+def relax_attributes(ctx: Context, values: Mapping[str, object]) -> str:
     """A mapping of attributes, sorted by key."""
     items = (f"{string(str(k))}: {relax_attribute(ctx, values[k])}" for k in sorted(values, key=str))
     return "{" + ", ".join(items) + "}"
 
 
-def _keywords(ctx: Context, attrs: Mapping[str, Any]) -> list[str]:
+def _keywords(ctx: Context, attrs: Mapping[str, object]) -> list[str]:
     """An operator's attributes, in the order in which it declares them; TVM's have no `keep_nan`."""
     shown = {k: v for k, v in attrs.items() if k != "keep_nan" or v}
     named = {k: "void" if k == "out_dtype" and v is None else v for k, v in shown.items()}  # TVM's "as the operands"

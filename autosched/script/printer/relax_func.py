@@ -15,7 +15,7 @@ from autosched.script.printer.relax_info import struct_info, symbols
 from autosched.tir.expr import SizeVar
 
 
-def write_node(ctx: Context, node: Any) -> bool:
+def write_node(ctx: Context, node: object) -> bool:
     """Write any node of the graph level; whether it was a function, which gets a header."""
     match node:
         case R.Function():
@@ -79,11 +79,11 @@ def _declare(ctx: Context, info: StructInfo | None) -> None:
             ctx.declared.add(id(var))
 
 
-def _result(body: Any) -> Any:
+def _result(body: object) -> Any:
     return body.body if isinstance(body, R.SeqExpr) else body
 
 
-def _write_seq(ctx: Context, body: Any) -> None:
+def _write_seq(ctx: Context, body: object) -> None:
     for block in body.blocks if isinstance(body, R.SeqExpr) else ():
         _write_block(ctx, block)
 

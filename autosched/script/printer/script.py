@@ -61,7 +61,7 @@ def _text(node: Any, chosen: Options) -> str:
     return colourise(text, chosen.style) if chosen.style else text
 
 
-def text_with_mark(func: Any, node: Node, *, context: int = -1) -> str:
+def text_with_mark(func: object, node: Node, *, context: int = -1) -> str:
     """The text of a function (or statement) with a line of carets under `node`; for error messages.
 
     node     a loop, block, statement, expression, variable or buffer inside `func`; several marks where it occurs often
@@ -70,11 +70,11 @@ def text_with_mark(func: Any, node: Node, *, context: int = -1) -> str:
     return script(func, obj_to_underline=(node,), num_context_lines=context)
 
 
-def _is_relax(node: Any) -> bool:
+def _is_relax(node: object) -> bool:
     return type(node).__module__.startswith("autosched.relax.")
 
 
-def _write_relax(ctx: Context, node: Any) -> None:
+def _write_relax(ctx: Context, node: object) -> None:
     from autosched.script.printer.relax_func import write_node
 
     if write_node(ctx, node):

@@ -170,7 +170,7 @@ def _data(ctx: Context, e: BufferData) -> tuple[str, int]:
     return f"{name_of(ctx, e.buffer)}.data", ATOM
 
 
-def is_expression(node: Any) -> bool:
+def is_expression(node: object) -> bool:
     """Whether `expr` knows the node."""
     return isinstance(node, PrimExpr) or type(node) in _PRINTERS
 

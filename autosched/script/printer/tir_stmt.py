@@ -39,7 +39,7 @@ class StmtWriter:
         if len(ctx.lines) == n_before:
             ctx.line("pass")
 
-    def write(self, stmt: Any, *, last: bool = True) -> None:
+    def write(self, stmt: object, *, last: bool = True) -> None:
         """Write one statement. `last`: nothing follows in its scope, so a definition needs no scope of its own."""
         writer = _WRITERS.get(type(stmt))
         if writer is None:

@@ -57,7 +57,7 @@ class WinogradPack:
         size, outputs = len(g), self.shape[0]
         natural = te.placeholder(self.shape, dtype, name="natural")
 
-        def once(o: Any, i: Any, x: Any, tap: Any) -> Any:
+        def once(o: object, i: object, x: Any, tap: object) -> Any:
             terms = [natural[o, i, k, tap].as_expr() for k in range(TAPS)]
             return pick(x, [weighted_sum(row, terms) for row in g])
 

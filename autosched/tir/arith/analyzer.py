@@ -40,7 +40,7 @@ class ModularSet:
     base: int
 
 
-def _expr(what: str, x: Any) -> PrimExpr:
+def _expr(what: str, x: object) -> PrimExpr:
     try:
         return to_expr(x)
     except InvalidTypeError:
@@ -76,7 +76,7 @@ class Analyzer:
                 hint="allow_override=True",
             )
 
-    def _bind(self, var: Var, expr: Any) -> None:
+    def _bind(self, var: Var, expr: object) -> None:
         if isinstance(expr, Range):
             if E.const_int(expr.extent) == 1:
                 self._values[var] = expr.min
@@ -100,7 +100,7 @@ class Analyzer:
         self._core.bounds[var] = bound
 
     @contextmanager
-    def constraint_scope(self, constraint: Any) -> Iterator[None]:
+    def constraint_scope(self, constraint: object) -> Iterator[None]:
         """Inside, a condition is known to hold."""
         saved = dict(self._core.bounds), list(self._facts), dict(self._values)
         for fact in split_conditions(self.simplify(_expr("constraint_scope", constraint))):
@@ -132,31 +132,31 @@ class Analyzer:
                 return E.const(True, "bool")
         return result
 
-    def rewrite_simplify(self, expr: Any) -> PrimExpr:
+    def rewrite_simplify(self, expr: object) -> PrimExpr:
         """The same as `simplify`: there is one set of rules."""
         return self.simplify(expr)
 
     canonical_simplify = rewrite_simplify
 
-    def can_prove(self, expr: Any, strength: int = 0) -> bool:
+    def can_prove(self, expr: object, strength: int = 0) -> bool:
         """Whether a condition is known to hold."""
         found = self.simplify(_expr("can_prove", expr))
         return E.const_int(found) == 1 or (found.dtype == "bool" and self._core.can_prove(found))
 
-    def can_prove_equal(self, lhs: Any, rhs: Any) -> bool:
+    def can_prove_equal(self, lhs: object, rhs: object) -> bool:
         """Whether two expressions are known to be equal."""
         difference = E.sub(*E.match_types(_expr("can_prove_equal", lhs), _expr("can_prove_equal", rhs)))
         return E.const_int(self.simplify(difference)) == 0
 
-    def can_prove_greater_equal(self, expr: Any, lower_bound: int) -> bool:
+    def can_prove_greater_equal(self, expr: object, lower_bound: int) -> bool:
         """Whether an expression is known not to be below a number."""
         return self.can_prove(E.compare(E.GE, _expr("can_prove_greater_equal", expr), lower_bound))
 
-    def can_prove_less(self, expr: Any, upper_bound: int) -> bool:
+    def can_prove_less(self, expr: object, upper_bound: int) -> bool:
         """Whether an expression is known to be below a number."""
         return self.can_prove(E.compare(E.LT, _expr("can_prove_less", expr), upper_bound))
 
-    def const_int_bound(self, expr: Any) -> ConstIntBound:
+    def const_int_bound(self, expr: object) -> ConstIntBound:
         """The numbers between which an expression lies."""
         low, high = self._core.bound(self.simplify(_expr("const_int_bound", expr)))
         return ConstIntBound(NEG_INF if low is None else low, POS_INF if high is None else high)
@@ -165,13 +165,13 @@ class Analyzer:
         """Whether a range of the variable is known."""
         return var in self._core.bounds
 
-    def modular_set(self, expr: Any) -> ModularSet:
+    def modular_set(self, expr: object) -> ModularSet:
         """What an expression is modulo the greatest common divisor of its coefficients."""
         linear = self._core.linear(self.simplify(_expr("modular_set", expr)))
         coeff = math.gcd(*(c for c, _ in linear.terms.values())) if linear.terms else 0
         return ModularSet(coeff, linear.const % coeff if coeff else linear.const)
 
-    def int_set(self, expr: Any, dom_map: Mapping[Var, Any] | None = None) -> IntervalSet:
+    def int_set(self, expr: object, dom_map: Mapping[Var, object] | None = None) -> IntervalSet:
         """The interval of an expression while variables run over intervals or ranges."""
         from autosched.tir.arith.int_set import interval_of
 

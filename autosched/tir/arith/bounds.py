@@ -20,7 +20,7 @@ def _vars(what: str, variables: Any) -> list[Var]:
     return found
 
 
-def detect_linear_equation(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr]:
+def detect_linear_equation(expr: object, var_list: Sequence[Var]) -> list[PrimExpr]:
     """[c1, …, cn, rest] with expr = c1 * v1 + … + rest; an empty list where it is not linear in the variables."""
     variables = _vars("detect_linear_equation", var_list)
     x = to_expr(expr)
@@ -59,7 +59,7 @@ def _bounds(condition: PrimExpr, var: Var) -> tuple[list[PrimExpr], list[PrimExp
     return lows, highs
 
 
-def detect_clip_bound(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr | None]:
+def detect_clip_bound(expr: object, var_list: Sequence[Var]) -> list[PrimExpr | None]:
     """[least, greatest] of each variable that conditions joined by `and` say; empty where they say something else."""
     result: list[PrimExpr | None] = []
     for var in _vars("detect_clip_bound", var_list):

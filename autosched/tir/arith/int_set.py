@@ -16,12 +16,12 @@ class IntSet:
     """A set of integers."""
 
     @staticmethod
-    def vector(vec: Any) -> IntervalSet:
+    def vector(vec: object) -> IntervalSet:
         """The interval of a range."""
         return interval(vec)
 
     @staticmethod
-    def single_point(point: Any) -> IntervalSet:
+    def single_point(point: object) -> IntervalSet:
         """The set of one value."""
         return IntervalSet(point, point)
 
@@ -48,7 +48,7 @@ class IntervalSet(IntSet):
         return f"IntervalSet[{low}, {high}]"
 
 
-def interval(x: Any) -> IntervalSet:
+def interval(x: object) -> IntervalSet:
     """A range, an interval or a value as an interval."""
     if isinstance(x, IntervalSet):
         return x
@@ -57,7 +57,7 @@ def interval(x: Any) -> IntervalSet:
     return IntervalSet(x, x)
 
 
-def interval_of(x: PrimExpr, dom_map: Mapping[Var, Any], analyzer: Analyzer) -> IntervalSet:
+def interval_of(x: PrimExpr, dom_map: Mapping[Var, object], analyzer: Analyzer) -> IntervalSet:
     """The interval of an expression while variables run over the intervals of `dom_map`; others stay names."""
     domains = {var: interval(dom) for var, dom in dom_map.items()}
     linear = analyzer.linear(x)
@@ -84,7 +84,7 @@ def interval_of(x: PrimExpr, dom_map: Mapping[Var, Any], analyzer: Analyzer) -> 
 
 
 def estimate_region_upper_bound(
-    region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: Any = True
+    region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: object = True
 ) -> list[IntervalSet]:
     """Intervals around what ranges cover while variables run over `var_dom`, where the predicate holds."""
     found = []

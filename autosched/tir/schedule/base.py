@@ -200,7 +200,7 @@ class ScheduleBase:
             )
         return self._loops[loop]
 
-    def _int(self, value: Any) -> int:
+    def _int(self, value: object) -> int:
         if isinstance(value, ExprRV):
             if value not in self._values:
                 raise InvalidValueError("this ExprRV has no value in this schedule")
@@ -238,7 +238,7 @@ class ScheduleBase:
                 self._blocks[rv] = (fn, new)
 
     def _record(
-        self, kind: str, inputs: Sequence[Any] = (), attrs: dict[str, Any] | None = None, outputs: Sequence[RV] = (),
+        self, kind: str, inputs: Sequence[object] = (), attrs: dict[str, Any] | None = None, outputs: Sequence[RV] = (),
         decision: Decision = None,
     ) -> None:  # fmt: skip
         self._trace.append(Instruction(kind, tuple(inputs), attrs or {}, tuple(outputs)), decision)

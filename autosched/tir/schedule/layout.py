@@ -28,7 +28,7 @@ from autosched.tir.stmt import Block, BlockRealize, BufferRegion, BufferStore, F
 
 
 def transform_layout(
-    tree: Tree, name: str, buffer: Buffer, index_map: IndexMap, pad_value: Any = None, assume_injective: bool = False
+    tree: Tree, name: str, buffer: Buffer, index_map: IndexMap, pad_value: object = None, assume_injective: bool = False
 ) -> Tree:
     """Store a buffer in another layout; every block that uses it is rewritten.
 
@@ -98,7 +98,7 @@ def _written_order(tree: Tree, name: str) -> list[Var | None]:
     return [i.var for i in classify_all([r.min for r in block.writes[0].region], block)]
 
 
-def _require_paddable(tree: Tree, name: str, buffer: Buffer, pad_value: Any) -> None:
+def _require_paddable(tree: Tree, name: str, buffer: Buffer, pad_value: object) -> None:
     where = where_block(tree, name)
     if buffer in tree.interface:
         raise ScheduleError(
@@ -151,7 +151,7 @@ def _pad_producer(
     buffer: Buffer,
     index_map: IndexMap,
     order: list[Var | None],
-    pad_value: Any,
+    pad_value: object,
 ) -> Tree:
     """Let a producer run over the new shape and write the pad value where no old element lies."""
     extents = {v: most_of(s) for v, s in zip(index_map.initial_indices, old_buffer.shape, strict=True)}

@@ -15,7 +15,7 @@ from autosched.tir.expr import PrimExpr, Var
 from autosched.tir.schedule.tree import Tree
 
 
-def annotate(tree: Tree, place: str | Var, key: str, value: Any) -> Tree:
+def annotate(tree: Tree, place: str | Var, key: str, value: object) -> Tree:
     """Add an annotation to a block (by name) or loop (by variable); a second value of one key replaces the first.
 
     Raises InvalidTypeError (a TypeError) for a value that neither script nor trace can hold.
@@ -28,7 +28,7 @@ def annotate(tree: Tree, place: str | Var, key: str, value: Any) -> Tree:
     return _with_notes(tree, place, {**_notes(tree, place), key: value})
 
 
-def _can_be_written(value: Any) -> bool:
+def _can_be_written(value: object) -> bool:
     if isinstance(value, Mapping):
         return all(isinstance(k, str) and _can_be_written(v) for k, v in value.items())
     if isinstance(value, list | tuple):

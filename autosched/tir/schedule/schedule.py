@@ -372,7 +372,7 @@ class Schedule(ScheduleSpecial):
         self._trees[fn] = layout.transform_block_layout(self._tree(fn), name, mapping)
         self._record("TransformBlockLayout", (block,), {"index_map": str(mapping)})
 
-    def annotate(self, block_or_loop: BlockRV | LoopRV | str, ann_key: str, ann_val: Any) -> None:
+    def annotate(self, block_or_loop: BlockRV | LoopRV | str, ann_key: str, ann_val: object) -> None:
         """Add an annotation to a block or loop."""
         if not isinstance(ann_key, str):
             raise InvalidTypeError(f"annotate: ann_key is a {type(ann_key).__name__}, expected a string")

@@ -259,7 +259,7 @@ class Trace:
 
 
 def run_instruction(
-    sch: Schedule, kind: str, inputs: tuple[Any, ...], attrs: Mapping[str, Any], decision: Decision = None
+    sch: Schedule, kind: str, inputs: tuple[Any, ...], attrs: Mapping[str, object], decision: Decision = None
 ) -> tuple[Any, ...]:
     """Call the method that an instruction stands for; its results as a tuple."""
     spec = KINDS[kind]
@@ -287,7 +287,7 @@ def _letter(rv: RV) -> str:
     return "b" if isinstance(rv, BlockRV) else "l" if isinstance(rv, LoopRV) else "v"
 
 
-def _flat(inputs: Sequence[Any]) -> list[Any]:
+def _flat(inputs: Sequence[object]) -> list[Any]:
     return [y for x in inputs for y in (x if isinstance(x, list | tuple) else (x,))]
 
 
@@ -307,7 +307,7 @@ def _input_json(x: Any, names: Mapping[int, str]) -> Any:
     return json.dumps(x) if isinstance(x, str) else _plain(x)  # TVM quotes strings, to tell them from references
 
 
-def _parsed(x: Any, made: Mapping[str, Any]) -> Any:
+def _parsed(x: object, made: Mapping[str, object]) -> Any:
     if x == "None":
         return None
     if isinstance(x, str):
@@ -321,7 +321,7 @@ def _parsed(x: Any, made: Mapping[str, Any]) -> Any:
     return x
 
 
-def _holds_references(x: Any) -> bool:
+def _holds_references(x: object) -> bool:
     return isinstance(x, list | tuple) and any(isinstance(y, BlockRV | LoopRV | ExprRV) for y in x)
 
 
@@ -350,7 +350,7 @@ def _python_attrs(inst: Instruction) -> list[tuple[str, Any]]:
     return [("buffer", place), *attrs.items()]
 
 
-def _attr_python(key: str, value: Any) -> str:
+def _attr_python(key: str, value: object) -> str:
     if key == "buffer":
         return repr(value)
     return str(value) if key in ("index_map", "gen_new_ranges") else repr(_plain(value))

@@ -10,7 +10,6 @@ Source: Rasmussen, Williams 2006, chapters 2 and 5.4.2 (leave-one-out prediction
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,7 @@ _NOISES = (0.003, 0.03, 0.3)  # of the targets' variance
 _FMA_PER_CYCLE, _LOADS_PER_CYCLE, _STORES_PER_CYCLE, _INSTRUCTIONS_PER_CYCLE = 2, 2, 1, 4
 
 
-def built_features(known: Mapping[str, Any]) -> np.ndarray | None:
+def built_features(known: Mapping[str, object]) -> np.ndarray | None:
     """Columns for a model from what was noted of a compiled kernel [columns]; None where that is not all there."""
     loops, counts, resources = known.get(LOOPS), known.get(INSTRUCTIONS), known.get(RESOURCES)
     if _is_list(loops, len(FEATURES)) and _is_list(resources, N_RESOURCES + len(GPU_KINDS)):

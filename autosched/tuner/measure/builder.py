@@ -32,7 +32,7 @@ class Compiler(Protocol):
     def warm_up(self, target: Target) -> None:
         """Do what makes the first compilation slow."""
 
-    def compile(self, func: Any, config: ConfigLike, target: Target) -> tuple[Kernel, tuple[Any, ...]]:
+    def compile(self, func: object, config: ConfigLike, target: Target) -> tuple[Kernel, tuple[Any, ...]]:
         """Compile a task's natural-layout function as a configuration says; gives the kernel and its packs.
 
         Raises SpaceError or ScheduleError for a configuration that does not fit.
@@ -80,7 +80,7 @@ class BuildRole:
         self._funcs: dict[str, Any] = {}
         self._compiler.warm_up(self._target)
 
-    def learn(self, key: str, value: Any) -> None:
+    def learn(self, key: str, value: object) -> None:
         """Keep a function."""
         self._funcs[key] = value
 

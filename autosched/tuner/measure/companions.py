@@ -7,7 +7,6 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from autosched.errors import AutoschedError
 from autosched.tuner.measure.base import MeasureOptions
@@ -42,7 +41,7 @@ class Companions:
         return self._number > 0 and (key != self._key or len(self.process_ids) < self._number)
 
     @contextlib.contextmanager
-    def beside(self, entry: Entry, key: str, needs: Mapping[str, Any]) -> Iterator[None]:
+    def beside(self, entry: Entry, key: str, needs: Mapping[str, object]) -> Iterator[None]:
         """Let them run meanwhile.
 
         entry  of the first kernel of a task that works, its default, which they run until another task comes
@@ -61,7 +60,7 @@ class Companions:
             for worker in self._workers:
                 worker.pause()
 
-    def _begin(self, entry: Entry, key: str, needs: Mapping[str, Any]) -> None:
+    def _begin(self, entry: Entry, key: str, needs: Mapping[str, object]) -> None:
         self._end_loop()
         self._workers = [worker for worker in self._workers if worker.is_alive]
         while len(self._workers) < self._number:

@@ -179,7 +179,7 @@ class DeviceBench:
         for memory in (*loaded.outputs, loaded.scratch):
             memory.poison()
 
-    def recheck(self, loaded: DeviceLoaded, packs: Sequence[Any], options: MeasureOptions) -> None:
+    def recheck(self, loaded: DeviceLoaded, packs: Sequence[object], options: MeasureOptions) -> None:
         """As `check`: many runs leave what one does."""
         self.check(loaded, packs, options)
 

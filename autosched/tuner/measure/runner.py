@@ -9,7 +9,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from autosched.errors import AutoschedError
 from autosched.task import Measurement, Status, Task
@@ -144,7 +143,7 @@ class LocalRunner:
         """How candidates are run and checked."""
         return self._references
 
-    def _ask(self, message: Any, needs: Mapping[str, Any]) -> Reply:
+    def _ask(self, message: object, needs: Mapping[str, object]) -> Reply:
         ((_, reply),) = self._pool.run([Job(message, needs, share=_ASKED_SHARE)])
         return reply
 

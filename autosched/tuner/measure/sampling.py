@@ -118,7 +118,7 @@ def sample(run: Callable[[int], object], options: MeasureOptions, best_s: float 
 
 
 def judge(
-    configs: Sequence[Any],
+    configs: Sequence[object],
     times: Sequence[Sequence[float]],
     baseline: Sequence[float],
     how: Sequence[dict[str, Any]],

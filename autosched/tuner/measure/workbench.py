@@ -152,7 +152,7 @@ class Workbench:
             assert isinstance(array, GuardedArray), "outputs are no copies"
             array.poison()
 
-    def recheck(self, loaded: LoadedKernel, packs: Sequence[Any], options: MeasureOptions) -> None:
+    def recheck(self, loaded: LoadedKernel, packs: Sequence[object], options: MeasureOptions) -> None:
         """As `check`: many runs leave what one does."""
         self.check(loaded, packs, options)
 

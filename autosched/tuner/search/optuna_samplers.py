@@ -143,7 +143,7 @@ class OptunaGpSearch(OptunaSearch):
             return optuna.samplers.GPSampler(seed=seed, n_startup_trials=10)
 
 
-def _study(sampler: Any) -> Any:
+def _study(sampler: object) -> Any:
     import optuna
 
     level = optuna.logging.get_verbosity()
@@ -166,11 +166,11 @@ def _distribution(knob: Knob) -> Any:
     return CategoricalDistribution([_category(value) for value in knob.values])
 
 
-def _category(value: Any) -> Any:
+def _category(value: object) -> Any:
     return "x".join(map(str, value)) if isinstance(value, tuple) else value
 
 
-def _value(knob: Knob, category: Any) -> Any:
+def _value(knob: Knob, category: object) -> Any:
     return next(value for value in knob.values if _category(value) == category)
 
 

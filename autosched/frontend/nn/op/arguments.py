@@ -13,7 +13,7 @@ from autosched.relax.expr import Constant, Expr, ShapeExpr
 from autosched.tir.expr import PrimExpr
 
 
-def operands(a: Any, b: Any) -> tuple[Any, Any]:
+def operands(a: object, b: object) -> tuple[Any, Any]:
     """The expressions of two operands; a number becomes a constant of the other's dtype."""
     tensor = a if isinstance(a, Tensor) else b
     if not isinstance(tensor, Tensor):
@@ -21,7 +21,7 @@ def operands(a: Any, b: Any) -> tuple[Any, Any]:
     return tuple(x._expr if isinstance(x, Tensor) else Constant(np.asarray(x, tensor.dtype)) for x in (a, b))  # type: ignore[return-value]
 
 
-def value_of(x: Any, where: str) -> Expr:
+def value_of(x: object, where: str) -> Expr:
     """The expression of a Tensor. Raises TypeError for anything else."""
     if not isinstance(x, Tensor):
         raise InvalidTypeError(f"{where} takes a Tensor, not a {type(x).__name__}")

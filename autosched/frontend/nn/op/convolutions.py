@@ -56,7 +56,7 @@ def conv3d(
 
 def conv1d_transpose(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
-    dilation: Any = 1, groups: int = 1, name: str = "conv1d_transpose",
+    dilation: object = 1, groups: int = 1, name: str = "conv1d_transpose",
 ) -> Tensor:  # fmt: skip
     """[N, C, W] with a weight [C, O / groups, K]."""
     geometry = {

@@ -32,7 +32,7 @@ def _rows(node: Node) -> Expr:
     return x if len(shape) == 2 else node.emit(op.reshape(x, ShapeExpr((1, *shape))))
 
 
-def _linear(node: Node, x: Expr, coefficients: Any, intercepts: Any, outputs: int) -> Expr:
+def _linear(node: Node, x: Expr, coefficients: object, intercepts: object, outputs: int) -> Expr:
     """[rows, outputs]"""
     dtype, columns = info_of(x).dtype, info_of(x).static_shape[1]
     weights = np.asarray(coefficients, dtype)

@@ -32,7 +32,7 @@ def _highest(dtype: np.dtype[Any]) -> float:
     return True if dtype.kind == "b" else np.inf if dtype.kind == "f" else np.iinfo(dtype).max
 
 
-def _of_nothing(node: Node, axes: tuple[int, ...] | None, value: Any) -> Constant:
+def _of_nothing(node: Node, axes: tuple[int, ...] | None, value: object) -> Constant:
     """The result of a reduction over dimensions without elements: its neutral element everywhere."""
     shape, dtype, keep = node.shape(0), np.dtype(node.info(0).dtype), node.attr("keepdims", 1)
     over = {node.axis(a) for a in range(len(shape)) if axes is None} or {node.axis(a) for a in axes or ()}

@@ -32,7 +32,7 @@ def constant(node: Node) -> Expr | Held:
     raise node.no_kernel(f"a constant of kind {sorted(node.attrs)} is not supported")
 
 
-def _texts(value: Any) -> Any:
+def _texts(value: object) -> Any:
     return (
         value.decode() if isinstance(value, bytes) else list(map(_texts, value)) if isinstance(value, list) else value
     )

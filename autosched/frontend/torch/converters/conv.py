@@ -29,9 +29,9 @@ def convolved(
     input: Expr,
     weight: Expr,
     bias: Expr | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    stride: object = 1,
+    padding: object = 0,
+    dilation: object = 1,
     groups: int = 1,
 ) -> Expr:
     dims = len(t.shape(weight)) - 2
@@ -52,9 +52,9 @@ def conv1d(
     input: Expr,
     weight: Expr,
     bias: Expr | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    stride: object = 1,
+    padding: object = 0,
+    dilation: object = 1,
     groups: int = 1,
 ) -> Expr:
     """A convolution of images with one row."""
@@ -76,11 +76,11 @@ def convolution(
     input: Expr,
     weight: Expr,
     bias: Expr | None,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    stride: object,
+    padding: object,
+    dilation: object,
     transposed: bool,
-    output_padding: Any,
+    output_padding: object,
     groups: int,
 ) -> Any:
     dims = len(t.shape(weight)) - 2
@@ -95,11 +95,11 @@ def _transposed(
     input: Expr,
     weight: Expr,
     bias: Expr | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
+    stride: object = 1,
+    padding: object = 0,
+    output_padding: object = 0,
     groups: int = 1,
-    dilation: Any = 1,
+    dilation: object = 1,
 ) -> Expr:
     dims = len(t.shape(weight)) - 2
     definition = {1: op.nn.conv1d_transpose, 2: op.nn.conv2d_transpose, 3: op.nn.conv3d_transpose}[dims]

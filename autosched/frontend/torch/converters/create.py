@@ -64,7 +64,7 @@ def ones_like(t: Emitter, input: Expr, size: Any = None, *, dtype: Any = None, *
 
 
 @converter("scalar_tensor", "tensor")
-def scalar_tensor(t: Emitter, value: Any, *, dtype: Any = None, **_: object) -> Expr:
+def scalar_tensor(t: Emitter, value: object, *, dtype: object = None, **_: object) -> Expr:
     kind = {bool: "bool", int: "int64"}.get(type(value), "float32")
     return Constant(np.asarray(value, _dtype(t, dtype, kind)))
 
@@ -78,12 +78,12 @@ def empty(t: Emitter, *args: Any, size: Any = None, dtype: Any = None, **_: obje
 
 
 @converter("empty_like")
-def empty_like(t: Emitter, input: Expr, *, dtype: Any = None, **_: object) -> Any:
+def empty_like(t: Emitter, input: Expr, *, dtype: object = None, **_: object) -> Any:
     return zeros_like(t, input, dtype=dtype)
 
 
 @converter("linspace")
-def linspace(t: Emitter, start: Any, end: Any, steps: int, *, dtype: Any = None, **_: object) -> Expr:
+def linspace(t: Emitter, start: Any, end: Any, steps: int, *, dtype: object = None, **_: object) -> Expr:
     """Counted from both ends, as PyTorch does."""
     kind = _dtype(t, dtype, "float32")
     step, at, half = (end - start) / max(steps - 1, 1), np.arange(steps), steps // 2
@@ -92,7 +92,7 @@ def linspace(t: Emitter, start: Any, end: Any, steps: int, *, dtype: Any = None,
 
 
 @converter("eye")
-def eye(t: Emitter, n: int, m: int | None = None, *, dtype: Any = None, **_: object) -> Expr:
+def eye(t: Emitter, n: int, m: int | None = None, *, dtype: object = None, **_: object) -> Expr:
     return Constant(np.eye(n, m, dtype=_dtype(t, dtype, "float32")))
 
 

@@ -92,7 +92,7 @@ def sub(t: Emitter, input: Any, other: Any, alpha: Any = 1) -> Expr:
 
 
 @converter("rsub")
-def rsub(t: Emitter, input: Any, other: Any, alpha: Any = 1) -> Any:
+def rsub(t: Emitter, input: object, other: object, alpha: object = 1) -> Any:
     return sub(t, other, input, alpha)
 
 
@@ -115,12 +115,12 @@ def minimum(t: Emitter, input: Any, other: Any) -> Expr:
 
 
 @converter("fmax")
-def fmax(t: Emitter, input: Any, other: Any) -> Any:
+def fmax(t: Emitter, input: object, other: object) -> Any:
     return _number_of(t, maximum, input, other)
 
 
 @converter("fmin")
-def fmin(t: Emitter, input: Any, other: Any) -> Any:
+def fmin(t: Emitter, input: object, other: object) -> Any:
     return _number_of(t, minimum, input, other)
 
 
@@ -134,7 +134,7 @@ def _number_of(t: Emitter, choose: Any, input: Any, other: Any) -> Any:
 
 
 @converter("div", "truediv", "true_divide", "divide")
-def div(t: Emitter, input: Any, other: Any, rounding_mode: str | None = None) -> Expr:
+def div(t: Emitter, input: object, other: object, rounding_mode: str | None = None) -> Expr:
     a, b = t.alike(input, other)
     if rounding_mode is None:
         return op.divide(t.as_float(a), t.as_float(b))
@@ -151,7 +151,7 @@ def floordiv(t: Emitter, input: Any, other: Any) -> Any:
 
 
 @converter("fmod")
-def fmod(t: Emitter, input: Any, other: Any) -> Expr:
+def fmod(t: Emitter, input: object, other: object) -> Expr:
     return op.mod(*t.alike(input, other))
 
 
@@ -173,7 +173,7 @@ def power(t: Emitter, input: Any, exponent: Any) -> Expr:
 
 
 @converter("atan2", "arctan2")
-def atan2(t: Emitter, input: Any, other: Any) -> Expr:
+def atan2(t: Emitter, input: object, other: object) -> Expr:
     a, b = t.alike(input, other)
     return op.atan2(t.as_float(a), t.as_float(b))
 
@@ -190,19 +190,19 @@ def square(t: Emitter, input: Expr) -> Expr:
 
 
 @converter("addcmul")
-def addcmul(t: Emitter, input: Expr, tensor1: Expr, tensor2: Expr, *, value: Any = 1) -> Any:
+def addcmul(t: Emitter, input: Expr, tensor1: Expr, tensor2: Expr, *, value: object = 1) -> Any:
     product = t(mul(t, tensor1, tensor2))
     return add(t, input, product, alpha=value)
 
 
 @converter("addcdiv")
-def addcdiv(t: Emitter, input: Expr, tensor1: Expr, tensor2: Expr, *, value: Any = 1) -> Any:
+def addcdiv(t: Emitter, input: Expr, tensor1: Expr, tensor2: Expr, *, value: object = 1) -> Any:
     quotient = t(div(t, tensor1, tensor2))
     return add(t, input, quotient, alpha=value)
 
 
 @converter("lerp")
-def lerp(t: Emitter, input: Expr, end: Expr, weight: Any) -> Any:
+def lerp(t: Emitter, input: Expr, end: Expr, weight: object) -> Any:
     step = t(mul(t, t(sub(t, end, input)), weight))
     return add(t, input, step)
 
@@ -223,10 +223,10 @@ def _bound(value: Any, dtype: str) -> float:
 
 
 @converter("clamp_min")
-def clamp_min(t: Emitter, input: Expr, min: Any) -> Any:
+def clamp_min(t: Emitter, input: Expr, min: object) -> Any:
     return clamp(t, input, min=min)
 
 
 @converter("clamp_max")
-def clamp_max(t: Emitter, input: Expr, max: Any) -> Any:
+def clamp_max(t: Emitter, input: Expr, max: object) -> Any:
     return clamp(t, input, max=max)

@@ -19,7 +19,7 @@ def chosen(t: Emitter, x: Expr, axis: int, positions: Any) -> Expr:
 
 
 @converter("slice", "slice_copy")
-def slice_(t: Emitter, input: Expr, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Expr:
+def slice_(t: Emitter, input: Expr, dim: int = 0, start: object = None, end: object = None, step: int = 1) -> Expr:
     shape = t.shape(input)
     axis = positive(dim, len(shape))
     first, last, _ = slice(start, end, step).indices(shape[axis])
@@ -44,7 +44,7 @@ def narrow(t: Emitter, input: Expr, dim: int, start: int, length: int) -> Any:
 
 
 @converter("getitem")
-def getitem(t: Emitter, input: Expr, index: Any) -> Any:
+def getitem(t: Emitter, input: Expr, index: object) -> Any:
     """Python's subscripts: numbers, slices, None and ... ."""
     items = list(index) if isinstance(index, tuple | list) else [index]
     if any(isinstance(i, Expr) for i in items):
@@ -144,7 +144,7 @@ def index_tensor(t: Emitter, input: Expr, indices: Sequence[Expr | None]) -> Exp
 
 
 @converter("_unsafe_masked_index")
-def masked_index(t: Emitter, input: Expr, mask: Expr, indices: Sequence[Expr | None], fill: Any) -> Expr:
+def masked_index(t: Emitter, input: Expr, mask: Expr, indices: Sequence[Expr | None], fill: object) -> Expr:
     """Elements where the mask holds, a number elsewhere; positions there may lie outside."""
     limits = t.shape(input)
     at: list[Expr | None] = []

@@ -49,7 +49,7 @@ def transpose2d(t: Emitter, input: Expr) -> Expr:
 
 
 @converter("einsum")
-def einsum(t: Emitter, equation: str, *operands: Any, **_: object) -> Expr:
+def einsum(t: Emitter, equation: str, *operands: object, **_: object) -> Expr:
     """Operands are joined from left to right, each pair as a (batched) matrix product."""
     if len(operands) == 1 and isinstance(operands[0], list | tuple):
         operands = tuple(operands[0])
@@ -83,7 +83,7 @@ def _letters(t: Emitter, equation: str, values: list[Any]) -> tuple[list[str], s
     return full, out.replace("...", "".join(dots))
 
 
-def _of_one(t: Emitter, x: Any, letters: str, needed: set[str]) -> tuple[Any, str]:
+def _of_one(t: Emitter, x: object, letters: str, needed: set[str]) -> tuple[Any, str]:
     """An operand with diagonals for letters that repeat, and sums over those that nobody else has."""
     for c in dict.fromkeys(letters):
         while letters.count(c) > 1:
@@ -124,5 +124,5 @@ def _permuted(t: Emitter, x: Any, letters: str, order: list[str]) -> Expr:
     return x if axes == sorted(axes) else t(op.permute_dims(x, axes=axes))
 
 
-def _arranged(t: Emitter, x: Any, letters: str, order: list[str], shape: list[int]) -> Expr:
+def _arranged(t: Emitter, x: object, letters: str, order: list[str], shape: list[int]) -> Expr:
     return t.reshape(_permuted(t, x, letters, order), shape)

@@ -88,7 +88,7 @@ def where(t: Emitter, condition: Expr, input: Any, other: Any) -> Expr:
 
 
 @converter("masked_fill")
-def masked_fill(t: Emitter, input: Expr, mask: Expr, value: Any) -> Expr:
+def masked_fill(t: Emitter, input: Expr, mask: Expr, value: object) -> Expr:
     filled = t.as_dtype(value, info_of(input).dtype)
     return op.where(mask, filled, input)
 
@@ -104,7 +104,7 @@ def to(t: Emitter, input: Expr, *args: Any, dtype: Any = None, **_: object) -> E
 
 
 @converter("convert_element_type", "_conversion")
-def convert(t: Emitter, input: Expr, dtype: Any) -> Expr:
+def convert(t: Emitter, input: Expr, dtype: object) -> Expr:
     return t.cast(input, t.dtype(dtype))
 
 

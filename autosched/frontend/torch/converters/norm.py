@@ -46,7 +46,7 @@ def batch_norm(
 
 @converter("_native_batch_norm_legit_no_training")
 def native_batch_norm(
-    t: Emitter, input: Expr, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float
+    t: Emitter, input: Expr, weight: object, bias: object, mean: object, var: object, momentum: float, eps: float
 ) -> Any:
     """The decomposed form; of its three results only the first means something at inference."""
     return (batch_norm(t, input, weight, bias, mean, var, eps=eps), None, None)
@@ -99,7 +99,7 @@ def layer_norm(
 
 
 @converter("native_layer_norm")
-def native_layer_norm(t: Emitter, input: Expr, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
+def native_layer_norm(t: Emitter, input: Expr, normalized_shape: Any, weight: object, bias: object, eps: float) -> Any:
     ndim = len(t.shape(input))
     axes = tuple(range(ndim - len(normalized_shape), ndim))
     return (layer_norm(t, input, normalized_shape, weight, bias, eps), *_statistics(t, input, axes, eps))
@@ -128,7 +128,7 @@ def group_norm(
 
 @converter("native_group_norm")
 def native_group_norm(
-    t: Emitter, input: Expr, weight: Any, bias: Any, n: int, c: int, hxw: int, group: int, eps: float
+    t: Emitter, input: Expr, weight: object, bias: object, n: int, c: int, hxw: int, group: int, eps: float
 ) -> Any:
     grouped = t.reshape(input, (n, group, c * hxw // group))
     center, inverse = (t.reshape(v, (n, group)) for v in _statistics(t, grouped, (2,), eps))
@@ -136,7 +136,7 @@ def native_group_norm(
 
 
 @converter("rms_norm")
-def rms_norm(t: Emitter, input: Expr, normalized_shape: Any, weight: Expr | None = None, eps: Any = None) -> Expr:
+def rms_norm(t: Emitter, input: Expr, normalized_shape: Any, weight: Expr | None = None, eps: object = None) -> Expr:
     dtype, ndim = info_of(input).dtype, len(t.shape(input))
     axes = tuple(range(ndim - len(normalized_shape), ndim))
     epsilon = EPSILON[dtype] if eps is None else eps
@@ -146,24 +146,24 @@ def rms_norm(t: Emitter, input: Expr, normalized_shape: Any, weight: Expr | None
 
 
 @converter("softmax", "_softmax")
-def softmax(t: Emitter, input: Expr, dim: int = -1, dtype: Any = None, **_: object) -> Expr:
+def softmax(t: Emitter, input: Expr, dim: int = -1, dtype: object = None, **_: object) -> Expr:
     x = _logits(t, input, dtype)
     return op.nn.softmax(x, axis=dim) if t.shape(x) else op.ones_like(x)
 
 
-def _logits(t: Emitter, x: Expr, dtype: Any) -> Expr:
+def _logits(t: Emitter, x: Expr, dtype: object) -> Expr:
     """What softmax is taken of; the decomposed form has a flag in the dtype's place."""
     return x if dtype is None or isinstance(dtype, bool) else t.cast(x, t.dtype(dtype))
 
 
 @converter("log_softmax", "_log_softmax")
-def log_softmax(t: Emitter, input: Expr, dim: int = -1, dtype: Any = None, **_: object) -> Expr:
+def log_softmax(t: Emitter, input: Expr, dim: int = -1, dtype: object = None, **_: object) -> Expr:
     x = _logits(t, input, dtype)
     return op.nn.log_softmax(x, axis=dim) if t.shape(x) else op.zeros_like(x)
 
 
 @converter("_safe_softmax")
-def safe_softmax(t: Emitter, input: Expr, dim: int, dtype: Any = None) -> Expr:
+def safe_softmax(t: Emitter, input: Expr, dim: int, dtype: object = None) -> Expr:
     """Softmax that gives 0 where nothing but -inf is."""
     x = _logits(t, input, dtype)
     kind = info_of(x).dtype

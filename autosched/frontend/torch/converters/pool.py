@@ -42,7 +42,7 @@ def max_pool2d(
 
 @converter("max_pool2d_with_indices", "max_pool3d_with_indices")
 def max_pool_with_indices(
-    t: Emitter, input: Expr, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    t: Emitter, input: Expr, kernel_size: object, stride: object = None, padding: object = 0, dilation: object = 1,
     ceil_mode: bool = False,
 ) -> Any:  # fmt: skip
     """Values, and for each the position in its image counted over the spatial dimensions."""
@@ -101,7 +101,7 @@ def _flat_windows(spatial: Any, lines: Any) -> tuple[Any, Any, tuple[int, ...]]:
 
 @converter("avg_pool1d", "avg_pool3d")
 def avg_pool(
-    t: Emitter, input: Expr, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    t: Emitter, input: Expr, kernel_size: object, stride: object = None, padding: object = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Expr:  # fmt: skip
     """Means of windows, by sums of the elements inside and a count for each."""

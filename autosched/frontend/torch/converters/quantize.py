@@ -21,7 +21,7 @@ SCALE, ZERO = "float32", "int32"
 
 
 def _parts(
-    t: Emitter, input: Expr, scale: Any, zero: Any, limits: tuple[Any, Any], dtype: Any
+    t: Emitter, input: Expr, scale: object, zero: object, limits: tuple[Any, Any], dtype: object
 ) -> tuple[Expr, Expr | None, tuple[int, int], str]:
     """(scale, zero point, limits, dtype), checked as far as they are known. Raises ImportModelError."""
     low, high = (_number(t, n) for n in limits)
@@ -37,7 +37,7 @@ def _parts(
     return scales, zeros, (low, high), kind
 
 
-def _bounded(t: Emitter, low: int, high: int, dtype: Any) -> str:
+def _bounded(t: Emitter, low: int, high: int, dtype: object) -> str:
     """Our name of a quantised dtype, one of integers, which has both limits. Raises ImportModelError."""
     kind = t.dtype(dtype)
     if kind not in WHOLE:
@@ -56,14 +56,14 @@ def _number(t: Emitter, value: Any) -> int:
     return int(value)
 
 
-def _as(t: Emitter, value: Any, dtype: str) -> Expr:
+def _as(t: Emitter, value: object, dtype: str) -> Expr:
     """A number, a constant or a tensor as a dtype."""
     if isinstance(value, Constant):
         return constant(value.data, dtype)
     return t.cast(value, dtype) if isinstance(value, Expr) else constant(value, dtype)  # type: ignore[no-any-return]
 
 
-def _one(t: Emitter, *values: Any) -> None:
+def _one(t: Emitter, *values: object) -> None:
     for v in values:
         if isinstance(v, Expr) and int(np.prod(t.shape(v))) != 1:
             raise t.fail(f"a scale or zero point of shape {t.shape(v)} for the whole tensor")
@@ -81,7 +81,9 @@ def _channels(t: Emitter, input: Expr, axis: int, *values: Any) -> int:
     return at
 
 
-def _quantized(t: Emitter, input: Expr, scale: Any, zero: Any, limits: tuple[Any, Any], dtype: Any, axis: int) -> Expr:
+def _quantized(
+    t: Emitter, input: Expr, scale: object, zero: object, limits: tuple[Any, Any], dtype: object, axis: int
+) -> Expr:
     scales, zeros, limits, kind = _parts(t, input, scale, zero, limits, dtype)
     if isinstance(zeros, Constant) and not zeros.data.any():
         zeros = None
@@ -89,7 +91,14 @@ def _quantized(t: Emitter, input: Expr, scale: Any, zero: Any, limits: tuple[Any
 
 
 def _dequantized(
-    t: Emitter, input: Expr, scale: Any, zero: Any, limits: tuple[Any, Any], dtype: Any, axis: int, out_dtype: Any
+    t: Emitter,
+    input: Expr,
+    scale: object,
+    zero: object,
+    limits: tuple[Any, Any],
+    dtype: object,
+    axis: int,
+    out_dtype: object,
 ) -> Expr:
     scales, zeros, _, kind = _parts(t, input, scale, zero, limits, dtype)
     if info_of(input).dtype != kind:
@@ -102,7 +111,7 @@ def _dequantized(
 
 @converter("quantize_per_tensor")
 def quantize_per_tensor(
-    t: Emitter, input: Expr, scale: Any, zero_point: Any, quant_min: Any, quant_max: Any, dtype: Any
+    t: Emitter, input: Expr, scale: object, zero_point: object, quant_min: object, quant_max: object, dtype: object
 ) -> Expr:
     _one(t, scale, zero_point)
     return _quantized(t, input, scale, zero_point, (quant_min, quant_max), dtype, 0)
@@ -112,13 +121,13 @@ def quantize_per_tensor(
 def dequantize_per_tensor(
     t: Emitter,
     input: Expr,
-    scale: Any,
-    zero_point: Any,
-    quant_min: Any,
-    quant_max: Any,
-    dtype: Any,
+    scale: object,
+    zero_point: object,
+    quant_min: object,
+    quant_max: object,
+    dtype: object,
     *,
-    out_dtype: Any = None,
+    out_dtype: object = None,
 ) -> Expr:
     _one(t, scale, zero_point)
     return _dequantized(t, input, scale, zero_point, (quant_min, quant_max), dtype, 0, out_dtype)
@@ -126,7 +135,14 @@ def dequantize_per_tensor(
 
 @converter("quantize_per_channel")
 def quantize_per_channel(
-    t: Emitter, input: Expr, scales: Any, zero_points: Any, axis: int, quant_min: int, quant_max: int, dtype: Any
+    t: Emitter,
+    input: Expr,
+    scales: object,
+    zero_points: object,
+    axis: int,
+    quant_min: int,
+    quant_max: int,
+    dtype: object,
 ) -> Expr:
     at = _channels(t, input, axis, scales, zero_points)
     return _quantized(t, input, scales, zero_points, (quant_min, quant_max), dtype, at)
@@ -136,28 +152,30 @@ def quantize_per_channel(
 def dequantize_per_channel(
     t: Emitter,
     input: Expr,
-    scales: Any,
-    zero_points: Any,
+    scales: object,
+    zero_points: object,
     axis: int,
     quant_min: int,
     quant_max: int,
-    dtype: Any,
+    dtype: object,
     *,
-    out_dtype: Any = None,
+    out_dtype: object = None,
 ) -> Expr:
     at = _channels(t, input, axis, scales, zero_points)
     return _dequantized(t, input, scales, zero_points, (quant_min, quant_max), dtype, at, out_dtype)
 
 
 @converter("choose_qparams")
-def choose_qparams(t: Emitter, input: Expr, quant_min: int, quant_max: int, eps: float, dtype: Any) -> tuple[Any, Any]:
+def choose_qparams(
+    t: Emitter, input: Expr, quant_min: int, quant_max: int, eps: float, dtype: object
+) -> tuple[Any, Any]:
     """(a scale in float64, a zero point in int64) by the least and the largest value, 0 among them."""
     return _qparams(t, input, quant_min, quant_max, eps, dtype)
 
 
 @converter("choose_qparams_symmetric")
 def choose_qparams_symmetric(
-    t: Emitter, input: Expr, quant_min: int, quant_max: int, eps: float, dtype: Any
+    t: Emitter, input: Expr, quant_min: int, quant_max: int, eps: float, dtype: object
 ) -> tuple[Any, Any]:
     """The same by the largest size; the zero point is 0, of unsigned bytes 128."""
     middle = 128 if t.dtype(dtype) == "uint8" else 0
@@ -165,7 +183,7 @@ def choose_qparams_symmetric(
 
 
 def _qparams(
-    t: Emitter, input: Expr, low: int, high: int, eps: float, dtype: Any, middle: int | None = None
+    t: Emitter, input: Expr, low: int, high: int, eps: float, dtype: object, middle: int | None = None
 ) -> tuple[Any, Any]:
     """(scale, zero point): `middle` with limits that lie symmetrically around it; None: by both ends."""
     _bounded(t, low, high, dtype)

@@ -15,7 +15,7 @@ from autosched.relax.expr import Expr
 from autosched.tir.dtypes import is_float
 
 
-def axes_of(t: Emitter, x: Expr, dim: Any) -> tuple[int, ...]:
+def axes_of(t: Emitter, x: Expr, dim: object) -> tuple[int, ...]:
     """The dimensions that are meant; None and an empty list are all, and a 0-d tensor has none."""
     ndim = len(t.shape(x))
     if dim is None or (isinstance(dim, list | tuple) and not dim):
@@ -24,12 +24,12 @@ def axes_of(t: Emitter, x: Expr, dim: Any) -> tuple[int, ...]:
     return tuple(positive(d, ndim) for d in given) if ndim else ()
 
 
-def _reduced(t: Emitter, definition: Any, x: Expr, dim: Any, keepdim: bool) -> Expr:
+def _reduced(t: Emitter, definition: Any, x: Expr, dim: object, keepdim: bool) -> Expr:
     axes = axes_of(t, x, dim)
     return definition(x, axis=axes, keepdims=keepdim) if axes else x
 
 
-def _summable(t: Emitter, x: Expr, dtype: Any) -> Expr:
+def _summable(t: Emitter, x: Expr, dtype: object) -> Expr:
     """The tensor in the dtype that it is summed in: integers as int64."""
     if dtype is not None:
         return t.cast(x, t.dtype(dtype))
@@ -43,7 +43,7 @@ def mean(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False, dtype:
 
 
 @converter("sum")
-def sum_(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Expr:
+def sum_(t: Emitter, input: Expr, dim: object = None, keepdim: bool = False, dtype: object = None) -> Expr:
     return _reduced(t, op.sum, _summable(t, input, dtype), dim, keepdim)
 
 
@@ -52,7 +52,7 @@ def prod(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False, dtype:
     return _reduced(t, op.prod, _summable(t, input, dtype), dim, keepdim)
 
 
-def _ordered(t: Emitter, definition: Any, x: Expr, dim: Any, keepdim: bool) -> Expr:
+def _ordered(t: Emitter, definition: object, x: Expr, dim: object, keepdim: bool) -> Expr:
     """A largest or smallest element; of booleans by their numbers."""
     if info_of(x).dtype != "bool":
         return _reduced(t, definition, x, dim, keepdim)
@@ -70,27 +70,27 @@ def amin(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False) -> Exp
 
 
 @converter("aminmax")
-def aminmax(t: Emitter, input: Expr, *, dim: Any = None, keepdim: bool = False) -> Any:
+def aminmax(t: Emitter, input: Expr, *, dim: object = None, keepdim: bool = False) -> Any:
     return (amin(t, input, dim, keepdim), amax(t, input, dim, keepdim))
 
 
 @converter("any")
-def any_(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False) -> Expr:
+def any_(t: Emitter, input: Expr, dim: object = None, keepdim: bool = False) -> Expr:
     return _truth(t, op.max, input, dim, keepdim)
 
 
 @converter("all")
-def all_(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False) -> Expr:
+def all_(t: Emitter, input: Expr, dim: object = None, keepdim: bool = False) -> Expr:
     return _truth(t, op.min, input, dim, keepdim)
 
 
-def _truth(t: Emitter, definition: Any, x: Expr, dim: Any, keepdim: bool) -> Expr:
+def _truth(t: Emitter, definition: object, x: Expr, dim: object, keepdim: bool) -> Expr:
     found = _ordered(t, definition, t.cast(x, "bool"), dim, keepdim)
     return t.cast(found, "uint8") if info_of(x).dtype == "uint8" else found
 
 
 @converter("max")
-def max_(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False) -> Any:
+def max_(t: Emitter, input: Expr, dim: object = None, keepdim: bool = False) -> Any:
     """Over all elements a number; between two tensors the larger; along a dimension values and positions."""
     if isinstance(dim, Expr):
         return op.maximum(*t.alike(input, dim))
@@ -100,7 +100,7 @@ def max_(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False) -> Any
 
 
 @converter("min")
-def min_(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False) -> Any:
+def min_(t: Emitter, input: Expr, dim: object = None, keepdim: bool = False) -> Any:
     if isinstance(dim, Expr):
         return op.minimum(*t.alike(input, dim))
     if dim is None:
@@ -117,12 +117,12 @@ def _place(t: Emitter, definition: Any, x: Expr, dim: Any, keepdim: bool) -> Any
 
 
 @converter("argmax")
-def argmax(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False) -> Any:
+def argmax(t: Emitter, input: Expr, dim: object = None, keepdim: bool = False) -> Any:
     return _place(t, op.argmax, input, dim, keepdim)
 
 
 @converter("argmin")
-def argmin(t: Emitter, input: Expr, dim: Any = None, keepdim: bool = False) -> Any:
+def argmin(t: Emitter, input: Expr, dim: object = None, keepdim: bool = False) -> Any:
     return _place(t, op.argmin, input, dim, keepdim)
 
 
@@ -145,20 +145,20 @@ def var(t: Emitter, input: Expr, dim: Any = None, correction: Any = 1, keepdim: 
 
 
 @converter("std")
-def std(t: Emitter, input: Expr, *args: Any, **kwargs: Any) -> Expr:
+def std(t: Emitter, input: Expr, *args: object, **kwargs: object) -> Expr:
     return op.sqrt(t(var(t, input, *args, **kwargs)))
 
 
 @converter("var_mean")
 def var_mean(
-    t: Emitter, input: Expr, dim: Any = None, correction: Any = 1, keepdim: bool = False, **kwargs: Any
+    t: Emitter, input: Expr, dim: object = None, correction: object = 1, keepdim: bool = False, **kwargs: object
 ) -> Any:
     return (var(t, input, dim, correction, keepdim, **kwargs), mean(t, input, dim, keepdim))
 
 
 @converter("linalg_vector_norm")
 def vector_norm(
-    t: Emitter, x: Expr, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+    t: Emitter, x: Expr, ord: Any = 2, dim: object = None, keepdim: bool = False, *, dtype: object = None
 ) -> Expr:
     """The root of the sum of powers; of order inf and -inf the largest and smallest, of 0 how many are not zero."""
     value = x if dtype is None else t.cast(x, t.dtype(dtype))
@@ -183,7 +183,7 @@ def cumsum(t: Emitter, input: Expr, dim: int, *, dtype: Any = None) -> Expr:
 
 
 @converter("cumprod")
-def cumprod(t: Emitter, input: Expr, dim: int, *, dtype: Any = None) -> Expr:
+def cumprod(t: Emitter, input: Expr, dim: int, *, dtype: object = None) -> Expr:
     x = _summable(t, input, dtype)
     return op.cumprod(x, axis=positive(dim, len(t.shape(x)))) if t.shape(x) else x
 
@@ -231,7 +231,7 @@ def _doubled(t: Emitter, x: Expr, axis: int, choice: Any) -> Expr:
 
 
 @converter("_cdist_forward")
-def cdist(t: Emitter, x1: Expr, x2: Expr, p: float, compute_mode: Any = None) -> Any:
+def cdist(t: Emitter, x1: Expr, x2: Expr, p: float, compute_mode: object = None) -> Any:
     """Distances [..., rows of x1, rows of x2]."""
     a = t(op.expand_dims(x1, axis=len(t.shape(x1)) - 1))
     b = t(op.expand_dims(x2, axis=len(t.shape(x2)) - 2))

@@ -63,7 +63,7 @@ def nearest(t: Emitter, input: Expr, output_size: Any, *scales: Any, **kwargs: A
 
 
 @converter("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d")
-def nearest_exact(t: Emitter, input: Expr, output_size: Any, *scales: Any, **kwargs: Any) -> Any:
+def nearest_exact(t: Emitter, input: Expr, output_size: object, *scales: object, **kwargs: object) -> Any:
     return _resized_nearest(t, input, output_size, _factors(scales, kwargs), exact=True)
 
 
@@ -79,7 +79,7 @@ def _factors(scales: tuple[Any, ...], kwargs: Any) -> list[float] | None:
 
 
 @converter("upsample_linear1d", "upsample_bilinear2d")
-def linear(t: Emitter, input: Expr, output_size: Any, align_corners: bool, *scales: Any, **kwargs: Any) -> Expr:
+def linear(t: Emitter, input: Expr, output_size: Any, align_corners: bool, *scales: object, **kwargs: object) -> Expr:
     shape = t.shape(input)
     flat = len(shape) == 3
     x = t.reshape(input, (*shape[:2], 1, shape[2])) if flat else input

@@ -169,21 +169,21 @@ def index_copy(t: Emitter, input: Expr, dim: int, index: Expr, source: Expr) -> 
 
 
 @converter("index_add")
-def index_add(t: Emitter, input: Expr, dim: int, index: Expr, source: Expr, *, alpha: Any = 1) -> Any:
+def index_add(t: Emitter, input: Expr, dim: int, index: Expr, source: Expr, *, alpha: object = 1) -> Any:
     axis, dtype = positive(dim, len(t.shape(input))), info_of(input).dtype
     scaled = source if alpha == 1 else t(op.multiply(source, constant(alpha, dtype)))
     return index_put(t, input, [*[None] * axis, index], scaled, accumulate=True)
 
 
 @converter("index_fill")
-def index_fill(t: Emitter, input: Expr, dim: int, index: Expr, value: Any) -> Any:
+def index_fill(t: Emitter, input: Expr, dim: int, index: Expr, value: object) -> Any:
     axis = positive(dim, len(t.shape(input)))
     return index_put(t, input, [*[None] * axis, index], t.as_dtype(value, info_of(input).dtype))
 
 
 @converter("slice_scatter")
 def slice_scatter(
-    t: Emitter, input: Expr, src: Expr, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+    t: Emitter, input: Expr, src: Expr, dim: int = 0, start: object = None, end: object = None, step: int = 1
 ) -> Expr:
     shape = t.shape(input)
     axis = positive(dim, len(shape))
@@ -231,6 +231,6 @@ def diagonal_scatter(t: Emitter, input: Expr, src: Expr, offset: int = 0, dim1: 
 
 
 @converter("fill")
-def fill(t: Emitter, input: Expr, value: Any) -> Expr:
+def fill(t: Emitter, input: Expr, value: object) -> Expr:
     scalar = t.as_dtype(value, info_of(input).dtype)
     return scalar if not t.shape(input) else op.broadcast_to(scalar, t.shape(input))

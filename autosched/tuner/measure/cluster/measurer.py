@@ -187,7 +187,7 @@ class ClusterMeasurer:
             self._tasks[id(task)] = task, pickle.dumps(task, pickle.HIGHEST_PROTOCOL)
         return self._tasks[id(task)][1]
 
-    def _submit(self, resource: str, function: Any, *arguments: Any) -> Any:
+    def _submit(self, resource: str, function: Any, *arguments: object) -> Any:
         key = f"autosched-{function.__name__}-{uuid.uuid4().hex}"
         return self._cluster.client.submit(function, *arguments, key=key, pure=False, resources={resource: 1})
 

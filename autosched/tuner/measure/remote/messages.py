@@ -29,7 +29,7 @@ def kernel_entry(kernel: Kernel) -> dict[str, Any]:
     return dataclasses.replace(kernel, source="", trace="", config="", llvm_packed="").to_manifest()
 
 
-def pack_entries(packs: Sequence[Any]) -> list[Any]:
+def pack_entries(packs: Sequence[object]) -> list[Any]:
     """Packs as JSON. Raises InvalidValueError for one of a kind that sessions do not know."""
     return [None if pack is None else _pack_entry(pack) for pack in packs]
 
@@ -53,7 +53,7 @@ def _read_pack(entry: dict[str, Any]) -> Any:
     return resolve(PACKS[name])(**{key: _tuples(value) for key, value in entry.items()})
 
 
-def _tuples(value: Any) -> Any:
+def _tuples(value: object) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
