@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from autosched.tuner.measure.cluster.security import Access
 
 
-def with_access(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_access(function: Callable[..., object]) -> Callable[..., Any]:
     """Add the options that say how others are reached: --tls-ca, --tls-cert, --tls-key and --insecure."""
     decorated = function
     for option in (

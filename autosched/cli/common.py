@@ -59,7 +59,7 @@ def make_command(name: str, *, example: str) -> Callable[[Callable[..., Any]], c
     """Make a command of a function `f(common: Common, **own options)`; `example` ends its help."""
     lines = "\n".join(f"  {line}" for line in example.strip().splitlines())
 
-    def decorate(function: Callable[..., Any]) -> click.Command:
+    def decorate(function: Callable[..., object]) -> click.Command:
         def run(*, target: str, threads: int | None, db: tuple[str, ...], **values: Any) -> Any:
             form, verbose, quiet, debug = (values.pop(key) for key in ("format", "verbose", "quiet", "debug"))
             click.get_current_context().ensure_object(Process).debug = debug

@@ -91,7 +91,7 @@ def check_status(context: click.Context, option: click.Parameter, value: str | N
     return value
 
 
-def with_filter(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_filter(function: Callable[..., object]) -> Callable[..., Any]:
     """Add the options that choose records; the command gets them as one argument `chosen`, a `RecordFilter`."""
 
     def run(common: Common, **values: Any) -> Any:
@@ -125,7 +125,7 @@ def with_filter(function: Callable[..., Any]) -> Callable[..., Any]:
     return decorated
 
 
-def with_query(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_query(function: Callable[..., object]) -> Callable[..., Any]:
     """Add the argument QUERY, a part of a workload's text; the command gets the test of a workload's key as `fits`."""
 
     def run(common: Common, query: str | None, **values: Any) -> Any:

@@ -131,7 +131,7 @@ def build_own(
     return True
 
 
-def found_for(function: AutotunedFunction, values: tuple[Any, ...], common: Common) -> Found:
+def found_for(function: AutotunedFunction, values: tuple[object, ...], common: Common) -> Found:
     """What is known for these arguments: in the databases of --db, else in the function's own, else in the usual ones.
 
     A database of --db that is yet to be made knows nothing.

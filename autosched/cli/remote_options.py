@@ -34,7 +34,7 @@ class Remote:
         return common
 
 
-def with_remote(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_remote(function: Callable[..., object]) -> Callable[..., Any]:
     """Add --remote, and the files for TLS."""
     decorated = function
     for option in (

@@ -38,7 +38,7 @@ def command() -> None:
 def _with_listening(default_port: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Add the options of something that listens."""
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(function: Callable[..., object]) -> Callable[..., Any]:
         for option in (
             click.option("--tls-key", type=click.Path(path_type=Path), metavar="FILE", help="Its key, PEM."),
             click.option("--tls-cert", type=click.Path(path_type=Path), metavar="FILE", help="Our certificate, PEM."),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 NAMES = ("shapes", "min_shapes", "opt_shapes", "max_shapes")
 
 
-def with_shapes(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_shapes(function: Callable[..., object]) -> Callable[..., Any]:
     """Add --shapes and trtexec's three; the command gets the shapes to tune for, some or none, as `points`."""
 
     def run(*args: Any, **values: Any) -> Any:

@@ -98,7 +98,7 @@ OPTIONS = (
 )
 
 
-def with_search(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_search(function: Callable[..., object]) -> Callable[..., Any]:
     """Add the flags; the command gets them as one argument `search`, a `SearchFlags`."""
 
     def run(*args: Any, **values: Any) -> Any:

@@ -55,8 +55,8 @@ def read_frame(stream: IO[bytes]) -> Any:
 
 def map_in_processes(
     work: Mapping[K, object],
-    here: Callable[[Any], Any],
-    message: Callable[[Any], Any],
+    here: Callable[[Any], object],
+    message: Callable[[Any], object],
     helpers: int,
     finished: Callable[[], object] = int,
 ) -> dict[K, Any]:
@@ -88,14 +88,14 @@ def map_in_processes(
     return results
 
 
-def _next(todo: deque[tuple[K, Any]]) -> tuple[K, Any] | None:
+def _next(todo: deque[tuple[K, object]]) -> tuple[K, Any] | None:
     try:
         return todo.popleft()
     except IndexError:
         return None
 
 
-def _attempt(here: Callable[[Any], Any], item: object) -> Any:
+def _attempt(here: Callable[[Any], object], item: object) -> Any:
     try:
         return here(item)
     except Exception as error:  # noqa: BLE001  (the caller raises it)
@@ -103,10 +103,10 @@ def _attempt(here: Callable[[Any], Any], item: object) -> Any:
 
 
 def _drive(
-    todo: deque[tuple[K, Any]],
-    left: deque[tuple[K, Any]],
+    todo: deque[tuple[K, object]],
+    left: deque[tuple[K, object]],
     results: dict[K, Any],
-    message: Callable[[Any], Any],
+    message: Callable[[Any], object],
     finished: Callable[[], object],
 ) -> None:
     """Give items to a process of our own until none are left; with one that fails, whatever the reason, end."""

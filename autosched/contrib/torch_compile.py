@@ -78,7 +78,7 @@ def autosched_backend(
     return aot_autograd(fw_compiler=compile_graph, decompositions=decompositions())(graph_module, example_inputs)
 
 
-def _in_pytorch(run: Callable[..., Any], reason: str, strict: bool) -> Callable[..., Any]:
+def _in_pytorch(run: Callable[..., object], reason: str, strict: bool) -> Callable[..., Any]:
     """What runs a graph in PyTorch, after a warning."""
     if strict:
         raise UsageError(f"a graph is not compiled by autosched: {reason}")

@@ -96,7 +96,7 @@ field_values: Callable[[type], Callable[[Any], tuple[Any, ...]]] = cache(_field_
 _LEAVES = frozenset({str, int, float, bool, type(None)})  # known at once: asking an ABC about them costs more
 
 
-def _map_value(value: object, f: Callable[[Any], Any]) -> Any:
+def _map_value(value: object, f: Callable[[Any], object]) -> Any:
     if isinstance(value, Node):
         return f(value)
     if type(value) in _LEAVES:
@@ -110,7 +110,7 @@ def _map_value(value: object, f: Callable[[Any], Any]) -> Any:
     return value
 
 
-def map_children(node: N, f: Callable[[Any], Any]) -> N:
+def map_children(node: N, f: Callable[[Any], object]) -> N:
     """`node` with `f` applied to each child node; the same object when no child changed."""
     changes: dict[str, Any] = {}
     for name, _ in form_fields(type(node)):

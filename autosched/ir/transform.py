@@ -253,7 +253,7 @@ def function_kind(
 
     check_pass_options(method.removeprefix("transform_") + "_pass", opt_level, name)
 
-    def whole(change: Callable[..., Any], label: str) -> Callable[[IRModule, PassContext], IRModule]:
+    def whole(change: Callable[..., object], label: str) -> Callable[[IRModule, PassContext], IRModule]:
         def run(mod: IRModule, ctx: PassContext) -> IRModule:
             new = {gv: change(f, mod, ctx) if isinstance(f, kind) else f for gv, f in mod.functions.items()}
             for gv, f in new.items():

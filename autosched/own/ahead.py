@@ -107,9 +107,9 @@ class Buildable(Protocol):
     @property
     def sources(self) -> list[Any]: ...
 
-    def space_for(self, values: tuple[Any, ...]) -> ConfigSpace: ...
+    def space_for(self, values: tuple[object, ...]) -> ConfigSpace: ...
 
-    def task_for(self, values: tuple[Any, ...]) -> Task: ...
+    def task_for(self, values: tuple[object, ...]) -> Task: ...
 
     def sent_here(self) -> SentFunction: ...
 
@@ -129,7 +129,7 @@ class Variant:
 def save_function(
     function: Buildable,
     path: Path,
-    calls: Iterable[tuple[Any, ...]] = (),
+    calls: Iterable[tuple[object, ...]] = (),
     signatures: Sequence[str] = (),
     sources: Sequence[object] | None = None,
 ) -> tuple[Variant, ...]:
@@ -179,14 +179,14 @@ def check_function(function: Buildable) -> None:
 
 
 def _variants(
-    function: Buildable, calls: Iterable[tuple[Any, ...]], signatures: Sequence[str], sources: Any
+    function: Buildable, calls: Iterable[tuple[object, ...]], signatures: Sequence[str], sources: Any
 ) -> tuple[Variant, ...]:
     named = [source for source in sources or () if is_there(source)]
     reader = resolve_records(named or function.sources or None, predict=expected_gain)
     found: dict[Any, Variant] = {}
     wanted = {_kinds(values_of_types(function, text)) for text in signatures}
 
-    def add(values: tuple[Any, ...]) -> None:
+    def add(values: tuple[object, ...]) -> None:
         space = function.space_for(values)
         task = function.task_for(values)
         config = reader.best(task, Usable(space, {space.name: function.version})).config
@@ -253,7 +253,7 @@ def values_of_types(function: Buildable, text: str) -> tuple[Any, ...]:
     return tuple(values)
 
 
-def compile_ahead(function: Buildable, config: Config, values: tuple[Any, ...], target: Target) -> CpuKernel:
+def compile_ahead(function: Buildable, config: Config, values: tuple[object, ...], target: Target) -> CpuKernel:
     """The object code of a configuration for arguments of these types. Raises UsageError for what cannot be."""
     import numba
 
@@ -312,7 +312,7 @@ def _spec(name: str, value: Any) -> ArgSpec:
     return ArgSpec(name, "output" if writes else "input", dtype, (0,) * np.ndim(value))
 
 
-def _compiled(sent: SentFunction, config: Config, types: tuple[Any, ...]) -> Any:
+def _compiled(sent: SentFunction, config: Config, types: tuple[object, ...]) -> Any:
     """Numba's result, without the parts that need Python."""
     import numba
 

@@ -88,7 +88,7 @@ def arrays_in(value: object) -> Iterator[np.ndarray]:
             yield from arrays_in(part)
 
 
-def replace_arrays(value: object, change: Callable[[Any], Any]) -> Any:
+def replace_arrays(value: object, change: Callable[[Any], object]) -> Any:
     """An argument with its arrays, or the views that stand for them, changed."""
     if isinstance(value, np.ndarray | View):
         return change(value)

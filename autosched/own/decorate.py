@@ -22,7 +22,7 @@ def autotune(
     space: Mapping[str, Sequence[Any]] | ConfigSpace | str = "auto",
     *,
     key: Sequence[str] | None = None,
-    check: Callable[..., Any] | None = None,
+    check: Callable[..., object] | None = None,
     constraints: Sequence[str | Constraint] = (),
     rtol: float | None = None,
     atol: float | None = None,
@@ -53,7 +53,7 @@ def autotune(
     if callable(space):
         raise UsageError("autotune is a decorator with arguments", hint='write @autosched.autotune("auto")')
 
-    def decorate(func: Callable[..., Any]) -> AutotunedFunction:
+    def decorate(func: Callable[..., object]) -> AutotunedFunction:
         inner, options = unwrap(func)
         name = op_name(inner)
         if is_cuda(func) or is_cuda_target(target):

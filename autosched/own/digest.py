@@ -17,7 +17,7 @@ import numpy as np
 from autosched.own.specialise import definition, read_source
 
 
-def digest(func: Callable[..., Any], options: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> str:
+def digest(func: Callable[..., object], options: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> str:
     """12 hexadecimal digits of the function, the options that it is compiled with, and more values or functions."""
     parts = [repr(sorted((name, repr(value)) for name, value in options.items()))]
     seen: set[int] = set()
@@ -27,7 +27,7 @@ def digest(func: Callable[..., Any], options: Mapping[str, Any], more: Mapping[s
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 
-def _add_function(func: Callable[..., Any], parts: list[str], seen: set[int]) -> None:
+def _add_function(func: Callable[..., object], parts: list[str], seen: set[int]) -> None:
     if id(func) in seen:
         return
     seen.add(id(func))
@@ -41,7 +41,7 @@ def _add_function(func: Callable[..., Any], parts: list[str], seen: set[int]) ->
             _add_value(name, func.__globals__[name], parts, seen)
 
 
-def _form(func: Callable[..., Any]) -> str:
+def _form(func: Callable[..., object]) -> str:
     """The tree of a function's text, without what compiles to nothing; where there is no text, its code."""
     text = read_source(func)
     if text is None:

@@ -33,8 +33,8 @@ def quick_call(
     values: Sequence[object],
     key: Sequence[str] | None,
     exact: frozenset[str],
-    table: dict[Any, Callable[..., Any]],
-    around: Callable[[], Any],
+    table: dict[Any, Callable[..., object]],
+    around: Callable[[], object],
     slow: Slow,
 ) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., None]]:
     """(a method with the parameters of the decorated function, what gives the table's key for arguments by position,
@@ -82,7 +82,7 @@ def token({positional}):
     quick, token_of = scope["quick"], scope["token"]
     quick.__name__ = quick.__qualname__ = signature.where.rpartition(":")[2]  # what a TypeError calls it
 
-    def put_first(call: Callable[..., Any] | None, *values: object) -> None:
+    def put_first(call: Callable[..., object] | None, *values: object) -> None:
         scope["_first"] = nothing if call is None else (call, *token_of(*values))
 
     return quick, token_of, put_first

@@ -32,7 +32,7 @@ class Expected:
     is_reset: tuple[bool, ...]
 
 
-def find_expected(call: Callable[..., Any], memory: Memory, shares: Sequence[float], *, is_probed: bool) -> Expected:
+def find_expected(call: Callable[..., object], memory: Memory, shares: Sequence[float], *, is_probed: bool) -> Expected:
     """Run the default on copies and see what it does.
 
     shares     of each array's largest value that rounding may change
@@ -42,7 +42,7 @@ def find_expected(call: Callable[..., Any], memory: Memory, shares: Sequence[flo
 
 
 class _Finder:
-    def __init__(self, call: Callable[..., Any], memory: Memory, shares: Sequence[float]):
+    def __init__(self, call: Callable[..., object], memory: Memory, shares: Sequence[float]):
         self.call, self.memory, self.shares = call, memory, shares
         self.set = memory.first
         self.start = [np.array(block) for block in memory.contents]

@@ -48,7 +48,7 @@ class AutotunedFunction:
 
     def __init__(
         self,
-        func: Callable[..., Any],
+        func: Callable[..., object],
         options: Mapping[str, Any],
         space: OwnSpace,
         signature: Signature,
@@ -177,7 +177,7 @@ class AutotunedFunction:
         calls = [self.signature.bind(args, kwargs)[0]] if args or kwargs else []
         save_function(self, Path(path), calls, signatures)
 
-    def example(self, func: Callable[[], tuple[Any, ...]]) -> Callable[[], tuple[Any, ...]]:
+    def example(self, func: Callable[[], tuple[object, ...]]) -> Callable[[], tuple[Any, ...]]:
         """Decorator for a function that gives the arguments which the command line tunes with."""
         self._example = func
         return func
@@ -252,22 +252,22 @@ class AutotunedFunction:
         """The threads that a call may use."""
         return resolve_threads(wanted) if self.is_parallel else 1
 
-    def space_for(self, values: tuple[Any, ...], threads: int | None = None) -> ConfigSpace:
+    def space_for(self, values: tuple[object, ...], threads: int | None = None) -> ConfigSpace:
         """The configurations for a call."""
         return self.space.for_call(self.signature.named(values), self.threads(threads))
 
-    def task_for(self, values: tuple[Any, ...], threads: int | None = None, *, sent: object = None) -> Task:
+    def task_for(self, values: tuple[object, ...], threads: int | None = None, *, sent: object = None) -> Task:
         """The tuning task of a call."""
         named = self.signature.named(values)
         workload = describe(self.space.name, named, self.key)
         name = str(workload).removeprefix("own/")
         return Task(workload, resolve_target(), func=sent, threads=self.threads(threads), name=name, cache="warm")
 
-    def host_values(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    def host_values(self, values: tuple[object, ...]) -> tuple[Any, ...]:
         """A call's arguments as they can be written to files."""
         return values
 
-    def sent_function(self, values: tuple[Any, ...]) -> SentFunction:
+    def sent_function(self, values: tuple[object, ...]) -> SentFunction:
         """The function as it is sent to workers. Raises UsageError where it cannot be."""
         return self._sent(values, is_sent=True)
 
@@ -275,7 +275,7 @@ class AutotunedFunction:
         """The function as this process compiles it."""
         return self._sent(())
 
-    def _sent(self, values: tuple[Any, ...], *, is_sent: bool = False) -> SentFunction:
+    def _sent(self, values: tuple[object, ...], *, is_sent: bool = False) -> SentFunction:
         place = place_of(self.py_func)
         sent = SentFunction(
             pack_function(self.py_func, place) if is_sent else b"",
@@ -305,7 +305,7 @@ class AutotunedFunction:
             self._remember(values, call)
         return call(*values)
 
-    def _remember(self, values: tuple[Any, ...], call: Callable[..., Any]) -> None:
+    def _remember(self, values: tuple[object, ...], call: Callable[..., object]) -> None:
         if len(self._table) >= MOST_ENTRIES:
             self._forget_calls()
         try:
@@ -321,7 +321,7 @@ class AutotunedFunction:
         if self._put_first is not None:
             self._put_first(None)
 
-    def _config_for(self, values: tuple[Any, ...]) -> Config:
+    def _config_for(self, values: tuple[object, ...]) -> Config:
         """The configuration for a call: looked up once for each kind of call, tuned first where the settings say so."""
         task = self.task_for(values)
         space = self.space_for(values)
@@ -363,7 +363,7 @@ class AutotunedFunction:
         return self._dispatchers[config.key]
 
 
-def _on_threads(call: Callable[..., Any], threads: int) -> Callable[..., Any]:
+def _on_threads(call: Callable[..., object], threads: int) -> Callable[..., Any]:
     """A function whose parallel loops use at most so many threads; the caller's setting is left as it was."""
     import numba
 

@@ -42,7 +42,7 @@ class Memory:
         """The arguments as views of blocks."""
         return self.arguments_by(lambda view: view.of(list(blocks)))
 
-    def arguments_by(self, place: Callable[[Any], Any]) -> tuple[Any, ...]:
+    def arguments_by(self, place: Callable[[Any], object]) -> tuple[Any, ...]:
         """The arguments with what a function makes of each view in the place of arrays."""
         return tuple(replace_arrays(value, place) for value in self._tree)
 

@@ -16,7 +16,7 @@ LARGEST = 1 << 20
 _PARALLEL = ("prange", "pndindex")
 
 
-def propose(func: Callable[..., Any], options: Mapping[str, object], space: str) -> dict[str, tuple[Any, ...]]:
+def propose(func: Callable[..., object], options: Mapping[str, object], space: str) -> dict[str, tuple[Any, ...]]:
     """The knobs of a function with their candidates.
 
     - a parameter with an integer default that is a step or a bound of a `range`, or a bound of a slice: powers of two

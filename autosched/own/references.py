@@ -85,7 +85,7 @@ def _last_line(text: str) -> str:
     return " ".join(lines[errors[-1] :][:3]) if errors else lines[-1]
 
 
-def _truth(reference: Callable[..., Any], named: Mapping[str, object]) -> tuple[list[np.ndarray], Any]:
+def _truth(reference: Callable[..., object], named: Mapping[str, object]) -> tuple[list[np.ndarray], Any]:
     """What the reference leaves in copies of the arguments, floats in double width, and what it returns.
 
     Raises UsageError with what it raises.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,7 +30,7 @@ ROUNDS = 200  # that are asked for at once; the workers end early where they tak
 
 def bench_call(
     function: AutotunedFunction,
-    values: tuple[Any, ...],
+    values: tuple[object, ...],
     found: Found,
     *,
     time_s: float = 5.0,

@@ -90,7 +90,7 @@ class Signature:
             values += value if name == self.rest else [value]
         return tuple(values), knobs
 
-    def named(self, values: tuple[Any, ...]) -> dict[str, Any]:
+    def named(self, values: tuple[object, ...]) -> dict[str, Any]:
         """Arguments by position as arguments by name; the parts of `*args` as args_0, args_1, …"""
         names = [name for name in self.arguments if name != self.rest]
         more = [f"{self.rest}_{i}" for i in range(len(values) - len(names))]

@@ -13,7 +13,7 @@ from typing import Any
 from autosched.errors import CodegenError
 
 
-def read_source(func: Callable[..., Any]) -> str | None:
+def read_source(func: Callable[..., object]) -> str | None:
     """The text of a function's definition from its first column on; None where there is none to be had."""
     try:
         text = textwrap.dedent(inspect.getsource(func))
@@ -57,7 +57,7 @@ def specialise_text(text: str, knobs: Mapping[str, object], note: str = "") -> s
 
 
 def specialise(
-    func: Callable[..., Any], text: str | None, knobs: Mapping[str, object], arguments: Sequence[str]
+    func: Callable[..., object], text: str | None, knobs: Mapping[str, object], arguments: Sequence[str]
 ) -> Any:
     """A Python function of the arguments alone, with the globals, closure and defaults of `func`.
 
@@ -83,7 +83,7 @@ def specialise(
     return made
 
 
-def _calling(func: Callable[..., Any], knobs: Mapping[str, object], arguments: Sequence[str]) -> Any:
+def _calling(func: Callable[..., object], knobs: Mapping[str, object], arguments: Sequence[str]) -> Any:
     """A function that calls a compiled `func` with the knobs; LLVM sees their values where it inlines the call."""
     import numba
 

@@ -82,7 +82,7 @@ class SentFunction:
         return numba.njit(**parts.options)(func)
 
 
-def pack_function(func: Callable[..., Any], place: str) -> bytes:
+def pack_function(func: Callable[..., object], place: str) -> bytes:
     """A function by value; b"" where it can only be imported.
 
     Raises UsageError if it can be neither: it reads something that cannot be sent, and no file holds it.
@@ -99,7 +99,7 @@ def pack_function(func: Callable[..., Any], place: str) -> bytes:
         raise UsageError(f"{name} cannot be sent to a worker process: {error}", hint=hint) from error
 
 
-def place_of(func: Callable[..., Any]) -> str:
+def place_of(func: Callable[..., object]) -> str:
     """Where a function is found: "module:qualified.name", of a script "path.py:name"."""
     if func.__module__ == "__main__":
         file = getattr(sys.modules["__main__"], "__file__", None)

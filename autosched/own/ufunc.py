@@ -39,7 +39,7 @@ class UfuncForm:
         made = func.gufunc_builder
         return UfuncForm(made.signature, tuple(made._sigs), func._identity, tuple(made.writable_args))
 
-    def signature(self, func: Callable[..., Any], knobs: set[str]) -> inspect.Signature:
+    def signature(self, func: Callable[..., object], knobs: set[str]) -> inspect.Signature:
         """The parameters of the ufunc: outputs may be left out where Numba makes them."""
         whole = inspect.signature(func)
         parameters = list(whole.parameters.values())
@@ -53,7 +53,7 @@ class UfuncForm:
             inputs[n_in:] = [p.replace(default=None) for p in inputs[n_in:]]
         return whole.replace(parameters=[*inputs, *rest])
 
-    def make(self, func: Callable[..., Any], options: Mapping[str, object]) -> Ufunc:
+    def make(self, func: Callable[..., object], options: Mapping[str, object]) -> Ufunc:
         """The ufunc of a function without knobs."""
         import numba
 
@@ -79,7 +79,7 @@ class Ufunc:
             values = tuple(value for value in values if value is not None)
         return self.inner(*values)
 
-    def compile(self, values: tuple[Any, ...]) -> None:
+    def compile(self, values: tuple[object, ...]) -> None:
         """Compile the loop for arguments of these types, as Numba names them; an error is Numba's."""
         from numba import types
 

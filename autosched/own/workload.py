@@ -14,7 +14,7 @@ from autosched.errors import UsageError
 from autosched.task import Workload
 
 
-def op_name(func: Callable[..., Any]) -> str:
+def op_name(func: Callable[..., object]) -> str:
     """The operator's and template's name: "own/module:function"; a script counts as the module that it would be."""
     module = func.__module__ or "__main__"
     if module == "__main__":

@@ -386,7 +386,7 @@ def read_fingerprint(document: Mapping[str, object]) -> Fingerprint:
 
 
 @lru_cache(maxsize=256)
-def _fingerprint(parts: tuple[tuple[str, type, Any], ...]) -> Fingerprint:
+def _fingerprint(parts: tuple[tuple[str, type, object], ...]) -> Fingerprint:
     return _check_fingerprint({name: value for name, _, value in parts})
 
 

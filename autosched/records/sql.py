@@ -121,7 +121,7 @@ class SqlStore(WinnerSource):
             found |= {text: number for text, number in connection.execute(stored).all() if text in texts}
         return found
 
-    def _insert_rows(self, connection: Connection, rows: list[tuple[Any, ...]]) -> int:
+    def _insert_rows(self, connection: Connection, rows: list[tuple[object, ...]]) -> int:
         names = [column.name for column in R.c if column.name != "id"]
         insert = self._insert(R).on_conflict_do_nothing()
         if connection.dialect.name == "postgresql":  # its driver counts nothing when it inserts many

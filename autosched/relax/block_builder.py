@@ -225,7 +225,9 @@ class BlockBuilder:
 
     # --- tensor expressions and functions ----------------------------------------------------------------------------
 
-    def call_te(self, func: Callable[..., Any], *args: object, primfunc_name_hint: str = "", **kwargs: object) -> Call:
+    def call_te(
+        self, func: Callable[..., object], *args: object, primfunc_name_hint: str = "", **kwargs: object
+    ) -> Call:
         """A call_tir of the PrimFunc that a te function makes on the arguments; the PrimFunc joins the module."""
         if not callable(func):
             raise InvalidTypeError(f"call_te, emit_te: func is a {type(func).__name__}, expected a function of tensors")
@@ -242,7 +244,7 @@ class BlockBuilder:
 
     def emit_te(
         self,
-        func: Callable[..., Any],
+        func: Callable[..., object],
         *args: object,
         primfunc_name_hint: str = "",
         name_hint: str = "",

@@ -64,7 +64,7 @@ def apply_params(mod: IRModule, params: Mapping[str, object] | None) -> IRModule
 
 
 def evaluated(
-    mod: IRModule, expr: object, binds: Mapping[Any, object] | None, make: Callable[[IRModule], Callable[..., Any]]
+    mod: IRModule, expr: object, binds: Mapping[Any, object] | None, make: Callable[[IRModule], Callable[..., object]]
 ) -> Any:
     """A callable for `main`, a function, or an expression; an expression of no variables is computed at once."""
     if expr is None or (not isinstance(expr, GraphFunction) and getattr(expr, "name", None) == "main"):
@@ -79,7 +79,7 @@ def evaluated(
     return _keywords(make(module), module) if module["main"].params else make(module)()
 
 
-def _keywords(run: Callable[..., Any], mod: IRModule) -> Callable[..., Any]:
+def _keywords(run: Callable[..., object], mod: IRModule) -> Callable[..., Any]:
     """Let arguments be given by name too. Raises InvalidTypeError on a wrong count or name."""
     names = [param.name for param in mod["main"].params]
 

@@ -60,7 +60,7 @@ def bind_params_by_name(func: GraphFunction, params: Mapping[str, object]) -> Gr
 class Executor:
     """Compiles on `evaluate`; what that gives is called with `main`'s arguments."""
 
-    def __init__(self, mod: IRModule, device: Device, target: Any, make: Callable[[IRModule], Callable[..., Any]]):
+    def __init__(self, mod: IRModule, device: Device, target: Any, make: Callable[[IRModule], Callable[..., object]]):
         self.mod, self.device, self.target, self._make = mod, device, target, make
 
     def evaluate(self, expr: Any = None, binds: Mapping[Any, Any] | None = None) -> Any:

@@ -84,7 +84,7 @@ class _Reader:
             return True
         return False
 
-    def list_of(self, read: Callable[[], Any], end: str) -> list[Any]:
+    def list_of(self, read: Callable[[], object], end: str) -> list[Any]:
         items = []
         while not self.accept(end):
             items.append(read())

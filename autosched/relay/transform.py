@@ -155,7 +155,7 @@ def function_pass(pass_func: Any = None, opt_level: int | None = None, name: str
             return make
         return wrap(subject, subject.__name__)
 
-    def wrap(function: Callable[..., Any], own_name: str) -> Pass:
+    def wrap(function: Callable[..., object], own_name: str) -> Pass:
         def run(mod: IRModule, ctx: Any) -> IRModule:
             from autosched.relax import Function
 

@@ -163,7 +163,7 @@ class Server:
         self, host: str = "127.0.0.1", port: int = 9091, port_end: int = 9199, is_proxy: bool = False,
         tracker_addr: tuple[str, int] | None = None, key: str = "", load_library: Any = None,
         custom_addr: str | None = None, silent: bool = False, no_fork: bool = True,
-        server_init_callback: Callable[..., Any] | None = None,
+        server_init_callback: Callable[..., object] | None = None,
         reuse_addr: bool = True, timeout: float | None = None, *, access: Access | None = None,
         limits: SessionLimits | None = None, most_sessions: int = MOST_SESSIONS,
     ):  # fmt: skip

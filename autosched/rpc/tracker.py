@@ -285,7 +285,7 @@ class TrackerSession:
     def request_and_run(
         self,
         key: str,
-        func: Callable[[RPCSession], Any],
+        func: Callable[[RPCSession], object],
         priority: int = 1,
         session_timeout: float = 0,
         max_retry: int = 2,

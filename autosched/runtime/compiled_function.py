@@ -161,7 +161,7 @@ class CompiledFunction:
         code, _ = min(usable, key=lambda one: self._distance(one, values))
         return code.run(values)
 
-    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> tuple[Any, ...]:
+    def _bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[Any, ...]:
         names = self.parameters
         given = dict(zip(names, args, strict=False))
         if len(args) > len(names):

@@ -187,7 +187,7 @@ class DynamicExecutable:
             self._executors.give_back(executor)
         return results[0] if len(results) == 1 else results
 
-    def check_inputs(self, args: tuple[Any, ...], named: Mapping[str, object]) -> dict[int, np.ndarray]:
+    def check_inputs(self, args: tuple[object, ...], named: Mapping[str, object]) -> dict[int, np.ndarray]:
         """The arrays of the inputs by value, whose names and dtypes are the model's; see `__call__`."""
         wanted = {self.form.values[number].name: number for number in self.form.inputs}
         hint = f"inputs are {', '.join(f'{name}: {shape}' for name, shape in self.input_shapes.items())}"

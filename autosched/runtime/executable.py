@@ -86,12 +86,12 @@ class Executable:
         finally:
             self._executors.give_back(executor)
 
-    def check_inputs(self, args: tuple[Any, ...], named: Mapping[str, object]) -> dict[str, Any]:
+    def check_inputs(self, args: tuple[object, ...], named: Mapping[str, object]) -> dict[str, Any]:
         """Sort inputs by name and see that names, dtypes and shapes are the model's; see `__call__`."""
         values = self._sorted_inputs(args, named)
         return {value.name: array for value, array in zip(self._inputs, values, strict=True)}
 
-    def _sorted_inputs(self, args: tuple[Any, ...], named: Mapping[str, object]) -> list[NDArray | np.ndarray]:
+    def _sorted_inputs(self, args: tuple[object, ...], named: Mapping[str, object]) -> list[NDArray | np.ndarray]:
         """One array that fits for each input, in order."""
         if named or len(args) != len(self._inputs):
             signature = ", ".join(f"{value.name}: {value.dtype}{list(value.shape)}" for value in self._inputs)

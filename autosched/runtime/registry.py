@@ -35,7 +35,7 @@ NUMPY_FUNCTIONS: dict[str, Callable[..., Any]] = {
 _functions: dict[str, Callable[..., Any]] = {}
 
 
-def register_func(func_name: Any, f: Callable[..., Any] | None = None, override: bool = False) -> Any:
+def register_func(func_name: Any, f: Callable[..., object] | None = None, override: bool = False) -> Any:
     """Register a function: `register_func("name", f)`, or as a decorator with or without a name.
 
     Raises InvalidValueError where the name is taken and `override` is False.
@@ -45,7 +45,7 @@ def register_func(func_name: Any, f: Callable[..., Any] | None = None, override:
     if not isinstance(func_name, str):
         raise InvalidTypeError(f"a function's name is a text, not {type(func_name).__name__}")
 
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+    def register(function: Callable[..., object]) -> Callable[..., Any]:
         if not callable(function):
             raise InvalidTypeError(f"'{func_name}' is a {type(function).__name__}, no function")
         if func_name in _functions and not override:

@@ -247,7 +247,7 @@ class VirtualMachine(Machine):
             raise InvalidValueError(f"'{func_name}' has not run", hint="call invoke_stateful first")
         return self._results[func_name]
 
-    def invoke_closure(self, closure: Callable[..., Any], *args: object) -> Any:
+    def invoke_closure(self, closure: Callable[..., object], *args: object) -> Any:
         """Call what a function has given as a closure."""
         return closure(*args)
 
@@ -299,7 +299,7 @@ class VirtualMachine(Machine):
 
         return evaluate
 
-    def set_instrument(self, instrument: Callable[..., Any]) -> None:
+    def set_instrument(self, instrument: Callable[..., object]) -> None:
         """Let `instrument(func, name, before_run, ret_value, *args)` see each call of a function."""
         if not callable(instrument):
             raise InvalidTypeError(f"set_instrument: an instrument is a function, not a {type(instrument).__name__}")

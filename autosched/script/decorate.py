@@ -84,13 +84,13 @@ def in_class_body(frame: FrameType | None) -> bool:
     return frame is not None and "__qualname__" in frame.f_locals and "__module__" in frame.f_locals
 
 
-def function_decorator(func: Callable[..., Any] | None, check_well_formed: bool) -> Any:
+def function_decorator(func: Callable[..., object] | None, check_well_formed: bool) -> Any:
     """`@T.prim_func` and `@R.function`, with or without keywords, which the reader takes from the text itself."""
     caller = inspect.currentframe()
     caller = caller.f_back.f_back if caller is not None and caller.f_back is not None else None
     names = {} if in_class_body(caller) else visible_names(caller)
 
-    def decorate(f: Callable[..., Any]) -> Any:
+    def decorate(f: Callable[..., object]) -> Any:
         return f if in_class_body(caller) else read_object(f, names, check_well_formed)
 
     return decorate if func is None else decorate(func)

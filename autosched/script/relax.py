@@ -14,7 +14,7 @@ DIALECT = "R"
 
 
 def function(
-    func: Callable[..., Any] | None = None,
+    func: Callable[..., object] | None = None,
     *,
     pure: bool = True,
     private: bool = False,

@@ -14,7 +14,7 @@ DIALECT = "T"
 
 
 def prim_func(
-    func: Callable[..., Any] | None = None,
+    func: Callable[..., object] | None = None,
     private: bool = False,
     check_well_formed: bool = True,
     s_tir: bool = False,
@@ -26,7 +26,7 @@ def prim_func(
     return function_decorator(func, check_well_formed)
 
 
-def macro(func: Callable[..., Any] | None = None, *, hygienic: bool = True) -> Any:
+def macro(func: Callable[..., object] | None = None, *, hygienic: bool = True) -> Any:
     """Statements with parameters, which a call in a PrimFunc stands for.
 
     hygienic  names inside mean what they mean where the macro is written, else where it is called
@@ -34,7 +34,7 @@ def macro(func: Callable[..., Any] | None = None, *, hygienic: bool = True) -> A
     caller = inspect.currentframe()
     names = visible_names(caller.f_back if caller is not None else None)
 
-    def decorate(f: Callable[..., Any]) -> Macro:
+    def decorate(f: Callable[..., object]) -> Macro:
         return read_macro(f, names, hygienic)
 
     return decorate if func is None else decorate(func)

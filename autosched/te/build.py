@@ -55,7 +55,7 @@ def reduce_axis(dom: Sequence[Any] | Range, name: str = "rv") -> IterVar:
     return IterVar(Range(start, E.sub(end, start)), Var(name, end.dtype), REDUCE)
 
 
-def _axis_names(fcompute: Callable[..., Any], ndim: int, varargs_names: Sequence[str] | None) -> list[str]:
+def _axis_names(fcompute: Callable[..., object], ndim: int, varargs_names: Sequence[str] | None) -> list[str]:
     spec = inspect.signature(fcompute).parameters.values()
     names = [p.name for p in spec if p.kind is not p.VAR_POSITIONAL]
     if any(p.kind is p.VAR_POSITIONAL for p in spec):
@@ -139,7 +139,7 @@ def _has_nested_reduce(body: PrimExpr) -> bool:
 
 
 def comm_reducer(
-    fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., Any], name: str = "reduce"
+    fcombine: Callable[[Any, Any], object], fidentity: Callable[..., object], name: str = "reduce"
 ) -> Callable[..., Any]:
     """A reduction `reducer(expr, axis, where=None, init=None)` from a combination and its identity (by dtype).
 

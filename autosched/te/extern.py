@@ -48,7 +48,7 @@ class ExternOp(OpaqueOperation):
 
 
 def extern(
-    shape: Any, inputs: Sequence[Tensor] | Tensor, fcompute: Callable[..., Any], name: str = "extern",
+    shape: Any, inputs: Sequence[Tensor] | Tensor, fcompute: Callable[..., object], name: str = "extern",
     dtype: Any = None, in_buffers: Any = None, out_buffers: Any = None, tag: str = "", attrs: Any = None,
 ) -> Any:  # fmt: skip
     """Tensors that a statement fills, or a call of a registered function.

@@ -287,7 +287,7 @@ class Stage:
         """Align the stride of an axis of the result."""
         self.storage.append((axis, int(factor), int(offset)))
 
-    def transform_layout(self, mapping_function: Callable[..., Any]) -> list[IterVar]:
+    def transform_layout(self, mapping_function: Callable[..., object]) -> list[IterVar]:
         """Store the result by other indices, and compute it in their order; gives the axes of the new loops.
 
             s[B].transform_layout(lambda i, j: [i, j // 4, j % 4])   # stores B[i, j // 4, j % 4]

@@ -217,7 +217,7 @@ _SCALAR = {"add": "add", "subtract": "sub", "multiply": "mul", "divide": "div"}
 class TensorSlice(ExprOperators):
     """`T[i]` of a tensor of more dimensions: more indices may follow; with all of them it is an element."""
 
-    def __init__(self, tensor: Tensor, indices: tuple[Any, ...]):
+    def __init__(self, tensor: Tensor, indices: tuple[object, ...]):
         if len(indices) > tensor.ndim:
             raise InvalidValueError(f"tensor '{tensor.name}' has {tensor.ndim} dimensions, got {len(indices)} indices")
         self.tensor, self.indices = tensor, indices

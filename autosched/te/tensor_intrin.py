@@ -52,7 +52,7 @@ def _without_init(x: object) -> Any:
 
 
 def decl_tensor_intrin(
-    op: Operation, fcompute: Callable[..., Any], name: str = "tensor_intrin",
+    op: Operation, fcompute: Callable[..., object], name: str = "tensor_intrin",
     binds: Mapping[Tensor, Buffer] | None = None, scalar_params: Any = None,
     default_buffer_params: Mapping[str, Any] | None = None,
 ) -> TensorIntrin:  # fmt: skip

@@ -32,7 +32,7 @@ class CallEffectKind(IntEnum):
     Opaque = 3
 
 
-def _args(what: str, args: tuple[Any, ...]) -> tuple[PrimExpr, ...]:
+def _args(what: str, args: tuple[object, ...]) -> tuple[PrimExpr, ...]:
     return tuple(_arg(what, i, a) for i, a in enumerate(args))
 
 
@@ -86,7 +86,7 @@ def call_packed(*args: object, span: object = None) -> PrimExpr:
 call_cpacked = call_packed
 
 
-def _packed(args: tuple[Any, ...]) -> tuple[PrimExpr, ...]:
+def _packed(args: tuple[object, ...]) -> tuple[PrimExpr, ...]:
     whole = (whole_array(a) if isinstance(a, Buffer) else a for a in args)
     return _args("call_packed", tuple(whole))
 

@@ -49,7 +49,7 @@ class Constructor(type):
         return repr(cls.real)
 
 
-def _make(real: type, make: Callable[..., Any]) -> Any:
+def _make(real: type, make: Callable[..., object]) -> Any:
     arguments = getattr(real, "__match_args__", ())
     text = {"real": real, "make": staticmethod(make), "__match_args__": arguments, "__doc__": real.__doc__}
     return Constructor(real.__name__, (), {**text, "__module__": real.__module__})

@@ -13,7 +13,7 @@ from autosched.tir.stmt import Block, BufferStore
 N = TypeVar("N", bound=Node)
 
 
-def rewrite(node: N, f: Callable[[Any], Any]) -> N:
+def rewrite(node: N, f: Callable[[Any], object]) -> N:
     """Rebuild bottom-up: `f` sees each node after its children and returns it or its replacement.
 
     A buffer is a leaf: its shape is not entered, since rebuilding it would lose its identity. A scalar expression that
@@ -32,7 +32,7 @@ def rewrite(node: N, f: Callable[[Any], Any]) -> N:
     return visit(node)  # type: ignore[no-any-return]
 
 
-def rewrite_down(node: N, f: Callable[[Any], Any]) -> N:
+def rewrite_down(node: N, f: Callable[[Any], object]) -> N:
     """Rebuild top-down: where `f` returns a node, it stands (its children are not visited); on None, descend.
 
     A scalar expression that is shared is rebuilt once and stays shared.

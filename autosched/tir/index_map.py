@@ -34,7 +34,7 @@ class IndexMap(Node):
     final_indices: tuple[PrimExpr, ...]
 
     @staticmethod
-    def from_func(func: Callable[..., Any], ndim: int | None = None, dtype: str = "int32", **words: Any) -> IndexMap:
+    def from_func(func: Callable[..., object], ndim: int | None = None, dtype: str = "int32", **words: Any) -> IndexMap:
         """The map that a Python function of indices describes; `ndim` says how many `*args` takes."""
         index_map, separators = IndexMap.from_func_with_separators(func, ndim, dtype, **words)
         if separators:
@@ -43,7 +43,7 @@ class IndexMap(Node):
 
     @staticmethod
     def from_func_with_separators(
-        func: Callable[..., Any], ndim: int | None = None, dtype: str = "int32", index_dtype: str | None = None,
+        func: Callable[..., object], ndim: int | None = None, dtype: str = "int32", index_dtype: str | None = None,
         inverse_index_map: object = None,
     ) -> tuple[IndexMap, list[int]]:  # fmt: skip
         """The map that a function describes, and the positions where it gives `IndexMap.AXIS_SEPARATOR`."""

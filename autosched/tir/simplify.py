@@ -66,7 +66,7 @@ class FormKey:
 
     __slots__ = ("_hash", "parts")
 
-    def __init__(self, parts: tuple[Any, ...]):
+    def __init__(self, parts: tuple[object, ...]):
         self.parts, self._hash = parts, hash(parts)
 
     def __hash__(self) -> int:
@@ -216,7 +216,7 @@ class Analyzer:
             high = most if high is None else min(high, most)
         self.bounds[atom] = (low, high)
 
-    def _once(self, what: str, x: PrimExpr, answer: Callable[[PrimExpr], Any]) -> Any:
+    def _once(self, what: str, x: PrimExpr, answer: Callable[[PrimExpr], object]) -> Any:
         """`answer(x)`, found once for each node while the outermost question is answered: then no range changes.
 
         The nodes are kept, so that their ids stay their own.

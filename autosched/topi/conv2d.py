@@ -166,7 +166,7 @@ def _rows(g: Geometry, y: Any, x: Any, ky: Any, kx: Any) -> tuple[Any, Any]:
     return at(y, ky, 0), at(x, kx, 1)
 
 
-def _output(g: Geometry, body: Callable[[Any, Any, Any, Any], Any], name: str) -> Tensor:
+def _output(g: Geometry, body: Callable[[Any, Any, Any, Any], object], name: str) -> Tensor:
     """The compute over (n, channel, y, x), the channel split in blocks where the output is."""
     rows, columns = g.out_size
     if not g.block_out:
@@ -203,7 +203,7 @@ def _dense(data: Tensor, weight: Tensor, g: Geometry, dtype: str) -> Tensor:
         width = g.per_group_out // g.block_out if channel[1] is not None else g.per_group_out
         return channel[0] // width * step
 
-    def body(n: Any, channel: tuple[Any, Any], y: Any, x: Any) -> Any:
+    def body(n: Any, channel: tuple[object, object], y: Any, x: Any) -> Any:
         row, column = _rows(g, y, x, ry, rx)
         out = _channel(g, channel)
         if g.block_in:

@@ -19,7 +19,7 @@ class _Batched:
         self.x, self.batch = x, x.shape[: x.ndim - matrix_dims]
         self.matrix_dims = matrix_dims
 
-    def __call__(self, batch: tuple[Any, ...], *matrix: Any) -> Any:
+    def __call__(self, batch: tuple[object, ...], *matrix: Any) -> Any:
         own = batch[len(batch) - len(self.batch) :]
         picked = [0 if const_int(s) == 1 else i for s, i in zip(self.batch, own, strict=True)]
         return self.x(*picked, *matrix)

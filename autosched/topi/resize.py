@@ -60,7 +60,7 @@ def resize2d(
     halves_up: Callable[[PrimExpr], PrimExpr] = lambda p: E.call("floor", p + E.const(0.5, "float32"))  # noqa: E731
     whole = rounded.get(rounding, halves_up)
 
-    def element(i: tuple[Any, ...], y: Any, z: Any) -> Any:
+    def element(i: tuple[object, ...], y: Any, z: Any) -> Any:
         index = list(i)
         index[at[0]], index[at[1]] = _clip(y, old[0]), _clip(z, old[1])
         return x(*index)

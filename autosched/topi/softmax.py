@@ -20,10 +20,10 @@ class _Along:
     def reduce_axis(self) -> Any:
         return te.reduce_axis((0, self.shape[self.axis]), "k")
 
-    def insert(self, index: tuple[Any, ...], k: object) -> tuple[Any, ...]:
+    def insert(self, index: tuple[object, ...], k: object) -> tuple[Any, ...]:
         return (*index[: self.axis], k, *index[self.axis :])
 
-    def without(self, index: tuple[Any, ...]) -> tuple[Any, ...]:
+    def without(self, index: tuple[object, ...]) -> tuple[Any, ...]:
         return (*index[: self.axis], *index[self.axis + 1 :])
 
     def largest(self, name: str) -> Tensor:

@@ -71,7 +71,7 @@ class LocalBuilder(Builder):
 
     def __init__(
         self, timeout: float = 10, n_parallel: int | None = None, build_kwargs: Any = None,
-        build_func: str | Callable[..., Any] = "default", do_fork: bool = False, runtime: Any = None,
+        build_func: str | Callable[..., object] = "default", do_fork: bool = False, runtime: Any = None,
     ):  # fmt: skip
         refuse(
             "LocalBuilder", hint="tvm.build compiles on this machine", build_func=build_func != "default",

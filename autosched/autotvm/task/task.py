@@ -64,7 +64,7 @@ def get_config() -> Any:
     return _query(Target.current(allow_none=True), None)
 
 
-def template(task_name: str, func: Callable[..., Any] | None = None) -> Any:
+def template(task_name: str, func: Callable[..., object] | None = None) -> Any:
     """Decorator: a function of plain arguments that gives (schedule, tensors) becomes a template.
 
     Calling it asks the dispatch context for the configuration of its arguments. Raises TVMError on keyword arguments.
@@ -72,7 +72,7 @@ def template(task_name: str, func: Callable[..., Any] | None = None) -> Any:
     if not isinstance(task_name, str):
         raise InvalidTypeError(f"template: the name is a {type(task_name).__name__}, not a text")
 
-    def decorate(subject: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(subject: Callable[..., object]) -> Callable[..., Any]:
         if task_name in TASK_TABLE and TASK_TABLE[task_name] is not subject:
             pass  # a template that is defined again replaces the first, as in a notebook
         TASK_TABLE[task_name] = subject

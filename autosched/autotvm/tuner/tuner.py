@@ -102,7 +102,7 @@ class Tuner:
         n_trial: int,
         measure_option: dict[str, Any],
         early_stopping: int | None = None,
-        callbacks: Iterable[Callable[..., Any]] = (),
+        callbacks: Iterable[Callable[..., object]] = (),
         si_prefix: str = "G",
     ) -> None:
         """Try up to `n_trial` configurations.

@@ -69,7 +69,7 @@ def tile_intrinsic(tile: Tile, isa: Isa) -> Any:
     return intrinsic(_typing_function(tile.name, parameters, signature, codegen))
 
 
-def _typing_function(name: str, parameters: list[str], signature: object, codegen: Callable[..., Any]) -> Any:
+def _typing_function(name: str, parameters: list[str], signature: object, codegen: Callable[..., object]) -> Any:
     """A function (typingctx, p0, …) -> (signature, codegen); Numba counts its parameters."""
     scope: dict[str, Any] = {"signature": signature, "codegen": codegen}
     exec(f"def {name}({', '.join(['typingctx', *parameters])}):\n    return signature, codegen", scope)

@@ -56,7 +56,7 @@ def lower_kernels(
     symbols: Sequence[str],
     pointers: Sequence[int],
     bounds: Sequence[tuple[int, int]],
-    names: dict[str, Any],
+    names: Mapping[str, object],
     file_name: str,
 ) -> list[str]:
     """The NVVM IR text of each of the source's `functions`, whose entry is called by its symbol.
@@ -88,7 +88,7 @@ def _lower_kernel(function: Callable[..., None], symbol: str, pointers: int, bou
 
 
 def lower_user_kernel(
-    function: Callable[..., Any], arguments: Sequence[object], symbol: str, bounds: Sequence[int], *, fastmath: bool
+    function: Callable[..., object], arguments: Sequence[object], symbol: str, bounds: Sequence[int], *, fastmath: bool
 ) -> list[str]:
     """The NVVM IR texts of a user's kernel, its entry called by a symbol, and of the device functions that it calls.
 

@@ -65,7 +65,7 @@ class UserKernel:
 
 
 def compile_user_kernel(
-    function: Callable[..., Any], types: Sequence[object], target: Target, options: UserOptions, source: str = ""
+    function: Callable[..., object], types: Sequence[object], target: Target, options: UserOptions, source: str = ""
 ) -> UserKernel:
     """Compile a Python function written for `numba.cuda` for arguments of Numba's types.
 

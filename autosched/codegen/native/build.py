@@ -102,7 +102,7 @@ def compile_native(triple: str = "") -> bytes:
     return code
 
 
-def _compile(function: Callable[..., Any], signature: object, symbol: str, architecture: str) -> Any:
+def _compile(function: Callable[..., object], signature: object, symbol: str, architecture: str) -> Any:
     """Compile a function as a C callback and give its optimised LLVM module, in which only `symbol` is visible."""
     import llvmlite.binding as llvm
     from numba import cfunc

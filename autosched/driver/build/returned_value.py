@@ -74,7 +74,7 @@ def _misplaced() -> CodegenError:
 class ReturningFunction:
     """A function that gives a number; called with the arguments that the source declares."""
 
-    def __init__(self, name: str, func: PrimFunc, function: Callable[..., Any]):
+    def __init__(self, name: str, func: PrimFunc, function: Callable[..., object]):
         """Make it of the function as written and the built one, which takes an array for the result as well."""
         self.name, self.func, self._function = name, func, function
         self._dtype = next(x.args[0].dtype for x in walk(func.body) if isinstance(x, Call) and x.op == RET)

@@ -154,7 +154,7 @@ class JitModule:
             raise InvalidValueError(f"no method '{name}'", hint=f"there are {sorted(self._methods)}")
         return lambda *args: self._run(self._methods[name], args)
 
-    def _run(self, method: Any, args: tuple[Any, ...]) -> Any:
+    def _run(self, method: Any, args: tuple[object, ...]) -> Any:
         result = method(*(a.detach().cpu().numpy() if hasattr(a, "detach") else a for a in args))
         return _converted(result, self._format)
 

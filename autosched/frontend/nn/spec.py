@@ -70,7 +70,7 @@ def method_specs(module: object, spec: Mapping[str, Mapping[str, object]]) -> li
     return result
 
 
-def _check_names(function: Callable[..., Any], method: str, names: Sequence[str]) -> None:
+def _check_names(function: Callable[..., object], method: str, names: Sequence[str]) -> None:
     """Refuse a spec whose arguments are not those of the method. Raises InvalidTypeError, a ValueError too."""
     try:
         inspect.signature(function).bind(**dict.fromkeys(names))

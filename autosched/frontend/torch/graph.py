@@ -53,7 +53,7 @@ def array_of(tensor: Any, name: str) -> np.ndarray:
         raise ImportModelError(f"tensor '{name}' is {tensor.dtype}, which is not supported") from None
 
 
-def map_arguments(value: Any, lookup: Callable[[Any], Any]) -> Any:
+def map_arguments(value: Any, lookup: Callable[[Any], object]) -> Any:
     """Graph nodes inside arguments, replaced by what they became."""
     import torch
 

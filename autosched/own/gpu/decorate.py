@@ -17,7 +17,7 @@ from autosched.space import ConfigSpace, Constraint
 
 
 def make_kernel(
-    inner: Callable[..., Any],
+    inner: Callable[..., object],
     options: Mapping[str, object],
     space: Mapping[str, Sequence[object]] | ConfigSpace | str,
     constraints: Sequence[str | Constraint],
@@ -44,7 +44,7 @@ def make_kernel(
     return AutotunedKernel(inner, options, made, signature, key=key, rule=rule, unset=unset, target=target, **more)
 
 
-def _knobs(inner: Callable[..., Any], options: Mapping[str, Any], space: Any, rule: LaunchRule) -> Any:
+def _knobs(inner: Callable[..., object], options: Mapping[str, Any], space: Any, rule: LaunchRule) -> Any:
     """The candidates by knob, with those of threads where nothing says how many there are."""
     if isinstance(space, str):
         try:

@@ -93,21 +93,21 @@ class AutotunedKernel(AutotunedFunction):
         except AutoschedError:
             return space
 
-    def _occupancy_choice(self, space: ConfigSpace, values: tuple[Any, ...]) -> Config | None:
+    def _occupancy_choice(self, space: ConfigSpace, values: tuple[object, ...]) -> Config | None:
         if space.count() == 0:
             return None
         return occupancy_choice(self._sent(()), space, self.unset, numba_types(values), values)
 
-    def task_for(self, values: tuple[Any, ...], threads: int | None = None, *, sent: object = None) -> Task:
+    def task_for(self, values: tuple[object, ...], threads: int | None = None, *, sent: object = None) -> Task:
         named = self.signature.named(tuple(stand_in(value) for value in values))
         workload = describe(self.space.name, named, self.key)
         name = str(workload).removeprefix("own/")
         return Task(workload, self.target, func=sent, threads=1, name=name, cache="warm")
 
-    def host_values(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    def host_values(self, values: tuple[object, ...]) -> tuple[Any, ...]:
         return tuple(host_copies(dict(enumerate(values))).values())  # type: ignore[arg-type]
 
-    def _sent(self, values: tuple[Any, ...], *, is_sent: bool = False) -> SentKernel:
+    def _sent(self, values: tuple[object, ...], *, is_sent: bool = False) -> SentKernel:
         if self.signature.rest:
             raise UsageError(f"{self.__name__} takes '*{self.signature.rest}', which no kernel can")
         place = place_of(self.py_func)

@@ -43,7 +43,7 @@ def _coded(name: str, values: Iterable[object]) -> dict[str, Any]:
     return found
 
 
-def _order(typed: tuple[str, Any]) -> tuple[Any, ...]:
+def _order(typed: tuple[str, object]) -> tuple[Any, ...]:
     kind, value = typed
     return (kind,) if value is None else (kind, value)
 

@@ -39,7 +39,7 @@ def begins_and_ends(x: Any, rank: int) -> tuple[int, ...]:
 def _canonical(rank: int, weight_layout: str) -> Any:
     data_layout = "NC" + AXES[rank]
 
-    def canonical(attrs: dict[str, Any]) -> dict[str, Any]:
+    def canonical(attrs: Mapping[str, object]) -> dict[str, Any]:
         for name, only in (("data_layout", data_layout), ("kernel_layout", weight_layout), ("out_layout", data_layout)):
             if attrs[name] not in (only, None, ""):
                 raise InvalidValueError(f"{name} '{attrs[name]}' is not supported", hint=f"use {only}")

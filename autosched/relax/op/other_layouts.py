@@ -65,7 +65,7 @@ def any_layout(
         found = infer(*map(_permuted, types, orders), **plain)
         return _permuted(found, inverse(orders[2])) if orders[2] else found
 
-    def around(f: Callable[..., Any], transpose: Callable[..., Any]) -> Callable[..., Any]:
+    def around(f: Callable[..., object], transpose: Callable[..., object]) -> Callable[..., Any]:
         def run(*args: Any, **attrs: Any) -> Any:
             orders, plain = plain_attrs(attrs, key)
             result = f(*(transpose(a, o) if o else a for a, o in zip(args, orders, strict=False)), **plain)

@@ -164,8 +164,8 @@ def define_op(
     name: str,
     *,
     infer_type: Callable[..., StructInfo],
-    compute: Callable[..., Any] | None = None,
-    reference: Callable[..., Any] | None = None,
+    compute: Callable[..., object] | None = None,
+    reference: Callable[..., object] | None = None,
     samples: Sequence[Any] = (),
     inputs: Sequence[str] = ("x",),
     attributes: Attrs | None = None,
@@ -209,7 +209,7 @@ def remake(call: Call, args: Sequence[object] | None = None, attrs: Attrs | None
     return definition.make(call.args if args is None else args, {**call.attrs, **(attrs or {})})
 
 
-def python_argument(arg: Any, value: Callable[[Any], Any]) -> Any:
+def python_argument(arg: Any, value: Callable[[Any], object]) -> Any:
     """An argument as compute and reference take it: tuples as lists, shapes as tuples of integers."""
     if isinstance(arg, Tuple):
         return [python_argument(f, value) for f in arg.fields]

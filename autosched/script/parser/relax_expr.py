@@ -137,7 +137,7 @@ class RelaxExprReader:
             return None
         return self._called(node, function, name)
 
-    def _called(self, node: ast.Call, function: Callable[..., Any], name: str) -> Any:
+    def _called(self, node: ast.Call, function: Callable[..., object], name: str) -> Any:
         args = [self.leaf(a) for a in node.args]
         words = {w.arg: self.leaf(w.value) for w in node.keywords if w.arg is not None}
         try:

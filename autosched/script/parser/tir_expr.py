@@ -275,7 +275,7 @@ class ExprReader:
             raise self.state.error(node.func, "only functions can be called")
         return self._apply(node, function)
 
-    def _apply(self, node: ast.Call, function: Callable[..., Any]) -> Any:
+    def _apply(self, node: ast.Call, function: Callable[..., object]) -> Any:
         args: list[Any] = []
         for a in node.args:
             args += self.sequence(a.value) if isinstance(a, ast.Starred) else [self.value(a)]

@@ -50,7 +50,7 @@ def expr(ctx: Context, e: Any, at_least: int = OR) -> str:
     return ctx.marked(e, text) if isinstance(e, Node) and not isinstance(e, Var) else text
 
 
-def exprs(ctx: Context, items: tuple[Any, ...]) -> str:
+def exprs(ctx: Context, items: tuple[object, ...]) -> str:
     """Expressions separated by commas."""
     return ", ".join(expr(ctx, e) for e in items)
 
@@ -127,7 +127,7 @@ def _let(ctx: Context, e: E.Let) -> tuple[str, int]:
         return f"{ctx.t('Let')}({expr(ctx, e.body)}, where={{{name}: {value}}})", ATOM
 
 
-def access(ctx: Context, buffer: Buffer, indices: tuple[Any, ...]) -> str:
+def access(ctx: Context, buffer: Buffer, indices: tuple[object, ...]) -> str:
     """`A[i, j]`; `A[()]` without dimensions."""
     return f"{name_of(ctx, buffer)}[{exprs(ctx, indices) or '()'}]"
 

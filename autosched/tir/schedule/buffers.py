@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from autosched.errors import InvalidTypeError, ScheduleError
 from autosched.ir.node import FrozenDict
@@ -84,7 +83,7 @@ def hide_access(tree: Tree, name: str, kind: str, positions: Sequence[int]) -> T
     return tree.replace(realize, replace(realize, block=block))
 
 
-def ranges_of(tree: Tree, name: str, buffer: Buffer, make: Callable[..., Any]) -> tuple[Range, ...]:
+def ranges_of(tree: Tree, name: str, buffer: Buffer, make: Callable[..., object]) -> tuple[Range, ...]:
     """What a function of a block's variables gives: (start, end) or an index for each dimension of a buffer."""
     variables: list[Var] = [iv.var for iv in tree.block(name).iter_vars]
     found = make(*variables)

@@ -266,7 +266,7 @@ def _new_kinds(tree: Tree, name: str, index_map: IndexMap, block: Block) -> list
     return kinds
 
 
-def to_index_map(index_map: IndexMap | Callable[..., Any] | str, ndim: int, dtype: str = "int32") -> IndexMap:
+def to_index_map(index_map: IndexMap | Callable[..., object] | str, ndim: int, dtype: str = "int32") -> IndexMap:
     """An IndexMap from one, from a function of indices, or from text."""
     if isinstance(index_map, str):
         return IndexMap.from_text(index_map, dtype)
@@ -274,7 +274,7 @@ def to_index_map(index_map: IndexMap | Callable[..., Any] | str, ndim: int, dtyp
 
 
 def to_separated_map(
-    index_map: IndexMap | Callable[..., Any] | str, ndim: int, dtype: str = "int32"
+    index_map: IndexMap | Callable[..., object] | str, ndim: int, dtype: str = "int32"
 ) -> tuple[IndexMap, list[int]]:
     """An IndexMap and where its result has axis separators."""
     if isinstance(index_map, IndexMap | str) or not callable(index_map):

@@ -50,7 +50,7 @@ def _notes(tree: Tree, place: str | Var) -> dict[str, Any]:
     return dict(tree.block(place).annotations if isinstance(place, str) else tree.loops[place].annotations)
 
 
-def _with_notes(tree: Tree, place: str | Var, notes: dict[str, Any]) -> Tree:
+def _with_notes(tree: Tree, place: str | Var, notes: Mapping[str, object]) -> Tree:
     if isinstance(place, Var):
         loop = tree.loops[place]
         return tree.replace(loop, replace(loop, annotations=FrozenDict(notes)))

@@ -339,8 +339,8 @@ class Schedule(ScheduleSpecial):
 
     def transform_layout(
         self, block: BlockRV | str, buffer: tuple[str, int] | str | Buffer,
-        index_map: IndexMap | Callable[..., Any] | str,
-        pad_value: float | int | Callable[..., Any] | None = None, *, assume_injective_transform: bool = False,
+        index_map: IndexMap | Callable[..., object] | str,
+        pad_value: float | int | Callable[..., object] | None = None, *, assume_injective_transform: bool = False,
     ) -> None:  # fmt: skip
         """Store a buffer in another layout: `index_map` gives new indices for old ones.
 
@@ -363,7 +363,7 @@ class Schedule(ScheduleSpecial):
         if separators:
             self.set_axis_separator(block, (kind, index), separators)
 
-    def transform_block_layout(self, block: BlockRV | str, index_map: IndexMap | Callable[..., Any] | str) -> None:
+    def transform_block_layout(self, block: BlockRV | str, index_map: IndexMap | Callable[..., object] | str) -> None:
         """Let a block iterate over other variables: a bijection of the old ones; its loops are made anew."""
         block = self._rv_of(block)
         fn, name = self._block(block)

@@ -259,7 +259,7 @@ class Trace:
 
 
 def run_instruction(
-    sch: Schedule, kind: str, inputs: tuple[Any, ...], attrs: Mapping[str, object], decision: Decision = None
+    sch: Schedule, kind: str, inputs: tuple[object, ...], attrs: Mapping[str, object], decision: Decision = None
 ) -> tuple[Any, ...]:
     """Call the method that an instruction stands for; its results as a tuple."""
     spec = KINDS[kind]

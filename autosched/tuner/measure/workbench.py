@@ -232,7 +232,7 @@ def _check_form(arg: ArgSpec, values: np.ndarray) -> None:
         raise CandidateError(Status.RUN_ERROR, text)
 
 
-def _make_room(arrays: dict[tuple[int, Any], Any], index: int) -> None:
+def _make_room(arrays: dict[tuple[int, object], Any], index: int) -> None:
     """Drop the oldest form of an argument where there are too many."""
     forms = [key for key in arrays if key[0] == index]
     if len(forms) >= _MOST_PACKED:

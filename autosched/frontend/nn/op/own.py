@@ -12,7 +12,7 @@ from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import Tuple
 
 
-def tensor_expr_op(tensor_expr_func: Callable[..., Any], name_hint: str, args: Sequence[object]) -> Any:
+def tensor_expr_op(tensor_expr_func: Callable[..., object], name_hint: str, args: Sequence[object]) -> Any:
     """The result of a function written with te, called on tensors."""
     builder = BlockBuilder.current()
     if builder is None:

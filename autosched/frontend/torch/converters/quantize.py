@@ -21,7 +21,7 @@ SCALE, ZERO = "float32", "int32"
 
 
 def _parts(
-    t: Emitter, input: Expr, scale: object, zero: object, limits: tuple[Any, Any], dtype: object
+    t: Emitter, input: Expr, scale: object, zero: object, limits: tuple[object, object], dtype: object
 ) -> tuple[Expr, Expr | None, tuple[int, int], str]:
     """(scale, zero point, limits, dtype), checked as far as they are known. Raises ImportModelError."""
     low, high = (_number(t, n) for n in limits)
@@ -82,7 +82,7 @@ def _channels(t: Emitter, input: Expr, axis: int, *values: Any) -> int:
 
 
 def _quantized(
-    t: Emitter, input: Expr, scale: object, zero: object, limits: tuple[Any, Any], dtype: object, axis: int
+    t: Emitter, input: Expr, scale: object, zero: object, limits: tuple[object, object], dtype: object, axis: int
 ) -> Expr:
     scales, zeros, limits, kind = _parts(t, input, scale, zero, limits, dtype)
     if isinstance(zeros, Constant) and not zeros.data.any():
@@ -95,7 +95,7 @@ def _dequantized(
     input: Expr,
     scale: object,
     zero: object,
-    limits: tuple[Any, Any],
+    limits: tuple[object, object],
     dtype: object,
     axis: int,
     out_dtype: object,

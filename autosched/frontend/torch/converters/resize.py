@@ -67,7 +67,7 @@ def nearest_exact(t: Emitter, input: Expr, output_size: object, *scales: object,
     return _resized_nearest(t, input, output_size, _factors(scales, kwargs), exact=True)
 
 
-def _factors(scales: tuple[Any, ...], kwargs: Any) -> list[float] | None:
+def _factors(scales: tuple[object, ...], kwargs: Any) -> list[float] | None:
     """Scale factors, given as a list (`.vec`) or one by one, by position or name."""
     values = [
         *scales,

@@ -142,7 +142,7 @@ class RemoteRunner:
         how = {"threads": self._options.threads, "cache": self._options.cache}
         return Measurement(status, checked_against=CHECKED_AGAINST if was_checked else "", error=error, how=how)
 
-    def _again(self, once: Callable[[], Any]) -> Any:
+    def _again(self, once: Callable[[], object]) -> Any:
         """What `once` gives; it is tried again in a new session where the connection was lost."""
         for attempt in range(_TRIES):
             try:
