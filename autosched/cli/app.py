@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 
 import click
 
-from autosched.errors import UsageError
+from autosched.cli.groups import SuggestingGroup
 from autosched.version import __version__
 
 # name -> one line for `autosched --help`, so that listing the commands loads none of them
@@ -29,7 +28,7 @@ COMMANDS = {
 GROUPS = ("logs", "rpc", "spaces")  # commands that have commands
 
 
-class LazyGroup(click.Group):
+class LazyGroup(SuggestingGroup):
     """A group whose commands are modules of this package with the same name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -37,8 +36,6 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            if near := difflib.get_close_matches(cmd_name, COMMANDS, n=1):
-                raise UsageError(f"no command '{cmd_name}'", hint=f"did you mean '{near[0]}'?")
             return None
         command = importlib.import_module(f"autosched.cli.{cmd_name}").command
         assert isinstance(command, click.Command)

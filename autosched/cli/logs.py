@@ -6,6 +6,8 @@ import importlib
 
 import click
 
+from autosched.cli.groups import SuggestingGroup
+
 # name -> (module, its function, one line for `autosched logs --help`): listing the commands loads none of them
 COMMANDS = {
     "list": ("look", "list_tasks", "List the workloads that have been measured."),
@@ -28,7 +30,7 @@ COMMANDS = {
 ALIASES = {"ls": "list"}
 
 
-class LogsGroup(click.Group):
+class LogsGroup(SuggestingGroup):
     """A group whose commands are in `logs_*.py` beside this file."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,11 +22,22 @@ def check_file(path: Path) -> None:
     if path.is_dir():
         raise UsageError(f"{path} is a folder", hint="give a file")
     if not path.exists():
-        raise UsageError(f"no file {path}")
+        near = difflib.get_close_matches(path.name, _names(path.parent), n=1)
+        is_web = path.parts[:1] in (("http:",), ("https:",))
+        hint = "download it first" if is_web else f"did you mean {path.with_name(near[0])}?" if near else ""
+        raise UsageError(f"no file {path}", hint=hint)
     if not path.is_file():
         raise UsageError(f"{path} is no regular file", hint="write it to disk first")
     if not os.access(path, os.R_OK):
         raise UsageError(f"cannot read {path}: permission denied")
+
+
+def _names(folder: Path) -> list[str]:
+    """The names in a folder; none where it cannot be read."""
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def check_output(path: Path, inputs: Iterable[Path] = ()) -> None:

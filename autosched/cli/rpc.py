@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from autosched.cli.common import Common, make_command
+from autosched.cli.groups import SuggestingGroup
 from autosched.cli.output import Column, Table, show
 from autosched.cli.remote_options import make_access
 from autosched.cli.values import DURATION, Count
@@ -23,6 +24,7 @@ LARGEST_PORT = 65535
 
 @click.group(
     "rpc",
+    cls=SuggestingGroup,
     epilog="\b\nExample:\n  autosched rpc serve --key board"
     "\n  autosched rpc track\n  autosched rpc devices 127.0.0.1:9190",
     context_settings={"help_option_names": ["-h", "--help"]},

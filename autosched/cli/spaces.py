@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from autosched.cli.common import Common, make_command
+from autosched.cli.groups import SuggestingGroup
 from autosched.cli.output import Column, Row, Table, say, show
 from autosched.errors import UsageError
 from autosched.printable import printable
@@ -23,6 +24,7 @@ SHOWN = 24  # candidates of a knob in a text table
 
 @click.group(
     "spaces",
+    cls=SuggestingGroup,
     epilog="\b\nExample:\n  autosched spaces list"
     '\n  autosched spaces show matmul --workload "M=128 N=256 K=784 batch=1"'
     "\n  autosched spaces check my_spaces/cpu/matmul.toml",

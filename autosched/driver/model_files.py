@@ -101,6 +101,9 @@ def read_script(path: Path) -> Any:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {path}: {error}") from error
+    if path.suffix == ".py" and "ir_module" not in text and "prim_func" not in text and "@R.function" not in text:
+        hint = f"name an object of it: {path.stem}:name"
+        raise UsageError(f"{path} holds no TVMScript, which is all that is read of such a file", hint=hint)
     source = Source.of(text, str(path))
     return read_checked(source, {})
 
@@ -117,7 +120,9 @@ def load_object(name: str) -> Any:
         except ScriptError:
             raise
         except ImportError as error:
-            raise UsageError(f"cannot import '{module_name}': {error}") from error
+            is_missing = isinstance(error, ModuleNotFoundError) and error.name == module_name.partition(".")[0]
+            hint = f"run it in the folder that holds {error.name}, or install it" if is_missing else ""
+            raise UsageError(f"cannot import '{module_name}': {error}", hint=hint) from error
         except Exception as error:  # the module's own code
             raise UsageError(f"importing '{module_name}' failed: {type(error).__name__}: {error}") from error
     for part in path.split("."):

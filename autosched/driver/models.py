@@ -50,10 +50,10 @@ def as_module(what: object, args: Sequence[Tensor] | None = None, name: str | No
         return as_module(_called(what), args, name or what.__name__)
     if isinstance(what, Sequence) and what and all(isinstance(t, Tensor) for t in what):
         return as_module(create_prim_func(list(args or what)), name=name)
-    raise WrongInputError(
-        f"cannot build a {type(what).__name__}",
-        hint="give an IRModule, a schedule, a PrimFunc or the tensors of an expression",
-    )
+    hint = "give an IRModule, a schedule, a PrimFunc or the tensors of an expression"
+    if type(what).__module__.startswith("numba."):
+        hint = "put @autosched.autotune(…) above the function"
+    raise WrongInputError(f"cannot build a {type(what).__name__}", hint=hint)
 
 
 def _called(function: Any) -> Any:

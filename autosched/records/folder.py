@@ -209,6 +209,9 @@ def _check_folder(folder: Path, write: bool) -> None:
     try:
         if write:
             folder.mkdir(parents=True, exist_ok=True)
+            if not any(folder.glob("*.jsonl")) and any(p.name != ".leases" for p in folder.iterdir()):
+                hint = "give a new folder, an empty one, or a file such as tuned.db"
+                raise RecordError("the folder holds other files than tuning logs", where=where, hint=hint)
         elif not any(folder.glob("*.jsonl")):
             hint = "make some with `autosched tune --db`"
             raise RecordError("there are no tuning logs in this folder", where=where, hint=hint)

@@ -81,7 +81,7 @@ def _kind_entries(name: str) -> dict[str, Any]:
         return dict(TAGS[name])
     if name in KINDS:
         return {"kind": name}
-    close = difflib.get_close_matches(name, (*KINDS, *TAGS), n=2)
+    close = ["cuda"] if name in ("gpu", "nvidia") else difflib.get_close_matches(name, (*KINDS, *TAGS), n=2)
     hint = f"did you mean {' or '.join(close)}?" if close else 'use "cpu" or "llvm -mcpu=x86-64-v3"'
     raise TargetError(f"unknown target '{name}'", hint=hint)
 

@@ -1,0 +1,79 @@
+"""A newcomer's mistakes: each is answered by one line that names the fix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autosched.cli import main
+from tests.cli.models import dense_file
+
+MISTAKES = (
+    ("tunee model.onnx", "did you mean 'tune'?"),
+    ("model.onnx", "autosched tune model.onnx"),
+    ("model.asx", "autosched run model.asx"),
+    ("export model.onnx", "there are tune, build, run"),
+    ("logs lst", "did you mean 'list'?"),
+    ("rpc server", "did you mean 'serve'?"),
+    ("tune", "--all tunes what autosched.toml names"),
+    ("tune model.onx", "did you mean model.onnx?"),
+    ("tune https://example.com/y.onnx", "download it first"),
+    ("tune notes.txt", "models are .onnx"),
+    ("tune folder", "give a file"),
+    ("tune script.py", "name an object of it: script:name"),
+    ("tune newcomer_kernels:missing", "it has"),
+    ("tune newcomer_kernels:plain", "put @autosched.autotune"),
+    ("tune newcomer_kernels:bare", "@bare.example"),
+    ("tune newcomer_nowhere:f", "run it in the folder that holds newcomer_nowhere"),
+    ("tune model.onnx --budget ten", "write 90s, 10m or 1h30m"),
+    ("tune model.onnx --trials 0", "x>=1"),
+    ("tune model.onnx --trial 3", "'--trials'"),
+    ("tune model.onnx --strategy magic", "there are auto, random"),
+    ("tune model.onnx --db folder", "give a new folder, an empty one, or a file such as tuned.db"),
+    ("tune model.onnx --db notes.txt", "check the path, or choose another one with --db"),
+    ("build model.onnx --target gpu", "did you mean cuda?"),
+    ("build model.onnx -o model.onnx", "give another name"),
+    ("build model.onnx -o nofolder/x.asx", "there is no folder"),
+    ("build model.onnx --shapes 3x4", "write x:1x3x224x224"),
+    ("build model.onnx --signature f8", "--shapes is for models"),
+    ("build newcomer_kernels:bare", '--signature "float64[:], float64"'),
+    ("run modle.asx", "no file modle.asx"),
+    ("bench model.onnx --with onnxrt", "there are onnxruntime"),
+    ("logs best --db none.db", "make one with `autosched tune`"),
+    ("logs show --where speed=3 --db none.db", "fields: op, target"),
+    ("logs diff a.db", "Missing argument 'B'"),
+    ("inspect model.onnx --kernel nope", "there are fused_matmul_relu"),
+)
+KERNELS = """
+import autosched, numba
+plain = numba.njit(lambda x: x)
+@autosched.autotune({"b": [1, 2]})
+@numba.njit
+def bare(x, b=1):
+    return x
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("newcomer")
+    dense_file(found / "model.onnx")
+    (found / "notes.txt").write_text("notes\n")
+    (found / "script.py").write_text("x = 1\n")
+    (found / "newcomer_kernels.py").write_text(KERNELS)
+    (found / "folder").mkdir()
+    (found / "folder" / "a.txt").write_text("mine")
+    return found
+
+
+@pytest.mark.parametrize(("words", "fix"), MISTAKES, ids=[words for words, _ in MISTAKES])
+def test_one_line_names_the_fix(
+    words: str, fix: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    assert main(words.split()) == 2
+    said = capsys.readouterr()
+    lines = [line for line in said.err.splitlines() if not line.startswith(("see 'autosched", "["))]
+    assert len(lines) == 1 and lines[0].startswith("autosched: error: ") and fix in lines[0], said.err
+    assert not said.out
