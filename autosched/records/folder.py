@@ -209,7 +209,7 @@ def _check_folder(folder: Path, write: bool) -> None:
     try:
         if write:
             folder.mkdir(parents=True, exist_ok=True)
-            if not any(folder.glob("*.jsonl")) and any(p.name != ".leases" for p in folder.iterdir()):
+            if not any(folder.glob("*.jsonl")) and any(not p.name.startswith(".") for p in folder.iterdir()):
                 hint = "give a new folder, an empty one, or a file such as tuned.db"
                 raise RecordError("the folder holds other files than tuning logs", where=where, hint=hint)
         elif not any(folder.glob("*.jsonl")):

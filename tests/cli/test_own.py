@@ -107,9 +107,7 @@ def test_what_bench_refuses(words: list[str], said: str, capsys: pytest.CaptureF
     refuse(capsys, ["bench", *words], said)
 
 
-@pytest.mark.parametrize(
-    "words", [["build", SCALE], ["logs", "lock", SCALE], ["run", SCALE], ["tune", SCALE, "--shapes", "x:1..4"]]
-)
+@pytest.mark.parametrize("words", [["logs", "lock", SCALE], ["run", SCALE], ["tune", SCALE, "--shapes", "x:1..4"]])
 def test_where_a_model_is_wanted(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     refuse(capsys, words, f"{SCALE} is a function of autosched.autotune, not a model")
 

@@ -44,7 +44,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["sing"], "No such command 'sing'"),
+        (["sing"], "no command 'sing'; there are tune, build"),
         (["tune"], "Missing argument 'MODEL'"),
         (["tune", "m.onnx", "--trials", "0"], "--trials"),
         (["tune", "m.onnx", "--trials", "-3"], "--trials"),

@@ -117,9 +117,10 @@ def read_folder(path: Path) -> None:
 def read_lease(path: Path) -> None:
     """Another writer's lease that nobody can read has expired, and is nothing to stumble over."""
     name = f"{task_name(matmul_task())}-{config_name(record(1).config)}"
-    (path.parent / ".leases").mkdir(exist_ok=True)
-    shutil.copy(path, path.parent / ".leases" / name)
-    with open_store(path.parent) as store:
+    leases = path.parent / "logs" / ".leases"
+    leases.mkdir(parents=True, exist_ok=True)
+    shutil.copy(path, leases / name)
+    with open_store(leases.parent) as store:
         store.claim(matmul_task(), [record(1).config], 1.0)
 
 

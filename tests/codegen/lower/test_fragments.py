@@ -9,7 +9,8 @@ from autosched.codegen.lower.device import lower_device
 from autosched.errors import CodegenError
 from autosched.ir.node import FrozenDict, walk
 from autosched.target import Target
-from autosched.templates.cuda.nests import bound, nested, with_statements
+from autosched.templates.cuda.nests import bound, with_statements
+from autosched.templates.nests import nested
 from autosched.testing.gpu import run_serially
 from autosched.tir import Call
 from autosched.tir import expr as E
