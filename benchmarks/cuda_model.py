@@ -24,7 +24,7 @@ from autosched.errors import AutoschedError
 from autosched.runtime.cuda.kernel import CudaKernel
 from autosched.target import Target
 from autosched.templates import apply_config, default_config
-from autosched.templates.tf32 import allows_tf32, with_tf32
+from autosched.templates.tf32 import allows_tf32
 from autosched.tir import PrimFunc
 from benchmarks.gpu_sections import (
     attention_func,
@@ -34,6 +34,7 @@ from benchmarks.gpu_sections import (
     matmul_func,
     max_pool,
     of,
+    take_func,
 )
 from benchmarks.machine import RESULTS, Table
 
@@ -42,7 +43,7 @@ CASES: Mapping[str, Callable[[], PrimFunc]] = {
     "matmul 2048³ float32": lambda: matmul_func(2048, 2048, 2048),
     "matmul 2048³ float16": lambda: matmul_func(2048, 2048, 2048, "float16"),
     "matmul 2048³ tf32": lambda: matmul_func(2048, 2048, 2048, "tf32"),
-    "conv 3×3 56² 64-64 tf32": lambda: with_tf32(conv_func(1, 64, 56, 64, 3, 1, "float32")),
+    "conv 3×3 56² 64-64 tf32": lambda: conv_func(1, 64, 56, 64, 3, 1, "tf32"),
     "matmul 16×2048² float16": lambda: matmul_func(16, 2048, 2048, "float16"),
     "matmul 1×2048² float16": lambda: matmul_func(1, 2048, 2048, "float16"),
     "conv 3×3 56² 64-64": lambda: conv_func(1, 64, 56, 64, 3, 1, "float32"),
@@ -56,6 +57,7 @@ CASES: Mapping[str, Callable[[], PrimFunc]] = {
     "sum of rows 4096×1024": lambda: of((4096, 1024), lambda x: topi.sum(x, -1)),
     "sum of columns 4096×1024": lambda: of((4096, 1024), lambda x: topi.sum(x, 0)),
     "gelu 4096×1024": lambda: of((4096, 1024), topi.gelu),
+    "take 4096 of 30000×768 float16": lambda: take_func(30_000, 768, 4096),
     "transpose 4096×1024": lambda: of((4096, 1024), lambda x: topi.transpose(x, (1, 0))),
 }
 COLUMNS = (
