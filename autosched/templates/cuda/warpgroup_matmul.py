@@ -18,6 +18,7 @@ from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.chain import chain_around, schedule_epilogue
 from autosched.templates.classify import find_contraction, reduced, spatial
+from autosched.templates.cuda.core_tiles import L2_BYTES_PER_CYCLE
 from autosched.templates.cuda.product_form import MatrixPack
 from autosched.templates.cuda.tensor_matmul import takes
 from autosched.templates.cuda.threads import (
@@ -44,6 +45,11 @@ ROW_BYTES = 128  # of a tile along its innermost dimension
 BOX_BYTES = 16  # rows of arguments are multiples of this
 LEAST_TILE = 64
 LEAST_WORK = 1 << 27  # products; smaller ones have too few tiles to keep the device busy for long
+
+
+TILES = (
+    (192, 192, 3), (128, 192, 2), (192, 128, 3), (128, 128, 2), (128, 64, 2), (64, 128, 1), (64, 64, 1),
+)  # fmt: skip
 
 
 class WarpgroupMatmul:
@@ -89,15 +95,20 @@ class WarpgroupMatmul:
         return load_space("cuda", self.name, values).with_default(self.default(anchor, target))
 
     def default(self, anchor: Anchor, target: Target) -> Config:
-        """The largest tile that still gives every SM work; wider ones leave too few registers to some epilogues."""
+        """The tile by which the busiest SM is done first; wider ones leave too few registers to some epilogues.
+
+        An SM multiplies a tile of R x C, and reads (R + C) elements of it for each term from the second cache.
+        """
         batch, m, n, k = (anchor.sizes[s] for s in ("batch", "M", "N", "K"))
-        best = (64, 64, 1)
-        for rows, columns, groups in ((128, 192, 2), (128, 128, 2), (128, 64, 2), (64, 128, 1)):
-            tiles = batch * -(-m // rows) * -(-n // columns)
-            if rows <= m and columns <= n and tiles >= target.gpu.sm_count:
-                best = (rows, columns, groups)
-                break
-        rows, columns, groups = best
+        gpu, item = target.gpu, anchor.sizes["bytes"]
+        rate = gpu.rates[anchor.details[0].rows.buffer.dtype.replace("float32", "tfloat32")]
+
+        def cost(tile: tuple[int, int, int]) -> float:
+            rows, columns, _ = tile
+            busiest = -(-batch * -(-m // rows) * -(-n // columns) // gpu.sm_count)
+            return busiest * max(rows * columns / rate, (rows + columns) * item / L2_BYTES_PER_CYCLE)
+
+        rows, columns, groups = min((t for t in TILES if t[0] <= m and t[1] <= n), key=cost)
         tile_bytes = (rows + columns) * ROW_BYTES
         room = target.gpu.max_shared_memory_per_block - 1024
         stages = min(8, room // tile_bytes, max(2, -(-k * anchor.sizes["bytes"] // ROW_BYTES)))

@@ -76,3 +76,9 @@ def check_machine_code(func):
 )  # fmt: skip
 def test_left_to_others(func, arch):
     assert default_config(func, Target(f"cuda -arch={arch}")).template != "warpgroup_matmul"
+
+
+def test_the_default_tile_is_the_one_by_which_the_busiest_multiprocessor_is_done_first():
+    """Of 2048 x 2048 results tiles of 128 x 192 are 176 for 132 multiprocessors, of 192 x 192 they are 121."""
+    config = default_config(plain(2048, 2048, 2048, "float16"), Target("nvidia/nvidia-h200"))
+    assert (config["rows"], config["columns"], config["groups"]) == (192, 192, 3)
